@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks to bytes. What is contiguous in a source is read straight into the caller's buffer; what must
+ * be gathered is assembled in pieces of RFS_PIECE bytes of the slice and kept in an LRU cache, keyed by
+ * the slice's id and the piece's number, so that ranks with the same slice share it. Two readers never
+ * assemble the same piece twice: the second waits for the first. Reads shorter than RFS_SMALL of
+ * gathered bytes that nobody announced as sequential are assembled by themselves and not kept.
+ *
+ * A cached piece is given out only while the source files it was made from are unchanged (one stat
+ * each); otherwise the read fails with -ESTALE, as one from the file would.
+ *
+ * Memory: the budget (cached and in flight) + RFS_SCRATCH a thread at work.
+ * Lock order: assembler (cache) lock, alone; not held across I/O, waiting or copying.
+ */
+#ifndef RFS_ASSEMBLE_ASSEMBLER_H
+#define RFS_ASSEMBLE_ASSEMBLER_H
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "plan/slice.h"
+#include "source/catalog.h"
+
+#include <sys/uio.h>
+
+#define RFS_PIECE (UINT64_C(1) << 20)
+#define RFS_SMALL (UINT64_C(64) << 10)
+#define RFS_SCRATCH (UINT64_C(256) << 10)
+
+struct rfs_assembler;
+
+struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
+                                        struct rfs_pool *pool, struct rfs_log *log);
+void rfs_assembler_free(struct rfs_assembler *assembler);
+
+/* Keeps borrowed pieces alive. Grows as needed; zero-initialise with {0}. */
+struct rfs_pins {
+    struct rfs_piece **pieces;
+    size_t n, cap;
+};
+void rfs_pins_release(struct rfs_assembler *assembler, struct rfs_pins *pins);
+
+/*
+ * Bytes [begin, begin + size) of the slice. SEQUENTIAL: the reader goes on from where it was, so pieces
+ * are worth keeping. 0 or -errno; on failure the buffer's content is undefined and must not be shown.
+ */
+int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
+                 size_t size, bool sequential, void *buf);
+
+/*
+ * The same without the last copy where a piece is in the cache: appends to iov (at most iov_max
+ * entries; falls back to copying into buf, which has room for SIZE, when they run out).
+ */
+int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                        uint64_t begin, size_t size, bool sequential, void *buf, struct iovec *iov,
+                        int iov_max, int *iov_count, struct rfs_pins *pins);
+
+/*
+ * Starts assembling the pieces that hold [begin, end) in the background, if they need gathering and
+ * are not there. Takes the slice over in any case (frees it).
+ */
+void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice, uint64_t begin,
+                        uint64_t end);
+
+struct rfs_assembler_counters {
+    uint64_t budget, bytes, hits, misses, evictions, ahead;
+};
+void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out);
+
+#endif

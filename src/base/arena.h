@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A bump allocator: many small objects, freed together. Not thread-safe: its owner locks.
+ * Costs at most one partly used chunk (64 KiB) beyond what was asked for.
+ */
+#ifndef RFS_BASE_ARENA_H
+#define RFS_BASE_ARENA_H
+
+#include <stddef.h>
+
+struct rfs_arena {
+    struct rfs_arena_chunk *chunks;
+    size_t bytes; /* allocated from the system */
+};
+
+/* Zero-initialise an arena with {0}. NULL when out of memory. Aligned for any object. */
+void *rfs_arena_alloc(struct rfs_arena *arena, size_t size);
+/* A NUL-terminated copy. */
+char *rfs_arena_text(struct rfs_arena *arena, const char *text, size_t length);
+void rfs_arena_free(struct rfs_arena *arena);
+
+#endif

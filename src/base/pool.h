@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Worker threads, started at the first use (so that a process may fork before), joined at the end.
+ * The queue's lock is a leaf lock.
+ */
+#ifndef RFS_BASE_POOL_H
+#define RFS_BASE_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct rfs_pool;
+
+struct rfs_pool *rfs_pool_new(unsigned threads);
+/* Runs what is queued, then joins. */
+void rfs_pool_free(struct rfs_pool *pool);
+
+/*
+ * Queues fn(arg). False (and nothing queued) when LIMIT jobs already wait, or when no thread could
+ * be started; the caller keeps arg then.
+ */
+bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit);
+
+/*
+ * Calls fn(ctx, i) for i in [0, n), in any order, from the workers and from the caller, and returns
+ * when all are done. Safe to call from a worker (the caller does the work then, if nobody helps).
+ * Stops handing out indices once fn returns non-zero; returns the first such value, else 0.
+ */
+int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i), void *ctx);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A layout on a tensor of known rank: a regular grid of cells, each held by one or more ranks.
+ *
+ * Axis i of the tensor is cut into pieces[i] equal parts, so rank r of the stage holds the box whose
+ * corner is cell(r)[i] * full[i] / pieces[i]. Every cut (of a device axis, or of a part of one, by the
+ * tensor map or by the optimizer shard) is a digit of the rank: digit = (rank / stride) % extent. The
+ * digits that cut nothing are the replicas.
+ *
+ * Ranks here are local to a stage: 0 … ranks-1. Pure arithmetic; no allocation; thread-safe.
+ */
+#ifndef RFS_LAYOUT_GRID_H
+#define RFS_LAYOUT_GRID_H
+
+#include "layout/strategy.h"
+
+#define RFS_GRID_DIMS 16
+#define RFS_MAX_DIGITS (RFS_MAX_CUTS + RFS_MAX_DEVICE_AXES)
+
+struct rfs_digit {
+    uint32_t stride; /* in ranks */
+    uint32_t extent;
+    int32_t axis;    /* the tensor axis that it cuts, or -1: replicas */
+    uint32_t weight; /* how many cells along the axis one step of this digit moves */
+};
+
+struct rfs_grid {
+    uint32_t ndim;
+    uint32_t ranks;
+    uint32_t replicas;              /* ranks that hold the same cell */
+    uint32_t pieces[RFS_GRID_DIMS]; /* of each tensor axis; axis 0 includes the optimizer shard */
+    uint32_t n_digits;
+    struct rfs_digit digits[RFS_MAX_DIGITS]; /* together they are the rank, exactly once */
+};
+
+/* How the dims given to rfs_grid_resolve are meant. */
+enum rfs_dims_of { RFS_DIMS_OF_SLICE, RFS_DIMS_OF_WHOLE };
+
+/*
+ * The grid of LAYOUT on a tensor with NDIM dims. The dims serve to find the axes of flattened (JSON)
+ * nested maps again, and to check that a whole tensor divides. On success also gives the dims of the
+ * whole tensor and of the slice (either may be NULL). -EINVAL with *err (file = strategy's name WHERE,
+ * param = PARAM) when the layout does not fit the tensor.
+ */
+int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint64_t *dims,
+                     enum rfs_dims_of meaning, struct rfs_grid *grid, uint64_t *whole,
+                     uint64_t *slice, struct rfs_where where, struct rfs_error *err);
+
+/* One device that holds the whole tensor. */
+void rfs_grid_single(uint32_t ndim, struct rfs_grid *grid);
+
+/* Cell coordinates of a rank. */
+void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell);
+/* The rank that holds CELL and agrees with LIKE in every digit that cuts nothing. */
+uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t like);
+/* The k-th rank, ascending, of the replicas of the cell that RANK holds; k < replicas. */
+uint32_t rfs_grid_replica(const struct rfs_grid *grid, uint32_t rank, uint32_t k);
+
+#endif

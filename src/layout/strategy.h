@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sharding strategy: how each parameter is cut over the devices of each pipeline stage. Read from
+ * the bytes of a strategy file, in protobuf (any name) or JSON (a name that ends in .json), single or
+ * merged over pipeline stages. Immutable once parsed.
+ *
+ * Everything that can be checked without a tensor is checked when parsing: axes in range and used
+ * once, products that don't overflow, stages 0 to n-1 all present, the same devices in every stage,
+ * optimizer shards that fit the repeated axes. strategy.c names the source of the format.
+ *
+ * Cost: one rfs_layout for each distinct layout, 16 bytes for each parameter and stage, and the names.
+ */
+#ifndef RFS_LAYOUT_STRATEGY_H
+#define RFS_LAYOUT_STRATEGY_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RFS_MAX_DEVICE_AXES 16
+#define RFS_MAX_CUTS 32 /* tensor map entries, over all tensor axes */
+#define RFS_MAX_DEVICES (UINT32_C(1) << 20)
+
+/* One parameter's layout as written. Equal layouts of one strategy share one object. */
+struct rfs_layout {
+    uint32_t id; /* dense, from 0, in one strategy */
+    uint32_t n_dev;
+    uint32_t dev[RFS_MAX_DEVICE_AXES]; /* device matrix, outermost axis first */
+    uint32_t devices;                  /* product of dev */
+
+    /* Tensor map: axis i is cut by map[start[i]] … map[start[i+1]-1], outer to inner; each is a device
+     * axis counted from the right of dev, or -1. */
+    uint32_t n_axes;
+    uint32_t start[RFS_MAX_CUTS + 1];
+    int32_t map[RFS_MAX_CUTS];
+
+    /*
+     * JSON writes nested maps flattened, with the expanded shape beside them: n_axes is then the
+     * number of entries, and the true axes are found again from a tensor's shape. Where an expanded
+     * shape is given, expanded[i] belongs to entry i; n_expanded is 0 otherwise (protobuf).
+     */
+    uint32_t n_expanded;
+    uint64_t expanded[RFS_MAX_CUTS];
+
+    uint32_t opt_step; /* stride in ranks; informative, the cut follows from dev and map */
+    uint32_t opt_size; /* pieces of the optimizer shard along axis 0; 0 or 1: none; -1 is resolved */
+    bool uneven;       /* param_split_shape or indices_offset given: a manual split; refused by use */
+    bool field;        /* field slicing; refused by use */
+};
+
+struct rfs_strategy;
+
+/*
+ * NAME decides between protobuf and JSON and is used in messages. -EINVAL with *err filled when the
+ * bytes are not a strategy.
+ */
+int rfs_strategy_parse(const char *name, const void *data, size_t size, struct rfs_strategy **out,
+                       struct rfs_error *err);
+void rfs_strategy_free(struct rfs_strategy *strategy);
+
+const char *rfs_strategy_name(const struct rfs_strategy *strategy);
+uint32_t rfs_strategy_stages(const struct rfs_strategy *strategy);
+/* Devices of one stage; the same in all of them. */
+uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy);
+/* The stage that the first strategy item names, 0 if there is none (a file of one stage of several). */
+uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy);
+/* Distinct parameter names, without their stage prefix, in the order of the file. */
+size_t rfs_strategy_count(const struct rfs_strategy *strategy);
+const char *rfs_strategy_param(const struct rfs_strategy *strategy, size_t i);
+size_t rfs_strategy_layouts(const struct rfs_strategy *strategy);
+
+/* Position of the parameter, or -1. O(1). */
+ptrdiff_t rfs_strategy_find(const struct rfs_strategy *strategy, const char *param);
+/* The layout of parameter i in STAGE, or NULL when that stage does not have it. */
+const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy, size_t i,
+                                             uint32_t stage);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the bytes of one destination slice come from: blocks, one for each source cell that the
+ * slice's box touches. Blocks cover every destination byte exactly once.
+ *
+ * A block is a strided copy: for loop counters i0, i1, … it moves RUN bytes from
+ * src + Σ i_k * loop[k].src_stride in the source content to dst + Σ i_k * loop[k].dst_stride in the
+ * slice. Axes that are whole on both sides are folded into the run, so n_loops is 0 when the block is
+ * contiguous on both sides. Strides decrease from loop to loop.
+ *
+ * Cost: 48 bytes + 24 a loop for each block, made on demand and never kept beyond the read.
+ */
+#ifndef RFS_PLAN_SLICE_H
+#define RFS_PLAN_SLICE_H
+
+#include "source/index.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rfs_loop {
+    uint64_t count;
+    uint64_t dst_stride; /* bytes; at least the extent of the inner loops */
+    uint64_t src_stride;
+};
+
+struct rfs_block {
+    uint32_t file; /* id in the catalogue's files */
+    const struct rfs_index *index;
+    const struct rfs_entry *entry;
+    uint64_t dst;  /* of the first run, in the slice */
+    uint64_t src;  /* of the first run, in the entry's content */
+    uint64_t run;  /* bytes */
+    uint64_t dst_end; /* one past the last byte that the block writes */
+    uint32_t n_loops;
+    struct rfs_loop loop[RFS_MAX_DIMS]; /* outermost first */
+};
+
+struct rfs_slice {
+    uint64_t bytes;
+    uint64_t id[2]; /* equal for equal parameter, box and sources: XXH3-128 of those */
+    size_t n;
+    size_t cap;
+    struct rfs_block *blocks; /* ascending by dst */
+};
+
+void rfs_slice_free(struct rfs_slice *slice);
+
+#endif

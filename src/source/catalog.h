@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The source tree: which file each rank has, and its index once somebody needs it.
+ *
+ * Opening lists SRC and its rank_N folders (readdir only: no source file is opened). Where a folder
+ * holds several checkpoints, MindSpore's choice counts: the lexicographically last regular *.ckpt whose
+ * name does not begin with a dot. A tree with both .ckpt and .safetensors is refused.
+ *
+ * Threads: rfs_catalog_index from any thread; two threads never index the same rank twice (the second
+ * waits). Indexes live until the catalogue is closed.
+ */
+#ifndef RFS_SOURCE_CATALOG_H
+#define RFS_SOURCE_CATALOG_H
+
+#include "source/ckpt.h"
+
+struct rfs_catalog;
+
+int rfs_catalog_open(const char *source, struct rfs_log *log, struct rfs_pool *pool,
+                     struct rfs_catalog **out, struct rfs_error *err);
+void rfs_catalog_close(struct rfs_catalog *catalog);
+
+/* The absolute, resolved path of the source. */
+const char *rfs_catalog_path(const struct rfs_catalog *catalog);
+/* One more than the highest rank that has a file; 0 never happens (opening fails). */
+uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog);
+/* How many ranks have a file. */
+uint32_t rfs_catalog_present(const struct rfs_catalog *catalog);
+bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
+/* The id of the rank's file in rfs_catalog_files; UINT32_MAX when it has none. */
+uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank);
+struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog);
+struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog);
+static inline const struct rfs_type *rfs_catalog_type(struct rfs_catalog *catalog, uint32_t type)
+{
+    return (const struct rfs_type *)rfs_intern_bytes(rfs_catalog_tables(catalog)->types, type,
+                                                     NULL);
+}
+static inline const char *rfs_catalog_name(struct rfs_catalog *catalog, uint32_t name)
+{
+    return rfs_intern_text(rfs_catalog_tables(catalog)->names, name);
+}
+
+#define RFS_NO_RANK UINT32_MAX
+/*
+ * The rank's index, built at the first call. LIKE (or RFS_NO_RANK) is a rank of the same stage that is
+ * indexed already: its index is tried as a prediction before walking. -ENOENT when the rank has no
+ * file. A failure is remembered and given again.
+ */
+int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
+                      const struct rfs_index **out, struct rfs_error *err);
+/* The rank's index if it is built, else NULL. Lock-free. */
+const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank);
+
+struct rfs_catalog_counters {
+    uint64_t indexed, predicted, index_bytes;
+};
+void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out);
+
+/*
+ * SIZE bytes of a value's content from OFFSET in it, over its extents. 0 or -errno.
+ */
+int rfs_content_pread(struct rfs_reading *reading, const struct rfs_index *index,
+                      const struct rfs_entry *entry, void *buf, size_t size, uint64_t offset);
+
+#endif

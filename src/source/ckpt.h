@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Builds the index of a .ckpt file from its headers: contents are skipped, never read.
+ * ckpt.c draws the format.
+ */
+#ifndef RFS_SOURCE_CKPT_H
+#define RFS_SOURCE_CKPT_H
+
+#include "base/error.h"
+#include "base/intern.h"
+#include "base/pool.h"
+#include "source/files.h"
+#include "source/index.h"
+
+struct rfs_tables {
+    struct rfs_intern *names;
+    struct rfs_intern *types; /* of struct rfs_type */
+};
+
+/*
+ * Walks a file of SIZE bytes from header to header. read(ctx, buf, n, offset) gives n whole bytes or
+ * -errno. FILE is for messages. Returns 0 with *out owned by the caller, or -errno with *err filled.
+ */
+typedef int rfs_read_fn(void *ctx, void *buf, size_t n, uint64_t offset);
+int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                  struct rfs_tables *tables, struct rfs_index **out, struct rfs_error *err);
+
+/*
+ * Whether the file's headers are, at the same offsets, exactly those of LIKE: 1 yes (then LIKE is its
+ * index too), 0 no, or -errno. Reads all headers, in large parallel batches.
+ */
+int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *like,
+                     struct rfs_tables *tables, struct rfs_pool *pool);
+
+#endif

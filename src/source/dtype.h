@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element types, with the names that MindSpore writes in tensor_type. */
+#ifndef RFS_SOURCE_DTYPE_H
+#define RFS_SOURCE_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum rfs_dtype {
+    RFS_BOOL,
+    RFS_INT4, /* two elements a byte or one a byte: see rfs_dtype_bits */
+    RFS_INT8,
+    RFS_UINT8,
+    RFS_INT16,
+    RFS_UINT16,
+    RFS_INT32,
+    RFS_UINT32,
+    RFS_INT64,
+    RFS_UINT64,
+    RFS_FLOAT16,
+    RFS_BFLOAT16,
+    RFS_FLOAT32,
+    RFS_FLOAT64,
+    RFS_COMPLEX64,
+    RFS_COMPLEX128,
+    RFS_STR, /* UTF-32LE code points */
+    RFS_DTYPE_COUNT
+};
+
+/* "Float32" and so on; never NULL for a valid dtype. */
+const char *rfs_dtype_name(enum rfs_dtype dtype);
+/* False for a name that is not known. */
+bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
+/* Bytes of an element as stored in a .ckpt; 4 (a code point) for RFS_STR. */
+uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Source files, read in full or not at all.
+ *
+ * A file's device, inode, size, mtime and ctime are recorded at its first use and compared around each
+ * read, by path. Once a comparison or a read fails, the failure sticks: every later use of that file
+ * gives the same errno (-ESTALE for a changed, truncated, replaced or removed file, -EIO for a read
+ * error), until the view is opened again. Nobody maps a source file, so nobody gets SIGBUS.
+ *
+ * At most RFS_MAX_OPEN descriptors are open; the least recently used idle one is closed for the next.
+ * A caller that finds them all pinned waits.
+ *
+ * Threads: all functions but new, add and free. The pool's lock is a leaf lock and is not held across
+ * any system call.
+ */
+#ifndef RFS_SOURCE_FILES_H
+#define RFS_SOURCE_FILES_H
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define RFS_MAX_OPEN 256
+
+struct rfs_files;
+
+struct rfs_files_counters {
+    uint64_t opens, reads, bytes;
+};
+
+struct rfs_files *rfs_files_new(struct rfs_log *log);
+void rfs_files_free(struct rfs_files *files);
+/* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */
+uint32_t rfs_files_add(struct rfs_files *files, const char *path);
+const char *rfs_files_path(const struct rfs_files *files, uint32_t id);
+/* 0, or -errno of the failure that stuck. Makes no system call. */
+int rfs_files_state(const struct rfs_files *files, uint32_t id);
+/* Attributes without opening; records the identity if it is not recorded yet. 0 or -errno. */
+int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st);
+/* Compares the identity now, without opening or reading. 0 or -errno. */
+int rfs_files_check(struct rfs_files *files, uint32_t id);
+
+/* A file in use: its descriptor is pinned and its identity was as recorded when it was taken. */
+struct rfs_reading {
+    struct rfs_files *files;
+    uint32_t id;
+    int fd;
+    uint64_t size; /* of the file, as recorded */
+};
+
+/* 0 or -errno. When 0, rfs_reading_end must follow, and only its 0 makes what was read good. */
+int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
+/* All of SIZE bytes at OFFSET, or -errno; beyond the recorded size is -ESTALE. EINTR and short reads
+ * are retried. */
+int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);
+/* Compares the identity again and unpins. 0 or -errno. */
+int rfs_reading_end(struct rfs_reading *reading);
+
+void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);
+
+/*
+ * The whole of a small file (a strategy) in memory of the caller's, with a NUL after it; refuses over
+ * LIMIT bytes. Not through the pool.
+ */
+int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size,
+                   struct rfs_error *err);
+
+#endif

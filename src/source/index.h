@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one source file holds: for each value its name, its type and where its bytes lie. Immutable
+ * once built, so readers take no lock. Files of one pipeline stage differ in content only, so ranks
+ * whose headers are the same byte for byte share one index.
+ *
+ * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB).
+ */
+#ifndef RFS_SOURCE_INDEX_H
+#define RFS_SOURCE_INDEX_H
+
+#include "source/dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RFS_MAX_DIMS 16
+
+enum rfs_kind {
+    RFS_TENSOR, /* dims, dtype, content; a scalar has ndim 0 */
+    RFS_STRING, /* dtype RFS_STR; dims are kept as stored ([0]) */
+    RFS_MAP,    /* a map tensor: its extents cover whole serialized Checkpoint messages, to be copied */
+};
+
+/*
+ * A type, interned (as these bytes) in the catalogue: equal types have equal ids. dims beyond ndim and
+ * padding are zero. A .ckpt scalar stored with dims [0] has ndim 0 here.
+ */
+struct rfs_type {
+    uint64_t bytes; /* of the content */
+    uint64_t dims[RFS_MAX_DIMS];
+    uint8_t ndim;
+    uint8_t dtype; /* enum rfs_dtype */
+    uint8_t kind;  /* enum rfs_kind */
+    uint8_t pad[5];
+};
+
+struct rfs_extent {
+    uint64_t offset; /* in the file */
+    uint64_t bytes;
+};
+
+struct rfs_entry {
+    uint64_t offset; /* of the content in the file; the first extent's when there are several */
+    uint32_t name;   /* id in the catalogue's names */
+    uint32_t type;   /* id in the catalogue's types */
+    uint32_t extent; /* of the first in rfs_index.extents, when extent_count > 0 */
+    uint32_t extent_count; /* 0: one piece of type.bytes at offset */
+};
+
+struct rfs_index {
+    size_t n;
+    struct rfs_entry *entries;  /* in file order, each name once */
+    uint32_t *by_name;          /* positions in entries, ascending by name id */
+    size_t n_extents;
+    struct rfs_extent *extents; /* an entry's extents are consecutive and in content order */
+    uint64_t file_bytes;        /* size of the file it was built from */
+    bool has_crc;               /* a crc_num trailer follows the values */
+};
+
+/* The entry of that name, or NULL. O(log n). */
+const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name);
+/* Bytes of memory it takes. */
+size_t rfs_index_memory(const struct rfs_index *index);
+void rfs_index_free(struct rfs_index *index);
+
+#endif
