@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 64 << 10 };
+
+/* The first chunk of the list is the one that is filled. */
+struct rfs_arena_chunk {
+    struct rfs_arena_chunk *next;
+    size_t used, cap; /* bytes of room */
+    max_align_t room[];
+};
+
+static struct rfs_arena_chunk *new_chunk(struct rfs_arena *arena, size_t cap)
+{
+    struct rfs_arena_chunk *chunk;
+    size_t bytes;
+
+    if (!rfs_add_size(sizeof *chunk, cap, &bytes))
+        return NULL;
+    chunk = malloc(bytes);
+    if (!chunk)
+        return NULL;
+    chunk->next = NULL;
+    chunk->used = 0;
+    chunk->cap = cap;
+    arena->bytes += bytes;
+    return chunk;
+}
+
+/* A chunk of its own, behind the one that is being filled, which stays in use. */
+static void *alloc_apart(struct rfs_arena *arena, size_t size)
+{
+    struct rfs_arena_chunk *chunk = new_chunk(arena, size);
+
+    if (!chunk)
+        return NULL;
+    chunk->used = size;
+    if (arena->chunks) {
+        chunk->next = arena->chunks->next;
+        arena->chunks->next = chunk;
+    } else {
+        arena->chunks = chunk;
+    }
+    return chunk->room;
+}
+
+void *rfs_arena_alloc(struct rfs_arena *arena, size_t size)
+{
+    const size_t align = _Alignof(max_align_t);
+    struct rfs_arena_chunk *chunk = arena->chunks;
+    size_t rounded;
+    void *p;
+
+    if (!rfs_add_size(size, align - 1, &rounded))
+        return NULL;
+    rounded &= ~(align - 1);
+    if (rounded == 0)
+        rounded = align; /* so that two objects never share an address */
+    if (rounded > CHUNK_BYTES / 4)
+        return alloc_apart(arena, rounded);
+    if (!chunk || chunk->cap - chunk->used < rounded) {
+        chunk = new_chunk(arena, CHUNK_BYTES - sizeof *chunk);
+        if (!chunk)
+            return NULL;
+        chunk->next = arena->chunks;
+        arena->chunks = chunk;
+    }
+    p = (char *)chunk->room + chunk->used;
+    chunk->used += rounded;
+    return p;
+}
+
+char *rfs_arena_text(struct rfs_arena *arena, const char *text, size_t length)
+{
+    size_t size;
+    char *copy;
+
+    if (!rfs_add_size(length, 1, &size))
+        return NULL;
+    copy = rfs_arena_alloc(arena, size);
+    if (!copy)
+        return NULL;
+    if (length > 0)
+        memcpy(copy, text, length);
+    copy[length] = 0;
+    return copy;
+}
+
+void rfs_arena_free(struct rfs_arena *arena)
+{
+    struct rfs_arena_chunk *chunk = arena->chunks;
+
+    while (chunk) {
+        struct rfs_arena_chunk *next = chunk->next;
+        free(chunk);
+        chunk = next;
+    }
+    arena->chunks = NULL;
+    arena->bytes = 0;
+}

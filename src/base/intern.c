@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ids index items, which live in chunks that never move: chunk k holds 2^(k + FIRST_BITS) of them,
+ * so id + 2^FIRST_BITS has the chunk in its highest bit and the place in the rest. A reader that
+ * has an id got it after the item and its chunk were written, so it needs no lock. The slots (open
+ * addressing, linear probing) are for adding and finding only, and belong to the lock.
+ */
+#include "base/intern.h"
+
+#include "base/arena.h"
+#include "base/checked.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
+
+enum { FIRST_BITS = 6, CHUNKS = 32 - FIRST_BITS, FIRST_SLOTS = 128 };
+
+struct item {
+    const char *bytes; /* in the arena */
+    uint32_t length;
+    uint32_t hash;
+};
+
+struct rfs_intern {
+    pthread_mutex_t lock;
+    uint64_t seed; /* hostile names should not be able to collide on purpose */
+    struct rfs_arena arena;
+    uint32_t *slots; /* ids, or RFS_NO_ID; a power of two of them, at most 3/4 used */
+    size_t slot_count;
+    size_t item_bytes; /* in chunks */
+    _Atomic uint32_t count;
+    _Atomic(struct item *) chunks[CHUNKS];
+};
+
+static bool new_slots(size_t count, uint32_t **out)
+{
+    size_t bytes;
+
+    if (!rfs_mul_size(count, sizeof(uint32_t), &bytes))
+        return false;
+    *out = malloc(bytes);
+    if (!*out)
+        return false;
+    memset(*out, 0xFF, bytes); /* RFS_NO_ID */
+    return true;
+}
+
+struct rfs_intern *rfs_intern_new(void)
+{
+    struct rfs_intern *table = calloc(1, sizeof *table);
+
+    if (!table)
+        return NULL;
+    if (!new_slots(FIRST_SLOTS, &table->slots)) {
+        free(table);
+        return NULL;
+    }
+    table->slot_count = FIRST_SLOTS;
+    if (getrandom(&table->seed, sizeof table->seed, GRND_NONBLOCK) != (ssize_t)sizeof table->seed)
+        table->seed = (uintptr_t)table;
+    pthread_mutex_init(&table->lock, NULL);
+    return table;
+}
+
+void rfs_intern_free(struct rfs_intern *table)
+{
+    if (!table)
+        return;
+    for (size_t k = 0; k < CHUNKS; k++)
+        free(atomic_load_explicit(&table->chunks[k], memory_order_relaxed));
+    free(table->slots);
+    rfs_arena_free(&table->arena);
+    pthread_mutex_destroy(&table->lock);
+    free(table);
+}
+
+static void locate(uint32_t id, unsigned *chunk, uint64_t *place)
+{
+    const uint64_t at = (uint64_t)id + (UINT64_C(1) << FIRST_BITS);
+    const unsigned high = 63u - (unsigned)__builtin_clzll(at);
+
+    *chunk = high - FIRST_BITS;
+    *place = at - (UINT64_C(1) << high);
+}
+
+static const struct item *item_of(const struct rfs_intern *table, uint32_t id)
+{
+    unsigned chunk;
+    uint64_t place;
+
+    locate(id, &chunk, &place);
+    return atomic_load_explicit(&table->chunks[chunk], memory_order_acquire) + place;
+}
+
+/* The slot that holds these bytes, or the empty one where they belong. Under the lock. */
+static size_t probe(const struct rfs_intern *table, const void *bytes, size_t length, uint32_t hash)
+{
+    const size_t mask = table->slot_count - 1;
+    size_t at = hash & mask;
+
+    for (; table->slots[at] != RFS_NO_ID; at = (at + 1) & mask) {
+        const struct item *item = item_of(table, table->slots[at]);
+        if (item->hash == hash && item->length == length &&
+            (length == 0 || memcmp(item->bytes, bytes, length) == 0))
+            break;
+    }
+    return at;
+}
+
+/* Keeps a quarter of the slots empty for one more item. Under the lock. */
+static bool make_room(struct rfs_intern *table, uint32_t count)
+{
+    uint32_t *slots;
+    size_t want, mask;
+
+    if (count < table->slot_count - table->slot_count / 4)
+        return true;
+    if (!rfs_mul_size(table->slot_count, 2, &want) || !new_slots(want, &slots))
+        return false;
+    mask = want - 1;
+    for (uint32_t id = 0; id < count; id++) {
+        size_t at = item_of(table, id)->hash & mask;
+        while (slots[at] != RFS_NO_ID)
+            at = (at + 1) & mask;
+        slots[at] = id;
+    }
+    free(table->slots);
+    table->slots = slots;
+    table->slot_count = want;
+    return true;
+}
+
+/* Where the item of a new id goes, in a chunk that is made when it is the first there. Under the
+ * lock. */
+static struct item *new_item(struct rfs_intern *table, uint32_t id)
+{
+    struct item *items;
+    unsigned chunk;
+    uint64_t place;
+
+    locate(id, &chunk, &place);
+    if (chunk >= CHUNKS)
+        return NULL;
+    items = atomic_load_explicit(&table->chunks[chunk], memory_order_relaxed);
+    if (!items) {
+        const size_t n = (size_t)1 << (chunk + FIRST_BITS);
+        items = calloc(n, sizeof *items);
+        if (!items)
+            return NULL;
+        table->item_bytes += n * sizeof *items;
+        atomic_store_explicit(&table->chunks[chunk], items, memory_order_release);
+    }
+    return items + place;
+}
+
+static uint32_t add_locked(struct rfs_intern *table, const void *bytes, size_t length,
+                           uint32_t hash)
+{
+    const uint32_t id = atomic_load_explicit(&table->count, memory_order_relaxed);
+    size_t at = probe(table, bytes, length, hash);
+    struct item *item;
+    const char *copy;
+
+    if (table->slots[at] != RFS_NO_ID)
+        return table->slots[at];
+    item = new_item(table, id);
+    if (!item || !make_room(table, id))
+        return RFS_NO_ID;
+    copy = rfs_arena_text(&table->arena, bytes, length);
+    if (!copy)
+        return RFS_NO_ID;
+    *item = (struct item){copy, (uint32_t)length, hash};
+    at = probe(table, bytes, length, hash); /* the slots may have moved */
+    table->slots[at] = id;
+    atomic_store_explicit(&table->count, id + 1, memory_order_release);
+    return id;
+}
+
+static uint32_t hash_of(const struct rfs_intern *table, const void *bytes, size_t length)
+{
+    const uint64_t hash = XXH3_64bits_withSeed(bytes, length, table->seed);
+
+    return (uint32_t)(hash ^ (hash >> 32));
+}
+
+uint32_t rfs_intern_add(struct rfs_intern *table, const void *bytes, size_t length)
+{
+    uint32_t hash, id;
+
+    if (length >= UINT32_MAX)
+        return RFS_NO_ID;
+    hash = hash_of(table, bytes, length);
+    pthread_mutex_lock(&table->lock);
+    id = add_locked(table, bytes, length, hash);
+    pthread_mutex_unlock(&table->lock);
+    return id;
+}
+
+uint32_t rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length)
+{
+    uint32_t hash, id;
+
+    if (length >= UINT32_MAX)
+        return RFS_NO_ID;
+    hash = hash_of(table, bytes, length);
+    pthread_mutex_lock(&table->lock);
+    id = table->slots[probe(table, bytes, length, hash)];
+    pthread_mutex_unlock(&table->lock);
+    return id;
+}
+
+const void *rfs_intern_bytes(const struct rfs_intern *table, uint32_t id, size_t *length)
+{
+    const struct item *item;
+
+    if (id >= atomic_load_explicit(&table->count, memory_order_acquire)) {
+        if (length)
+            *length = 0;
+        return NULL;
+    }
+    item = item_of(table, id);
+    if (length)
+        *length = item->length;
+    return item->bytes;
+}
+
+uint32_t rfs_intern_count(struct rfs_intern *table)
+{
+    return atomic_load_explicit(&table->count, memory_order_acquire);
+}
+
+size_t rfs_intern_memory(struct rfs_intern *table)
+{
+    size_t bytes;
+
+    pthread_mutex_lock(&table->lock);
+    bytes = sizeof *table + table->arena.bytes + table->item_bytes +
+            table->slot_count * sizeof *table->slots;
+    pthread_mutex_unlock(&table->lock);
+    return bytes;
+}

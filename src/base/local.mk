@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+librfs_la_SOURCES += \
+	src/base/arena.c src/base/arena.h \
+	src/base/checked.h \
+	src/base/cleanup.h \
+	src/base/error.c src/base/error.h \
+	src/base/intern.c src/base/intern.h \
+	src/base/log.c src/base/log.h \
+	src/base/pool.c src/base/pool.h \
+	src/base/text.c src/base/text.h \
+	src/base/vec.c src/base/vec.h

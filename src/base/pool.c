@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+struct job {
+    struct job *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct rfs_pool {
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* a job was queued, or stopping */
+    struct job *head, **tail;
+    size_t waiting; /* jobs in the queue */
+    unsigned idle;  /* threads that wait for a job */
+    unsigned started, wanted;
+    bool stopping;
+    pthread_t *threads;
+};
+
+struct rfs_pool *rfs_pool_new(unsigned threads)
+{
+    struct rfs_pool *pool = calloc(1, sizeof *pool);
+
+    if (!pool)
+        return NULL;
+    pool->threads = calloc(threads > 0 ? threads : 1, sizeof *pool->threads);
+    if (!pool->threads) {
+        free(pool);
+        return NULL;
+    }
+    pool->wanted = threads;
+    pool->tail = &pool->head;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    return pool;
+}
+
+static struct job *take_locked(struct rfs_pool *pool)
+{
+    struct job *job;
+
+    while (!pool->head && !pool->stopping) {
+        pool->idle++;
+        pthread_cond_wait(&pool->wake, &pool->lock);
+        pool->idle--;
+    }
+    job = pool->head;
+    if (!job)
+        return NULL;
+    pool->head = job->next;
+    if (!pool->head)
+        pool->tail = &pool->head;
+    pool->waiting--;
+    return job;
+}
+
+static void *work(void *arg)
+{
+    struct rfs_pool *pool = arg;
+
+    for (;;) {
+        struct job *job;
+
+        pthread_mutex_lock(&pool->lock);
+        job = take_locked(pool);
+        pthread_mutex_unlock(&pool->lock);
+        if (!job)
+            return NULL;
+        job->fn(job->arg);
+        free(job);
+    }
+}
+
+/* Signals are for the program's own threads, so a worker is started with all of them blocked. */
+static bool start_locked(struct rfs_pool *pool)
+{
+    sigset_t all, before;
+    int failed;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    failed = pthread_create(&pool->threads[pool->started], NULL, work, pool);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return false;
+    pool->started++;
+    return true;
+}
+
+bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit)
+{
+    struct job *job = malloc(sizeof *job);
+    bool queued = false;
+
+    if (!job)
+        return false;
+    *job = (struct job){NULL, fn, arg};
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->stopping && pool->waiting < limit) {
+        if (pool->idle <= pool->waiting && pool->started < pool->wanted)
+            start_locked(pool); /* if it can't, those that run will do */
+        if (pool->started > 0) {
+            *pool->tail = job;
+            pool->tail = &job->next;
+            pool->waiting++;
+            pthread_cond_signal(&pool->wake);
+            queued = true;
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!queued)
+        free(job);
+    return queued;
+}
+
+void rfs_pool_free(struct rfs_pool *pool)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    for (unsigned i = 0; i < pool->started; i++)
+        pthread_join(pool->threads[i], NULL);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->threads);
+    free(pool);
+}
+
+/*
+ * One rfs_pool_for. Each helper in the queue and the caller own a reference, because a helper may
+ * start only after the caller has gone: it finds no index left then, and touches neither fn nor
+ * ctx.
+ */
+struct loop {
+    pthread_mutex_t lock;
+    pthread_cond_t idle; /* running became 0 */
+    int (*fn)(void *ctx, size_t i);
+    void *ctx;
+    size_t next, n;
+    size_t running; /* calls of fn under way */
+    unsigned owners;
+    int result;
+};
+
+static void run_loop(struct loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    while (loop->next < loop->n && loop->result == 0) {
+        const size_t i = loop->next++;
+        int result;
+
+        loop->running++;
+        pthread_mutex_unlock(&loop->lock);
+        result = loop->fn(loop->ctx, i);
+        pthread_mutex_lock(&loop->lock);
+        if (loop->result == 0)
+            loop->result = result;
+        if (--loop->running == 0)
+            pthread_cond_signal(&loop->idle);
+    }
+    pthread_mutex_unlock(&loop->lock);
+}
+
+static void drop_loop(struct loop *loop)
+{
+    bool last;
+
+    pthread_mutex_lock(&loop->lock);
+    last = --loop->owners == 0;
+    pthread_mutex_unlock(&loop->lock);
+    if (!last)
+        return;
+    pthread_cond_destroy(&loop->idle);
+    pthread_mutex_destroy(&loop->lock);
+    free(loop);
+}
+
+static void help(void *arg)
+{
+    run_loop(arg);
+    drop_loop(arg);
+}
+
+static int run_alone(size_t n, int (*fn)(void *ctx, size_t i), void *ctx)
+{
+    int result = 0;
+
+    for (size_t i = 0; i < n && result == 0; i++)
+        result = fn(ctx, i);
+    return result;
+}
+
+/* Helpers wait in the queue beside other jobs; a few for each thread are enough to have them all.
+ */
+static void call_helpers(struct rfs_pool *pool, struct loop *loop)
+{
+    const size_t limit = (size_t)pool->wanted * 4;
+
+    for (size_t i = 0; i < pool->wanted && i + 1 < loop->n; i++) {
+        pthread_mutex_lock(&loop->lock);
+        loop->owners++;
+        pthread_mutex_unlock(&loop->lock);
+        if (!rfs_pool_submit(pool, help, loop, limit)) {
+            drop_loop(loop);
+            return;
+        }
+    }
+}
+
+int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i), void *ctx)
+{
+    struct loop *loop;
+    int result;
+
+    if (n < 2 || !pool || !(loop = calloc(1, sizeof *loop)))
+        return run_alone(n, fn, ctx);
+    pthread_mutex_init(&loop->lock, NULL);
+    pthread_cond_init(&loop->idle, NULL);
+    loop->fn = fn;
+    loop->ctx = ctx;
+    loop->n = n;
+    loop->owners = 1;
+    call_helpers(pool, loop);
+    run_loop(loop);
+    pthread_mutex_lock(&loop->lock);
+    while (loop->running > 0)
+        pthread_cond_wait(&loop->idle, &loop->lock);
+    result = loop->result;
+    pthread_mutex_unlock(&loop->lock);
+    drop_loop(loop);
+    return result;
+}

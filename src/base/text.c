@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool is_continuation(unsigned char c)
+{
+    return (c & 0xC0) == 0x80;
+}
+
+/*
+ * Bytes of the UTF-8 character at s, or 0 when it is not one that may be shown. The lower bound on
+ * the second byte refuses overlong forms, and the upper one surrogates and what is beyond U+10FFFF.
+ * Never reads past a NUL, which is no continuation byte.
+ */
+static size_t shown_length(const unsigned char *s)
+{
+    if (s[0] >= 0x20 && s[0] < 0x7F)
+        return 1;
+    if (s[0] == 0xC2) /* U+0080 to U+009F are control characters too */
+        return s[1] >= 0xA0 && s[1] <= 0xBF ? 2 : 0;
+    if (s[0] > 0xC2 && s[0] <= 0xDF)
+        return is_continuation(s[1]) ? 2 : 0;
+    if (s[0] >= 0xE0 && s[0] <= 0xEF) {
+        const unsigned char low = s[0] == 0xE0 ? 0xA0 : 0x80;
+        const unsigned char high = s[0] == 0xED ? 0x9F : 0xBF;
+        return s[1] >= low && s[1] <= high && is_continuation(s[2]) ? 3 : 0;
+    }
+    if (s[0] >= 0xF0 && s[0] <= 0xF4) {
+        const unsigned char low = s[0] == 0xF0 ? 0x90 : 0x80;
+        const unsigned char high = s[0] == 0xF4 ? 0x8F : 0xBF;
+        return s[1] >= low && s[1] <= high && is_continuation(s[2]) && is_continuation(s[3]) ? 4
+                                                                                             : 0;
+    }
+    return 0;
+}
+
+size_t rfs_text_printable(char *out, size_t cap, const char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *s = (const unsigned char *)text;
+    size_t n = 0;
+
+    while (*s != 0) {
+        const size_t length = shown_length(s);
+        if (length > 0) {
+            if (n + length >= cap)
+                break;
+            memcpy(out + n, s, length);
+            n += length;
+            s += length;
+            continue;
+        }
+        if (n + 4 >= cap)
+            break;
+        out[n++] = '\\';
+        out[n++] = 'x';
+        out[n++] = digits[*s >> 4];
+        out[n++] = digits[*s & 15];
+        s++;
+    }
+    out[n] = 0;
+    return n;
+}

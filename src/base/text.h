@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text that came from a file, made fit for a terminal and for a log of one line per message. */
+#ifndef RFS_BASE_TEXT_H
+#define RFS_BASE_TEXT_H
+
+#include <stddef.h>
+
+/*
+ * Copies text to out (cap bytes with the NUL, cap > 0), control characters and bytes that are not
+ * UTF-8 as \xNN. Cuts before a character that does not fit. Returns the length of what was written.
+ */
+size_t rfs_text_printable(char *out, size_t cap, const char *text);
+
+#endif
