@@ -68,17 +68,16 @@ RESHARD_API void reshard_close(reshard_view *view);
 typedef struct reshard_stat {
     size_t struct_size;
     uint64_t id;
-    uint32_t mode;  /* type and permission bits, as st_mode */
+    uint32_t mode; /* type and permission bits, as st_mode */
     uint32_t nlink;
     uint32_t uid;
     uint32_t gid;
-    uint64_t size;   /* bytes */
+    uint64_t size; /* bytes */
     struct timespec mtime;
 } reshard_stat;
 
 /* Finds NAME in folder PARENT. -ENOENT when there is none. Opens no source file. */
-RESHARD_API int reshard_lookup(reshard_view *view, uint64_t parent, const char *name,
-                               uint64_t *id);
+RESHARD_API int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64_t *id);
 
 /*
  * One entry of folder DIR at POSITION (0 is the first). name is valid until the view closes. Returns
@@ -139,17 +138,18 @@ typedef struct reshard_summary {
     uint32_t source_stages;
     uint32_t target_ranks;
     uint32_t target_stages;
-    uint64_t parameters; /* distinct names in the strategies; 0 when it is not known without files */
+    uint64_t
+        parameters; /* distinct names in the strategies; 0 when it is not known without files */
 } reshard_summary;
 RESHARD_API void reshard_summarize(reshard_view *view, reshard_summary *out);
 
 typedef struct reshard_statistics {
     size_t struct_size;
-    uint64_t reads;           /* calls answered */
+    uint64_t reads; /* calls answered */
     uint64_t bytes_replied;
-    uint64_t source_reads;    /* read system calls on source files */
-    uint64_t source_bytes;    /* bytes they returned */
-    uint64_t source_opens;    /* open system calls on source files */
+    uint64_t source_reads; /* read system calls on source files */
+    uint64_t source_bytes; /* bytes they returned */
+    uint64_t source_opens; /* open system calls on source files */
     uint64_t ranks_indexed;
     uint64_t ranks_predicted; /* of those, how many were verified against a predicted index */
     uint64_t index_bytes;

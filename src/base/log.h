@@ -18,7 +18,7 @@ struct rfs_log {
     rfs_log_sink *sink; /* NULL: silent */
     void *ctx;
     pthread_mutex_t lock;
-    time_t window;    /* start of the current second of the limiter, CLOCK_MONOTONIC */
+    time_t window; /* start of the current second of the limiter, CLOCK_MONOTONIC */
     uint32_t in_window;
     uint64_t dropped; /* lines dropped since the last one that got through */
 };

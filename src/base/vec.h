@@ -17,7 +17,8 @@ bool rfs_vec_grow(void **data, size_t *cap, size_t n, size_t size);
 
 /* Appends; evaluates to false when out of memory. */
 #define RFS_PUSH(v, ...)                                                                           \
-    (((v)->n < (v)->cap || rfs_vec_grow((void **)&(v)->data, &(v)->cap, (v)->n, sizeof *(v)->data)) \
+    (((v)->n < (v)->cap ||                                                                         \
+      rfs_vec_grow((void **)&(v)->data, &(v)->cap, (v)->n, sizeof *(v)->data))                     \
          ? ((v)->data[(v)->n++] = (__VA_ARGS__), true)                                             \
          : false)
 

@@ -45,9 +45,10 @@ struct rfs_layout {
     uint64_t expanded[RFS_MAX_CUTS];
 
     uint32_t opt_step; /* stride in ranks; informative, the cut follows from dev and map */
-    uint32_t opt_size; /* pieces of the optimizer shard along axis 0; 0 or 1: none; -1 is resolved */
-    bool uneven;       /* param_split_shape or indices_offset given: a manual split; refused by use */
-    bool field;        /* field slicing; refused by use */
+    uint32_t
+        opt_size; /* pieces of the optimizer shard along axis 0; 0 or 1: none; -1 is resolved */
+    bool uneven;  /* param_split_shape or indices_offset given: a manual split; refused by use */
+    bool field;   /* field slicing; refused by use */
 };
 
 struct rfs_strategy;

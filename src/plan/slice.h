@@ -28,9 +28,9 @@ struct rfs_block {
     uint32_t file; /* id in the catalogue's files */
     const struct rfs_index *index;
     const struct rfs_entry *entry;
-    uint64_t dst;  /* of the first run, in the slice */
-    uint64_t src;  /* of the first run, in the entry's content */
-    uint64_t run;  /* bytes */
+    uint64_t dst;     /* of the first run, in the slice */
+    uint64_t src;     /* of the first run, in the entry's content */
+    uint64_t run;     /* bytes */
     uint64_t dst_end; /* one past the last byte that the block writes */
     uint32_t n_loops;
     struct rfs_loop loop[RFS_MAX_DIMS]; /* outermost first */

@@ -19,7 +19,7 @@
 enum rfs_kind {
     RFS_TENSOR, /* dims, dtype, content; a scalar has ndim 0 */
     RFS_STRING, /* dtype RFS_STR; dims are kept as stored ([0]) */
-    RFS_MAP,    /* a map tensor: its extents cover whole serialized Checkpoint messages, to be copied */
+    RFS_MAP, /* a map tensor: its extents cover whole serialized Checkpoint messages, to be copied */
 };
 
 /*
@@ -50,8 +50,8 @@ struct rfs_entry {
 
 struct rfs_index {
     size_t n;
-    struct rfs_entry *entries;  /* in file order, each name once */
-    uint32_t *by_name;          /* positions in entries, ascending by name id */
+    struct rfs_entry *entries; /* in file order, each name once */
+    uint32_t *by_name;         /* positions in entries, ascending by name id */
     size_t n_extents;
     struct rfs_extent *extents; /* an entry's extents are consecutive and in content order */
     uint64_t file_bytes;        /* size of the file it was built from */
