@@ -113,3 +113,8 @@ int rfs_fail_usage(struct rfs_error *err, const char *remedy, const char *fmt, .
     va_end(args);
     return fill(err, -EINVAL, true, RFS_NOWHERE, remedy, wrong);
 }
+
+int rfs_fail_memory(struct rfs_error *err)
+{
+    return rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+}

@@ -41,4 +41,7 @@ int rfs_fail(struct rfs_error *err, int code, struct rfs_where where, const char
 int rfs_fail_usage(struct rfs_error *err, const char *remedy, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* -ENOMEM, "out of memory". */
+int rfs_fail_memory(struct rfs_error *err);
+
 #endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The planner's table of geometries, and who gives a cell. */
+#include "plan/internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+static size_t hash_key(const struct geometry_slot *key)
+{
+    const uint64_t words[3] = {(uintptr_t)key->src, (uintptr_t)key->dst, key->type};
+    return XXH3_64bits(words, sizeof words);
+}
+
+/* The slot of the table that holds KEY or would; the table is never full. */
+static uint32_t *probe(const struct rfs_planner *planner, const struct geometry_slot *key)
+{
+    const size_t mask = planner->geometry_cap - 1;
+    size_t at = hash_key(key) & mask;
+
+    for (;; at = (at + 1) & mask) {
+        uint32_t *cell = &planner->geometry_table[at];
+        if (*cell == 0)
+            return cell;
+        const struct geometry_slot *have = &planner->geometries.data[*cell - 1];
+        if (have->src == key->src && have->dst == key->dst && have->type == key->type)
+            return cell;
+    }
+}
+
+static uint32_t find_key(const struct rfs_planner *planner, const struct geometry_slot *key)
+{
+    return planner->geometry_cap ? *probe(planner, key) - 1 : RFS_NO_ID;
+}
+
+static bool grow_table(struct rfs_planner *planner)
+{
+    const size_t cap = planner->geometry_cap ? planner->geometry_cap * 2 : 64;
+    uint32_t *table = calloc(cap, sizeof *table);
+    if (!table)
+        return false;
+    free(planner->geometry_table);
+    planner->geometry_table = table;
+    planner->geometry_cap = cap;
+    for (size_t i = 0; i < planner->geometries.n; i++)
+        *probe(planner, &planner->geometries.data[i]) = (uint32_t)i + 1;
+    return true;
+}
+
+static uint32_t insert_key(struct rfs_planner *planner, const struct geometry_slot *key)
+{
+    const size_t n = planner->geometries.n;
+    if ((n + 1) * 2 > planner->geometry_cap && !grow_table(planner))
+        return RFS_NO_ID;
+    uint32_t *cell = probe(planner, key);
+    if (!RFS_PUSH(&planner->geometries, *key))
+        return RFS_NO_ID;
+    *cell = (uint32_t)n + 1;
+    return (uint32_t)n;
+}
+
+static int resolve(struct rfs_planner *planner, const struct geometry_slot *key, const char *param,
+                   struct rfs_geometry *out, struct rfs_error *err)
+{
+    const struct rfs_planner_config *config = &planner->config;
+    const struct rfs_type *slice = rfs_catalog_type(config->catalog, key->type);
+    const char *src_name = config->src ? rfs_strategy_name(config->src) : NULL;
+    const char *dst_name = config->dst ? rfs_strategy_name(config->dst) : NULL;
+    const int rc =
+        rfs_geometry_resolve(slice, key->src, key->dst, src_name, dst_name, param, out, err);
+    if (rc)
+        return rc;
+
+    struct rfs_type type = {
+        .bytes = out->item, .ndim = slice->ndim, .dtype = slice->dtype, .kind = RFS_TENSOR};
+    for (uint32_t i = 0; i < out->ndim; i++) {
+        type.dims[i] = out->dst_dims[i];
+        type.bytes *= out->dst_dims[i];
+    }
+    out->dst_type = rfs_intern_add(rfs_catalog_tables(config->catalog)->types, &type, sizeof type);
+    return out->dst_type == RFS_NO_ID ? rfs_fail_memory(err) : 0;
+}
+
+int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, uint32_t type,
+                      const char *param, uint32_t *id, struct rfs_error *err)
+{
+    struct geometry_slot key = {role->src, role->dst, type, NULL};
+
+    pthread_mutex_lock(&planner->lock);
+    *id = find_key(planner, &key);
+    pthread_mutex_unlock(&planner->lock);
+    if (*id != RFS_NO_ID)
+        return 0;
+
+    RFS_FREE struct rfs_geometry *fresh = malloc(sizeof *fresh);
+    if (!fresh)
+        return rfs_fail_memory(err);
+    const int rc = resolve(planner, &key, param, fresh, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&planner->lock);
+    *id = find_key(planner, &key); /* somebody may have been faster */
+    if (*id == RFS_NO_ID) {
+        key.geometry = fresh;
+        *id = insert_key(planner, &key);
+        if (*id != RFS_NO_ID)
+            fresh = NULL;
+    }
+    pthread_mutex_unlock(&planner->lock);
+    return *id == RFS_NO_ID ? rfs_fail_memory(err) : 0;
+}
+
+const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id)
+{
+    pthread_mutex_lock(&planner->lock);
+    const struct rfs_geometry *geometry = planner->geometries.data[id].geometry;
+    pthread_mutex_unlock(&planner->lock);
+    return geometry;
+}
+
+uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage)
+{
+    return (planner->part ? planner->part_stage : src_stage) * planner->scale.src_devices;
+}
+
+uint32_t rfs_plan_holder(const struct rfs_planner *planner, const struct rfs_geometry *geometry,
+                         uint32_t stage_base, const uint32_t *cell, uint32_t like)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+    const uint32_t first = rfs_grid_holder(&geometry->src, cell, like);
+
+    if (rfs_catalog_has(catalog, stage_base + first))
+        return stage_base + first;
+    for (uint32_t k = 0; k < geometry->src.replicas; k++) {
+        const uint32_t other = rfs_grid_replica(&geometry->src, first, k);
+        if (rfs_catalog_has(catalog, stage_base + other))
+            return stage_base + other;
+    }
+    return RFS_NO_RANK;
+}
+
+uint32_t rfs_plan_copy_rank(const struct rfs_planner *planner, uint32_t stage, uint32_t like)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+    const uint32_t base = rfs_plan_base(planner, stage);
+
+    if (rfs_catalog_has(catalog, base + like))
+        return base + like;
+    for (uint32_t local = 0; local < planner->scale.src_devices; local++)
+        if (rfs_catalog_has(catalog, base + local))
+            return base + local;
+    return RFS_NO_RANK;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/geometry.h"
+
+#include "base/checked.h"
+
+#include <errno.h>
+#include <string.h>
+
+_Static_assert(RFS_GRID_DIMS == RFS_MAX_DIMS, "grids and types have the same number of axes");
+
+int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_layout *src,
+                         const struct rfs_layout *dst, const char *src_name, const char *dst_name,
+                         const char *param, struct rfs_geometry *out, struct rfs_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->ndim = slice_type->ndim;
+    out->item = rfs_dtype_bytes((enum rfs_dtype)slice_type->dtype);
+    memcpy(out->src_dims, slice_type->dims, sizeof out->src_dims);
+    if (src) {
+        int rc = rfs_grid_resolve(src, out->ndim, out->src_dims, RFS_DIMS_OF_SLICE, &out->src,
+                                  out->whole, NULL, RFS_OF(src_name, param), err);
+        if (rc)
+            return rc;
+    } else {
+        rfs_grid_single(out->ndim, &out->src);
+        memcpy(out->whole, out->src_dims, sizeof out->whole);
+    }
+    uint64_t bytes = out->item;
+    for (uint32_t i = 0; i < out->ndim; i++)
+        if (!rfs_mul_u64(bytes, out->whole[i], &bytes) || bytes > INT64_MAX)
+            return rfs_fail(err, -EINVAL, RFS_OF(src_name, param), NULL,
+                            "the whole tensor would have more than 2^63 bytes");
+    if (dst)
+        return rfs_grid_resolve(dst, out->ndim, out->whole, RFS_DIMS_OF_WHOLE, &out->dst, NULL,
+                                out->dst_dims, RFS_OF(dst_name, param), err);
+    rfs_grid_single(out->ndim, &out->dst);
+    memcpy(out->dst_dims, out->whole, sizeof out->dst_dims);
+    return 0;
+}
+
+void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
+                        struct rfs_cells *cells)
+{
+    uint32_t dst_cell[RFS_GRID_DIMS] = {0};
+
+    rfs_grid_cell(&geometry->dst, dst_rank, dst_cell);
+    for (uint32_t i = 0; i < geometry->ndim; i++) {
+        const uint64_t lo = dst_cell[i] * geometry->dst_dims[i];
+        const uint64_t hi = lo + geometry->dst_dims[i] - 1;
+        cells->lo[i] = lo;
+        cells->first[i] = (uint32_t)(lo / geometry->src_dims[i]);
+        cells->last[i] = (uint32_t)(hi / geometry->src_dims[i]);
+    }
+}
+
+bool rfs_cells_next(const struct rfs_cells *cells, uint32_t ndim, uint32_t *cell)
+{
+    for (uint32_t i = ndim; i-- > 0;) {
+        if (cell[i] < cells->last[i]) {
+            cell[i]++;
+            return true;
+        }
+        cell[i] = cells->first[i];
+    }
+    return false;
+}
+
+/* Appends a loop, or folds it into the one outside of it when the two step evenly on both sides. */
+static void add_inner_loop(struct rfs_block *block, uint64_t count, uint64_t dst_stride,
+                           uint64_t src_stride)
+{
+    if (block->n_loops > 0) {
+        struct rfs_loop *outer = &block->loop[block->n_loops - 1];
+        if (outer->dst_stride == count * dst_stride && outer->src_stride == count * src_stride) {
+            *outer = (struct rfs_loop){outer->count * count, dst_stride, src_stride};
+            return;
+        }
+    }
+    block->loop[block->n_loops++] = (struct rfs_loop){count, dst_stride, src_stride};
+}
+
+void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                        const uint32_t *cell, struct rfs_block *block)
+{
+    const uint32_t ndim = geometry->ndim;
+    uint64_t len[RFS_MAX_DIMS];
+    uint64_t dst_stride[RFS_MAX_DIMS];
+    uint64_t src_stride[RFS_MAX_DIMS];
+    uint64_t dst_step = geometry->item;
+    uint64_t src_step = geometry->item;
+
+    block->dst = 0;
+    block->src = 0;
+    block->n_loops = 0;
+    for (uint32_t i = ndim; i-- > 0;) {
+        const uint64_t src_lo = cell[i] * geometry->src_dims[i];
+        const uint64_t lo = cells->lo[i] > src_lo ? cells->lo[i] : src_lo;
+        const uint64_t dst_hi = cells->lo[i] + geometry->dst_dims[i];
+        const uint64_t src_hi = src_lo + geometry->src_dims[i];
+        len[i] = (dst_hi < src_hi ? dst_hi : src_hi) - lo;
+        dst_stride[i] = dst_step;
+        src_stride[i] = src_step;
+        block->dst += (lo - cells->lo[i]) * dst_step;
+        block->src += (lo - src_lo) * src_step;
+        dst_step *= geometry->dst_dims[i];
+        src_step *= geometry->src_dims[i];
+    }
+
+    /* The run: the innermost axes up to and including the first that is not whole on both sides. */
+    uint32_t inner = ndim;
+    block->run = geometry->item;
+    while (inner > 0 && dst_stride[inner - 1] == block->run &&
+           src_stride[inner - 1] == block->run) {
+        inner--;
+        block->run *= len[inner];
+    }
+    uint64_t last = block->dst + block->run;
+    for (uint32_t i = 0; i < inner; i++) {
+        last += (len[i] - 1) * dst_stride[i];
+        if (len[i] > 1)
+            add_inner_loop(block, len[i], dst_stride[i], src_stride[i]);
+    }
+    block->dst_end = last;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the plan room share; nobody else includes it. */
+#ifndef RFS_PLAN_INTERNAL_H
+#define RFS_PLAN_INTERNAL_H
+
+#include "base/vec.h"
+#include "plan/geometry.h"
+#include "plan/planner.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct geometry_slot {
+    const struct rfs_layout *src;
+    const struct rfs_layout *dst;
+    uint32_t type;                 /* of the source slice */
+    struct rfs_geometry *geometry; /* owned */
+};
+
+struct rfs_planner {
+    struct rfs_planner_config config;
+    struct rfs_scale scale;
+    bool part;           /* by stage: one source stage becomes parts of the destination's files */
+    uint32_t part_stage; /* its number */
+    atomic_bool told;    /* the line about parameters copied unsliced was logged */
+
+    pthread_mutex_t lock;                     /* of the tables; a leaf lock */
+    RFS_VEC(struct geometry_slot) geometries; /* by id */
+    uint32_t *geometry_table;                 /* open addressing: id + 1, or 0 */
+    size_t geometry_cap;                      /* a power of two, or 0 */
+    RFS_VEC(struct rfs_roster *) rosters;
+
+    uint32_t n_ranks;
+    _Atomic(struct rfs_rank_plan *) *ranks; /* [n_ranks], NULL until planned */
+};
+
+/* Where the parameters of one destination rank come from, while its plan is being made. */
+struct planning {
+    struct rfs_planner *planner;
+    uint32_t rank;  /* of the destination */
+    uint32_t stage; /* of the destination */
+    uint32_t local; /* the rank's place in its stage */
+    uint32_t like;  /* the local source rank that MindSpore takes this rank for */
+    struct rfs_error *err;
+
+    uint32_t n_stages;        /* source stages */
+    struct stage_use *stages; /* [n_stages] */
+
+    RFS_VEC(unsigned char) seen; /* by geometry: its cells are wanted already, in this stage */
+    uint32_t n_names;
+    uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_ID */
+};
+
+struct stage_use {
+    bool needed;
+    uint32_t base; /* global rank of its local rank 0 */
+    uint32_t lead; /* global rank whose headers stand for the stage's */
+    const struct rfs_index *lead_index;
+    unsigned char *wanted;         /* [src_devices] 1: local rank whose headers are needed */
+    const struct rfs_index *order; /* of the rank that MindSpore would load first */
+    bool copy_lost;                /* the rank that copied parameters come from has no file */
+};
+
+/* Which layouts apply to a parameter of a file; see roles.c. */
+enum role { ROLE_SLICED, ROLE_COPIED, ROLE_DROPPED };
+struct role_of {
+    enum role role;
+    bool in_src, in_dst; /* in that strategy at all */
+    const struct rfs_layout *src, *dst;
+};
+struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
+                             uint32_t src_stage, uint32_t dst_stage);
+/* Sets needed[s] for each source stage s whose files a destination stage takes something from. */
+void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
+                            struct stage_use *stages);
+int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err);
+
+/* The id of the geometry, resolved at the first call for its key. */
+int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, uint32_t type,
+                      const char *param, uint32_t *id, struct rfs_error *err);
+const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id);
+
+/*
+ * The global source rank that gives CELL to a destination rank that MindSpore takes for source rank
+ * LIKE: the replica that agrees with LIKE, or the lowest replica whose file is there. RFS_NO_RANK when
+ * no rank that holds the cell has a file.
+ */
+uint32_t rfs_plan_holder(const struct rfs_planner *planner, const struct rfs_geometry *geometry,
+                         uint32_t stage_base, const uint32_t *cell, uint32_t like);
+/* The global source rank that a copied parameter comes from; RFS_NO_RANK when there is none. */
+uint32_t rfs_plan_copy_rank(const struct rfs_planner *planner, uint32_t stage, uint32_t like);
+
+uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
+
+/* The ranks that a planning needs, indexed, and their attributes; sources.c. */
+int rfs_plan_sources(struct planning *planning);
+int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan);
+/* Whether the copied parameters of a lost rank are the same in all ranks that are left; agree.c. */
+int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
+                   const struct rfs_entry *entry);
+const char *rfs_plan_path(const struct planning *planning, uint32_t rank);
+/* The roster; roster.c. */
+int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out);
+
+#endif

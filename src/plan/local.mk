@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+librfs_la_SOURCES += \
+	src/plan/agree.c \
+	src/plan/geometries.c \
+	src/plan/geometry.c \
+	src/plan/geometry.h \
+	src/plan/internal.h \
+	src/plan/planner.c \
+	src/plan/planner.h \
+	src/plan/roles.c \
+	src/plan/roster.c \
+	src/plan/slice.c \
+	src/plan/slice.h \
+	src/plan/sources.c

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
+#include <xxhash.h>
+
+void rfs_planner_free(struct rfs_planner *planner)
+{
+    if (!planner)
+        return;
+    for (uint32_t i = 0; planner->ranks && i < planner->n_ranks; i++)
+        free(atomic_load_explicit(&planner->ranks[i], memory_order_relaxed));
+    free(planner->ranks);
+    for (size_t i = 0; i < planner->geometries.n; i++)
+        free(planner->geometries.data[i].geometry);
+    free(planner->geometries.data);
+    free(planner->geometry_table);
+    for (size_t i = 0; i < planner->rosters.n; i++)
+        free(planner->rosters.data[i]);
+    free(planner->rosters.data);
+    pthread_mutex_destroy(&planner->lock);
+    free(planner);
+}
+
+static void planner_cleanup(struct rfs_planner **planner)
+{
+    rfs_planner_free(*planner);
+}
+
+int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
+                    struct rfs_error *err)
+{
+    RFS_CLEANUP(planner_cleanup) struct rfs_planner *planner = calloc(1, sizeof *planner);
+
+    *out = NULL;
+    if (!planner)
+        return rfs_fail_memory(err);
+    planner->config = *config;
+    pthread_mutex_init(&planner->lock, NULL);
+    const int rc = rfs_plan_check_strategies(planner, err);
+    if (rc)
+        return rc;
+    planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
+    if (!planner->ranks)
+        return rfs_fail_memory(err);
+    *out = RFS_STEAL(planner);
+    return 0;
+}
+
+void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out)
+{
+    *out = planner->scale;
+}
+
+int64_t rfs_planner_part(const struct rfs_planner *planner)
+{
+    return planner->part ? (int64_t)planner->part_stage : -1;
+}
+
+static void planning_end(struct planning *planning)
+{
+    for (uint32_t s = 0; planning->stages && s < planning->n_stages; s++)
+        free(planning->stages[s].wanted);
+    free(planning->stages);
+    free(planning->seen.data);
+    free(planning->stage_of);
+}
+
+static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
+{
+    int rc = rfs_plan_sources(planning);
+    if (!rc)
+        rc = rfs_plan_roster(planning, &plan->roster);
+    if (!rc)
+        rc = rfs_plan_attributes(planning, plan);
+    return rc;
+}
+
+int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
+                     struct rfs_error *err)
+{
+    const struct rfs_scale *scale = &planner->scale;
+    RFS_CLEANUP(planning_end)
+    struct planning planning = {
+        .planner = planner,
+        .rank = rank,
+        .stage = rank / scale->dst_devices,
+        .local = rank % scale->dst_devices,
+        .like = rank % scale->dst_devices % scale->src_devices,
+        .err = err,
+        .n_stages = scale->src_stages,
+    };
+
+    *out = rfs_planner_ready(planner, rank);
+    if (*out)
+        return 0;
+    planning.stages = calloc(planning.n_stages, sizeof *planning.stages);
+    RFS_FREE struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
+    if (!planning.stages || !plan)
+        return rfs_fail_memory(err);
+    const int rc = make_plan(&planning, plan);
+    if (rc)
+        return rc;
+
+    struct rfs_rank_plan *expected = NULL;
+    if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
+        expected = RFS_STEAL(plan);
+    *out = expected; /* ours, or the equal one of a thread that was faster */
+    return 0;
+}
+
+const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank)
+{
+    return atomic_load_explicit(&planner->ranks[rank], memory_order_acquire);
+}
+
+static bool add_block(struct rfs_planner *planner, uint32_t rank, uint32_t name,
+                      struct rfs_slice *slice, struct rfs_block **out)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
+    const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
+
+    if (!entry || (slice->n == slice->cap && !rfs_vec_grow((void **)&slice->blocks, &slice->cap,
+                                                           slice->n, sizeof *slice->blocks)))
+        return false;
+    *out = &slice->blocks[slice->n++];
+    (*out)->file = rfs_catalog_file(catalog, rank);
+    (*out)->index = index;
+    (*out)->entry = entry;
+    return true;
+}
+
+static int copied_slice(struct rfs_planner *planner, uint32_t stage, uint32_t like, uint32_t name,
+                        struct rfs_slice *slice)
+{
+    struct rfs_block *block;
+
+    if (!add_block(planner, rfs_plan_copy_rank(planner, stage, like), name, slice, &block))
+        return -EIO;
+    block->dst = 0;
+    block->src = 0;
+    block->run = slice->bytes;
+    block->dst_end = slice->bytes;
+    block->n_loops = 0;
+    return 0;
+}
+
+static int by_destination(const void *a, const void *b)
+{
+    const struct rfs_block *x = a;
+    const struct rfs_block *y = b;
+    return (x->dst > y->dst) - (x->dst < y->dst);
+}
+
+static int cut_slice(struct rfs_planner *planner, const struct rfs_target *target, uint32_t local,
+                     uint32_t like, struct rfs_slice *slice)
+{
+    const struct rfs_geometry *geometry = rfs_plan_geometry_at(planner, target->geometry);
+    const uint32_t base = rfs_plan_base(planner, target->stage);
+    struct rfs_cells cells;
+    uint32_t cell[RFS_MAX_DIMS];
+
+    rfs_geometry_cells(geometry, local, &cells);
+    memcpy(cell, cells.first, sizeof cell);
+    do {
+        const uint32_t rank = rfs_plan_holder(planner, geometry, base, cell, like);
+        struct rfs_block *block;
+        if (!add_block(planner, rank, target->name, slice, &block))
+            return -EIO;
+        rfs_geometry_block(geometry, &cells, cell, block);
+    } while (rfs_cells_next(&cells, geometry->ndim, cell));
+    qsort(slice->blocks, slice->n, sizeof *slice->blocks, by_destination);
+    return 0;
+}
+
+/* The identity of the bytes: which source bytes go where. */
+static void name_slice(struct rfs_slice *slice)
+{
+    XXH3_state_t state;
+
+    XXH3_128bits_reset(&state);
+    for (size_t i = 0; i < slice->n; i++) {
+        const struct rfs_block *block = &slice->blocks[i];
+        const uint64_t words[] = {slice->bytes, block->file, block->entry->offset, block->dst,
+                                  block->src,   block->run,  block->n_loops};
+        XXH3_128bits_update(&state, words, sizeof words);
+        XXH3_128bits_update(&state, block->loop, block->n_loops * sizeof *block->loop);
+    }
+    const XXH128_hash_t hash = XXH3_128bits_digest(&state);
+    slice->id[0] = hash.low64;
+    slice->id[1] = hash.high64;
+}
+
+int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                      struct rfs_slice *slice)
+{
+    const uint32_t local = rank % planner->scale.dst_devices;
+    const uint32_t like = local % planner->scale.src_devices;
+
+    slice->n = 0;
+    slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
+    const int rc = target->geometry == RFS_NO_ID
+                       ? copied_slice(planner, target->stage, like, target->name, slice)
+                       : cut_slice(planner, target, local, like, slice);
+    if (!rc)
+        name_slice(slice);
+    return rc;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a destination rank to what its file holds and where the bytes are.
+ *
+ * Planning a rank indexes the headers of the source ranks that it needs, puts its parameters in
+ * MindSpore's order (the roster) and proves that each of its bytes is covered. It reads no tensor
+ * (except a few small values, when a lost rank is the only one that is known to hold them).
+ *
+ * Cost: a roster of 16 bytes a parameter, shared by all ranks of a stage whose parameters have the same
+ * types; 64 bytes a planned rank; one geometry for each distinct (source layout, destination layout,
+ * slice type). Planning a rank takes time in the parameters and in the source cells that its distinct
+ * geometries touch, not in ranks times parameters, as long as the headers of a stage agree.
+ *
+ * Threads: all functions but new and free. The planner's lock is a leaf lock, held for table look-ups
+ * only, never across I/O.
+ */
+#ifndef RFS_PLAN_PLANNER_H
+#define RFS_PLAN_PLANNER_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "layout/strategy.h"
+#include "plan/slice.h"
+#include "source/catalog.h"
+
+#include <time.h>
+
+struct rfs_planner;
+
+struct rfs_planner_config {
+    struct rfs_catalog *catalog;    /* borrowed, like all of these; they outlive the planner */
+    const struct rfs_strategy *src; /* NULL: unsharded, one rank */
+    const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
+    struct rfs_pool *pool;
+    struct rfs_log *log;
+    bool strict; /* refuse what would be copied unsliced */
+};
+
+/* Checks the strategies against each other and against the rank folders; opens no source file. */
+int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
+                    struct rfs_error *err);
+void rfs_planner_free(struct rfs_planner *planner);
+
+struct rfs_scale {
+    uint32_t src_devices, src_stages; /* devices of one stage */
+    uint32_t dst_devices, dst_stages;
+};
+void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out);
+/*
+ * The stage that the destination files are parts of (MindSpore's transformation by stage: both
+ * strategies have one stage and the source's parameters are a part of the destination's), or -1.
+ */
+int64_t rfs_planner_part(const struct rfs_planner *planner);
+
+/* One parameter of a destination file. */
+struct rfs_target {
+    uint32_t name;
+    uint32_t type;     /* of the destination slice; id in the catalogue's types */
+    uint32_t stage;    /* the source stage whose files give it */
+    uint32_t geometry; /* of the planner's; RFS_NO_ID: copied unsliced */
+};
+
+/* The parameters of a destination file, in its order. Immutable; lives as long as the planner. */
+struct rfs_roster {
+    uint32_t id;    /* dense, from 0 */
+    uint32_t stage; /* of the destination */
+    size_t n;
+    struct rfs_target targets[];
+};
+
+struct rfs_rank_plan {
+    const struct rfs_roster *roster;
+    struct timespec mtime; /* the latest of its sources */
+    uint32_t mode;         /* permission bits that all sources grant, & 0444 */
+    uint32_t uid, gid;     /* of the sources where they agree, else of the process */
+};
+
+/* The plan of destination rank RANK, made at the first call. 0, or -errno with *err filled. */
+int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
+                     struct rfs_error *err);
+/* The plan if it is made already, else NULL. Lock-free. */
+const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank);
+
+/*
+ * Where the bytes of a target of a planned rank come from. slice is zero-initialised or one to use
+ * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or -EIO when a source that was there at
+ * planning is not (which the indexes rule out).
+ */
+int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                      struct rfs_slice *slice);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which parameters are cut, copied or left out, and which source stages a destination stage needs.
+ *
+ * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py and
+ * parallel/_parallel_serialization.py), told in doc/SEMANTICS.md.
+ */
+#include "plan/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The layout of a parameter in a stage, or in the lowest stage that has one. */
+static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy, size_t i,
+                                            uint32_t stage)
+{
+    const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
+    for (uint32_t s = 0; !layout && s < rfs_strategy_stages(strategy); s++)
+        layout = rfs_strategy_layout(strategy, i, s);
+    return layout;
+}
+
+struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
+                             uint32_t src_stage, uint32_t dst_stage)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    const struct rfs_strategy *dst = planner->config.dst;
+    struct role_of of = {ROLE_SLICED, !src, !dst, NULL, NULL};
+    bool elsewhere = false; /* in the destination, but not in this stage */
+
+    if (src) {
+        const ptrdiff_t i = rfs_strategy_find(src, name);
+        of.in_src = i >= 0;
+        if (i >= 0)
+            of.src = layout_near(src, (size_t)i, src_stage);
+    }
+    if (dst) {
+        const ptrdiff_t i = rfs_strategy_find(dst, name);
+        of.in_dst = i >= 0;
+        if (i >= 0)
+            of.dst = rfs_strategy_layout(dst, (size_t)i, dst_stage);
+        elsewhere = i >= 0 && !of.dst;
+    }
+    if (elsewhere && of.in_src)
+        of.role = ROLE_DROPPED;
+    else if ((src && !of.src) || (dst && !of.dst))
+        of.role = ROLE_COPIED;
+    return of;
+}
+
+void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
+                            struct stage_use *stages)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    const struct rfs_strategy *dst = planner->config.dst;
+
+    if (!src || planner->part) {
+        stages[0].needed = true;
+        return;
+    }
+    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
+        const ptrdiff_t at = dst ? rfs_strategy_find(dst, rfs_strategy_param(src, i)) : -1;
+        if (at >= 0 && !rfs_strategy_layout(dst, (size_t)at, dst_stage))
+            continue;
+        for (uint32_t s = 0; s < planner->scale.src_stages; s++)
+            if (rfs_strategy_layout(src, i, s))
+                stages[s].needed = true;
+    }
+}
+
+static bool is_state(const char *name)
+{
+    return strncmp(name, "accu_grads", 10) == 0 || strncmp(name, "adam_v", 6) == 0 ||
+           strncmp(name, "adam_m", 6) == 0;
+}
+
+/*
+ * Whether MindSpore transforms by stage: both strategies have one stage, and the source's parameters,
+ * gradients and moments aside, are fewer than the destination's and all among them.
+ */
+static bool is_part(const struct rfs_strategy *src, const struct rfs_strategy *dst)
+{
+    size_t n_src = 0;
+    size_t n_dst = 0;
+
+    if (!src || !dst || rfs_strategy_stages(src) != 1 || rfs_strategy_stages(dst) != 1)
+        return false;
+    for (size_t i = 0; i < rfs_strategy_count(dst); i++)
+        n_dst += !is_state(rfs_strategy_param(dst, i));
+    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
+        const char *name = rfs_strategy_param(src, i);
+        if (is_state(name))
+            continue;
+        n_src++;
+        if (rfs_strategy_find(dst, name) < 0)
+            return false;
+    }
+    return n_src < n_dst;
+}
+
+static bool have_common(const struct rfs_strategy *src, const struct rfs_strategy *dst)
+{
+    for (size_t i = 0; i < rfs_strategy_count(src); i++)
+        if (rfs_strategy_find(dst, rfs_strategy_param(src, i)) >= 0)
+            return true;
+    return false;
+}
+
+int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    const struct rfs_strategy *dst = planner->config.dst;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    struct rfs_scale *scale = &planner->scale;
+
+    scale->src_devices = src ? rfs_strategy_devices(src) : 1;
+    scale->src_stages = src ? rfs_strategy_stages(src) : 1;
+    scale->dst_devices = dst ? rfs_strategy_devices(dst) : 1;
+    scale->dst_stages = dst ? rfs_strategy_stages(dst) : 1;
+    planner->part = is_part(src, dst);
+    planner->part_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
+
+    if (src && dst && !have_common(src, dst))
+        return rfs_fail(
+            err, -EINVAL, RFS_IN(rfs_strategy_name(dst)), "strategy files of the same network",
+            "none of its parameters is in the source strategy %s", rfs_strategy_name(src));
+    const uint64_t ranks = (uint64_t)scale->src_devices * scale->src_stages;
+    const uint32_t found = rfs_catalog_ranks(catalog);
+    if (!planner->part && found > ranks)
+        return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),
+                        src ? "the strategy file that was saved with this checkpoint"
+                            : "src_strategy=FILE, which says how they were cut",
+                        "has rank_%u, but the source %s %llu rank%s", found - 1,
+                        src ? "strategy describes" : "without a strategy has",
+                        (unsigned long long)ranks, ranks == 1 ? "" : "s");
+    const uint64_t targets = (uint64_t)scale->dst_devices * scale->dst_stages;
+    if (targets > RFS_MAX_DEVICES)
+        return rfs_fail(err, -EINVAL, RFS_IN(rfs_strategy_name(dst)), NULL,
+                        "describes %llu ranks; at most %u can be shown",
+                        (unsigned long long)targets, RFS_MAX_DEVICES);
+    planner->n_ranks = (uint32_t)targets;
+    return 0;
+}

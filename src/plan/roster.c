@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parameters of a destination file, in MindSpore's order: those in both strategies first, then the
+ * rest, each in the order of first appearance over the files that MindSpore would load (the needed
+ * stages from the last to the first; files of one stage list the same parameters in the same order).
+ */
+#include "plan/internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_SHOWN 5
+
+/* What the log says, or strict refuses, about parameters that are copied as they are. */
+struct unsliced {
+    size_t n;
+    char names[400];
+    size_t used;
+};
+
+static void note_unsliced(struct unsliced *note, const char *param)
+{
+    if (note->n++ < NAMES_SHOWN) {
+        const int wrote = snprintf(note->names + note->used, sizeof note->names - note->used,
+                                   "%s%s", note->n > 1 ? ", " : "", param);
+        if (wrote > 0)
+            note->used = (note->used + (size_t)wrote < sizeof note->names)
+                             ? note->used + (size_t)wrote
+                             : sizeof note->names - 1;
+    } else if (note->n == NAMES_SHOWN + 1) {
+        snprintf(note->names + note->used, sizeof note->names - note->used, ", …");
+    }
+}
+
+/* For each name the lowest needed stage whose files have it. */
+static int find_stages(struct planning *planning)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+
+    planning->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
+    planning->stage_of = malloc(planning->n_names * sizeof *planning->stage_of + 1);
+    if (!planning->stage_of)
+        return rfs_fail_memory(planning->err);
+    for (uint32_t i = 0; i < planning->n_names; i++)
+        planning->stage_of[i] = RFS_NO_ID;
+    for (uint32_t s = planning->n_stages; s-- > 0;) {
+        const struct stage_use *use = &planning->stages[s];
+        for (size_t i = 0; use->needed && i < use->order->n; i++)
+            planning->stage_of[use->order->entries[i].name] = s;
+    }
+    return 0;
+}
+
+/* strict: nothing is copied on trust but scalars and strings that neither strategy knows. */
+static int check_strict(struct planning *planning, const struct role_of *role,
+                        const struct rfs_type *type, const char *param)
+{
+    const struct rfs_planner *planner = planning->planner;
+    const bool one_side = role->in_src != role->in_dst;
+
+    if (!planner->config.strict || planner->scale.src_devices * planner->scale.dst_devices == 1)
+        return 0;
+    if (!one_side && (type->ndim == 0 || type->kind == RFS_STRING))
+        return 0;
+    return rfs_fail(planning->err, -EINVAL,
+                    RFS_OF(rfs_catalog_path(planner->config.catalog), param),
+                    "without -o strict, to copy it unsliced", "is in %s",
+                    one_side ? "only one of the strategies" : "neither strategy");
+}
+
+static int copied_entry(struct planning *planning, const struct role_of *role, uint32_t s,
+                        uint32_t name, struct rfs_target *target, struct unsliced *note)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct stage_use *use = &planning->stages[s];
+    const uint32_t rank = rfs_plan_copy_rank(planner, s, planning->like);
+    const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
+    const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
+    const char *param = rfs_catalog_name(catalog, name);
+
+    if (!entry)
+        return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_catalog_path(catalog), param), NULL,
+                        "is copied from rank_%u, whose checkpoint does not have it", rank);
+    if (use->copy_lost) {
+        const int rc = rfs_plan_agree(planning, use, entry);
+        if (rc)
+            return rc;
+    }
+    if (planner->config.src && planner->config.dst && role->in_src != role->in_dst)
+        note_unsliced(note, param);
+    target->type = entry->type;
+    target->geometry = RFS_NO_ID;
+    return check_strict(planning, role, rfs_catalog_type(catalog, entry->type), param);
+}
+
+static int sliced_entry(struct planning *planning, const struct role_of *role,
+                        const struct rfs_entry *entry, struct rfs_target *target)
+{
+    struct rfs_planner *planner = planning->planner;
+    const char *param = rfs_catalog_name(planner->config.catalog, entry->name);
+    const int rc =
+        rfs_plan_geometry(planner, role, entry->type, param, &target->geometry, planning->err);
+    if (!rc)
+        target->type = rfs_plan_geometry_at(planner, target->geometry)->dst_type;
+    return rc;
+}
+
+/* Adds the parameters of one stage that have the role asked for, where they appear first. */
+static int add_stage(struct planning *planning, uint32_t s, enum role want, unsigned char *added,
+                     struct rfs_roster *roster, struct unsliced *note)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_index *order = planning->stages[s].order;
+
+    for (size_t i = 0; i < order->n; i++) {
+        const uint32_t name = order->entries[i].name;
+        const uint32_t from = planning->stage_of[name];
+        if (added[name])
+            continue;
+        const struct role_of role =
+            rfs_plan_role(planner, rfs_catalog_name(catalog, name), from, planning->stage);
+        if (role.role != want)
+            continue;
+        added[name] = 1;
+        struct rfs_target target = {.name = name, .stage = from};
+        const struct rfs_entry *entry = rfs_index_find(planning->stages[from].order, name);
+        const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
+        if (type->bytes == 0 && type->kind == RFS_TENSOR)
+            continue; /* MindSpore does not save what has no bytes */
+        const int rc = want == ROLE_SLICED
+                           ? sliced_entry(planning, &role, entry, &target)
+                           : copied_entry(planning, &role, from, name, &target, note);
+        if (rc)
+            return rc;
+        roster->targets[roster->n++] = target;
+    }
+    return 0;
+}
+
+/* Gives the roster that is equal to FRESH, or FRESH itself, which then belongs to the planner. */
+static const struct rfs_roster *share_roster(struct rfs_planner *planner, struct rfs_roster **fresh)
+{
+    const struct rfs_roster *shared = NULL;
+    struct rfs_roster *mine = *fresh;
+
+    pthread_mutex_lock(&planner->lock);
+    for (size_t i = planner->rosters.n; !shared && i-- > 0;) {
+        const struct rfs_roster *have = planner->rosters.data[i];
+        if (have->stage == mine->stage && have->n == mine->n &&
+            memcmp(have->targets, mine->targets, mine->n * sizeof *mine->targets) == 0)
+            shared = have;
+    }
+    if (!shared) {
+        mine->id = (uint32_t)planner->rosters.n;
+        if (RFS_PUSH(&planner->rosters, mine)) {
+            shared = mine;
+            *fresh = NULL;
+        }
+    }
+    pthread_mutex_unlock(&planner->lock);
+    return shared;
+}
+
+static int fill_roster(struct planning *planning, struct rfs_roster *roster, struct unsliced *note)
+{
+    RFS_FREE unsigned char *added = calloc(planning->n_names + 1, 1);
+    const enum role roles[] = {ROLE_SLICED, ROLE_COPIED};
+
+    if (!added)
+        return rfs_fail_memory(planning->err);
+    for (size_t r = 0; r < 2; r++)
+        for (uint32_t s = planning->n_stages; s-- > 0;) {
+            const int rc = planning->stages[s].needed
+                               ? add_stage(planning, s, roles[r], added, roster, note)
+                               : 0;
+            if (rc)
+                return rc;
+        }
+    return 0;
+}
+
+int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct unsliced note = {0};
+    size_t most = 0;
+
+    int rc = find_stages(planning);
+    if (rc)
+        return rc;
+    for (uint32_t s = 0; s < planning->n_stages; s++)
+        most += planning->stages[s].needed ? planning->stages[s].order->n : 0;
+    RFS_FREE struct rfs_roster *fresh = malloc(sizeof *fresh + most * sizeof *fresh->targets);
+    if (!fresh)
+        return rfs_fail_memory(planning->err);
+    fresh->n = 0;
+    fresh->stage = planning->stage;
+    rc = fill_roster(planning, fresh, &note);
+    if (rc)
+        return rc;
+    if (fresh->n == 0)
+        return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
+                        NULL, "holds nothing that rank_%u of the destination takes",
+                        planning->rank);
+    if (note.n > 0 && !atomic_exchange(&planner->told, true))
+        rfs_log(planner->config.log, RFS_WARNING,
+                "%zu parameter%s in only one strategy, copied unsliced: %s", note.n,
+                note.n == 1 ? "" : "s", note.names);
+    *out = share_roster(planner, &fresh);
+    return *out ? 0 : rfs_fail_memory(planning->err);
+}
