@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ void *rfs_arena_alloc(struct rfs_arena *arena, size_t size)
     size_t rounded;
     void *p;
 
-    if (!rfs_add_size(size, align - 1, &rounded))
+    if (size > PTRDIFF_MAX || !rfs_add_size(size, align - 1, &rounded))
         return NULL;
     rounded &= ~(align - 1);
     if (rounded == 0)

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A fuzz target is a file fuzz_<thing>.c with LLVMFuzzerTestOneInput and a folder corpus/<thing>. To add
+# one, put it in the list and write its SOURCES line. In an ordinary build it replays its corpus in
+# make check; with --enable-fuzzing it is a libFuzzer program, to be run on a corpus of its own.
+FUZZ_TARGETS =
+if FUZZING
+FUZZ_MAIN =
+else
+FUZZ_MAIN = tests/fuzz/replay.c
+TESTS += $(FUZZ_TARGETS)
+endif
+check_PROGRAMS += $(FUZZ_TARGETS)
+EXTRA_DIST += tests/fuzz/replay.c
+
+# FUZZ_TARGETS += tests/fuzz/fuzz_thing
+# tests_fuzz_fuzz_thing_SOURCES = tests/fuzz/fuzz_thing.c $(FUZZ_MAIN)
