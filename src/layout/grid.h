@@ -46,6 +46,16 @@ int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint6
                      enum rfs_dims_of meaning, struct rfs_grid *grid, uint64_t *whole,
                      uint64_t *slice, struct rfs_where where, struct rfs_error *err);
 
+/*
+ * As rfs_grid_resolve, for a tensor that PEER (may be NULL) is to fit too: the layout of the other side.
+ * Where a flattened map and the slices leave several whole shapes possible, which rfs_grid_resolve
+ * refuses, the one that PEER fits is taken.
+ */
+int rfs_grid_resolve_for(const struct rfs_layout *layout, const struct rfs_layout *peer,
+                         uint32_t ndim, const uint64_t *dims, enum rfs_dims_of meaning,
+                         struct rfs_grid *grid, uint64_t *whole, uint64_t *slice,
+                         struct rfs_where where, struct rfs_error *err);
+
 /* One device that holds the whole tensor. */
 void rfs_grid_single(uint32_t ndim, struct rfs_grid *grid);
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the room only: what a parser hands to the strategy, one item at a time.
+ *
+ * A draft is one parameter's layout as written. The parser begins it, fills it in, and adds it to the
+ * builder, which checks it. Every function gives 0 or -errno with the error object filled.
+ */
+#ifndef RFS_LAYOUT_DRAFT_H
+#define RFS_LAYOUT_DRAFT_H
+
+#include "layout/strategy.h"
+
+struct rfs_draft {
+    const char *file;      /* for messages; borrowed, as all pointers here */
+    struct rfs_error *err; /* may be NULL */
+    const char *name;      /* with its stage prefix; not terminated */
+    size_t name_bytes;
+    /* Everything as written, opt_step and opt_size not yet set. Bytes in between are zero. */
+    struct rfs_layout layout;
+    int64_t opt_step;
+    int64_t opt_size;
+};
+
+/* Empties the draft for the next item; FILE and ERR stay. */
+void rfs_draft_begin(struct rfs_draft *draft, const char *name, size_t bytes);
+/* The next device axis, outermost first. */
+int rfs_draft_dev(struct rfs_draft *draft, int64_t extent);
+/* Begins the next tensor axis; the cuts that follow are its. */
+int rfs_draft_axis(struct rfs_draft *draft);
+int rfs_draft_cut(struct rfs_draft *draft, int64_t device_axis);
+/* The next entry of a JSON tensor_shape. */
+int rfs_draft_expanded(struct rfs_draft *draft, int64_t extent);
+/* Checks what can be checked without a tensor, and resolves the optimizer shard. */
+int rfs_draft_check(struct rfs_draft *draft);
+/* An error about this item. */
+int rfs_draft_fail(const struct rfs_draft *draft, const char *remedy, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Tensor map entries over all axes. */
+static inline uint32_t rfs_layout_cuts(const struct rfs_layout *layout)
+{
+    return layout->start[layout->n_axes];
+}
+
+/* Position in dev of a tensor map entry, which must not be -1. */
+static inline uint32_t rfs_layout_position(const struct rfs_layout *layout, int32_t device_axis)
+{
+    return layout->n_dev - 1 - (uint32_t)device_axis;
+}
+
+/* Bit p is set when dev[p] cuts a tensor axis. */
+uint32_t rfs_layout_used(const struct rfs_layout *layout);
+
+/*
+ * How an optimizer shard of SIZE pieces uses the repeated device axes: part[p] is the extent of the
+ * inner part of dev[p] that cuts axis 0 (1: none of it). The rightmost repeated axis is used first.
+ * False when SIZE is not made of whole axes and at most one part.
+ */
+bool rfs_layout_opt_parts(const struct rfs_layout *layout, uint64_t size, uint32_t *part);
+
+struct rfs_builder;
+
+/* Adds a checked or unchecked item; an item of the same name and stage replaces the earlier one. */
+int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft);
+void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage);
+
+/* The two parsers. DRAFT has file and err set. */
+int rfs_strategy_read_protobuf(struct rfs_builder *builder, struct rfs_draft *draft,
+                               const void *data, size_t size);
+int rfs_strategy_read_json(struct rfs_builder *builder, struct rfs_draft *draft, const char *data,
+                           size_t size);
+
+#endif

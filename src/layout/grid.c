@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks and cells of a grid: mixed-radix arithmetic on digits, which go from the outermost in. */
+#include "layout/grid.h"
+
+#include <string.h>
+
+static uint32_t digit_of(const struct rfs_digit *digit, uint32_t rank)
+{
+    return rank / digit->stride % digit->extent;
+}
+
+void rfs_grid_single(uint32_t ndim, struct rfs_grid *grid)
+{
+    memset(grid, 0, sizeof *grid);
+    grid->ndim = ndim;
+    grid->ranks = 1;
+    grid->replicas = 1;
+    for (uint32_t i = 0; i < ndim && i < RFS_GRID_DIMS; i++)
+        grid->pieces[i] = 1;
+}
+
+void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell)
+{
+    for (uint32_t i = 0; i < grid->ndim; i++)
+        cell[i] = 0;
+    for (uint32_t k = 0; k < grid->n_digits; k++) {
+        const struct rfs_digit *digit = &grid->digits[k];
+        if (digit->axis >= 0)
+            cell[digit->axis] += digit_of(digit, rank) * digit->weight;
+    }
+}
+
+uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t like)
+{
+    uint32_t rank = 0;
+
+    for (uint32_t k = 0; k < grid->n_digits; k++) {
+        const struct rfs_digit *digit = &grid->digits[k];
+        const uint32_t value = digit->axis >= 0 ? cell[digit->axis] / digit->weight % digit->extent
+                                                : digit_of(digit, like);
+        rank += value * digit->stride;
+    }
+    return rank;
+}
+
+uint32_t rfs_grid_replica(const struct rfs_grid *grid, uint32_t rank, uint32_t k)
+{
+    uint32_t found = 0;
+
+    /* The innermost free digit counts fastest, so that k ascends with the rank. */
+    for (uint32_t i = grid->n_digits; i-- > 0;) {
+        const struct rfs_digit *digit = &grid->digits[i];
+        uint32_t value = digit_of(digit, rank);
+        if (digit->axis < 0) {
+            value = k % digit->extent;
+            k /= digit->extent;
+        }
+        found += value * digit->stride;
+    }
+    return found;
+}

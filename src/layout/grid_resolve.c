@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a layout and the dims of a slice or of the whole tensor to a grid.
+ *
+ * Each device axis longer than 1 becomes a digit of the rank: it cuts a tensor axis, or is free. The
+ * optimizer shard takes free axes from the right, of the last one only the inner part if need be (that
+ * axis becomes two digits), and cuts axis 0 inside the tensor map's cuts; the rightmost of its digits
+ * counts fastest. So among the ranks that hold the same slice of the tensor map, in ascending order,
+ * consecutive ones hold consecutive pieces. (_construct_tensor_layout_helper of MindSpore 2.10 does the
+ * same; its other branch, for one free axis on the left, does not where tensor axes are mapped out of
+ * device order.)
+ *
+ * Nested maps from JSON come flattened, with the expanded shape. Their entries are grouped by tensor
+ * axis again: entries of an axis are consecutive, a -1 stands alone, every entry but the axis's last
+ * has the extent of its device axis, and their product is the whole axis. All groupings are tried.
+ * Against a whole tensor, those that fit differ in entries of extent 1 only and give the same grid.
+ * Against a slice they can differ in the whole shape, though only where the slice is 1 long; then bytes
+ * are in the same order, but where the other side cuts them, and the dims in a header, are not the same.
+ * So several possible shapes are an error, unless only one fits the layout of the other side.
+ */
+#include "base/checked.h"
+#include "layout/draft.h"
+#include "layout/grid.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REMEDY_MATCH "the strategy that this checkpoint was saved under"
+#define REMEDY_PROTOBUF "the strategy saved in protobuf, which keeps the nesting"
+
+/* What is being resolved; all borrowed. */
+struct job {
+    const struct rfs_layout *layout;
+    const struct rfs_layout *peer;
+    uint32_t ndim;
+    const uint64_t *dims;
+    enum rfs_dims_of meaning;
+    struct rfs_where where;
+    struct rfs_error *err;
+};
+
+/* Tensor axis i has the map entries start[i] … start[i+1]-1. */
+struct grouping {
+    uint32_t start[RFS_GRID_DIMS + 1];
+    uint64_t whole[RFS_GRID_DIMS];
+};
+
+struct shape_text {
+    char text[RFS_MAX_CUTS * 22 + 3];
+};
+
+static const char *show(struct shape_text *out, uint32_t n, const uint64_t *dims)
+{
+    size_t used = 0;
+
+    used += (size_t)snprintf(out->text, sizeof out->text, "[");
+    for (uint32_t i = 0; i < n; i++)
+        used += (size_t)snprintf(out->text + used, sizeof out->text - used, "%s%" PRIu64,
+                                 i > 0 ? ", " : "", dims[i]);
+    snprintf(out->text + used, sizeof out->text - used, "]");
+    return out->text;
+}
+
+static const char *holds(const struct job *job)
+{
+    return job->meaning == RFS_DIMS_OF_SLICE ? "slices" : "a tensor";
+}
+
+static uint32_t extent_of(const struct rfs_layout *layout, uint32_t entry)
+{
+    const int32_t axis = layout->map[entry];
+
+    return axis < 0 ? 1 : layout->dev[rfs_layout_position(layout, axis)];
+}
+
+static void add_digit(struct rfs_grid *grid, uint32_t stride, uint32_t extent, int32_t axis,
+                      uint32_t weight)
+{
+    if (extent == 1)
+        return;
+    grid->digits[grid->n_digits++] = (struct rfs_digit){stride, extent, axis, weight};
+    if (axis < 0)
+        grid->replicas *= extent;
+}
+
+/* What the device axis at each position cuts, by the tensor map alone. */
+struct cut {
+    int32_t axis;
+    uint32_t weight;
+};
+
+static void map_cuts(const struct rfs_layout *layout, const struct grouping *by,
+                     struct rfs_grid *grid, struct cut *cuts)
+{
+    for (uint32_t p = 0; p < layout->n_dev; p++)
+        cuts[p] = (struct cut){-1, 0};
+    for (uint32_t i = 0; i < grid->ndim; i++) {
+        uint32_t weight = i == 0 && layout->opt_size > 1 ? layout->opt_size : 1;
+        for (uint32_t e = by->start[i + 1]; e-- > by->start[i];) {
+            if (layout->map[e] < 0)
+                continue;
+            cuts[rfs_layout_position(layout, layout->map[e])] = (struct cut){(int32_t)i, weight};
+            weight *= extent_of(layout, e);
+        }
+        grid->pieces[i] = weight;
+    }
+}
+
+static void build(const struct rfs_layout *layout, const struct grouping *by, uint32_t ndim,
+                  struct rfs_grid *grid)
+{
+    struct cut cuts[RFS_MAX_DEVICE_AXES];
+    uint32_t part[RFS_MAX_DEVICE_AXES], stride = layout->devices, inner = layout->opt_size;
+
+    rfs_grid_single(ndim, grid);
+    grid->ranks = layout->devices;
+    map_cuts(layout, by, grid, cuts);
+    /* Parsing has proved that the parts fit. */
+    rfs_layout_opt_parts(layout, layout->opt_size, part);
+    for (uint32_t p = 0; p < layout->n_dev; p++) {
+        const uint32_t extent = layout->dev[p];
+        stride /= extent;
+        if (cuts[p].axis >= 0) {
+            add_digit(grid, stride, extent, cuts[p].axis, cuts[p].weight);
+            continue;
+        }
+        add_digit(grid, stride * part[p], extent / part[p], -1, 0);
+        if (part[p] > 1) {
+            inner /= part[p]; /* how many pieces one step of this digit moves */
+            add_digit(grid, stride, part[p], 0, inner);
+        }
+    }
+}
+
+/* The whole extent of tensor axis I, cut into PIECES, or false when there is none. */
+static bool whole_extent(const struct job *job, uint32_t i, uint64_t pieces, uint64_t *whole)
+{
+    if (job->meaning == RFS_DIMS_OF_SLICE)
+        return rfs_mul_u64(job->dims[i], pieces, whole);
+    *whole = job->dims[i];
+    return *whole % pieces == 0;
+}
+
+static int check_plain(const struct job *job, const struct grouping *by)
+{
+    const struct rfs_layout *layout = job->layout;
+    struct shape_text says, whole;
+
+    if (layout->n_expanded == 0 ||
+        memcmp(layout->expanded, by->whole, job->ndim * sizeof *by->whole) == 0)
+        return 0;
+    return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+                    "the strategy says a tensor of %s, but the checkpoint holds %s%s",
+                    show(&says, job->ndim, layout->expanded),
+                    job->meaning == RFS_DIMS_OF_SLICE ? "slices of one of " : "one of ",
+                    show(&whole, job->ndim, by->whole));
+}
+
+/* Layouts whose map has its tensor axes: all from protobuf, plain ones from JSON. */
+static int group_plain(const struct job *job, struct grouping *by)
+{
+    const struct rfs_layout *layout = job->layout;
+    struct shape_text dims;
+
+    for (uint32_t i = 0; i < job->ndim; i++) {
+        uint64_t pieces = i == 0 && layout->opt_size > 1 ? layout->opt_size : 1;
+        by->start[i] = layout->start[i];
+        for (uint32_t e = layout->start[i]; e < layout->start[i + 1]; e++)
+            pieces *= extent_of(layout, e);
+        if (whole_extent(job, i, pieces, &by->whole[i]))
+            continue;
+        return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+                        "the checkpoint holds %s of %s, and the strategy cuts axis %u into "
+                        "%" PRIu64 " pieces: %s",
+                        holds(job), show(&dims, job->ndim, job->dims), i, pieces,
+                        job->meaning == RFS_DIMS_OF_SLICE ? "the whole is too large"
+                                                          : "it does not divide");
+    }
+    by->start[job->ndim] = rfs_layout_cuts(layout);
+    return check_plain(job, by);
+}
+
+struct search {
+    const struct job *job;
+    struct grouping now;
+    struct grouping found; /* the first that fits */
+    struct grouping other; /* one with another whole shape */
+    unsigned shapes;       /* 0, 1 or 2: how many of these are set */
+};
+
+static bool peer_fits(const struct job *job, const struct grouping *by)
+{
+    struct rfs_grid grid;
+
+    return job->peer == NULL || rfs_grid_resolve(job->peer, job->ndim, by->whole, RFS_DIMS_OF_WHOLE,
+                                                 &grid, NULL, NULL, RFS_NOWHERE, NULL) == 0;
+}
+
+static void keep(struct search *search)
+{
+    const size_t bytes = search->job->ndim * sizeof *search->now.whole;
+
+    if (search->shapes > 0 && memcmp(search->found.whole, search->now.whole, bytes) == 0)
+        return;
+    if (!peer_fits(search->job, &search->now))
+        return;
+    if (search->shapes == 0)
+        search->found = search->now;
+    else
+        search->other = search->now;
+    search->shapes++;
+}
+
+/*
+ * Gives tensor axis I the entries from FIRST on, one more at a time, and the rest to the axes after it.
+ * As deep as the tensor has axes; at most 2^15 ways, since a device axis appears once and a -1 is alone.
+ */
+static void try_axis(struct search *search, uint32_t i, uint32_t first)
+{
+    const struct job *job = search->job;
+    const struct rfs_layout *layout = job->layout;
+    const uint32_t n = layout->n_axes, left = job->ndim - i - 1;
+    uint64_t pieces = i == 0 && layout->opt_size > 1 ? layout->opt_size : 1;
+    uint64_t product = 1, whole;
+
+    search->now.start[i] = first;
+    for (uint32_t end = first + 1; end + left <= n && search->shapes < 2; end++) {
+        const uint32_t last = end - 1;
+        if (layout->map[last] < 0 && last > first)
+            return;
+        pieces *= extent_of(layout, last);
+        if (!rfs_mul_u64(product, layout->expanded[last], &product))
+            return;
+        if (whole_extent(job, i, pieces, &whole) && whole == product && (left > 0 || end == n)) {
+            search->now.whole[i] = whole;
+            search->now.start[i + 1] = end;
+            if (left == 0)
+                keep(search);
+            else
+                try_axis(search, i + 1, end);
+        }
+        /* Only as an axis's last entry may it be a -1, or be longer than its device axis. */
+        if (layout->map[last] < 0 || layout->expanded[last] != extent_of(layout, last))
+            return;
+    }
+}
+
+static int group_flattened(const struct job *job, struct grouping *by)
+{
+    struct search search = {.job = job};
+    struct shape_text says, dims;
+
+    try_axis(&search, 0, 0);
+    if (search.shapes == 0)
+        return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+                        "the strategy says a tensor expanded to %s, but the checkpoint holds %s "
+                        "of %s, which no nesting of its axes gives",
+                        show(&says, job->layout->n_expanded, job->layout->expanded), holds(job),
+                        show(&dims, job->ndim, job->dims));
+    if (search.shapes > 1)
+        return rfs_fail(job->err, -EINVAL, job->where, REMEDY_PROTOBUF,
+                        "the strategy's flattened tensor map leaves it open whether the whole "
+                        "tensor is %s or %s",
+                        show(&says, job->ndim, search.found.whole),
+                        show(&dims, job->ndim, search.other.whole));
+    *by = search.found;
+    return 0;
+}
+
+static int check_kind(const struct job *job)
+{
+    const struct rfs_layout *layout = job->layout;
+    struct shape_text dims;
+
+    if (job->ndim > RFS_GRID_DIMS)
+        return rfs_fail(job->err, -EINVAL, job->where, NULL, "a tensor with %u axes", job->ndim);
+    if (layout->uneven)
+        return rfs_fail(job->err, -ENOTSUP, job->where, "a strategy without manual splits",
+                        "the strategy cuts it unevenly (param_split_shape, indices_offset)");
+    if (layout->field)
+        return rfs_fail(job->err, -ENOTSUP, job->where, "a strategy without field slicing",
+                        "the strategy cuts it by field");
+    if (layout->n_axes == job->ndim ||
+        (layout->n_expanded > 0 && job->ndim > 0 && layout->n_axes > job->ndim))
+        return 0;
+    return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+                    "the strategy says a tensor with %u axes, but the checkpoint holds %s of %s",
+                    layout->n_axes, holds(job), show(&dims, job->ndim, job->dims));
+}
+
+static int resolve(const struct job *job, struct rfs_grid *grid, uint64_t *whole, uint64_t *slice)
+{
+    struct grouping by = {.start = {0}};
+    int rc = check_kind(job);
+
+    if (rc == 0)
+        rc = job->layout->n_axes == job->ndim ? group_plain(job, &by) : group_flattened(job, &by);
+    if (rc != 0)
+        return rc;
+    build(job->layout, &by, job->ndim, grid);
+    for (uint32_t i = 0; i < job->ndim; i++) {
+        if (whole != NULL)
+            whole[i] = by.whole[i];
+        if (slice != NULL)
+            slice[i] = by.whole[i] / grid->pieces[i];
+    }
+    return 0;
+}
+
+int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint64_t *dims,
+                     enum rfs_dims_of meaning, struct rfs_grid *grid, uint64_t *whole,
+                     uint64_t *slice, struct rfs_where where, struct rfs_error *err)
+{
+    const struct job job = {layout, NULL, ndim, dims, meaning, where, err};
+
+    return resolve(&job, grid, whole, slice);
+}
+
+int rfs_grid_resolve_for(const struct rfs_layout *layout, const struct rfs_layout *peer,
+                         uint32_t ndim, const uint64_t *dims, enum rfs_dims_of meaning,
+                         struct rfs_grid *grid, uint64_t *whole, uint64_t *slice,
+                         struct rfs_where where, struct rfs_error *err)
+{
+    const struct job job = {layout, peer, ndim, dims, meaning, where, err};
+
+    return resolve(&job, grid, whole, slice);
+}

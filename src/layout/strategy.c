@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strategy: parameters by name, each with a layout in one or more pipeline stages.
+ *
+ * Files merged over stages name parameters "<stage>-<name>"; a name without "-" is in stage 0, and one
+ * with two is refused, as MindSpore splits at "-". Stages 0 to n-1 must all be there. Source:
+ * _convert_to_list, _extract_pipeline_stage_num and _get_device_num_from_strategy of MindSpore 2.10,
+ * except that each stage keeps its own layout, and that all layouts must agree in their devices
+ * (MindSpore believes the first).
+ */
+#include "layout/strategy.h"
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/intern.h"
+#include "base/vec.h"
+#include "layout/draft.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define REMEDY_MERGE "a strategy merged from the files of all stages"
+
+/* A parameter in a stage. While reading, seq is its place in the file. */
+struct placement {
+    uint32_t param;
+    uint32_t stage;
+    uint32_t layout;
+    uint32_t seq;
+};
+
+struct rfs_strategy {
+    char *name;
+    struct rfs_intern *params; /* id = position */
+    size_t n_params;
+    uint32_t *first; /* parameter i's placements are first[i] … first[i+1]-1, ascending by stage */
+    struct placement *placements;
+    struct rfs_layout *layouts;
+    size_t n_layouts;
+    uint32_t stages;
+    uint32_t devices;
+    uint32_t first_item_stage;
+};
+
+struct rfs_builder {
+    struct rfs_strategy *strategy; /* its layouts and placements are not in it yet */
+    struct rfs_intern *keys;       /* of layouts, by content; id = position */
+    RFS_VEC(struct placement) placements;
+    RFS_VEC(struct rfs_layout) layouts;
+};
+
+static void builder_clear(struct rfs_builder *builder)
+{
+    rfs_strategy_free(builder->strategy);
+    rfs_intern_free(builder->keys);
+    free(builder->placements.data);
+    free(builder->layouts.data);
+}
+
+static int out_of_memory(struct rfs_error *err, const char *file)
+{
+    return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
+}
+
+/* Splits "<stage>-<name>"; *name is left at the name proper. */
+static int split_name(const struct rfs_draft *draft, const char **name, size_t *bytes,
+                      uint32_t *stage)
+{
+    const char *dash = draft->name_bytes > 0 ? memchr(draft->name, '-', draft->name_bytes) : NULL;
+
+    *stage = 0;
+    *name = draft->name;
+    *bytes = draft->name_bytes;
+    if (dash != NULL) {
+        *name = dash + 1;
+        *bytes -= (size_t)(*name - draft->name);
+        if (memchr(*name, '-', *bytes) != NULL)
+            return rfs_draft_fail(draft, "parameter names without \"-\"",
+                                  "the name has more than one \"-\"; it must be <stage>-<name>");
+        for (const char *p = draft->name; p < dash; p++) {
+            if (*p < '0' || *p > '9')
+                return rfs_draft_fail(draft, "parameter names without \"-\"",
+                                      "what stands before \"-\" in the name is not a stage number");
+            *stage = *stage * 10 + (uint32_t)(*p - '0');
+            if (*stage >= RFS_MAX_DEVICES)
+                return rfs_draft_fail(draft, NULL, "the stage in the name is too large");
+        }
+        if (dash == draft->name)
+            return rfs_draft_fail(draft, "parameter names without \"-\"",
+                                  "no stage number stands before \"-\" in the name");
+    }
+    if (*bytes == 0)
+        return rfs_draft_fail(draft, NULL, "a parameter without a name");
+    if (memchr(*name, '\0', *bytes) != NULL)
+        return rfs_draft_fail(draft, NULL, "the parameter's name has a NUL in it");
+    return 0;
+}
+
+/* What makes two layouts the same, without the unused ends of the arrays. */
+static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
+{
+    size_t n = 0;
+
+    key[n++] = (uint64_t)layout->n_dev << 48 | (uint64_t)layout->n_axes << 32 |
+               (uint64_t)layout->n_expanded << 16 | (uint64_t)layout->uneven << 1 |
+               (uint64_t)layout->field;
+    key[n++] = (uint64_t)layout->opt_step << 32 | layout->opt_size;
+    for (uint32_t i = 0; i < layout->n_dev; i++)
+        key[n++] = layout->dev[i];
+    for (uint32_t i = 0; i < layout->n_axes; i++)
+        key[n++] = layout->start[i + 1];
+    for (uint32_t i = 0; i < rfs_layout_cuts(layout); i++)
+        key[n++] = (uint64_t)(int64_t)layout->map[i];
+    for (uint32_t i = 0; i < layout->n_expanded; i++)
+        key[n++] = layout->expanded[i];
+    return n;
+}
+
+static bool intern_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id)
+{
+    uint64_t key[2 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS];
+    const size_t n = layout_key(layout, key);
+
+    *id = rfs_intern_add(builder->keys, key, n * sizeof *key);
+    if (*id == RFS_NO_ID)
+        return false;
+    layout->id = *id;
+    return *id < builder->layouts.n || RFS_PUSH(&builder->layouts, *layout);
+}
+
+int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
+{
+    struct rfs_strategy *strategy = builder->strategy;
+    struct placement at = {0};
+    const char *name;
+    size_t bytes;
+    int rc = split_name(draft, &name, &bytes, &at.stage);
+
+    if (rc == 0)
+        rc = rfs_draft_check(draft);
+    if (rc != 0)
+        return rc;
+    if (builder->placements.n >= UINT32_MAX)
+        return rfs_draft_fail(draft, NULL, "the strategy has too many layouts");
+    at.param = rfs_intern_add(strategy->params, name, bytes);
+    at.seq = (uint32_t)builder->placements.n;
+    if (at.param == RFS_NO_ID || !intern_layout(builder, &draft->layout, &at.layout) ||
+        !RFS_PUSH(&builder->placements, at))
+        return out_of_memory(draft->err, draft->file);
+    return 0;
+}
+
+void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage)
+{
+    builder->strategy->first_item_stage = stage;
+}
+
+static int by_stage(const void *a, const void *b)
+{
+    const struct placement *x = a, *y = b;
+
+    if (x->stage != y->stage)
+        return x->stage < y->stage ? -1 : 1;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+/* Orders placements by parameter and stage; of several in one stage the last written stays. */
+static int sort_placements(struct rfs_builder *builder)
+{
+    struct rfs_strategy *strategy = builder->strategy;
+    const size_t n = builder->placements.n, n_params = rfs_intern_count(strategy->params);
+    const struct placement *in = builder->placements.data;
+    struct placement *out = calloc(n, sizeof *out);
+    uint32_t *first = calloc(n_params + 2, sizeof *first);
+    uint32_t kept = 0, begin = 0;
+
+    strategy->placements = out;
+    strategy->first = first;
+    strategy->n_params = n_params;
+    if (out == NULL || first == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        first[in[i].param + 2]++;
+    for (size_t p = 0; p < n_params; p++)
+        first[p + 2] += first[p + 1];
+    for (size_t i = 0; i < n; i++)
+        out[first[in[i].param + 1]++] = in[i];
+    /* first[p + 1] is now the end of p; from here on first[p] becomes its begin among the kept. */
+    for (size_t p = 0; p < n_params; p++) {
+        const uint32_t end = first[p + 1];
+        qsort(out + begin, end - begin, sizeof *out, by_stage);
+        first[p] = kept;
+        for (uint32_t i = begin; i < end; i++)
+            if (i + 1 == end || out[i].stage != out[i + 1].stage)
+                out[kept++] = out[i];
+        begin = end;
+    }
+    first[n_params] = kept;
+    return 0;
+}
+
+static int check_stages(struct rfs_strategy *strategy, struct rfs_error *err)
+{
+    const uint32_t n = strategy->first[strategy->n_params];
+    uint32_t stages = 0, missing = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (strategy->placements[i].stage >= stages)
+            stages = strategy->placements[i].stage + 1;
+    unsigned char *seen RFS_FREE = calloc(stages, 1);
+    if (seen == NULL)
+        return out_of_memory(err, strategy->name);
+    for (uint32_t i = 0; i < n; i++)
+        seen[strategy->placements[i].stage] = 1;
+    while (missing < stages && seen[missing])
+        missing++;
+    if (missing < stages)
+        return rfs_fail(err, -EINVAL, RFS_IN(strategy->name), REMEDY_MERGE,
+                        "it has a stage %u but no stage %u", stages - 1, missing);
+    strategy->stages = stages;
+    return 0;
+}
+
+static int check_devices(struct rfs_strategy *strategy, struct rfs_error *err)
+{
+    const uint32_t n = strategy->first[strategy->n_params];
+    const uint32_t devices = strategy->layouts[strategy->placements[0].layout].devices;
+
+    for (uint32_t i = 1; i < n; i++) {
+        const struct placement *at = &strategy->placements[i];
+        const uint32_t other = strategy->layouts[at->layout].devices;
+        if (other != devices)
+            return rfs_fail(err, -EINVAL,
+                            RFS_OF(strategy->name, rfs_strategy_param(strategy, at->param)), NULL,
+                            "its device matrix has %u devices in stage %u, but that of '%s' has %u",
+                            other, at->stage, rfs_strategy_param(strategy, 0), devices);
+    }
+    if ((uint64_t)devices * strategy->stages > RFS_MAX_DEVICES)
+        return rfs_fail(err, -EINVAL, RFS_IN(strategy->name), NULL,
+                        "%u stages of %u devices are more than %u devices", strategy->stages,
+                        devices, RFS_MAX_DEVICES);
+    strategy->devices = devices;
+    return 0;
+}
+
+static int builder_finish(struct rfs_builder *builder, struct rfs_error *err)
+{
+    struct rfs_strategy *strategy = builder->strategy;
+    int rc;
+
+    if (builder->placements.n == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(strategy->name),
+                        "a strategy saved by a run with tensor or data parallelism",
+                        "the strategy is empty: it has no parameter layouts");
+    strategy->n_layouts = builder->layouts.n;
+    strategy->layouts = RFS_STEAL(builder->layouts.data);
+    if (sort_placements(builder) != 0)
+        return out_of_memory(err, strategy->name);
+    rc = check_stages(strategy, err);
+    return rc == 0 ? check_devices(strategy, err) : rc;
+}
+
+static bool is_json(const char *name)
+{
+    const size_t n = strlen(name);
+
+    return n >= 5 && strcmp(name + n - 5, ".json") == 0;
+}
+
+int rfs_strategy_parse(const char *name, const void *data, size_t size, struct rfs_strategy **out,
+                       struct rfs_error *err)
+{
+    struct rfs_builder builder RFS_CLEANUP(builder_clear) = {.keys = rfs_intern_new()};
+    struct rfs_draft draft = {.file = name, .err = err};
+    struct rfs_strategy *strategy = calloc(1, sizeof *strategy);
+    int rc;
+
+    *out = NULL;
+    builder.strategy = strategy;
+    if (strategy == NULL || builder.keys == NULL)
+        return out_of_memory(err, name);
+    strategy->name = strdup(name);
+    strategy->params = rfs_intern_new();
+    if (strategy->name == NULL || strategy->params == NULL)
+        return out_of_memory(err, name);
+    if (size == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(name), NULL, "the strategy file is empty");
+    rc = is_json(name) ? rfs_strategy_read_json(&builder, &draft, data, size)
+                       : rfs_strategy_read_protobuf(&builder, &draft, data, size);
+    if (rc == 0)
+        rc = builder_finish(&builder, err);
+    if (rc == 0)
+        *out = RFS_STEAL(builder.strategy);
+    return rc;
+}
+
+void rfs_strategy_free(struct rfs_strategy *strategy)
+{
+    if (strategy == NULL)
+        return;
+    rfs_intern_free(strategy->params);
+    free(strategy->first);
+    free(strategy->placements);
+    free(strategy->layouts);
+    free(strategy->name);
+    free(strategy);
+}
+
+const char *rfs_strategy_name(const struct rfs_strategy *strategy)
+{
+    return strategy->name;
+}
+
+uint32_t rfs_strategy_stages(const struct rfs_strategy *strategy)
+{
+    return strategy->stages;
+}
+
+uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy)
+{
+    return strategy->devices;
+}
+
+uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy)
+{
+    return strategy->first_item_stage;
+}
+
+size_t rfs_strategy_count(const struct rfs_strategy *strategy)
+{
+    return strategy->n_params;
+}
+
+const char *rfs_strategy_param(const struct rfs_strategy *strategy, size_t i)
+{
+    return rfs_intern_text(strategy->params, (uint32_t)i);
+}
+
+size_t rfs_strategy_layouts(const struct rfs_strategy *strategy)
+{
+    return strategy->n_layouts;
+}
+
+ptrdiff_t rfs_strategy_find(const struct rfs_strategy *strategy, const char *param)
+{
+    const uint32_t id = rfs_intern_find(strategy->params, param, strlen(param));
+
+    return id == RFS_NO_ID ? -1 : (ptrdiff_t)id;
+}
+
+const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy, size_t i,
+                                             uint32_t stage)
+{
+    uint32_t low = strategy->first[i], high = strategy->first[i + 1];
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (strategy->placements[middle].stage == stage)
+            return &strategy->layouts[strategy->placements[middle].layout];
+        if (strategy->placements[middle].stage < stage)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
