@@ -9,12 +9,21 @@
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 
+static void plan_free(struct rfs_rank_plan **plan)
+{
+    if (*plan)
+        free((*plan)->sources);
+    free(*plan);
+}
+
 void rfs_planner_free(struct rfs_planner *planner)
 {
     if (!planner)
         return;
-    for (uint32_t i = 0; planner->ranks && i < planner->n_ranks; i++)
-        free(atomic_load_explicit(&planner->ranks[i], memory_order_relaxed));
+    for (uint32_t i = 0; planner->ranks && i < planner->n_ranks; i++) {
+        struct rfs_rank_plan *plan = atomic_load_explicit(&planner->ranks[i], memory_order_relaxed);
+        plan_free(&plan);
+    }
     free(planner->ranks);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
@@ -100,7 +109,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     if (*out)
         return 0;
     planning.stages = calloc(planning.n_stages, sizeof *planning.stages);
-    RFS_FREE struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
+    RFS_CLEANUP(plan_free) struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
     if (!planning.stages || !plan)
         return rfs_fail_memory(err);
     const int rc = make_plan(&planning, plan);

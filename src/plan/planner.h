@@ -7,7 +7,7 @@
  * (except a few small values, when a lost rank is the only one that is known to hold them).
  *
  * Cost: a roster of 16 bytes a parameter, shared by all ranks of a stage whose parameters have the same
- * types; 64 bytes a planned rank; one geometry for each distinct (source layout, destination layout,
+ * types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each distinct (source layout, destination layout,
  * slice type). Planning a rank takes time in the parameters and in the source cells that its distinct
  * geometries touch, not in ranks times parameters, as long as the headers of a stage agree.
  *
@@ -74,6 +74,8 @@ struct rfs_rank_plan {
     struct timespec mtime; /* the latest of its sources */
     uint32_t mode;         /* permission bits that all sources grant, & 0444 */
     uint32_t uid, gid;     /* of the sources where they agree, else of the process */
+    uint32_t n_sources;
+    uint32_t *sources; /* owned: the files that it depends on, ids in the catalogue's files */
 };
 
 /* The plan of destination rank RANK, made at the first call. 0, or -errno with *err filled. */

@@ -286,31 +286,45 @@ static bool later(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan)
+/* Takes one more source into the plan's attributes. */
+static int add_source(struct planning *planning, uint32_t rank, struct rfs_rank_plan *plan)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
-    bool first = true;
+    const uint32_t file = rfs_catalog_file(catalog, rank);
+    const bool first = plan->n_sources == 0;
+    struct stat st;
 
+    const int rc = rfs_files_stat(rfs_catalog_files(catalog), file, &st);
+    if (rc)
+        return rfs_fail(planning->err, rc, RFS_IN(rfs_plan_path(planning, rank)), NULL,
+                        "cannot be examined: %s", strerror(-rc));
+    plan->mode &= st.st_mode;
+    if (first || later(st.st_mtim, plan->mtime))
+        plan->mtime = st.st_mtim;
+    plan->uid = first || plan->uid == st.st_uid ? st.st_uid : geteuid();
+    plan->gid = first || plan->gid == st.st_gid ? st.st_gid : getegid();
+    plan->sources[plan->n_sources++] = file;
+    return 0;
+}
+
+int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan)
+{
+    const uint32_t devices = planning->planner->scale.src_devices;
+    size_t n = 0;
+
+    for (uint32_t s = 0; s < planning->n_stages; s++)
+        for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++)
+            n += planning->stages[s].wanted[local];
     plan->mode = 0444;
+    plan->sources = malloc(n * sizeof *plan->sources);
+    if (!plan->sources)
+        return rfs_fail_memory(planning->err);
     for (uint32_t s = 0; s < planning->n_stages; s++) {
         const struct stage_use *use = &planning->stages[s];
-        for (uint32_t local = 0; use->needed && local < planning->planner->scale.src_devices;
-             local++) {
-            struct stat st;
-            if (!use->wanted[local])
-                continue;
-            const uint32_t file = rfs_catalog_file(catalog, use->base + local);
-            const int rc = rfs_files_stat(rfs_catalog_files(catalog), file, &st);
+        for (uint32_t local = 0; use->needed && local < devices; local++) {
+            const int rc = use->wanted[local] ? add_source(planning, use->base + local, plan) : 0;
             if (rc)
-                return rfs_fail(planning->err, rc,
-                                RFS_IN(rfs_plan_path(planning, use->base + local)), NULL,
-                                "cannot be examined: %s", strerror(-rc));
-            plan->mode &= st.st_mode;
-            if (first || later(st.st_mtim, plan->mtime))
-                plan->mtime = st.st_mtim;
-            plan->uid = first || plan->uid == st.st_uid ? st.st_uid : geteuid();
-            plan->gid = first || plan->gid == st.st_gid ? st.st_gid : getegid();
-            first = false;
+                return rc;
         }
     }
     return 0;

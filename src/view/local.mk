@@ -1,1 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+librfs_la_SOURCES += \
+	src/view/budget.c \
+	src/view/internal.h \
+	src/view/options.c \
+	src/view/options.h \
+	src/view/read.c \
+	src/view/tree.c \
+	src/view/view.c

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much memory this process may have: the machine's, or less where a cgroup says so. */
+#include "base/checked.h"
+#include "view/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+/* The number in a limit file; UINT64_MAX when it is absent or says "max". */
+static uint64_t read_limit(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    unsigned long long limit;
+
+    if (!file)
+        return UINT64_MAX;
+    const int got = fscanf(file, "%llu", &limit);
+    fclose(file);
+    return got == 1 ? limit : UINT64_MAX;
+}
+
+/* The smallest limit of a cgroup and of those above it: a parent's binds its children. */
+static uint64_t limit_upward(const char *mount, const char *group, const char *name)
+{
+    char dir[4096];
+    char path[4352];
+    uint64_t least = UINT64_MAX;
+
+    snprintf(dir, sizeof dir, "%s%s", mount, group);
+    while (strlen(dir) >= strlen(mount)) {
+        snprintf(path, sizeof path, "%s/%s", dir, name);
+        least = rfs_min_u64(least, read_limit(path));
+        char *slash = strrchr(dir, '/');
+        if (!slash)
+            break;
+        *slash = '\0';
+    }
+    return least;
+}
+
+static uint64_t cgroup_limit(void)
+{
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    char line[4096];
+    uint64_t least = UINT64_MAX;
+
+    if (!file)
+        return least;
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!group)
+            continue;
+        *group++ = '\0';
+        if (!controllers[1]) /* "0::/path": version 2 */
+            least = rfs_min_u64(least, limit_upward(CGROUP_ROOT, group, "memory.max"));
+        else if (strcmp(controllers + 1, "memory") == 0)
+            least = rfs_min_u64(
+                least, limit_upward(CGROUP_ROOT "/memory", group, "memory.limit_in_bytes"));
+    }
+    fclose(file);
+    return least;
+}
+
+uint64_t rfs_options_default_cache(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page = sysconf(_SC_PAGESIZE);
+    const uint64_t machine =
+        pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30;
+
+    return rfs_min_u64(machine, cgroup_limit()) / 8;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of what
+ * follows are assembled in the background while the kernel takes this answer.
+ */
+#include "view/internal.h"
+
+#include "base/checked.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AHEAD_BYTES (4 * RFS_PIECE)
+#define NEAR_BYTES                                                                                 \
+    (2 * RFS_PIECE) /* parallel requests of one reader arrive a little out of order */
+#define BORROW_LEAST (UINT64_C(64) << 10) /* shorter spans are cheaper copied than sent apart */
+
+struct reshard_reader {
+    reshard_view *view;
+    uint32_t rank;
+    const struct rfs_image *image;
+    pthread_mutex_t lock; /* of the rest; a leaf lock */
+    uint64_t last_end;
+    uint64_t ahead_end;     /* read-ahead was asked for up to here */
+    struct rfs_slice slice; /* of slice_target, when slice.n > 0 and nobody has taken it */
+    uint32_t slice_target;
+};
+
+struct reshard_loan {
+    struct rfs_assembler *assembler;
+    struct rfs_pins pins;
+};
+
+/* Where an answer goes: into buf, or, when iov is given, into buf and spans of the cache. */
+struct answer {
+    unsigned char *buf;
+    size_t done;
+    struct iovec *iov;
+    int iov_max;
+    int iov_count;
+    struct rfs_pins *pins;
+};
+
+/* Takes SIZE bytes that were put at buf + done into the answer. */
+static void add_copied(struct answer *answer, size_t size)
+{
+    unsigned char *at = answer->buf + answer->done;
+
+    answer->done += size;
+    if (!answer->iov || size == 0)
+        return;
+    if (answer->iov_count > 0) {
+        struct iovec *last = &answer->iov[answer->iov_count - 1];
+        if ((unsigned char *)last->iov_base + last->iov_len == at) {
+            last->iov_len += size;
+            return;
+        }
+    }
+    answer->iov[answer->iov_count++] = (struct iovec){at, size};
+}
+
+static int answer_slice(struct reshard_view *view, const struct rfs_slice *slice, uint64_t begin,
+                        size_t size, bool sequential, struct answer *answer)
+{
+    unsigned char *at = answer->buf + answer->done;
+    /* A borrowed span and the copied one behind it, and a last one that takes all the rest. */
+    const bool room = answer->iov && answer->iov_count + 3 <= answer->iov_max;
+
+    if (room && size >= BORROW_LEAST) {
+        const int rc =
+            rfs_assemble_borrow(view->assembler, slice, begin, size, sequential, at, answer->iov,
+                                answer->iov_max - 2, &answer->iov_count, answer->pins);
+        if (!rc)
+            answer->done += size;
+        return rc;
+    }
+    const int rc = rfs_assemble(view->assembler, slice, begin, size, sequential, at);
+    if (!rc)
+        add_copied(answer, size);
+    return rc;
+}
+
+/* The reader's slice of a target, or a fresh one; to be put back by keep_slice. */
+static int take_slice(struct reshard_reader *reader, uint32_t target, struct rfs_slice *slice)
+{
+    *slice = (struct rfs_slice){0};
+    pthread_mutex_lock(&reader->lock);
+    if (reader->slice.n > 0) {
+        *slice = reader->slice;
+        reader->slice = (struct rfs_slice){0};
+    }
+    const bool same = slice->n > 0 && reader->slice_target == target;
+    pthread_mutex_unlock(&reader->lock);
+    if (same)
+        return 0;
+    return rfs_planner_slice(reader->view->planner, reader->rank,
+                             &reader->image->roster->targets[target], slice);
+}
+
+static void keep_slice(struct reshard_reader *reader, uint32_t target, struct rfs_slice *slice)
+{
+    pthread_mutex_lock(&reader->lock);
+    struct rfs_slice old = reader->slice;
+    reader->slice = *slice;
+    reader->slice_target = target;
+    pthread_mutex_unlock(&reader->lock);
+    rfs_slice_free(&old);
+    *slice = (struct rfs_slice){0};
+}
+
+static int answer_region(struct reshard_reader *reader, const struct rfs_region *region,
+                         uint64_t skip, size_t size, bool sequential, struct answer *answer)
+{
+    struct rfs_slice slice;
+
+    if (region->target == RFS_LITERAL) {
+        memcpy(answer->buf + answer->done, reader->image->literals + region->at + skip, size);
+        add_copied(answer, size);
+        return 0;
+    }
+    int rc = take_slice(reader, region->target, &slice);
+    if (!rc)
+        rc = answer_slice(reader->view, &slice, region->at + skip, size, sequential, answer);
+    if (rc)
+        rfs_slice_free(&slice);
+    else
+        keep_slice(reader, region->target, &slice);
+    return rc;
+}
+
+/* Starts on the bytes that a sequential reader will want next. */
+static void read_ahead(struct reshard_reader *reader, uint64_t begin, uint64_t end)
+{
+    const struct rfs_image *image = reader->image;
+
+    end = rfs_min_u64(end, image->bytes);
+    if (begin >= end)
+        return;
+    for (size_t i = rfs_image_find(image, begin); i < image->n; i++) {
+        const struct rfs_region *region = &image->regions[i];
+        if (region->start >= end)
+            break;
+        if (region->target == RFS_LITERAL)
+            continue;
+        const uint64_t from = rfs_max_u64(region->start, begin);
+        const uint64_t to = rfs_min_u64(rfs_image_end(image, i), end);
+        struct rfs_slice slice = {0};
+        if (rfs_planner_slice(reader->view->planner, reader->rank,
+                              &image->roster->targets[region->target], &slice))
+            rfs_slice_free(&slice);
+        else
+            rfs_assemble_ahead(reader->view->assembler, &slice, region->at + from - region->start,
+                               region->at + to - region->start);
+    }
+}
+
+/* Notes a read, says whether it goes on from the last one, and reads ahead then. */
+static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t end)
+{
+    uint64_t ahead_from = 0;
+    uint64_t ahead_to = 0;
+
+    pthread_mutex_lock(&reader->lock);
+    const uint64_t last = reader->last_end;
+    const bool sequential =
+        offset <= last + NEAR_BYTES && last <= offset + NEAR_BYTES && end + NEAR_BYTES > last;
+    if (sequential) {
+        ahead_from = rfs_max_u64(reader->ahead_end, end);
+        ahead_to = rfs_max_u64(end + AHEAD_BYTES, ahead_from);
+        reader->ahead_end = ahead_to;
+        reader->last_end = rfs_max_u64(last, end);
+    } else {
+        reader->ahead_end = 0;
+        reader->last_end = end;
+    }
+    pthread_mutex_unlock(&reader->lock);
+    if (sequential)
+        read_ahead(reader, ahead_from, ahead_to);
+    return sequential;
+}
+
+/* A file fails as a whole once one of its sources has: its headers came from there too. */
+static int check_sources(const struct reshard_reader *reader)
+{
+    const struct rfs_rank_plan *plan = rfs_planner_ready(reader->view->planner, reader->rank);
+    const struct rfs_files *files = rfs_catalog_files(reader->view->catalog);
+
+    for (uint32_t i = 0; i < plan->n_sources; i++) {
+        const int rc = rfs_files_state(files, plan->sources[i]);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t offset,
+                           struct answer *answer)
+{
+    const struct rfs_image *image = reader->image;
+
+    if (offset >= image->bytes || size == 0)
+        return 0;
+    if (size > image->bytes - offset)
+        size = (size_t)(image->bytes - offset);
+    if (size > SSIZE_MAX)
+        size = SSIZE_MAX;
+    int rc = check_sources(reader);
+    if (rc)
+        return rc;
+    const bool sequential = note_read(reader, offset, offset + size);
+    for (size_t i = rfs_image_find(image, offset); answer->done < size; i++) {
+        const uint64_t at = offset + answer->done;
+        const uint64_t n = rfs_min_u64(rfs_image_end(image, i) - at, size - answer->done);
+        rc = answer_region(reader, &image->regions[i], at - image->regions[i].start, (size_t)n,
+                           sequential, answer);
+        if (rc)
+            return rc;
+    }
+    atomic_fetch_add_explicit(&reader->view->reads, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&reader->view->bytes_replied, size, memory_order_relaxed);
+    return (ssize_t)size;
+}
+
+static int reader_init(reshard_view *view, uint64_t id, struct reshard_reader *reader)
+{
+    uint32_t rank;
+    const enum entry_kind kind = rfs_view_entry(view, id, &rank);
+
+    if (kind != ENTRY_FILE)
+        return kind == ENTRY_NONE ? -ENOENT : -EISDIR;
+    *reader = (struct reshard_reader){.view = view, .rank = rank};
+    const int rc = rfs_view_image(view, rank, &reader->image, NULL);
+    if (!rc)
+        pthread_mutex_init(&reader->lock, NULL);
+    return rc;
+}
+
+static void reader_end(struct reshard_reader *reader)
+{
+    rfs_slice_free(&reader->slice);
+    pthread_mutex_destroy(&reader->lock);
+}
+
+int reshard_reader_open(reshard_view *view, uint64_t id, reshard_reader **out)
+{
+    struct reshard_reader *reader = malloc(sizeof *reader);
+    const int rc = reader ? reader_init(view, id, reader) : -ENOMEM;
+
+    *out = rc ? NULL : reader;
+    if (rc)
+        free(reader);
+    return rc;
+}
+
+void reshard_reader_close(reshard_reader *reader)
+{
+    if (!reader)
+        return;
+    reader_end(reader);
+    free(reader);
+}
+
+ssize_t reshard_reader_pread(reshard_reader *reader, void *buf, size_t size, uint64_t offset)
+{
+    struct answer answer = {.buf = buf};
+    return answer_read(reader, size, offset, &answer);
+}
+
+ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, uint64_t offset)
+{
+    struct reshard_reader reader;
+    const int rc = reader_init(view, id, &reader);
+
+    if (rc)
+        return rc;
+    reader.last_end = UINT64_MAX / 2; /* one read is no sequence */
+    const ssize_t n = reshard_reader_pread(&reader, buf, size, offset);
+    reader_end(&reader);
+    return n;
+}
+
+ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size, uint64_t offset,
+                              struct iovec *iov, int iov_max, int *iov_count, reshard_loan **loan)
+{
+    *iov_count = 0;
+    *loan = iov_max < 1 ? NULL : calloc(1, sizeof **loan);
+    if (!*loan)
+        return iov_max < 1 ? -EINVAL : -ENOMEM;
+    (*loan)->assembler = reader->view->assembler;
+    struct answer answer = {.buf = scratch, .iov = iov, .iov_max = iov_max, .pins = &(*loan)->pins};
+    const ssize_t n = answer_read(reader, size, offset, &answer);
+    *iov_count = answer.iov_count;
+    if (n < 0) {
+        reshard_return(*loan);
+        *loan = NULL;
+    }
+    return n;
+}
+
+void reshard_return(reshard_loan *loan)
+{
+    if (!loan)
+        return;
+    rfs_pins_release(loan->assembler, &loan->pins);
+    free(loan);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names, ids and attributes of what is shown. */
+#include "view/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DIR_ID(rank) (UINT64_C(2) + 2 * (uint64_t)(rank))
+#define FILE_ID(rank) (UINT64_C(3) + 2 * (uint64_t)(rank))
+
+enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, uint32_t *rank)
+{
+    if (id == RESHARD_ROOT)
+        return ENTRY_ROOT;
+    if (id < 2 || (id - 2) / 2 >= view->n_ranks)
+        return ENTRY_NONE;
+    *rank = (uint32_t)((id - 2) / 2);
+    return id % 2 == 0 ? ENTRY_DIR : ENTRY_FILE;
+}
+
+/* The rank of "rank_R" as it is shown: digits without a leading zero. */
+static bool parse_dir(const struct reshard_view *view, const char *name, uint32_t *rank)
+{
+    char *end;
+
+    if (strncmp(name, "rank_", 5) != 0 || name[5] < '0' || name[5] > '9')
+        return false;
+    errno = 0;
+    const unsigned long long number = strtoull(name + 5, &end, 10);
+    if (errno || *end || number >= view->n_ranks)
+        return false;
+    *rank = (uint32_t)number;
+    return strcmp(view->names[*rank].dir, name) == 0;
+}
+
+int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64_t *id)
+{
+    uint32_t rank;
+
+    switch (rfs_view_entry(view, parent, &rank)) {
+    case ENTRY_ROOT:
+        if (!parse_dir(view, name, &rank))
+            return -ENOENT;
+        *id = DIR_ID(rank);
+        return 0;
+    case ENTRY_DIR:
+        if (strcmp(name, view->names[rank].file) != 0)
+            return -ENOENT;
+        *id = FILE_ID(rank);
+        return 0;
+    case ENTRY_FILE:
+        return -ENOTDIR;
+    default:
+        return -ENOENT;
+    }
+}
+
+int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_dirent *out)
+{
+    reshard_dirent full = {0};
+    uint32_t rank;
+
+    switch (rfs_view_entry(view, dir, &rank)) {
+    case ENTRY_ROOT:
+        if (position >= view->n_ranks)
+            return 0;
+        full.id = DIR_ID(position);
+        full.is_dir = true;
+        full.name = view->names[position].dir;
+        break;
+    case ENTRY_DIR:
+        if (position > 0)
+            return 0;
+        full.id = FILE_ID(rank);
+        full.name = view->names[rank].file;
+        break;
+    case ENTRY_FILE:
+        return -ENOTDIR;
+    default:
+        return -ENOENT;
+    }
+    rfs_view_give(out, &full, sizeof full);
+    return 1;
+}
+
+static void fill_dir(const struct reshard_view *view, bool root, reshard_stat *st)
+{
+    st->mode = S_IFDIR | 0555;
+    st->nlink = root ? 2 + view->n_ranks : 2;
+    st->uid = view->dir_uid;
+    st->gid = view->dir_gid;
+    st->mtime = view->dir_mtime;
+}
+
+static int fill_file(struct reshard_view *view, uint32_t rank, reshard_stat *st,
+                     struct rfs_error *err)
+{
+    const struct rfs_image *image;
+    const int rc = rfs_view_image(view, rank, &image, err);
+    if (rc)
+        return rc;
+    const struct rfs_rank_plan *plan = rfs_planner_ready(view->planner, rank);
+    st->mode = S_IFREG | plan->mode;
+    st->nlink = 1;
+    st->uid = plan->uid;
+    st->gid = plan->gid;
+    st->size = image->bytes;
+    st->mtime = plan->mtime;
+    return 0;
+}
+
+int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_error *err)
+{
+    reshard_stat full = {.id = id};
+    struct rfs_error failure = {0};
+    uint32_t rank;
+    int rc = 0;
+
+    switch (rfs_view_entry(view, id, &rank)) {
+    case ENTRY_ROOT:
+        fill_dir(view, true, &full);
+        break;
+    case ENTRY_DIR:
+        fill_dir(view, false, &full);
+        break;
+    case ENTRY_FILE:
+        rc = fill_file(view, rank, &full, &failure);
+        break;
+    default:
+        rc = rfs_fail(&failure, -ENOENT, RFS_NOWHERE, NULL, "no entry has the id %llu",
+                      (unsigned long long)id);
+    }
+    if (rc)
+        return rfs_view_report(err, &failure, rc);
+    rfs_view_give(out, &full, sizeof full);
+    return 0;
+}
+
+bool reshard_is_ready(reshard_view *view, uint64_t id)
+{
+    uint32_t rank;
+    const enum entry_kind kind = rfs_view_entry(view, id, &rank);
+
+    return kind != ENTRY_FILE ||
+           atomic_load_explicit(&view->files[rank], memory_order_acquire) != NULL;
+}
+
+/* The image of a roster, encoded once and shared by the ranks that have that roster. */
+static const struct rfs_image *share_image(struct reshard_view *view,
+                                           const struct rfs_roster *roster)
+{
+    struct rfs_image *fresh = NULL;
+    const struct rfs_image *shared = NULL;
+
+    pthread_mutex_lock(&view->lock);
+    if (roster->id < view->images.n)
+        shared = view->images.data[roster->id];
+    pthread_mutex_unlock(&view->lock);
+    if (shared || rfs_image_ckpt(view->catalog, roster, &fresh))
+        return shared;
+
+    bool room = true;
+    pthread_mutex_lock(&view->lock);
+    while (room && view->images.n <= roster->id)
+        room = RFS_PUSH(&view->images, NULL);
+    if (room && !view->images.data[roster->id]) {
+        view->images.data[roster->id] = fresh;
+        fresh = NULL;
+    }
+    shared = room ? view->images.data[roster->id] : NULL;
+    pthread_mutex_unlock(&view->lock);
+    rfs_image_free(fresh);
+    return shared;
+}
+
+int rfs_view_image(struct reshard_view *view, uint32_t rank, const struct rfs_image **out,
+                   struct rfs_error *err)
+{
+    const struct rfs_rank_plan *plan;
+
+    *out = atomic_load_explicit(&view->files[rank], memory_order_acquire);
+    if (*out)
+        return 0;
+    const int rc = rfs_planner_rank(view->planner, rank, &plan, err);
+    if (rc)
+        return rc;
+    *out = share_image(view, plan->roster);
+    if (!*out)
+        return rfs_fail_memory(err);
+    atomic_store_explicit(&view->files[rank], *out, memory_order_release);
+    return 0;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a view, and what is said of it as a whole. */
+#include "view/internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define STRATEGY_LIMIT ((size_t)1 << 30)
+#define POOL_MAX 8
+
+const char *reshard_version(void)
+{
+    return RESHARD_VERSION;
+}
+
+void rfs_view_give(void *to, void *from, size_t size)
+{
+    size_t theirs;
+
+    memcpy(&theirs, to, sizeof theirs);
+    memcpy(from, &theirs, sizeof theirs);
+    memcpy(to, from, theirs < size ? theirs : size);
+}
+
+int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code)
+{
+    reshard_error full = {.code = code, .usage = err->usage};
+
+    if (!out || code == 0)
+        return code;
+    snprintf(full.message, sizeof full.message, "%s", err->text);
+    rfs_view_give(out, &full, sizeof full);
+    return code;
+}
+
+static int load_strategy(const char *path, struct rfs_strategy **out, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size;
+
+    if (!path)
+        return 0;
+    const int rc = rfs_read_whole(path, STRATEGY_LIMIT, &data, &size, err);
+    return rc ? rc : rfs_strategy_parse(path, data, size, out, err);
+}
+
+static int name_files(struct reshard_view *view)
+{
+    const int64_t part = rfs_planner_part(view->planner);
+
+    view->names = calloc(view->n_ranks, sizeof *view->names);
+    view->files = calloc(view->n_ranks, sizeof *view->files);
+    if (!view->names || !view->files)
+        return -ENOMEM;
+    for (uint32_t r = 0; r < view->n_ranks; r++) {
+        struct file_names *names = &view->names[r];
+        const int dir = asprintf(&names->dir, "rank_%u", r);
+        const int file = part < 0 ? asprintf(&names->file, "%s%u.ckpt", view->options.prefix, r)
+                                  : asprintf(&names->file, "%s%u_part%lld.ckpt",
+                                             view->options.prefix, r, (long long)part);
+        if (dir < 0)
+            names->dir = NULL;
+        if (file < 0)
+            names->file = NULL;
+        if (dir < 0 || file < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static uint64_t count_parameters(const struct reshard_view *view)
+{
+    uint64_t n = view->src ? rfs_strategy_count(view->src) : 0;
+
+    for (size_t i = 0; view->dst && i < rfs_strategy_count(view->dst); i++)
+        n += !view->src || rfs_strategy_find(view->src, rfs_strategy_param(view->dst, i)) < 0;
+    return n;
+}
+
+static unsigned pool_threads(void)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 2 ? 2 : cores > POOL_MAX ? POOL_MAX : (unsigned)cores;
+}
+
+static int open_source(struct reshard_view *view, const char *source, struct rfs_error *err)
+{
+    struct stat st;
+
+    int rc = load_strategy(view->options.src_strategy, &view->src, err);
+    if (!rc)
+        rc = load_strategy(view->options.dst_strategy, &view->dst, err);
+    if (rc)
+        return rc;
+    view->pool = rfs_pool_new(pool_threads());
+    if (!view->pool)
+        return rfs_fail_memory(err);
+    rc = rfs_catalog_open(source, &view->log, view->pool, &view->catalog, err);
+    if (rc)
+        return rc;
+    if (stat(rfs_catalog_path(view->catalog), &st) == 0) {
+        view->dir_uid = st.st_uid;
+        view->dir_gid = st.st_gid;
+        view->dir_mtime = st.st_mtim;
+    }
+    return 0;
+}
+
+static int open_target(struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_planner_config config = {
+        .catalog = view->catalog,
+        .src = view->src,
+        .dst = view->dst,
+        .pool = view->pool,
+        .log = &view->log,
+        .strict = view->options.strict,
+    };
+    const int rc = rfs_planner_new(&config, &view->planner, err);
+    if (rc)
+        return rc;
+    rfs_planner_scale(view->planner, &view->scale);
+    view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
+    view->parameters = count_parameters(view);
+    view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->pool, &view->log);
+    return !view->assembler || name_files(view) ? rfs_fail_memory(err) : 0;
+}
+
+static void forward_log(void *ctx, enum rfs_level level, const char *line)
+{
+    const reshard_config *config = ctx;
+    config->log(config->log_ctx, (enum reshard_level)level, line);
+}
+
+static int open_view(struct reshard_view *view, const char *source, const char *options,
+                     struct rfs_error *err)
+{
+    int rc = rfs_options_parse(options, &view->options, err);
+    if (rc)
+        return rc;
+    if (!view->options.src_strategy && !view->options.dst_strategy)
+        return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
+                              "neither src_strategy nor dst_strategy is given, so there is "
+                              "nothing to reshard");
+    rc = open_source(view, source, err);
+    return rc ? rc : open_target(view, err);
+}
+
+int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
+                 reshard_error *err)
+{
+    struct rfs_error failure = {0};
+    struct reshard_view *view = calloc(1, sizeof *view);
+
+    *out = NULL;
+    if (!view)
+        return rfs_view_report(err, &failure, rfs_fail_memory(&failure));
+    pthread_mutex_init(&view->lock, NULL);
+    view->log_config = (reshard_config){sizeof view->log_config, NULL, NULL, NULL};
+    if (config)
+        memcpy(&view->log_config, config,
+               config->struct_size < sizeof *config ? config->struct_size : sizeof *config);
+    rfs_log_init(&view->log, view->log_config.log ? forward_log : NULL, &view->log_config);
+    const int rc = open_view(view, source, view->log_config.options, &failure);
+    view->log_config.options = NULL; /* the caller's */
+    if (rc) {
+        reshard_close(view);
+        return rfs_view_report(err, &failure, rc);
+    }
+    *out = view;
+    return 0;
+}
+
+void reshard_close(reshard_view *view)
+{
+    if (!view)
+        return;
+    rfs_pool_free(view->pool); /* first: read-ahead jobs use all the rest */
+    rfs_assembler_free(view->assembler);
+    rfs_planner_free(view->planner);
+    rfs_catalog_close(view->catalog);
+    rfs_strategy_free(view->src);
+    rfs_strategy_free(view->dst);
+    for (size_t i = 0; i < view->images.n; i++)
+        rfs_image_free(view->images.data[i]);
+    free(view->images.data);
+    for (uint32_t r = 0; view->names && r < view->n_ranks; r++) {
+        free(view->names[r].dir);
+        free(view->names[r].file);
+    }
+    free(view->names);
+    free(view->files);
+    rfs_options_free(&view->options);
+    rfs_log_destroy(&view->log);
+    pthread_mutex_destroy(&view->lock);
+    free(view);
+}
+
+void reshard_summarize(reshard_view *view, reshard_summary *out)
+{
+    reshard_summary full = {
+        .source_ranks = view->scale.src_devices * view->scale.src_stages,
+        .source_stages = view->scale.src_stages,
+        .target_ranks = view->n_ranks,
+        .target_stages = view->scale.dst_stages,
+        .parameters = view->parameters,
+    };
+    rfs_view_give(out, &full, sizeof full);
+}
+
+void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
+{
+    struct rfs_files_counters files;
+    struct rfs_catalog_counters catalog;
+    struct rfs_assembler_counters cache;
+
+    rfs_files_count(rfs_catalog_files(view->catalog), &files);
+    rfs_catalog_count(view->catalog, &catalog);
+    rfs_assembler_count(view->assembler, &cache);
+    reshard_statistics full = {
+        .reads = atomic_load_explicit(&view->reads, memory_order_relaxed),
+        .bytes_replied = atomic_load_explicit(&view->bytes_replied, memory_order_relaxed),
+        .source_reads = files.reads,
+        .source_bytes = files.bytes,
+        .source_opens = files.opens,
+        .ranks_indexed = catalog.indexed,
+        .ranks_predicted = catalog.predicted,
+        .index_bytes = catalog.index_bytes,
+        .cache_budget = cache.budget,
+        .cache_bytes = cache.bytes,
+        .cache_hits = cache.hits,
+        .cache_misses = cache.misses,
+        .cache_evictions = cache.evictions,
+        .read_ahead_pieces = cache.ahead,
+    };
+    rfs_view_give(out, &full, sizeof full);
+}
+
+int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx, reshard_error *err)
+{
+    struct rfs_error failure = {0};
+
+    for (uint32_t r = 0; r < view->n_ranks; r++) {
+        const struct rfs_image *image;
+        const int rc = rfs_view_image(view, r, &image, &failure);
+        if (rc)
+            return rfs_view_report(err, &failure, rc);
+        if (progress)
+            progress(ctx, r + 1, view->n_ranks);
+    }
+    return 0;
+}
