@@ -9,7 +9,7 @@
 
 enum rfs_dtype {
     RFS_BOOL,
-    RFS_INT4, /* two elements a byte or one a byte: see rfs_dtype_bits */
+    RFS_INT4, /* stored one element a byte, as MindSpore's qint4x2 is */
     RFS_INT8,
     RFS_UINT8,
     RFS_INT16,
@@ -24,6 +24,9 @@ enum rfs_dtype {
     RFS_FLOAT64,
     RFS_COMPLEX64,
     RFS_COMPLEX128,
+    RFS_FLOAT8_E4M3FN, /* saved, but not loaded, by MindSpore 2.10; so are the complex ones */
+    RFS_FLOAT8_E5M2,
+    RFS_HIFLOAT8,
     RFS_STR, /* UTF-32LE code points */
     RFS_DTYPE_COUNT
 };

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/catalog.h"
+
+#include "base/cleanup.h"
+#include "base/vec.h"
+#include "source/scan.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One for each rank that has a file; its place in the list is the file's id. */
+struct rank {
+    _Atomic(const struct rfs_index *) index; /* set once, with release; owned by catalog->owned */
+    bool busy;                               /* somebody is indexing it; under the lock */
+    int failed; /* 0, or the -errno of the failure that is remembered; under the lock */
+    char *text; /* of that failure; owned; NULL when there was no memory for it */
+};
+
+struct rfs_catalog {
+    char *path;
+    struct rfs_log *log; /* borrowed, as the pool */
+    struct rfs_pool *pool;
+    struct rfs_files *files;
+    struct rfs_tables tables;
+    uint32_t n_ranks;
+    uint32_t present;
+    uint32_t *file_of;    /* by rank; UINT32_MAX: none */
+    struct rank *ranks;   /* by file id */
+    pthread_mutex_t lock; /* a leaf lock, not held while indexing */
+    pthread_cond_t done;
+    RFS_VEC(struct rfs_index *) owned; /* under the lock */
+    atomic_uint_fast64_t indexed, predicted, index_bytes;
+};
+
+static void free_scan(struct rfs_scan *scan)
+{
+    rfs_scan_free(scan);
+}
+
+static int no_memory(struct rfs_error *err, const char *path)
+{
+    return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
+}
+
+static int resolve(const char *source, char **path, struct rfs_error *err)
+{
+    *path = realpath(source, NULL);
+    if (*path)
+        return 0;
+    const int code = errno;
+    if (code == ENOENT)
+        return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
+    return rfs_fail(err, -code, RFS_IN(source),
+                    code == EACCES ? "check the permissions of the folders above it" : NULL,
+                    "the source cannot be reached: %s", strerror(code));
+}
+
+/* Registers each rank's file: the ids follow the ranks. */
+static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
+                     struct rfs_error *err)
+{
+    for (size_t i = 0; i < scan->n; i++)
+        if (scan->data[i].file)
+            catalog->n_ranks = scan->data[i].rank + 1;
+    catalog->file_of = malloc(catalog->n_ranks * sizeof *catalog->file_of);
+    catalog->ranks = calloc(scan->present, sizeof *catalog->ranks);
+    if (!catalog->file_of || !catalog->ranks)
+        return no_memory(err, catalog->path);
+    for (uint32_t rank = 0; rank < catalog->n_ranks; rank++)
+        catalog->file_of[rank] = UINT32_MAX;
+    for (size_t i = 0; i < scan->n; i++) {
+        const struct rfs_scanned *item = &scan->data[i];
+        RFS_FREE char *path = NULL;
+        if (!item->file)
+            continue;
+        const char *slash = strcmp(catalog->path, "/") == 0 ? "" : "/";
+        if (asprintf(&path, "%s%s%s/%s", catalog->path, slash, item->folder, item->file) < 0) {
+            path = NULL;
+            return no_memory(err, catalog->path);
+        }
+        const uint32_t id = rfs_files_add(catalog->files, path);
+        if (id == UINT32_MAX)
+            return no_memory(err, catalog->path);
+        catalog->file_of[item->rank] = id;
+        atomic_init(&catalog->ranks[id].index, NULL);
+        catalog->present++;
+    }
+    return 0;
+}
+
+int rfs_catalog_open(const char *source, struct rfs_log *log, struct rfs_pool *pool,
+                     struct rfs_catalog **out, struct rfs_error *err)
+{
+    *out = NULL;
+    struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
+    if (!catalog)
+        return no_memory(err, source);
+    pthread_mutex_init(&catalog->lock, NULL);
+    pthread_cond_init(&catalog->done, NULL);
+    catalog->log = log;
+    catalog->pool = pool;
+    catalog->files = rfs_files_new(log);
+    catalog->tables.names = rfs_intern_new();
+    catalog->tables.types = rfs_intern_new();
+    RFS_CLEANUP(free_scan) struct rfs_scan scan = {0};
+    int rc = 0;
+    if (!catalog->files || !catalog->tables.names || !catalog->tables.types)
+        rc = no_memory(err, source);
+    if (rc == 0)
+        rc = resolve(source, &catalog->path, err);
+    if (rc == 0)
+        rc = rfs_scan_open(catalog->path, &scan, err);
+    if (rc == 0)
+        rc = add_files(catalog, &scan, err);
+    if (rc < 0) {
+        rfs_catalog_close(catalog);
+        return rc;
+    }
+    *out = catalog;
+    return 0;
+}
+
+void rfs_catalog_close(struct rfs_catalog *catalog)
+{
+    if (!catalog)
+        return;
+    for (uint32_t i = 0; catalog->ranks && i < catalog->present; i++)
+        free(catalog->ranks[i].text);
+    for (size_t i = 0; i < catalog->owned.n; i++)
+        rfs_index_free(catalog->owned.data[i]);
+    free(catalog->owned.data);
+    rfs_files_free(catalog->files);
+    if (catalog->tables.names)
+        rfs_intern_free(catalog->tables.names);
+    if (catalog->tables.types)
+        rfs_intern_free(catalog->tables.types);
+    pthread_cond_destroy(&catalog->done);
+    pthread_mutex_destroy(&catalog->lock);
+    free(catalog->ranks);
+    free(catalog->file_of);
+    free(catalog->path);
+    free(catalog);
+}
+
+const char *rfs_catalog_path(const struct rfs_catalog *catalog)
+{
+    return catalog->path;
+}
+
+uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog)
+{
+    return catalog->n_ranks;
+}
+
+uint32_t rfs_catalog_present(const struct rfs_catalog *catalog)
+{
+    return catalog->present;
+}
+
+uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank)
+{
+    return rank < catalog->n_ranks ? catalog->file_of[rank] : UINT32_MAX;
+}
+
+bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)
+{
+    return rfs_catalog_file(catalog, rank) != UINT32_MAX;
+}
+
+struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog)
+{
+    return catalog->files;
+}
+
+struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)
+{
+    return &catalog->tables;
+}
+
+const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank)
+{
+    const uint32_t id = rfs_catalog_file(catalog, rank);
+    if (id == UINT32_MAX)
+        return NULL;
+    return atomic_load_explicit(&catalog->ranks[id].index, memory_order_acquire);
+}
+
+static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    return rfs_reading_pread(ctx, buf, n, offset);
+}
+
+static int fail_source(struct rfs_error *err, const char *path, int code)
+{
+    if (code == -ESTALE)
+        return rfs_fail(err, code, RFS_IN(path), "mount again once nobody writes it",
+                        "the file was changed or removed while in use");
+    return rfs_fail(err, code, RFS_IN(path),
+                    code == -EACCES ? "check the file's permissions"
+                    : code == -EIO  ? "check the disk, then mount again"
+                                    : NULL,
+                    "the file cannot be read: %s", strerror(-code));
+}
+
+/*
+ * *out is LIKE when the file's headers are its, else *fresh, an index of its own, which the caller owns.
+ */
+static int build(struct rfs_catalog *catalog, uint32_t id, const struct rfs_index *like,
+                 const struct rfs_index **out, struct rfs_index **fresh, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(catalog->files, id);
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin(catalog->files, id, &reading);
+    if (rc < 0)
+        return fail_source(err, path, rc);
+    rc = 0;
+    if (like)
+        rc = rfs_ckpt_matches(read_source, &reading, reading.size, like, &catalog->tables,
+                              catalog->pool);
+    if (rc < 0) {
+        fail_source(err, path, rc);
+    } else if (rc == 1) {
+        *out = like;
+    } else {
+        rc = rfs_ckpt_walk(read_source, &reading, reading.size, path, &catalog->tables, fresh, err);
+        *out = *fresh;
+    }
+    const int end = rfs_reading_end(&reading);
+    if (end == 0)
+        return rc < 0 ? rc : 0;
+    rfs_index_free(*fresh);
+    *fresh = NULL;
+    *out = NULL;
+    return fail_source(err, path, end);
+}
+
+/* Whether the next try might end otherwise, so that a failure is not remembered. */
+static bool is_passing(int code)
+{
+    return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EINTR ||
+           code == -EAGAIN;
+}
+
+/* Publishes what build gave. Called with the lock held. */
+static int publish(struct rfs_catalog *catalog, struct rank *rank, int rc,
+                   const struct rfs_index *index, struct rfs_index *fresh, struct rfs_error *err)
+{
+    if (rc == 0 && fresh && !RFS_PUSH(&catalog->owned, fresh)) {
+        rfs_index_free(fresh);
+        rc = rfs_fail(err, -ENOMEM, RFS_IN(catalog->path), NULL, "out of memory");
+    }
+    if (rc == 0) {
+        atomic_fetch_add(&catalog->indexed, 1);
+        if (fresh)
+            atomic_fetch_add(&catalog->index_bytes, rfs_index_memory(fresh));
+        else
+            atomic_fetch_add(&catalog->predicted, 1);
+        atomic_store_explicit(&rank->index, index, memory_order_release);
+    } else if (!is_passing(rc)) {
+        rank->failed = rc;
+        rank->text = strdup(err->text);
+    }
+    rank->busy = false;
+    pthread_cond_broadcast(&catalog->done);
+    return rc;
+}
+
+/* The failure that is remembered. Called with the lock held. */
+static int recall(const struct rank *rank, struct rfs_error *err)
+{
+    if (err) {
+        *err = (struct rfs_error){.code = rank->failed};
+        snprintf(err->text, sizeof err->text, "%s",
+                 rank->text ? rank->text : strerror(-rank->failed));
+    }
+    return rank->failed;
+}
+
+int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
+                      const struct rfs_index **out, struct rfs_error *err)
+{
+    const uint32_t id = rfs_catalog_file(catalog, rank);
+    if (id == UINT32_MAX)
+        return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "copy it there",
+                        "rank %u has no checkpoint (no .ckpt file in rank_%u)", rank, rank);
+    *out = rfs_catalog_ready(catalog, rank);
+    if (*out)
+        return 0;
+    struct rank *slot = &catalog->ranks[id];
+    pthread_mutex_lock(&catalog->lock);
+    while (slot->busy)
+        pthread_cond_wait(&catalog->done, &catalog->lock);
+    *out = atomic_load_explicit(&slot->index, memory_order_acquire);
+    if (*out || slot->failed != 0) {
+        const int rc = *out ? 0 : recall(slot, err);
+        pthread_mutex_unlock(&catalog->lock);
+        return rc;
+    }
+    slot->busy = true;
+    pthread_mutex_unlock(&catalog->lock);
+
+    /* An error of our own, as its text is kept even if the caller wants none. */
+    struct rfs_error failure = {0};
+    struct rfs_index *fresh = NULL;
+    const struct rfs_index *index = NULL;
+    const struct rfs_index *prediction =
+        like == RFS_NO_RANK ? NULL : rfs_catalog_ready(catalog, like);
+    int rc = build(catalog, id, prediction, &index, &fresh, &failure);
+
+    pthread_mutex_lock(&catalog->lock);
+    rc = publish(catalog, slot, rc, index, fresh, &failure);
+    pthread_mutex_unlock(&catalog->lock);
+    if (rc == 0)
+        *out = index;
+    else if (err)
+        *err = failure;
+    return rc;
+}
+
+void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out)
+{
+    out->indexed = atomic_load(&catalog->indexed);
+    out->predicted = atomic_load(&catalog->predicted);
+    out->index_bytes = atomic_load(&catalog->index_bytes);
+}
+
+int rfs_content_pread(struct rfs_reading *reading, const struct rfs_index *index,
+                      const struct rfs_entry *entry, void *buf, size_t size, uint64_t offset)
+{
+    unsigned char *p = buf;
+    if (entry->extent_count == 0)
+        return entry->offset > UINT64_MAX - offset
+                   ? -EINVAL
+                   : rfs_reading_pread(reading, p, size, entry->offset + offset);
+    const struct rfs_extent *extent = &index->extents[entry->extent];
+    for (uint32_t i = 0; i < entry->extent_count && size > 0; i++, extent++) {
+        if (offset >= extent->bytes) {
+            offset -= extent->bytes;
+            continue;
+        }
+        const uint64_t left = extent->bytes - offset;
+        const size_t take = size < left ? size : (size_t)left;
+        const int rc = rfs_reading_pread(reading, p, take, extent->offset + offset);
+        if (rc < 0)
+            return rc;
+        p += take;
+        size -= take;
+        offset = 0;
+    }
+    return size == 0 ? 0 : -EINVAL;
+}

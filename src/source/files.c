@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/files.h"
+
+#include "source/fds.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct identity {
+    dev_t dev;
+    ino_t ino;
+    off_t size;
+    struct timespec mtime, ctime;
+};
+
+struct file {
+    char *path;
+    struct rfs_fd fd;
+    _Atomic int failed;   /* 0, or the -errno that stuck */
+    atomic_bool recorded; /* set, with release, after id; id never changes then */
+    struct identity id;
+};
+
+struct rfs_files {
+    struct rfs_log *log;
+    struct file **list; /* by id; each owned */
+    uint32_t n, cap;
+    struct rfs_fds fds;
+    pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
+    atomic_uint_fast64_t reads, bytes;
+};
+
+struct rfs_files *rfs_files_new(struct rfs_log *log)
+{
+    struct rfs_files *files = calloc(1, sizeof *files);
+    if (!files)
+        return NULL;
+    files->log = log;
+    if (rfs_fds_init(&files->fds, RFS_MAX_OPEN) != 0) {
+        free(files);
+        return NULL;
+    }
+    if (pthread_mutex_init(&files->lock, NULL) != 0) {
+        rfs_fds_destroy(&files->fds);
+        free(files);
+        return NULL;
+    }
+    return files;
+}
+
+void rfs_files_free(struct rfs_files *files)
+{
+    if (!files)
+        return;
+    rfs_fds_destroy(&files->fds);
+    pthread_mutex_destroy(&files->lock);
+    for (uint32_t i = 0; i < files->n; i++) {
+        free(files->list[i]->path);
+        free(files->list[i]);
+    }
+    free(files->list);
+    free(files);
+}
+
+uint32_t rfs_files_add(struct rfs_files *files, const char *path)
+{
+    if (files->n == files->cap) {
+        const uint32_t cap = files->cap ? files->cap * 2 : 64;
+        if (cap <= files->cap)
+            return UINT32_MAX;
+        struct file **list = realloc(files->list, cap * sizeof *list);
+        if (!list)
+            return UINT32_MAX;
+        files->list = list;
+        files->cap = cap;
+    }
+    struct file *file = calloc(1, sizeof *file);
+    char *copy = strdup(path);
+    if (!file || !copy) {
+        free(file);
+        free(copy);
+        return UINT32_MAX;
+    }
+    file->path = copy;
+    file->fd = RFS_FD_CLOSED;
+    files->list[files->n] = file;
+    return files->n++;
+}
+
+const char *rfs_files_path(const struct rfs_files *files, uint32_t id)
+{
+    return files->list[id]->path;
+}
+
+int rfs_files_state(const struct rfs_files *files, uint32_t id)
+{
+    return atomic_load_explicit(&files->list[id]->failed, memory_order_acquire);
+}
+
+/* Makes CODE stick, unless another failure did before; logs it then. Returns the one that stuck. */
+static int stick(struct rfs_files *files, struct file *file, int code, const char *what)
+{
+    int before = 0;
+    if (!atomic_compare_exchange_strong(&file->failed, &before, code))
+        return before;
+    rfs_log_limited(files->log, RFS_ERROR, "%s: %s; try: %s", file->path, what,
+                    code == -ESTALE ? "mount again" : "check the disk, then mount again");
+    return code;
+}
+
+/* A system call on the file failed with ERRNO. */
+static int call_failed(struct rfs_files *files, struct file *file, const char *call, int code)
+{
+    char what[128];
+    const bool recorded = atomic_load_explicit(&file->recorded, memory_order_acquire);
+    snprintf(what, sizeof what, "%s: %s", call, strerror(code));
+    switch (code) {
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EINTR:
+    case EAGAIN:
+        return -code; /* says nothing about the file */
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+        return stick(files, file, -ESTALE, "the file was removed");
+    case ESTALE:
+        return stick(files, file, -ESTALE, what);
+    case EACCES:
+    case EPERM:
+        return recorded ? stick(files, file, -ESTALE, what) : -code;
+    default:
+        return stick(files, file, -EIO, what);
+    }
+}
+
+static struct identity identity_of(const struct stat *st)
+{
+    return (struct identity){st->st_dev, st->st_ino, st->st_size, st->st_mtim, st->st_ctim};
+}
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+/* Compares with what was recorded, or records it at the first time. 0 or what stuck. */
+static int compare(struct rfs_files *files, struct file *file, const struct stat *st)
+{
+    const struct identity now = identity_of(st);
+    if (!S_ISREG(st->st_mode))
+        return stick(files, file, -ESTALE, "the file is no longer a regular file");
+    if (!atomic_load_explicit(&file->recorded, memory_order_acquire)) {
+        pthread_mutex_lock(&files->lock);
+        if (!atomic_load_explicit(&file->recorded, memory_order_relaxed)) {
+            file->id = now;
+            atomic_store_explicit(&file->recorded, true, memory_order_release);
+        }
+        pthread_mutex_unlock(&files->lock);
+    }
+    const struct identity *id = &file->id;
+    if (now.dev != id->dev || now.ino != id->ino)
+        return stick(files, file, -ESTALE, "the file was replaced by another");
+    if (now.size != id->size) {
+        char what[128];
+        snprintf(what, sizeof what, "the file's size changed from %lld to %lld bytes",
+                 (long long)id->size, (long long)now.size);
+        return stick(files, file, -ESTALE, what);
+    }
+    if (!same_time(now.mtime, id->mtime))
+        return stick(files, file, -ESTALE, "the file was modified");
+    if (!same_time(now.ctime, id->ctime))
+        return stick(files, file, -ESTALE, "the file's attributes were changed");
+    return 0;
+}
+
+int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
+{
+    struct file *file = files->list[id];
+    const int rc = rfs_files_state(files, id);
+    if (rc != 0)
+        return rc;
+    if (stat(file->path, st) != 0)
+        return call_failed(files, file, "stat", errno);
+    return compare(files, file, st);
+}
+
+int rfs_files_check(struct rfs_files *files, uint32_t id)
+{
+    struct stat st;
+    return rfs_files_stat(files, id, &st);
+}
+
+int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
+{
+    struct file *file = files->list[id];
+    struct stat st;
+    bool fresh;
+    int fd;
+    int rc = rfs_files_state(files, id);
+    if (rc != 0)
+        return rc;
+    rc = rfs_files_check(files, id);
+    if (rc < 0) {
+        rfs_fds_drop(&files->fds, &file->fd);
+        return rc;
+    }
+    rc = rfs_fds_take(&files->fds, &file->fd, file->path, &fd, &fresh);
+    if (rc < 0)
+        return call_failed(files, file, "open", -rc);
+    if (fresh) /* the path may have been given to another file since the check */
+        rc = fstat(fd, &st) == 0 ? compare(files, file, &st)
+                                 : call_failed(files, file, "fstat", errno);
+    if (rc < 0) {
+        rfs_fds_give(&files->fds, &file->fd, true);
+        return rc;
+    }
+    *reading = (struct rfs_reading){files, id, fd, (uint64_t)file->id.size};
+    return 0;
+}
+
+int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset)
+{
+    struct rfs_files *files = reading->files;
+    struct file *file = files->list[reading->id];
+    if (offset > reading->size || size > reading->size - offset)
+        return -ESTALE;
+    unsigned char *p = buf;
+    while (size > 0) {
+        atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
+        const ssize_t n = pread(reading->fd, p, size, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return call_failed(files, file, "read", errno);
+        if (n == 0)
+            return stick(files, file, -ESTALE, "the file was truncated");
+        atomic_fetch_add_explicit(&files->bytes, (uint64_t)n, memory_order_relaxed);
+        p += n;
+        size -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+int rfs_reading_end(struct rfs_reading *reading)
+{
+    struct rfs_files *files = reading->files;
+    const int rc = rfs_files_check(files, reading->id);
+    rfs_fds_give(&files->fds, &files->list[reading->id]->fd, rc < 0);
+    reading->fd = -1;
+    return rc;
+}
+
+void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out)
+{
+    out->opens = atomic_load_explicit(&files->fds.opens, memory_order_relaxed);
+    out->reads = atomic_load_explicit(&files->reads, memory_order_relaxed);
+    out->bytes = atomic_load_explicit(&files->bytes, memory_order_relaxed);
+}
