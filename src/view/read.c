@@ -8,6 +8,7 @@
 #include "base/checked.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
