@@ -1,1 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += tests/unit/plan/test_geometry
+TESTS += tests/unit/plan/test_geometry
+tests_unit_plan_test_geometry_SOURCES = tests/unit/plan/test_geometry.c
+tests_unit_plan_test_geometry_LDADD = librfs.la $(CMOCKA_LIBS)
