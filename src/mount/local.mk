@@ -1,1 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
+#
+# The program uses the public library; from the base room it takes three small files of its own, because
+# the library exports none of its inside. The flags of its own keep its objects apart from librfs's.
+if HAVE_FUSE
+reshardfs_CFLAGS = $(AM_CFLAGS)
+reshardfs_SOURCES = \
+	src/base/error.c \
+	src/base/log.c \
+	src/base/text.c \
+	src/mount/capture.c src/mount/capture.h \
+	src/mount/daemon.c src/mount/daemon.h \
+	src/mount/fuse.h \
+	src/mount/main.c \
+	src/mount/ops.c src/mount/ops.h \
+	src/mount/options.c src/mount/options.h \
+	src/mount/paths.c src/mount/paths.h \
+	src/mount/readahead.c src/mount/readahead.h \
+	src/mount/readonly.c \
+	src/mount/report.c src/mount/report.h \
+	src/mount/scratch.c src/mount/scratch.h \
+	src/mount/session.c src/mount/session.h \
+	src/mount/suggest.c src/mount/suggest.h
+endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/daemon.h"
+
+#include "mount/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The word on the pipe is one struct rfs_error, code 0 for "ready": written at once, as it is. */
+_Static_assert(sizeof(struct rfs_error) <= PIPE_BUF,
+               "the child's word must be written in one piece");
+
+int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *err)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return rfs_fail(err, -errno, RFS_NOWHERE, NULL, "no pipe to the background: %s",
+                        strerror(errno));
+    *child = fork();
+    if (*child < 0) {
+        const int code = errno;
+
+        close(ends[0]);
+        close(ends[1]);
+        return rfs_fail(err, -code, RFS_NOWHERE, "-f, to stay in the foreground",
+                        "cannot go to the background: %s", strerror(code));
+    }
+    if (*child > 0) {
+        close(ends[1]);
+        daemon->pipe = ends[0];
+        return 0;
+    }
+    close(ends[0]);
+    daemon->pipe = ends[1];
+    setsid();
+    return chdir("/") == 0 ? 0 : rfs_fail(err, -errno, RFS_IN("/"), NULL, "%s", strerror(errno));
+}
+
+int rfs_daemon_wait(struct rfs_daemon *daemon, struct rfs_error *err)
+{
+    struct rfs_error word;
+    char *to = (char *)&word;
+    size_t got = 0;
+
+    while (got < sizeof word) {
+        const ssize_t n = read(daemon->pipe, to + got, sizeof word - got);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    close(daemon->pipe);
+    daemon->pipe = -1;
+    if (got < sizeof word)
+        return rfs_fail(err, -EIO, RFS_NOWHERE, "-f -d, to see how far it gets",
+                        "the server ended before the mount answered");
+    *err = word;
+    return word.code;
+}
+
+static int tell(struct rfs_daemon *daemon, const struct rfs_error *word)
+{
+    const ssize_t n = write(daemon->pipe, word, sizeof *word);
+    const int rc = n == (ssize_t)sizeof *word ? 0 : n < 0 ? -errno : -EIO;
+
+    close(daemon->pipe);
+    daemon->pipe = -1;
+    return rc;
+}
+
+static void leave_terminal(void)
+{
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    rfs_report_to_syslog();
+    if (null < 0)
+        return;
+    for (int fd = 0; fd <= 2; fd++)
+        dup2(null, fd);
+    if (null > 2)
+        close(null);
+}
+
+int rfs_daemon_ready(struct rfs_daemon *daemon)
+{
+    const struct rfs_error ready = {0};
+
+    if (daemon->pipe < 0)
+        return 0;
+    leave_terminal();
+    return tell(daemon, &ready);
+}
+
+bool rfs_daemon_fail(struct rfs_daemon *daemon, const struct rfs_error *err)
+{
+    return daemon->pipe >= 0 && tell(daemon, err) == 0;
+}

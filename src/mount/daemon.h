@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Going to the background, with the outcome told to the waiting parent over a pipe of our own: the
+ * parent knows that the mount answers, or why it does not, before it exits.
+ *
+ * Threads: none may exist when rfs_daemon_start forks. Ready and fail may come from any one thread.
+ */
+#ifndef RFS_MOUNT_DAEMON_H
+#define RFS_MOUNT_DAEMON_H
+
+#include "base/error.h"
+
+#include <sys/types.h>
+
+struct rfs_daemon {
+    int pipe; /* the read end in the parent, the write end in the child; -1 in the foreground */
+};
+
+#define RFS_DAEMON_NONE ((struct rfs_daemon){-1})
+
+/* Forks. *child is 0 in the child, which leads a session of its own in "/". 0, or -errno. */
+int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *err);
+
+/* In the parent: waits for the child's word. 0 when it is ready, or -errno with the child's error. */
+int rfs_daemon_wait(struct rfs_daemon *daemon, struct rfs_error *err);
+
+/*
+ * In the child: lets go of the terminal and tells the parent. -EPIPE when the parent has gone (it was
+ * interrupted), and so wants no mount. Does nothing in the foreground.
+ */
+int rfs_daemon_ready(struct rfs_daemon *daemon);
+
+/* In the child: hands the parent the error to print. Whether there was a parent to take it. */
+bool rfs_daemon_fail(struct rfs_daemon *daemon, const struct rfs_error *err);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reshardfs: options, then the view (which finds most mistakes before anything is mounted), then the
+ * background, then the mount.
+ */
+#include "base/cleanup.h"
+#include "mount/daemon.h"
+#include "mount/fuse.h"
+#include "mount/options.h"
+#include "mount/paths.h"
+#include "mount/report.h"
+#include "mount/session.h"
+#include "reshard.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void show_version(void)
+{
+    printf("reshardfs %s\nlibfuse %s\n", reshard_version(), fuse_pkgversion());
+}
+
+static int open_view(const struct rfs_mount_options *options, reshard_view **view,
+                     struct rfs_error *err)
+{
+    const reshard_config config = {
+        .struct_size = sizeof config,
+        .options = options->view,
+        .log = rfs_report_line,
+    };
+    reshard_error why = {.struct_size = sizeof why};
+    const int rc = reshard_open(options->source, &config, view, &why);
+
+    if (rc < 0)
+        rfs_report_adopt(err, &why);
+    return rc;
+}
+
+static void show_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " ranks%s", RFS_PROGRAM, done, total,
+            done == total ? "\n" : "");
+}
+
+static int check(reshard_view *view, struct rfs_error *err)
+{
+    const bool terminal = isatty(STDERR_FILENO);
+    reshard_error why = {.struct_size = sizeof why};
+    char summary[128];
+    const int rc = reshard_check(view, terminal ? show_progress : NULL, NULL, &why);
+
+    if (rc < 0) {
+        if (terminal)
+            fputc('\n', stderr);
+        rfs_report_adopt(err, &why);
+        return rc;
+    }
+    rfs_report_summary(summary, sizeof summary, view);
+    printf("%s: %s; every rank can be read\n", RFS_PROGRAM, summary);
+    return 0;
+}
+
+/* The line that a user at a terminal sees; scripts get none. */
+static void greet(const char *summary, const char *mountpoint)
+{
+    if (isatty(STDOUT_FILENO)) {
+        printf("%s: %s; unmount with: fusermount3 -u %s\n", RFS_PROGRAM, summary, mountpoint);
+        fflush(stdout);
+    }
+}
+
+struct greeting {
+    struct rfs_daemon *daemon;
+    const char *summary, *mountpoint;
+};
+
+static int answers(void *ctx)
+{
+    const struct greeting *g = ctx;
+
+    if (g->daemon->pipe < 0)
+        greet(g->summary, g->mountpoint);
+    return rfs_daemon_ready(g->daemon);
+}
+
+/* What the child, or the only process in the foreground, does. */
+static int serve(const struct rfs_mount_options *options, const char *resolved, reshard_view *view,
+                 struct greeting *greeting, struct rfs_error *err)
+{
+    const int rc = rfs_session_run(options, resolved, view, answers, greeting, err);
+
+    if (rc < 0 && rfs_daemon_fail(greeting->daemon, err))
+        *err = (struct rfs_error){.code = rc};
+    return rc;
+}
+
+static int mount_view(const struct rfs_mount_options *options, const char *resolved,
+                      reshard_view *view, struct rfs_error *err)
+{
+    struct rfs_daemon daemon = RFS_DAEMON_NONE;
+    char summary[128];
+    struct greeting greeting = {&daemon, summary, options->mountpoint};
+    pid_t child = 0;
+    int rc;
+
+    rfs_report_summary(summary, sizeof summary, view);
+    if (options->foreground)
+        return serve(options, resolved, view, &greeting, err);
+    fflush(stdout);
+    rc = rfs_daemon_start(&daemon, &child, err);
+    if (rc < 0)
+        return rc;
+    if (child == 0)
+        return serve(options, resolved, view, &greeting, err);
+    rc = rfs_daemon_wait(&daemon, err);
+    if (rc == 0)
+        greet(summary, options->mountpoint);
+    return rc;
+}
+
+static int run(const struct rfs_mount_options *options, struct rfs_error *err)
+{
+    const bool mounts = options->action == RFS_ACTION_MOUNT;
+    RFS_FREE char *resolved = NULL;
+    reshard_view *view = NULL;
+    int rc = 0;
+
+    if (mounts)
+        rc = rfs_path_mountpoint(options->mountpoint, options->source, options->nonempty, &resolved,
+                                 err);
+    if (rc == 0)
+        rc = open_view(options, &view, err);
+    if (rc == 0 && mounts)
+        rc = rfs_path_device(err);
+    if (rc == 0)
+        rc = mounts ? mount_view(options, resolved, view, err) : check(view, err);
+    reshard_close(view);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct rfs_mount_options options;
+    struct rfs_error err = {0};
+    int rc, status = 0;
+
+    setlocale(LC_CTYPE, "");
+    rc = rfs_mount_options_parse(argc, argv, &options, &err);
+    if (rc == 0) {
+        rfs_report_debug(options.debug);
+        if (options.action == RFS_ACTION_HELP)
+            rfs_mount_options_help();
+        else if (options.action == RFS_ACTION_VERSION)
+            show_version();
+        else
+            rc = run(&options, &err);
+    }
+    if (rc < 0)
+        status = err.text[0] ? rfs_report_error(&err) : RFS_EXIT_INPUT;
+    rfs_mount_options_free(&options);
+    return status;
+}

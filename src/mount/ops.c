@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/ops.h"
+
+#include "mount/scratch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+/* The tree does not change while it is mounted, so what the kernel knows stays true. Seconds. */
+#define FOREVER (365 * 86400.0)
+
+enum { SPANS = 64, NAME_BYTES = 255, SECTOR = 512 };
+
+static struct rfs_mount *mount_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+static void to_stat(const reshard_stat *from, struct stat *st)
+{
+    *st = (struct stat){
+        .st_ino = from->id,
+        .st_mode = from->mode,
+        .st_nlink = from->nlink,
+        .st_uid = from->uid,
+        .st_gid = from->gid,
+        .st_size = (off_t)from->size,
+        .st_blksize = (blksize_t)RFS_REQUEST_BYTES,
+        .st_blocks = (blkcnt_t)((from->size + SECTOR - 1) / SECTOR),
+        .st_atim = from->mtime,
+        .st_mtim = from->mtime,
+        .st_ctim = from->mtime,
+    };
+}
+
+/* Attributes of ID; the reason of a failure goes to the log, as the caller only gets an errno. */
+static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
+{
+    reshard_stat known = {.struct_size = sizeof known};
+    reshard_error err = {.struct_size = sizeof err};
+    const int rc = reshard_getattr(m->view, id, &known, &err);
+
+    if (rc == 0)
+        to_stat(&known, st);
+    else if (err.message[0])
+        rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
+    return rc;
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+    struct rfs_mount *m = userdata;
+
+    /* Replies come from memory: splicing them costs more than the copy that it saves. */
+    conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+    /* Nobody but us can make cached pages wrong, and we say so when it happens. */
+    conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA;
+    conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
+                                   FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
+    conn->max_read = (unsigned)RFS_REQUEST_BYTES; /* the mount option says the same */
+    if (m->started)
+        m->started(m->started_ctx);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct rfs_mount *m = mount_of(req);
+    struct fuse_entry_param e = {.attr_timeout = FOREVER, .entry_timeout = FOREVER};
+    uint64_t id;
+    int rc = reshard_lookup(m->view, parent, name, &id);
+
+    if (rc == -ENOENT) {
+        fuse_reply_entry(req, &e); /* inode 0: remembered as absent */
+        return;
+    }
+    if (rc == 0)
+        rc = attributes(m, id, &e.attr);
+    if (rc < 0) {
+        fuse_reply_err(req, -rc);
+        return;
+    }
+    e.ino = id;
+    fuse_reply_entry(req, &e);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct stat st;
+    const int rc = attributes(mount_of(req), ino, &st);
+
+    (void)fi;
+    if (rc < 0)
+        fuse_reply_err(req, -rc);
+    else
+        fuse_reply_attr(req, &st, FOREVER);
+}
+
+static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+    (void)ino;
+    fuse_reply_err(req, mask & W_OK ? EROFS : 0);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    reshard_summary sum = {.struct_size = sizeof sum};
+    struct statvfs vfs = {
+        .f_bsize = RFS_REQUEST_BYTES,
+        .f_frsize = RFS_REQUEST_BYTES,
+        .f_namemax = NAME_BYTES,
+        .f_flag = ST_RDONLY,
+    };
+
+    (void)ino;
+    reshard_summarize(mount_of(req)->view, &sum);
+    vfs.f_files = 2 * (fsfilcnt_t)sum.target_ranks + 1; /* a folder and a file a rank; the root */
+    fuse_reply_statfs(req, &vfs);
+}
+
+/* Position 0 is ".", 1 is "..", N + 2 is the view's entry N. 1 when there is one, 0 at the end. */
+static int list(reshard_view *view, uint64_t dir, uint64_t position, reshard_dirent *out)
+{
+    if (position >= 2)
+        return reshard_list(view, dir, position - 2, out);
+    *out = (reshard_dirent){
+        .struct_size = sizeof *out,
+        .id = position == 0 ? dir : RESHARD_ROOT,
+        .is_dir = true,
+        .name = position == 0 ? "." : "..",
+    };
+    return 1;
+}
+
+/*
+ * An entry without attributes has inode 0 and says its number and type in attr only. So it goes for
+ * files that are not indexed yet: listing a folder opens no source.
+ */
+static void describe(struct rfs_mount *m, const reshard_dirent *entry, bool plus,
+                     struct fuse_entry_param *e)
+{
+    *e = (struct fuse_entry_param){.attr_timeout = FOREVER, .entry_timeout = FOREVER};
+    if (plus && entry->name[0] != '.' && reshard_is_ready(m->view, entry->id) &&
+        attributes(m, entry->id, &e->attr) == 0) {
+        e->ino = entry->id;
+        return;
+    }
+    e->attr = (struct stat){
+        .st_ino = entry->id,
+        .st_mode = entry->is_dir ? S_IFDIR : S_IFREG,
+    };
+}
+
+static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset, bool plus)
+{
+    struct rfs_mount *m = mount_of(req);
+    reshard_dirent entry = {.struct_size = sizeof entry};
+    struct fuse_entry_param e;
+    uint64_t position = (uint64_t)offset;
+    char *buf = rfs_scratch_get(size);
+    size_t used = 0;
+    int rc;
+
+    if (!buf) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    while ((rc = list(m->view, dir, position, &entry)) > 0) {
+        const off_t next = (off_t)(position + 1);
+        size_t n;
+
+        describe(m, &entry, plus, &e);
+        n = plus ? fuse_add_direntry_plus(req, buf + used, size - used, entry.name, &e, next)
+                 : fuse_add_direntry(req, buf + used, size - used, entry.name, &e.attr, next);
+        if (n > size - used)
+            break;
+        used += n;
+        position++;
+    }
+    if (rc < 0 && used == 0)
+        fuse_reply_err(req, -rc);
+    else
+        fuse_reply_buf(req, buf, used);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+                       struct fuse_file_info *fi)
+{
+    (void)fi;
+    reply_list(req, ino, size, offset, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+                           struct fuse_file_info *fi)
+{
+    (void)fi;
+    reply_list(req, ino, size, offset, true);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct rfs_mount *m = mount_of(req);
+    reshard_reader *reader;
+    int rc;
+
+    if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC)) {
+        fuse_reply_err(req, EROFS);
+        return;
+    }
+    rc = reshard_reader_open(m->view, ino, &reader);
+    if (rc < 0) {
+        fuse_reply_err(req, -rc);
+        return;
+    }
+    /* auto: every file shown is a .ckpt, and those are read whole rather than mapped. */
+    fi->direct_io = m->options->io != RFS_IO_CACHED;
+    fi->keep_cache = !fi->direct_io && !atomic_load(&m->stale);
+    fi->fh = (uintptr_t)reader;
+    if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
+        reshard_reader_close(reader);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    reshard_reader_close((reshard_reader *)(uintptr_t)fi->fh);
+    fuse_reply_err(req, 0);
+}
+
+/* After the reply, because dropping waits for the pages that are being read. */
+static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
+{
+    atomic_store(&m->stale, true);
+    if (m->options->io != RFS_IO_CACHED || atomic_flag_test_and_set(&m->dropping))
+        return;
+    fuse_lowlevel_notify_inval_inode(m->session, ino, 0, 0);
+    atomic_flag_clear(&m->dropping);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+                    struct fuse_file_info *fi)
+{
+    struct rfs_mount *m = mount_of(req);
+    reshard_reader *reader = (reshard_reader *)(uintptr_t)fi->fh;
+    void *scratch = rfs_scratch_get(size);
+    struct iovec spans[SPANS];
+    reshard_loan *loan = NULL;
+    int count = 0;
+    ssize_t n;
+
+    if (!scratch) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    n = reshard_reader_borrow(reader, scratch, size, (uint64_t)offset, spans, SPANS, &count, &loan);
+    if (n < 0) {
+        fuse_reply_err(req, (int)-n);
+        if (n == -ESTALE)
+            drop_pages(m, ino);
+        return;
+    }
+    fuse_reply_iov(req, spans, count);
+    if (loan)
+        reshard_return(loan);
+}
+
+void rfs_ops_fill(struct fuse_lowlevel_ops *ops)
+{
+    *ops = (struct fuse_lowlevel_ops){
+        .init = op_init,
+        .lookup = op_lookup,
+        .getattr = op_getattr,
+        .access = op_access,
+        .statfs = op_statfs,
+        .readdir = op_readdir,
+        .readdirplus = op_readdirplus,
+        .open = op_open,
+        .release = op_release,
+        .read = op_read,
+    };
+    rfs_ops_refuse_writes(ops);
+}

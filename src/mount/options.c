@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/options.h"
+
+#include "base/cleanup.h"
+#include "mount/paths.h"
+#include "mount/suggest.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_THREADS = 16, MOST_THREADS = 256, SUGGEST_WITHIN = 3 };
+
+enum kind {
+    VIEW,      /* passed on as written */
+    VIEW_FILE, /* passed on with its path made absolute */
+    OWN,
+    IGNORED,
+};
+
+enum own {
+    IO,
+    NONEMPTY,
+    OTHER,
+    ROOT,
+    PERMISSIONS,
+    AUTO_UNMOUNT,
+    NOEXEC,
+    THREADS,
+    FSNAME,
+    SUBTYPE,
+    DEBUG
+};
+
+struct known {
+    const char *name;
+    enum kind kind;
+    bool valued;
+    enum own own;
+};
+
+/* dev and suid are ignored because the mount is always nodev and nosuid; rw, because mount(8) adds it
+ * unasked: nothing here can be written whatever is said. */
+static const struct known known[] = {
+    {"src_strategy", VIEW_FILE, true, 0},
+    {"dst_strategy", VIEW_FILE, true, 0},
+    {"prefix", VIEW, true, 0},
+    {"cache", VIEW, true, 0},
+    {"strict", VIEW, false, 0},
+    {"io", OWN, true, IO},
+    {"nonempty", OWN, false, NONEMPTY},
+    {"allow_other", OWN, false, OTHER},
+    {"allow_root", OWN, false, ROOT},
+    {"default_permissions", OWN, false, PERMISSIONS},
+    {"auto_unmount", OWN, false, AUTO_UNMOUNT},
+    {"noexec", OWN, false, NOEXEC},
+    {"max_threads", OWN, true, THREADS},
+    {"fsname", OWN, true, FSNAME},
+    {"subtype", OWN, true, SUBTYPE},
+    {"debug", OWN, false, DEBUG},
+    {"ro", IGNORED, false, 0},
+    {"rw", IGNORED, false, 0},
+    {"dev", IGNORED, false, 0},
+    {"nodev", IGNORED, false, 0},
+    {"suid", IGNORED, false, 0},
+    {"nosuid", IGNORED, false, 0},
+    {"exec", IGNORED, false, 0},
+    {"async", IGNORED, false, 0},
+    {"sync", IGNORED, false, 0},
+    {"dirsync", IGNORED, false, 0},
+    {"atime", IGNORED, false, 0},
+    {"noatime", IGNORED, false, 0},
+    {"diratime", IGNORED, false, 0},
+    {"nodiratime", IGNORED, false, 0},
+    {"relatime", IGNORED, false, 0},
+    {"norelatime", IGNORED, false, 0},
+    {"strictatime", IGNORED, false, 0},
+    {"nostrictatime", IGNORED, false, 0},
+    {"lazytime", IGNORED, false, 0},
+    {"nolazytime", IGNORED, false, 0},
+    {"auto", IGNORED, false, 0},
+    {"noauto", IGNORED, false, 0},
+    {"user", IGNORED, false, 0},
+    {"nouser", IGNORED, false, 0},
+    {"users", IGNORED, false, 0},
+    {"owner", IGNORED, false, 0},
+    {"group", IGNORED, false, 0},
+    {"nofail", IGNORED, false, 0},
+    {"defaults", IGNORED, false, 0},
+    {"_netdev", IGNORED, false, 0},
+};
+
+enum { N_KNOWN = sizeof known / sizeof known[0] };
+
+static const struct known *find(const char *name)
+{
+    for (size_t i = 0; i < N_KNOWN; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+/* What mount(8) keeps for itself and its helpers, with or without a value. */
+static bool is_for_others(const char *name)
+{
+    return strncmp(name, "x-", 2) == 0 || strncmp(name, "X-", 2) == 0 ||
+           strcmp(name, "comment") == 0 || strcmp(name, "user") == 0 ||
+           strcmp(name, "uhelper") == 0 || strcmp(name, "helper") == 0;
+}
+
+static int refuse_unknown(const char *name, struct rfs_error *err)
+{
+    const struct known *nearest = NULL;
+    unsigned least = SUGGEST_WITHIN + 1;
+    char remedy[96] = RFS_PROGRAM_HELP;
+
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        const unsigned edits = rfs_suggest_distance(name, known[i].name);
+
+        if (edits < least && edits < strlen(known[i].name)) {
+            least = edits;
+            nearest = &known[i];
+        }
+    }
+    if (nearest)
+        snprintf(remedy, sizeof remedy, "-o %s%s", nearest->name, nearest->valued ? "=VALUE" : "");
+    return rfs_fail_usage(err, remedy, "unknown option '%s'", name);
+}
+
+char *rfs_mount_options_escape(const char *value)
+{
+    char *out = malloc(2 * strlen(value) + 1), *to = out;
+
+    if (!out)
+        return NULL;
+    for (; *value; value++) {
+        if (*value == ',' || *value == '\\')
+            *to++ = '\\';
+        *to++ = *value;
+    }
+    *to = '\0';
+    return out;
+}
+
+/* In place: "\," and "\\" become the second character; any other backslash stays. */
+static void unescape(char *value)
+{
+    char *to = value;
+
+    for (; *value; value++) {
+        if (*value == '\\' && (value[1] == ',' || value[1] == '\\'))
+            value++;
+        *to++ = *value;
+    }
+    *to = '\0';
+}
+
+static int set_text(char **slot, const char *value)
+{
+    char *copy = strdup(value);
+
+    if (!copy)
+        return -ENOMEM;
+    free(*slot);
+    *slot = copy;
+    return 0;
+}
+
+/* Appends "name=value" or "name", with value as it is to stand in the list. */
+static int pass_on(char **list, const char *name, const char *value)
+{
+    char *joined;
+
+    if (asprintf(&joined, "%s%s%s%s%s", *list ? *list : "", *list ? "," : "", name,
+                 value ? "=" : "", value ? value : "") < 0)
+        return -ENOMEM;
+    free(*list);
+    *list = joined;
+    return 0;
+}
+
+static int pass_on_file(char **list, const char *name, char *value)
+{
+    RFS_FREE char *absolute = NULL, *escaped = NULL;
+
+    unescape(value);
+    absolute = rfs_path_absolute(value);
+    escaped = absolute ? rfs_mount_options_escape(absolute) : NULL;
+    return escaped ? pass_on(list, name, escaped) : -ENOMEM;
+}
+
+static int set_io(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
+{
+    static const char *const names[] = {"auto", "direct", "cached"};
+
+    for (unsigned i = 0; i < 3; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            o->io = (enum rfs_io)i;
+            return 0;
+        }
+    }
+    return rfs_fail_usage(err, "io=auto, io=direct or io=cached", "option 'io' cannot be '%s'",
+                          value);
+}
+
+static int set_threads(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
+{
+    char *end;
+    const unsigned long n = strtoul(value, &end, 10);
+
+    if (*value < '0' || *value > '9' || *end || n < 1 || n > MOST_THREADS)
+        return rfs_fail_usage(err, "max_threads=16",
+                              "option 'max_threads' must be 1 to %d, not '%s'", MOST_THREADS,
+                              value);
+    o->max_threads = (unsigned)n;
+    return 0;
+}
+
+static int set_own(struct rfs_mount_options *o, enum own own, char *value, struct rfs_error *err)
+{
+    if (value)
+        unescape(value);
+    switch (own) {
+    case IO:
+        return set_io(o, value, err);
+    case THREADS:
+        return set_threads(o, value, err);
+    case FSNAME:
+        return set_text(&o->fsname, value);
+    case SUBTYPE:
+        return set_text(&o->subtype, value);
+    case NONEMPTY:
+        o->nonempty = true;
+        break;
+    case OTHER:
+        o->allow_other = true;
+        break;
+    case ROOT:
+        o->allow_root = true;
+        break;
+    case PERMISSIONS:
+        o->default_permissions = true;
+        break;
+    case AUTO_UNMOUNT:
+        o->auto_unmount = true;
+        break;
+    case NOEXEC:
+        o->noexec = true;
+        break;
+    case DEBUG:
+        o->debug = true;
+        break;
+    }
+    return 0;
+}
+
+/* One option, "name" or "name=value", still escaped; may be changed. */
+static int take(struct rfs_mount_options *o, char *option, struct rfs_error *err)
+{
+    char *value = strchr(option, '=');
+    const struct known *k;
+
+    if (value)
+        *value++ = '\0';
+    if (is_for_others(option))
+        return 0;
+    k = find(option);
+    if (!k)
+        return refuse_unknown(option, err);
+    /* The view knows which of its own may be empty. */
+    if (k->valued && (!value || (k->kind != VIEW && !*value)))
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "option '%s' needs a value", option);
+    if (!k->valued && value)
+        return rfs_fail_usage(err, k->kind == IGNORED ? NULL : option, "option '%s' takes no value",
+                              option);
+    switch (k->kind) {
+    case VIEW:
+        return pass_on(&o->view, option, value);
+    case VIEW_FILE:
+        return pass_on_file(&o->view, option, value);
+    case OWN:
+        return set_own(o, k->own, value, err);
+    case IGNORED:
+        break;
+    }
+    return 0;
+}
+
+static int take_list(struct rfs_mount_options *o, const char *list, struct rfs_error *err)
+{
+    RFS_FREE char *copy = strdup(list);
+    int rc = 0;
+
+    if (!copy)
+        return -ENOMEM;
+    for (char *start = copy, *at = copy; rc == 0; at++) {
+        const bool last = *at == '\0';
+
+        if (*at == '\\' && at[1]) {
+            at++;
+        } else if (last || *at == ',') {
+            *at = '\0';
+            if (*start)
+                rc = take(o, start, err);
+            start = at + 1;
+        }
+        if (last)
+            break;
+    }
+    return rc;
+}
+
+static int take_flags(struct rfs_mount_options *o, int argc, char **argv, struct rfs_error *err)
+{
+    static const struct option flags[] = {{"check", no_argument, NULL, 'c'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'V'},
+                                          {NULL, 0, NULL, 0}};
+    int rc = 0, flag;
+
+    opterr = 0;
+    while (rc == 0 && (flag = getopt_long(argc, argv, ":o:fdshV", flags, NULL)) != -1) {
+        const char *arg = optind > 0 && optind <= argc ? argv[optind - 1] : "";
+
+        switch (flag) {
+        case 'o':
+            rc = take_list(o, optarg, err);
+            break;
+        case 'f':
+            o->foreground = true;
+            break;
+        case 'd':
+            o->debug = true;
+            break;
+        case 's':
+            o->single = true;
+            break;
+        case 'c':
+            o->action = RFS_ACTION_CHECK;
+            break;
+        case 'h':
+            o->action = RFS_ACTION_HELP;
+            return 0;
+        case 'V':
+            o->action = RFS_ACTION_VERSION;
+            return 0;
+        case ':':
+            return rfs_fail_usage(err, RFS_PROGRAM_HELP, "'%s' needs a value", arg);
+        default:
+            return optopt > 0 && optopt < 128 && strncmp(arg, "--", 2) != 0
+                       ? rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '-%c'", optopt)
+                       : rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '%s'", arg);
+        }
+    }
+    return rc;
+}
+
+static int take_places(struct rfs_mount_options *o, int n, char **places, struct rfs_error *err)
+{
+    if (n < 1)
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the source folder is missing");
+    if (n < 2 && o->action != RFS_ACTION_CHECK)
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the mount point is missing");
+    if (n > 2)
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "unexpected argument '%s'", places[2]);
+    o->source = rfs_path_absolute(places[0]);
+    o->mountpoint = n > 1 ? strdup(places[1]) : NULL;
+    return o->source && (n < 2 || o->mountpoint) ? 0 : -ENOMEM;
+}
+
+int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out,
+                            struct rfs_error *err)
+{
+    int rc;
+
+    *out = (struct rfs_mount_options){.max_threads = DEFAULT_THREADS};
+    *err = (struct rfs_error){0};
+    rc = take_flags(out, argc, argv, err);
+    if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK))
+        rc = take_places(out, argc - optind, argv + optind, err);
+    if (rc == -ENOMEM && err->code == 0)
+        rfs_fail(err, rc, RFS_NOWHERE, NULL, "out of memory");
+    out->foreground |= out->debug;
+    return rc;
+}
+
+void rfs_mount_options_free(struct rfs_mount_options *options)
+{
+    free(options->source);
+    free(options->mountpoint);
+    free(options->view);
+    free(options->fsname);
+    free(options->subtype);
+    *options = (struct rfs_mount_options){0};
+}
+
+void rfs_mount_options_help(void)
+{
+    fputs(
+        "usage: reshardfs SRC MNT [-o OPTION,...] [-f] [-d] [-s]\n"
+        "       reshardfs --check SRC [-o OPTION,...]\n"
+        "\n"
+        "Shows the sharded MindSpore checkpoint in SRC (rank_N/*.ckpt), cut for another strategy,\n"
+        "as a read-only file system on MNT (rank_N/checkpoint_N.ckpt).\n"
+        "\n"
+        "  -o src_strategy=FILE   strategy that SRC was trained under (none: one whole "
+        "checkpoint)\n"
+        "  -o dst_strategy=FILE   strategy to show (none: one whole checkpoint)\n"
+        "  -o prefix=TEXT         names of the files shown, before the rank (checkpoint_)\n"
+        "  -o cache=SIZE          memory for assembled pieces, as 512M or 2G\n"
+        "  -o strict              refuse parameters that are in only one strategy\n"
+        "  -o io=auto|direct|cached\n"
+        "                         past the page cache or through it (auto: what suits the "
+        "readers)\n"
+        "  -o max_threads=N       threads that answer requests (16)\n"
+        "  -o allow_other         let other users in; implies default_permissions\n"
+        "  -o nonempty            mount over a folder that is not empty\n"
+        "  -o fsname=, subtype=, allow_root, default_permissions, auto_unmount, noexec\n"
+        "                         as in mount.fuse3(8)\n"
+        "  -f                     stay in the foreground, log to stderr\n"
+        "  -d                     as -f, and print every request\n"
+        "  -s                     answer one request at a time\n"
+        "  --check                plan every rank, report, mount nothing\n"
+        "  -h, --help             this text\n"
+        "  -V, --version          versions\n"
+        "\n"
+        "A comma inside a value is written \"\\,\". Unmount with: fusermount3 -u MNT\n",
+        stdout);
+}

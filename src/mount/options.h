@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line, as a user types it and as mount(8) passes it: reshardfs SRC MNT -o a,b=c,…
+ *
+ * Options after -o are of three kinds: the mount's own, taken out here; the view's, passed on in one
+ * string; and those that mount(8) adds or that mean something to it alone, accepted and forgotten. A
+ * comma inside a value is written "\,", a backslash before a comma or a backslash "\\".
+ */
+#ifndef RFS_MOUNT_OPTIONS_H
+#define RFS_MOUNT_OPTIONS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+#define RFS_PROGRAM_HELP "reshardfs --help"
+
+enum rfs_io {
+    RFS_IO_AUTO,   /* what suits the readers of each kind of file */
+    RFS_IO_DIRECT, /* past the page cache */
+    RFS_IO_CACHED, /* through the page cache */
+};
+
+enum rfs_action { RFS_ACTION_MOUNT, RFS_ACTION_CHECK, RFS_ACTION_HELP, RFS_ACTION_VERSION };
+
+struct rfs_mount_options {
+    enum rfs_action action;
+    bool foreground;
+    bool debug;
+    bool single;      /* one thread answers all requests */
+    char *source;     /* absolute once rfs_mount_options_parse is done, where it exists */
+    char *mountpoint; /* as given; NULL only for --check */
+    char *view;       /* "key=value,…" for reshard_open, paths in it absolute; NULL: none */
+
+    enum rfs_io io;
+    bool nonempty;
+    bool allow_other;
+    bool allow_root;
+    bool default_permissions;
+    bool auto_unmount;
+    bool noexec;
+    unsigned max_threads;
+    char *fsname;  /* NULL: the source's path */
+    char *subtype; /* NULL: the program's name */
+};
+
+/* 0, or -errno with *err filled. Free *out in either case. */
+int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out,
+                            struct rfs_error *err);
+void rfs_mount_options_free(struct rfs_mount_options *options);
+
+void rfs_mount_options_help(void);
+
+/* VALUE with "," and "\" escaped, for a list of options. NULL when out of memory. The caller frees. */
+char *rfs_mount_options_escape(const char *value);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/paths.h"
+
+#include "base/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FUSE_DEVICE "/dev/fuse"
+
+char *rfs_path_absolute(const char *path)
+{
+    RFS_FREE char *cwd = NULL;
+    char *out = realpath(path, NULL);
+
+    if (out || errno == ENOMEM)
+        return out;
+    if (path[0] == '/')
+        return strdup(path);
+    cwd = getcwd(NULL, 0);
+    if (!cwd)
+        return strdup(path);
+    return asprintf(&out, "%s/%s", cwd, path) < 0 ? NULL : out;
+}
+
+bool rfs_path_within(const char *inner, const char *outer)
+{
+    const size_t n = strlen(outer);
+
+    if (strcmp(outer, "/") == 0)
+        return true;
+    return strncmp(inner, outer, n) == 0 && (inner[n] == '\0' || inner[n] == '/');
+}
+
+static int refuse_dead(const char *given, struct rfs_error *err)
+{
+    char remedy[PATH_MAX + 32];
+
+    snprintf(remedy, sizeof remedy, "fusermount3 -u %s", given);
+    return rfs_fail(err, -ENOTCONN, RFS_IN(given), remedy,
+                    "a dead mount is there (%s): its server has ended", strerror(ENOTCONN));
+}
+
+static int refuse_filled(const char *given, struct rfs_error *err)
+{
+    DIR *dir = opendir(given);
+    bool filled = false;
+
+    if (!dir)
+        return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be listed: %s",
+                        strerror(errno));
+    for (const struct dirent *e = readdir(dir); e && !filled; e = readdir(dir))
+        filled = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    closedir(dir);
+    if (!filled)
+        return 0;
+    return rfs_fail(err, -ENOTEMPTY, RFS_IN(given),
+                    "an empty folder, or -o nonempty to cover what is in this one",
+                    "the mount point is not empty");
+}
+
+static int refuse_overlap(const char *resolved, const char *source, struct rfs_error *err)
+{
+    static const char remedy[] = "a mount point elsewhere";
+
+    if (strcmp(resolved, source) == 0)
+        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy, "the mount point is the source");
+    if (rfs_path_within(resolved, source))
+        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy,
+                        "the mount point is inside the source %s", source);
+    if (rfs_path_within(source, resolved))
+        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy,
+                        "the source %s is inside the mount point", source);
+    return 0;
+}
+
+int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
+                        struct rfs_error *err)
+{
+    RFS_FREE char *resolved = NULL;
+    struct stat st;
+    int rc;
+
+    if (stat(given, &st) < 0) {
+        if (errno == ENOTCONN)
+            return refuse_dead(given, err);
+        return rfs_fail(err, -errno, RFS_IN(given), errno == ENOENT ? "mkdir, then again" : NULL,
+                        "the mount point cannot be used: %s", strerror(errno));
+    }
+    if (!S_ISDIR(st.st_mode))
+        return rfs_fail(err, -ENOTDIR, RFS_IN(given), "a folder",
+                        "the mount point is not a folder");
+    resolved = realpath(given, NULL);
+    if (!resolved)
+        return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be resolved: %s",
+                        strerror(errno));
+    rc = refuse_overlap(resolved, source, err);
+    if (rc == 0 && !nonempty)
+        rc = refuse_filled(given, err);
+    if (rc == 0)
+        *out = RFS_STEAL(resolved);
+    return rc;
+}
+
+int rfs_path_device(struct rfs_error *err)
+{
+    const char *remedy = NULL;
+    const int fd = open(FUSE_DEVICE, O_RDWR | O_CLOEXEC);
+    const int code = errno;
+
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    if (code == ENOENT || code == ENODEV || code == ENXIO)
+        remedy = "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN";
+    else if (code == EACCES)
+        remedy = "chmod 0666 " FUSE_DEVICE ", as udev does elsewhere";
+    else if (code == EPERM)
+        remedy = "in a container: --device /dev/fuse --cap-add SYS_ADMIN";
+    return rfs_fail(err, -code, RFS_IN(FUSE_DEVICE), remedy, "FUSE cannot be used: %s",
+                    strerror(code));
+}

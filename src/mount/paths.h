@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Source and mount point, looked at before anything is mounted. */
+#ifndef RFS_MOUNT_PATHS_H
+#define RFS_MOUNT_PATHS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+/*
+ * The resolved path; where it does not resolve, the path after the current folder's, so that whoever
+ * opens it says what is wrong. NULL when out of memory. The caller frees.
+ */
+char *rfs_path_absolute(const char *path);
+
+/* Whether INNER is OUTER or lies below it. Both absolute and resolved. */
+bool rfs_path_within(const char *inner, const char *outer);
+
+/*
+ * Resolves the mount point and refuses what cannot or must not be mounted on: no folder, a dead mount,
+ * inside or around the source, not empty (unless NONEMPTY). 0 with *out owned by the caller, or -errno.
+ */
+int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
+                        struct rfs_error *err);
+
+/* Refuses a machine on which /dev/fuse cannot be opened. 0 or -errno. */
+int rfs_path_device(struct rfs_error *err);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where lines go: to stderr while there is a terminal or a parent to see them, to syslog once the
+ * daemon has let go of both.
+ *
+ * Threads: rfs_report_line from any; the others from the main thread before the session runs, except
+ * rfs_report_to_syslog, which may overtake lines that other threads are writing.
+ */
+#ifndef RFS_MOUNT_REPORT_H
+#define RFS_MOUNT_REPORT_H
+
+#include "base/error.h"
+#include "reshard.h"
+
+#include <stdbool.h>
+
+#define RFS_PROGRAM "reshardfs"
+
+enum { RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
+
+/* Debug lines are dropped unless this is on. */
+void rfs_report_debug(bool on);
+void rfs_report_to_syslog(void);
+
+/* A reshard_log_fn and, through rfs_report_sink, an rfs_log_sink. ctx is not used. */
+void rfs_report_line(void *ctx, enum reshard_level level, const char *line);
+
+/* "reshardfs: error: …" to wherever lines go now. Returns the exit status that belongs to it. */
+int rfs_report_error(const struct rfs_error *err);
+
+/* What the library said, in our own form. */
+void rfs_report_adopt(struct rfs_error *err, const reshard_error *from);
+
+/* "8 → 4 ranks, 412 parameters", with an ASCII arrow where the locale is not UTF-8. */
+void rfs_report_summary(char *out, size_t cap, reshard_view *view);
+
+#endif

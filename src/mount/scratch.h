@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A buffer for replies, one a thread, page-aligned, faulted in once and used again for each request.
+ * It belongs to the calling thread, is overwritten by its next use, and goes when the thread ends.
+ */
+#ifndef RFS_MOUNT_SCRATCH_H
+#define RFS_MOUNT_SCRATCH_H
+
+#include <stddef.h>
+
+/* The largest request that the kernel is asked to send, and the size of a buffer. */
+#define RFS_REQUEST_BYTES ((size_t)1 << 20)
+
+/* At least SIZE bytes, or NULL when out of memory. */
+void *rfs_scratch_get(size_t size);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One mount, from mount(2) to unmount. */
+#ifndef RFS_MOUNT_SESSION_H
+#define RFS_MOUNT_SESSION_H
+
+#include "base/error.h"
+#include "mount/options.h"
+#include "reshard.h"
+
+/*
+ * Mounts VIEW on MOUNTPOINT (absolute) and answers until it is unmounted or a signal (INT, TERM, HUP)
+ * asks for that. answers(ctx) is called once, from another thread, when the mount has answered a stat;
+ * if it returns non-zero, nobody wants the mount any more and it goes at once.
+ * Returns 0, or -errno with *err filled when it never answered or broke.
+ */
+typedef int rfs_session_answers_fn(void *ctx);
+int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
+                    reshard_view *view, rfs_session_answers_fn *answers, void *ctx,
+                    struct rfs_error *err);
+
+#endif
