@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What the scripts share: finding and installing what they need, and building out of the tree. To be
+# sourced by bash; sets $top, the source tree.
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+jobs=$(nproc 2>/dev/null || echo 2)
+
+# Debian's names.
+# shellcheck disable=SC2034 # used by those who source this
+build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev protobuf-c-compiler
+    libprotobuf-c-dev libcjson-dev libxxhash-dev libfuse3-dev fuse3 libcmocka-dev)
+# shellcheck disable=SC2034
+check_packages=(clang clang-format cppcheck strace python3 python3-venv)
+# shellcheck disable=SC2034
+long_packages=(valgrind xz-utils)
+
+# Versions of what the interop tests compare with. The folder's name has the first.
+mindspore_version=2.10.0
+safetensors_version=0.5.3
+interop_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/interop-$mindspore_version
+
+say() {
+    printf '%s\n' "$*"
+}
+
+die() {
+    printf '%s: error: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        env DEBIAN_FRONTEND=noninteractive "$@"
+    elif command -v sudo >/dev/null; then
+        sudo env DEBIAN_FRONTEND=noninteractive "$@"
+    else
+        die "this needs root, and there is no sudo; try, as root: $*"
+    fi
+}
+
+is_installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# install_packages NAME...: those that are missing. Where there is no dpkg, configure says what it misses.
+install_packages() {
+    local name missing=()
+
+    command -v dpkg-query >/dev/null || return 0
+    for name in "$@"; do
+        is_installed "$name" || missing+=("$name")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    say "installing ${missing[*]}"
+    as_root apt-get update -q </dev/null &&
+        as_root apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null
+}
+
+# The virtual environment of the interop tests: made once. A file named complete is its last part, so
+# that one whose making was interrupted is made again; the lock keeps two runs from making it at once.
+make_interop_venv() {
+    mkdir -p "$interop_venv"
+    (
+        flock 9
+        [ ! -e "$interop_venv/complete" ] || exit 0
+        say "installing mindspore $mindspore_version into $interop_venv"
+        find "$interop_venv" -mindepth 1 -delete &&
+            python3 -m venv "$interop_venv" &&
+            "$interop_venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+                "mindspore==$mindspore_version" "safetensors==$safetensors_version" &&
+            "$interop_venv/bin/python" -c 'import mindspore, safetensors' &&
+            touch "$interop_venv/complete"
+    ) 9>"$interop_venv.lock"
+}
+
+# The generated parts of the build system, where they are missing or older than what they come from.
+bootstrap() {
+    if [ ! -e "$top/configure" ] || [ ! -e "$top/Makefile.in" ] ||
+        [ "$top/configure.ac" -nt "$top/configure" ]; then
+        (cd "$top" && autoreconf -fi)
+    fi
+}
+
+# configure_in FOLDER ARG...: an out-of-tree build folder, configured anew when the arguments change.
+configure_in() {
+    local folder=$1
+    shift
+
+    bootstrap || return 1
+    mkdir -p "$folder" || return 1
+    if [ -e "$folder/config.status" ] && [ "$folder/config.status" -nt "$top/configure" ] &&
+        [ "$(cat "$folder/configured-with" 2>/dev/null)" = "$*" ]; then
+        return 0
+    fi
+    (cd "$folder" && "$top/configure" "$@") && printf '%s\n' "$*" >"$folder/configured-with"
+}
+
+# build_in FOLDER ARG...: configured with the arguments, and made.
+build_in() {
+    configure_in "$@" && make -C "$1" -j "$jobs"
+}
+
+# ---- what a machine may be unable to do ----------------------------------------------------------------
+
+# Why nothing can be mounted here, or nothing when it can.
+fuse_obstacle() {
+    if [ ! -c /dev/fuse ]; then
+        say "there is no /dev/fuse; try: modprobe fuse (in a container: start it with --device /dev/fuse --cap-add SYS_ADMIN)"
+    elif [ "$(id -u)" != 0 ] && { [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; }; then
+        say "/dev/fuse is not open to you; try: chmod 666 /dev/fuse, as root, or run as root"
+    elif [ "$(id -u)" != 0 ] && ! command -v fusermount3 >/dev/null; then
+        say "fusermount3 is missing; try: apt-get install fuse3"
+    elif ! (: <>/dev/fuse) 2>/dev/null; then
+        say "/dev/fuse can't be opened; try: start the container with --device /dev/fuse --cap-add SYS_ADMIN"
+    fi
+}
