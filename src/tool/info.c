@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reshard info: what a file or a tree holds, from headers alone.
+ *
+ * What PATH is: a folder with rank_N folders is a tree; another folder is one rank's; a file whose name
+ * ends in .json, or whose first byte is 08 (ParallelStrategyMap.current_stage, which is required and
+ * comes first) is a strategy; any other file is a checkpoint.
+ */
+#include "tool/info.h"
+
+#include "base/cleanup.h"
+#include "tool/tool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int stat_failed(const char *path, struct rfs_error *err)
+{
+    return rfs_fail(err, -errno, RFS_IN(path), "a checkpoint, a folder of one, or a strategy",
+                    "cannot open: %s", strerror(errno));
+}
+
+static bool ends_in(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name);
+    const size_t m = strlen(suffix);
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+/* 1 a strategy, 0 not, or -errno with *err filled. */
+static int is_strategy(const char *path, struct rfs_error *err)
+{
+    if (ends_in(path, ".json"))
+        return 1;
+    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return stat_failed(path, err);
+    unsigned char first = 0;
+    ssize_t n;
+    do
+        n = read(fd, &first, 1);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return rfs_fail(err, -errno, RFS_IN(path), NULL, "cannot read: %s", strerror(errno));
+    return n == 1 && first == 0x08;
+}
+
+static bool is_rank_name(const char *name)
+{
+    return strncmp(name, "rank_", 5) == 0 && name[5] != '\0' &&
+           name[5 + strspn(name + 5, "0123456789")] == '\0';
+}
+
+/*
+ * Whether a folder holds rank folders; if not, *file is the checkpoint that counts in it (the last
+ * by name, as for a rank), malloc'ed. 1, 0 or -errno with *err filled.
+ */
+static int look_into(const char *path, char **file, struct rfs_error *err)
+{
+    DIR *dir = opendir(path);
+    if (dir == NULL)
+        return stat_failed(path, err);
+    RFS_FREE char *best = NULL;
+    int rc = 0;
+    for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;) {
+        const char *name = entry->d_name;
+        struct stat st;
+        if (is_rank_name(name)) {
+            rc = 1;
+        } else if (name[0] != '.' && ends_in(name, ".ckpt") &&
+                   (best == NULL || strcmp(name, best) > 0) &&
+                   fstatat(dirfd(dir), name, &st, 0) == 0 && S_ISREG(st.st_mode)) {
+            free(best);
+            best = strdup(name);
+            if (best == NULL)
+                rc = rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+        }
+    }
+    closedir(dir);
+    if (rc != 0)
+        return rc;
+    if (best == NULL)
+        return rfs_fail(err, -ENOENT, RFS_IN(path), "a folder with rank_N folders or .ckpt files",
+                        "holds no checkpoint");
+    if (asprintf(file, "%s/%s", path, best) < 0) {
+        *file = NULL;
+        return rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+    }
+    return 0;
+}
+
+static int show(const char *path, struct rfs_report *report, struct rfs_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return stat_failed(path, err);
+    if (S_ISDIR(st.st_mode)) {
+        RFS_FREE char *file = NULL;
+        const int rc = look_into(path, &file, err);
+        if (rc < 0)
+            return rc;
+        return rc == 1 ? rfs_info_tree(path, report, err) : rfs_info_file(file, report, err);
+    }
+    if (!S_ISREG(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "a checkpoint, a folder of one, or a strategy",
+                        "neither a file nor a folder");
+    const int rc = is_strategy(path, err);
+    if (rc < 0)
+        return rc;
+    return rc == 1 ? rfs_info_strategy(path, report, err) : rfs_info_file(path, report, err);
+}
+
+static void print_json(const struct rfs_report *report)
+{
+    fputs("{\"kind\":", stdout);
+    rfs_json_text(stdout, report->kind);
+    fputs(",\"path\":", stdout);
+    rfs_json_text(stdout, report->path);
+    fputs(",\"rows\":", stdout);
+    rfs_table_print_json(&report->table, stdout);
+    fputs("}\n", stdout);
+}
+
+int rfs_tool_info(int argc, char **argv)
+{
+    struct rfs_error err = {0};
+    const char *path = NULL;
+    bool json = false;
+    bool options = true;
+    int rc = 0;
+    for (int i = 1; rc == 0 && i < argc; i++) {
+        if (options && strcmp(argv[i], "--json") == 0)
+            json = true;
+        else if (options && strcmp(argv[i], "--") == 0)
+            options = false;
+        else if (options && argv[i][0] == '-')
+            rc = rfs_fail_usage(&err, "reshard --help", "unknown option '%s'", argv[i]);
+        else if (path != NULL)
+            rc = rfs_fail_usage(&err, "one PATH", "'%s' is a second path", argv[i]);
+        else
+            path = argv[i];
+    }
+    if (rc == 0 && path == NULL)
+        rc = rfs_fail_usage(&err, "reshard info PATH", "info takes one path");
+
+    struct rfs_report report = {0};
+    if (rc == 0)
+        rc = show(path, &report, &err);
+    if (rc == 0 && report.table.failed)
+        rc = rfs_fail(&err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+    if (rc == 0 && json) {
+        print_json(&report);
+    } else if (rc == 0) {
+        rfs_table_print(&report.table, stdout);
+        printf("%s%s\n", report.table.cells.n > 0 ? "\n" : "", report.summary);
+    }
+    rfs_table_free(&report.table);
+    free(report.path);
+    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The three kinds of things that `reshard info` shows, each as a table and a line. */
+#ifndef RFS_TOOL_INFO_H
+#define RFS_TOOL_INFO_H
+
+#include "base/error.h"
+#include "tool/table.h"
+
+struct rfs_report {
+    const char *kind; /* "checkpoint", "tree", "strategy" */
+    char *path;       /* owned; what was looked at in the end */
+    struct rfs_table table;
+    char summary[256]; /* one line for people */
+};
+
+/* Zero-initialise the report; the caller frees path and table. 0 or -errno with *err filled. */
+int rfs_info_file(const char *path, struct rfs_report *report, struct rfs_error *err);
+int rfs_info_tree(const char *path, struct rfs_report *report, struct rfs_error *err);
+int rfs_info_strategy(const char *path, struct rfs_report *report, struct rfs_error *err);
+
+#endif
