@@ -116,3 +116,12 @@ fuse_obstacle() {
         say "/dev/fuse can't be opened; try: start the container with --device /dev/fuse --cap-add SYS_ADMIN"
     fi
 }
+
+no_fuse() {
+    [ -n "$(fuse_obstacle)" ]
+}
+
+# lacks_disk GIB: where temporary files go
+lacks_disk() {
+    [ "$(df --output=avail -BG "${TMPDIR:-/tmp}" | tail -n 1 | tr -dc 0-9)" -lt "$1" ]
+}
