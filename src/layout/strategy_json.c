@@ -20,7 +20,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define REMEDY "the file that MindSpore saved as strategy"
+#define REMEDY "the file that MindSpore saved as strategy; only those in JSON have names in .json"
 
 /* A double holds every integer up to here. */
 #define EXACT ((int64_t)1 << 53)
@@ -191,7 +191,7 @@ int rfs_strategy_read_json(struct rfs_builder *builder, struct rfs_draft *draft,
 
     if (nul != NULL)
         return rfs_fail(draft->err, -EINVAL, RFS_AT(draft->file, nul - data), REMEDY,
-                        "a NUL in JSON");
+                        "not valid JSON: a NUL in it");
     cJSON *root RFS_CLEANUP(free_json) = cJSON_ParseWithLengthOpts(data, size, &end, 0);
     if (root == NULL)
         return rfs_fail(draft->err, -EINVAL, RFS_AT(draft->file, end - data), REMEDY,

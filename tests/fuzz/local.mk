@@ -15,3 +15,7 @@ EXTRA_DIST += tests/fuzz/replay.c
 
 # FUZZ_TARGETS += tests/fuzz/fuzz_thing
 # tests_fuzz_fuzz_thing_SOURCES = tests/fuzz/fuzz_thing.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_strategy
+tests_fuzz_fuzz_strategy_SOURCES = tests/fuzz/fuzz_strategy.c $(FUZZ_MAIN)
+EXTRA_DIST += tests/fuzz/corpus/strategy

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Both strategy parsers: an odd first byte means JSON, an even one protobuf. What parses is resolved
+ * against tensors that its own layouts suggest, and the grid's promises are checked.
+ */
+#include "layout/grid.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+static void check_grid(const struct rfs_grid *grid)
+{
+    uint32_t cell[RFS_GRID_DIMS], again[RFS_GRID_DIMS];
+    const uint32_t ranks[] = {0, grid->ranks / 3, grid->ranks - 1};
+
+    for (unsigned k = 0; k < sizeof ranks / sizeof *ranks; k++) {
+        rfs_grid_cell(grid, ranks[k], cell);
+        for (uint32_t i = 0; i < grid->ndim; i++)
+            REQUIRE(cell[i] < grid->pieces[i]);
+        REQUIRE(rfs_grid_holder(grid, cell, ranks[k]) == ranks[k]);
+        const uint32_t other = rfs_grid_replica(grid, ranks[k], grid->replicas - 1);
+        REQUIRE(other < grid->ranks);
+        rfs_grid_cell(grid, other, again);
+        for (uint32_t i = 0; i < grid->ndim; i++)
+            REQUIRE(again[i] == cell[i]);
+    }
+}
+
+static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t extent)
+{
+    uint64_t dims[RFS_GRID_DIMS], whole[RFS_GRID_DIMS], slice[RFS_GRID_DIMS];
+    struct rfs_grid grid;
+    struct rfs_error err;
+
+    for (uint32_t i = 0; i < ndim; i++)
+        dims[i] = i < layout->n_expanded && extent == 0 ? layout->expanded[i] : extent;
+    for (int meaning = RFS_DIMS_OF_SLICE; meaning <= RFS_DIMS_OF_WHOLE; meaning++) {
+        if (rfs_grid_resolve(layout, ndim, dims, (enum rfs_dims_of)meaning, &grid, whole, slice,
+                             RFS_NOWHERE, &err) != 0)
+            continue;
+        for (uint32_t i = 0; i < ndim; i++) {
+            REQUIRE(slice[i] * grid.pieces[i] == whole[i]);
+            REQUIRE(dims[i] == (meaning == RFS_DIMS_OF_SLICE ? slice[i] : whole[i]));
+        }
+        check_grid(&grid);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rfs_strategy *strategy;
+    struct rfs_error err;
+
+    if (size == 0)
+        return 0;
+    if (rfs_strategy_parse(data[0] % 2 ? "s.json" : "s.ckpt", data + 1, size - 1, &strategy,
+                           &err) != 0)
+        return 0;
+    REQUIRE(rfs_strategy_stages(strategy) > 0 && rfs_strategy_devices(strategy) > 0);
+    for (size_t i = 0; i < rfs_strategy_count(strategy); i++) {
+        bool found = false;
+        REQUIRE(rfs_strategy_find(strategy, rfs_strategy_param(strategy, i)) == (ptrdiff_t)i);
+        for (uint32_t stage = 0; stage < rfs_strategy_stages(strategy) && stage < 8; stage++) {
+            const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
+            if (layout == NULL)
+                continue;
+            found = true;
+            REQUIRE(layout->devices == rfs_strategy_devices(strategy));
+            for (uint32_t ndim = 0; ndim <= layout->n_axes && ndim <= RFS_GRID_DIMS; ndim++) {
+                resolve(layout, ndim, 0);
+                resolve(layout, ndim, 1);
+                resolve(layout, ndim, layout->devices);
+            }
+        }
+        REQUIRE(found || rfs_strategy_stages(strategy) > 8);
+    }
+    rfs_strategy_free(strategy);
+    return 0;
+}
