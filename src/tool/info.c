@@ -99,10 +99,16 @@ static int show(const char *path, struct rfs_report *report, struct rfs_error *e
         return stat_failed(path, err);
     if (S_ISDIR(st.st_mode)) {
         RFS_FREE char *file = NULL;
-        const int rc = look_into(path, &file, err);
+        int rc = look_into(path, &file, err);
         if (rc < 0)
             return rc;
-        return rc == 1 ? rfs_info_tree(path, report, err) : rfs_info_file(file, report, err);
+        if (rc == 1)
+            return rfs_info_tree(path, report, err);
+        rc = is_strategy(file, err);
+        if (rc == 1)
+            rc = rfs_fail(err, -EINVAL, RFS_IN(path), "one of its files, or a folder beside them",
+                          "holds strategies, not checkpoints");
+        return rc < 0 ? rc : rfs_info_file(file, report, err);
     }
     if (!S_ISREG(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(path), "a checkpoint, a folder of one, or a strategy",

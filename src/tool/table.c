@@ -27,8 +27,8 @@ void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
     if (vasprintf(&raw, fmt, args) < 0)
         raw = NULL;
     va_end(args);
-    RFS_FREE char *owned = raw;
     RFS_FREE char *clean = raw == NULL ? NULL : printable(raw);
+    free(raw);
     const char *cell = clean == NULL ? NULL : rfs_arena_text(&table->arena, clean, strlen(clean));
     if (cell == NULL || !RFS_PUSH(&table->cells, cell))
         table->failed = true;
