@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the cases: see README.md. Started by ./run, in the virtual environment of MindSpore."""
+import argparse
+import fnmatch
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+
+import oracle
+
+oracle.quiet()
+
+import build  # noqa: E402
+import fixed_compiler  # noqa: E402,F401 - registers its cases
+import fixed_files  # noqa: E402,F401
+import fixed_layouts  # noqa: E402,F401
+import mounting  # noqa: E402
+import random_cases  # noqa: E402
+from registry import FIXED, make  # noqa: E402
+
+LARGE = ("chunks-in", "chunks-out")
+LARGE_BYTES = 5 << 30  # of disk: the source, MindSpore's output and what it needs on the way
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="tests/interop/run")
+    parser.add_argument("--build", default=os.environ.get("top_builddir", "."),
+                        help="the build folder, with reshardfs in it")
+    parser.add_argument("--seed", help="of the random cases; by default another one each time")
+    parser.add_argument("--count", type=int, default=150, help="of random cases for each seed")
+    parser.add_argument("--case", action="append", default=[],
+                        help="only the cases of this name, a fixed one, a pattern of them or random-SEED-NUMBER")
+    parser.add_argument("--long", action="store_true",
+                        help="RFS_INTEROP_SEEDS (8) seeds instead of one")
+    parser.add_argument("--keep", action="store_true", help="leave the folder of the cases")
+    parser.add_argument("--list", action="store_true", help="name the fixed cases")
+    parser.add_argument("--model-only", action="store_true",
+                        help="no mount: MindSpore against the model")
+    return parser.parse_args()
+
+
+def wanted(args):
+    """[(name, function that makes the case)]"""
+    def one(seed, number):
+        return f"random-{seed}-{number}", lambda: random_cases.make(seed, number)
+
+    if args.case:
+        out = []
+        for name in args.case:
+            if name.startswith("random-"):
+                seed, _, number = name[len("random-"):].rpartition("-")
+                out.append(one(seed, int(number)))
+                continue
+            names = fnmatch.filter(FIXED, name)
+            if not names:
+                sys.exit(f"no case is called {name}; --list names them")
+            out += [(n, lambda n=n: make(n)) for n in names]
+        return out
+    seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
+    seeds = [seed]
+    if args.long:
+        seeds += [f"{seed}x{i}" for i in range(1, int(os.environ.get("RFS_INTEROP_SEEDS", "8")))]
+    print(f"seed {seed}; a random case replays alone with --case random-SEED-NUMBER", flush=True)
+    out = [(n, lambda n=n: make(n)) for n in FIXED]
+    return out + [one(s, i) for s in seeds for i in range(args.count)]
+
+
+class Runner:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.program = os.path.abspath(
+            os.environ.get("RESHARDFS") or os.path.join(args.build, "reshardfs"))
+        self.passed = self.failed = self.skipped = 0
+        self.kinds = {}
+
+    def run(self, name, maker):
+        if name in LARGE and shutil.disk_usage(self.folder).free < LARGE_BYTES:
+            print(f"SKIP interop-{name}: less than {LARGE_BYTES >> 30} GiB of free disk", flush=True)
+            self.skipped += 1
+            return
+        start = time.monotonic()
+        case = built = None
+        try:
+            case = maker()
+            built = build.Built(case, os.path.join(self.folder, name))
+            built.write()
+            built.expect(model_writes=not self.args.model_only)
+            problem = built.problem
+            if not problem and not self.args.model_only:
+                problem = mounting.check(self.program, built)
+        except Exception:  # noqa: BLE001 - a fault of the generator is a failure too
+            problem = traceback.format_exc().strip()
+        if built and not self.args.keep:
+            shutil.rmtree(built.folder, ignore_errors=True)
+        self.report(name, case, built, problem, time.monotonic() - start)
+
+    def report(self, name, case, built, problem, seconds):
+        if problem:
+            self.failed += 1
+            print(f"FAIL {name}: {problem}")
+            if case:
+                print(case.describe())
+            if built and built.why:
+                print(f"  kind {built.kind}: {built.why}")
+            print(f"  replay: tests/interop/run --case '{name}' --keep", flush=True)
+            return
+        self.passed += 1
+        kind = built.kind + (", noise" if case.noise else "")
+        self.kinds[built.kind] = self.kinds.get(built.kind, 0) + 1
+        print(f"ok   {name} ({kind}, {seconds:.2f} s)", flush=True)
+
+    def finish(self):
+        kinds = ", ".join(f"{n} {k}" for k, n in sorted(self.kinds.items()))
+        print(f"expectations: {kinds}")
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
+        return 1 if self.failed else 0
+
+
+def main():
+    args = arguments()
+    if args.list:
+        for name in FIXED:
+            print(f"{name}: {make(name).note}")
+        return 0
+    folder = tempfile.mkdtemp(prefix="reshardfs-interop-")
+    runner = Runner(args, folder)
+    if not args.model_only and not os.access(runner.program, os.X_OK):
+        sys.exit(f"there is no {runner.program}; build it, or say where with --build")
+    try:
+        for name, maker in wanted(args):
+            runner.run(name, maker)
+    finally:
+        if args.keep:
+            print(f"kept {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return runner.finish()
+
+
+sys.exit(main())

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One mount of the built reshardfs, and what is asked of it."""
+import os
+import subprocess
+import time
+
+import values
+
+TIMEOUT = 60
+
+
+def escape(text):
+    """An option's value: commas are written as backslash and comma."""
+    return text.replace(",", "\\,")
+
+
+class Mount:
+    """with Mount(program, built): the tree is at .path, or .error says why there is none."""
+
+    def __init__(self, program, built):
+        self.program, self.built = program, built
+        self.path = os.path.join(built.folder, "mnt")
+        self.error = None
+
+    def command(self, *more):
+        src, dst = self.built.strategies
+        options = [f"prefix={escape(self.built.case.prefix)}"]
+        options += [f"{k}={escape(v)}" for k, v in (("src_strategy", src), ("dst_strategy", dst))
+                    if v]
+        return [self.program, *more, self.built.src_dir, self.path, "-o", ",".join(options)]
+
+    def run(self, *more):
+        return subprocess.run(self.command(*more), stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT,
+                              check=False)
+
+    def __enter__(self):
+        os.makedirs(self.path, exist_ok=True)
+        done = self.run()
+        if done.returncode:
+            self.error = f"exit {done.returncode}: {done.stdout.strip()}"
+        return self
+
+    def __exit__(self, *exc):
+        if self.error and not os.path.ismount(self.path):
+            return
+        for wait in (0, 0.1, 0.3, 1, 2):
+            time.sleep(wait)
+            done = subprocess.run(["fusermount3", "-u", self.path], check=False,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            if done.returncode == 0:
+                return
+        subprocess.run(["fusermount3", "-u", "-z", self.path], check=False)
+
+
+def listing(root):
+    found = []
+    for folder, _, names in os.walk(root):
+        found += [os.path.relpath(os.path.join(folder, n), root) for n in names]
+    return sorted(found)
+
+
+def same_file(got, want):
+    """None, or what differs."""
+    sizes = os.stat(got).st_size, os.stat(want).st_size
+    if sizes[0] != sizes[1]:
+        return f"{sizes[0]} bytes instead of {sizes[1]}"
+    at = 0
+    with open(got, "rb") as a, open(want, "rb") as b:
+        while True:
+            x, y = a.read(1 << 20), b.read(1 << 20)
+            if x != y:
+                first = next((i for i, (p, q) in enumerate(zip(x, y)) if p != q),
+                             min(len(x), len(y)))
+                return f"byte {at + first} differs"
+            if not x:
+                return None
+            at += len(x)
+
+
+def loads(path, wanted):
+    """Whether load_checkpoint gives these (name, Value), in order; None, or what differs."""
+    import mindspore as ms
+    loaded = ms.load_checkpoint(path)
+    if list(loaded) != [n for n, _ in wanted]:
+        return f"load_checkpoint gives {list(loaded)}"
+    for name, value in wanted:
+        if value.dtype == "map":
+            continue  # its bytes are compared; load_checkpoint gives bare arrays
+        dtype, shape, content = values.loaded_bytes(loaded[name])
+        expect = value.data.encode("utf-32-le") if value.dtype == "str" else value.data.tobytes()
+        if dtype != value.dtype or content != expect:
+            return f"load_checkpoint gives another {name}"
+        if value.dtype != "str" and shape != tuple(value.shape):
+            return f"load_checkpoint gives {name} of shape {shape}"
+    return None
+
+
+def check(program, built):
+    """Mounts a built case and compares everything. None when all is well, else the failure."""
+    if built.kind == "refuse":
+        return check_refusal(program, built)
+    with Mount(program, built) as mount:
+        if mount.error:
+            return f"does not mount: {mount.error}"
+        try:
+            return compare(mount, built)
+        except OSError as e:
+            done = mount.run("--check")
+            return f"{e}; --check says: {done.stdout.strip()}"
+
+
+def compare(mount, built):
+    got, want = listing(mount.path), listing(built.expected)
+    if got != want:
+        return f"missing {sorted(set(want) - set(got))[:4]}, extra {sorted(set(got) - set(want))[:4]}"
+    for name in want:
+        problem = same_file(os.path.join(mount.path, name), os.path.join(built.expected, name))
+        if problem:
+            return f"{name}: {problem}" + which(mount, built, name)
+    case = built.case
+    if not case.loadable:
+        return None
+    rank = sum(map(ord, case.name)) % case.target().ranks
+    name = case.target().file_name(rank)
+    if not case.check_model:
+        import mindspore as ms
+        ms.load_checkpoint(os.path.join(mount.path, name))
+        return None
+    problem = loads(os.path.join(mount.path, name), case.target().contents(rank))
+    return problem and f"{name}: {problem}"
+
+
+def which(mount, built, name):
+    """The parameter at which a file goes wrong, for the reader of a failure."""
+    import mindspore as ms
+    try:
+        got = ms.load_checkpoint(os.path.join(mount.path, name))
+        want = ms.load_checkpoint(os.path.join(built.expected, name))
+    except Exception as e:  # noqa: BLE001 - any failure to load is the answer
+        return f" (does not load: {str(e).strip().splitlines()[0]})"
+    if list(got) != list(want):
+        return f" (order {list(got)} instead of {list(want)})"
+    wrong = [n for n in want if values.loaded_bytes(got[n]) != values.loaded_bytes(want[n])]
+    return f" (parameters {', '.join(wrong)})"
+
+
+def check_refusal(program, built):
+    """--check must say why, in one line that has the fragment; no file may be made up."""
+    fragment = built.case.refusal
+    with Mount(program, built) as mount:
+        if not mount.error:
+            bad = 0
+            for name in listing(mount.path):
+                try:
+                    os.stat(os.path.join(mount.path, name))
+                except OSError:
+                    bad += 1
+            if not bad:
+                return "mounts, and every file is answered for"
+        done = mount.run("--check")
+        lines = [x for x in done.stdout.splitlines() if "error:" in x]
+        if done.returncode != 1:
+            return f"--check exits with {done.returncode}: {done.stdout.strip()}"
+        if len(lines) != 1 or fragment not in lines[0]:
+            return f"'{fragment}' is not in: {done.stdout.strip()}"
+    return None

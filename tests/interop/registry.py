@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fixed cases by name. A case is made when it is asked for: some are large."""
+import zlib
+
+import numpy as np
+
+FIXED = {}
+
+
+def case(function):
+    """Registers a function (rng) -> Case under its name, with dashes."""
+    name = function.__name__.strip("_").replace("_", "-")
+    assert name not in FIXED
+    FIXED[name] = function
+    return function
+
+
+def make(name):
+    out = FIXED[name](np.random.default_rng(zlib.crc32(name.encode())))
+    out.name = name
+    out.note = out.note or (FIXED[name].__doc__ or "").strip()
+    return out
