@@ -10,11 +10,14 @@
  * each); otherwise the read fails with -ESTALE, as one from the file would.
  *
  * Memory: the budget (cached and in flight) + RFS_SCRATCH a thread at work.
- * Lock order: assembler (cache) lock, alone; not held across I/O, waiting or copying.
+ * Locks: the cache's and the assembler's own, both leaves, never held together, nor across I/O, waiting
+ * for others or copying. A thread waits for a piece while it has no file in use, and only for one whose
+ * assembling thread is running.
  */
 #ifndef RFS_ASSEMBLE_ASSEMBLER_H
 #define RFS_ASSEMBLE_ASSEMBLER_H
 
+#include "assemble/gather.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "plan/slice.h"
@@ -24,7 +27,6 @@
 
 #define RFS_PIECE (UINT64_C(1) << 20)
 #define RFS_SMALL (UINT64_C(64) << 10)
-#define RFS_SCRATCH (UINT64_C(256) << 10)
 
 struct rfs_assembler;
 
@@ -48,7 +50,8 @@ int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice,
 
 /*
  * The same without the last copy where a piece is in the cache: appends to iov (at most iov_max
- * entries; falls back to copying into buf, which has room for SIZE, when they run out).
+ * entries; falls back to copying into buf, which has room for SIZE, when they run out). One entry must
+ * be left, or the last one end where buf begins; else -ENOSPC.
  */
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                         uint64_t begin, size_t size, bool sequential, void *buf, struct iovec *iov,

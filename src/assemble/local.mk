@@ -1,1 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+librfs_la_SOURCES += \
+	src/assemble/ahead.c src/assemble/ahead.h \
+	src/assemble/assembler.c src/assemble/assembler.h \
+	src/assemble/cache.c src/assemble/cache.h \
+	src/assemble/gather.c src/assemble/gather.h \
+	src/assemble/internal.h \
+	src/assemble/kernels.c src/assemble/kernels.h \
+	src/assemble/kernels_x86.c src/assemble/kernels_x86.h \
+	src/assemble/shape.c src/assemble/shape.h \
+	src/assemble/slots.c src/assemble/slots.h

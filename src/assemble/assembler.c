@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is read straight from the sources, what goes through pieces, and what is borrowed from them. */
+#include "assemble/ahead.h"
+#include "assemble/internal.h"
+
+#include "base/checked.h"
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* At most so many threads have several files in use at once: they leave descriptors for all others. */
+#define TOGETHER_THREADS (RFS_MAX_OPEN / 2 / RFS_TOGETHER)
+
+struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
+                                        struct rfs_pool *pool, struct rfs_log *log)
+{
+    struct rfs_assembler *assembler = calloc(1, sizeof *assembler);
+    if (!assembler)
+        return NULL;
+    assembler->cache = rfs_cache_new(budget);
+    if (!assembler->cache) {
+        free(assembler);
+        return NULL;
+    }
+    assembler->files = rfs_catalog_files(catalog);
+    assembler->budget = budget;
+    assembler->pool = pool;
+    assembler->log = log;
+    pthread_mutex_init(&assembler->lock, NULL);
+    pthread_cond_init(&assembler->idle, NULL);
+    return assembler;
+}
+
+void rfs_assembler_free(struct rfs_assembler *assembler)
+{
+    if (!assembler)
+        return;
+    rfs_ahead_wait(assembler);
+    rfs_cache_free(assembler->cache);
+    while (assembler->scratch) {
+        struct scratch *scratch = assembler->scratch;
+        assembler->scratch = scratch->next;
+        free(scratch);
+    }
+    pthread_cond_destroy(&assembler->idle);
+    pthread_mutex_destroy(&assembler->lock);
+    free(assembler);
+}
+
+/* A thread's leave to gather: its scratch, and whether it may use several files at once. */
+struct leave {
+    struct scratch *scratch;
+    bool together;
+};
+
+static int take_leave(struct rfs_assembler *assembler, struct leave *leave)
+{
+    pthread_mutex_lock(&assembler->lock);
+    leave->scratch = assembler->scratch;
+    if (leave->scratch)
+        assembler->scratch = leave->scratch->next;
+    pthread_mutex_unlock(&assembler->lock);
+    if (!leave->scratch)
+        leave->scratch = malloc(sizeof *leave->scratch);
+    if (!leave->scratch)
+        return -ENOMEM;
+    pthread_mutex_lock(&assembler->lock);
+    leave->together = assembler->together < TOGETHER_THREADS;
+    assembler->together += leave->together;
+    pthread_mutex_unlock(&assembler->lock);
+    return 0;
+}
+
+static void give_leave(struct rfs_assembler *assembler, struct leave *leave)
+{
+    pthread_mutex_lock(&assembler->lock);
+    leave->scratch->next = assembler->scratch;
+    assembler->scratch = leave->scratch;
+    assembler->together -= leave->together;
+    pthread_mutex_unlock(&assembler->lock);
+}
+
+static int gather(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
+                  uint64_t end, unsigned char *dst)
+{
+    struct leave leave;
+    int rc = take_leave(assembler, &leave);
+    if (rc < 0)
+        return rc;
+    rc = rfs_gather(assembler->files, slice, begin, end, leave.together, leave.scratch->bytes, dst);
+    give_leave(assembler, &leave);
+    return rc;
+}
+
+/* The files that the piece's bytes come from, each once. */
+static void note_files(struct rfs_piece *piece, const struct rfs_slice *slice, uint64_t begin)
+{
+    const uint64_t end = begin + piece->size;
+    for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
+        const struct rfs_block *block = &slice->blocks[i];
+        uint32_t seen = 0;
+        if (!rfs_gather_touches(block, begin, end))
+            continue;
+        while (seen < piece->n_files && piece->files[seen] != block->file)
+            seen++;
+        if (seen == piece->n_files)
+            piece->files[piece->n_files++] = block->file;
+    }
+}
+
+int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
+                  enum rfs_cache_want want, struct rfs_piece **out)
+{
+    const uint64_t begin = number * RFS_PIECE;
+    const size_t size = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - begin);
+    const struct rfs_piece_key key = {{slice->id[0], slice->id[1]}, number};
+    int got = rfs_cache_get(assembler->cache, &key, size, slice->n, want, out);
+    if (got == RFS_GOT_CLAIM) {
+        note_files(*out, slice, begin);
+        const int rc = gather(assembler, slice, begin, begin + size, (*out)->data);
+        rfs_cache_publish(assembler->cache, *out, rc);
+        got = rc < 0 ? rc : RFS_GOT_FRESH;
+    } else if (got == RFS_GOT_PIECE) {
+        int rc = 0;
+        for (uint32_t i = 0; i < (*out)->n_files && rc == 0; i++)
+            rc = rfs_files_check(assembler->files, (*out)->files[i]);
+        if (rc < 0) {
+            rfs_cache_drop(assembler->cache, *out);
+            got = rc;
+        }
+    }
+    if (got < 0)
+        *out = NULL;
+    return got;
+}
+
+/* Where the bytes go: into buf, or spans of iov if there is one. */
+struct sink {
+    unsigned char *buf;
+    struct iovec *iov;
+    int iov_max;
+    int *iov_count;
+    struct rfs_pins *pins;
+};
+
+/* SIZE bytes are in buf at OFFSET now. */
+static int add_copied(struct sink *sink, size_t offset, size_t size)
+{
+    unsigned char *at = sink->buf + offset;
+    if (!sink->iov || size == 0)
+        return 0;
+    if (*sink->iov_count > 0) {
+        struct iovec *last = &sink->iov[*sink->iov_count - 1];
+        if ((unsigned char *)last->iov_base + last->iov_len == at) {
+            last->iov_len += size;
+            return 0;
+        }
+    }
+    if (*sink->iov_count >= sink->iov_max)
+        return -ENOSPC;
+    sink->iov[(*sink->iov_count)++] = (struct iovec){at, size};
+    return 0;
+}
+
+/* Lends [from, from + size) of the piece if there is room; the last entry is kept for copied bytes. */
+static bool lend(struct sink *sink, struct rfs_piece *piece, size_t from, size_t size, bool last)
+{
+    struct rfs_pins *pins = sink->pins;
+    if (!sink->iov || *sink->iov_count + (last ? 1 : 2) > sink->iov_max)
+        return false;
+    if (pins->n == pins->cap &&
+        !rfs_vec_grow((void **)&pins->pieces, &pins->cap, pins->n, sizeof(struct rfs_piece *)))
+        return false;
+    pins->pieces[pins->n++] = piece;
+    sink->iov[(*sink->iov_count)++] = (struct iovec){piece->data + from, size};
+    return true;
+}
+
+void rfs_pins_release(struct rfs_assembler *assembler, struct rfs_pins *pins)
+{
+    for (size_t i = 0; i < pins->n; i++)
+        rfs_cache_unpin(assembler->cache, pins->pieces[i]);
+    free(pins->pieces);
+    *pins = (struct rfs_pins){0};
+}
+
+/* A range of a slice that somebody reads. */
+struct request {
+    struct rfs_assembler *assembler;
+    const struct rfs_slice *slice;
+    uint64_t begin, end;
+    enum rfs_cache_want want;
+    struct sink sink;
+};
+
+static int answer_directly(struct request *request, uint64_t begin, uint64_t end)
+{
+    const size_t offset = (size_t)(begin - request->begin);
+    if (begin == end)
+        return 0;
+    const int rc =
+        gather(request->assembler, request->slice, begin, end, request->sink.buf + offset);
+    return rc < 0 ? rc : add_copied(&request->sink, offset, (size_t)(end - begin));
+}
+
+/* [begin, end) lies in one piece. */
+static int answer_by_piece(struct request *request, uint64_t begin, uint64_t end)
+{
+    struct rfs_piece *piece;
+    const int got =
+        rfs_piece_get(request->assembler, request->slice, begin / RFS_PIECE, request->want, &piece);
+    if (got < 0)
+        return got;
+    if (got == RFS_GOT_NOTHING)
+        return answer_directly(request, begin, end);
+    const size_t from = (size_t)(begin % RFS_PIECE), size = (size_t)(end - begin);
+    if (lend(&request->sink, piece, from, size, end == request->end))
+        return 0;
+    const size_t offset = (size_t)(begin - request->begin);
+    memcpy(request->sink.buf + offset, piece->data + from, size);
+    rfs_cache_unpin(request->assembler->cache, piece);
+    return add_copied(&request->sink, offset, size);
+}
+
+static int answer(struct request *request)
+{
+    const struct rfs_slice *slice = request->slice;
+    uint64_t waiting = request->begin; /* from here to at: to be read directly, in one go */
+    for (uint64_t at = request->begin, next; at < request->end; at = next) {
+        const uint64_t piece_begin = at - at % RFS_PIECE;
+        const uint64_t piece_end = piece_begin + rfs_min_u64(RFS_PIECE, slice->bytes - piece_begin);
+        next = rfs_min_u64(request->end, piece_end);
+        if (!rfs_gather_needed(slice, piece_begin, piece_end))
+            continue;
+        int rc = answer_directly(request, waiting, at);
+        if (rc == 0)
+            rc = answer_by_piece(request, at, next);
+        if (rc < 0)
+            return rc;
+        waiting = next;
+    }
+    return answer_directly(request, waiting, request->end);
+}
+
+static int assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
+                    size_t size, bool sequential, struct sink sink)
+{
+    if (begin > slice->bytes || size > slice->bytes - begin)
+        return -EINVAL;
+    struct request request = {
+        .assembler = assembler,
+        .slice = slice,
+        .begin = begin,
+        .end = begin + size,
+        .want = sequential || size >= RFS_SMALL ? RFS_WANT_MADE : RFS_WANT_FOUND,
+        .sink = sink,
+    };
+    return answer(&request);
+}
+
+int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
+                 size_t size, bool sequential, void *buf)
+{
+    return assemble(assembler, slice, begin, size, sequential, (struct sink){.buf = buf});
+}
+
+int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                        uint64_t begin, size_t size, bool sequential, void *buf, struct iovec *iov,
+                        int iov_max, int *iov_count, struct rfs_pins *pins)
+{
+    return assemble(assembler, slice, begin, size, sequential,
+                    (struct sink){buf, iov, iov_max, iov_count, pins});
+}
+
+void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out)
+{
+    struct rfs_cache_counters cache;
+    rfs_cache_count(assembler->cache, &cache);
+    pthread_mutex_lock(&assembler->lock);
+    const uint64_t ahead = assembler->ahead;
+    pthread_mutex_unlock(&assembler->lock);
+    *out = (struct rfs_assembler_counters){
+        .budget = assembler->budget,
+        .bytes = cache.bytes,
+        .hits = cache.hits,
+        .misses = cache.misses,
+        .evictions = cache.evictions,
+        .ahead = ahead,
+    };
+}

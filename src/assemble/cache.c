@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "assemble/cache.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Above it a piece takes a whole slot. */
+#define SLOT_LEAST (RFS_SLOT_BYTES / 4 * 3)
+/* What malloc and the table take for a piece beyond its struct. */
+#define PIECE_COST (sizeof(struct rfs_piece) + 64)
+
+struct rfs_cache {
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t done;  /* a piece stopped being filled */
+    uint64_t budget;
+    uint64_t bytes; /* charges of all pieces that are not freed, and warm slots */
+    struct rfs_piece **table;
+    size_t table_size; /* a power of two */
+    size_t n;          /* pieces in the table */
+    struct rfs_piece *newest, *oldest;
+    struct rfs_slots slots;
+    uint64_t hits, misses, evictions;
+};
+
+/* Work that a call found under the lock and does when it is released. */
+struct later {
+    struct rfs_piece *free; /* by chain */
+    uint32_t n_cool;
+    uint32_t cool[4];
+};
+
+struct rfs_cache *rfs_cache_new(uint64_t budget)
+{
+    struct rfs_cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return NULL;
+    cache->table_size = 64;
+    cache->table = calloc(cache->table_size, sizeof(struct rfs_piece *));
+    if (!cache->table) {
+        free(cache);
+        return NULL;
+    }
+    cache->budget = budget;
+    pthread_mutex_init(&cache->lock, NULL);
+    pthread_cond_init(&cache->done, NULL);
+    rfs_slots_init(&cache->slots, budget);
+    return cache;
+}
+
+static void free_piece(struct rfs_piece *piece)
+{
+    if (piece->slot == RFS_NO_SLOT)
+        free(piece->data);
+    free(piece->files);
+    free(piece);
+}
+
+void rfs_cache_free(struct rfs_cache *cache)
+{
+    if (!cache)
+        return;
+    for (size_t i = 0; i < cache->table_size; i++) {
+        while (cache->table[i]) {
+            struct rfs_piece *piece = cache->table[i];
+            cache->table[i] = piece->chain;
+            free_piece(piece);
+        }
+    }
+    free(cache->table);
+    rfs_slots_destroy(&cache->slots);
+    pthread_cond_destroy(&cache->done);
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
+}
+
+/* Ids are hashes already; consecutive numbers take consecutive places. */
+static struct rfs_piece **place_of(struct rfs_cache *cache, const struct rfs_piece_key *key)
+{
+    return &cache->table[(key->id[0] + key->number) & (cache->table_size - 1)];
+}
+
+static bool same_key(const struct rfs_piece_key *a, const struct rfs_piece_key *b)
+{
+    return a->id[0] == b->id[0] && a->id[1] == b->id[1] && a->number == b->number;
+}
+
+static struct rfs_piece *find(struct rfs_cache *cache, const struct rfs_piece_key *key)
+{
+    struct rfs_piece *piece = *place_of(cache, key);
+    while (piece && !same_key(&piece->key, key))
+        piece = piece->chain;
+    return piece;
+}
+
+/* A table that can't grow only gets slower. */
+static void grow_table(struct rfs_cache *cache)
+{
+    struct rfs_piece **old = cache->table;
+    const size_t old_size = cache->table_size;
+    struct rfs_piece **table = calloc(old_size * 2, sizeof(struct rfs_piece *));
+    if (!table)
+        return;
+    cache->table = table;
+    cache->table_size = old_size * 2;
+    for (size_t i = 0; i < old_size; i++) {
+        while (old[i]) {
+            struct rfs_piece *piece = old[i];
+            old[i] = piece->chain;
+            struct rfs_piece **place = place_of(cache, &piece->key);
+            piece->chain = *place;
+            *place = piece;
+        }
+    }
+    free(old);
+}
+
+static void insert(struct rfs_cache *cache, struct rfs_piece *piece)
+{
+    if (cache->n >= cache->table_size)
+        grow_table(cache);
+    struct rfs_piece **place = place_of(cache, &piece->key);
+    piece->chain = *place;
+    *place = piece;
+    cache->n++;
+}
+
+static void list_add(struct rfs_cache *cache, struct rfs_piece *piece)
+{
+    piece->newer = NULL;
+    piece->older = cache->newest;
+    *(cache->newest ? &cache->newest->newer : &cache->oldest) = piece;
+    cache->newest = piece;
+}
+
+static void list_remove(struct rfs_cache *cache, struct rfs_piece *piece)
+{
+    *(piece->newer ? &piece->newer->older : &cache->newest) = piece->older;
+    *(piece->older ? &piece->older->newer : &cache->oldest) = piece->newer;
+}
+
+/* Out of the table and of the list. */
+static void forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
+{
+    struct rfs_piece **place = place_of(cache, &piece->key);
+    while (*place != piece)
+        place = &(*place)->chain;
+    *place = piece->chain;
+    cache->n--;
+    if (piece->state == RFS_PIECE_READY)
+        list_remove(cache, piece);
+    piece->state = RFS_PIECE_GONE;
+    piece->rc = rc;
+}
+
+/* A forgotten piece that nobody holds: its memory, in the end. */
+static void dispose(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
+{
+    cache->bytes -= piece->charge;
+    if (piece->slot != RFS_NO_SLOT) {
+        rfs_slots_give_warm(&cache->slots, piece->slot);
+        cache->bytes += RFS_SLOT_BYTES;
+    }
+    piece->chain = later->free;
+    later->free = piece;
+}
+
+static void unpin_locked(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
+{
+    if (--piece->pins == 0 && piece->state == RFS_PIECE_GONE)
+        dispose(cache, piece, later);
+}
+
+/* Releases the lock and does what was left for then. */
+static void unlock(struct rfs_cache *cache, struct later *later)
+{
+    pthread_mutex_unlock(&cache->lock);
+    while (later->free) {
+        struct rfs_piece *piece = later->free;
+        later->free = piece->chain;
+        free_piece(piece);
+    }
+    if (later->n_cool == 0)
+        return;
+    for (uint32_t i = 0; i < later->n_cool; i++)
+        rfs_slots_cool(&cache->slots, later->cool[i]);
+    pthread_mutex_lock(&cache->lock);
+    while (later->n_cool > 0)
+        rfs_slots_give_cold(&cache->slots, later->cool[--later->n_cool]);
+    pthread_mutex_unlock(&cache->lock);
+}
+
+static bool evict_one(struct rfs_cache *cache, struct later *later)
+{
+    struct rfs_piece *piece = cache->oldest;
+    while (piece && piece->pins > 0)
+        piece = piece->newer;
+    if (!piece)
+        return false;
+    forget(cache, piece, 0);
+    dispose(cache, piece, later);
+    cache->evictions++;
+    return true;
+}
+
+static bool cool_one(struct rfs_cache *cache, struct later *later)
+{
+    if (later->n_cool == sizeof later->cool / sizeof later->cool[0])
+        return false;
+    later->cool[later->n_cool++] = rfs_slots_take_warm(&cache->slots);
+    cache->bytes -= RFS_SLOT_BYTES;
+    return true;
+}
+
+/* Makes room for CHARGE in the budget; one warm slot counts as room for itself. */
+static bool make_room(struct rfs_cache *cache, uint64_t charge, bool in_slot, struct later *later)
+{
+    for (;;) {
+        const uint32_t keep = in_slot && cache->slots.n_warm > 0 ? 1 : 0;
+        const uint64_t others = cache->bytes - keep * RFS_SLOT_BYTES;
+        if (charge <= cache->budget && others <= cache->budget - charge)
+            return true;
+        if (charge > cache->budget)
+            return false;
+        if (cache->slots.n_warm > keep) {
+            if (!cool_one(cache, later))
+                return false;
+        } else if (!evict_one(cache, later)) {
+            return false;
+        }
+    }
+}
+
+static uint32_t take_slot(struct rfs_cache *cache)
+{
+    const uint32_t slot = rfs_slots_take_warm(&cache->slots);
+    if (slot == RFS_NO_SLOT)
+        return rfs_slots_take_cold(&cache->slots);
+    cache->bytes -= RFS_SLOT_BYTES;
+    return slot;
+}
+
+/* A piece to be filled, in the table and pinned; NULL when there is no room. */
+static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_key *key,
+                               size_t size, size_t max_files, struct later *later)
+{
+    const bool in_slot = size >= SLOT_LEAST && size <= RFS_SLOT_BYTES && cache->slots.total > 0;
+    const uint64_t charge =
+        (in_slot ? RFS_SLOT_BYTES : size) + PIECE_COST + max_files * sizeof(uint32_t);
+    if (!make_room(cache, charge, in_slot, later))
+        return NULL;
+    struct rfs_piece *piece = calloc(1, sizeof *piece);
+    uint32_t *files = malloc((max_files > 0 ? max_files : 1) * sizeof *files);
+    const uint32_t slot = piece && files && in_slot ? take_slot(cache) : RFS_NO_SLOT;
+    unsigned char *data = NULL;
+    if (piece && files)
+        data = slot != RFS_NO_SLOT ? rfs_slots_data(&cache->slots, slot) : malloc(size);
+    if (!data) {
+        free(piece);
+        free(files);
+        return NULL;
+    }
+    *piece = (struct rfs_piece){.key = *key,
+                                .pins = 1,
+                                .files = files,
+                                .size = size,
+                                .charge = charge,
+                                .slot = slot,
+                                .data = data};
+    cache->bytes += charge;
+    insert(cache, piece);
+    return piece;
+}
+
+/* Waits until a piece found in the table is no longer being filled. An rfs_cache_got or -errno. */
+static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
+{
+    const bool filling = piece->state == RFS_PIECE_FILLING;
+    piece->pins++;
+    while (piece->state == RFS_PIECE_FILLING)
+        pthread_cond_wait(&cache->done, &cache->lock);
+    if (piece->state == RFS_PIECE_GONE) {
+        const int rc = piece->rc;
+        unpin_locked(cache, piece, later);
+        return rc < 0 ? rc : RFS_GOT_NOTHING;
+    }
+    cache->hits++;
+    list_remove(cache, piece);
+    list_add(cache, piece);
+    return filling ? RFS_GOT_FRESH : RFS_GOT_PIECE;
+}
+
+int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size_t size,
+                  size_t max_files, enum rfs_cache_want want, struct rfs_piece **out)
+{
+    struct later later = {0};
+    int got = RFS_GOT_NOTHING;
+    pthread_mutex_lock(&cache->lock);
+    struct rfs_piece *piece = find(cache, key);
+    if (piece && want != RFS_WANT_ABSENT) {
+        got = await(cache, piece, &later);
+    } else if (!piece) {
+        cache->misses += want != RFS_WANT_ABSENT;
+        if (want != RFS_WANT_FOUND)
+            piece = claim(cache, key, size, max_files, &later);
+        got = piece ? RFS_GOT_CLAIM : RFS_GOT_NOTHING;
+    }
+    unlock(cache, &later);
+    *out = got > RFS_GOT_NOTHING ? piece : NULL;
+    return got;
+}
+
+void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
+{
+    struct later later = {0};
+    pthread_mutex_lock(&cache->lock);
+    if (rc == 0) {
+        piece->state = RFS_PIECE_READY;
+        list_add(cache, piece);
+    } else {
+        forget(cache, piece, rc);
+        unpin_locked(cache, piece, &later);
+    }
+    pthread_cond_broadcast(&cache->done);
+    unlock(cache, &later);
+}
+
+void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece)
+{
+    struct later later = {0};
+    pthread_mutex_lock(&cache->lock);
+    unpin_locked(cache, piece, &later);
+    unlock(cache, &later);
+}
+
+void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece)
+{
+    struct later later = {0};
+    pthread_mutex_lock(&cache->lock);
+    if (piece->state == RFS_PIECE_READY)
+        forget(cache, piece, 0);
+    unpin_locked(cache, piece, &later);
+    unlock(cache, &later);
+}
+
+void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out)
+{
+    pthread_mutex_lock(&cache->lock);
+    *out = (struct rfs_cache_counters){cache->bytes, cache->hits, cache->misses, cache->evictions};
+    pthread_mutex_unlock(&cache->lock);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One block at a time. Runs that are long, or far apart in the source, are read one by one straight to
+ * their places. Others are read as windows of the source, gaps included, and copied from there while
+ * the window is in the processor's cache.
+ */
+#include "assemble/gather.h"
+
+#include "assemble/kernels.h"
+#include "assemble/shape.h"
+#include "base/checked.h"
+
+#include <string.h>
+
+/* From this length on, a system call for each run costs less than copying it twice. */
+#define LONG_RUN (UINT64_C(16) << 10)
+/* Reading over a gap of this many bytes costs about as much as a system call. */
+#define LONG_GAP (UINT64_C(8) << 10)
+/* Runs of this length are not worth keeping: they read as fast as a copy from the cache. */
+#define KEEP_RUN (UINT64_C(64) << 10)
+/* The part of the destination done at a time when several blocks alternate in it. */
+#define DST_PART (UINT64_C(256) << 10)
+/* A kernel's own cost is lost in this many runs. */
+#define MANY_RUNS 16
+
+/* A block's share of a range: runs [first, last], of which the first may begin late, the last end early. */
+struct job {
+    struct rfs_shape shape;
+    const struct rfs_block *block;
+    struct rfs_reading *reading;
+    unsigned char *scratch;
+    unsigned char *dst; /* where byte dst_from of the block goes */
+    uint64_t dst_from;
+    uint64_t first, last;
+    uint64_t head; /* bytes of the first run to leave out */
+    uint64_t tail; /* bytes of the last run to take; head counts in when they are the same run */
+};
+
+static bool overlap(const struct rfs_block *block, uint64_t *begin, uint64_t *end)
+{
+    *begin = rfs_max_u64(*begin, block->dst);
+    *end = rfs_min_u64(*end, block->dst_end);
+    return *begin < *end;
+}
+
+/* False when no run of the block has a byte in [begin, end). */
+static bool job_init(struct job *job, const struct rfs_block *block, uint64_t begin, uint64_t end)
+{
+    uint64_t from = begin, to = end;
+    if (!overlap(block, &from, &to))
+        return false;
+    struct rfs_shape *shape = &job->shape;
+    rfs_shape_init(shape, block);
+    if (shape->runs == 0)
+        return false;
+    from -= block->dst;
+    to -= block->dst;
+    job->block = block;
+    job->first = rfs_shape_at_dst(shape, from);
+    job->head = from - rfs_shape_dst(shape, job->first);
+    if (job->head >= shape->run) {
+        job->first++;
+        job->head = 0;
+    }
+    job->last = rfs_shape_at_dst(shape, to - 1);
+    job->tail = rfs_min_u64(shape->run, to - rfs_shape_dst(shape, job->last));
+    return job->first <= job->last;
+}
+
+/* The wanted part of run K: its first byte in the run and, in *size, its length. */
+static uint64_t wanted(const struct job *job, uint64_t k, uint64_t *size)
+{
+    const uint64_t from = k == job->first ? job->head : 0;
+    *size = (k == job->last ? job->tail : job->shape.run) - from;
+    return from;
+}
+
+static unsigned char *place(const struct job *job, uint64_t k, uint64_t from)
+{
+    return job->dst + (rfs_shape_dst(&job->shape, k) + from - job->dst_from);
+}
+
+static int read_source(const struct job *job, void *buf, uint64_t size, uint64_t offset)
+{
+    const struct rfs_block *block = job->block;
+    return rfs_content_pread(job->reading, block->index, block->entry, buf, (size_t)size,
+                             block->src + offset);
+}
+
+static int read_runs(const struct job *job)
+{
+    for (uint64_t k = job->first; k <= job->last; k++) {
+        uint64_t size;
+        const uint64_t from = wanted(job, k, &size);
+        const int rc =
+            read_source(job, place(job, k, from), size, rfs_shape_src(&job->shape, k) + from);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* A box of runs that is being copied; loop ALONG goes to the kernel, the others are counted here. */
+struct box {
+    const struct rfs_shape *shape;
+    uint32_t level; /* the outermost loop of the box */
+    uint32_t along;
+    uint64_t count[RFS_MAX_DIMS];
+    uint64_t at[RFS_MAX_DIMS];
+    unsigned char *dst;
+    const unsigned char *src;
+};
+
+/* The next row of the box; false when there is none. */
+static bool next_row(struct box *box)
+{
+    for (uint32_t i = box->shape->n; i-- > box->level;) {
+        const struct rfs_loop *loop = &box->shape->loop[i];
+        if (i == box->along)
+            continue;
+        if (++box->at[i] < box->count[i]) {
+            box->dst += loop->dst_stride;
+            box->src += loop->src_stride;
+            return true;
+        }
+        box->dst -= (box->count[i] - 1) * loop->dst_stride;
+        box->src -= (box->count[i] - 1) * loop->src_stride;
+        box->at[i] = 0;
+    }
+    return false;
+}
+
+/*
+ * STEPS steps of loop LEVEL with all that is inside. Runs are handed to the kernel along the innermost
+ * loop, or along the longest if the innermost is short; a window has no order to keep.
+ */
+static void copy_box(const struct rfs_shape *shape, uint32_t level, uint64_t steps,
+                     unsigned char *dst, const unsigned char *src)
+{
+    struct box box = {.shape = shape, .level = level, .dst = dst, .src = src};
+    box.count[level] = steps;
+    for (uint32_t i = level + 1; i < shape->n; i++)
+        box.count[i] = shape->loop[i].count;
+    box.along = shape->n - 1;
+    if (box.count[box.along] < MANY_RUNS) {
+        for (uint32_t i = level; i < shape->n; i++)
+            box.along = box.count[i] > box.count[box.along] ? i : box.along;
+    }
+    const struct rfs_loop *row = &shape->loop[box.along];
+    do
+        rfs_copy_runs(box.dst, (size_t)row->dst_stride, box.src, (size_t)row->src_stride,
+                      (size_t)shape->run, (size_t)box.count[box.along]);
+    while (next_row(&box));
+}
+
+/* Whole runs [a, b), all within one step of the loop above LEVEL; src is where run A is. */
+static void copy_level(const struct job *job, uint32_t level, uint64_t a, uint64_t b,
+                       const unsigned char *src)
+{
+    const struct rfs_shape *shape = &job->shape;
+    const uint64_t base = rfs_shape_src(shape, a);
+    const uint64_t inner = shape->inner[level];
+    uint64_t k = a;
+    if (k < b && k % inner != 0) {
+        const uint64_t stop = rfs_min_u64(b, (k / inner + 1) * inner);
+        copy_level(job, level + 1, k, stop, src);
+        k = stop;
+    }
+    const uint64_t steps = (b - k) / inner;
+    if (steps > 0) {
+        copy_box(shape, level, steps, place(job, k, 0), src + (rfs_shape_src(shape, k) - base));
+        k += steps * inner;
+    }
+    if (k < b)
+        copy_level(job, level + 1, k, b, src + (rfs_shape_src(shape, k) - base));
+}
+
+/* Runs [a, b) from the scratch, whose first byte is SOURCE of the block. */
+static void copy_window(const struct job *job, uint64_t a, uint64_t b, uint64_t source)
+{
+    const struct rfs_shape *shape = &job->shape;
+    uint64_t size;
+    if (a == job->first && (job->head > 0 || a == job->last)) {
+        const uint64_t from = wanted(job, a, &size);
+        memcpy(place(job, a, from), job->scratch, (size_t)size);
+        a++;
+    }
+    if (a < b && b - 1 == job->last && job->tail < shape->run) {
+        b--;
+        memcpy(place(job, b, 0), job->scratch + (rfs_shape_src(shape, b) - source),
+               (size_t)job->tail);
+    }
+    if (a < b)
+        copy_level(job, 0, a, b, job->scratch + (rfs_shape_src(shape, a) - source));
+}
+
+/* Windows never span the long gaps: runs in groups of GROUP follow each other without one. */
+static int read_windows(const struct job *job, uint64_t group)
+{
+    const struct rfs_shape *shape = &job->shape;
+    for (uint64_t a = job->first; a <= job->last;) {
+        uint64_t size;
+        const uint64_t source = rfs_shape_src(shape, a) + wanted(job, a, &size);
+        uint64_t b = rfs_min_u64(job->last + 1, (a / group + 1) * group);
+        b = rfs_min_u64(b, rfs_shape_at_src(shape, source + RFS_SCRATCH - shape->run) + 1);
+        const uint64_t final = rfs_shape_src(shape, b - 1) + wanted(job, b - 1, &size);
+        const int rc = read_source(job, job->scratch, final + size - source, source);
+        if (rc < 0)
+            return rc;
+        copy_window(job, a, b, source);
+        a = b;
+    }
+    return 0;
+}
+
+static int run_job(const struct job *job)
+{
+    const struct rfs_shape *shape = &job->shape;
+    uint64_t group = 1;
+    uint32_t i = shape->n;
+    while (i > 0 && shape->loop[i - 1].src_stride - shape->src_span[i - 1] < LONG_GAP)
+        group *= shape->loop[--i].count;
+    return group == 1 || shape->run >= LONG_RUN ? read_runs(job) : read_windows(job, group);
+}
+
+/* One block after the other, each file in use while it is read. */
+static int gather_in_turn(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin,
+                          uint64_t end, unsigned char *scratch, unsigned char *dst)
+{
+    struct rfs_reading reading;
+    bool open = false;
+    int rc = 0;
+    for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end && rc == 0; i++) {
+        const struct rfs_block *block = &slice->blocks[i];
+        struct job job = {.scratch = scratch, .dst = dst, .reading = &reading};
+        if (!job_init(&job, block, begin, end))
+            continue;
+        job.dst_from = begin - block->dst;
+        if (open && reading.id != block->file) {
+            rc = rfs_reading_end(&reading);
+            open = false;
+        }
+        if (rc == 0 && !open) {
+            rc = rfs_reading_begin(files, block->file, &reading);
+            open = rc == 0;
+        }
+        if (rc == 0)
+            rc = run_job(&job);
+    }
+    if (open) {
+        const int ended = rfs_reading_end(&reading);
+        rc = rc == 0 ? ended : rc;
+    }
+    return rc;
+}
+
+/* The blocks of a range when they are at least 2 and at most RFS_TOGETHER; else 0. */
+static size_t few_blocks(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
+                         const struct rfs_block **found)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
+        if (!rfs_gather_touches(&slice->blocks[i], begin, end))
+            continue;
+        if (n == RFS_TOGETHER)
+            return 0;
+        found[n++] = &slice->blocks[i];
+    }
+    return n >= 2 ? n : 0;
+}
+
+static int gather_part(const struct rfs_block **blocks, size_t n, struct rfs_reading *readings,
+                       uint64_t begin, uint64_t end, unsigned char *scratch, unsigned char *dst)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct job job = {.scratch = scratch, .dst = dst, .reading = &readings[i]};
+        if (!job_init(&job, blocks[i], begin, end))
+            continue;
+        job.dst_from = begin - blocks[i]->dst;
+        const int rc = run_job(&job);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int gather_together(struct rfs_files *files, const struct rfs_block **blocks, size_t n,
+                           uint64_t begin, uint64_t end, unsigned char *scratch, unsigned char *dst)
+{
+    struct rfs_reading readings[RFS_TOGETHER];
+    size_t open = 0;
+    int rc = 0;
+    while (open < n && rc == 0) {
+        rc = rfs_reading_begin(files, blocks[open]->file, &readings[open]);
+        open += rc == 0;
+    }
+    for (uint64_t at = begin; at < end && rc == 0; at += DST_PART)
+        rc = gather_part(blocks, n, readings, at, rfs_min_u64(end, at + DST_PART), scratch,
+                         dst + (at - begin));
+    while (open > 0) {
+        const int ended = rfs_reading_end(&readings[--open]);
+        rc = rc == 0 ? ended : rc;
+    }
+    return rc;
+}
+
+int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
+               bool together, unsigned char *scratch, unsigned char *dst)
+{
+    const struct rfs_block *blocks[RFS_TOGETHER];
+    if (together && end - begin > DST_PART) {
+        const size_t n = few_blocks(slice, begin, end, blocks);
+        if (n > 0)
+            return gather_together(files, blocks, n, begin, end, scratch, dst);
+    }
+    return gather_in_turn(files, slice, begin, end, scratch, dst);
+}
+
+bool rfs_gather_touches(const struct rfs_block *block, uint64_t begin, uint64_t end)
+{
+    struct job job;
+    return job_init(&job, block, begin, end);
+}
+
+bool rfs_gather_needed(const struct rfs_slice *slice, uint64_t begin, uint64_t end)
+{
+    for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
+        const struct rfs_block *block = &slice->blocks[i];
+        uint64_t from = begin, to = end;
+        if (block->n_loops > 0 && block->run < KEEP_RUN && overlap(block, &from, &to) &&
+            to - from > block->run)
+            return true;
+    }
+    return false;
+}

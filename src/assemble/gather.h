@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A range of a slice, read from its sources into memory. No cache, no lock of its own. */
+#ifndef RFS_ASSEMBLE_GATHER_H
+#define RFS_ASSEMBLE_GATHER_H
+
+#include "plan/slice.h"
+#include "source/catalog.h"
+
+/* Bytes of memory for source windows that a gathering thread brings; they stay in the L2 cache. */
+#define RFS_SCRATCH (UINT64_C(256) << 10)
+
+/*
+ * Bytes [begin, end) of the slice into dst. SCRATCH has RFS_SCRATCH bytes. Reads no source byte but
+ * those wanted and short gaps between them. With TOGETHER up to RFS_TOGETHER files are in use at once,
+ * so that the destination is done in parts that stay in the processor's cache; else one. 0 or -errno;
+ * the bytes are good only when 0.
+ */
+int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
+               bool together, unsigned char *scratch, unsigned char *dst);
+
+#define RFS_TOGETHER 8
+
+/*
+ * Whether [begin, end) is made of so short runs that it is worth assembling once and keeping; if not,
+ * it is as well read from the sources each time.
+ */
+bool rfs_gather_needed(const struct rfs_slice *slice, uint64_t begin, uint64_t end);
+
+/* Whether the block gives a byte of [begin, end). */
+bool rfs_gather_touches(const struct rfs_block *block, uint64_t begin, uint64_t end);
+
+#endif

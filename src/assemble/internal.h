@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this room share. */
+#ifndef RFS_ASSEMBLE_INTERNAL_H
+#define RFS_ASSEMBLE_INTERNAL_H
+
+#include "assemble/assembler.h"
+#include "assemble/cache.h"
+#include "assemble/gather.h"
+
+#include <pthread.h>
+
+/* Source windows of one thread at work; kept for the next. */
+struct scratch {
+    struct scratch *next;
+    _Alignas(64) unsigned char bytes[RFS_SCRATCH];
+};
+
+/* Read-ahead jobs queued or running at once. */
+#define RFS_AHEAD_JOBS 4
+
+struct rfs_assembler {
+    struct rfs_cache *cache; /* has its own lock; never taken together with ours */
+    struct rfs_files *files;
+    uint64_t budget;
+    struct rfs_pool *pool;
+    struct rfs_log *log;
+    pthread_mutex_t lock; /* of the rest; a leaf lock */
+    pthread_cond_t idle;  /* a read-ahead job ended */
+    struct scratch *scratch;
+    unsigned together; /* threads that have several files in use */
+    struct rfs_piece_key jobs[RFS_AHEAD_JOBS];
+    unsigned n_jobs;
+    uint64_t ahead; /* pieces made ahead */
+};
+
+/*
+ * A piece of the slice, checked and pinned: RFS_GOT_PIECE or RFS_GOT_FRESH; RFS_GOT_NOTHING when it
+ * is not to be kept; or -errno.
+ */
+int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
+                  enum rfs_cache_want want, struct rfs_piece **out);
+
+#endif

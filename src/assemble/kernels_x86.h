@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of rfs_copy_runs that byte shuffles do faster than single moves. */
+#ifndef RFS_ASSEMBLE_KERNELS_X86_H
+#define RFS_ASSEMBLE_KERNELS_X86_H
+
+#include <stddef.h>
+
+/* The longest run that a shuffle is tried for. */
+#define RFS_SHUFFLE_RUN 8
+
+/*
+ * Copies as many of the first runs as it can and returns how many: 0 where the processor, the run or
+ * the strides don't suit. May read any source byte from the first run to the last. Bytes between the
+ * runs of the destination are written with what they held, so nobody else may write there meanwhile;
+ * runs that are not done yet may be left with anything.
+ */
+size_t rfs_copy_shuffled(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                         size_t src_stride, size_t run, size_t count);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A block's loops in the form that copying wants: loops of one step dropped, loops that continue each
+ * other joined, contiguous ones taken into the run.
+ *
+ * Runs are numbered in the order of the loops, which is ascending in the source and in the destination,
+ * so that any range of either is a range of numbers.
+ */
+#ifndef RFS_ASSEMBLE_SHAPE_H
+#define RFS_ASSEMBLE_SHAPE_H
+
+#include "plan/slice.h"
+
+struct rfs_shape {
+    uint64_t run;  /* bytes */
+    uint64_t runs; /* how many; 0 when the block moves nothing */
+    uint32_t n;
+    struct rfs_loop loop[RFS_MAX_DIMS];
+    uint64_t inner[RFS_MAX_DIMS];    /* runs in one step of the loop */
+    uint64_t src_span[RFS_MAX_DIMS]; /* source bytes from the first to the last of one step */
+};
+
+void rfs_shape_init(struct rfs_shape *shape, const struct rfs_block *block);
+
+/* Where run K begins, relative to the block's first. */
+uint64_t rfs_shape_src(const struct rfs_shape *shape, uint64_t k);
+uint64_t rfs_shape_dst(const struct rfs_shape *shape, uint64_t k);
+/* The last run that begins at or before the offset. */
+uint64_t rfs_shape_at_src(const struct rfs_shape *shape, uint64_t offset);
+uint64_t rfs_shape_at_dst(const struct rfs_shape *shape, uint64_t offset);
+
+#endif

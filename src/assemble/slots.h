@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory for whole pieces: one range of addresses, reserved once and cut in slots of RFS_SLOT_BYTES.
+ * The kernel backs it by huge pages where it may, which makes fresh memory several times cheaper, and
+ * a slot that is used again costs nothing.
+ *
+ * A free slot is warm (it holds memory) or cold. Its owner locks; only rfs_slots_cool may be called
+ * without the lock, on a slot that was taken.
+ */
+#ifndef RFS_ASSEMBLE_SLOTS_H
+#define RFS_ASSEMBLE_SLOTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RFS_SLOT_BYTES ((size_t)1 << 20)
+#define RFS_NO_SLOT UINT32_MAX
+
+struct rfs_slots {
+    void *mapping;
+    size_t mapping_bytes;
+    unsigned char *base;
+    uint32_t total;
+    uint32_t fresh; /* those from here on were never used */
+    uint32_t n_warm, n_cold;
+    uint32_t *warm, *cold; /* stacks with room for all */
+};
+
+/* As many slots as BYTES hold; none where the system won't reserve them. */
+void rfs_slots_init(struct rfs_slots *slots, uint64_t bytes);
+void rfs_slots_destroy(struct rfs_slots *slots);
+
+uint32_t rfs_slots_take_warm(struct rfs_slots *slots);
+uint32_t rfs_slots_take_cold(struct rfs_slots *slots);
+void rfs_slots_give_warm(struct rfs_slots *slots, uint32_t slot);
+void rfs_slots_give_cold(struct rfs_slots *slots, uint32_t slot);
+/* Gives the slot's memory back to the system. */
+void rfs_slots_cool(const struct rfs_slots *slots, uint32_t slot);
+
+static inline unsigned char *rfs_slots_data(const struct rfs_slots *slots, uint32_t slot)
+{
+    return slots->base + (size_t)slot * RFS_SLOT_BYTES;
+}
+
+#endif
