@@ -232,8 +232,8 @@ def pipeline_counts_apart(rng):
     return build(rng, src, dst, expect="model")
 
 
-def one_device_stages(rng, n, expect):
-    src = strategy([("a", (6,), Layout([n], [0]), 0), ("b", (6,), Layout([n], [0]), 0)])
+def one_device_stages(rng, dev, axis, expect):
+    src = strategy([("a", (6,), Layout(dev, [axis]), 0), ("b", (6,), Layout(dev, [axis]), 0)])
     dst = strategy([("a", (6,), Layout([1], [-1]), 0), ("b", (6,), Layout([1], [-1]), 1)])
     return build(rng, src, dst, expect=expect)
 
@@ -241,13 +241,13 @@ def one_device_stages(rng, n, expect):
 @case
 def pipeline_one_device_stages(rng):
     """Target stages of one device each."""
-    return one_device_stages(rng, 2, "transform")
+    return one_device_stages(rng, [2], 0, "transform")
 
 
 @case
-def pipeline_one_device_stages_only(rng):
-    """The same from one device: MindSpore takes the rank for its place in the stage."""
-    return one_device_stages(rng, 1, "model")
+def pipeline_one_device_stages_replicas(rng):
+    """The same from replicas: MindSpore takes the rank for its place in the stage."""
+    return one_device_stages(rng, [2, 2], 1, "model")
 
 
 @case

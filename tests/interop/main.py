@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the cases: see README.md. Started by ./run, in the virtual environment of MindSpore."""
 import argparse
-import fnmatch
 import os
 import random
 import shutil
@@ -15,12 +14,8 @@ import oracle
 oracle.quiet()
 
 import build  # noqa: E402
-import fixed_compiler  # noqa: E402,F401 - registers its cases
-import fixed_files  # noqa: E402,F401
-import fixed_layouts  # noqa: E402,F401
+import cases  # noqa: E402
 import mounting  # noqa: E402
-import random_cases  # noqa: E402
-from registry import FIXED, make  # noqa: E402
 
 LARGE = ("chunks-in", "chunks-out")
 LARGE_BYTES = 5 << 30  # of disk: the source, MindSpore's output and what it needs on the way
@@ -33,11 +28,11 @@ def arguments():
     parser.add_argument("--seed", help="of the random cases; by default another one each time")
     parser.add_argument("--count", type=int, default=150, help="of random cases for each seed")
     parser.add_argument("--case", action="append", default=[],
-                        help="only the cases of this name, a fixed one, a pattern of them or random-SEED-NUMBER")
+                        help="only this one: a fixed name, a pattern, or random-SEED-NUMBER")
     parser.add_argument("--long", action="store_true",
                         help="RFS_INTEROP_SEEDS (8) seeds instead of one")
     parser.add_argument("--keep", action="store_true", help="leave the folder of the cases")
-    parser.add_argument("--list", action="store_true", help="name the fixed cases")
+    parser.add_argument("--list", action="store_true", help="name the small fixed cases")
     parser.add_argument("--model-only", action="store_true",
                         help="no mount: MindSpore against the model")
     return parser.parse_args()
@@ -45,28 +40,20 @@ def arguments():
 
 def wanted(args):
     """[(name, function that makes the case)]"""
-    def one(seed, number):
-        return f"random-{seed}-{number}", lambda: random_cases.make(seed, number)
-
     if args.case:
         out = []
         for name in args.case:
-            if name.startswith("random-"):
-                seed, _, number = name[len("random-"):].rpartition("-")
-                out.append(one(seed, int(number)))
-                continue
-            names = fnmatch.filter(FIXED, name)
-            if not names:
-                sys.exit(f"no case is called {name}; --list names them")
-            out += [(n, lambda n=n: make(n)) for n in names]
+            found = cases.by_name(name)
+            if not found:
+                sys.exit(f"no case is called {name}; --list names the fixed ones")
+            out += found
         return out
     seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
     seeds = [seed]
     if args.long:
         seeds += [f"{seed}x{i}" for i in range(1, int(os.environ.get("RFS_INTEROP_SEEDS", "8")))]
     print(f"seed {seed}; a random case replays alone with --case random-SEED-NUMBER", flush=True)
-    out = [(n, lambda n=n: make(n)) for n in FIXED]
-    return out + [one(s, i) for s in seeds for i in range(args.count)]
+    return cases.everything(seeds, args.count)
 
 
 class Runner:
@@ -123,8 +110,9 @@ class Runner:
 def main():
     args = arguments()
     if args.list:
-        for name in FIXED:
-            print(f"{name}: {make(name).note}")
+        for name, make in cases.fixed():
+            if name not in LARGE:
+                print(f"{name}: {make().note}")
         return 0
     folder = tempfile.mkdtemp(prefix="reshardfs-interop-")
     runner = Runner(args, folder)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All cases by name: the fixed ones of the fixed_*.py files and random-SEED-NUMBER."""
+import fnmatch
+
+import fixed_compiler  # noqa: F401 - each registers its cases
+import fixed_files  # noqa: F401
+import fixed_layouts  # noqa: F401
+import random_cases
+from registry import FIXED, make
+
+
+def one_random(seed, number):
+    return f"random-{seed}-{number}", lambda: random_cases.make(seed, number)
+
+
+def fixed(pattern="*"):
+    """[(name, function that makes the case)] of the fixed cases that match."""
+    return [(n, lambda n=n: make(n)) for n in fnmatch.filter(FIXED, pattern)]
+
+
+def by_name(name):
+    """The cases that a name or a pattern means; none when there are none."""
+    if name.startswith("random-"):
+        seed, _, number = name[len("random-"):].rpartition("-")
+        return [one_random(seed, int(number))] if seed and number.isdigit() else []
+    return fixed(name)
+
+
+def everything(seeds, count):
+    return fixed() + [one_random(s, i) for s in seeds for i in range(count)]
