@@ -97,9 +97,10 @@ configure_in() {
     (cd "$folder" && "$top/configure" "$@") && printf '%s\n' "$*" >"$folder/configured-with"
 }
 
-# build_in FOLDER ARG...: configured with the arguments, and made.
+# build_in FOLDER ARG...: configured with the arguments, and $make_goals (by default everything) made.
 build_in() {
-    configure_in "$@" && make -C "$1" -j "$jobs"
+    # shellcheck disable=SC2086 # they are words
+    configure_in "$@" && make -C "$1" -j "$jobs" ${make_goals-}
 }
 
 # ---- what a machine may be unable to do ----------------------------------------------------------------
