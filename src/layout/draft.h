@@ -60,8 +60,14 @@ bool rfs_layout_opt_parts(const struct rfs_layout *layout, uint64_t size, uint32
 
 struct rfs_builder;
 
-/* Adds a checked or unchecked item; an item of the same name and stage replaces the earlier one. */
+/*
+ * Checks and adds an item; one of the same name and stage as an earlier one replaces that. Sets the
+ * layout's id.
+ */
 int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft);
+/* Adds an item that has the name of the draft and a layout that was added before. */
+int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draft,
+                       uint32_t layout_id);
 void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage);
 
 /* The two parsers. DRAFT has file and err set. */

@@ -51,16 +51,16 @@ struct shape_text {
     char text[RFS_MAX_CUTS * 22 + 3];
 };
 
-static const char *show(struct shape_text *out, uint32_t n, const uint64_t *dims)
+static struct shape_text show(uint32_t n, const uint64_t *dims)
 {
-    size_t used = 0;
+    struct shape_text out = {"["};
+    size_t used = 1;
 
-    used += (size_t)snprintf(out->text, sizeof out->text, "[");
     for (uint32_t i = 0; i < n; i++)
-        used += (size_t)snprintf(out->text + used, sizeof out->text - used, "%s%" PRIu64,
+        used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%" PRIu64,
                                  i > 0 ? ", " : "", dims[i]);
-    snprintf(out->text + used, sizeof out->text - used, "]");
-    return out->text;
+    snprintf(out.text + used, sizeof out.text - used, "]");
+    return out;
 }
 
 static const char *holds(const struct job *job)
@@ -146,23 +146,21 @@ static bool whole_extent(const struct job *job, uint32_t i, uint64_t pieces, uin
 static int check_plain(const struct job *job, const struct grouping *by)
 {
     const struct rfs_layout *layout = job->layout;
-    struct shape_text says, whole;
 
     if (layout->n_expanded == 0 ||
         memcmp(layout->expanded, by->whole, job->ndim * sizeof *by->whole) == 0)
         return 0;
     return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
                     "the strategy says a tensor of %s, but the checkpoint holds %s%s",
-                    show(&says, job->ndim, layout->expanded),
+                    show(job->ndim, layout->expanded).text,
                     job->meaning == RFS_DIMS_OF_SLICE ? "slices of one of " : "one of ",
-                    show(&whole, job->ndim, by->whole));
+                    show(job->ndim, by->whole).text);
 }
 
 /* Layouts whose map has its tensor axes: all from protobuf, plain ones from JSON. */
 static int group_plain(const struct job *job, struct grouping *by)
 {
     const struct rfs_layout *layout = job->layout;
-    struct shape_text dims;
 
     for (uint32_t i = 0; i < job->ndim; i++) {
         uint64_t pieces = i == 0 && layout->opt_size > 1 ? layout->opt_size : 1;
@@ -174,7 +172,7 @@ static int group_plain(const struct job *job, struct grouping *by)
         return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
                         "the checkpoint holds %s of %s, and the strategy cuts axis %u into "
                         "%" PRIu64 " pieces: %s",
-                        holds(job), show(&dims, job->ndim, job->dims), i, pieces,
+                        holds(job), show(job->ndim, job->dims).text, i, pieces,
                         job->meaning == RFS_DIMS_OF_SLICE ? "the whole is too large"
                                                           : "it does not divide");
     }
@@ -250,21 +248,20 @@ static void try_axis(struct search *search, uint32_t i, uint32_t first)
 static int group_flattened(const struct job *job, struct grouping *by)
 {
     struct search search = {.job = job};
-    struct shape_text says, dims;
 
     try_axis(&search, 0, 0);
     if (search.shapes == 0)
         return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
                         "the strategy says a tensor expanded to %s, but the checkpoint holds %s "
                         "of %s, which no nesting of its axes gives",
-                        show(&says, job->layout->n_expanded, job->layout->expanded), holds(job),
-                        show(&dims, job->ndim, job->dims));
+                        show(job->layout->n_expanded, job->layout->expanded).text, holds(job),
+                        show(job->ndim, job->dims).text);
     if (search.shapes > 1)
         return rfs_fail(job->err, -EINVAL, job->where, REMEDY_PROTOBUF,
                         "the strategy's flattened tensor map leaves it open whether the whole "
                         "tensor is %s or %s",
-                        show(&says, job->ndim, search.found.whole),
-                        show(&dims, job->ndim, search.other.whole));
+                        show(job->ndim, search.found.whole).text,
+                        show(job->ndim, search.other.whole).text);
     *by = search.found;
     return 0;
 }
@@ -272,7 +269,6 @@ static int group_flattened(const struct job *job, struct grouping *by)
 static int check_kind(const struct job *job)
 {
     const struct rfs_layout *layout = job->layout;
-    struct shape_text dims;
 
     if (job->ndim > RFS_GRID_DIMS)
         return rfs_fail(job->err, -EINVAL, job->where, NULL, "a tensor with %u axes", job->ndim);
@@ -287,7 +283,7 @@ static int check_kind(const struct job *job)
         return 0;
     return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
                     "the strategy says a tensor with %u axes, but the checkpoint holds %s of %s",
-                    layout->n_axes, holds(job), show(&dims, job->ndim, job->dims));
+                    layout->n_axes, holds(job), show(job->ndim, job->dims).text);
 }
 
 static int resolve(const struct job *job, struct rfs_grid *grid, uint64_t *whole, uint64_t *slice)

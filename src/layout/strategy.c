@@ -127,26 +127,34 @@ static bool intern_layout(struct rfs_builder *builder, struct rfs_layout *layout
     return *id < builder->layouts.n || RFS_PUSH(&builder->layouts, *layout);
 }
 
-int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
+int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draft,
+                       uint32_t layout_id)
 {
-    struct rfs_strategy *strategy = builder->strategy;
-    struct placement at = {0};
+    struct placement at = {.layout = layout_id, .seq = (uint32_t)builder->placements.n};
     const char *name;
     size_t bytes;
-    int rc = split_name(draft, &name, &bytes, &at.stage);
+    const int rc = split_name(draft, &name, &bytes, &at.stage);
 
-    if (rc == 0)
-        rc = rfs_draft_check(draft);
     if (rc != 0)
         return rc;
     if (builder->placements.n >= UINT32_MAX)
         return rfs_draft_fail(draft, NULL, "the strategy has too many layouts");
-    at.param = rfs_intern_add(strategy->params, name, bytes);
-    at.seq = (uint32_t)builder->placements.n;
-    if (at.param == RFS_NO_ID || !intern_layout(builder, &draft->layout, &at.layout) ||
-        !RFS_PUSH(&builder->placements, at))
+    at.param = rfs_intern_add(builder->strategy->params, name, bytes);
+    if (at.param == RFS_NO_ID || !RFS_PUSH(&builder->placements, at))
         return out_of_memory(draft->err, draft->file);
     return 0;
+}
+
+int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
+{
+    uint32_t id;
+    const int rc = rfs_draft_check(draft);
+
+    if (rc != 0)
+        return rc;
+    if (!intern_layout(builder, &draft->layout, &id))
+        return out_of_memory(draft->err, draft->file);
+    return rfs_builder_repeat(builder, draft, id);
 }
 
 void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage)

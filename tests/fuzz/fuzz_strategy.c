@@ -37,7 +37,7 @@ static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t ext
 {
     uint64_t dims[RFS_GRID_DIMS], whole[RFS_GRID_DIMS], slice[RFS_GRID_DIMS];
     struct rfs_grid grid;
-    struct rfs_error err;
+    struct rfs_error err = {0};
 
     for (uint32_t i = 0; i < ndim; i++)
         dims[i] = i < layout->n_expanded && extent == 0 ? layout->expanded[i] : extent;
@@ -56,7 +56,7 @@ static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t ext
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct rfs_strategy *strategy;
-    struct rfs_error err;
+    struct rfs_error err = {0};
 
     if (size == 0)
         return 0;

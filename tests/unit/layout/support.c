@@ -162,8 +162,10 @@ struct text read_fixture(const char *name)
 
     putf(&path, "%s/tests/fixtures/%s", top != NULL ? top : ".", name);
     FILE *file = fopen(path.data, "rb");
-    if (file == NULL)
+    if (file == NULL) {
         fail_msg("%s: %s", path.data, strerror(errno));
+        return content;
+    }
     while ((n = fread(block, 1, sizeof block, file)) > 0)
         put(&content, block, n);
     assert_false(ferror(file));

@@ -65,8 +65,21 @@ static void json_that_is_wrong(void **unused)
     static const struct {
         const char *json, *what;
     } cases[] = {
-        {"{} x", "offset 2: something follows the end"},
+        {"{} x", "offset 3: not valid JSON"},
         {"[1]", "not an object"},
+        {"[1", "not valid JSON"},
+        {"{", "offset 1: not valid JSON"},
+        {"{\"a\":1,}", "offset 7: not valid JSON"},
+        {"{\"a\":1 \"b\":2}", "offset 7: not valid JSON"},
+        {"{\"a\" 1}", "offset 5: not valid JSON"},
+        {"{\"a\":}", "offset 5: not valid JSON"},
+        {"{\"a\":[1}}", "not valid JSON"},
+        {"{\"a\":\"b}", "not valid JSON"},
+        {"{\"a\\", "not valid JSON"},
+        {"{\"a\":1]", "not valid JSON"},
+        {"{\"parallel_strategy_item\":{\"n\":{\"stage\":0},\"m\":{x}}}", "not valid JSON"},
+        {"{\"parallel_layout_item\":{x},\"parallel_layout_item\":{}}", "not valid JSON"},
+        {"{\"parallel_strategy_item\":{\"n\":{\"stage\":0} x}}", "not valid JSON"},
         {"{}", "the strategy is empty"},
         {"{\"parallel_layout_item\":{}}", "the strategy is empty"},
         {"{\"Parallel_layout_item\":{\"w\":1}}", "the strategy is empty"},

@@ -43,6 +43,23 @@ static void json_key_twice_counts_last_in_first_place(void **unused)
     rfs_strategy_free(strategy);
 }
 
+static void json_is_read_however_it_is_written(void **unused)
+{
+    struct rfs_strategy *strategy = parse_json(
+        " {\n\"x\" : [ {\"]\" : \"}\\\"\"} , null ] ,\t\"parallel_strateg\\u0079_item\": { } ,"
+        "\"parallel_layout\\u005fitem\" : { \"l\\u00e4y\\\\er\" :\r\n" LAYOUT(
+            " 4 ", "4") " , \"b\":" LAYOUT(" 4 ", "4") "} , \"current_stage\":2 } \n");
+
+    (void)unused;
+    assert_int_equal(rfs_strategy_count(strategy), 2);
+    assert_string_equal(rfs_strategy_param(strategy, 0), "l\xc3\xa4y\\er");
+    assert_int_equal(rfs_strategy_find(strategy, "b"), 1);
+    assert_int_equal(rfs_strategy_layouts(strategy), 1);
+    assert_int_equal(rfs_strategy_layout(strategy, 0, 0)->opt_size, 4);
+    assert_int_equal(rfs_strategy_first_item_stage(strategy), 0);
+    rfs_strategy_free(strategy);
+}
+
 static void protobuf_name_twice_counts_last_in_first_place(void **unused)
 {
     const struct spec specs[] = {
@@ -151,6 +168,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_key_twice_counts_last_in_first_place),
+        cmocka_unit_test(json_is_read_however_it_is_written),
         cmocka_unit_test(protobuf_name_twice_counts_last_in_first_place),
         cmocka_unit_test(stages_keep_their_own_layouts),
         cmocka_unit_test(many_stages_and_parameters),
