@@ -1,1 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+#
+# Built by `make bench` only.
+EXTRA_PROGRAMS += bench/micro_kernels bench/reader
+bench_micro_kernels_SOURCES = bench/micro_kernels.c
+bench_reader_SOURCES = bench/reader.c
+bench_reader_LDADD =
+if HAVE_FUSE
+EXTRA_PROGRAMS += bench/null_server
+bench_null_server_SOURCES = bench/null_server.c
+bench_null_server_LDADD = $(FUSE_LIBS)
+endif
+CLEANFILES += $(EXTRA_PROGRAMS)
+EXTRA_DIST += bench/run bench/mindspore_side.py

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reader [-b BYTES] [-w] [-n READERS] FILE... - reads files as the benchmarks do and says how fast.
+ *
+ * Each reader opens its file, reads it from begin to end with read() of BYTES (1 MiB unless given; K
+ * and M suffixes) into one page-aligned buffer whose pages were touched before, and closes it. -w
+ * reads the whole file with one call, as load_checkpoint does. -n starts that many readers at once,
+ * each with its own descriptor; reader k takes FILE number k modulo the number given.
+ *
+ * Prints one line: the rate in GB/s (10^9 bytes over the wall-clock time from the first reader's start
+ * to the last one's end, all readers' bytes together) and the bytes read.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_READERS = 64 };
+
+struct reader {
+    pthread_t thread;
+    const char *path;
+    int fd;
+    unsigned char *buffer; /* `block` bytes, mapped */
+    size_t block;
+    uint64_t bytes;
+    int error; /* errno of what failed, else 0 */
+};
+
+static pthread_barrier_t start;
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static int prepare(struct reader *reader, size_t block, int whole)
+{
+    struct stat st;
+
+    reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    if (reader->fd < 0 || fstat(reader->fd, &st) != 0) {
+        return errno;
+    }
+    reader->block = whole && st.st_size > 0 ? (size_t)st.st_size : block;
+    reader->buffer = mmap(NULL, reader->block, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    return reader->buffer == MAP_FAILED ? errno : 0;
+}
+
+static void *run(void *arg)
+{
+    struct reader *reader = arg;
+
+    pthread_barrier_wait(&start);
+    for (;;) {
+        ssize_t got = read(reader->fd, reader->buffer, reader->block);
+        if (got == 0) {
+            break;
+        }
+        if (got < 0 && errno != EINTR) {
+            reader->error = errno;
+            break;
+        }
+        if (got > 0) {
+            reader->bytes += (uint64_t)got;
+        }
+    }
+    return NULL;
+}
+
+/* Bytes with a K or M suffix; 0 for what isn't a size. */
+static size_t parse_bytes(const char *text)
+{
+    char *end = NULL;
+    unsigned long long n = strtoull(text, &end, 10);
+
+    if (*end == 'K' || *end == 'M') {
+        n <<= *end == 'K' ? 10 : 20;
+        end++;
+    }
+    return *end == '\0' && n <= (UINT64_C(1) << 40) ? (size_t)n : 0;
+}
+
+static int measure(struct reader *readers, size_t n)
+{
+    uint64_t bytes = 0;
+    int status = 0;
+
+    if (pthread_barrier_init(&start, NULL, (unsigned)n + 1) != 0) {
+        return 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        int rc = pthread_create(&readers[i].thread, NULL, run, &readers[i]);
+        if (rc != 0) {
+            fprintf(stderr, "reader: thread: %s\n", strerror(rc));
+            exit(1); /* the others wait at the barrier for good */
+        }
+    }
+    const double begin = seconds();
+    pthread_barrier_wait(&start);
+    for (size_t i = 0; i < n; i++) {
+        pthread_join(readers[i].thread, NULL);
+        bytes += readers[i].bytes;
+        if (readers[i].error != 0) {
+            fprintf(stderr, "reader: %s: %s\n", readers[i].path, strerror(readers[i].error));
+            status = 1;
+        }
+    }
+    const double took = seconds() - begin;
+    pthread_barrier_destroy(&start);
+    if (status == 0) {
+        printf("%.4f GB/s %llu bytes\n", took > 0 ? (double)bytes / took / 1e9 : 0.0,
+               (unsigned long long)bytes);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct reader readers[MAX_READERS];
+    size_t block = (size_t)1 << 20;
+    size_t n = 1;
+    int whole = 0;
+    int option;
+
+    while ((option = getopt(argc, argv, "b:wn:")) != -1) {
+        switch (option) {
+        case 'b':
+            block = parse_bytes(optarg);
+            break;
+        case 'w':
+            whole = 1;
+            break;
+        case 'n':
+            n = parse_bytes(optarg);
+            break;
+        default:
+            block = 0;
+        }
+    }
+    if (block == 0 || n == 0 || n > MAX_READERS || optind >= argc) {
+        fprintf(stderr, "usage: reader [-b BYTES] [-w] [-n READERS] FILE...\n");
+        return 2;
+    }
+    for (size_t i = 0; i < n; i++) {
+        readers[i].path = argv[optind + (int)(i % (size_t)(argc - optind))];
+        int rc = prepare(&readers[i], block, whole);
+        if (rc != 0) {
+            fprintf(stderr, "reader: %s: %s\n", readers[i].path, strerror(rc));
+            return 1;
+        }
+    }
+    return measure(readers, n);
+}
