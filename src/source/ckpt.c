@@ -322,7 +322,8 @@ int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
     walk.wire.file = file;
     walk.wire.err = err;
     *out = NULL;
-    int rc = size > FILE_LIMIT ? -EFBIG : detect(&walk);
+    int rc = size > FILE_LIMIT ? rfs_fail(err, -EFBIG, RFS_IN(file), NULL, "the file is too large")
+                               : detect(&walk);
     if (rc == 0)
         rc = walk_values(&walk);
     if (rc == 0)

@@ -19,3 +19,7 @@ EXTRA_DIST += tests/fuzz/replay.c
 FUZZ_TARGETS += tests/fuzz/fuzz_strategy
 tests_fuzz_fuzz_strategy_SOURCES = tests/fuzz/fuzz_strategy.c $(FUZZ_MAIN)
 EXTRA_DIST += tests/fuzz/corpus/strategy
+
+FUZZ_TARGETS += tests/fuzz/fuzz_ckpt
+tests_fuzz_fuzz_ckpt_SOURCES = tests/fuzz/fuzz_ckpt.c $(FUZZ_MAIN)
+EXTRA_DIST += tests/fuzz/corpus/ckpt

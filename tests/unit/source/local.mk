@@ -1,1 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += $(SOURCE_TESTS)
+TESTS += $(SOURCE_TESTS)
+SOURCE_TESTS = \
+	tests/unit/source/test_catalog \
+	tests/unit/source/test_ckpt \
+	tests/unit/source/test_ckpt_bad \
+	tests/unit/source/test_ckpt_fixtures \
+	tests/unit/source/test_ckpt_match \
+	tests/unit/source/test_dtype \
+	tests/unit/source/test_files
+SOURCE_WRITER = tests/unit/source/writer.c tests/unit/source/writer.h
+SOURCE_TREE = tests/unit/source/tree.c tests/unit/source/tree.h $(SOURCE_WRITER)
+tests_unit_source_test_catalog_SOURCES = tests/unit/source/test_catalog.c $(SOURCE_TREE)
+tests_unit_source_test_catalog_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_ckpt_SOURCES = tests/unit/source/test_ckpt.c $(SOURCE_WRITER)
+tests_unit_source_test_ckpt_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_ckpt_bad_SOURCES = tests/unit/source/test_ckpt_bad.c $(SOURCE_WRITER)
+tests_unit_source_test_ckpt_bad_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_ckpt_fixtures_SOURCES = \
+	tests/unit/source/test_ckpt_fixtures.c $(SOURCE_WRITER)
+tests_unit_source_test_ckpt_fixtures_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_ckpt_match_SOURCES = tests/unit/source/test_ckpt_match.c $(SOURCE_WRITER)
+tests_unit_source_test_ckpt_match_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_dtype_SOURCES = tests/unit/source/test_dtype.c
+tests_unit_source_test_dtype_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_files_SOURCES = tests/unit/source/test_files.c $(SOURCE_TREE)
+tests_unit_source_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
+EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt
