@@ -17,8 +17,8 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
     out->item = rfs_dtype_bytes((enum rfs_dtype)slice_type->dtype);
     memcpy(out->src_dims, slice_type->dims, sizeof out->src_dims);
     if (src) {
-        int rc = rfs_grid_resolve(src, out->ndim, out->src_dims, RFS_DIMS_OF_SLICE, &out->src,
-                                  out->whole, NULL, RFS_OF(src_name, param), err);
+        int rc = rfs_grid_resolve_for(src, dst, out->ndim, out->src_dims, RFS_DIMS_OF_SLICE,
+                                      &out->src, out->whole, NULL, RFS_OF(src_name, param), err);
         if (rc)
             return rc;
     } else {
