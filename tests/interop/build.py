@@ -21,6 +21,7 @@ class Case:
     prefix: str = "checkpoint_"
     expect: str = "auto"          # auto, transform, model or refuse
     refusal: str = ""             # fragment of the message, for refuse
+    exit_code: int = 1            # for refuse; 2: the options are at fault
     source_names: object = None   # rank -> file name inside rank_N
     prepare: object = None        # called with the source folder, to add or damage things
     check_model: bool = True      # False: too large for the slow model
@@ -109,6 +110,9 @@ class Built:
             self.kind = "refuse"
             return
         wanted = None
+        if case.expect == "auto" and case.target().without_sources():
+            self.kind, case.refusal = "refuse", "holds nothing that rank_"
+            return
         if case.check_model:
             target = case.target()
             wanted = {target.file_name(r): target.contents(r) for r in range(target.ranks)}

@@ -104,9 +104,10 @@ def both_whole(rng):
 
 @case
 def no_strategies(rng):
-    """No strategy on either side: the whole checkpoint as it is, which MindSpore refuses."""
+    """No strategy on either side: nothing to reshard, which MindSpore refuses too."""
     fulls = full_tensors(rng, {"w": (4, 4), "b": (4,)}, {"w": "Float32", "b": "Float16"})
-    return Case("", None, None, source_files(rng, None, fulls), fulls, expect="model")
+    return Case("", None, None, source_files(rng, None, fulls), fulls, expect="refuse",
+                refusal="neither src_strategy nor dst_strategy", exit_code=2)
 
 
 @case
@@ -264,6 +265,14 @@ def shape_does_not_divide(rng):
     src = strategy([("w", (8, 6), Layout([4], [0, -1]))])
     dst = strategy([("w", (8, 6), Layout([4], [-1, 0]))])
     return build(rng, src, dst, expect="refuse", refusal="'w'")
+
+
+@case
+def stage_without_sources(rng):
+    """A target stage that takes nothing from the source."""
+    src = strategy([("a", (4,), Layout([2], [0]))])
+    dst = strategy([("a", (4,), Layout([2], [-1]), 0), ("b", (4,), Layout([2], [-1]), 1)])
+    return build(rng, src, dst)
 
 
 @case

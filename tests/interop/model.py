@@ -107,6 +107,11 @@ class Target:
         self.dst_n = dst.devices if dst else 1
         self.ranks = self.dst_n * (dst.stages if dst else 1)
 
+    def without_sources(self):
+        """Whether a target stage takes nothing from any source stage."""
+        return not self.part and any(
+            not needed_stages(self.src, self.dst, r // self.dst_n) for r in range(self.ranks))
+
     def file_name(self, rank):
         part = f"_part{self.src.first_stage}" if self.part else ""
         return f"rank_{rank}/{self.prefix}{rank}{part}.ckpt"

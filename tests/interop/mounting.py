@@ -160,7 +160,7 @@ def check_refusal(program, built):
                 return "mounts, and every file is answered for"
         done = mount.run("--check")
         lines = [x for x in done.stdout.splitlines() if "error:" in x]
-        if done.returncode != 1:
+        if done.returncode != built.case.exit_code:
             return f"--check exits with {done.returncode}: {done.stdout.strip()}"
         if len(lines) != 1 or fragment not in lines[0]:
             return f"'{fragment}' is not in: {done.stdout.strip()}"

@@ -104,7 +104,7 @@ class Maker:
         self.counts = pick_counts(rng)
         self.stages = [1 if rng.random() < 0.6 or n > 8 else rng.choice([2, 2, 3])
                        for n in self.counts]
-        self.sides = rng.choices(["both", "src", "dst", "none"], [86, 6, 6, 2])[0]
+        self.sides = rng.choices(["both", "src", "dst"], [88, 6, 6])[0]
 
     def case(self):
         rng = self.rng
