@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranges of random slices against the tensor element by element, and what is read for them. */
+#include "assemble/gather.h"
+
+#include "support.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct random rng;
+static unsigned char scratch[RFS_SCRATCH];
+
+static void check_range(const struct world *world, const struct rfs_slice *slice,
+                        const unsigned char *bytes, uint64_t begin, uint64_t end)
+{
+    unsigned char *got = malloc(end - begin ? end - begin : 1);
+    assert_non_null(got);
+    memset(got, 0x5a, end - begin);
+    const bool together = random_below(&rng, 2);
+    assert_int_equal(rfs_gather(world->files, slice, begin, end, together, scratch, got), 0);
+    if (memcmp(got, bytes + begin, end - begin) != 0)
+        fail_msg("[%llu, %llu) of %llu bytes in %zu blocks", (unsigned long long)begin,
+                 (unsigned long long)end, (unsigned long long)slice->bytes, slice->n);
+    free(got);
+}
+
+static void check_world(uint64_t bytes_of_tensor, int boxes, int ranges)
+{
+    struct world world;
+    world_random(&world, &rng, bytes_of_tensor);
+    world_open(&world, &rng);
+    for (int i = 0; i < boxes; i++) {
+        unsigned char *bytes;
+        struct rfs_slice slice = world_box(&world, &rng, &bytes);
+        check_range(&world, &slice, bytes, 0, slice.bytes);
+        for (int k = 0; k < ranges; k++) {
+            const uint64_t begin = random_below(&rng, slice.bytes);
+            const uint64_t most = random_below(&rng, 2) ? slice.bytes - begin : 100;
+            const uint64_t left = slice.bytes - begin;
+            check_range(&world, &slice, bytes, begin,
+                        begin + random_in(&rng, 0, most < left ? most : left));
+        }
+        free(bytes);
+        rfs_slice_free(&slice);
+    }
+    world_close(&world);
+}
+
+static void test_small(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++)
+        check_world(random_in(&rng, 1, 20000), 4, 12);
+}
+
+static void test_large(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        check_world(UINT64_C(4) << 20, 2, 6);
+}
+
+/* Two columns of two ranks, in which a window would be almost all gap. */
+static void test_far_runs_are_read_alone(void **state)
+{
+    struct world world = {.ndim = 2, .dims = {64, 16384}, .pieces = {1, 2}, .elem = 2};
+    (void)state;
+    world_open(&world, &rng);
+    struct rfs_slice slice = world_slice(&world, (uint64_t[]){0, 8190}, (uint64_t[]){64, 4}, true);
+    unsigned char *bytes = world_bytes(&world, (uint64_t[]){0, 8190}, (uint64_t[]){64, 4});
+    check_range(&world, &slice, bytes, 0, slice.bytes);
+    struct rfs_files_counters counters;
+    rfs_files_count(world.files, &counters);
+    assert_int_equal(counters.bytes, slice.bytes);
+    free(bytes);
+    rfs_slice_free(&slice);
+    world_close(&world);
+}
+
+/* Short gaps are read over, but nothing before the first wanted byte or after the last. */
+static void test_nothing_outside_is_read(void **state)
+{
+    struct world world = {.ndim = 2, .dims = {1000, 64}, .pieces = {1, 1}, .elem = 1};
+    const uint64_t from[] = {0, 8}, size[] = {1000, 8};
+    (void)state;
+    world_open(&world, &rng);
+    struct rfs_slice slice = world_slice(&world, from, size, true);
+    unsigned char *bytes = world_bytes(&world, from, size);
+    /* The last 3 bytes of row 100, rows 101 and 102, the first 5 of row 103. */
+    check_range(&world, &slice, bytes, 805, 829);
+    struct rfs_files_counters counters;
+    rfs_files_count(world.files, &counters);
+    assert_int_equal(counters.bytes, 3 * 64);
+    free(bytes);
+    rfs_slice_free(&slice);
+    world_close(&world);
+}
+
+static void test_changed_source(void **state)
+{
+    struct world world = {.ndim = 2, .dims = {100, 64}, .pieces = {1, 2}, .elem = 1};
+    const uint64_t from[] = {0, 0}, size[] = {100, 64};
+    unsigned char got[6400];
+    (void)state;
+    world_open(&world, &rng);
+    struct rfs_slice slice = world_slice(&world, from, size, true);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, true, scratch, got), 0);
+    world_spoil(&world, 1);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, true, scratch, got), -ESTALE);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 32, false, scratch, got), 0);
+    assert_int_equal(rfs_gather(world.files, &slice, 32, 64, false, scratch, got), -ESTALE);
+    rfs_slice_free(&slice);
+    world_close(&world);
+}
+
+static void test_needed(void **state)
+{
+    struct world world = {.ndim = 2, .dims = {8, 131072}, .pieces = {2, 2}, .elem = 1};
+    (void)state;
+    world_open(&world, &rng);
+    struct rfs_slice rows = world_slice(&world, (uint64_t[]){0, 0}, (uint64_t[]){8, 65536}, true);
+    assert_false(rfs_gather_needed(&rows, 0, rows.bytes)); /* whole rows: contiguous */
+    struct rfs_slice wide = world_slice(&world, (uint64_t[]){0, 0}, (uint64_t[]){8, 131072}, true);
+    assert_false(rfs_gather_needed(&wide, 0, wide.bytes)); /* runs of 64 KiB */
+    struct rfs_slice narrow = world_slice(&world, (uint64_t[]){0, 1}, (uint64_t[]){8, 1000}, true);
+    assert_true(rfs_gather_needed(&narrow, 0, narrow.bytes));
+    assert_false(rfs_gather_needed(&narrow, 0, 1000)); /* within one run */
+    rfs_slice_free(&rows);
+    rfs_slice_free(&wide);
+    rfs_slice_free(&narrow);
+    world_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_far_runs_are_read_alone),
+        cmocka_unit_test(test_nothing_outside_is_read),
+        cmocka_unit_test(test_changed_source),
+        cmocka_unit_test(test_needed),
+    };
+    rng = random_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
