@@ -11,15 +11,10 @@ FUZZ_MAIN = tests/fuzz/replay.c
 TESTS += $(FUZZ_TARGETS)
 endif
 check_PROGRAMS += $(FUZZ_TARGETS)
-EXTRA_DIST += tests/fuzz/replay.c
-
-# FUZZ_TARGETS += tests/fuzz/fuzz_thing
-# tests_fuzz_fuzz_thing_SOURCES = tests/fuzz/fuzz_thing.c $(FUZZ_MAIN)
-
-FUZZ_TARGETS += tests/fuzz/fuzz_strategy
-tests_fuzz_fuzz_strategy_SOURCES = tests/fuzz/fuzz_strategy.c $(FUZZ_MAIN)
-EXTRA_DIST += tests/fuzz/corpus/strategy
+EXTRA_DIST += tests/fuzz/replay.c tests/fuzz/corpus
 
 FUZZ_TARGETS += tests/fuzz/fuzz_ckpt
 tests_fuzz_fuzz_ckpt_SOURCES = tests/fuzz/fuzz_ckpt.c $(FUZZ_MAIN)
-EXTRA_DIST += tests/fuzz/corpus/ckpt
+
+FUZZ_TARGETS += tests/fuzz/fuzz_strategy
+tests_fuzz_fuzz_strategy_SOURCES = tests/fuzz/fuzz_strategy.c $(FUZZ_MAIN)
