@@ -48,7 +48,8 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
         to_stat(&known, st);
     else if (err.message[0])
         rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
-    return rc;
+    /* The entry is there; what it is made of is not. */
+    return rc == -ENOENT ? -EIO : rc;
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)

@@ -47,11 +47,19 @@ static int refuse_dead(const char *given, struct rfs_error *err)
                     "a dead mount is there (%s): its server has ended", strerror(ENOTCONN));
 }
 
-static int refuse_filled(const char *given, struct rfs_error *err)
+/* Listed even where it need not be empty: what the kernel still knows of a dead mount answers a stat. */
+static int refuse_filled(const char *given, bool nonempty, struct rfs_error *err)
 {
     DIR *dir = opendir(given);
     bool filled = false;
 
+    if (!dir && errno == ENOTCONN)
+        return refuse_dead(given, err);
+    if (nonempty) {
+        if (dir)
+            closedir(dir);
+        return 0;
+    }
     if (!dir)
         return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be listed: %s",
                         strerror(errno));
@@ -101,8 +109,8 @@ int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, ch
         return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be resolved: %s",
                         strerror(errno));
     rc = refuse_overlap(resolved, source, err);
-    if (rc == 0 && !nonempty)
-        rc = refuse_filled(given, err);
+    if (rc == 0)
+        rc = refuse_filled(given, nonempty, err);
     if (rc == 0)
         *out = RFS_STEAL(resolved);
     return rc;

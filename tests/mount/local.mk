@@ -1,1 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+#
+# Not in make check: these need /dev/fuse. scripts/test runs them by themselves.
+EXTRA_DIST += \
+	tests/mount/forge.py \
+	tests/mount/harness.py \
+	tests/mount/run \
+	tests/mount/test_access.py \
+	tests/mount/test_command.py \
+	tests/mount/test_errors.py \
+	tests/mount/test_life.py \
+	tests/mount/test_reading.py \
+	tests/mount/test_stale.py

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running mounts and tests: what was mounted is unmounted, and each test ends, whatever happens."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+top = os.environ.get("top_srcdir") or os.path.dirname(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)
+build = os.environ.get("top_builddir") or "."
+reshardfs = os.path.abspath(os.environ.get("RESHARDFS") or os.path.join(build, "reshardfs"))
+reshard = os.path.abspath(os.environ.get("RESHARD") or os.path.join(build, "reshard"))
+
+LIMIT = 100  # seconds for one test
+PATIENCE = 20  # seconds for what should take none
+
+root = None  # folder of the run
+place = None  # folder of the test
+
+
+class Skip(Exception):
+    pass
+
+
+def need(condition, why):
+    if not condition:
+        raise Skip(why)
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def equal(got, want, what):
+    if got != want:
+        shown = [repr(x)[:1500] for x in (got, want)]
+        raise AssertionError(f"{what}: got {shown[0]}, want {shown[1]}")
+
+
+def same_bytes(got, want, what):
+    if got != want:
+        at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+        raise AssertionError(f"{what}: {len(got)} bytes, want {len(want)}; they differ from offset {at}")
+
+
+def run(*command, timeout=LIMIT, **how):
+    how.setdefault("stdin", subprocess.DEVNULL)
+    how.setdefault("text", True)
+    return subprocess.run(command, capture_output=True, timeout=timeout, **how)
+
+
+def eventually(condition, what):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {PATIENCE} s: {what}")
+        time.sleep(0.01)
+
+
+def fails(want_status, want_error, *arguments, **how):
+    """Runs reshardfs; wants this status and exactly this one line."""
+    got = run(reshardfs, *arguments, **how)
+    equal((got.returncode, got.stderr), (want_status, f"reshardfs: error: {want_error}\n"), "status, stderr")
+    equal(got.stdout, "", "stdout")
+
+
+def folder(name):
+    path = os.path.join(place, name)
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def read_all(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def mounts():
+    """(source, mount point, type, super options) of what is mounted."""
+    out = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            first, last = line.split(" - ", 1)
+            kind, source, options = last.split(" ", 2)
+            spot, how = first.split(" ")[4:6]
+            decode = lambda s: re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), s)
+            out.append((decode(source), decode(spot), kind, set(how.split(",") + options.strip().split(","))))
+    return out
+
+
+def mounted(path):
+    return any(m[1] == path for m in mounts())
+
+
+def servers(mnt):
+    """Processes of reshardfs that serve MNT."""
+    out = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = read_all(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if mnt in words and "reshardfs" in os.path.basename(words[0]):
+            out.append(int(pid))
+    return out
+
+
+def unmount(mnt):
+    got = run("fusermount3", "-u", mnt)
+    equal((got.returncode, got.stderr), (0, ""), f"fusermount3 -u {mnt}")
+
+
+class Mount:
+    """A mount in the background, from `with` to its end."""
+
+    def __init__(self, source, options, *flags, mnt=None, env=None):
+        self.source, self.options, self.flags, self.env = source, options, flags, env
+        self.mnt = mnt or folder("mnt")
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def start(self):
+        got = run(reshardfs, self.source, self.mnt, "-o", self.options, *self.flags, env=self.env)
+        equal((got.returncode, got.stdout), (0, ""), f"mounting, with {got.stderr!r}: status, stdout")
+        check(mounted(self.mnt), "the program has ended well, but nothing is mounted")
+        self.stderr = got.stderr
+        (self.pid,) = servers(self.mnt)
+
+    def file(self, rank, prefix="checkpoint_"):
+        return os.path.join(self.mnt, f"rank_{rank}", f"{prefix}{rank}.ckpt")
+
+    def read(self, rank):
+        return read_all(self.file(rank))
+
+    def stop(self):
+        unmount(self.mnt)
+        eventually(lambda: not servers(self.mnt), "the server ends after the unmount")
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.stop()
+
+
+class Foreground:
+    """A mount with -f; its log is in self.log(), and stop() tells its exit status."""
+
+    def __init__(self, source, options, *flags, before=(), mnt=None, env=None):
+        self.mnt = mnt or folder("mnt")
+        self.path = os.path.join(place, "log")
+        command = [*before, reshardfs, source, self.mnt, "-f", "-o", options, *flags]
+        with open(self.path, "wb") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=env
+            )
+        eventually(lambda: mounted(self.mnt) or self.process.poll() is not None, "it is mounted")
+        check(mounted(self.mnt), f"not mounted: {self.log()}")
+        os.stat(self.mnt)
+
+    file = Mount.file
+    read = Mount.read
+
+    def log(self):
+        with open(self.path, errors="replace") as file:
+            return file.read()
+
+    def stop(self, how=None):
+        if how is None:
+            unmount(self.mnt)
+        else:
+            self.process.send_signal(how)
+        return self.process.wait(PATIENCE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None and self.process.poll() is None:
+            equal(self.stop(), 0, "exit status")
+
+
+def clean_up():
+    """Ends what a test left behind; returns what there was."""
+    left = [m[1] for m in mounts() if m[1].startswith(place + "/")]
+    for spot in reversed(left):
+        subprocess.run(["umount", "-l", spot], capture_output=True) if os.geteuid() == 0 else None
+        subprocess.run(["fusermount3", "-uz", spot], capture_output=True)
+    lost = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = read_all(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if int(pid) != os.getpid() and any(w.startswith(place + "/") for w in words):
+            lost.append(pid)
+    if left:
+        time.sleep(0.2)
+    for pid in lost:
+        try:
+            os.kill(int(pid), signal.SIGKILL)
+        except OSError:
+            pass
+    return [f"still mounted: {m}" for m in left] + [f"still running: {p}" for p in lost]
+
+
+def sanitizer_reports():
+    out = []
+    for name in os.listdir(root):
+        if name.startswith("sanitizer."):
+            with open(os.path.join(root, name), errors="replace") as file:
+                out.append(file.read()[:6000])
+            os.unlink(os.path.join(root, name))
+    return out
+
+
+def on_alarm(number, frame):
+    raise AssertionError(f"not done after {LIMIT} s")
+
+
+def run_one(name, test):
+    global place
+    place = tempfile.mkdtemp(prefix=name + "-", dir=root)
+    os.chmod(place, 0o755)
+    verdict, why = "ok", ""
+    signal.alarm(LIMIT)
+    try:
+        test()
+    except Skip as skip:
+        verdict, why = "SKIP", str(skip)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)
+        lines = [f"{os.path.basename(f.filename)}:{f.lineno}" for f in where if f.name != "run_one"]
+        verdict, why = "FAIL", f"{type(error).__name__}: {error} ({' > '.join(lines)})"
+    signal.alarm(0)
+    left = clean_up()
+    reports = sanitizer_reports()
+    if verdict != "FAIL" and (left or reports):
+        verdict, why = "FAIL", "; ".join(left + ["a sanitizer has reported"] * bool(reports))
+    print(f"{verdict} {name}{': ' if why else ''}{why}", *reports, sep="\n" if reports else "", flush=True)
+    shutil.rmtree(place, ignore_errors=True)
+    return verdict
+
+
+def run_all(tests, chosen):
+    global root
+    root = tempfile.mkdtemp(prefix="reshardfs-test-")
+    os.chmod(root, 0o755)
+    for kind in ("ASAN", "UBSAN", "LSAN", "TSAN"):
+        given = os.environ.get(kind + "_OPTIONS")
+        path = os.path.join(root, "sanitizer." + kind.lower())
+        os.environ[kind + "_OPTIONS"] = (given + ":" if given else "") + f"log_path={path}"
+    os.environ.setdefault("LC_ALL", "C.UTF-8")
+    signal.signal(signal.SIGALRM, on_alarm)
+    # Who runs the tests may ignore these (a shell does for what it puts in the background), and what is
+    # ignored here is ignored by every program started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.umask(0o022)
+    verdicts = []
+    try:
+        for name, test in tests:
+            if not chosen or any(word in name for word in chosen):
+                verdicts.append(run_one(name, test))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    counts = [verdicts.count(v) for v in ("ok", "FAIL", "SKIP")]
+    print("{} passed, {} failed, {} skipped".format(*counts))
+    return 1 if counts[1] or not counts[0] else 0

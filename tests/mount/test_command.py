@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: options, exit statuses, refusals, and what is said where."""
+import os
+import pty
+import re
+import shutil
+import subprocess
+
+from forge import Tree, usual
+from harness import *
+
+
+def small(name="tree", src=4, dst=2):
+    return Tree(folder(name), usual(), src, dst)
+
+
+def test_usage_errors():
+    tree, mnt = small(), folder("mnt")
+    help_line = "; try: reshardfs --help"
+    fails(2, "the source folder is missing" + help_line)
+    fails(2, "the mount point is missing" + help_line, tree.src)
+    fails(2, "unexpected argument 'more'" + help_line, tree.src, mnt, "more")
+    fails(2, "unknown flag '-x'" + help_line, tree.src, mnt, "-x")
+    fails(2, "unknown flag '--chekc'" + help_line, tree.src, mnt, "--chekc")
+    fails(2, "'-o' needs a value" + help_line, tree.src, mnt, "-o")
+    for option, error in {
+        "dst_stratgy=x": "unknown option 'dst_stratgy'; try: -o dst_strategy=VALUE",
+        "allow_othr": "unknown option 'allow_othr'; try: -o allow_other",
+        "something_else": "unknown option 'something_else'" + help_line,
+        "io=fast": "option 'io' cannot be 'fast'; try: io=auto, io=direct or io=cached",
+        "io": "option 'io' needs a value" + help_line,
+        "strict=1": "option 'strict' takes no value; try: strict",
+        "max_threads=0": "option 'max_threads' must be 1 to 256, not '0'; try: max_threads=16",
+    }.items():
+        fails(2, error, tree.src, mnt, "-o", tree.options(option))
+    check(not mounted(mnt), "something is mounted")
+
+
+def test_view_options_are_refused_as_usage():
+    tree, mnt = small(), folder("mnt")
+    for option in ("cache=much", "prefix=a/b", "cache="):
+        got = run(reshardfs, tree.src, mnt, "-o", tree.options(option))
+        equal(got.returncode, 2, option)
+        equal(len(got.stderr.splitlines()), 1, got.stderr)
+    fails(
+        2,
+        "neither src_strategy nor dst_strategy is given, so there is nothing to reshard; "
+        "try: -o src_strategy=FILE,dst_strategy=FILE",
+        tree.src,
+        mnt,
+    )
+
+
+def test_help_and_version():
+    got = run(reshardfs, "--help")
+    equal((got.returncode, got.stderr), (0, ""), "--help")
+    for word in ("SRC", "MNT", "src_strategy=", "io=auto|direct|cached", "--check", "fusermount3 -u"):
+        check(word in got.stdout, f"{word} is not in the help")
+    equal(run(reshardfs, "-h").stdout, got.stdout, "-h")
+    got = run(reshardfs, "-V")
+    check(re.match(r"reshardfs \d+\.\d+\.\d+\nlibfuse 3\.\d+", got.stdout), got.stdout)
+
+
+def test_options_of_mount_are_accepted():
+    tree = small()
+    generic = "rw,dev,suid,noatime,noauto,user,_netdev,nofail,x-systemd.automount,x-a=b,comment=c,noexec"
+    with Mount(tree.src, tree.options(*generic.split(","))) as m:
+        (source, _, kind, flags), = [x for x in mounts() if x[1] == m.mnt]
+        equal((source, kind), (tree.src, "fuse.reshardfs"), "source and type")
+        check({"ro", "nosuid", "nodev", "noexec", "max_read=1048576"} <= flags, flags)
+        same_bytes(m.read(1), tree.expected(1), "rank 1")
+
+
+def test_fsname_and_subtype():
+    tree = small()
+    with Mount(tree.src, tree.options("fsname=a\\,b c", "subtype=shown")) as m:
+        (source, _, kind, _), = [x for x in mounts() if x[1] == m.mnt]
+        equal((source, kind), ("a,b c", "fuse.shown"), "source and type")
+
+
+def test_refused_mount_points():
+    tree = small()
+    inside, full = folder("tree/src/inside"), folder("full")
+    o = ["-o", tree.options()]
+    file = os.path.join(full, "file")
+    with open(file, "w"):
+        pass
+    elsewhere = "; try: a mount point elsewhere"
+    fails(1, f"{inside}: the mount point is inside the source {tree.src}{elsewhere}", tree.src, inside, *o)
+    os.rmdir(inside)
+    fails(1, f"{tree.src}: the mount point is the source{elsewhere}", tree.src, tree.src, *o)
+    fails(1, f"{tree.dir}: the source {tree.src} is inside the mount point{elsewhere}", tree.src, tree.dir, *o)
+    link = os.path.join(full, "link")
+    os.symlink(tree.dir, link)
+    fails(1, f"{tree.dir}: the source {tree.src} is inside the mount point{elsewhere}", tree.src, link, *o)
+    fails(1, f"{file}: the mount point is not a folder; try: a folder", tree.src, file, *o)
+    fails(
+        1,
+        f"{full}/none: the mount point cannot be used: No such file or directory; try: mkdir, then again",
+        tree.src,
+        f"{full}/none",
+        *o,
+    )
+
+
+def test_nonempty():
+    tree, full = small(), folder("full")
+    with open(os.path.join(full, "file"), "w"):
+        pass
+    fails(
+        1,
+        f"{full}: the mount point is not empty; "
+        "try: an empty folder, or -o nonempty to cover what is in this one",
+        tree.src,
+        full,
+        "-o",
+        tree.options(),
+    )
+    with Mount(tree.src, tree.options("nonempty"), mnt=full):
+        equal(sorted(os.listdir(full)), ["rank_0", "rank_1"], "what is shown")
+    equal(os.listdir(full), ["file"], "what was covered")
+
+
+def test_names_with_commas_spaces_and_backslashes():
+    tree = small("a,b \\c\\,d")
+    mnt = folder("m,n \\o")
+    with Mount(tree.src, tree.options("prefix=x\\,y-"), mnt=mnt) as m:
+        same_bytes(read_all(m.file(1, "x,y-")), tree.expected(1), "rank 1")
+        equal([x[0] for x in mounts() if x[1] == mnt], [tree.src], "the source that mount shows")
+
+
+def test_relative_paths():
+    tree, mnt = small(), folder("mnt")
+    options = "src_strategy=tree/src_strategy.ckpt,dst_strategy=./tree/../tree/dst_strategy.ckpt"
+    got = run(reshardfs, "tree/src", "mnt", "-o", options, cwd=os.path.dirname(tree.dir))
+    equal((got.returncode, got.stderr), (0, ""), "mounting by relative paths")
+    same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
+    unmount(mnt)
+    eventually(lambda: not servers("mnt"), "the server ends")
+
+
+def test_check_mounts_nothing():
+    tree, mnt = small(), folder("mnt")
+    for where in ([], [mnt]):
+        got = run(reshardfs, "--check", tree.src, *where, "-o", tree.options())
+        want = (0, "reshardfs: 4 → 2 ranks, 5 parameters; every rank can be read\n", "")
+        equal((got.returncode, got.stdout, got.stderr), want, "--check")
+    check(not mounted(mnt), "--check has mounted")
+
+
+def test_check_finds_what_mounting_cannot_know():
+    tree = small()
+    tree.write(3, tree.source(3)[:-8])
+    with Mount(tree.src, tree.options()):
+        pass
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    equal((got.returncode, got.stdout), (1, ""), "status, stdout")
+    check(got.stderr.startswith(f"reshardfs: error: {tree.path(3)}: offset "), got.stderr)
+    equal(len(got.stderr.splitlines()), 1, got.stderr)
+
+
+def on_terminal(*command, env):
+    master, slave = pty.openpty()
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    out = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        out += part
+    os.close(master)
+    return process.wait(PATIENCE), out.decode()
+
+
+def test_one_line_on_a_terminal():
+    tree, mnt = small(), folder("mnt")
+    for locale, arrow in (("C.UTF-8", "→"), ("C", "->")):
+        got = on_terminal(reshardfs, tree.src, mnt, "-o", tree.options(), env={**os.environ, "LC_ALL": locale})
+        line = f"reshardfs: 4 {arrow} 2 ranks, 5 parameters; unmount with: fusermount3 -u {mnt}\r\n"
+        equal(got, (0, line), f"what a terminal sees under {locale}")
+        unmount(mnt)
+        eventually(lambda: not servers(mnt), "the server ends")
+
+
+def test_check_shows_progress_on_a_terminal():
+    tree = small()
+    status, out = on_terminal(reshardfs, "--check", tree.src, "-o", tree.options(), env=dict(os.environ))
+    equal(status, 0, out)
+    check("\rreshardfs: 2 of 2 ranks\r\n" in out, repr(out))
+
+
+def by_mount(*commands, tree, mnt):
+    """
+    Runs shell commands where mount(8) finds the program: it gives its helpers no PATH, so that only the
+    shell's own folders count. One of them is covered by the build's, in a mount namespace.
+    """
+    need(os.geteuid() == 0 and shutil.which("unshare"), "only root may use mount(8)")
+    set_up = 'set -e; mount --make-rprivate /; mount --bind "$1" /usr/local/sbin; cd "$5"\n'
+    return run(
+        *("unshare", "-m", "sh", "-c", set_up + "\n".join(commands), "sh"),
+        *(os.path.dirname(reshardfs), tree.src, mnt, tree.options(), folder("out")),
+    )
+
+
+def test_mount_helper():
+    tree, mnt = small(), folder("mnt")
+    got = by_mount(
+        'mount -t fuse.reshardfs "$2" "$3" -o "$4,allow_other"',
+        'grep " $3 " /proc/self/mounts >mounts',
+        'cp "$3/rank_0/checkpoint_0.ckpt" copy',
+        'umount "$3"',
+        'status=0; mount -t fuse.reshardfs "$2" "$3" -o "$4,nonsense" || status=$?; echo $status',
+        tree=tree,
+        mnt=mnt,
+    )
+    line = "reshardfs: error: unknown option 'nonsense'; try: reshardfs --help\n"
+    equal((got.returncode, got.stdout, got.stderr), (0, "2\n", line), "mount -t fuse.reshardfs")
+    same_bytes(read_all(os.path.join(folder("out"), "copy")), tree.expected(0), "rank 0")
+    check(b" fuse.reshardfs ro,nosuid,nodev" in read_all(os.path.join(folder("out"), "mounts")), "type")
+    eventually(lambda: not servers(mnt), "the server ends")
+
+
+def test_fstab():
+    tree, mnt = small("tr,ee"), folder("mnt")
+    with open(os.path.join(folder("out"), "fstab"), "w") as file:
+        file.write(f"{tree.src} {mnt} fuse.reshardfs {tree.options('noauto', 'x-systemd.automount')} 0 0\n")
+    got = by_mount(
+        'mount -T fstab "$3"',
+        'cp "$3/rank_0/checkpoint_0.ckpt" copy',
+        'umount "$3"',
+        tree=tree,
+        mnt=mnt,
+    )
+    equal((got.returncode, got.stderr), (0, ""), "mount by fstab")
+    same_bytes(read_all(os.path.join(folder("out"), "copy")), tree.expected(0), "rank 0")
+    eventually(lambda: not servers(mnt), "the server ends")

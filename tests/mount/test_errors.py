@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Wrong inputs: what can be known before the mount is refused then, by one line and status 1; the rest is
+an errno on the files concerned, with the same line in the log and from --check.
+"""
+import errno
+import os
+import re
+
+from forge import ABSENT, Param, Tree, WHOLE, layout, strategy, strategy_of, usual, value
+from harness import *
+
+SAVED = "; try: the strategy file that MindSpore saved for this checkpoint"
+NOT_PROTOBUF = (
+    "not a strategy in protobuf; try: the file that MindSpore saved as strategy; "
+    "JSON strategies have names in .json"
+)
+COMPARE = "; try: compare the file with its original, or save it again"
+THIS = "; try: the strategy that this checkpoint was saved under"
+
+
+def new(name="tree", params=None, src=4, dst=2):
+    return Tree(folder(name), params or usual(), src, dst)
+
+
+def refused(tree, line, options=None):
+    mnt = folder("mnt")
+    fails(1, line, tree.src, mnt, "-o", options or tree.options())
+    check(not mounted(mnt), "something is mounted")
+    fails(1, line, "--check", tree.src, "-o", options or tree.options())
+
+
+def found_later(tree, line, code="EINVAL", ranks=(0, 1), options=()):
+    """Mounts, lists, gives the errno for the files concerned, and says the line in the log."""
+    with Foreground(tree.src, tree.options(*options)) as m:
+        for rank in range(tree.dst_n):
+            equal(os.listdir(os.path.dirname(m.file(rank))), [os.path.basename(m.file(rank))], "ls")
+            for call in (os.stat, read_all):
+                try:
+                    call(m.file(rank))
+                except OSError as error:
+                    equal((errno.errorcode[error.errno], rank in ranks), (code, True), f"rank {rank}")
+                else:
+                    check(rank not in ranks, f"rank {rank} can be read")
+        check(f"reshardfs: error: {line}" in m.log().splitlines(), f"{m.log()!r} lacks {line!r}")
+    fails(1, line, "--check", tree.src, "-o", tree.options(*options))
+
+
+def append(tree, ranks, data):
+    for rank in ranks:
+        tree.write(rank, tree.source(rank) + data)
+
+
+# ---- known before the mount --------------------------------------------------------------------------
+
+
+def test_no_strategy_file():
+    tree = new()
+    path = os.path.join(tree.dir, "none.ckpt")
+    line = f"{path}: cannot be read: No such file or directory; try: check the path"
+    refused(tree, line, f"src_strategy={path}")
+
+
+def test_strategy_is_no_protobuf():
+    for name, data in (
+        ("text", b"hello, this is text"),
+        ("cut", strategy_of(usual(), 2, "dst")[:-4]),
+        ("zeroes", bytes(100)),
+    ):
+        tree = new(name)
+        tree.put_strategy("dst_strategy.ckpt", data)
+        refused(tree, f"{tree.dir}/dst_strategy.ckpt: {NOT_PROTOBUF}")
+    tree = new("empty")
+    tree.put_strategy("src_strategy.ckpt", b"")
+    refused(tree, f"{tree.dir}/src_strategy.ckpt: the strategy file is empty")
+
+
+def test_strategy_is_no_json():
+    tree = new()
+    tree.put_strategy("x.json", b'{"current')
+    line = (
+        f"{tree.dir}/x.json: offset 9: not valid JSON; try: the file that MindSpore saved as strategy; "
+        "only those in JSON have names in .json"
+    )
+    refused(tree, line, f"src_strategy={tree.dir}/x.json")
+
+
+def test_axes_out_of_range():
+    for number, (dev, axes, what) in enumerate(
+        (
+            ([2], [1, -1], "the tensor map names device axis 1, but the device matrix has 1 axes"),
+            ([2], [-2, -1], "the tensor map names device axis -2, which does not exist"),
+            ([2], [0, 0], "the tensor map uses device axis 0 twice"),
+            ([0], [0, -1], "the device matrix has an axis of 0 devices"),
+        )
+    ):
+        tree = new(f"tree{number}")
+        tree.put_strategy("dst_strategy.ckpt", strategy([layout("rows", dev, axes)]))
+        refused(tree, f"{tree.dir}/dst_strategy.ckpt: parameter 'rows': {what}{SAVED}")
+
+
+def test_devices_that_differ_within_a_strategy():
+    tree = new()
+    both = [layout("rows", [2], [0, -1]), layout("cols", [4], [0, -1])]
+    tree.put_strategy("dst_strategy.ckpt", strategy(both))
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    start = (
+        f"reshardfs: error: {tree.dir}/dst_strategy.ckpt: parameter 'cols': its device matrix has 4 devices "
+        "in stage 0, but that of 'rows' has 2"
+    )
+    equal((got.returncode, got.stderr[: len(start)], got.stderr.count("\n")), (1, start, 1), "the error")
+
+
+def test_more_folders_than_devices():
+    tree = new()
+    tree.put_strategy("src_strategy.ckpt", strategy_of(tree.params, 2, "src"))
+    refused(
+        tree,
+        f"{tree.src}: has rank_3, but the source strategy describes 2 ranks; "
+        "try: the strategy file that was saved with this checkpoint",
+    )
+
+
+def test_both_kinds_of_files():
+    tree = new()
+    with open(os.path.join(os.path.dirname(tree.path(1)), "x.safetensors"), "wb") as file:
+        file.write(bytes(8))
+    refused(
+        tree,
+        f"{tree.src}: the tree holds both .ckpt files (rank_0/net-1_0.ckpt) and .safetensors files "
+        "(rank_1/x.safetensors); try: move one kind to another folder",
+    )
+
+
+def test_no_checkpoint_in_the_source():
+    tree, mnt = new(), folder("mnt")
+    ranks = "; try: give the folder that holds rank_0, rank_1 and so on"
+    for rank in range(4):
+        os.unlink(tree.path(rank))
+    refused(tree, f"{tree.src}: no rank_N folder in it has a .ckpt file{ranks}")
+    for where, what in (
+        (folder("bare"), f"the folder has no rank_N folder in it{ranks}"),
+        (f"{tree.dir}/none", "the source does not exist; try: check the path"),
+        (f"{tree.dir}/src_strategy.ckpt", f"the source is not a folder{ranks}"),
+    ):
+        fails(1, f"{where}: {what}", where, mnt, "-o", tree.options())
+
+
+# ---- known when a file is asked for --------------------------------------------------------------------
+
+
+def test_truncated_in_a_header():
+    tree = new()
+    append(tree, [1], b"\x0a\x20\x0a")
+    at = len(tree.source(1)) + 3
+    what = "the file ends in the middle of a header: it is truncated, or not a checkpoint"
+    found_later(tree, f"{tree.path(1)}: offset {at}: {what}{COMPARE}")
+
+
+def test_truncated_in_a_tensor():
+    tree = new()
+    data = tree.source(1)
+    tree.write(1, data[:-100])
+    what = "parameter 'moment': the file is truncated in a tensor: it ends after 220 of its 320 bytes"
+    found_later(tree, f"{tree.path(1)}: offset {len(data) - 320}: {what}{COMPARE}")
+
+
+def test_empty_source():
+    tree = new()
+    tree.write(2, b"")
+    what = "the file is empty; try: copy or save it again; a full disk leaves such files"
+    found_later(tree, f"{tree.path(2)}: {what}")
+
+
+def test_something_else_than_a_checkpoint():
+    tree = new()
+    tree.write(0, b"PK\x03\x04" + b"garbage" * 50)
+    found_later(
+        tree,
+        f"{tree.path(0)}: the file is a zip archive, as PyTorch writes, not a MindSpore .ckpt; "
+        "try: unpack it; a PyTorch checkpoint must be converted for MindSpore first",
+    )
+
+
+def test_duplicate_parameter():
+    tree = new()
+    rows = tree.params[0]
+    append(tree, range(4), tree.value(rows, 0))
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    where = re.search(r"offset (\d+): .* first at offset (\d+);", got.stderr)
+    check(where, got.stderr)
+    found_later(
+        tree,
+        f"{tree.path(0)}: offset {where[1]}: parameter 'rows': the parameter comes twice, "
+        f"first at offset {where[2]}; try: save it again with each parameter once",
+    )
+
+
+def test_wrong_tensors():
+    for number, (dims, dtype, data, what) in enumerate(
+        (
+            ([2], "Float7", b"12", "unknown element type 'Float7'; try: save it with an element type that this release knows"),
+            ([3], "Float32", b"12345678", "the tensor has 8 bytes, its dimensions and element type make it 12" + COMPARE),
+            ([2**62, 2**62], "Float32", b"12345678", "the dimensions multiply to more than 2^63 bytes" + COMPARE),
+            ([-1], "Float32", b"12345678", "dimension 0 is negative (-1)" + COMPARE),
+        )
+    ):
+        tree = new(f"tree{number}")
+        append(tree, range(4), value("odd", dims, dtype, data))
+        got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+        where = re.search(r"offset (\d+): ", got.stderr)
+        check(where and int(where[1]) >= len(tree.source(0)), got.stderr)
+        found_later(tree, f"{tree.path(0)}: offset {where[1]}: parameter 'odd': {what}")
+
+
+def test_shape_does_not_divide():
+    tree = new(dst=7)
+    cut = strategy([layout("rows", [7], [0, -1]), layout("cols", [7], [-1, -1])])
+    tree.put_strategy("dst_strategy.ckpt", cut)
+    what = "the checkpoint holds a tensor of [64, 96], and the strategy cuts axis 0 into 7 pieces: it does not divide"
+    found_later(tree, f"{tree.dir}/dst_strategy.ckpt: parameter 'rows': {what}{THIS}", ranks=range(7))
+
+
+def test_axes_of_the_tensor_differ():
+    tree = new()
+    tree.put_strategy("dst_strategy.ckpt", strategy([layout("rows", [2], [0, -1, -1])]))
+    what = "the strategy says a tensor with 3 axes, but the checkpoint holds a tensor of [64, 96]"
+    found_later(tree, f"{tree.dir}/dst_strategy.ckpt: parameter 'rows': {what}{THIS}")
+
+
+def test_ranks_that_disagree():
+    tree = new()
+    tree.write(1, b"".join(value(p.name, [1], "Float32", b"1234") for p in tree.params))
+    save = f"{tree.path(0)}, a rank of the same stage; try: checkpoints of one save, made without remove_redundancy"
+    what = f"parameter 'rows': has another shape or dtype than its slice in {save}"
+    found_later(tree, f"{tree.path(1)}: {what}")
+
+
+def test_missing_rank_without_replica():
+    tree = new()
+    os.unlink(tree.path(2))
+    with Foreground(tree.src, tree.options()) as m:
+        for rank in range(2):
+            try:
+                os.stat(m.file(rank))
+            except OSError as error:
+                equal(errno.errorcode[error.errno], "EIO", "stat")
+            else:
+                raise AssertionError("a file that lacks a source is answered for")
+        equal(os.listdir(os.path.join(m.mnt, "rank_1")), ["checkpoint_1.ckpt"], "ls")
+        said = [line for line in m.log().splitlines() if line.startswith(f"reshardfs: error: {tree.src}: parameter '")]
+        check(said, m.log())
+        what = (
+            "rank_2 holds a slice that rank_0 of the destination needs, but its checkpoint is missing and "
+            "no other rank holds the same slice; try: the checkpoint of that rank"
+        )
+        check(any(line.endswith(what) for line in said), m.log())
+    equal(run(reshardfs, "--check", tree.src, "-o", tree.options()).returncode, 1, "--check")
+
+
+def test_missing_rank_with_replica():
+    tree = new(params=[Param("w", (8, 8), WHOLE, 0), Param("b", (8,), WHOLE, WHOLE)])
+    os.unlink(tree.path(0))
+    with Foreground(tree.src, tree.options()) as m:
+        for rank in range(2):
+            same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+        said = [line for line in m.log().splitlines() if "rank_0" in line and "missing" in line]
+        equal(len(said), 1, f"lines about it in {m.log()!r}")
+
+
+def test_strict():
+    tree = new()
+    found_later(
+        tree,
+        f"{tree.src}: parameter 'moment': is in neither strategy; try: without -o strict, to copy it unsliced",
+        options=["strict"],
+    )
+
+
+def test_unsliced_parameters_are_logged_once():
+    half = [Param("half", (16, 4), 0, ABSENT), Param("other", (4,), ABSENT, WHOLE)]
+    tree = new(params=usual() + half)
+    with Foreground(tree.src, tree.options()) as m:
+        for rank in (0, 1, 0):
+            os.stat(m.file(rank))
+            same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+        said = [line for line in m.log().splitlines() if "in only one strategy, copied unsliced: " in line]
+        equal(len(said), 1, f"lines in {m.log()!r}")
+        check("2 parameters in" in said[0] and "half" in said[0] and "other" in said[0], said[0])
+
+
+def test_one_broken_rank_leaves_the_others():
+    """Ranks that need no broken source are read as ever."""
+    tree = new(params=[Param("w", (64, 96), 0, 0)], dst=4)
+    tree.write(2, tree.source(2)[:-8])
+    with Mount(tree.src, tree.options()) as m:
+        for rank in (0, 1, 3):
+            same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+        try:
+            os.stat(m.file(2))
+        except OSError as error:
+            equal(errno.errorcode[error.errno], "EINVAL", "rank 2")
+        else:
+            raise AssertionError("rank 2 is answered for")

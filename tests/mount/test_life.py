@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From mount to unmount: lazily opened sources, signals, crashes, and the machine's refusals."""
+import errno
+import os
+import re
+import shutil
+import signal
+import socket
+import threading
+
+from forge import Param, Tree, usual
+from harness import *
+
+
+def small(src=4, dst=2, scale=1):
+    return Tree(folder("tree"), usual(scale), src, dst)
+
+
+def opened(trace):
+    """Source files that the trace has an open of."""
+    with open(trace, errors="replace") as file:
+        lines = [line for line in file if "open" in line and "/tree/src/rank_" in line]
+    return [line for line in lines if ".ckpt" in line and "O_DIRECTORY" not in line]
+
+
+def test_listing_opens_no_source():
+    need(shutil.which("strace"), "strace is missing")
+    tree = small()
+    trace = os.path.join(folder("out"), "trace")
+    before = ["strace", "-f", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    with Foreground(tree.src, tree.options(), before=before, env=env) as m:
+        equal(sorted(os.listdir(m.mnt)), ["rank_0", "rank_1"], "ls")
+        run("ls", "-l", m.mnt)
+        equal(run("ls", os.path.join(m.mnt, "rank_1")).stdout, "checkpoint_1.ckpt\n", "ls of a rank")
+        os.statvfs(m.mnt)
+        run("find", m.mnt)
+        equal(opened(trace), [], "opens after mounting and listing")
+        os.stat(m.file(1))
+        eventually(lambda: opened(trace), "stat of one file opens sources")
+        m.stop()
+        m.process.wait(PATIENCE)
+
+
+def test_no_thread_or_descriptor_is_left_in_the_parent():
+    """The parent is gone once the mount answers: one process, in a session of its own, in /."""
+    tree = small()
+    with Mount(tree.src, tree.options()) as m:
+        equal(os.readlink(f"/proc/{m.pid}/cwd"), "/", "working folder")
+        equal(os.getsid(m.pid), m.pid, "session")
+        for fd in range(3):
+            equal(os.readlink(f"/proc/{m.pid}/fd/{fd}"), "/dev/null", f"descriptor {fd}")
+
+
+def test_at_most_256_sources_are_open():
+    n = 320
+    tree = Tree(folder("tree"), [Param("w", (n * 16, 64), 0, 1), Param("b", (n,), 0, 0)], n, 2)
+    with Mount(tree.src, tree.options("cache=1M")) as m:
+        counts, done = [], threading.Event()
+
+        def watch():
+            while not done.is_set():
+                links = []
+                for fd in os.listdir(f"/proc/{m.pid}/fd"):
+                    try:
+                        links.append(os.readlink(f"/proc/{m.pid}/fd/{fd}"))
+                    except OSError:
+                        pass
+                counts.append(sum(link.startswith(tree.src + "/") for link in links))
+                done.wait(0.002)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            for rank in range(2):
+                same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+        finally:
+            done.set()
+            watcher.join()
+        check(0 < max(counts) <= 256, f"{max(counts)} sources were open at once")
+
+
+def test_busy_and_lazy_unmount():
+    tree = small(scale=12)
+    want = tree.expected(0)
+    m = Mount(tree.src, tree.options())
+    m.start()
+    fd = os.open(m.file(0), os.O_RDONLY)
+    same_bytes(os.pread(fd, 1000, 5), want[5:1005], "before")
+    got = run("fusermount3", "-u", m.mnt)
+    check(got.returncode != 0 and "busy" in got.stderr, f"unmounting while a file is open: {got}")
+    same_bytes(os.pread(fd, 2000, 9), want[9:2009], "after the refusal")
+    equal(run("fusermount3", "-uz", m.mnt).returncode, 0, "fusermount3 -uz")
+    check(not mounted(m.mnt), "it is not seen any more")
+    got = b""
+    while len(got) < len(want):
+        part = os.pread(fd, 1 << 20, len(got))
+        check(part, "the end comes early")
+        got += part
+    same_bytes(got, want, "reading on after the lazy unmount")
+    equal(servers(m.mnt), [m.pid], "it serves as long as a file is open")
+    os.close(fd)
+    eventually(lambda: not servers(m.mnt), "the server ends with the last file")
+
+
+def test_signals_unmount():
+    tree = small()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with Foreground(tree.src, tree.options()) as m:
+            same_bytes(m.read(0), tree.expected(0), "before")
+            equal(m.stop(number), 0, f"status after {number.name}")
+            check(not mounted(m.mnt), f"still mounted after {number.name}")
+            equal(m.log(), "", "what it says")
+    m = Mount(tree.src, tree.options())
+    m.start()
+    os.kill(m.pid, signal.SIGTERM)
+    eventually(lambda: not mounted(m.mnt) and not servers(m.mnt), "SIGTERM ends a mount in the background")
+    with Mount(tree.src, tree.options()) as m:
+        os.kill(m.pid, signal.SIGPIPE)
+        same_bytes(m.read(1), tree.expected(1), "after SIGPIPE")
+
+
+def test_signal_while_reading():
+    tree = small(scale=12)
+    want = tree.expected(0)
+    for _ in range(3):
+        with Foreground(tree.src, tree.options()) as m:
+            wrong, started = [], threading.Event()
+
+            def reader():
+                try:
+                    fd = os.open(m.file(0), os.O_RDONLY)
+                    at = 0
+                    while True:
+                        got = os.pread(fd, 100_000, at)
+                        if got != want[at : at + 100_000]:
+                            wrong.append(at)
+                        at = (at + len(got)) % len(want) if got else 0
+                        started.set()
+                except OSError as error:
+                    if error.errno not in (errno.ENOTCONN, errno.ECONNABORTED, errno.ENOENT, errno.EIO):
+                        wrong.append(error)
+                finally:
+                    started.set()
+
+            threads = [threading.Thread(target=reader, daemon=True) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            started.wait(PATIENCE)
+            equal(m.stop(signal.SIGTERM), 0, "status")
+            check(not mounted(m.mnt), "still mounted")
+            for thread in threads:
+                thread.join(PATIENCE)
+                check(not thread.is_alive(), "a reader hangs")
+            equal(wrong, [], "what readers saw")
+
+
+def test_killed_then_mounted_again():
+    tree = small()
+    m = Mount(tree.src, tree.options())
+    m.start()
+    before = m.read(1)
+    os.kill(m.pid, signal.SIGKILL)
+    eventually(lambda: not servers(m.mnt), "it is gone")
+    try:
+        os.listdir(m.mnt)
+    except OSError as error:
+        equal(error.errno, errno.ENOTCONN, "the dead mount")
+    fails(
+        1,
+        f"{m.mnt}: a dead mount is there (Transport endpoint is not connected): its server has ended; "
+        f"try: fusermount3 -u {m.mnt}",
+        tree.src,
+        m.mnt,
+        "-o",
+        tree.options(),
+    )
+    unmount(m.mnt)
+    with Mount(tree.src, tree.options(), mnt=m.mnt) as again:
+        same_bytes(again.read(1), before, "after mounting again")
+
+
+def test_two_mounts_of_one_source():
+    tree = small()
+    with Mount(tree.src, tree.options(), mnt=folder("one")) as one:
+        with Mount(tree.src, tree.options("io=cached"), mnt=folder("two")) as two:
+            for rank in range(2):
+                same_bytes(one.read(rank), tree.expected(rank), "one")
+                same_bytes(two.read(rank), tree.expected(rank), "two")
+        same_bytes(one.read(0), tree.expected(0), "one, after the other has gone")
+
+
+def in_namespace(script, *arguments):
+    """Runs the script with /dev replaced by a folder that has null and what SCRIPT adds to $dev."""
+    need(os.geteuid() == 0 and shutil.which("unshare"), "only root can replace /dev")
+    set_up = """
+        set -e
+        mount --make-rprivate /
+        dev=$1; shift
+        mknod -m 666 "$dev/null" c 1 3
+        replace() { mount --bind "$dev" /dev; }
+    """
+    return run("unshare", "-m", "sh", "-c", set_up + script, "sh", folder("dev"), *arguments)
+
+
+def test_no_fuse_device():
+    tree, mnt = small(), folder("mnt")
+    script = 'replace; status=0; "$1" "$2" "$3" -o "$4" || status=$?; exit $status'
+    got = in_namespace(script, reshardfs, tree.src, mnt, tree.options())
+    line = (
+        "reshardfs: error: /dev/fuse: FUSE cannot be used: No such file or directory; "
+        "try: modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN\n"
+    )
+    equal((got.returncode, got.stdout, got.stderr), (1, "", line), "without /dev/fuse")
+
+
+def test_mounting_is_not_permitted():
+    """The child's only error reaches the parent: one line, status 1, nothing left running."""
+    tree, mnt = small(), folder("mnt")
+    script = """
+        mknod -m 666 "$dev/fuse" c 10 229; replace
+        status=0
+        env PATH=/nowhere /usr/bin/setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin \
+            "$1" "$2" "$3" -o "$4" || status=$?
+        exit $status
+    """
+    need(os.path.exists("/usr/bin/setpriv"), "setpriv is missing")
+    got = in_namespace(script, reshardfs, tree.src, mnt, tree.options())
+    equal((got.returncode, got.stdout), (1, ""), "status, stdout")
+    equal(len(got.stderr.splitlines()), 1, got.stderr)
+    check(got.stderr.startswith(f"reshardfs: error: {mnt}: cannot mount: "), got.stderr)
+    check("; try: " in got.stderr and "--cap-add SYS_ADMIN" in got.stderr, got.stderr)
+    eventually(lambda: not servers(mnt), "nothing is left running")
+
+
+def test_background_logs_to_syslog():
+    tree, mnt, dev = small(), folder("mnt"), folder("dev")
+    tree.write(3, tree.source(3)[:-8])
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.bind(os.path.join(dev, "log"))
+    log.settimeout(PATIENCE)
+    script = """
+        mknod -m 666 "$dev/fuse" c 10 229; replace
+        "$1" "$2" "$3" -o "$4"
+        stat "$3/rank_1/checkpoint_1.ckpt" && exit 9
+        fusermount3 -u "$3"
+    """
+    got = in_namespace(script, reshardfs, tree.src, mnt, tree.options())
+    equal(got.returncode, 0, got.stderr)
+    line = ""
+    while "error: " not in line:
+        line = log.recv(4096).decode()
+    check(re.search(r"reshardfs\[\d+\]: error: " + re.escape(tree.path(3)) + ": offset ", line), line)
+    log.close()
+    eventually(lambda: not servers(mnt), "the server ends")
