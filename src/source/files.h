@@ -8,7 +8,8 @@
  * error), until the view is opened again. Nobody maps a source file, so nobody gets SIGBUS.
  *
  * At most RFS_MAX_OPEN descriptors are open; the least recently used idle one is closed for the next.
- * A caller that finds them all pinned waits.
+ * A caller that finds them all pinned waits. Whoever holds readings while beginning another one must see
+ * to it that all such together hold fewer than RFS_MAX_OPEN, or they may wait for each other for ever.
  *
  * Threads: all functions but new, add and free. The pool's lock is a leaf lock and is not held across
  * any system call.

@@ -176,7 +176,7 @@ static int skip_plain(struct rfs_wire *wire, uint64_t end, enum rfs_wire_type ty
 
 int rfs_wire_skip(struct rfs_wire *wire, uint64_t end, uint32_t field, enum rfs_wire_type type)
 {
-    uint32_t open[RFS_WIRE_GROUPS];
+    uint32_t open[RFS_WIRE_GROUPS] = {0};
     unsigned depth = 0;
     for (;;) {
         int rc = 0;
