@@ -110,8 +110,7 @@ class Built:
             self.kind = "refuse"
             return
         wanted = None
-        if case.expect == "auto" and case.target().without_sources():
-            self.kind, case.refusal = "refuse", "holds nothing that rank_"
+        if case.expect == "auto" and self.has_no_answer():
             return
         if case.check_model:
             target = case.target()
@@ -132,6 +131,21 @@ class Built:
             shutil.rmtree(self.expected, ignore_errors=True)
             for name, named in wanted.items():
                 values.save(os.path.join(self.expected, name), named)
+
+    def has_no_answer(self):
+        """Random strategies that have nothing to do with each other: both refuse."""
+        case = self.case
+        if case.src and case.dst and not oracle.common(case.src, case.dst):
+            case.refusal = "none of its parameters"
+        elif case.target().without_sources():
+            case.refusal = "holds nothing that rank_"
+        else:
+            return False
+        self.kind = "refuse"
+        made = oracle.transform(self.src_dir, self.expected, *self.strategies, case.prefix)
+        if not isinstance(made, Exception):
+            self.problem = "expected MindSpore to refuse, but it writes files"
+        return True
 
     def compare(self, made, wanted):
         """None when MindSpore wrote exactly what the model says; else what differs."""
