@@ -25,6 +25,7 @@ void rfs_planner_free(struct rfs_planner *planner)
         plan_free(&plan);
     }
     free(planner->ranks);
+    free(planner->lost);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
@@ -55,7 +56,9 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     if (rc)
         return rc;
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
-    if (!planner->ranks)
+    planner->lost = calloc((size_t)planner->scale.src_devices * planner->scale.src_stages,
+                           sizeof *planner->lost);
+    if (!planner->ranks || !planner->lost)
         return rfs_fail_memory(err);
     *out = RFS_STEAL(planner);
     return 0;

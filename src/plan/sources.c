@@ -68,6 +68,18 @@ static int missing_cell(const struct planning *planning, const struct rfs_geomet
                                                : "no other rank holds the same slice");
 }
 
+/* Once for each source rank, however many files take its replica. */
+static void tell_replica(const struct planning *planning, const struct rfs_geometry *geometry,
+                         uint32_t base, const uint32_t *cell, uint32_t used)
+{
+    const struct rfs_planner *planner = planning->planner;
+    const uint32_t lost = base + rfs_grid_holder(&geometry->src, cell, planning->like);
+
+    if (lost != used && !atomic_exchange(&planner->lost[lost], true))
+        rfs_log(planner->config.log, RFS_WARNING,
+                "rank_%u is missing; what it holds is read from a replica, rank_%u", lost, used);
+}
+
 /* Marks the ranks that give the cells of one geometry. */
 static int want_cells(struct planning *planning, struct stage_use *use,
                       const struct rfs_geometry *geometry, const char *param)
@@ -82,6 +94,7 @@ static int want_cells(struct planning *planning, struct stage_use *use,
             rfs_plan_holder(planning->planner, geometry, use->base, cell, planning->like);
         if (rank == RFS_NO_RANK)
             return missing_cell(planning, geometry, use->base, cell, param);
+        tell_replica(planning, geometry, use->base, cell, rank);
         use->wanted[rank - use->base] = 1;
     } while (rfs_cells_next(&cells, geometry->ndim, cell));
     return 0;
