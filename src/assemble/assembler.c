@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At most so many threads have several files in use at once: they leave descriptors for all others. */
-#define TOGETHER_THREADS (RFS_MAX_OPEN / 2 / RFS_TOGETHER)
-
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
                                         struct rfs_pool *pool, struct rfs_log *log)
 {
@@ -49,48 +46,32 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     free(assembler);
 }
 
-/* A thread's leave to gather: its scratch, and whether it may use several files at once. */
-struct leave {
-    struct scratch *scratch;
-    bool together;
-};
-
-static int take_leave(struct rfs_assembler *assembler, struct leave *leave)
+static struct scratch *take_scratch(struct rfs_assembler *assembler)
 {
     pthread_mutex_lock(&assembler->lock);
-    leave->scratch = assembler->scratch;
-    if (leave->scratch)
-        assembler->scratch = leave->scratch->next;
+    struct scratch *scratch = assembler->scratch;
+    if (scratch)
+        assembler->scratch = scratch->next;
     pthread_mutex_unlock(&assembler->lock);
-    if (!leave->scratch)
-        leave->scratch = malloc(sizeof *leave->scratch);
-    if (!leave->scratch)
-        return -ENOMEM;
-    pthread_mutex_lock(&assembler->lock);
-    leave->together = assembler->together < TOGETHER_THREADS;
-    assembler->together += leave->together;
-    pthread_mutex_unlock(&assembler->lock);
-    return 0;
+    return scratch ? scratch : malloc(sizeof *scratch);
 }
 
-static void give_leave(struct rfs_assembler *assembler, struct leave *leave)
+static void give_scratch(struct rfs_assembler *assembler, struct scratch *scratch)
 {
     pthread_mutex_lock(&assembler->lock);
-    leave->scratch->next = assembler->scratch;
-    assembler->scratch = leave->scratch;
-    assembler->together -= leave->together;
+    scratch->next = assembler->scratch;
+    assembler->scratch = scratch;
     pthread_mutex_unlock(&assembler->lock);
 }
 
 static int gather(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
                   uint64_t end, unsigned char *dst)
 {
-    struct leave leave;
-    int rc = take_leave(assembler, &leave);
-    if (rc < 0)
-        return rc;
-    rc = rfs_gather(assembler->files, slice, begin, end, leave.together, leave.scratch->bytes, dst);
-    give_leave(assembler, &leave);
+    struct scratch *scratch = take_scratch(assembler);
+    if (!scratch)
+        return -ENOMEM;
+    const int rc = rfs_gather(assembler->files, slice, begin, end, scratch->bytes, dst);
+    give_scratch(assembler, scratch);
     return rc;
 }
 

@@ -18,8 +18,6 @@
 #define LONG_GAP (UINT64_C(8) << 10)
 /* Runs of this length are not worth keeping: they read as fast as a copy from the cache. */
 #define KEEP_RUN (UINT64_C(64) << 10)
-/* The part of the destination done at a time when several blocks alternate in it. */
-#define DST_PART (UINT64_C(256) << 10)
 /* A kernel's own cost is lost in this many runs. */
 #define MANY_RUNS 16
 
@@ -223,9 +221,8 @@ static int run_job(const struct job *job)
     return group == 1 || shape->run >= LONG_RUN ? read_runs(job) : read_windows(job, group);
 }
 
-/* One block after the other, each file in use while it is read. */
-static int gather_in_turn(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin,
-                          uint64_t end, unsigned char *scratch, unsigned char *dst)
+int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
+               unsigned char *scratch, unsigned char *dst)
 {
     struct rfs_reading reading;
     bool open = false;
@@ -252,68 +249,6 @@ static int gather_in_turn(struct rfs_files *files, const struct rfs_slice *slice
         rc = rc == 0 ? ended : rc;
     }
     return rc;
-}
-
-/* The blocks of a range when they are at least 2 and at most RFS_TOGETHER; else 0. */
-static size_t few_blocks(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
-                         const struct rfs_block **found)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
-        if (!rfs_gather_touches(&slice->blocks[i], begin, end))
-            continue;
-        if (n == RFS_TOGETHER)
-            return 0;
-        found[n++] = &slice->blocks[i];
-    }
-    return n >= 2 ? n : 0;
-}
-
-static int gather_part(const struct rfs_block **blocks, size_t n, struct rfs_reading *readings,
-                       uint64_t begin, uint64_t end, unsigned char *scratch, unsigned char *dst)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct job job = {.scratch = scratch, .dst = dst, .reading = &readings[i]};
-        if (!job_init(&job, blocks[i], begin, end))
-            continue;
-        job.dst_from = begin - blocks[i]->dst;
-        const int rc = run_job(&job);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-static int gather_together(struct rfs_files *files, const struct rfs_block **blocks, size_t n,
-                           uint64_t begin, uint64_t end, unsigned char *scratch, unsigned char *dst)
-{
-    struct rfs_reading readings[RFS_TOGETHER];
-    size_t open = 0;
-    int rc = 0;
-    while (open < n && rc == 0) {
-        rc = rfs_reading_begin(files, blocks[open]->file, &readings[open]);
-        open += rc == 0;
-    }
-    for (uint64_t at = begin; at < end && rc == 0; at += DST_PART)
-        rc = gather_part(blocks, n, readings, at, rfs_min_u64(end, at + DST_PART), scratch,
-                         dst + (at - begin));
-    while (open > 0) {
-        const int ended = rfs_reading_end(&readings[--open]);
-        rc = rc == 0 ? ended : rc;
-    }
-    return rc;
-}
-
-int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
-               bool together, unsigned char *scratch, unsigned char *dst)
-{
-    const struct rfs_block *blocks[RFS_TOGETHER];
-    if (together && end - begin > DST_PART) {
-        const size_t n = few_blocks(slice, begin, end, blocks);
-        if (n > 0)
-            return gather_together(files, blocks, n, begin, end, scratch, dst);
-    }
-    return gather_in_turn(files, slice, begin, end, scratch, dst);
 }
 
 bool rfs_gather_touches(const struct rfs_block *block, uint64_t begin, uint64_t end)

@@ -11,14 +11,11 @@
 
 /*
  * Bytes [begin, end) of the slice into dst. SCRATCH has RFS_SCRATCH bytes. Reads no source byte but
- * those wanted and short gaps between them. With TOGETHER up to RFS_TOGETHER files are in use at once,
- * so that the destination is done in parts that stay in the processor's cache; else one. 0 or -errno;
- * the bytes are good only when 0.
+ * those wanted and short gaps between them. Has one file in use at a time, so that readers can't block
+ * each other over descriptors. 0 or -errno; the bytes are good only when 0.
  */
 int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
-               bool together, unsigned char *scratch, unsigned char *dst);
-
-#define RFS_TOGETHER 8
+               unsigned char *scratch, unsigned char *dst);
 
 /*
  * Whether [begin, end) is made of so short runs that it is worth assembling once and keeping; if not,

@@ -27,7 +27,6 @@ struct rfs_assembler {
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     pthread_cond_t idle;  /* a read-ahead job ended */
     struct scratch *scratch;
-    unsigned together; /* threads that have several files in use */
     struct rfs_piece_key jobs[RFS_AHEAD_JOBS];
     unsigned n_jobs;
     uint64_t ahead; /* pieces made ahead */

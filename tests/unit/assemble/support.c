@@ -240,10 +240,11 @@ static int by_dst(const void *a, const void *b)
 struct rfs_slice world_slice(const struct world *world, const uint64_t *from, const uint64_t *size,
                              bool folded)
 {
-    static uint64_t id;
+    static uint64_t last_id;
+    const uint64_t id = ++last_id;
     uint64_t at[6] = {0};
     uint32_t cell = 0;
-    struct rfs_slice slice = {.bytes = world->elem, .id = {++id, id * 77}, .cap = world->cells};
+    struct rfs_slice slice = {.bytes = world->elem, .id = {id, id * 77}, .cap = world->cells};
     slice.blocks = calloc(slice.cap, sizeof *slice.blocks);
     need(slice.blocks != NULL, "calloc");
     for (uint32_t i = 0; i < world->ndim; i++)

@@ -21,8 +21,7 @@ static void check_range(const struct world *world, const struct rfs_slice *slice
     unsigned char *got = malloc(end - begin ? end - begin : 1);
     assert_non_null(got);
     memset(got, 0x5a, end - begin);
-    const bool together = random_below(&rng, 2);
-    assert_int_equal(rfs_gather(world->files, slice, begin, end, together, scratch, got), 0);
+    assert_int_equal(rfs_gather(world->files, slice, begin, end, scratch, got), 0);
     if (memcmp(got, bytes + begin, end - begin) != 0)
         fail_msg("[%llu, %llu) of %llu bytes in %zu blocks", (unsigned long long)begin,
                  (unsigned long long)end, (unsigned long long)slice->bytes, slice->n);
@@ -109,11 +108,11 @@ static void test_changed_source(void **state)
     (void)state;
     world_open(&world, &rng);
     struct rfs_slice slice = world_slice(&world, from, size, true);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, true, scratch, got), 0);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got), 0);
     world_spoil(&world, 1);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, true, scratch, got), -ESTALE);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 32, false, scratch, got), 0);
-    assert_int_equal(rfs_gather(world.files, &slice, 32, 64, false, scratch, got), -ESTALE);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got), -ESTALE);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 32, scratch, got), 0);
+    assert_int_equal(rfs_gather(world.files, &slice, 32, 64, scratch, got), -ESTALE);
     rfs_slice_free(&slice);
     world_close(&world);
 }
