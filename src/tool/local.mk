@@ -17,3 +17,5 @@ reshard_SOURCES = \
 	src/tool/tree.c src/tool/tree.h
 
 EXTRA_DIST += scripts/check-example
+
+dist_doc_DATA = README.md HACKING.md doc/SEMANTICS.md doc/TROUBLESHOOTING.md

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += $(TOOL_TESTS)
-TESTS += $(TOOL_TESTS) tests/unit/tool/commands
+TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/messages
 TOOL_TESTS = \
 	tests/unit/tool/test_value \
 	tests/unit/tool/test_write
@@ -8,4 +8,4 @@ tests_unit_tool_test_value_SOURCES = tests/unit/tool/test_value.c $(rfs_tool_sou
 tests_unit_tool_test_value_LDADD = librfs.la $(CMOCKA_LIBS) -lm
 tests_unit_tool_test_write_SOURCES = tests/unit/tool/test_write.c $(rfs_tool_sources)
 tests_unit_tool_test_write_LDADD = librfs.la $(CMOCKA_LIBS)
-dist_check_SCRIPTS += tests/unit/tool/commands
+dist_check_SCRIPTS += tests/unit/tool/commands tests/unit/tool/messages
