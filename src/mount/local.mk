@@ -22,3 +22,7 @@ reshardfs_SOURCES = \
 	src/mount/session.c src/mount/session.h \
 	src/mount/suggest.c src/mount/suggest.h
 endif
+EXTRA_DIST += \
+	contrib/fstab.example \
+	contrib/systemd/mnt-ckpt.automount \
+	contrib/systemd/mnt-ckpt.mount

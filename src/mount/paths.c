@@ -38,6 +38,12 @@ bool rfs_path_within(const char *inner, const char *outer)
     return strncmp(inner, outer, n) == 0 && (inner[n] == '\0' || inner[n] == '/');
 }
 
+/* The second is what a server that is just ending leaves for a moment. */
+static bool is_dead(int code)
+{
+    return code == ENOTCONN || code == ECONNABORTED;
+}
+
 static int refuse_dead(const char *given, struct rfs_error *err)
 {
     char remedy[PATH_MAX + 32];
@@ -53,7 +59,7 @@ static int refuse_filled(const char *given, bool nonempty, struct rfs_error *err
     DIR *dir = opendir(given);
     bool filled = false;
 
-    if (!dir && errno == ENOTCONN)
+    if (!dir && is_dead(errno))
         return refuse_dead(given, err);
     if (nonempty) {
         if (dir)
@@ -96,7 +102,7 @@ int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, ch
     int rc;
 
     if (stat(given, &st) < 0) {
-        if (errno == ENOTCONN)
+        if (is_dead(errno))
             return refuse_dead(given, err);
         return rfs_fail(err, -errno, RFS_IN(given), errno == ENOENT ? "mkdir, then again" : NULL,
                         "the mount point cannot be used: %s", strerror(errno));

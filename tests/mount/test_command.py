@@ -238,3 +238,15 @@ def test_fstab():
     equal((got.returncode, got.stderr), (0, ""), "mount by fstab")
     same_bytes(read_all(os.path.join(folder("out"), "copy")), tree.expected(0), "rank 0")
     eventually(lambda: not servers(mnt), "the server ends")
+
+
+def test_options_in_contrib_are_known():
+    lists = []
+    with open(os.path.join(top, "contrib", "fstab.example")) as file:
+        lists += [line.split()[3] for line in file if line.strip() and line[0] != "#"]
+    with open(os.path.join(top, "contrib", "systemd", "mnt-ckpt.mount")) as file:
+        lists += [line[8:].strip() for line in file if line.startswith("Options=")]
+    equal(len(lists), 4, "lists of options")
+    for options in lists:
+        got = run(reshardfs, "--check", os.path.join(folder("mnt"), "none"), "-o", options)
+        equal(got.returncode, 1, f"{options}: {got.stderr}")

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line, the list after -o, and how paths are compared. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "mount/options.h"
+#include "mount/paths.h"
+#include "mount/suggest.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 16 };
+
+/* Parses a command line of up to MOST words, the program's name not among them. */
+static int parse(struct rfs_mount_options *out, struct rfs_error *err, ...)
+{
+    char *argv[MOST + 2] = {(char *)(uintptr_t) "reshardfs"};
+    int argc = 1;
+    va_list words;
+
+    va_start(words, err);
+    for (const char *word; argc <= MOST && (word = va_arg(words, const char *));)
+        argv[argc++] = (char *)(uintptr_t)word;
+    va_end(words);
+    optind = 0; /* getopt begins anew */
+    return rfs_mount_options_parse(argc, argv, out, err);
+}
+
+static void expect_usage(int rc, const struct rfs_error *err, const char *text)
+{
+    assert_int_equal(rc, -EINVAL);
+    assert_true(err->usage);
+    assert_string_equal(err->text, text);
+}
+
+static void defaults(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    assert_int_equal(parse(&o, &err, "/", "mnt", NULL), 0);
+    assert_int_equal(o.action, RFS_ACTION_MOUNT);
+    assert_string_equal(o.source, "/");
+    assert_string_equal(o.mountpoint, "mnt");
+    assert_null(o.view);
+    assert_int_equal(o.io, RFS_IO_AUTO);
+    assert_int_equal(o.max_threads, 16);
+    assert_false(o.foreground || o.debug || o.single || o.nonempty || o.allow_other);
+    rfs_mount_options_free(&o);
+    assert_null(o.source);
+}
+
+static void kinds_are_told_apart(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    assert_int_equal(parse(&o, &err, "-o", "cache=2G,rw,io=cached,dev,strict", "/", "mnt", "-d",
+                           "-s", "-o",
+                           "prefix=a\\,b\\\\c,,x-z=1,allow_other,fsname=d\\,e,nonempty,",
+                           "-omax_threads=3", NULL),
+                     0);
+    assert_string_equal(o.view, "cache=2G,strict,prefix=a\\,b\\\\c");
+    assert_int_equal(o.io, RFS_IO_CACHED);
+    assert_int_equal(o.max_threads, 3);
+    assert_string_equal(o.fsname, "d,e");
+    assert_true(o.allow_other && o.nonempty && o.debug && o.foreground && o.single);
+    rfs_mount_options_free(&o);
+}
+
+static void strategy_paths_become_absolute(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+    char *cwd = getcwd(NULL, 0), *escaped, *want;
+
+    (void)state;
+    assert_non_null(cwd);
+    escaped = rfs_mount_options_escape(cwd);
+    assert_non_null(escaped);
+    assert_true(asprintf(&want, "src_strategy=/,dst_strategy=%s/no\\,ne\\\\x\\\\y", escaped) > 0);
+    assert_int_equal(
+        parse(&o, &err, "/", "mnt", "-o", "src_strategy=/../,dst_strategy=no\\,ne\\x\\\\y", NULL),
+        0);
+    assert_string_equal(o.view, want);
+    rfs_mount_options_free(&o);
+    free(want);
+    free(escaped);
+    free(cwd);
+}
+
+static void actions(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    assert_int_equal(parse(&o, &err, "--check", "/", NULL), 0);
+    assert_int_equal(o.action, RFS_ACTION_CHECK);
+    assert_null(o.mountpoint);
+    rfs_mount_options_free(&o);
+    assert_int_equal(parse(&o, &err, "-h", NULL), 0);
+    assert_int_equal(o.action, RFS_ACTION_HELP);
+    rfs_mount_options_free(&o);
+    assert_int_equal(parse(&o, &err, "--version", "-x", NULL), 0);
+    assert_int_equal(o.action, RFS_ACTION_VERSION);
+    rfs_mount_options_free(&o);
+}
+
+static void refusals(void **state)
+{
+    static const struct {
+        const char *list, *text;
+    } cases[] = {
+        {"cahce=1", "unknown option 'cahce'; try: -o cache=VALUE"},
+        {"nonempt", "unknown option 'nonempt'; try: -o nonempty"},
+        {"qqqqqqqqq", "unknown option 'qqqqqqqqq'; try: reshardfs --help"},
+        {"=1", "unknown option ''; try: reshardfs --help"},
+        {"a\nb", "unknown option 'a\\x0ab'; try: reshardfs --help"},
+        {"io=", "option 'io' needs a value; try: reshardfs --help"},
+        {"io=Direct", "option 'io' cannot be 'Direct'; try: io=auto, io=direct or io=cached"},
+        {"nonempty=1", "option 'nonempty' takes no value; try: nonempty"},
+        {"max_threads=257",
+         "option 'max_threads' must be 1 to 256, not '257'; try: max_threads=16"},
+        {"max_threads=-1", "option 'max_threads' must be 1 to 256, not '-1'; try: max_threads=16"},
+        {"max_threads=9x", "option 'max_threads' must be 1 to 256, not '9x'; try: max_threads=16"},
+    };
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        expect_usage(parse(&o, &err, "/", "mnt", "-o", cases[i].list, NULL), &err, cases[i].text);
+        rfs_mount_options_free(&o);
+    }
+    expect_usage(parse(&o, &err, NULL), &err,
+                 "the source folder is missing; try: reshardfs --help");
+    rfs_mount_options_free(&o);
+    expect_usage(parse(&o, &err, "a", "b", "c", NULL), &err,
+                 "unexpected argument 'c'; try: reshardfs --help");
+    rfs_mount_options_free(&o);
+}
+
+static void distances(void **state)
+{
+    (void)state;
+    assert_int_equal(rfs_suggest_distance("prefix", "prefix"), 0);
+    assert_int_equal(rfs_suggest_distance("prefxi", "prefix"), 1);
+    assert_int_equal(rfs_suggest_distance("prfix", "prefix"), 1);
+    assert_int_equal(rfs_suggest_distance("", "io"), 2);
+    assert_int_equal(rfs_suggest_distance("abc", "xyz"), 3);
+    char far[80];
+    memset(far, 'a', sizeof far - 1);
+    far[sizeof far - 1] = '\0';
+    assert_int_equal(rfs_suggest_distance(far, "a"), UINT_MAX);
+}
+
+static void within(void **state)
+{
+    (void)state;
+    assert_true(rfs_path_within("/a/b", "/a/b"));
+    assert_true(rfs_path_within("/a/b/c", "/a/b"));
+    assert_true(rfs_path_within("/a", "/"));
+    assert_false(rfs_path_within("/a/bc", "/a/b"));
+    assert_false(rfs_path_within("/a", "/a/b"));
+    assert_false(rfs_path_within("/", "/a"));
+}
+
+static void escaping(void **state)
+{
+    char *out = rfs_mount_options_escape("a,b\\c");
+
+    (void)state;
+    assert_non_null(out);
+    assert_string_equal(out, "a\\,b\\\\c");
+    free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(kinds_are_told_apart),
+        cmocka_unit_test(strategy_paths_become_absolute),
+        cmocka_unit_test(actions),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(distances),
+        cmocka_unit_test(within),
+        cmocka_unit_test(escaping),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
