@@ -49,7 +49,7 @@ static bool job_init(struct job *job, const struct rfs_block *block, uint64_t be
         return false;
     struct rfs_shape *shape = &job->shape;
     rfs_shape_init(shape, block);
-    if (shape->runs == 0)
+    if (shape->empty)
         return false;
     from -= block->dst;
     to -= block->dst;

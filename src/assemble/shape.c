@@ -21,10 +21,10 @@ static void join_last(struct rfs_shape *shape)
 void rfs_shape_init(struct rfs_shape *shape, const struct rfs_block *block)
 {
     shape->run = block->run;
-    shape->runs = block->run > 0;
+    shape->empty = block->run == 0;
     shape->n = 0;
     for (uint32_t i = 0; i < block->n_loops; i++) {
-        shape->runs *= block->loop[i].count;
+        shape->empty = shape->empty || block->loop[i].count == 0;
         if (block->loop[i].count == 1)
             continue;
         shape->loop[shape->n++] = block->loop[i];
@@ -35,7 +35,6 @@ void rfs_shape_init(struct rfs_shape *shape, const struct rfs_block *block)
         if (last->dst_stride != shape->run || last->src_stride != shape->run)
             break;
         shape->run *= last->count;
-        shape->runs /= last->count > 0 ? last->count : 1;
         shape->n--;
     }
     uint64_t inner = 1, span = shape->run;

@@ -11,9 +11,11 @@
 
 #include "plan/slice.h"
 
+#include <stdbool.h>
+
 struct rfs_shape {
-    uint64_t run;  /* bytes */
-    uint64_t runs; /* how many; 0 when the block moves nothing */
+    uint64_t run; /* bytes */
+    bool empty;   /* the block moves nothing; the rest means nothing then */
     uint32_t n;
     struct rfs_loop loop[RFS_MAX_DIMS];
     uint64_t inner[RFS_MAX_DIMS];    /* runs in one step of the loop */

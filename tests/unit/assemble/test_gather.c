@@ -100,6 +100,24 @@ static void test_nothing_outside_is_read(void **state)
     world_close(&world);
 }
 
+/* Runs that are near each other in groups that are far apart: a window for each group. */
+static void test_windows_stop_at_long_gaps(void **state)
+{
+    struct world world = {.ndim = 3, .dims = {4, 512, 64}, .pieces = {1, 1, 1}, .elem = 1};
+    const uint64_t from[] = {0, 0, 8}, size[] = {4, 16, 8};
+    (void)state;
+    world_open(&world, &rng);
+    struct rfs_slice slice = world_slice(&world, from, size, true);
+    unsigned char *bytes = world_bytes(&world, from, size);
+    check_range(&world, &slice, bytes, 0, slice.bytes);
+    struct rfs_files_counters counters;
+    rfs_files_count(world.files, &counters);
+    assert_int_equal(counters.bytes, 4 * (15 * 64 + 8));
+    free(bytes);
+    rfs_slice_free(&slice);
+    world_close(&world);
+}
+
 static void test_changed_source(void **state)
 {
     struct world world = {.ndim = 2, .dims = {100, 64}, .pieces = {1, 2}, .elem = 1};
@@ -142,6 +160,7 @@ int main(void)
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_far_runs_are_read_alone),
         cmocka_unit_test(test_nothing_outside_is_read),
+        cmocka_unit_test(test_windows_stop_at_long_gaps),
         cmocka_unit_test(test_changed_source),
         cmocka_unit_test(test_needed),
     };
