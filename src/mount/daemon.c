@@ -44,7 +44,7 @@ int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *
 
 int rfs_daemon_wait(struct rfs_daemon *daemon, struct rfs_error *err)
 {
-    struct rfs_error word;
+    struct rfs_error word = {0};
     char *to = (char *)&word;
     size_t got = 0;
 

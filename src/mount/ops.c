@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/ops.h"
 
+#include "mount/report.h"
 #include "mount/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -14,6 +15,11 @@
 #define FOREVER (365 * 86400.0)
 
 enum { SPANS = 64, NAME_BYTES = 255, SECTOR = 512 };
+
+static void log_line(void *ctx, enum rfs_level level, const char *line)
+{
+    rfs_report_line(ctx, (enum reshard_level)level, line);
+}
 
 static struct rfs_mount *mount_of(fuse_req_t req)
 {
@@ -201,17 +207,53 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     reply_list(req, ino, size, offset, true);
 }
 
+static void close_handle(struct rfs_mount *m, struct rfs_handle *handle)
+{
+    pthread_mutex_lock(&m->handles_lock);
+    if (handle->previous)
+        handle->previous->next = handle->next;
+    else
+        m->handles = handle->next;
+    if (handle->next)
+        handle->next->previous = handle->previous;
+    pthread_mutex_unlock(&m->handles_lock);
+    reshard_reader_close(handle->reader);
+    free(handle);
+}
+
+static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out)
+{
+    struct rfs_handle *handle = calloc(1, sizeof *handle);
+    int rc;
+
+    if (!handle)
+        return -ENOMEM;
+    rc = reshard_reader_open(m->view, id, &handle->reader);
+    if (rc < 0) {
+        free(handle);
+        return rc;
+    }
+    pthread_mutex_lock(&m->handles_lock);
+    handle->next = m->handles;
+    if (handle->next)
+        handle->next->previous = handle;
+    m->handles = handle;
+    pthread_mutex_unlock(&m->handles_lock);
+    *out = handle;
+    return 0;
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
-    reshard_reader *reader;
+    struct rfs_handle *handle;
     int rc;
 
     if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC)) {
         fuse_reply_err(req, EROFS);
         return;
     }
-    rc = reshard_reader_open(m->view, ino, &reader);
+    rc = open_handle(m, ino, &handle);
     if (rc < 0) {
         fuse_reply_err(req, -rc);
         return;
@@ -219,15 +261,15 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     /* auto: every file shown is a .ckpt, and those are read whole rather than mapped. */
     fi->direct_io = m->options->io != RFS_IO_CACHED;
     fi->keep_cache = !fi->direct_io && !atomic_load(&m->stale);
-    fi->fh = (uintptr_t)reader;
+    fi->fh = (uintptr_t)handle;
     if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
-        reshard_reader_close(reader);
+        close_handle(m, handle);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    reshard_reader_close((reshard_reader *)(uintptr_t)fi->fh);
+    close_handle(mount_of(req), (struct rfs_handle *)(uintptr_t)fi->fh);
     fuse_reply_err(req, 0);
 }
 
@@ -245,7 +287,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                     struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
-    reshard_reader *reader = (reshard_reader *)(uintptr_t)fi->fh;
+    reshard_reader *reader = ((struct rfs_handle *)(uintptr_t)fi->fh)->reader;
     void *scratch = rfs_scratch_get(size);
     struct iovec spans[SPANS];
     reshard_loan *loan = NULL;
@@ -266,6 +308,22 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     fuse_reply_iov(req, spans, count);
     if (loan)
         reshard_return(loan);
+}
+
+void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
+                    const struct rfs_mount_options *options)
+{
+    *mount = (struct rfs_mount){.view = view, .options = options, .dropping = ATOMIC_FLAG_INIT};
+    pthread_mutex_init(&mount->handles_lock, NULL);
+    rfs_log_init(&mount->log, log_line, NULL);
+}
+
+void rfs_mount_end(struct rfs_mount *mount)
+{
+    while (mount->handles)
+        close_handle(mount, mount->handles);
+    rfs_log_destroy(&mount->log);
+    pthread_mutex_destroy(&mount->handles_lock);
 }
 
 void rfs_ops_fill(struct fuse_lowlevel_ops *ops)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The answers to the kernel's requests. Any of them runs on any of the session's threads; they share
- * only the view, which needs no lock, and the two flags below.
+ * the view, which needs no lock, and what is below.
  */
 #ifndef RFS_MOUNT_OPS_H
 #define RFS_MOUNT_OPS_H
@@ -11,13 +11,24 @@
 #include "mount/options.h"
 #include "reshard.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+
+/* An open file. */
+struct rfs_handle {
+    reshard_reader *reader; /* owned */
+    struct rfs_handle *next, *previous;
+};
 
 struct rfs_mount {
     reshard_view *view;                      /* borrowed */
     const struct rfs_mount_options *options; /* borrowed */
     struct fuse_session *session;            /* borrowed; set before the first request */
     struct rfs_log log;
+
+    /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
+    pthread_mutex_t handles_lock; /* of the list; a leaf lock */
+    struct rfs_handle *handles;
 
     /* Some file became ESTALE: pages that the kernel keeps are not trusted over an open any more. */
     atomic_bool stale;
@@ -29,6 +40,11 @@ struct rfs_mount {
     void (*started)(void *ctx);
     void *started_ctx;
 };
+
+void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
+                    const struct rfs_mount_options *options);
+/* Closes what is still open. No request may be running. */
+void rfs_mount_end(struct rfs_mount *mount);
 
 /* What is answered, and what is refused because nothing here can be written. */
 void rfs_ops_fill(struct fuse_lowlevel_ops *ops);

@@ -120,7 +120,8 @@ static int refuse_unknown(const char *name, struct rfs_error *err)
     for (size_t i = 0; i < N_KNOWN; i++) {
         const unsigned edits = rfs_suggest_distance(name, known[i].name);
 
-        if (edits < least && edits < strlen(known[i].name)) {
+        /* At least half of the word must be right. */
+        if (edits < least && 2 * (size_t)edits <= strlen(name)) {
             least = edits;
             nearest = &known[i];
         }

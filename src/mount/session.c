@@ -47,11 +47,6 @@ static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
                     line);
 }
 
-static void view_line(void *ctx, enum rfs_level level, const char *line)
-{
-    rfs_report_line(ctx, (enum reshard_level)level, line);
-}
-
 static void *herald(void *ctx)
 {
     struct session *s = ctx;
@@ -203,11 +198,6 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
                     struct rfs_error *err)
 {
     struct session s = {
-        .mount = {.view = view,
-                  .options = options,
-                  .dropping = ATOMIC_FLAG_INIT,
-                  .started = start_herald,
-                  .started_ctx = NULL},
         .mountpoint = mountpoint,
         .answers = answers,
         .answers_ctx = ctx,
@@ -216,8 +206,9 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
     };
     int rc;
 
+    rfs_mount_init(&s.mount, view, options);
+    s.mount.started = start_herald;
     s.mount.started_ctx = &s;
-    rfs_log_init(&s.mount.log, view_line, NULL);
     rc = make_session(&s, err);
     if (rc == 0 && fuse_set_signal_handlers(s.mount.session) < 0)
         rc = rfs_fail(err, -EINVAL, RFS_NOWHERE, NULL, "signal handlers cannot be set");
@@ -227,6 +218,6 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
     }
     if (s.mount.session)
         fuse_session_destroy(s.mount.session);
-    rfs_log_destroy(&s.mount.log);
+    rfs_mount_end(&s.mount);
     return rc;
 }
