@@ -127,7 +127,9 @@ class Built:
         self.kind, self.why = "model", f"{'; '.join(known)} ({difference})"
         if case.expect == "transform" or not known:
             self.problem = f"MindSpore and the model disagree: {difference}"
-        if model_writes:
+        if wanted is None:
+            self.problem = f"MindSpore refuses, and there is no model of this case: {difference}"
+        elif model_writes:
             shutil.rmtree(self.expected, ignore_errors=True)
             for name, named in wanted.items():
                 values.save(os.path.join(self.expected, name), named)
