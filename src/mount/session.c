@@ -67,9 +67,10 @@ static void start_herald(void *ctx)
     const int rc = pthread_create(&s->herald, NULL, herald, s);
 
     s->heralded = rc == 0;
-    s->answered = -rc;
-    if (rc != 0)
+    if (rc != 0) {
+        s->answered = -rc;
         pthread_kill(s->main, SIGTERM);
+    }
 }
 
 static int add_text(struct fuse_args *args, const char *name, const char *value)
