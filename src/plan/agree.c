@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parameter without a layout (global_step, learning_rate) is copied from one certain rank. When that
- * rank is lost, nothing says that another has the same value, so the values themselves are asked: a
- * small one that is the same, byte for byte, in every rank of the stage that is left is taken from the
- * lowest of them; anything else is refused.
+ * A parameter without a layout is copied from one certain rank. When that rank is lost, nothing says
+ * that another has the same value, so it is refused; but for one element (global_step, learning_rate),
+ * which MindSpore keeps the same on all ranks: one that all ranks of the stage that are left agree on, bit
+ * for bit, is taken from the lowest of them, and the log says so. strict refuses that too.
  */
 #include "plan/internal.h"
 
-#include "base/cleanup.h"
-
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define AGREE_BYTES (UINT64_C(64) << 10)
+#define ELEMENT_MOST 16 /* bytes of the largest element */
 
 static int read_value(struct planning *planning, uint32_t rank, uint32_t name, uint32_t type,
                       void *buf)
@@ -34,25 +31,30 @@ static int read_value(struct planning *planning, uint32_t rank, uint32_t name, u
     return rc ? rc : ended;
 }
 
+bool rfs_plan_one_element(const struct rfs_type *type)
+{
+    return type->kind == RFS_TENSOR && type->bytes <= ELEMENT_MOST &&
+           type->bytes == rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+}
+
 int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
                    const struct rfs_entry *entry)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
-    const uint64_t bytes = rfs_catalog_type(catalog, entry->type)->bytes;
+    const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
     const char *param = rfs_catalog_name(catalog, entry->name);
     const uint32_t lost = use->base + planning->like;
     const uint32_t from =
         rfs_plan_copy_rank(planning->planner, (uint32_t)(use - planning->stages), planning->like);
-    RFS_FREE char *value = bytes <= AGREE_BYTES ? malloc(bytes + 1) : NULL;
-    RFS_FREE char *other = bytes <= AGREE_BYTES ? malloc(bytes + 1) : NULL;
-    bool same = value && other;
+    unsigned char value[ELEMENT_MOST];
+    unsigned char other[ELEMENT_MOST];
+    bool same = !planning->planner->config.strict && rfs_plan_one_element(type) &&
+                !read_value(planning, from, entry->name, entry->type, value);
 
-    if (same && read_value(planning, from, entry->name, entry->type, value))
-        same = false;
     for (uint32_t local = 0; same && local < planning->planner->scale.src_devices; local++)
         if (use->wanted[local] && use->base + local != from)
             same = !read_value(planning, use->base + local, entry->name, entry->type, other) &&
-                   memcmp(value, other, bytes) == 0;
+                   memcmp(value, other, type->bytes) == 0;
     if (!same)
         return rfs_fail(
             planning->err, -ENOENT, RFS_OF(rfs_catalog_path(catalog), param),

@@ -99,6 +99,7 @@ int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /* Whether the copied parameters of a lost rank are the same in all ranks that are left; agree.c. */
 int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
                    const struct rfs_entry *entry);
+bool rfs_plan_one_element(const struct rfs_type *type);
 const char *rfs_plan_path(const struct planning *planning, uint32_t rank);
 /* The roster; roster.c. */
 int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out);

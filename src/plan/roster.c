@@ -55,7 +55,7 @@ static int find_stages(struct planning *planning)
     return 0;
 }
 
-/* strict: nothing is copied on trust but scalars and strings that neither strategy knows. */
+/* strict: nothing is copied on trust but single elements and strings that neither strategy knows. */
 static int check_strict(struct planning *planning, const struct role_of *role,
                         const struct rfs_type *type, const char *param)
 {
@@ -64,7 +64,7 @@ static int check_strict(struct planning *planning, const struct role_of *role,
 
     if (!planner->config.strict || planner->scale.src_devices * planner->scale.dst_devices == 1)
         return 0;
-    if (!one_side && (type->ndim == 0 || type->kind == RFS_STRING))
+    if (!one_side && (rfs_plan_one_element(type) || type->kind == RFS_STRING))
         return 0;
     return rfs_fail(planning->err, -EINVAL,
                     RFS_OF(rfs_catalog_path(planner->config.catalog), param),

@@ -319,8 +319,44 @@ static void test_a_lost_rank_with_a_replica(void **state)
     ckpt_tensor(&expected, "steps", "Int8", 0, NULL, "\x05", 1);
     expect_file(f, 2, &expected);
     expect_file(f, 3, &expected);
-    assert_non_null(strstr(f->lines.text, "rank_2 is missing"));
+    assert_non_null(strstr(f->lines.text, "parameter 'steps': rank_2 is missing"));
+    /* One line a lost rank, however many files need it. */
+    const char *once =
+        strstr(f->lines.text, "rank_2 is missing; what it holds is read from a replica, rank_0");
+    assert_non_null(once);
+    assert_null(strstr(once + 1, "rank_2 is missing; what"));
     bytes_free(&expected);
+}
+
+static void test_a_lost_value_of_many_elements(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st;
+
+    replicate(f, (unsigned char[]){5, 5, 5, 5});
+    for (unsigned rank = 0; rank < 4; rank++) {
+        struct bytes file = {0};
+        char path[64];
+        ckpt_tensor(&file, "w", "Int8", 1, (uint64_t[]){4}, "\x01\x02\x03\x04", 4);
+        ckpt_tensor(&file, "pair", "Int8", 1, (uint64_t[]){2}, "\x01\x02", 2);
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(f->root, path, file.data, file.n);
+        bytes_free(&file);
+    }
+    assert_int_equal(unlink(tree_path(f->root, "src/rank_1/net-1_2.ckpt")), 0);
+    open_view(f);
+    assert_int_equal(stat_rank(f, 1, &st), -ENOENT);
+    assert_non_null(strstr(f->err.message, "parameter 'pair'"));
+}
+
+static void test_strict_takes_single_elements(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st;
+
+    assert_int_equal(open_with(f, "strict"), 0);
+    if (stat_rank(f, 0, &st))
+        fail_msg("%s", f->err.message);
 }
 
 static void test_a_lost_value_that_nobody_proves(void **state)
@@ -559,6 +595,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_lost_rank_without_replica, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_rank_with_a_replica, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_value_that_nobody_proves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_lost_value_of_many_elements, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strict_takes_single_elements, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copied_values_come_from_the_rank_itself, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_only_in_one_strategy, set_up, tear_down),
