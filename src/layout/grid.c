@@ -2,6 +2,8 @@
 /* Ranks and cells of a grid: mixed-radix arithmetic on digits, which go from the outermost in. */
 #include "layout/grid.h"
 
+#include "layout/draft.h"
+
 #include <string.h>
 
 static uint32_t digit_of(const struct rfs_digit *digit, uint32_t rank)
@@ -58,4 +60,22 @@ uint32_t rfs_grid_replica(const struct rfs_grid *grid, uint32_t rank, uint32_t k
         found += value * digit->stride;
     }
     return found;
+}
+
+uint32_t rfs_layout_slice(const struct rfs_layout *layout, uint32_t rank)
+{
+    const uint32_t used = rfs_layout_used(layout);
+    uint32_t part[RFS_MAX_DEVICE_AXES];
+    uint32_t number = 0;
+    uint32_t weight = 1;
+
+    rfs_layout_opt_parts(layout, layout->opt_size, part);
+    for (uint32_t p = layout->n_dev; p-- > 0;) {
+        const uint32_t coordinate = rank % layout->dev[p];
+        const uint32_t cuts = used >> p & 1 ? layout->dev[p] : part[p];
+        number += coordinate % cuts * weight;
+        weight *= cuts;
+        rank /= layout->dev[p];
+    }
+    return number;
 }

@@ -75,6 +75,8 @@ struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages);
 int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err);
+/* Whether each slice of the source has a rank folder left that holds it; lost.c. */
+int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
 
 /* The id of the geometry, resolved at the first call for its key. */
 int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, uint32_t type,

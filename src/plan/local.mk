@@ -5,6 +5,7 @@ librfs_la_SOURCES += \
 	src/plan/geometry.c \
 	src/plan/geometry.h \
 	src/plan/internal.h \
+	src/plan/lost.c \
 	src/plan/planner.c \
 	src/plan/planner.h \
 	src/plan/roles.c \

@@ -52,7 +52,9 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
         return rfs_fail_memory(err);
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
-    const int rc = rfs_plan_check_strategies(planner, err);
+    int rc = rfs_plan_check_strategies(planner, err);
+    if (!rc)
+        rc = rfs_plan_check_lost(planner, err);
     if (rc)
         return rc;
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);

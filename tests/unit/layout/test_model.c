@@ -165,7 +165,20 @@ static void check_grid(const struct spec *spec, const struct rfs_grid *grid, uin
         check_replicas(spec, grid, boxes, below(ranks));
 }
 
-static void check_protobuf(const struct spec *spec, struct rfs_grid *grid, uint64_t *slice)
+/* Numbers of slices are equal exactly where boxes are. */
+static void check_slices(const struct spec *spec, const struct rfs_layout *layout,
+                         const struct box *boxes)
+{
+    for (int k = 0; k < 16; k++) {
+        const uint32_t a = below(layout->devices), b = below(layout->devices);
+        assert_true(rfs_layout_slice(layout, a) < layout->devices);
+        assert_int_equal(rfs_layout_slice(layout, a) == rfs_layout_slice(layout, b),
+                         same_box(spec, &boxes[a], &boxes[b]));
+    }
+}
+
+static void check_protobuf(const struct spec *spec, struct rfs_grid *grid, uint64_t *slice,
+                           const struct box *boxes)
 {
     struct text text = {0};
     struct rfs_grid again;
@@ -174,6 +187,7 @@ static void check_protobuf(const struct spec *spec, struct rfs_grid *grid, uint6
     write_protobuf(&text, spec, 1);
     struct rfs_strategy *strategy = parse_text("random", &text);
     const struct rfs_layout *layout = rfs_strategy_layout(strategy, 0, 0);
+    check_slices(spec, layout, boxes);
     assert_int_equal(rfs_grid_resolve(layout, spec->ndim, spec->shape, RFS_DIMS_OF_WHOLE, grid,
                                       NULL, slice, RFS_NOWHERE, NULL),
                      0);
@@ -234,7 +248,7 @@ static void grids_are_those_of_the_model(void **unused)
         if (!random_spec(&spec, &ranks, &opt))
             continue;
         model(&spec, ranks, opt, boxes);
-        check_protobuf(&spec, &grid, slice);
+        check_protobuf(&spec, &grid, slice, boxes);
         check_grid(&spec, &grid, ranks, boxes, slice);
         open += check_json(&spec, &grid, slice);
         nested += is_nested(&spec);

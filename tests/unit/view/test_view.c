@@ -277,14 +277,21 @@ static void test_any_offset_and_size(void **state)
 static void test_a_lost_rank_without_replica(void **state)
 {
     struct fixture *f = *state;
-    reshard_stat st;
 
     assert_int_equal(unlink(tree_path(f->root, "src/rank_2/net-1_2.ckpt")), 0);
-    open_view(f);
-    assert_int_equal(stat_rank(f, 0, &st), -ENOENT);
+    assert_int_equal(open_with(f, ""), -ENOENT);
     assert_non_null(strstr(f->err.message, "parameter 'w'"));
     assert_non_null(strstr(f->err.message, "rank_2"));
     assert_non_null(strstr(f->err.message, "no other rank"));
+}
+
+static void test_fewer_folders_than_ranks(void **state)
+{
+    struct fixture *f = *state;
+
+    write_strategy(f->root, "src.json", LAYOUT("w", "[8]", "[0, -1]", "[16, 4]"));
+    assert_int_equal(open_with(f, ""), -ENOENT);
+    assert_non_null(strstr(f->err.message, "rank_4"));
 }
 
 /* "w" on a 2 x 2 matrix, cut over the inner axis: ranks 0 and 2, 1 and 3 hold the same slices. */
@@ -593,6 +600,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unknown_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_any_offset_and_size, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_rank_without_replica, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fewer_folders_than_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_rank_with_a_replica, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_value_that_nobody_proves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_value_of_many_elements, set_up, tear_down),

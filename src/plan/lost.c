@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lost ranks, as far as the strategies and the folders tell: a slice whose ranks are all missing is in
+ * nobody's checkpoint, so some destination file could not be made. That is said before anything is
+ * mounted. Costs nothing when no rank is missing.
+ */
+#include "plan/internal.h"
+
+#include "base/cleanup.h"
+#include "layout/grid.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The stage of a parameter that has only one, else RFS_NO_ID: the others may have what one lost. */
+static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
+{
+    uint32_t only = RFS_NO_ID;
+
+    for (uint32_t s = 0; s < rfs_strategy_stages(strategy); s++) {
+        if (!rfs_strategy_layout(strategy, i, s))
+            continue;
+        if (only != RFS_NO_ID)
+            return RFS_NO_ID;
+        only = s;
+    }
+    return only;
+}
+
+/* The first rank of the stage whose slice nobody is left with, or RFS_NO_RANK. HELD is scratch. */
+static uint32_t lost_rank(const struct rfs_planner *planner, const struct rfs_layout *layout,
+                          uint32_t base, unsigned char *held)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+
+    memset(held, 0, layout->devices);
+    for (uint32_t rank = 0; rank < layout->devices; rank++)
+        if (rfs_catalog_has(catalog, base + rank))
+            held[rfs_layout_slice(layout, rank)] = 1;
+    for (uint32_t rank = 0; rank < layout->devices; rank++)
+        if (!held[rfs_layout_slice(layout, rank)])
+            return base + rank;
+    return RFS_NO_RANK;
+}
+
+static bool any_missing(const struct rfs_planner *planner)
+{
+    const uint32_t base = rfs_plan_base(planner, 0);
+    const uint32_t end =
+        rfs_plan_base(planner, planner->scale.src_stages - 1) + planner->scale.src_devices;
+
+    for (uint32_t rank = base; rank < end; rank++)
+        if (!rfs_catalog_has(planner->config.catalog, rank))
+            return true;
+    return false;
+}
+
+int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    const struct rfs_strategy *dst = planner->config.dst;
+
+    if (!src || !any_missing(planner))
+        return 0;
+    const size_t n_layouts = rfs_strategy_layouts(src);
+    RFS_FREE unsigned char *held = malloc(planner->scale.src_devices);
+    RFS_FREE unsigned char *seen = calloc(n_layouts, planner->scale.src_stages);
+    if (!held || !seen)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
+        const char *param = rfs_strategy_param(src, i);
+        const uint32_t stage = only_stage(src, i);
+        if (stage == RFS_NO_ID || (dst && rfs_strategy_find(dst, param) < 0))
+            continue;
+        const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
+        unsigned char *done = &seen[(size_t)stage * n_layouts + layout->id];
+        if (*done)
+            continue;
+        *done = 1;
+        const uint32_t rank = lost_rank(planner, layout, rfs_plan_base(planner, stage), held);
+        if (rank != RFS_NO_RANK)
+            return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(planner->config.catalog), param),
+                            "the checkpoint of that rank",
+                            "rank_%u has no checkpoint, and no other rank that has one holds the "
+                            "same slice",
+                            rank);
+    }
+    return 0;
+}
