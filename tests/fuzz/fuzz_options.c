@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The text after -o. It goes through the mount's parser, and what that passes on through the view's.
+ * Then it is the value of an option itself: escaped, it must come back as it was.
+ */
+#include "mount/options.h"
+#include "view/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+/* A refusal says why, in one line, and says that the user's text is at fault. */
+static void check_refusal(const struct rfs_error *err)
+{
+    REQUIRE(err->code < 0 && err->text[0] != 0);
+    REQUIRE(strpbrk(err->text, "\n\r\t\033") == NULL);
+}
+
+static bool parse_view(const char *text, struct rfs_options *out)
+{
+    struct rfs_error err = {0};
+
+    if (rfs_options_parse(text, out, &err) != 0) {
+        check_refusal(&err);
+        REQUIRE(err.usage);
+        return false;
+    }
+    REQUIRE(out->prefix != NULL && strchr(out->prefix, '/') == NULL);
+    return true;
+}
+
+static void parse_mount(char *text)
+{
+    char program[] = "reshardfs", source[] = "/dev", target[] = "/proc", flag[] = "-o";
+    char *argv[] = {program, source, target, flag, text, NULL};
+    struct rfs_mount_options mount = {0};
+    struct rfs_options view = {0};
+    struct rfs_error err = {0};
+
+    if (rfs_mount_options_parse(5, argv, &mount, &err) != 0) {
+        check_refusal(&err);
+    } else {
+        parse_view(mount.view, &view);
+        rfs_options_free(&view);
+    }
+    rfs_mount_options_free(&mount);
+}
+
+static void round_trip(const char *text)
+{
+    struct rfs_options view = {0};
+    char *escaped = rfs_mount_options_escape(text);
+    char *option = NULL;
+
+    if (escaped && asprintf(&option, "strict,src_strategy=%s,cache=1K", escaped) >= 0) {
+        if (parse_view(option, &view)) {
+            REQUIRE(strcmp(view.src_strategy, text) == 0);
+            REQUIRE(view.strict && view.cache == 1024);
+        } else {
+            REQUIRE(text[0] == 0); /* the only value that is none */
+        }
+        rfs_options_free(&view);
+    }
+    free(option);
+    free(escaped);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rfs_options view = {0};
+    uint64_t bytes = 0;
+    char *text = malloc(size + 1);
+
+    if (!text)
+        return 0;
+    memcpy(text, data, size);
+    text[size] = 0;
+    rfs_options_size(text, &bytes);
+    parse_view(text, &view);
+    rfs_options_free(&view);
+    round_trip(text);
+    parse_mount(text); /* last: it may change the text */
+    free(text);
+    return 0;
+}
