@@ -23,7 +23,8 @@ struct rfs_planner {
     bool part;           /* by stage: one source stage becomes parts of the destination's files */
     uint32_t part_stage; /* its number */
     atomic_bool told;    /* the line about parameters copied unsliced was logged */
-    atomic_bool *lost;   /* [source ranks] the line about its replica was logged */
+    atomic_bool *lost;   /* [source ranks, from the first stage's base] the line about its replica
+                            was logged */
 
     pthread_mutex_t lock;                     /* of the tables; a leaf lock */
     RFS_VEC(struct geometry_slot) geometries; /* by id */

@@ -124,6 +124,12 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
         return rfs_fail(
             err, -EINVAL, RFS_IN(rfs_strategy_name(dst)), "strategy files of the same network",
             "none of its parameters is in the source strategy %s", rfs_strategy_name(src));
+    if (((uint64_t)planner->part_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
+        return rfs_fail(err, -EINVAL, RFS_IN(rfs_strategy_name(src)),
+                        "the strategy file that was saved with this checkpoint",
+                        "its first strategy item is in stage %u, which with %u devices a stage is "
+                        "beyond rank %u",
+                        planner->part_stage, scale->src_devices, RFS_MAX_DEVICES - 1);
     const uint64_t ranks = (uint64_t)scale->src_devices * scale->src_stages;
     const uint32_t found = rfs_catalog_ranks(catalog);
     if (!planner->part && found > ranks)

@@ -75,7 +75,7 @@ static void tell_replica(const struct planning *planning, const struct rfs_geome
     const struct rfs_planner *planner = planning->planner;
     const uint32_t lost = base + rfs_grid_holder(&geometry->src, cell, planning->like);
 
-    if (lost != used && !atomic_exchange(&planner->lost[lost], true))
+    if (lost != used && !atomic_exchange(&planner->lost[lost - rfs_plan_base(planner, 0)], true))
         rfs_log(planner->config.log, RFS_WARNING,
                 "rank_%u is missing; what it holds is read from a replica, rank_%u", lost, used);
 }

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Planning by stage: the source is one stage of several, so its local rank 0 is not rank_0. Small trees,
+ * written here.
+ */
+#include "plan/planner.h"
+#include "tests/support/tree.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LAYOUT(name, dev)                                                                          \
+    "\"" name "\": {\"dev_matrix\": " dev ", \"tensor_map\": [-1], \"tensor_shape\": [4], "        \
+    "\"field\": 0, \"opt_weight_shard_step\": 0, \"opt_weight_shard_size\": 0}"
+
+struct fixture {
+    char *root;
+    struct rfs_strategy *src, *dst;
+    struct rfs_pool *pool;
+    struct rfs_catalog *catalog;
+    struct rfs_planner *planner;
+    struct rfs_error err;
+};
+
+static struct rfs_strategy *parse(const char *name, const char *stage, const char *items)
+{
+    struct rfs_strategy *strategy = NULL;
+    struct rfs_error err = {0};
+    char text[4096];
+    const int n = snprintf(text, sizeof text,
+                           "{\"current_stage\": 1, \"parallel_strategy_item\": {\"op\": "
+                           "{\"stage\": %s, \"parallel_strategy\": [[1]]}}, "
+                           "\"parallel_layout_item\": {%s}}",
+                           stage, items);
+
+    if (rfs_strategy_parse(name, text, (size_t)n, &strategy, &err))
+        fail_msg("%s", err.text);
+    return strategy;
+}
+
+/* "w", the same in both ranks of a stage that the strategy's first item names; the other stage has "v". */
+static void begin(struct fixture *f, const char *stage)
+{
+    f->src = parse("src.json", stage, LAYOUT("w", "[2]"));
+    f->dst = parse("dst.json", "0", LAYOUT("w", "[2]") ", " LAYOUT("v", "[2]"));
+    f->pool = rfs_pool_new(1);
+    assert_non_null(f->pool);
+}
+
+static int plan(struct fixture *f)
+{
+    if (rfs_catalog_open(f->root, NULL, f->pool, &f->catalog, &f->err))
+        fail_msg("%s", f->err.text);
+    const struct rfs_planner_config config = {
+        .catalog = f->catalog, .src = f->src, .dst = f->dst, .pool = f->pool};
+    return rfs_planner_new(&config, &f->planner, &f->err);
+}
+
+static void write_rank(const struct fixture *f, unsigned rank)
+{
+    struct bytes file = {0};
+    char path[64];
+
+    snprintf(path, sizeof path, "rank_%u/net-1_1.ckpt", rank);
+    ckpt_tensor(&file, "w", "Int8", 1, (const uint64_t[]){4}, "abcd", 4);
+    tree_write(f->root, path, file.data, file.n);
+    bytes_free(&file);
+}
+
+static void expect_source(struct fixture *f, uint32_t rank, uint32_t source)
+{
+    const struct rfs_rank_plan *made;
+
+    if (rfs_planner_rank(f->planner, rank, &made, &f->err))
+        fail_msg("%s", f->err.text);
+    assert_int_equal(made->n_sources, 1);
+    assert_int_equal(made->sources[0], rfs_catalog_file(f->catalog, source));
+}
+
+static void test_ranks_of_the_stage(void **state)
+{
+    struct fixture *f = *state;
+
+    begin(f, "3");
+    write_rank(f, 6);
+    write_rank(f, 7);
+    assert_int_equal(plan(f), 0);
+    assert_int_equal(rfs_planner_part(f->planner), 3);
+    expect_source(f, 0, 6);
+    expect_source(f, 1, 7);
+}
+
+static void test_replica_of_a_lost_rank(void **state)
+{
+    struct fixture *f = *state;
+
+    begin(f, "400");
+    write_rank(f, 801);
+    assert_int_equal(plan(f), 0);
+    expect_source(f, 0, 801);
+    expect_source(f, 1, 801);
+}
+
+/* 2^31 stages of two ranks: the first rank's number does not fit, and must not become 0. */
+static void test_stage_too_high(void **state)
+{
+    struct fixture *f = *state;
+
+    begin(f, "2147483648");
+    write_rank(f, 0);
+    write_rank(f, 1);
+    assert_int_equal(plan(f), -EINVAL);
+    assert_non_null(strstr(f->err.text, "2147483648"));
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+
+    assert_non_null(f);
+    f->root = tree_new();
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    rfs_pool_free(f->pool);
+    rfs_planner_free(f->planner);
+    rfs_catalog_close(f->catalog);
+    rfs_strategy_free(f->src);
+    rfs_strategy_free(f->dst);
+    tree_remove(f->root);
+    free(f);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_ranks_of_the_stage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_replica_of_a_lost_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stage_too_high, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
