@@ -10,35 +10,41 @@ static const char usage[] =
     "       reshard example DIR [option…]\n"
     "       reshard --help | --version\n"
     "\n"
-    "info     shows what a checkpoint file, a rank folder, a source tree or a strategy file holds\n"
+    "info     shows what a checkpoint, rank folder, source tree or strategy holds\n"
     "example  writes a sharded checkpoint and two strategies, of any size\n"
     "\n"
     "Options of example:\n"
     "  --src M            ranks of the source (8)\n"
     "  --dst N            ranks of the destination (4)\n"
-    "  --layers L         a transformer of L layers instead of the tutorial's three dense ones\n"
+    "  --layers L         a transformer of L layers, not the tutorial's network\n"
     "  --hidden H         its width, rounded up until every cut divides (256)\n"
     "  --size BYTES       about this many bytes of tensors, with K, M, G or T\n"
     "  --cut KIND         tp, mixed, opt: how the transformer is cut;\n"
-    "                     rows, cols: plain matrices, cut along the first or the last axis\n"
+    "                     rows, cols: matrices, cut along the first or the last axis\n"
     "  --run-bytes BYTES  cols: bytes of a row that one source rank holds (1024)\n"
     "  --dtype TYPE       float32, float16, bfloat16, float64, int8, int32 (float32)\n"
     "  --seed S           another content (1)\n"
     "  --force            replace an example that is in DIR already\n";
 
+static bool is_help(const char *text)
+{
+    return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
+    const char *first = argc > 2 ? argv[2] : "";
+    if (is_help(command) || is_help(first)) {
+        fputs(usage, stdout);
+        return rfs_tool_done();
+    }
     if (strcmp(command, "example") == 0)
         return rfs_tool_example(argc - 1, argv + 1);
     if (strcmp(command, "info") == 0)
         return rfs_tool_info(argc - 1, argv + 1);
     if (strcmp(command, "--version") == 0 || strcmp(command, "-V") == 0) {
         printf("reshard %s\n", reshard_version());
-        return rfs_tool_done();
-    }
-    if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0) {
-        fputs(usage, stdout);
         return rfs_tool_done();
     }
     struct rfs_error err = {0};
