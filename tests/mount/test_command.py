@@ -57,6 +57,8 @@ def test_help_and_version():
     for word in ("SRC", "MNT", "src_strategy=", "io=auto|direct|cached", "--check", "fusermount3 -u"):
         check(word in got.stdout, f"{word} is not in the help")
     equal(run(reshardfs, "-h").stdout, got.stdout, "-h")
+    lines = got.stdout.splitlines()
+    equal((len(lines) <= 23, max(map(len, lines)) <= 80), (True, True), "it fits 24 lines of 80 columns")
     got = run(reshardfs, "-V")
     check(re.match(r"reshardfs \d+\.\d+\.\d+\nlibfuse 3\.\d+", got.stdout), got.stdout)
 
@@ -137,6 +139,30 @@ def test_relative_paths():
     same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
     unmount(mnt)
     eventually(lambda: not servers("mnt"), "the server ends")
+
+
+def test_paths_that_end_in_a_slash_or_are_links():
+    tree, mnt = small(), folder("mnt")
+    links = folder("links")
+    os.symlink(tree.src, os.path.join(links, "src"))
+    os.symlink(mnt, os.path.join(links, "mnt"))
+    for src, spot in ((tree.src + "/", mnt + "/"), (os.path.join(links, "src"), os.path.join(links, "mnt"))):
+        got = run(reshardfs, src, spot, "-o", tree.options())
+        equal((got.returncode, got.stderr), (0, ""), f"mounting {src} on {spot}")
+        equal([x[0] for x in mounts() if x[1] == mnt], [tree.src], "the source that mount shows")
+        same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
+        unmount(mnt)
+        eventually(lambda: not servers(spot), "the server ends")
+
+
+def test_started_in_a_folder_that_is_gone():
+    tree, mnt, gone = small(), folder("mnt"), folder("gone")
+    start = 'cd "$0" && rmdir "$0" && exec "$@"'
+    got = run("sh", "-c", start, gone, reshardfs, tree.src, mnt, "-o", tree.options())
+    equal((got.returncode, got.stderr), (0, ""), "mounting by absolute paths")
+    same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
+    unmount(mnt)
+    eventually(lambda: not servers(mnt), "the server ends")
 
 
 def test_check_mounts_nothing():

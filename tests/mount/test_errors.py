@@ -256,6 +256,28 @@ def test_missing_rank_with_replica():
         equal(len(said), 1, f"lines about it in {m.log()!r}")
 
 
+def test_missing_rank_with_a_value_of_its_own():
+    """No strategy proves that another rank has the same; only the files that need it fail."""
+    tree = new(params=[Param("w", (8, 8), WHOLE, 0), Param("moment", (40,), ABSENT, ABSENT)])
+    os.unlink(tree.path(1))
+    line = (
+        f"reshardfs: error: {tree.src}: parameter 'moment': has no layout and is copied from rank_1, whose "
+        "checkpoint is missing; the ranks that are left do not prove its value; try: the checkpoint of that rank"
+    )
+    with Foreground(tree.src, tree.options()) as m:
+        same_bytes(m.read(0), tree.expected(0), "rank 0")
+        for call in (os.stat, read_all):
+            try:
+                call(m.file(1))
+            except OSError as error:
+                equal(errno.errorcode[error.errno], "EIO", "rank 1")
+            else:
+                raise AssertionError("rank 1 is answered for")
+        check(line in m.log().splitlines(), f"{m.log()!r} lacks {line!r}")
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    equal((got.returncode, got.stderr.splitlines()[-1]), (1, line), "--check")
+
+
 def test_strict():
     tree = new()
     found_later(
