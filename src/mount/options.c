@@ -15,7 +15,7 @@
 enum { DEFAULT_THREADS = 16, MOST_THREADS = 256, SUGGEST_WITHIN = 3 };
 
 enum kind {
-    VIEW,      /* passed on as written */
+    VIEW,      /* passed on */
     VIEW_FILE, /* passed on with its path made absolute */
     OWN,
     IGNORED,
@@ -183,14 +183,19 @@ static int pass_on(char **list, const char *name, const char *value)
     return 0;
 }
 
-static int pass_on_file(char **list, const char *name, char *value)
+/* Escaped anew: a backslash that ended the value as written would take in the comma that follows. */
+static int pass_on_value(char **list, const char *name, const char *value)
 {
-    RFS_FREE char *absolute = NULL, *escaped = NULL;
+    RFS_FREE char *escaped = rfs_mount_options_escape(value);
 
-    unescape(value);
-    absolute = rfs_path_absolute(value);
-    escaped = absolute ? rfs_mount_options_escape(absolute) : NULL;
     return escaped ? pass_on(list, name, escaped) : -ENOMEM;
+}
+
+static int pass_on_file(char **list, const char *name, const char *value)
+{
+    RFS_FREE char *absolute = rfs_path_absolute(value);
+
+    return absolute ? pass_on_value(list, name, absolute) : -ENOMEM;
 }
 
 static int set_io(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
@@ -220,10 +225,9 @@ static int set_threads(struct rfs_mount_options *o, const char *value, struct rf
     return 0;
 }
 
-static int set_own(struct rfs_mount_options *o, enum own own, char *value, struct rfs_error *err)
+static int set_own(struct rfs_mount_options *o, enum own own, const char *value,
+                   struct rfs_error *err)
 {
-    if (value)
-        unescape(value);
     switch (own) {
     case IO:
         return set_io(o, value, err);
@@ -277,9 +281,11 @@ static int take(struct rfs_mount_options *o, char *option, struct rfs_error *err
     if (!k->valued && value)
         return rfs_fail_usage(err, k->kind == IGNORED ? NULL : option, "option '%s' takes no value",
                               option);
+    if (value)
+        unescape(value);
     switch (k->kind) {
     case VIEW:
-        return pass_on(&o->view, option, value);
+        return value ? pass_on_value(&o->view, option, value) : pass_on(&o->view, option, NULL);
     case VIEW_FILE:
         return pass_on_file(&o->view, option, value);
     case OWN:

@@ -101,6 +101,19 @@ static void strategy_paths_become_absolute(void **state)
     free(cwd);
 }
 
+/* A backslash that ends one value does not swallow the comma before the next option. */
+static void values_stay_apart(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    assert_int_equal(
+        parse(&o, &err, "/", "mnt", "-o", "prefix=a\\", "-o", "cache=1K,prefix=\\b\\", NULL), 0);
+    assert_string_equal(o.view, "prefix=a\\\\,cache=1K,prefix=\\\\b\\\\");
+    rfs_mount_options_free(&o);
+}
+
 static void actions(void **state)
 {
     struct rfs_mount_options o;
@@ -194,6 +207,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(strategy_paths_become_absolute),
+        cmocka_unit_test(values_stay_apart),
         cmocka_unit_test(actions),
         cmocka_unit_test(refusals),
         cmocka_unit_test(distances),
