@@ -42,6 +42,42 @@ def test_listing_opens_no_source():
         m.process.wait(PATIENCE)
 
 
+def test_stat_opens_what_the_file_needs():
+    """And one rank more: each stage's first is the pattern for the headers of the others."""
+    need(shutil.which("strace"), "strace is missing")
+    tree = Tree(folder("tree"), [Param("w", (64, 8), 0, 0), Param("b", (64,), 0, 0)], 8, 8)
+    trace = os.path.join(folder("out"), "trace")
+    before = ["strace", "-f", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    with Foreground(tree.src, tree.options(), before=before, env=env) as m:
+        os.stat(m.file(5))
+        ranks = {re.search(r"/rank_(\d+)/", line)[1] for line in opened(trace)}
+        check("5" in ranks and len(ranks) <= 2, f"stat of rank 5 has opened ranks {sorted(ranks)}")
+        m.stop()
+        m.process.wait(PATIENCE)
+
+
+def test_memory_is_the_cache_and_64_mib():
+    """Whatever the size of the tensors: here one of 192 MiB, gathered from runs of 64 bytes."""
+    program = read_all(reshardfs)
+    if b"__asan_init" in program or b"__tsan_init" in program:
+        return  # theirs would be counted; the ordinary build answers this
+    where, mnt = os.path.join(os.path.dirname(folder("mnt")), "example"), folder("mnt")
+    how = ("--cut", "cols", "--run-bytes", "64", "--layers", "1", "--size", "192M")
+    got = run(reshard, "example", where, "--src", "4", "--dst", "2", *how)
+    equal(got.returncode, 0, got.stderr)
+    options = f"src_strategy={where}/src_strategy.ckpt,dst_strategy={where}/dst_strategy.ckpt,cache=32M"
+    with Mount(os.path.join(where, "src"), options, mnt=mnt) as m:
+        equal(os.stat(m.file(0)).st_size >> 20, 96, "MiB of a file")
+        readers = [threading.Thread(target=m.read, args=(i % 2,)) for i in range(4)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        peak = re.search(r"VmHWM:\s+(\d+) kB", read_all(f"/proc/{m.pid}/status").decode())[1]
+        check(32 << 10 < int(peak) <= (32 + 64) << 10, f"{int(peak) >> 10} MiB at most, with 32 MiB of cache")
+
+
 def test_no_thread_or_descriptor_is_left_in_the_parent():
     """The parent is gone once the mount answers: one process, in a session of its own, in /."""
     tree = small()

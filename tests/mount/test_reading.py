@@ -22,15 +22,17 @@ def big(src=4, dst=2):
 
 
 def test_tutorial():
-    """8 ranks to 4, as README has it, against the independent check of the example's contents."""
-    where, mnt = os.path.join(place_of(), "example"), folder("mnt")
-    got = run(reshard, "example", where, "--src", "8", "--dst", "4", "--layers", "3", "--seed", "7")
-    equal(got.returncode, 0, got.stderr)
-    options = f"src_strategy={where}/src_strategy.ckpt,dst_strategy={where}/dst_strategy.ckpt"
-    with Mount(os.path.join(where, "src"), options, mnt=mnt):
-        got = run(sys.executable, os.path.join(top, "scripts", "check-example"), where, mnt, "--seed", "7")
-        equal((got.returncode, got.stderr), (0, ""), got.stdout)
-        check(got.stdout.endswith("4 files equal\n"), got.stdout)
+    """8 ranks to 4, as README has it, and a transformer, against the independent check of the contents."""
+    mnt = folder("mnt")
+    for name, more in (("tutorial", ()), ("transformer", ("--layers", "3"))):
+        where = os.path.join(place_of(), name)
+        got = run(reshard, "example", where, "--src", "8", "--dst", "4", "--seed", "7", *more)
+        equal(got.returncode, 0, got.stderr)
+        options = f"src_strategy={where}/src_strategy.ckpt,dst_strategy={where}/dst_strategy.ckpt"
+        with Mount(os.path.join(where, "src"), options, mnt=mnt):
+            got = run(sys.executable, os.path.join(top, "scripts", "check-example"), where, mnt, "--seed", "7")
+            equal((got.returncode, got.stderr), (0, ""), got.stdout)
+            check(got.stdout.endswith("4 files equal\n"), got.stdout)
 
 
 def place_of():
