@@ -355,19 +355,33 @@ ptrdiff_t rfs_strategy_find(const struct rfs_strategy *strategy, const char *par
     return id == RFS_NO_ID ? -1 : (ptrdiff_t)id;
 }
 
-const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy, size_t i,
-                                             uint32_t stage)
+/* Of parameter i's placements, the first in STAGE or a higher one, or NULL. */
+static const struct placement *placement_from(const struct rfs_strategy *strategy, size_t i,
+                                              uint32_t stage)
 {
     uint32_t low = strategy->first[i], high = strategy->first[i + 1];
 
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (strategy->placements[middle].stage == stage)
-            return &strategy->layouts[strategy->placements[middle].layout];
         if (strategy->placements[middle].stage < stage)
             low = middle + 1;
         else
             high = middle;
     }
-    return NULL;
+    return low < strategy->first[i + 1] ? &strategy->placements[low] : NULL;
+}
+
+const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy, size_t i,
+                                             uint32_t stage)
+{
+    const struct placement *at = placement_from(strategy, i, stage);
+
+    return at != NULL && at->stage == stage ? &strategy->layouts[at->layout] : NULL;
+}
+
+uint32_t rfs_strategy_next_stage(const struct rfs_strategy *strategy, size_t i, uint32_t stage)
+{
+    const struct placement *at = placement_from(strategy, i, stage);
+
+    return at != NULL ? at->stage : RFS_NO_STAGE;
 }

@@ -78,4 +78,8 @@ ptrdiff_t rfs_strategy_find(const struct rfs_strategy *strategy, const char *par
 const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy, size_t i,
                                              uint32_t stage);
 
+#define RFS_NO_STAGE UINT32_MAX
+/* The lowest stage from STAGE up that has parameter i, or RFS_NO_STAGE. O(log stages), as the layout. */
+uint32_t rfs_strategy_next_stage(const struct rfs_strategy *strategy, size_t i, uint32_t stage);
+
 #endif

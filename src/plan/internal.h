@@ -50,7 +50,7 @@ struct planning {
 
     RFS_VEC(unsigned char) seen; /* by geometry: its cells are wanted already, in this stage */
     uint32_t n_names;
-    uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_ID */
+    uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_STAGE */
 };
 
 struct stage_use {

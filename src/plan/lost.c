@@ -13,19 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The stage of a parameter that has only one, else RFS_NO_ID: the others may have what one lost. */
+/* The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have what one lost. */
 static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
 {
-    uint32_t only = RFS_NO_ID;
+    const uint32_t first = rfs_strategy_next_stage(strategy, i, 0);
 
-    for (uint32_t s = 0; s < rfs_strategy_stages(strategy); s++) {
-        if (!rfs_strategy_layout(strategy, i, s))
-            continue;
-        if (only != RFS_NO_ID)
-            return RFS_NO_ID;
-        only = s;
-    }
-    return only;
+    return rfs_strategy_next_stage(strategy, i, first + 1) == RFS_NO_STAGE ? first : RFS_NO_STAGE;
 }
 
 /* The first rank of the stage whose slice nobody is left with, or RFS_NO_RANK. HELD is scratch. */
@@ -71,7 +64,7 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const char *param = rfs_strategy_param(src, i);
         const uint32_t stage = only_stage(src, i);
-        if (stage == RFS_NO_ID || (dst && rfs_strategy_find(dst, param) < 0))
+        if (stage == RFS_NO_STAGE || (dst && rfs_strategy_find(dst, param) < 0))
             continue;
         const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
         unsigned char *done = &seen[(size_t)stage * n_layouts + layout->id];

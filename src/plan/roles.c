@@ -15,9 +15,8 @@ static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy,
                                             uint32_t stage)
 {
     const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
-    for (uint32_t s = 0; !layout && s < rfs_strategy_stages(strategy); s++)
-        layout = rfs_strategy_layout(strategy, i, s);
-    return layout;
+    return layout ? layout
+                  : rfs_strategy_layout(strategy, i, rfs_strategy_next_stage(strategy, i, 0));
 }
 
 struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
@@ -62,9 +61,9 @@ void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stag
         const ptrdiff_t at = dst ? rfs_strategy_find(dst, rfs_strategy_param(src, i)) : -1;
         if (at >= 0 && !rfs_strategy_layout(dst, (size_t)at, dst_stage))
             continue;
-        for (uint32_t s = 0; s < planner->scale.src_stages; s++)
-            if (rfs_strategy_layout(src, i, s))
-                stages[s].needed = true;
+        for (uint32_t s = rfs_strategy_next_stage(src, i, 0); s != RFS_NO_STAGE;
+             s = rfs_strategy_next_stage(src, i, s + 1))
+            stages[s].needed = true;
     }
 }
 

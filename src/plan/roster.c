@@ -36,25 +36,6 @@ static void note_unsliced(struct unsliced *note, const char *param)
     }
 }
 
-/* For each name the lowest needed stage whose files have it. */
-static int find_stages(struct planning *planning)
-{
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
-
-    planning->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
-    planning->stage_of = malloc(planning->n_names * sizeof *planning->stage_of + 1);
-    if (!planning->stage_of)
-        return rfs_fail_memory(planning->err);
-    for (uint32_t i = 0; i < planning->n_names; i++)
-        planning->stage_of[i] = RFS_NO_ID;
-    for (uint32_t s = planning->n_stages; s-- > 0;) {
-        const struct stage_use *use = &planning->stages[s];
-        for (size_t i = 0; use->needed && i < use->order->n; i++)
-            planning->stage_of[use->order->entries[i].name] = s;
-    }
-    return 0;
-}
-
 /* strict: nothing is copied on trust but single elements and strings that neither strategy knows. */
 static int check_strict(struct planning *planning, const struct role_of *role,
                         const struct rfs_type *type, const char *param)
@@ -191,9 +172,6 @@ int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
     struct unsliced note = {0};
     size_t most = 0;
 
-    int rc = find_stages(planning);
-    if (rc)
-        return rc;
     for (uint32_t s = 0; s < planning->n_stages; s++)
         most += planning->stages[s].needed ? planning->stages[s].order->n : 0;
     RFS_FREE struct rfs_roster *fresh = malloc(sizeof *fresh + most * sizeof *fresh->targets);
@@ -201,7 +179,7 @@ int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
         return rfs_fail_memory(planning->err);
     fresh->n = 0;
     fresh->stage = planning->stage;
-    rc = fill_roster(planning, fresh, &note);
+    const int rc = fill_roster(planning, fresh, &note);
     if (rc)
         return rc;
     if (fresh->n == 0)

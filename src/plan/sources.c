@@ -137,14 +137,26 @@ static int want_entry(struct planning *planning, uint32_t s, const struct rfs_en
     return want_cells(planning, use, rfs_plan_geometry_at(planner, id), param);
 }
 
-/* A parameter that a lower needed stage has comes from there. */
-static bool taken_lower(const struct planning *planning, uint32_t s, uint32_t name)
+/*
+ * For each name the lowest needed stage whose files have it: from there it comes. The leads tell, as the
+ * other files of a stage must list the same names.
+ */
+static int find_stages(struct planning *planning)
 {
-    for (uint32_t lower = 0; lower < s; lower++)
-        if (planning->stages[lower].needed &&
-            rfs_index_find(planning->stages[lower].lead_index, name))
-            return true;
-    return false;
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+
+    planning->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
+    planning->stage_of = malloc(planning->n_names * sizeof *planning->stage_of + 1);
+    if (!planning->stage_of)
+        return rfs_fail_memory(planning->err);
+    for (uint32_t i = 0; i < planning->n_names; i++)
+        planning->stage_of[i] = RFS_NO_STAGE;
+    for (uint32_t s = planning->n_stages; s-- > 0;) {
+        const struct stage_use *use = &planning->stages[s];
+        for (size_t i = 0; use->needed && i < use->lead_index->n; i++)
+            planning->stage_of[use->lead_index->entries[i].name] = s;
+    }
+    return 0;
 }
 
 static int want_stage(struct planning *planning, uint32_t s)
@@ -155,7 +167,7 @@ static int want_stage(struct planning *planning, uint32_t s)
     planning->seen.n = 0;
     use->wanted[use->lead - use->base] = 1;
     for (size_t i = 0; i < index->n; i++) {
-        if (taken_lower(planning, s, index->entries[i].name))
+        if (planning->stage_of[index->entries[i].name] != s)
             continue;
         const int rc = want_entry(planning, s, &index->entries[i]);
         if (rc)
@@ -195,8 +207,9 @@ static int index_one(void *ctx, size_t i)
     return rc;
 }
 
-static int index_stage(struct planning *planning, struct stage_use *use)
+static int index_stage(struct planning *planning, uint32_t s)
 {
+    struct stage_use *use = &planning->stages[s];
     const uint32_t devices = planning->planner->scale.src_devices;
     RFS_FREE uint32_t *ranks = malloc(devices * sizeof *ranks);
     size_t n = 0;
@@ -249,9 +262,10 @@ static int compare_index(const struct planning *planning, const struct stage_use
     return 0;
 }
 
-static int compare_stage(const struct planning *planning, struct stage_use *use, uint32_t s)
+static int compare_stage(struct planning *planning, uint32_t s)
 {
     const struct rfs_planner *planner = planning->planner;
+    struct stage_use *use = &planning->stages[s];
     const struct rfs_index *agreed = use->lead_index;
 
     for (uint32_t local = 0; local < planner->scale.src_devices; local++) {
@@ -271,27 +285,28 @@ static int compare_stage(const struct planning *planning, struct stage_use *use,
     return 0;
 }
 
+/* Takes one step for each needed stage. */
+static int each_stage(struct planning *planning, int (*step)(struct planning *planning, uint32_t s))
+{
+    int rc = 0;
+
+    for (uint32_t s = 0; !rc && s < planning->n_stages; s++)
+        if (planning->stages[s].needed)
+            rc = step(planning, s);
+    return rc;
+}
+
 int rfs_plan_sources(struct planning *planning)
 {
-    typedef int step_fn(struct planning * planning, uint32_t s);
-    step_fn *const steps[] = {lead_stage, want_stage};
-
     rfs_plan_needed_stages(planning->planner, planning->stage, planning->stages);
-    for (size_t step = 0; step < 2; step++)
-        for (uint32_t s = 0; s < planning->n_stages; s++) {
-            const int rc = planning->stages[s].needed ? steps[step](planning, s) : 0;
-            if (rc)
-                return rc;
-        }
-    for (uint32_t s = 0; s < planning->n_stages; s++) {
-        struct stage_use *use = &planning->stages[s];
-        int rc = use->needed ? index_stage(planning, use) : 0;
-        if (!rc && use->needed)
-            rc = compare_stage(planning, use, s);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    int rc = each_stage(planning, lead_stage);
+    if (!rc)
+        rc = find_stages(planning);
+    if (!rc)
+        rc = each_stage(planning, want_stage);
+    if (!rc)
+        rc = each_stage(planning, index_stage);
+    return rc ? rc : each_stage(planning, compare_stage);
 }
 
 static bool later(struct timespec a, struct timespec b)

@@ -147,6 +147,13 @@ static void merged_equals_its_stages(void **unused)
         /* The file lists stage 1 first, and so its names. */
         assert_int_equal(rfs_strategy_first_item_stage(merged), 1);
         assert_non_null(rfs_strategy_layout(merged, 0, 1));
+        for (size_t i = 0; i < rfs_strategy_count(merged); i++) {
+            const bool first = rfs_strategy_layout(merged, i, 0),
+                       last = rfs_strategy_layout(merged, i, 1);
+            assert_int_equal(rfs_strategy_next_stage(merged, i, 0), first ? 0 : 1);
+            assert_int_equal(rfs_strategy_next_stage(merged, i, 1), last ? 1 : RFS_NO_STAGE);
+            assert_int_equal(rfs_strategy_next_stage(merged, i, 2), RFS_NO_STAGE);
+        }
         for (uint32_t stage = 0; stage < 2; stage++) {
             snprintf(name, sizeof name, "strategies/pipe8_%s/s_%u.%s", ending, stage, ending);
             struct rfs_strategy *one = parse_fixture(name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Planning by stage: the source is one stage of several, so its local rank 0 is not rank_0. Small trees,
- * written here.
+ * Source stages: which of them gives a parameter, and, where a checkpoint is one stage of several, that
+ * its local rank 0 is not rank_0. Small trees, written here.
  */
 #include "plan/planner.h"
 #include "tests/support/tree.h"
@@ -62,15 +62,23 @@ static int plan(struct fixture *f)
     return rfs_planner_new(&config, &f->planner, &f->err);
 }
 
-static void write_rank(const struct fixture *f, unsigned rank)
+/* A checkpoint of these parameters, one letter each. */
+static void write_names(const struct fixture *f, unsigned rank, const char *names)
 {
     struct bytes file = {0};
     char path[64];
 
     snprintf(path, sizeof path, "rank_%u/net-1_1.ckpt", rank);
-    ckpt_tensor(&file, "w", "Int8", 1, (const uint64_t[]){4}, "abcd", 4);
+    for (; *names; names++)
+        ckpt_tensor(&file, (const char[]){*names, '\0'}, "Int8", 1, (const uint64_t[]){4}, "abcd",
+                    4);
     tree_write(f->root, path, file.data, file.n);
     bytes_free(&file);
+}
+
+static void write_rank(const struct fixture *f, unsigned rank)
+{
+    write_names(f, rank, "w");
 }
 
 static void expect_source(struct fixture *f, uint32_t rank, uint32_t source)
@@ -119,6 +127,39 @@ static void test_stage_too_high(void **state)
     assert_non_null(strstr(f->err.text, "2147483648"));
 }
 
+static void expect_target(const struct fixture *f, const struct rfs_target *target,
+                          const char *name, uint32_t stage)
+{
+    assert_string_equal(rfs_catalog_name(f->catalog, target->name), name);
+    assert_int_equal(target->stage, stage);
+}
+
+/* The parameters of the last stage come first, but what several stages have is the lowest one's. */
+static void test_lowest_stage_gives(void **state)
+{
+    struct fixture *f = *state;
+    const struct rfs_rank_plan *made;
+
+    f->src = parse("src.json", "0",
+                   LAYOUT("0-w", "[1]") ", " LAYOUT("1-v", "[1]") ", " LAYOUT(
+                       "2-w", "[1]") ", " LAYOUT("2-u", "[1]"));
+    f->dst = parse("dst.json", "0", LAYOUT("w", "[1]") ", " LAYOUT("v", "[1]"));
+    f->pool = rfs_pool_new(1);
+    write_names(f, 0, "ws");
+    write_names(f, 1, "vs");
+    write_names(f, 2, "uwsx");
+    assert_int_equal(plan(f), 0);
+    if (rfs_planner_rank(f->planner, 0, &made, &f->err))
+        fail_msg("%s", f->err.text);
+    assert_int_equal(made->n_sources, 3);
+    assert_int_equal(made->roster->n, 5);
+    expect_target(f, &made->roster->targets[0], "w", 0);
+    expect_target(f, &made->roster->targets[1], "v", 1);
+    expect_target(f, &made->roster->targets[2], "u", 2);
+    expect_target(f, &made->roster->targets[3], "s", 0);
+    expect_target(f, &made->roster->targets[4], "x", 2);
+}
+
 static int set_up(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
@@ -146,6 +187,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_lowest_stage_gives, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ranks_of_the_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replica_of_a_lost_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stage_too_high, set_up, tear_down),
