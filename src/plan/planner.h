@@ -42,6 +42,9 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
                     struct rfs_error *err);
 void rfs_planner_free(struct rfs_planner *planner);
 
+/* Bytes of tensors in one destination file; more are refused. */
+#define RFS_FILE_MOST (UINT64_C(1) << 50)
+
 struct rfs_scale {
     uint32_t src_devices, src_stages; /* devices of one stage */
     uint32_t dst_devices, dst_stages;

@@ -166,6 +166,26 @@ static int fill_roster(struct planning *planning, struct rfs_roster *roster, str
     return 0;
 }
 
+/* An image costs memory for each 512 MiB, and headers of sparse files can promise 2^63 bytes for nothing. */
+static int check_bytes(const struct planning *planning, const struct rfs_roster *roster)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < roster->n; i++) {
+        const struct rfs_target *target = &roster->targets[i];
+        bytes += rfs_catalog_type(catalog, target->type)->bytes; /* each is below 2^63 */
+        if (bytes > RFS_FILE_MOST)
+            return rfs_fail(
+                planning->err, -EFBIG,
+                RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name)), NULL,
+                "with it, the file of rank_%u of the destination would have more than "
+                "%llu TiB",
+                planning->rank, (unsigned long long)(RFS_FILE_MOST >> 40));
+    }
+    return 0;
+}
+
 int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
 {
     struct rfs_planner *planner = planning->planner;
@@ -179,13 +199,16 @@ int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
         return rfs_fail_memory(planning->err);
     fresh->n = 0;
     fresh->stage = planning->stage;
-    const int rc = fill_roster(planning, fresh, &note);
+    int rc = fill_roster(planning, fresh, &note);
     if (rc)
         return rc;
     if (fresh->n == 0)
         return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
                         NULL, "holds nothing that rank_%u of the destination takes",
                         planning->rank);
+    rc = check_bytes(planning, fresh);
+    if (rc)
+        return rc;
     if (note.n > 0 && !atomic_exchange(&planner->told, true))
         rfs_log(planner->config.log, RFS_WARNING,
                 "%zu parameter%s in only one strategy, copied unsliced: %s", note.n,

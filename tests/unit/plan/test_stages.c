@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -160,6 +161,35 @@ static void test_lowest_stage_gives(void **state)
     expect_target(f, &made->roster->targets[4], "x", 2);
 }
 
+/* 256 sparse files of 8 TiB each: no image is made of what would take gigabytes of regions. */
+static void test_file_too_large(void **state)
+{
+    struct fixture *f = *state;
+    const struct rfs_rank_plan *made;
+    const uint64_t bytes = UINT64_C(1) << 43;
+    struct bytes file = {0};
+
+    f->src = parse("src.json", "0",
+                   "\"w\": {\"dev_matrix\": [256], \"tensor_map\": [0], \"field\": 0, "
+                   "\"opt_weight_shard_step\": 0, \"opt_weight_shard_size\": 0}");
+    f->pool = rfs_pool_new(1);
+    ckpt_header(&file, "w", "Int8", 1, &bytes, bytes);
+    for (unsigned rank = 0; rank < 256; rank++) {
+        char path[64];
+        snprintf(path, sizeof path, "rank_%u/net-1_1.ckpt", rank);
+        tree_write(f->root, path, file.data, file.n);
+        if (truncate(tree_path(f->root, path), (off_t)(file.n + bytes)) != 0) {
+            bytes_free(&file);
+            skip(); /* a file system without such files */
+        }
+    }
+    bytes_free(&file);
+    assert_int_equal(plan(f), 0);
+    assert_int_equal(rfs_planner_rank(f->planner, 0, &made, &f->err), -EFBIG);
+    assert_non_null(strstr(f->err.text, "'w'"));
+    assert_non_null(strstr(f->err.text, "1024 TiB"));
+}
+
 static int set_up(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
@@ -191,6 +221,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ranks_of_the_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replica_of_a_lost_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stage_too_high, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_file_too_large, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
