@@ -12,6 +12,7 @@
 #include "mount/session.h"
 #include "reshard.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <locale.h>
@@ -143,12 +144,26 @@ static int run(const struct rfs_mount_options *options, struct rfs_error *err)
     return rc;
 }
 
+/* Whoever starts us may have closed some of 0 to 2; nothing opened later may get their numbers, because
+ * the background replaces these three. */
+static void fill_standard_descriptors(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     struct rfs_mount_options options;
     struct rfs_error err = {0};
     int rc, status = 0;
 
+    fill_standard_descriptors();
     setlocale(LC_CTYPE, "");
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {

@@ -165,6 +165,15 @@ def test_started_in_a_folder_that_is_gone():
     eventually(lambda: not servers(mnt), "the server ends")
 
 
+def test_started_without_standard_descriptors():
+    tree, mnt = small(), folder("mnt")
+    got = run("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", reshardfs, tree.src, mnt, "-o", tree.options())
+    equal(got.returncode, 0, "status")
+    same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
+    unmount(mnt)
+    eventually(lambda: not servers(mnt), "the server ends")
+
+
 def test_check_mounts_nothing():
     tree, mnt = small(), folder("mnt")
     for where in ([], [mnt]):
