@@ -2,6 +2,7 @@
 """Sources that change under a mount: ESTALE from then on, and never bytes of two versions."""
 import errno
 import os
+import shutil
 
 from forge import Param, Tree, usual
 from harness import *
@@ -91,6 +92,31 @@ def test_contiguous_sources():
 def test_cached_pieces():
     for event in EVENTS:
         stale_after(event, WIDE, True)
+
+
+def test_a_disk_that_cannot_be_read():
+    """EIO, for good, for the files that depend on it; the headers were read before."""
+    need(shutil.which("strace"), "strace is missing")
+    tree = Tree(folder("tree"), ROWS, 4, 4)
+    inject = ("-P", tree.path(1), "-e", "trace=pread64,preadv", "-e", "inject=pread64,preadv:error=EIO:when=20+")
+    before = ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    with Foreground(tree.src, tree.options(), "-s", before=before, env=env) as m:
+        want = tree.expected(1)
+        fd = os.open(m.file(1), os.O_RDONLY)
+        for turn in range(200):
+            at = turn * 1024
+            got = read_errno(fd, 1024, at)
+            if isinstance(got, str):
+                break
+            same_bytes(got, want[at : at + 1024], f"offset {at}")
+        for at in (at, 0, len(want) - 10):
+            equal(read_errno(fd, 4096, at), "EIO", f"offset {at}")
+        os.close(fd)
+        same_bytes(m.read(2), tree.expected(2), "what does not depend on it")
+        check(f"{tree.path(1)}: " in m.log() and "; try: check the disk, then mount again" in m.log(), m.log())
+        m.stop()
+        m.process.wait(PATIENCE)
 
 
 def test_files_that_do_not_depend_on_it():
