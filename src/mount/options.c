@@ -367,9 +367,10 @@ static int take_flags(struct rfs_mount_options *o, int argc, char **argv, struct
 
 static int take_places(struct rfs_mount_options *o, int n, char **places, struct rfs_error *err)
 {
-    if (n < 1)
+    /* "" is a variable of the caller's that is not set, not the current folder. */
+    if (n < 1 || !*places[0])
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the source folder is missing");
-    if (n < 2 && o->action != RFS_ACTION_CHECK)
+    if (n < 2 ? o->action != RFS_ACTION_CHECK : !*places[1])
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the mount point is missing");
     if (n > 2)
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "unexpected argument '%s'", places[2]);

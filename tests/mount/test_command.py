@@ -18,7 +18,9 @@ def test_usage_errors():
     tree, mnt = small(), folder("mnt")
     help_line = "; try: reshardfs --help"
     fails(2, "the source folder is missing" + help_line)
+    fails(2, "the source folder is missing" + help_line, "", mnt)
     fails(2, "the mount point is missing" + help_line, tree.src)
+    fails(2, "the mount point is missing" + help_line, tree.src, "")
     fails(2, "unexpected argument 'more'" + help_line, tree.src, mnt, "more")
     fails(2, "unknown flag '-x'" + help_line, tree.src, mnt, "-x")
     fails(2, "unknown flag '--chekc'" + help_line, tree.src, mnt, "--chekc")
