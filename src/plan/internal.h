@@ -26,6 +26,9 @@ struct rfs_planner {
     atomic_bool *lost;   /* [source ranks, from the first stage's base] the line about its replica
                             was logged */
 
+    _Atomic uint32_t *leads; /* [source stages] the first that was indexed, from which others are
+                                predicted; RFS_NO_RANK until then */
+
     pthread_mutex_t lock;                     /* of the tables; a leaf lock */
     RFS_VEC(struct geometry_slot) geometries; /* by id */
     uint32_t *geometry_table;                 /* open addressing: id + 1, or 0 */

@@ -26,6 +26,7 @@ void rfs_planner_free(struct rfs_planner *planner)
     }
     free(planner->ranks);
     free(planner->lost);
+    free(planner->leads);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
@@ -60,8 +61,11 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
     planner->lost = calloc((size_t)planner->scale.src_devices * planner->scale.src_stages,
                            sizeof *planner->lost);
-    if (!planner->ranks || !planner->lost)
+    planner->leads = calloc(planner->scale.src_stages, sizeof *planner->leads);
+    if (!planner->ranks || !planner->lost || !planner->leads)
         return rfs_fail_memory(err);
+    for (uint32_t s = 0; s < planner->scale.src_stages; s++)
+        atomic_init(&planner->leads[s], RFS_NO_RANK);
     *out = RFS_STEAL(planner);
     return 0;
 }

@@ -50,8 +50,12 @@ static int lead_stage(struct planning *planning, uint32_t s)
                         "the rank folders of this stage",
                         "rank_%u to rank_%u, pipeline stage %u, are all missing", use->base,
                         use->base + planner->scale.src_devices - 1, s);
-    return rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index,
-                             planning->err);
+    uint32_t first = atomic_load(&planner->leads[s]);
+    const int rc = rfs_catalog_index(planner->config.catalog, use->lead, first, &use->lead_index,
+                                     planning->err);
+    if (!rc && first == RFS_NO_RANK)
+        atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
+    return rc;
 }
 
 static int missing_cell(const struct planning *planning, const struct rfs_geometry *geometry,

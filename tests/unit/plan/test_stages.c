@@ -161,6 +161,25 @@ static void test_lowest_stage_gives(void **state)
     expect_target(f, &made->roster->targets[4], "x", 2);
 }
 
+/* Each destination rank needs another source rank alone; their headers are still one index. */
+static void test_leads_share_an_index(void **state)
+{
+    struct fixture *f = *state;
+    struct rfs_catalog_counters counters;
+
+    f->src = parse("src.json", "0", LAYOUT("w", "[2]"));
+    f->dst = parse("dst.json", "0", LAYOUT("w", "[2]"));
+    f->pool = rfs_pool_new(1);
+    write_rank(f, 0);
+    write_rank(f, 1);
+    assert_int_equal(plan(f), 0);
+    expect_source(f, 0, 0);
+    expect_source(f, 1, 1);
+    assert_ptr_equal(rfs_catalog_ready(f->catalog, 0), rfs_catalog_ready(f->catalog, 1));
+    rfs_catalog_count(f->catalog, &counters);
+    assert_int_equal(counters.predicted, 1);
+}
+
 /* 256 sparse files of 8 TiB each: no image is made of what would take gigabytes of regions. */
 static void test_file_too_large(void **state)
 {
@@ -221,6 +240,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ranks_of_the_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replica_of_a_lost_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stage_too_high, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_leads_share_an_index, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_too_large, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
