@@ -273,11 +273,15 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     fuse_reply_err(req, 0);
 }
 
-/* After the reply, because dropping waits for the pages that are being read. */
+/*
+ * After the reply, because dropping waits for the pages that are being read. Where there is one thread,
+ * only it could answer those reads: the next open drops them then.
+ */
 static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
 {
     atomic_store(&m->stale, true);
-    if (m->options->io != RFS_IO_CACHED || atomic_flag_test_and_set(&m->dropping))
+    if (m->options->io != RFS_IO_CACHED || m->options->single || m->options->max_threads < 2 ||
+        atomic_flag_test_and_set(&m->dropping))
         return;
     fuse_lowlevel_notify_inval_inode(m->session, ino, 0, 0);
     atomic_flag_clear(&m->dropping);

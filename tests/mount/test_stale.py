@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import sys
 
 from forge import Param, Tree, usual
 from harness import *
@@ -181,6 +182,32 @@ def test_page_cache_never_mixes_versions():
                 return all(isinstance(read_errno(file.fileno(), 4096, at), str) for at in (0, half, half - 8192))
 
         eventually(refused, "the kept pages are dropped")
+
+
+READ_IN_PIECES = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.pread(fd, 4096, 0)
+os.utime(sys.argv[2], (1, 1))
+size = os.fstat(fd).st_size
+os.posix_fadvise(fd, size // 8, size, os.POSIX_FADV_WILLNEED)
+failed = 0
+for at in range(size // 8, size, 1 << 20):
+    try:
+        os.pread(fd, 4096, at)
+    except OSError:
+        failed += 1
+print(failed > 0)
+"""
+
+
+def test_one_thread_outlives_a_change():
+    """It can't wait for the kernel to drop pages: the kernel waits for reads that it must answer."""
+    for flags in (["-s"], ["-omax_threads=1"]):
+        tree = Tree(folder("tree" + flags[0]), [Param("w", (4096, 2048), 1, 1)], 4, 2)
+        with Mount(tree.src, tree.options("io=cached"), *flags, mnt=folder("mnt" + flags[0])) as m:
+            got = run(sys.executable, "-c", READ_IN_PIECES, m.file(0), tree.path(0), timeout=20)
+            equal((got.stdout, got.stderr), ("True\n", ""), "whether reads have failed")
 
 
 def test_a_mapped_file_does_not_crash_the_server():
