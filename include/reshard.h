@@ -120,11 +120,13 @@ RESHARD_API ssize_t reshard_reader_pread(reshard_reader *reader, void *buf, size
                                          uint64_t offset);
 
 /*
- * Like reshard_reader_pread, without the last copy: fills iov[0..] with up to IOV_MAX_COUNT spans that
- * point into the cache or into SCRATCH (SCRATCH_SIZE bytes, at least SIZE), and *loan with what keeps
- * them alive. Give it back with reshard_return once the bytes are out. Returns the number of bytes;
- * *iov_count is set.
+ * Like reshard_reader_pread, without the last copy: fills iov[0..] with at most IOV_MAX spans (1 or
+ * more) that point, in the order of the bytes, into the cache or into SCRATCH, and *loan with what keeps
+ * them alive. SCRATCH is the caller's, has SIZE + RESHARD_SCRATCH_EXTRA bytes and stays untouched until
+ * the loan is given back by reshard_return, once the bytes are out. Returns the number of bytes and sets
+ * *iov_count; on -errno, *loan is NULL.
  */
+#define RESHARD_SCRATCH_EXTRA 64
 typedef struct reshard_loan reshard_loan;
 RESHARD_API ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size,
                                           uint64_t offset, struct iovec *iov, int iov_max,

@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Read-ahead: a job for each piece. A job takes hold of its piece when it starts, not when it is
- * queued, so that a reader never waits for a job that no thread runs.
+ * Read-ahead: a short queue of pieces and a few threads that make them. A piece is taken hold of when it is
+ * begun, not when it is queued, so that a reader never waits for what no thread works on.
+ *
+ * Gathering is worth all processors. Reading what is contiguous only has to keep up with the answers,
+ * which need a processor too: with one more thread on two processors it was slower, by a sixth.
  */
 #include "assemble/ahead.h"
 
 #include "assemble/internal.h"
 #include "base/checked.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Below so many pieces of budget, those made ahead would push each other out. */
 #define ROOM_PIECES 8
+/* Contiguous ranges shorter than this are as quickly read when they are asked for. */
+#define PASSING_LEAST (RFS_PIECE / 4)
 
-/* One slice for the jobs of one call. */
-struct shared {
+/* One slice for all jobs of one call. */
+struct rfs_shared_slice {
     atomic_uint owners;
     struct rfs_slice slice;
 };
 
-struct ahead {
-    struct rfs_assembler *assembler;
-    struct shared *shared; /* one share of it */
-    uint64_t number;
-};
-
-static void release(struct shared *shared)
+static void release(struct rfs_shared_slice *shared)
 {
     if (atomic_fetch_sub(&shared->owners, 1) != 1)
         return;
@@ -34,77 +33,98 @@ static void release(struct shared *shared)
     free(shared);
 }
 
-static bool same_piece(const struct rfs_piece_key *key, const struct rfs_slice *slice,
-                       uint64_t number)
+static bool is_for(const struct rfs_ahead_job *job, const struct rfs_slice *slice, uint64_t number)
 {
-    return key->id[0] == slice->id[0] && key->id[1] == slice->id[1] && key->number == number;
+    return job->number == number && job->slice->slice.id[0] == slice->id[0] &&
+           job->slice->slice.id[1] == slice->id[1];
 }
 
-/* False when the piece is under way already, or jobs enough are. */
-static bool enlist(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number)
+/* Takes job I out of the queue; the caller has the lock and now the share. */
+static struct rfs_ahead_job take_job(struct rfs_assembler *assembler, unsigned i)
 {
-    pthread_mutex_lock(&assembler->lock);
-    bool fine = assembler->n_jobs < RFS_AHEAD_JOBS;
-    for (unsigned i = 0; i < assembler->n_jobs; i++)
-        fine = fine && !same_piece(&assembler->jobs[i], slice, number);
-    if (fine)
-        assembler->jobs[assembler->n_jobs++] =
-            (struct rfs_piece_key){{slice->id[0], slice->id[1]}, number};
-    pthread_mutex_unlock(&assembler->lock);
-    return fine;
+    const struct rfs_ahead_job job = assembler->queue[i];
+    assembler->n_queued--;
+    memmove(&assembler->queue[i], &assembler->queue[i + 1], (assembler->n_queued - i) * sizeof job);
+    return job;
 }
 
-/* The last thing that a job does: the assembler may be freed from then on. */
-static void strike(struct rfs_assembler *assembler, const struct rfs_piece_key *key, bool made)
+/* Position of the job in the queue, or n_queued. The caller has the lock. */
+static unsigned find_job(const struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                         uint64_t number)
 {
-    pthread_mutex_lock(&assembler->lock);
     unsigned i = 0;
-    while (assembler->jobs[i].id[0] != key->id[0] || assembler->jobs[i].id[1] != key->id[1] ||
-           assembler->jobs[i].number != key->number)
+    while (i < assembler->n_queued && !is_for(&assembler->queue[i], slice, number))
         i++;
-    assembler->jobs[i] = assembler->jobs[--assembler->n_jobs];
-    assembler->ahead += made;
+    return i;
+}
+
+static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *job)
+{
+    struct rfs_piece *piece;
+    /* A failure is the reader's to meet: it comes again when the piece is asked for. */
+    const int got = rfs_piece_get(assembler, &job->slice->slice, job->number, RFS_WANT_ABSENT,
+                                  job->passing, &piece);
+    if (piece)
+        rfs_cache_unpin(assembler->cache, piece);
+    release(job->slice);
+    if (got != RFS_GOT_FRESH)
+        return;
+    pthread_mutex_lock(&assembler->lock);
+    assembler->ahead++;
+    pthread_mutex_unlock(&assembler->lock);
+}
+
+/* Makes pieces until none is queued. The assembler may be freed once it says that it is done. */
+static void run(void *arg)
+{
+    struct rfs_assembler *assembler = arg;
+    pthread_mutex_lock(&assembler->lock);
+    while (assembler->n_queued > 0) {
+        const struct rfs_ahead_job job = take_job(assembler, 0);
+        pthread_mutex_unlock(&assembler->lock);
+        make(assembler, &job);
+        pthread_mutex_lock(&assembler->lock);
+    }
+    assembler->n_runners--;
     pthread_cond_broadcast(&assembler->idle);
     pthread_mutex_unlock(&assembler->lock);
 }
 
-static void run(void *arg)
+/* Drops what is queued. The caller has the lock. */
+static void drop_queue(struct rfs_assembler *assembler)
 {
-    struct ahead *ahead = arg;
-    struct rfs_assembler *assembler = ahead->assembler;
-    const struct rfs_slice *slice = &ahead->shared->slice;
-    const struct rfs_piece_key key = {{slice->id[0], slice->id[1]}, ahead->number};
-    struct rfs_piece *piece;
-    /* A failure is the reader's to meet: it comes again when the piece is asked for. */
-    const int got = rfs_piece_get(assembler, slice, ahead->number, RFS_WANT_ABSENT, &piece);
-    if (piece)
-        rfs_cache_unpin(assembler->cache, piece);
-    release(ahead->shared);
-    free(ahead);
-    strike(assembler, &key, got == RFS_GOT_FRESH);
+    while (assembler->n_queued > 0)
+        release(take_job(assembler, 0).slice);
 }
 
-static void start(struct rfs_assembler *assembler, struct shared *shared, uint64_t number)
+static void enqueue(struct rfs_assembler *assembler, struct rfs_shared_slice *shared,
+                    uint64_t number, bool passing)
 {
-    const struct rfs_piece_key key = {{shared->slice.id[0], shared->slice.id[1]}, number};
-    if (!enlist(assembler, &shared->slice, number))
-        return;
-    struct ahead *ahead = malloc(sizeof *ahead);
-    if (ahead) {
-        *ahead = (struct ahead){assembler, shared, number};
+    pthread_mutex_lock(&assembler->lock);
+    const bool fine = assembler->n_queued < RFS_AHEAD_QUEUE &&
+                      find_job(assembler, &shared->slice, number) == assembler->n_queued;
+    const unsigned most =
+        passing && assembler->runners > 1 ? assembler->runners - 1 : assembler->runners;
+    const bool runner = fine && assembler->n_runners < most;
+    if (fine) {
         atomic_fetch_add(&shared->owners, 1);
-        if (rfs_pool_submit(assembler->pool, run, ahead, RFS_AHEAD_JOBS))
-            return;
-        release(shared);
-        free(ahead);
+        assembler->queue[assembler->n_queued++] = (struct rfs_ahead_job){shared, number, passing};
     }
-    strike(assembler, &key, false);
+    assembler->n_runners += runner;
+    pthread_mutex_unlock(&assembler->lock);
+    if (!runner || rfs_pool_submit(assembler->pool, run, assembler, assembler->runners))
+        return;
+    pthread_mutex_lock(&assembler->lock);
+    if (--assembler->n_runners == 0)
+        drop_queue(assembler);
+    pthread_cond_broadcast(&assembler->idle);
+    pthread_mutex_unlock(&assembler->lock);
 }
 
 void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice, uint64_t begin,
                         uint64_t end)
 {
-    struct shared *shared = NULL;
+    struct rfs_shared_slice *shared = NULL;
     end = rfs_min_u64(end, slice->bytes);
     if (begin < end && assembler->pool && assembler->budget >= ROOM_PIECES * RFS_PIECE)
         shared = malloc(sizeof *shared);
@@ -115,19 +135,36 @@ void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice
     atomic_init(&shared->owners, 1);
     shared->slice = *slice;
     *slice = (struct rfs_slice){0};
-    for (uint64_t number = begin / RFS_PIECE; number * RFS_PIECE < end; number++) {
+    /* The reader is in the middle of a piece that begins before: it gets that by itself. */
+    for (uint64_t number = (begin + RFS_PIECE - 1) / RFS_PIECE; number * RFS_PIECE < end;
+         number++) {
         const uint64_t at = number * RFS_PIECE;
         const uint64_t size = rfs_min_u64(RFS_PIECE, shared->slice.bytes - at);
-        if (rfs_gather_needed(&shared->slice, at, at + size))
-            start(assembler, shared, number);
+        const bool passing = !rfs_gather_needed(&shared->slice, at, at + size);
+        if (!passing || size >= PASSING_LEAST)
+            enqueue(assembler, shared, number, passing);
     }
     release(shared);
 }
 
-void rfs_ahead_wait(struct rfs_assembler *assembler)
+void rfs_ahead_cancel(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                      uint64_t number)
+{
+    struct rfs_shared_slice *shared = NULL;
+    pthread_mutex_lock(&assembler->lock);
+    const unsigned i = find_job(assembler, slice, number);
+    if (i < assembler->n_queued)
+        shared = take_job(assembler, i).slice;
+    pthread_mutex_unlock(&assembler->lock);
+    if (shared)
+        release(shared);
+}
+
+void rfs_ahead_stop(struct rfs_assembler *assembler)
 {
     pthread_mutex_lock(&assembler->lock);
-    while (assembler->n_jobs > 0)
+    drop_queue(assembler);
+    while (assembler->n_runners > 0)
         pthread_cond_wait(&assembler->idle, &assembler->lock);
     pthread_mutex_unlock(&assembler->lock);
 }

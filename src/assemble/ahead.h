@@ -4,7 +4,11 @@
 
 #include "assemble/assembler.h"
 
-/* Waits until no read-ahead job is queued or running. */
-void rfs_ahead_wait(struct rfs_assembler *assembler);
+/* The reader is there already: the piece need not be made ahead any more if nobody has begun. */
+void rfs_ahead_cancel(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                      uint64_t number);
+
+/* Drops what is queued and waits until nothing is being made. */
+void rfs_ahead_stop(struct rfs_assembler *assembler);
 
 #endif

@@ -9,6 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define MOST_RUNNERS 4
 
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
                                         struct rfs_pool *pool, struct rfs_log *log)
@@ -25,6 +28,9 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
     assembler->budget = budget;
     assembler->pool = pool;
     assembler->log = log;
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    assembler->runners =
+        processors < 2 ? 1 : (unsigned)rfs_min_u64((uint64_t)processors, MOST_RUNNERS);
     pthread_mutex_init(&assembler->lock, NULL);
     pthread_cond_init(&assembler->idle, NULL);
     return assembler;
@@ -34,7 +40,7 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
 {
     if (!assembler)
         return;
-    rfs_ahead_wait(assembler);
+    rfs_ahead_stop(assembler);
     rfs_cache_free(assembler->cache);
     while (assembler->scratch) {
         struct scratch *scratch = assembler->scratch;
@@ -92,13 +98,14 @@ static void note_files(struct rfs_piece *piece, const struct rfs_slice *slice, u
 }
 
 int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
-                  enum rfs_cache_want want, struct rfs_piece **out)
+                  enum rfs_cache_want want, bool passing, struct rfs_piece **out)
 {
     const uint64_t begin = number * RFS_PIECE;
     const size_t size = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - begin);
     const struct rfs_piece_key key = {{slice->id[0], slice->id[1]}, number};
     int got = rfs_cache_get(assembler->cache, &key, size, slice->n, want, out);
     if (got == RFS_GOT_CLAIM) {
+        (*out)->passing = passing;
         note_files(*out, slice, begin);
         const int rc = gather(assembler, slice, begin, begin + size, (*out)->data);
         rfs_cache_publish(assembler->cache, *out, rc);
@@ -120,6 +127,7 @@ int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice
 /* Where the bytes go: into buf, or spans of iov if there is one. */
 struct sink {
     unsigned char *buf;
+    bool moved; /* buf is RFS_PLACE_STEP further than it was given */
     struct iovec *iov;
     int iov_max;
     int *iov_count;
@@ -172,37 +180,62 @@ struct request {
     struct rfs_assembler *assembler;
     const struct rfs_slice *slice;
     uint64_t begin, end;
-    enum rfs_cache_want want;
+    bool sequential;
     struct sink sink;
 };
+
+/* Moves what is still to be copied to where reading [begin, end) of the slice is fast. */
+static void move_sink(struct request *request, uint64_t begin, uint64_t end)
+{
+    struct sink *sink = &request->sink;
+    if (!sink->iov || sink->moved || *sink->iov_count >= sink->iov_max)
+        return;
+    const uint64_t source = rfs_gather_source(request->slice, begin);
+    const unsigned char *at = sink->buf + (begin - request->begin);
+    sink->moved = source != RFS_NO_SOURCE && rfs_place_is_slow(at, source, end - begin);
+    sink->buf += sink->moved ? RFS_PLACE_STEP : 0;
+}
 
 static int answer_directly(struct request *request, uint64_t begin, uint64_t end)
 {
     const size_t offset = (size_t)(begin - request->begin);
     if (begin == end)
         return 0;
+    move_sink(request, begin, end);
     const int rc =
         gather(request->assembler, request->slice, begin, end, request->sink.buf + offset);
     return rc < 0 ? rc : add_copied(&request->sink, offset, (size_t)(end - begin));
 }
 
-/* [begin, end) lies in one piece. */
-static int answer_by_piece(struct request *request, uint64_t begin, uint64_t end)
+/* [begin, end) lies in the piece, which is pinned and is unpinned here or with the loan. */
+static int answer_from_piece(struct request *request, struct rfs_piece *piece, uint64_t begin,
+                             uint64_t end)
 {
-    struct rfs_piece *piece;
-    const int got =
-        rfs_piece_get(request->assembler, request->slice, begin / RFS_PIECE, request->want, &piece);
-    if (got < 0)
-        return got;
-    if (got == RFS_GOT_NOTHING)
-        return answer_directly(request, begin, end);
     const size_t from = (size_t)(begin % RFS_PIECE), size = (size_t)(end - begin);
+    const size_t offset = (size_t)(begin - request->begin);
+    if (from + size == piece->size)
+        atomic_store(&piece->spent, true);
     if (lend(&request->sink, piece, from, size, end == request->end))
         return 0;
-    const size_t offset = (size_t)(begin - request->begin);
     memcpy(request->sink.buf + offset, piece->data + from, size);
     rfs_cache_unpin(request->assembler->cache, piece);
     return add_copied(&request->sink, offset, size);
+}
+
+/* A gathered piece is kept; a contiguous one is there only if it was read ahead. */
+static int find_piece(struct request *request, uint64_t number, bool gathered,
+                      struct rfs_piece **piece)
+{
+    struct rfs_assembler *assembler = request->assembler;
+    const bool keep = request->sequential || request->end - request->begin >= RFS_SMALL;
+    *piece = NULL;
+    if (gathered)
+        return rfs_piece_get(assembler, request->slice, number,
+                             keep ? RFS_WANT_MADE : RFS_WANT_FOUND, false, piece);
+    if (!request->sequential)
+        return RFS_GOT_NOTHING;
+    rfs_ahead_cancel(assembler, request->slice, number);
+    return rfs_piece_get(assembler, request->slice, number, RFS_WANT_PASSED, true, piece);
 }
 
 static int answer(struct request *request)
@@ -210,14 +243,22 @@ static int answer(struct request *request)
     const struct rfs_slice *slice = request->slice;
     uint64_t waiting = request->begin; /* from here to at: to be read directly, in one go */
     for (uint64_t at = request->begin, next; at < request->end; at = next) {
-        const uint64_t piece_begin = at - at % RFS_PIECE;
+        struct rfs_piece *piece;
+        const uint64_t number = at / RFS_PIECE;
+        const uint64_t piece_begin = number * RFS_PIECE;
         const uint64_t piece_end = piece_begin + rfs_min_u64(RFS_PIECE, slice->bytes - piece_begin);
         next = rfs_min_u64(request->end, piece_end);
-        if (!rfs_gather_needed(slice, piece_begin, piece_end))
+        const bool gathered = rfs_gather_needed(slice, piece_begin, piece_end);
+        int rc = find_piece(request, number, gathered, &piece);
+        if (rc < 0)
+            return rc;
+        if (!piece)
             continue;
-        int rc = answer_directly(request, waiting, at);
+        rc = answer_directly(request, waiting, at);
         if (rc == 0)
-            rc = answer_by_piece(request, at, next);
+            rc = answer_from_piece(request, piece, at, next);
+        else
+            rfs_cache_unpin(request->assembler->cache, piece);
         if (rc < 0)
             return rc;
         waiting = next;
@@ -235,7 +276,7 @@ static int assemble(struct rfs_assembler *assembler, const struct rfs_slice *sli
         .slice = slice,
         .begin = begin,
         .end = begin + size,
-        .want = sequential || size >= RFS_SMALL ? RFS_WANT_MADE : RFS_WANT_FOUND,
+        .sequential = sequential,
         .sink = sink,
     };
     return answer(&request);
@@ -251,8 +292,10 @@ int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice 
                         uint64_t begin, size_t size, bool sequential, void *buf, struct iovec *iov,
                         int iov_max, int *iov_count, struct rfs_pins *pins)
 {
-    return assemble(assembler, slice, begin, size, sequential,
-                    (struct sink){buf, iov, iov_max, iov_count, pins});
+    return assemble(
+        assembler, slice, begin, size, sequential,
+        (struct sink){
+            .buf = buf, .iov = iov, .iov_max = iov_max, .iov_count = iov_count, .pins = pins});
 }
 
 void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out)

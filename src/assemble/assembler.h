@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks to bytes. What is contiguous in a source is read straight into the caller's buffer; what must
- * be gathered is assembled in pieces of RFS_PIECE bytes of the slice and kept in an LRU cache, keyed by
- * the slice's id and the piece's number, so that ranks with the same slice share it. Two readers never
- * assemble the same piece twice: the second waits for the first. Reads shorter than RFS_SMALL of
- * gathered bytes that nobody announced as sequential are assembled by themselves and not kept.
+ * be gathered is assembled in pieces of RFS_PIECE bytes of the slice and kept in an LRU cache (cache.h
+ * tells what stays how long), keyed by the slice's id and the piece's number, so that ranks with the same
+ * slice share it. Two readers never assemble the same piece twice: the second waits for the first. Reads
+ * shorter than RFS_SMALL of gathered bytes that nobody announced as sequential are assembled by themselves
+ * and not kept. A sequential reader is read ahead of, in pieces that pass through the cache: contiguous
+ * ones are lent once and forgotten.
  *
  * A cached piece is given out only while the source files it was made from are unchanged (one stat
  * each); otherwise the read fails with -ESTALE, as one from the file would.
  *
- * Memory: the budget (cached and in flight) + RFS_SCRATCH a thread at work.
- * Locks: the cache's and the assembler's own, both leaves, never held together, nor across I/O, waiting
- * for others or copying. A thread waits for a piece while it has no file in use, and only for one whose
- * assembling thread is running.
+ * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work.
+ * Lock order: the cache's lock and the assembler's are leaf locks, never taken together and not held
+ * across I/O or copying.
  */
 #ifndef RFS_ASSEMBLE_ASSEMBLER_H
 #define RFS_ASSEMBLE_ASSEMBLER_H
 
 #include "assemble/gather.h"
+#include "assemble/place.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "plan/slice.h"
@@ -50,8 +52,9 @@ int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice,
 
 /*
  * The same without the last copy where a piece is in the cache: appends to iov (at most iov_max
- * entries; falls back to copying into buf, which has room for SIZE, when they run out). One entry must
- * be left, or the last one end where buf begins; else -ENOSPC.
+ * entries; falls back to copying into buf when they run out). One entry must be left, or the last one
+ * end where buf begins; else -ENOSPC. buf has room for SIZE + RFS_PLACE_STEP: bytes are put where copying
+ * them is fast, in the order of iov.
  */
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                         uint64_t begin, size_t size, bool sequential, void *buf, struct iovec *iov,

@@ -11,6 +11,14 @@
 /* What malloc and the table take for a piece beyond its struct. */
 #define PIECE_COST (sizeof(struct rfs_piece) + 64)
 
+/* Asked for this often, a piece is proven even if nobody read it to its end: by small reads all over. */
+#define HITS_PROVE 64
+
+/* Pieces that are ready, by last use. */
+struct lru {
+    struct rfs_piece *newest, *oldest;
+};
+
 struct rfs_cache {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t done;  /* a piece stopped being filled */
@@ -19,7 +27,8 @@ struct rfs_cache {
     struct rfs_piece **table;
     size_t table_size; /* a power of two */
     size_t n;          /* pieces in the table */
-    struct rfs_piece *newest, *oldest;
+    struct lru trial, proven;
+    uint64_t trial_bytes; /* charges of the pieces on trial */
     struct rfs_slots slots;
     uint64_t hits, misses, evictions;
 };
@@ -126,18 +135,27 @@ static void insert(struct rfs_cache *cache, struct rfs_piece *piece)
     cache->n++;
 }
 
+static struct lru *list_of(struct rfs_cache *cache, const struct rfs_piece *piece)
+{
+    return piece->proven ? &cache->proven : &cache->trial;
+}
+
 static void list_add(struct rfs_cache *cache, struct rfs_piece *piece)
 {
+    struct lru *lru = list_of(cache, piece);
     piece->newer = NULL;
-    piece->older = cache->newest;
-    *(cache->newest ? &cache->newest->newer : &cache->oldest) = piece;
-    cache->newest = piece;
+    piece->older = lru->newest;
+    *(lru->newest ? &lru->newest->newer : &lru->oldest) = piece;
+    lru->newest = piece;
+    cache->trial_bytes += piece->proven ? 0 : piece->charge;
 }
 
 static void list_remove(struct rfs_cache *cache, struct rfs_piece *piece)
 {
-    *(piece->newer ? &piece->newer->older : &cache->newest) = piece->older;
-    *(piece->older ? &piece->older->newer : &cache->oldest) = piece->newer;
+    struct lru *lru = list_of(cache, piece);
+    *(piece->newer ? &piece->newer->older : &lru->newest) = piece->older;
+    *(piece->older ? &piece->older->newer : &lru->oldest) = piece->newer;
+    cache->trial_bytes -= piece->proven ? 0 : piece->charge;
 }
 
 /* Out of the table and of the list. */
@@ -168,7 +186,11 @@ static void dispose(struct rfs_cache *cache, struct rfs_piece *piece, struct lat
 
 static void unpin_locked(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
 {
-    if (--piece->pins == 0 && piece->state == RFS_PIECE_GONE)
+    if (--piece->pins > 0)
+        return;
+    if (piece->state == RFS_PIECE_READY && piece->passing && atomic_load(&piece->spent))
+        forget(cache, piece, 0);
+    if (piece->state == RFS_PIECE_GONE)
         dispose(cache, piece, later);
 }
 
@@ -191,9 +213,9 @@ static void unlock(struct rfs_cache *cache, struct later *later)
     pthread_mutex_unlock(&cache->lock);
 }
 
-static bool evict_one(struct rfs_cache *cache, struct later *later)
+static bool evict_from(struct rfs_cache *cache, const struct lru *lru, struct later *later)
 {
-    struct rfs_piece *piece = cache->oldest;
+    struct rfs_piece *piece = lru->oldest;
     while (piece && piece->pins > 0)
         piece = piece->newer;
     if (!piece)
@@ -202,6 +224,11 @@ static bool evict_one(struct rfs_cache *cache, struct later *later)
     dispose(cache, piece, later);
     cache->evictions++;
     return true;
+}
+
+static bool evict_one(struct rfs_cache *cache, struct later *later)
+{
+    return evict_from(cache, &cache->trial, later) || evict_from(cache, &cache->proven, later);
 }
 
 static bool cool_one(struct rfs_cache *cache, struct later *later)
@@ -248,6 +275,8 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
     const bool in_slot = size >= SLOT_LEAST && size <= RFS_SLOT_BYTES && cache->slots.total > 0;
     const uint64_t charge =
         (in_slot ? RFS_SLOT_BYTES : size) + PIECE_COST + max_files * sizeof(uint32_t);
+    if (cache->trial_bytes + charge > RFS_TRIAL_BYTES)
+        evict_from(cache, &cache->trial, later); /* its slot is warm */
     if (!make_room(cache, charge, in_slot, later))
         return NULL;
     struct rfs_piece *piece = calloc(1, sizeof *piece);
@@ -285,8 +314,9 @@ static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later 
         unpin_locked(cache, piece, later);
         return rc < 0 ? rc : RFS_GOT_NOTHING;
     }
-    cache->hits++;
+    cache->hits += !piece->passing;
     list_remove(cache, piece);
+    piece->proven |= !piece->passing && (atomic_load(&piece->spent) || ++piece->hits >= HITS_PROVE);
     list_add(cache, piece);
     return filling ? RFS_GOT_FRESH : RFS_GOT_PIECE;
 }
@@ -301,8 +331,8 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
     if (piece && want != RFS_WANT_ABSENT) {
         got = await(cache, piece, &later);
     } else if (!piece) {
-        cache->misses += want != RFS_WANT_ABSENT;
-        if (want != RFS_WANT_FOUND)
+        cache->misses += want == RFS_WANT_FOUND || want == RFS_WANT_MADE;
+        if (want == RFS_WANT_MADE || want == RFS_WANT_ABSENT)
             piece = claim(cache, key, size, max_files, &later);
         got = piece ? RFS_GOT_CLAIM : RFS_GOT_NOTHING;
     }

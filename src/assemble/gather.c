@@ -7,6 +7,7 @@
 #include "assemble/gather.h"
 
 #include "assemble/kernels.h"
+#include "assemble/place.h"
 #include "assemble/shape.h"
 #include "base/checked.h"
 
@@ -85,13 +86,52 @@ static int read_source(const struct job *job, void *buf, uint64_t size, uint64_t
                              block->src + offset);
 }
 
+/* Where in the file byte OFFSET of the block is. */
+static uint64_t file_offset(const struct rfs_block *block, uint64_t offset)
+{
+    return rfs_content_offset(block->index, block->entry, block->src + offset);
+}
+
+/* Where in the scratch to put what is read from OFFSET of the block. */
+static unsigned char *window_at(const struct job *job, uint64_t size, uint64_t offset)
+{
+    const uint64_t from = file_offset(job->block, offset);
+    return rfs_place_is_slow(job->scratch, from, size) ? job->scratch + RFS_PLACE_STEP
+                                                       : job->scratch;
+}
+
+/* A read whose bytes have to go where copying is slow: by a window from which it is not. */
+static int read_by_window(const struct job *job, unsigned char *dst, uint64_t size, uint64_t offset)
+{
+    for (uint64_t n; size > 0; size -= n, dst += n, offset += n) {
+        const uint64_t from = file_offset(job->block, offset);
+        unsigned char *window = job->scratch;
+        n = rfs_min_u64(size, RFS_SCRATCH);
+        /* Two places are too near at most: one to the file's bytes, one to the destination. */
+        while (rfs_place_is_slow(window, from, n) || rfs_place_is_slow(dst, (uintptr_t)window, n))
+            window += RFS_PLACE_STEP;
+        const int rc = read_source(job, window, n, offset);
+        if (rc < 0)
+            return rc;
+        memcpy(dst, window, (size_t)n);
+    }
+    return 0;
+}
+
+static int read_run(const struct job *job, unsigned char *dst, uint64_t size, uint64_t offset)
+{
+    return rfs_place_is_slow(dst, file_offset(job->block, offset), size)
+               ? read_by_window(job, dst, size, offset)
+               : read_source(job, dst, size, offset);
+}
+
 static int read_runs(const struct job *job)
 {
     for (uint64_t k = job->first; k <= job->last; k++) {
         uint64_t size;
         const uint64_t from = wanted(job, k, &size);
         const int rc =
-            read_source(job, place(job, k, from), size, rfs_shape_src(&job->shape, k) + from);
+            read_run(job, place(job, k, from), size, rfs_shape_src(&job->shape, k) + from);
         if (rc < 0)
             return rc;
     }
@@ -173,23 +213,23 @@ static void copy_level(const struct job *job, uint32_t level, uint64_t a, uint64
         copy_level(job, level + 1, k, b, src + (rfs_shape_src(shape, k) - base));
 }
 
-/* Runs [a, b) from the scratch, whose first byte is SOURCE of the block. */
-static void copy_window(const struct job *job, uint64_t a, uint64_t b, uint64_t source)
+/* Runs [a, b) from the window, whose first byte is SOURCE of the block. */
+static void copy_window(const struct job *job, uint64_t a, uint64_t b, uint64_t source,
+                        const unsigned char *window)
 {
     const struct rfs_shape *shape = &job->shape;
     uint64_t size;
     if (a == job->first && (job->head > 0 || a == job->last)) {
         const uint64_t from = wanted(job, a, &size);
-        memcpy(place(job, a, from), job->scratch, (size_t)size);
+        memcpy(place(job, a, from), window, (size_t)size);
         a++;
     }
     if (a < b && b - 1 == job->last && job->tail < shape->run) {
         b--;
-        memcpy(place(job, b, 0), job->scratch + (rfs_shape_src(shape, b) - source),
-               (size_t)job->tail);
+        memcpy(place(job, b, 0), window + (rfs_shape_src(shape, b) - source), (size_t)job->tail);
     }
     if (a < b)
-        copy_level(job, 0, a, b, job->scratch + (rfs_shape_src(shape, a) - source));
+        copy_level(job, 0, a, b, window + (rfs_shape_src(shape, a) - source));
 }
 
 /* Windows never span the long gaps: runs in groups of GROUP follow each other without one. */
@@ -202,10 +242,11 @@ static int read_windows(const struct job *job, uint64_t group)
         uint64_t b = rfs_min_u64(job->last + 1, (a / group + 1) * group);
         b = rfs_min_u64(b, rfs_shape_at_src(shape, source + RFS_SCRATCH - shape->run) + 1);
         const uint64_t final = rfs_shape_src(shape, b - 1) + wanted(job, b - 1, &size);
-        const int rc = read_source(job, job->scratch, final + size - source, source);
+        unsigned char *window = window_at(job, final + size - source, source);
+        const int rc = read_source(job, window, final + size - source, source);
         if (rc < 0)
             return rc;
-        copy_window(job, a, b, source);
+        copy_window(job, a, b, source, window);
         a = b;
     }
     return 0;
@@ -249,6 +290,16 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
         rc = rc == 0 ? ended : rc;
     }
     return rc;
+}
+
+uint64_t rfs_gather_source(const struct rfs_slice *slice, uint64_t begin)
+{
+    for (size_t i = 0; i < slice->n && slice->blocks[i].dst <= begin; i++) {
+        const struct rfs_block *block = &slice->blocks[i];
+        if (block->n_loops == 0 && begin < block->dst_end)
+            return file_offset(block, begin - block->dst);
+    }
+    return RFS_NO_SOURCE;
 }
 
 bool rfs_gather_touches(const struct rfs_block *block, uint64_t begin, uint64_t end)

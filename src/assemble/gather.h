@@ -3,14 +3,17 @@
 #ifndef RFS_ASSEMBLE_GATHER_H
 #define RFS_ASSEMBLE_GATHER_H
 
+#include "assemble/place.h"
 #include "plan/slice.h"
 #include "source/catalog.h"
 
 /* Bytes of memory for source windows that a gathering thread brings; they stay in the L2 cache. */
 #define RFS_SCRATCH (UINT64_C(256) << 10)
+/* What it brings in all: windows begin where copying is fast. */
+#define RFS_SCRATCH_ROOM (RFS_SCRATCH + 2 * RFS_PLACE_STEP)
 
 /*
- * Bytes [begin, end) of the slice into dst. SCRATCH has RFS_SCRATCH bytes. Reads no source byte but
+ * Bytes [begin, end) of the slice into dst. SCRATCH has RFS_SCRATCH_ROOM bytes. Reads no source byte but
  * those wanted and short gaps between them. Has one file in use at a time, so that readers can't block
  * each other over descriptors. 0 or -errno; the bytes are good only when 0.
  */
@@ -22,6 +25,13 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
  * it is as well read from the sources each time.
  */
 bool rfs_gather_needed(const struct rfs_slice *slice, uint64_t begin, uint64_t end);
+
+/*
+ * Where in a source file byte BEGIN of the slice is, if it is in a contiguous block; else RFS_NO_SOURCE,
+ * which no address is near to.
+ */
+#define RFS_NO_SOURCE UINT64_MAX
+uint64_t rfs_gather_source(const struct rfs_slice *slice, uint64_t begin);
 
 /* Whether the block gives a byte of [begin, end). */
 bool rfs_gather_touches(const struct rfs_block *block, uint64_t begin, uint64_t end);

@@ -12,11 +12,17 @@
 /* Source windows of one thread at work; kept for the next. */
 struct scratch {
     struct scratch *next;
-    _Alignas(64) unsigned char bytes[RFS_SCRATCH];
+    _Alignas(64) unsigned char bytes[RFS_SCRATCH_ROOM];
 };
 
-/* Read-ahead jobs queued or running at once. */
-#define RFS_AHEAD_JOBS 4
+/* Pieces that wait to be made ahead. */
+#define RFS_AHEAD_QUEUE 8
+
+struct rfs_ahead_job {
+    struct rfs_shared_slice *slice; /* one share of it */
+    uint64_t number;
+    bool passing;
+};
 
 struct rfs_assembler {
     struct rfs_cache *cache; /* has its own lock; never taken together with ours */
@@ -24,19 +30,21 @@ struct rfs_assembler {
     uint64_t budget;
     struct rfs_pool *pool;
     struct rfs_log *log;
+    unsigned runners;     /* how many may work at once; constant */
     pthread_mutex_t lock; /* of the rest; a leaf lock */
-    pthread_cond_t idle;  /* a read-ahead job ended */
+    pthread_cond_t idle;  /* a runner ended */
     struct scratch *scratch;
-    struct rfs_piece_key jobs[RFS_AHEAD_JOBS];
-    unsigned n_jobs;
-    uint64_t ahead; /* pieces made ahead */
+    struct rfs_ahead_job queue[RFS_AHEAD_QUEUE]; /* the oldest first */
+    unsigned n_queued;
+    unsigned n_runners; /* pool jobs that empty the queue */
+    uint64_t ahead;     /* pieces made ahead */
 };
 
 /*
  * A piece of the slice, checked and pinned: RFS_GOT_PIECE or RFS_GOT_FRESH; RFS_GOT_NOTHING when it
- * is not to be kept; or -errno.
+ * is not to be kept; or -errno. One that is made here is passing, or not.
  */
 int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
-                  enum rfs_cache_want want, struct rfs_piece **out);
+                  enum rfs_cache_want want, bool passing, struct rfs_piece **out);
 
 #endif

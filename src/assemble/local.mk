@@ -7,5 +7,6 @@ librfs_la_SOURCES += \
 	src/assemble/internal.h \
 	src/assemble/kernels.c src/assemble/kernels.h \
 	src/assemble/kernels_x86.c src/assemble/kernels_x86.h \
+	src/assemble/place.h \
 	src/assemble/shape.c src/assemble/shape.h \
 	src/assemble/slots.c src/assemble/slots.h

@@ -292,7 +292,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 {
     struct rfs_mount *m = mount_of(req);
     reshard_reader *reader = ((struct rfs_handle *)(uintptr_t)fi->fh)->reader;
-    void *scratch = rfs_scratch_get(size);
+    void *scratch = rfs_scratch_get(size + RESHARD_SCRATCH_EXTRA);
     struct iovec spans[SPANS];
     reshard_loan *loan = NULL;
     int count = 0;

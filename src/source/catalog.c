@@ -328,6 +328,17 @@ void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters 
     out->index_bytes = atomic_load(&catalog->index_bytes);
 }
 
+uint64_t rfs_content_offset(const struct rfs_index *index, const struct rfs_entry *entry,
+                            uint64_t offset)
+{
+    if (entry->extent_count == 0)
+        return entry->offset + offset;
+    const struct rfs_extent *extent = &index->extents[entry->extent];
+    for (uint32_t i = 1; i < entry->extent_count && offset >= extent->bytes; i++, extent++)
+        offset -= extent->bytes;
+    return extent->offset + offset;
+}
+
 int rfs_content_pread(struct rfs_reading *reading, const struct rfs_index *index,
                       const struct rfs_entry *entry, void *buf, size_t size, uint64_t offset)
 {

@@ -57,6 +57,10 @@ struct rfs_catalog_counters {
 };
 void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out);
 
+/* Where in the file byte OFFSET of a value's content is. */
+uint64_t rfs_content_offset(const struct rfs_index *index, const struct rfs_entry *entry,
+                            uint64_t offset);
+
 /*
  * SIZE bytes of a value's content from OFFSET in it, over its extents. 0 or -errno.
  */

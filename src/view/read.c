@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD_BYTES (4 * RFS_PIECE)
+#define AHEAD_BYTES (3 * RFS_PIECE)
 #define NEAR_BYTES                                                                                 \
     (2 * RFS_PIECE) /* parallel requests of one reader arrive a little out of order */
 #define BORROW_LEAST (UINT64_C(64) << 10) /* shorter spans are cheaper copied than sent apart */
+
+_Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_PLACE_STEP, "callers' scratch has room for moving");
 
 struct reshard_reader {
     reshard_view *view;
@@ -23,7 +25,8 @@ struct reshard_reader {
     const struct rfs_image *image;
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     uint64_t last_end;
-    uint64_t ahead_end;     /* read-ahead was asked for up to here */
+    uint64_t streak;    /* bytes read in sequence: as many are worth reading ahead, and no more */
+    uint64_t ahead_end; /* read-ahead was asked for up to here */
     struct rfs_slice slice; /* of slice_target, when slice.n > 0 and nobody has taken it */
     uint32_t slice_target;
 };
@@ -147,6 +150,8 @@ static void read_ahead(struct reshard_reader *reader, uint64_t begin, uint64_t e
         const uint64_t from = rfs_max_u64(region->start, begin);
         const uint64_t to = rfs_min_u64(rfs_image_end(image, i), end);
         struct rfs_slice slice = {0};
+        if (to - from < RFS_SMALL)
+            continue;
         if (rfs_planner_slice(reader->view->planner, reader->rank,
                               &image->roster->targets[region->target], &slice))
             rfs_slice_free(&slice);
@@ -167,11 +172,13 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
     const bool sequential =
         offset <= last + NEAR_BYTES && last <= offset + NEAR_BYTES && end + NEAR_BYTES > last;
     if (sequential) {
+        reader->streak += end - offset;
         ahead_from = rfs_max_u64(reader->ahead_end, end);
-        ahead_to = rfs_max_u64(end + AHEAD_BYTES, ahead_from);
+        ahead_to = rfs_max_u64(end + rfs_min_u64(reader->streak, AHEAD_BYTES), ahead_from);
         reader->ahead_end = ahead_to;
         reader->last_end = rfs_max_u64(last, end);
     } else {
+        reader->streak = 0;
         reader->ahead_end = 0;
         reader->last_end = end;
     }

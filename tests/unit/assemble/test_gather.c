@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 static struct random rng;
-static unsigned char scratch[RFS_SCRATCH];
+static unsigned char scratch[RFS_SCRATCH_ROOM];
 
 static void check_range(const struct world *world, const struct rfs_slice *slice,
                         const unsigned char *bytes, uint64_t begin, uint64_t end)
@@ -153,10 +153,40 @@ static void test_needed(void **state)
     world_close(&world);
 }
 
+/* To each distance from the file's bytes modulo a page, for copying to some is done another way. */
+static void test_any_distance(void **state)
+{
+    const uint64_t from[] = {0}, size[] = {700000};
+    struct world world = {.ndim = 1, .dims = {700000}, .pieces = {1}, .elem = 1};
+    (void)state;
+    world_open(&world, &rng);
+    struct rfs_slice slice = world_slice(&world, from, size, true);
+    unsigned char *bytes = world_bytes(&world, from, size);
+    unsigned char *buf = aligned_alloc(4096, 708608);
+    assert_non_null(buf);
+    const uint64_t source = rfs_gather_source(&slice, 1000);
+    assert_int_equal(source, rfs_gather_source(&slice, 0) + 1000);
+    int slow = 0;
+    for (size_t at = 0; at < 4096; at += at < 80 ? 1 : 61) {
+        unsigned char *dst = buf + (source + at) % 4096;
+        slow += rfs_place_is_slow(dst, source, 699000);
+        memset(buf, 0x5a, 708608);
+        assert_int_equal(rfs_gather(world.files, &slice, 1000, 700000, scratch, dst), 0);
+        assert_memory_equal(dst, bytes + 1000, 699000);
+        assert_int_equal(dst[699000], 0x5a);
+    }
+    assert_in_range(slow, 31, 31 + 1);
+    free(buf);
+    free(bytes);
+    rfs_slice_free(&slice);
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small),
+        cmocka_unit_test(test_any_distance),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_far_runs_are_read_alone),
         cmocka_unit_test(test_nothing_outside_is_read),

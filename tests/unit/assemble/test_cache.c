@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stays in the cache of pieces and what goes. */
+#include "assemble/cache.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define TRIAL (RFS_TRIAL_BYTES / MIB) /* pieces, or one less: each is charged a little more */
+
+static struct rfs_piece_key key_of(uint64_t number)
+{
+    return (struct rfs_piece_key){{7, 9}, number};
+}
+
+/* Makes or finds the piece and reads it to its end. Whether it was there. */
+static bool read_piece(struct rfs_cache *cache, uint64_t number)
+{
+    const struct rfs_piece_key key = key_of(number);
+    struct rfs_piece *piece;
+    const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_MADE, &piece);
+    assert_true(got == RFS_GOT_CLAIM || got == RFS_GOT_PIECE);
+    if (got == RFS_GOT_CLAIM) {
+        memset(piece->data, (int)number, MIB);
+        rfs_cache_publish(cache, piece, 0);
+    }
+    assert_int_equal(piece->data[MIB - 1], number & 0xff);
+    atomic_store(&piece->spent, true);
+    rfs_cache_unpin(cache, piece);
+    return got == RFS_GOT_PIECE;
+}
+
+static bool is_there(struct rfs_cache *cache, uint64_t number)
+{
+    const struct rfs_piece_key key = key_of(number);
+    struct rfs_piece *piece;
+    const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &piece);
+    if (got == RFS_GOT_PIECE)
+        rfs_cache_unpin(cache, piece);
+    return got == RFS_GOT_PIECE;
+}
+
+static uint64_t bytes_of(struct rfs_cache *cache)
+{
+    struct rfs_cache_counters counters;
+    rfs_cache_count(cache, &counters);
+    return counters.bytes;
+}
+
+static void test_reading_through_stays_small(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 4 * TRIAL; i++)
+        assert_false(read_piece(cache, i));
+    assert_true(bytes_of(cache) <= RFS_TRIAL_BYTES + MIB);
+    assert_false(is_there(cache, 0));
+    assert_true(is_there(cache, 4 * TRIAL - 1));
+    rfs_cache_free(cache);
+}
+
+static void test_what_is_shared_outlives_a_scan(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t round = 0; round < 2; round++)
+        for (uint64_t i = 0; i < 10; i++)
+            assert_int_equal(read_piece(cache, i), round == 1);
+    for (uint64_t i = 1000; i < 1000 + 4 * TRIAL; i++)
+        read_piece(cache, i);
+    for (uint64_t i = 0; i < 10; i++)
+        assert_true(is_there(cache, i));
+    rfs_cache_free(cache);
+}
+
+static void test_proven_pieces_fill_the_budget_and_no_more(void **state)
+{
+    const uint64_t budget = 100 * MIB + MIB / 2;
+    struct rfs_cache *cache = rfs_cache_new(budget);
+    uint64_t left = 0;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 150; i++) {
+        read_piece(cache, i);
+        read_piece(cache, i);
+        assert_true(bytes_of(cache) <= budget);
+    }
+    for (uint64_t i = 0; i < 150; i++)
+        left += is_there(cache, i);
+    assert_in_range(left, 99, 100);
+    assert_false(is_there(cache, 0)); /* the least recently used went */
+    assert_true(is_there(cache, 149));
+    rfs_cache_free(cache);
+}
+
+static void test_a_passing_piece_goes_when_it_was_read(void **state)
+{
+    const struct rfs_piece_key key = key_of(1);
+    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
+    struct rfs_piece *piece;
+    struct rfs_piece *same;
+    (void)state;
+    assert_non_null(cache);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece), RFS_GOT_CLAIM);
+    piece->passing = true;
+    rfs_cache_publish(cache, piece, 0);
+    rfs_cache_unpin(cache, piece);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &piece), RFS_GOT_PIECE);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &same), RFS_GOT_PIECE);
+    assert_ptr_equal(piece, same);
+    atomic_store(&piece->spent, true);
+    rfs_cache_unpin(cache, piece);
+    memset(same->data, 1, MIB); /* another reader still holds it */
+    rfs_cache_unpin(cache, same);
+    assert_false(is_there(cache, 1));
+    rfs_cache_free(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reading_through_stays_small),
+        cmocka_unit_test(test_what_is_shared_outlives_a_scan),
+        cmocka_unit_test(test_proven_pieces_fill_the_budget_and_no_more),
+        cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
+    };
+    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
+}
