@@ -43,7 +43,8 @@ static int check_strict(struct planning *planning, const struct role_of *role,
     const struct rfs_planner *planner = planning->planner;
     const bool one_side = role->in_src != role->in_dst;
 
-    if (!planner->config.strict || planner->scale.src_devices * planner->scale.dst_devices == 1)
+    if (!planner->config.strict ||
+        (planner->scale.src_devices == 1 && planner->scale.dst_devices == 1))
         return 0;
     if (!one_side && (rfs_plan_one_element(type) || type->kind == RFS_STRING))
         return 0;
