@@ -22,8 +22,9 @@ struct rfs_planner {
     struct rfs_scale scale;
     bool part;           /* by stage: one source stage becomes parts of the destination's files */
     uint32_t part_stage; /* its number */
-    atomic_bool told;    /* the line about parameters copied unsliced was logged */
-    atomic_bool *lost;   /* [source ranks, from the first stage's base] the line about its replica
+    /* Hash of the names in the last line about parameters copied unsliced; 0 before. */
+    atomic_uint_least64_t told;
+    atomic_bool *lost; /* [source ranks, from the first stage's base] the line about its replica
                             was logged */
 
     _Atomic uint32_t *leads; /* [source stages] the first that was indexed, from which others are

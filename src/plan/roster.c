@@ -12,18 +12,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define NAMES_SHOWN 5
 
 /* What the log says, or strict refuses, about parameters that are copied as they are. */
 struct unsliced {
     size_t n;
+    uint64_t hash; /* of all the names */
     char names[400];
     size_t used;
 };
 
 static void note_unsliced(struct unsliced *note, const char *param)
 {
+    note->hash = XXH3_64bits_withSeed(param, strlen(param), note->hash + 1);
     if (note->n++ < NAMES_SHOWN) {
         const int wrote = snprintf(note->names + note->used, sizeof note->names - note->used,
                                    "%s%s", note->n > 1 ? ", " : "", param);
@@ -210,7 +213,7 @@ int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
     rc = check_bytes(planning, fresh);
     if (rc)
         return rc;
-    if (note.n > 0 && !atomic_exchange(&planner->told, true))
+    if (note.n > 0 && atomic_exchange(&planner->told, note.hash) != note.hash)
         rfs_log(planner->config.log, RFS_WARNING,
                 "%zu parameter%s in only one strategy, copied unsliced: %s", note.n,
                 note.n == 1 ? "" : "s", note.names);
