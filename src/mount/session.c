@@ -60,12 +60,17 @@ static void *herald(void *ctx)
     return NULL;
 }
 
-/* Runs on a worker, in which libfuse blocks the signals that end the session; so does the herald. */
+/* The signals that end the session are for the main thread alone: only there do they end a wait. */
 static void start_herald(void *ctx)
 {
     struct session *s = ctx;
-    const int rc = pthread_create(&s->herald, NULL, herald, s);
+    sigset_t all, before;
+    int rc;
 
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&s->herald, NULL, herald, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     s->heralded = rc == 0;
     if (rc != 0) {
         s->answered = -rc;
