@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory this process may have: the machine's, or less where a cgroup says so. */
+#include "view/budget.h"
+
 #include "base/checked.h"
 #include "view/options.h"
 
@@ -7,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define CGROUP_ROOT "/sys/fs/cgroup"
 
 /* The number in a limit file; UINT64_MAX when it is absent or says "max". */
 static uint64_t read_limit(const char *path)
@@ -42,14 +41,16 @@ static uint64_t limit_upward(const char *mount, const char *group, const char *n
     return least;
 }
 
-static uint64_t cgroup_limit(void)
+static uint64_t cgroup_limit(const struct rfs_budget *budget)
 {
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    FILE *file = fopen(budget->self, "re");
     char line[4096];
+    char memory[4096];
     uint64_t least = UINT64_MAX;
 
     if (!file)
         return least;
+    snprintf(memory, sizeof memory, "%s/memory", budget->cgroups);
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
         char *controllers = strchr(line, ':');
@@ -58,21 +59,28 @@ static uint64_t cgroup_limit(void)
             continue;
         *group++ = '\0';
         if (!controllers[1]) /* "0::/path": version 2 */
-            least = rfs_min_u64(least, limit_upward(CGROUP_ROOT, group, "memory.max"));
+            least = rfs_min_u64(least, limit_upward(budget->cgroups, group, "memory.max"));
         else if (strcmp(controllers + 1, "memory") == 0)
-            least = rfs_min_u64(
-                least, limit_upward(CGROUP_ROOT "/memory", group, "memory.limit_in_bytes"));
+            least = rfs_min_u64(least, limit_upward(memory, group, "memory.limit_in_bytes"));
     }
     fclose(file);
     return least;
+}
+
+uint64_t rfs_budget_memory(const struct rfs_budget *budget)
+{
+    return rfs_min_u64(budget->machine, cgroup_limit(budget));
 }
 
 uint64_t rfs_options_default_cache(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page = sysconf(_SC_PAGESIZE);
-    const uint64_t machine =
-        pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30;
+    const struct rfs_budget budget = {
+        .machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30,
+        .cgroups = "/sys/fs/cgroup",
+        .self = "/proc/self/cgroup",
+    };
 
-    return rfs_min_u64(machine, cgroup_limit()) / 8;
+    return rfs_budget_memory(&budget) / 8;
 }

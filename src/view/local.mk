@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/view/budget.c \
+	src/view/budget.h \
 	src/view/internal.h \
 	src/view/options.c \
 	src/view/options.h \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/options.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -10,31 +11,76 @@
 
 #define PREFIX_MAX 200
 
-bool rfs_options_size(const char *text, uint64_t *bytes)
+/* The digits of a fraction beyond these are dropped; so many of a tebibyte still fit 64 bits. */
+#define FRACTION_DIGITS 7
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Takes digits off the text. False when there is none, or they don't fit. */
+static bool take_whole(const char **text, uint64_t *value)
+{
+    if (!is_digit(**text))
+        return false;
+    for (*value = 0; is_digit(**text); ++*text)
+        if (!rfs_mul_u64(*value, 10, value) ||
+            !rfs_add_u64(*value, (uint64_t)(**text - '0'), value))
+            return false;
+    return true;
+}
+
+/* Takes the digits behind a point off the text: *value of *parts. False when there is none. */
+static bool take_fraction(const char **text, uint64_t *value, uint64_t *parts)
+{
+    if (!is_digit(**text))
+        return false;
+    for (unsigned i = 0; is_digit(**text); i++, ++*text) {
+        if (i >= FRACTION_DIGITS)
+            continue;
+        *value = *value * 10 + (uint64_t)(**text - '0');
+        *parts *= 10;
+    }
+    return true;
+}
+
+/* Takes a unit off the text: how many bytes it is, 1 for none, 0 for one that is not known. */
+static uint64_t take_unit(const char **text)
 {
     static const char units[] = "KMGT";
-    char *end;
 
-    if (*text < '0' || *text > '9')
+    if (!**text)
+        return 1;
+    const char unit = (char)(**text >= 'a' && **text <= 'z' ? **text - 'a' + 'A' : **text);
+    const char *at = strchr(units, unit);
+    if (!at)
+        return 0;
+    ++*text;
+    *text += **text == 'i';
+    *text += **text == 'B';
+    return UINT64_C(1024) << 10 * (at - units);
+}
+
+/* By hand, as strtod would take the point from the locale. */
+bool rfs_options_size(const char *text, uint64_t *bytes)
+{
+    uint64_t total;
+    uint64_t fraction = 0;
+    uint64_t parts = 1;
+
+    if (!take_whole(&text, &total))
         return false;
-    const double number = strtod(text, &end);
-    double scale = 1;
-    if (*end) {
-        const char unit = (char)(*end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end);
-        const char *at = strchr(units, unit);
-        if (!at)
+    if (*text == '.') {
+        text++;
+        if (!take_fraction(&text, &fraction, &parts))
             return false;
-        for (const char *u = units; u <= at; u++)
-            scale *= 1024;
-        end++;
-        if (*end == 'i')
-            end++;
-        if (*end == 'B')
-            end++;
     }
-    if (*end || !(number * scale < 9.0e18))
+    const uint64_t unit = take_unit(&text);
+    if (*text || unit == 0 || !rfs_mul_u64(total, unit, &total) ||
+        !rfs_add_u64(total, fraction * unit / parts, &total) || total > INT64_MAX)
         return false;
-    *bytes = (uint64_t)(number * scale);
+    *bytes = total;
     return true;
 }
 
@@ -64,9 +110,17 @@ static int set_text(char **slot, const char *value, struct rfs_error *err)
     return *slot ? 0 : rfs_fail_memory(err);
 }
 
+static bool has_control(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return true;
+    return false;
+}
+
 static int set_prefix(struct rfs_options *out, const char *value, struct rfs_error *err)
 {
-    if (strchr(value, '/') || value[0] == '.' || strlen(value) > PREFIX_MAX)
+    if (strchr(value, '/') || value[0] == '.' || strlen(value) > PREFIX_MAX || has_control(value))
         return rfs_fail_usage(err, "a name such as prefix=checkpoint_",
                               "option prefix=%s: not the beginning of a file name", value);
     return set_text(&out->prefix, value, err);

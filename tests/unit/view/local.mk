@@ -1,8 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-check_PROGRAMS += tests/unit/view/test_view
-TESTS += tests/unit/view/test_view
-tests_unit_view_test_view_SOURCES = \
+view_tests = \
+	tests/unit/view/test_budget \
+	tests/unit/view/test_lost \
+	tests/unit/view/test_options \
+	tests/unit/view/test_reading \
+	tests/unit/view/test_view
+check_PROGRAMS += $(view_tests)
+TESTS += $(view_tests)
+
+view_support = \
 	tests/support/tree.c \
 	tests/support/tree.h \
-	tests/unit/view/test_view.c
+	tests/unit/view/support.c \
+	tests/unit/view/support.h
+tests_unit_view_test_budget_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/test_budget.c
+tests_unit_view_test_budget_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
+tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
+tests_unit_view_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c
+tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_view_SOURCES = $(view_support) tests/unit/view/test_view.c
 tests_unit_view_test_view_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much memory this process may have: the machine's, or less where a cgroup says so. */
+#ifndef RFS_VIEW_BUDGET_H
+#define RFS_VIEW_BUDGET_H
+
+#include <stdint.h>
+
+/* Where the limits are found; borrowed. */
+struct rfs_budget {
+    uint64_t machine;    /* bytes */
+    const char *cgroups; /* where the file systems of control groups are mounted: /sys/fs/cgroup */
+    const char *self;    /* the list of the process's groups: /proc/self/cgroup */
+};
+
+/*
+ * Bytes: the machine's memory, or the least limit of the process's groups (of either version) and of
+ * those above them if that is less. What is missing or unreadable limits nothing.
+ */
+uint64_t rfs_budget_memory(const struct rfs_budget *budget);
+
+#endif
