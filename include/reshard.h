@@ -6,11 +6,29 @@
  * and lists the source folders; the source files themselves are opened only when an entry that
  * depends on them is stat'ed or read.
  *
- * Threads: everything but reshard_open and reshard_close may be called from many threads at once.
+ * Threads: everything that takes a view may be called from many threads at once, but reshard_open and
+ * reshard_close. A reader may be used by many threads at once, until reshard_reader_close.
  * Errors: functions return 0 (or a byte count) or -errno. Those that take a reshard_error fill it on
- * failure with one line that names the file, the offset, the parameter and a remedy.
+ * failure, and only then, with one line that names the file, the offset, the parameter and a remedy.
+ * NULL is allowed only where that is said.
+ * Lifetimes: what a view has given (names, readers, loans) must not be used after it is closed. Readers are
+ * closed and loans given back before; a loan may outlive its reader.
  * Growth: structs start with their size, which the caller sets to sizeof; the library reads and
  * writes only that many bytes.
+ *
+ * The errors of a file, from every function that needs its attributes or content:
+ *   -ENOENT   a source rank is missing, and no other rank is known to hold the same. (There is such an
+ *             entry all the same, so the mount says EIO.)
+ *   -EINVAL   a source is damaged, or not what the strategies or the other sources make it.
+ *   -ENOTSUP  a strategy cuts a tensor in a way that is not supported.
+ *   -EFBIG    a source, or the file, is larger than what can be.
+ *   -EACCES   a source may not be opened; -EPERM likewise.
+ *   -ESTALE   a source was changed, truncated, replaced or removed since its headers were read, or since the
+ *             view was opened if it is gone.
+ *   -EIO      a source cannot be read.
+ *   -ENOMEM, -EMFILE, -ENFILE: what the process may have is used up; a later call may succeed.
+ * All but the last three last until a new view is opened; -ESTALE and -EIO of a source hold for every file that
+ * depends on it.
  */
 #ifndef RESHARD_H
 #define RESHARD_H
@@ -30,7 +48,10 @@ extern "C" {
 
 typedef struct reshard_view reshard_view;
 
-/* Owned by the caller; zero it and set struct_size before the call. */
+/*
+ * Owned by the caller; zero it and set struct_size before the call. Whoever wants no text passes NULL
+ * instead.
+ */
 typedef struct reshard_error {
     size_t struct_size;
     int code;           /* 0 or -errno */
@@ -40,31 +61,51 @@ typedef struct reshard_error {
 
 enum reshard_level { RESHARD_LOG_ERROR, RESHARD_LOG_WARNING, RESHARD_LOG_INFO, RESHARD_LOG_DEBUG };
 
-/* Receives one line at a time, possibly from several threads at once. */
+/*
+ * Receives LINE (no newline, printable, valid during the call), possibly from several threads at once. CTX
+ * is log_ctx. It is called while a function of the view works, or by the view's own threads until
+ * reshard_close returns; it must not close the view.
+ */
 typedef void reshard_log_fn(void *ctx, enum reshard_level level, const char *line);
 
+/* Needed during reshard_open only, but for what log_ctx points to. */
 typedef struct reshard_config {
     size_t struct_size;
-    /* "key=value,key=value" as after -o; a comma inside a value is written "\,". May be NULL. */
+    /*
+     * "key=value,key=value" as after -o, of which these are the view's: src_strategy, dst_strategy (paths;
+     * at least one is needed), prefix, cache, strict. A comma inside a value is written "\,", a backslash
+     * before a comma or a backslash "\\". Of a key that comes twice the last counts. NULL is "".
+     */
     const char *options;
     reshard_log_fn *log; /* NULL: no log */
-    void *log_ctx;
+    void *log_ctx;       /* the caller's; until reshard_close has returned */
 } reshard_config;
 
 /*
- * Opens a view of the checkpoint tree in SOURCE. No thread is started before the first stat or read,
- * so that a caller may fork in between. *out is NULL on failure.
- * Returns 0, or -errno with *err filled.
+ * Opens a view of the checkpoint tree in SOURCE, the folder that holds rank_0 and so on. No thread is
+ * started before the first stat or read, so that a caller may fork in between and go on in one of the two
+ * processes. *out is owned by the caller, to be closed by reshard_close; NULL on failure.
+ * CONFIG may be NULL, which is always a failure: no strategy is given then. ERR may be NULL.
+ * Returns 0, or -errno with *err filled: -EINVAL with err->usage 1 for the options, -EINVAL for strategies
+ * or a tree that do not fit, -ENOENT for a source, a strategy or a rank's checkpoint that is not there and
+ * whose slices no other rank holds, -ENOMEM, or what the system said of a path.
  */
 RESHARD_API int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
                              reshard_error *err);
 
-/* Frees the view. No other call may be running, and no lent bytes may be outstanding. NULL is fine. */
+/*
+ * Frees the view and ends its threads. No other call may be running; readers must be closed and loans given
+ * back. Does nothing with NULL.
+ */
 RESHARD_API void reshard_close(reshard_view *view);
 
 #define RESHARD_ROOT UINT64_C(1)
 
-/* Entry ids are inode numbers: stable for one source tree and one pair of strategies. */
+/*
+ * Entry ids are inode numbers: stable for one source tree and one pair of strategies. Folders have the
+ * owner and the time of SOURCE; a file has the latest time of its sources, their owner if they agree (else
+ * the process's), and the read permissions that all of them grant.
+ */
 typedef struct reshard_stat {
     size_t struct_size;
     uint64_t id;
@@ -72,107 +113,144 @@ typedef struct reshard_stat {
     uint32_t nlink;
     uint32_t uid;
     uint32_t gid;
-    uint64_t size; /* bytes */
-    struct timespec mtime;
+    uint64_t size;         /* bytes */
+    struct timespec mtime; /* since the epoch */
 } reshard_stat;
 
-/* Finds NAME in folder PARENT. -ENOENT when there is none. Opens no source file. */
+/*
+ * Finds NAME in folder PARENT and sets *id. Returns 0, -ENOENT when it has no such entry or there is no
+ * PARENT, or -ENOTDIR when PARENT is a file; *id is untouched then. Opens no source file.
+ */
 RESHARD_API int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64_t *id);
 
-/*
- * One entry of folder DIR at POSITION (0 is the first). name is valid until the view closes. Returns
- * 1 when there was one, 0 past the end, or -errno. Opens no source file.
- */
 typedef struct reshard_dirent {
     size_t struct_size;
     uint64_t id;
     bool is_dir;
-    const char *name;
+    const char *name; /* the view's, until it is closed */
 } reshard_dirent;
+
+/*
+ * One entry of folder DIR at POSITION (0 is the first; an entry's position never changes). Returns 1 with
+ * *out filled, 0 past the end, -ENOENT when there is no DIR, or -ENOTDIR when it is a file. Opens no source
+ * file.
+ */
 RESHARD_API int reshard_list(reshard_view *view, uint64_t dir, uint64_t position,
                              reshard_dirent *out);
 
 /*
- * Attributes. For a file this indexes the headers of the source ranks that it needs, and proves that
- * each of its bytes is covered; err may be NULL.
+ * Attributes. For a file the first call indexes the headers of the source ranks that it needs, which takes
+ * as long as reading them, and proves that each of its bytes is covered; err may be NULL. The attributes are
+ * kept: later calls look at no source, and say nothing of one that has changed.
+ * Returns 0, or -errno with *err filled: -ENOENT when there is no ID, or an error of a file, as above.
  */
 RESHARD_API int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out,
                                 reshard_error *err);
 
-/* Whether the attributes of ID are known already, so that reshard_getattr reads nothing. */
+/*
+ * Whether the attributes of ID are known already, so that reshard_getattr reads nothing. True of folders,
+ * and of ids that do not exist.
+ */
 RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
 
 /*
- * Reads up to SIZE bytes at OFFSET; short only at the end of the file. -ESTALE when a source changed
- * since it was indexed, -EIO when one could not be read.
+ * Reads up to SIZE bytes at OFFSET; short only at the end of the file, 0 from there on. Plans the file if
+ * that was not done yet. Returns the number of bytes, or -ENOENT when there is no ID, -EISDIR when it is a
+ * folder, or an error of a file, as above (its text: reshard_getattr, or the log); BUF may be overwritten
+ * then all the same. BUF may be NULL when SIZE is 0.
  */
 RESHARD_API ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size,
                                   uint64_t offset);
 
 /*
  * A reader remembers where its last read ended, so that sequential reading is assembled ahead.
- * One per open file; its calls may come from many threads.
+ * One per open file; its calls may come from many threads. It must not outlive its view.
  */
 typedef struct reshard_reader reshard_reader;
+
+/*
+ * *out is owned by the caller, to be closed by reshard_reader_close; NULL on failure. Returns 0, or -errno as
+ * reshard_pread does.
+ */
 RESHARD_API int reshard_reader_open(reshard_view *view, uint64_t id, reshard_reader **out);
+
+/* No other call on the reader may be running. Does nothing with NULL. Loans stay good. */
 RESHARD_API void reshard_reader_close(reshard_reader *reader);
+
+/* Like reshard_pread, of the reader's file. */
 RESHARD_API ssize_t reshard_reader_pread(reshard_reader *reader, void *buf, size_t size,
                                          uint64_t offset);
 
 /*
- * Like reshard_reader_pread, without the last copy: fills iov[0..] with at most IOV_MAX spans (1 or
- * more) that point, in the order of the bytes, into the cache or into SCRATCH, and *loan with what keeps
- * them alive. SCRATCH is the caller's, has SIZE + RESHARD_SCRATCH_EXTRA bytes and stays untouched until
- * the loan is given back by reshard_return, once the bytes are out. Returns the number of bytes and sets
- * *iov_count; on -errno, *loan is NULL.
+ * Lent bytes: they are read-only and stay as they are until the loan is given back, even if the reader is
+ * closed before. A loan must not outlive its view. What is lent cannot leave the cache for something else:
+ * give it back as soon as the bytes are out.
  */
-#define RESHARD_SCRATCH_EXTRA 64
 typedef struct reshard_loan reshard_loan;
+#define RESHARD_SCRATCH_EXTRA 64 /* bytes */
+
+/*
+ * Like reshard_reader_pread, without the last copy: fills iov[0..] with at most IOV_MAX spans that point, in
+ * the order of the bytes, into the cache or into SCRATCH, and *loan with what keeps them alive. SCRATCH is
+ * the caller's, has SIZE + RESHARD_SCRATCH_EXTRA bytes and stays untouched until the loan is given back by
+ * reshard_return. Returns the number of bytes and sets *iov_count, both 0 at the end of the file, where
+ * the loan is to be given back, too. On failure, *loan is NULL and -errno is as of reshard_reader_pread, or
+ * -EINVAL when IOV_MAX is less than 1.
+ */
 RESHARD_API ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size,
                                           uint64_t offset, struct iovec *iov, int iov_max,
                                           int *iov_count, reshard_loan **loan);
+
+/* Gives lent bytes back, from any thread. Does nothing with NULL. */
 RESHARD_API void reshard_return(reshard_loan *loan);
 
-/* What the tree is, known right after opening. */
+/* What the tree is, known right after opening; it never changes. Ranks are those that a strategy tells. */
 typedef struct reshard_summary {
     size_t struct_size;
     uint32_t source_ranks;
     uint32_t source_stages;
     uint32_t target_ranks;
     uint32_t target_stages;
-    uint64_t
-        parameters; /* distinct names in the strategies; 0 when it is not known without files */
+    uint64_t parameters; /* distinct names in the strategies */
 } reshard_summary;
+
+/* Fills *out; never fails. */
 RESHARD_API void reshard_summarize(reshard_view *view, reshard_summary *out);
 
+/* Since the view was opened. Bytes are bytes of memory or of files; the rest are counts. */
 typedef struct reshard_statistics {
     size_t struct_size;
-    uint64_t reads; /* calls answered */
+    uint64_t reads; /* calls answered with at least one byte */
     uint64_t bytes_replied;
     uint64_t source_reads; /* read system calls on source files */
     uint64_t source_bytes; /* bytes they returned */
     uint64_t source_opens; /* open system calls on source files */
     uint64_t ranks_indexed;
     uint64_t ranks_predicted; /* of those, how many were verified against a predicted index */
-    uint64_t index_bytes;
-    uint64_t cache_budget;
-    uint64_t cache_bytes;
-    uint64_t cache_hits;
-    uint64_t cache_misses;
-    uint64_t cache_evictions;
+    uint64_t index_bytes;     /* memory of the indexes */
+    uint64_t cache_budget;    /* what the cache may hold: the option cache= */
+    uint64_t cache_bytes;     /* what it holds now */
+    uint64_t cache_hits;      /* pieces of up to 1 MiB that were there, or on their way */
+    uint64_t cache_misses;    /* pieces that were not */
+    uint64_t cache_evictions; /* pieces dropped for others */
     uint64_t read_ahead_pieces;
 } reshard_statistics;
+
+/* Fills *out; never fails. Each number is right by itself; together they are not of one moment. */
 RESHARD_API void reshard_get_statistics(reshard_view *view, reshard_statistics *out);
 
-/*
- * Plans every target rank as a stat of each file would. progress may be NULL; it is called after each
- * rank. Returns the first failure.
- */
+/* DONE of TOTAL target ranks are planned. CTX is reshard_check's. */
 typedef void reshard_progress_fn(void *ctx, uint64_t done, uint64_t total);
+
+/*
+ * Plans every target rank, in order, as reshard_getattr of each file would; reads no content. PROGRESS may
+ * be NULL; it is called after each rank, by the calling thread. ERR may be NULL. Returns 0, or the -errno of
+ * the first rank that fails, with *err filled; those behind it are not looked at.
+ */
 RESHARD_API int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx,
                               reshard_error *err);
 
-/* "1.0.0" */
+/* The library's version, "1.0.0"; a constant. */
 RESHARD_API const char *reshard_version(void);
 
 #ifdef __cplusplus

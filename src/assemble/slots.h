@@ -28,13 +28,16 @@ struct rfs_slots {
 
 /* As many slots as BYTES hold; none where the system won't reserve them. */
 void rfs_slots_init(struct rfs_slots *slots, uint64_t bytes);
+/* No slot may be in use. */
 void rfs_slots_destroy(struct rfs_slots *slots);
 
+/* A free slot, now the caller's, or RFS_NO_SLOT. A cold one may never have been used; it reads as zeros. */
 uint32_t rfs_slots_take_warm(struct rfs_slots *slots);
 uint32_t rfs_slots_take_cold(struct rfs_slots *slots);
+/* Makes a slot that was taken free again: warm as it is, cold after rfs_slots_cool. */
 void rfs_slots_give_warm(struct rfs_slots *slots, uint32_t slot);
 void rfs_slots_give_cold(struct rfs_slots *slots, uint32_t slot);
-/* Gives the slot's memory back to the system. */
+/* Gives the slot's memory back to the system; its content is lost. */
 void rfs_slots_cool(const struct rfs_slots *slots, uint32_t slot);
 
 static inline unsigned char *rfs_slots_data(const struct rfs_slots *slots, uint32_t slot)

@@ -67,7 +67,7 @@ struct stage_use {
     bool copy_lost;                /* the rank that copied parameters come from has no file */
 };
 
-/* Which layouts apply to a parameter of a file; see roles.c. */
+/* Which layouts apply to a parameter of a file; see roles.c. Layouts are the strategies'. */
 enum role { ROLE_SLICED, ROLE_COPIED, ROLE_DROPPED };
 struct role_of {
     enum role role;
@@ -76,16 +76,28 @@ struct role_of {
 };
 struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
                              uint32_t src_stage, uint32_t dst_stage);
-/* Sets needed[s] for each source stage s whose files a destination stage takes something from. */
+/* Sets stages[s].needed for each source stage s whose files a destination stage takes something from. */
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages);
+/*
+ * Sets the planner's scale, part and part_stage, and proves that the strategies and the rank folders fit
+ * together. Called once, by rfs_planner_new. 0, or -EINVAL with *err filled.
+ */
 int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err);
-/* Whether each slice of the source has a rank folder left that holds it; lost.c. */
+/*
+ * Whether each slice of the source has a rank folder left that holds it; lost.c. 0, -ENOMEM, or -ENOENT with
+ * *err filled.
+ */
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
 
-/* The id of the geometry, resolved at the first call for its key. */
+/*
+ * The id of the geometry, resolved at the first call for its key: the role's layouts and TYPE, that of a source
+ * slice. PARAM is for messages. 0, -ENOMEM, -ENOTSUP or -EINVAL with *err
+ * filled. Not with the lock held.
+ */
 int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, uint32_t type,
                       const char *param, uint32_t *id, struct rfs_error *err);
+/* The geometry of an id that rfs_plan_geometry gave; lives as long as the planner. */
 const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id);
 
 /*
@@ -95,9 +107,13 @@ const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uin
  */
 uint32_t rfs_plan_holder(const struct rfs_planner *planner, const struct rfs_geometry *geometry,
                          uint32_t stage_base, const uint32_t *cell, uint32_t like);
-/* The global source rank that a copied parameter comes from; RFS_NO_RANK when there is none. */
+/*
+ * The global source rank that a copied parameter comes from: LIKE's, or the lowest of the stage that has a
+ * file; RFS_NO_RANK when there is none.
+ */
 uint32_t rfs_plan_copy_rank(const struct rfs_planner *planner, uint32_t stage, uint32_t like);
 
+/* The global rank of a source stage's local rank 0. */
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
 
 /* The ranks that a planning needs, indexed, and their attributes; sources.c. */

@@ -16,8 +16,16 @@
 
 struct rfs_catalog;
 
+/*
+ * SOURCE is resolved here and not kept; log (may be NULL) and pool are borrowed: the log
+ * outlives the catalogue, the pool the last rfs_catalog_index.
+ * Returns 0 with *out owned by the caller, else *out is NULL and *err filled (err may be NULL): -ENOENT for
+ * no SOURCE, no rank_N folder or no checkpoint in any, -EINVAL for a tree that is ambiguous or of another
+ * kind, -ENOMEM, or what the system said of a folder (-ENOTDIR, -EACCES, -EIO, ...).
+ */
 int rfs_catalog_open(const char *source, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err);
+/* Frees it with its indexes, files and tables. No other call may be running. NULL is fine. */
 void rfs_catalog_close(struct rfs_catalog *catalog);
 
 /* The absolute, resolved path of the source. */
