@@ -12,6 +12,7 @@
 #include "mount/session.h"
 #include "reshard.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -157,6 +158,14 @@ static void fill_standard_descriptors(void)
         close(fd);
 }
 
+/* What was printed and did not get out makes a success a failure. */
+static int finish_output(struct rfs_error *err)
+{
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? 0
+               : rfs_fail(err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
+}
+
 int main(int argc, char **argv)
 {
     struct rfs_mount_options options;
@@ -174,6 +183,8 @@ int main(int argc, char **argv)
             show_version();
         else
             rc = run(&options, &err);
+        if (rc == 0 && options.action != RFS_ACTION_MOUNT)
+            rc = finish_output(&err);
     }
     if (rc < 0)
         status = err.text[0] ? rfs_report_error(&err) : RFS_EXIT_INPUT;

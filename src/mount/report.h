@@ -22,7 +22,7 @@ enum { RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 void rfs_report_debug(bool on);
 void rfs_report_to_syslog(void);
 
-/* A reshard_log_fn and, through rfs_report_sink, an rfs_log_sink. ctx is not used. */
+/* A reshard_log_fn. ctx is not used. */
 void rfs_report_line(void *ctx, enum reshard_level level, const char *line);
 
 /* "reshardfs: error: …" to wherever lines go now. Returns the exit status that belongs to it. */

@@ -40,9 +40,9 @@ def test_usage_errors():
 
 def test_view_options_are_refused_as_usage():
     tree, mnt = small(), folder("mnt")
-    for option in ("cache=much", "prefix=a/b", "cache="):
+    for option in ("cache=much", "cache=1e3", "prefix=a/b", "prefix=a\nb", "cache="):
         got = run(reshardfs, tree.src, mnt, "-o", tree.options(option))
-        equal(got.returncode, 2, option)
+        equal((got.returncode, mounted(mnt)), (2, False), option)
         equal(len(got.stderr.splitlines()), 1, got.stderr)
     fails(
         2,
@@ -65,6 +65,14 @@ def test_help_and_version():
     check(re.match(r"reshardfs \d+\.\d+\.\d+\nlibfuse 3\.\d+", got.stdout), got.stdout)
 
 
+def test_output_that_nobody_gets_is_a_failure():
+    tree = small()
+    for arguments in (["--help"], ["--version"], ["--check", tree.src, "-o", tree.options()]):
+        got = run("sh", "-c", 'exec "$@" >/dev/full', "sh", reshardfs, *arguments)
+        want = (1, "", "reshardfs: error: cannot write to the standard output\n")
+        equal((got.returncode, got.stdout, got.stderr), want, arguments[0])
+
+
 def test_options_of_mount_are_accepted():
     tree = small()
     generic = "rw,dev,suid,noatime,noauto,user,_netdev,nofail,x-systemd.automount,x-a=b,comment=c,noexec"
@@ -73,6 +81,13 @@ def test_options_of_mount_are_accepted():
         equal((source, kind), (tree.src, "fuse.reshardfs"), "source and type")
         check({"ro", "nosuid", "nodev", "noexec", "max_read=1048576"} <= flags, flags)
         same_bytes(m.read(1), tree.expected(1), "rank 1")
+
+
+def test_the_last_of_an_option_counts():
+    tree = small()
+    twice = tree.options("prefix=first-", "prefix=last-", "io=direct", "io=cached")
+    with Mount(tree.src, "src_strategy=/none," + twice) as m:
+        same_bytes(read_all(m.file(1, "last-")), tree.expected(1), "rank 1")
 
 
 def test_fsname_and_subtype():
