@@ -14,9 +14,13 @@
 /* Asked for this often, a piece is proven even if nobody read it to its end: by small reads all over. */
 #define HITS_PROVE 64
 
+/* Slots of the table that remembers spent pieces; one for each of as many MiB. */
+#define GHOSTS 16384
+
 /* Pieces that are ready, by last use. */
 struct lru {
     struct rfs_piece *newest, *oldest;
+    uint64_t bytes; /* their charges */
 };
 
 struct rfs_cache {
@@ -27,8 +31,9 @@ struct rfs_cache {
     struct rfs_piece **table;
     size_t table_size; /* a power of two */
     size_t n;          /* pieces in the table */
-    struct lru trial, proven;
-    uint64_t trial_bytes; /* charges of the pieces on trial */
+    struct lru lists[RFS_LIST_COUNT];
+    uint64_t
+        *ghosts; /* [GHOSTS] hashes of keys, by hash; a newer one takes the place of an older */
     struct rfs_slots slots;
     uint64_t hits, misses, evictions;
 };
@@ -47,7 +52,10 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
         return NULL;
     cache->table_size = 64;
     cache->table = calloc(cache->table_size, sizeof(struct rfs_piece *));
-    if (!cache->table) {
+    cache->ghosts = calloc(GHOSTS, sizeof *cache->ghosts);
+    if (!cache->table || !cache->ghosts) {
+        free(cache->table);
+        free(cache->ghosts);
         free(cache);
         return NULL;
     }
@@ -78,6 +86,7 @@ void rfs_cache_free(struct rfs_cache *cache)
         }
     }
     free(cache->table);
+    free(cache->ghosts);
     rfs_slots_destroy(&cache->slots);
     pthread_cond_destroy(&cache->done);
     pthread_mutex_destroy(&cache->lock);
@@ -135,27 +144,40 @@ static void insert(struct rfs_cache *cache, struct rfs_piece *piece)
     cache->n++;
 }
 
-static struct lru *list_of(struct rfs_cache *cache, const struct rfs_piece *piece)
+static void list_add(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs_piece_list list)
 {
-    return piece->proven ? &cache->proven : &cache->trial;
-}
-
-static void list_add(struct rfs_cache *cache, struct rfs_piece *piece)
-{
-    struct lru *lru = list_of(cache, piece);
+    struct lru *lru = &cache->lists[list];
+    piece->list = list;
     piece->newer = NULL;
     piece->older = lru->newest;
     *(lru->newest ? &lru->newest->newer : &lru->oldest) = piece;
     lru->newest = piece;
-    cache->trial_bytes += piece->proven ? 0 : piece->charge;
+    lru->bytes += piece->charge;
 }
 
 static void list_remove(struct rfs_cache *cache, struct rfs_piece *piece)
 {
-    struct lru *lru = list_of(cache, piece);
+    struct lru *lru = &cache->lists[piece->list];
     *(piece->newer ? &piece->newer->older : &lru->newest) = piece->older;
     *(piece->older ? &piece->older->newer : &lru->oldest) = piece->newer;
-    cache->trial_bytes -= piece->proven ? 0 : piece->charge;
+    lru->bytes -= piece->charge;
+}
+
+static void list_move(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs_piece_list list)
+{
+    list_remove(cache, piece);
+    list_add(cache, piece, list);
+}
+
+/* Never 0. Ids are hashes already. */
+static uint64_t ghost_of(const struct rfs_piece_key *key)
+{
+    return (key->id[0] ^ (key->number * UINT64_C(0x9e3779b97f4a7c15))) | 1;
+}
+
+static uint64_t *ghost_place(struct rfs_cache *cache, uint64_t ghost)
+{
+    return &cache->ghosts[ghost / 2 % GHOSTS];
 }
 
 /* Out of the table and of the list. */
@@ -188,8 +210,13 @@ static void unpin_locked(struct rfs_cache *cache, struct rfs_piece *piece, struc
 {
     if (--piece->pins > 0)
         return;
-    if (piece->state == RFS_PIECE_READY && piece->passing && atomic_load(&piece->spent))
-        forget(cache, piece, 0);
+    if (piece->state == RFS_PIECE_READY && piece->list == RFS_LIST_NEW &&
+        atomic_load(&piece->spent)) {
+        if (piece->passing)
+            forget(cache, piece, 0);
+        else
+            list_move(cache, piece, piece->again ? RFS_LIST_PROVEN : RFS_LIST_SPENT);
+    }
     if (piece->state == RFS_PIECE_GONE)
         dispose(cache, piece, later);
 }
@@ -213,13 +240,17 @@ static void unlock(struct rfs_cache *cache, struct later *later)
     pthread_mutex_unlock(&cache->lock);
 }
 
-static bool evict_from(struct rfs_cache *cache, const struct lru *lru, struct later *later)
+static bool evict_from(struct rfs_cache *cache, enum rfs_piece_list list, struct later *later)
 {
-    struct rfs_piece *piece = lru->oldest;
+    struct rfs_piece *piece = cache->lists[list].oldest;
     while (piece && piece->pins > 0)
         piece = piece->newer;
     if (!piece)
         return false;
+    if (list == RFS_LIST_SPENT) {
+        const uint64_t ghost = ghost_of(&piece->key);
+        *ghost_place(cache, ghost) = ghost;
+    }
     forget(cache, piece, 0);
     dispose(cache, piece, later);
     cache->evictions++;
@@ -228,7 +259,8 @@ static bool evict_from(struct rfs_cache *cache, const struct lru *lru, struct la
 
 static bool evict_one(struct rfs_cache *cache, struct later *later)
 {
-    return evict_from(cache, &cache->trial, later) || evict_from(cache, &cache->proven, later);
+    return evict_from(cache, RFS_LIST_SPENT, later) || evict_from(cache, RFS_LIST_NEW, later) ||
+           evict_from(cache, RFS_LIST_PROVEN, later);
 }
 
 static bool cool_one(struct rfs_cache *cache, struct later *later)
@@ -275,8 +307,8 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
     const bool in_slot = size >= SLOT_LEAST && size <= RFS_SLOT_BYTES && cache->slots.total > 0;
     const uint64_t charge =
         (in_slot ? RFS_SLOT_BYTES : size) + PIECE_COST + max_files * sizeof(uint32_t);
-    if (cache->trial_bytes + charge > RFS_TRIAL_BYTES)
-        evict_from(cache, &cache->trial, later); /* its slot is warm */
+    if (cache->lists[RFS_LIST_SPENT].bytes + charge > RFS_SPENT_BYTES)
+        evict_from(cache, RFS_LIST_SPENT, later); /* its slot is warm */
     if (!make_room(cache, charge, in_slot, later))
         return NULL;
     struct rfs_piece *piece = calloc(1, sizeof *piece);
@@ -297,6 +329,8 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
                                 .charge = charge,
                                 .slot = slot,
                                 .data = data};
+    const uint64_t ghost = ghost_of(key);
+    piece->again = *ghost_place(cache, ghost) == ghost;
     cache->bytes += charge;
     insert(cache, piece);
     return piece;
@@ -315,9 +349,9 @@ static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later 
         return rc < 0 ? rc : RFS_GOT_NOTHING;
     }
     cache->hits += !piece->passing;
-    list_remove(cache, piece);
-    piece->proven |= !piece->passing && (atomic_load(&piece->spent) || ++piece->hits >= HITS_PROVE);
-    list_add(cache, piece);
+    const bool proven =
+        piece->list != RFS_LIST_NEW || (!piece->passing && ++piece->hits >= HITS_PROVE);
+    list_move(cache, piece, proven ? RFS_LIST_PROVEN : RFS_LIST_NEW);
     return filling ? RFS_GOT_FRESH : RFS_GOT_PIECE;
 }
 
@@ -347,7 +381,7 @@ void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
     pthread_mutex_lock(&cache->lock);
     if (rc == 0) {
         piece->state = RFS_PIECE_READY;
-        list_add(cache, piece);
+        list_add(cache, piece, RFS_LIST_NEW);
     } else {
         forget(cache, piece, rc);
         unpin_locked(cache, piece, &later);

@@ -3,11 +3,13 @@
  * Pieces: at most BUDGET bytes of them. A piece is in the table from the moment somebody starts
  * assembling it, so that a second reader finds it and waits.
  *
- * New pieces are on trial: at most RFS_TRIAL_BYTES of them, the least recently used go first. One that
- * is asked for again after it was read to its end, or asked for very often, stays for as long as the
- * budget allows, least recently used first, after those on trial. So what several ranks share outlives
- * a file that is read once, and reading one through uses the same memory again and again: fresh
- * memory costs more than assembling does (a fault a page, 90 to 500 µs a MiB where it was measured).
+ * A piece that was read to its end is spent: at most RFS_SPENT_BYTES of those stay, the least recently
+ * used go first, so that reading a file through uses the same memory again and again. Fresh memory costs
+ * more than assembling does: a fault a page, 90 to 500 µs a MiB where it was measured. A piece that is
+ * asked for again when it is spent, or soon after it went (a table of 128 KiB remembers), is proven and
+ * stays for as long as the budget allows. When that is used up, spent pieces go first, then those that
+ * nobody has read to the end, then proven ones, each the least recently used first. So what several
+ * ranks share, or what is read over and over, outlives a file that is read once.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.
@@ -23,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RFS_TRIAL_BYTES (UINT64_C(64) << 20)
+#define RFS_SPENT_BYTES (UINT64_C(16) << 20)
 
 struct rfs_piece_key {
     uint64_t id[2];
@@ -36,6 +38,8 @@ enum rfs_piece_state {
     RFS_PIECE_GONE, /* out of the table; freed with the last pin */
 };
 
+enum rfs_piece_list { RFS_LIST_NEW, RFS_LIST_SPENT, RFS_LIST_PROVEN, RFS_LIST_COUNT };
+
 struct rfs_piece {
     struct rfs_piece_key key;
     struct rfs_piece *chain;         /* of the hash table */
@@ -46,8 +50,9 @@ struct rfs_piece {
     uint32_t n_files;
     uint32_t *files; /* that it was made from, each once; owned; constant once ready */
     size_t size;
-    bool proven;       /* beyond its trial */
-    uint32_t hits;     /* while on trial */
+    enum rfs_piece_list list; /* which it is in when it is ready */
+    bool again;               /* it was here before, and spent */
+    uint32_t hits;            /* before it was spent */
     bool passing;      /* read ahead for one reader: forgotten when that has read it; constant */
     atomic_bool spent; /* somebody has read it to its end */
     uint64_t charge;   /* what it counts in the budget */

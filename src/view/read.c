@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD_BYTES (3 * RFS_PIECE)
+#define AHEAD_BYTES (4 * RFS_PIECE)
 #define NEAR_BYTES                                                                                 \
     (2 * RFS_PIECE) /* parallel requests of one reader arrive a little out of order */
 #define BORROW_LEAST (UINT64_C(64) << 10) /* shorter spans are cheaper copied than sent apart */

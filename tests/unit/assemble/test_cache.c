@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #define MIB (UINT64_C(1) << 20)
-#define TRIAL (RFS_TRIAL_BYTES / MIB) /* pieces, or one less: each is charged a little more */
+#define SPENT (RFS_SPENT_BYTES / MIB) /* pieces, or one less: each is charged a little more */
 
 static struct rfs_piece_key key_of(uint64_t number)
 {
@@ -55,11 +55,11 @@ static void test_reading_through_stays_small(void **state)
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 4 * TRIAL; i++)
+    for (uint64_t i = 0; i < 4 * SPENT; i++)
         assert_false(read_piece(cache, i));
-    assert_true(bytes_of(cache) <= RFS_TRIAL_BYTES + MIB);
+    assert_true(bytes_of(cache) <= RFS_SPENT_BYTES + MIB);
     assert_false(is_there(cache, 0));
-    assert_true(is_there(cache, 4 * TRIAL - 1));
+    assert_true(is_there(cache, 4 * SPENT - 1));
     rfs_cache_free(cache);
 }
 
@@ -71,7 +71,7 @@ static void test_what_is_shared_outlives_a_scan(void **state)
     for (uint64_t round = 0; round < 2; round++)
         for (uint64_t i = 0; i < 10; i++)
             assert_int_equal(read_piece(cache, i), round == 1);
-    for (uint64_t i = 1000; i < 1000 + 4 * TRIAL; i++)
+    for (uint64_t i = 1000; i < 1000 + 4 * SPENT; i++)
         read_piece(cache, i);
     for (uint64_t i = 0; i < 10; i++)
         assert_true(is_there(cache, i));
@@ -95,6 +95,44 @@ static void test_proven_pieces_fill_the_budget_and_no_more(void **state)
     assert_in_range(left, 99, 100);
     assert_false(is_there(cache, 0)); /* the least recently used went */
     assert_true(is_there(cache, 149));
+    rfs_cache_free(cache);
+}
+
+static void test_what_is_read_over_and_over_stays(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t round = 0; round < 3; round++) {
+        uint64_t there = 0;
+        for (uint64_t i = 0; i < 4 * SPENT; i++)
+            there += read_piece(cache, i);
+        const uint64_t most[] = {0, SPENT, 4 * SPENT};
+        assert_true(there <= most[round]); /* first none, then the last few at most, then all */
+        assert_true(round < 2 || there == 4 * SPENT);
+    }
+    rfs_cache_free(cache);
+}
+
+/* Pieces that nobody has read yet are not spent: many readers can be read ahead of. */
+static void test_what_waits_for_its_reader_stays(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
+    struct rfs_piece *piece;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 4 * SPENT; i++) {
+        const struct rfs_piece_key key = key_of(i);
+        assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece),
+                         RFS_GOT_CLAIM);
+        piece->passing = i % 2;
+        rfs_cache_publish(cache, piece, 0);
+        rfs_cache_unpin(cache, piece);
+    }
+    for (uint64_t i = 1000; i < 1000 + 4 * SPENT; i++)
+        read_piece(cache, i);
+    for (uint64_t i = 0; i < 4 * SPENT; i++)
+        assert_true(is_there(cache, i));
     rfs_cache_free(cache);
 }
 
@@ -127,6 +165,8 @@ int main(void)
         cmocka_unit_test(test_reading_through_stays_small),
         cmocka_unit_test(test_what_is_shared_outlives_a_scan),
         cmocka_unit_test(test_proven_pieces_fill_the_budget_and_no_more),
+        cmocka_unit_test(test_what_is_read_over_and_over_stays),
+        cmocka_unit_test(test_what_waits_for_its_reader_stays),
         cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
