@@ -31,7 +31,7 @@ void rfs_slots_init(struct rfs_slots *slots, uint64_t bytes);
 /* No slot may be in use. */
 void rfs_slots_destroy(struct rfs_slots *slots);
 
-/* A free slot, now the caller's, or RFS_NO_SLOT. A cold one may never have been used; it reads as zeros. */
+/* A free slot, now the caller's, or RFS_NO_SLOT. What it holds is undefined. */
 uint32_t rfs_slots_take_warm(struct rfs_slots *slots);
 uint32_t rfs_slots_take_cold(struct rfs_slots *slots);
 /* Makes a slot that was taken free again: warm as it is, cold after rfs_slots_cool. */
