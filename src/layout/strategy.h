@@ -22,6 +22,8 @@
 #define RFS_MAX_DEVICE_AXES 16
 #define RFS_MAX_CUTS 32 /* tensor map entries, over all tensor axes */
 #define RFS_MAX_DEVICES (UINT32_C(1) << 20)
+/* No larger file is read: parsing takes memory for every item that it may name. */
+#define RFS_STRATEGY_BYTES ((size_t)256 << 20)
 
 /* One parameter's layout as written. Equal layouts of one strategy share one object. */
 struct rfs_layout {

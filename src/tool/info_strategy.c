@@ -8,8 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define LIMIT ((size_t)1 << 30)
-
 static const struct rfs_column columns[] = {
     {"name", false, false}, {"stage", true, true},           {"devices", true, false},
     {"map", true, false},   {"optimizer_shard", true, true}, {"note", false, false},
@@ -75,7 +73,7 @@ int rfs_info_strategy(const char *path, struct rfs_report *report, struct rfs_er
         return rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
     RFS_FREE char *data = NULL;
     size_t size = 0;
-    int rc = rfs_read_whole(path, LIMIT, &data, &size, err);
+    int rc = rfs_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
     if (rc != 0)
         return rc;
     struct rfs_strategy *strategy = NULL;
@@ -84,12 +82,11 @@ int rfs_info_strategy(const char *path, struct rfs_report *report, struct rfs_er
         return rc;
     const uint32_t stages = rfs_strategy_stages(strategy);
     const size_t n = rfs_strategy_count(strategy);
-    for (uint32_t stage = 0; stage < stages; stage++)
-        for (size_t i = 0; i < n; i++) {
-            const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
-            if (layout != NULL)
-                add_layout(&report->table, rfs_strategy_param(strategy, i), stage, layout);
-        }
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t stage = rfs_strategy_next_stage(strategy, i, 0); stage != RFS_NO_STAGE;
+             stage = rfs_strategy_next_stage(strategy, i, stage + 1))
+            add_layout(&report->table, rfs_strategy_param(strategy, i), stage,
+                       rfs_strategy_layout(strategy, i, stage));
     const uint32_t devices = rfs_strategy_devices(strategy);
     snprintf(report->summary, sizeof report->summary,
              "strategy: %zu parameters, %" PRIu32 " stage%s of %" PRIu32 " device%s", n, stages,

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define STRATEGY_LIMIT ((size_t)1 << 30)
 #define POOL_MAX 8
 
 const char *reshard_version(void)
@@ -45,7 +44,7 @@ static int load_strategy(const char *path, struct rfs_strategy **out, struct rfs
 
     if (!path)
         return 0;
-    const int rc = rfs_read_whole(path, STRATEGY_LIMIT, &data, &size, err);
+    const int rc = rfs_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
     return rc ? rc : rfs_strategy_parse(path, data, size, out, err);
 }
 

@@ -176,7 +176,8 @@ def test_started_in_a_folder_that_is_gone():
     tree, mnt, gone = small(), folder("mnt"), folder("gone")
     start = 'cd "$0" && rmdir "$0" && exec "$@"'
     got = run("sh", "-c", start, gone, reshardfs, tree.src, mnt, "-o", tree.options())
-    equal((got.returncode, got.stderr), (0, ""), "mounting by absolute paths")
+    said = [line for line in got.stderr.splitlines() if line.startswith("reshardfs:")]  # not libtool's wrapper
+    equal((got.returncode, said), (0, []), "mounting by absolute paths")
     same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
     unmount(mnt)
     eventually(lambda: not servers(mnt), "the server ends")
