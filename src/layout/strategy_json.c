@@ -160,9 +160,12 @@ static int parse(const struct reading *reading, struct rfs_json_text text, cJSON
 {
     const char *end = text.data;
 
+    errno = 0;
     *json = cJSON_ParseWithLengthOpts(text.data, text.n, &end, 0);
     if (*json != NULL && end == text.data + text.n)
         return 0;
+    if (*json == NULL && errno == ENOMEM) /* the only way to tell it from text that is no JSON */
+        return out_of_memory(reading);
     return invalid(reading, end, "not valid JSON");
 }
 

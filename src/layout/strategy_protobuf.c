@@ -27,14 +27,23 @@ typedef Mindspore__Straspb__ParallelLayouts parallel_layouts;
 #define REMEDY "the file that MindSpore saved as strategy; JSON strategies have names in .json"
 
 /* The whole message is freed at once, so that a hundred thousand layouts cost no malloc each. */
-static void *arena_alloc(void *arena, size_t size)
+struct memory {
+    struct rfs_arena arena;
+    bool exhausted; /* what protobuf-c does not tell from a message that is none */
+};
+
+static void *memory_alloc(void *ctx, size_t size)
 {
-    return rfs_arena_alloc(arena, size > 0 ? size : 1);
+    struct memory *memory = ctx;
+    void *pointer = rfs_arena_alloc(&memory->arena, size > 0 ? size : 1);
+
+    memory->exhausted |= pointer == NULL;
+    return pointer;
 }
 
-static void arena_keep(void *arena, void *pointer)
+static void memory_keep(void *ctx, void *pointer)
 {
-    (void)arena;
+    (void)ctx;
     (void)pointer;
 }
 
@@ -102,14 +111,19 @@ static int read_items(struct rfs_builder *builder, struct rfs_draft *draft, cons
 int rfs_strategy_read_protobuf(struct rfs_builder *builder, struct rfs_draft *draft,
                                const void *data, size_t size)
 {
-    struct rfs_arena arena = {0};
-    ProtobufCAllocator allocator = {arena_alloc, arena_keep, &arena};
+    struct memory memory = {.exhausted = false};
+    ProtobufCAllocator allocator = {memory_alloc, memory_keep, &memory};
     const strategy_map *map =
         mindspore__straspb__parallel_strategy_map__unpack(&allocator, size, data);
-    const int rc = map != NULL ? read_items(builder, draft, map)
-                               : rfs_fail(draft->err, -EINVAL, RFS_IN(draft->file), REMEDY,
-                                          "not a strategy in protobuf");
+    int rc;
 
-    rfs_arena_free(&arena);
+    if (map != NULL)
+        rc = read_items(builder, draft, map);
+    else if (memory.exhausted)
+        rc = rfs_fail(draft->err, -ENOMEM, RFS_IN(draft->file), NULL, "out of memory");
+    else
+        rc = rfs_fail(draft->err, -EINVAL, RFS_IN(draft->file), REMEDY,
+                      "not a strategy in protobuf");
+    rfs_arena_free(&memory.arena);
     return rc;
 }

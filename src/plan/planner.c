@@ -137,30 +137,34 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
     return atomic_load_explicit(&planner->ranks[rank], memory_order_acquire);
 }
 
-static bool add_block(struct rfs_planner *planner, uint32_t rank, uint32_t name,
-                      struct rfs_slice *slice, struct rfs_block **out)
+static int add_block(struct rfs_planner *planner, uint32_t rank, uint32_t name,
+                     struct rfs_slice *slice, struct rfs_block **out)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
     const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
     const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
 
-    if (!entry || (slice->n == slice->cap && !rfs_vec_grow((void **)&slice->blocks, &slice->cap,
-                                                           slice->n, sizeof *slice->blocks)))
-        return false;
+    if (!entry)
+        return -EIO;
+    if (slice->n == slice->cap &&
+        !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+        return -ENOMEM;
     *out = &slice->blocks[slice->n++];
     (*out)->file = rfs_catalog_file(catalog, rank);
     (*out)->index = index;
     (*out)->entry = entry;
-    return true;
+    return 0;
 }
 
 static int copied_slice(struct rfs_planner *planner, uint32_t stage, uint32_t like, uint32_t name,
                         struct rfs_slice *slice)
 {
     struct rfs_block *block;
+    const int rc =
+        add_block(planner, rfs_plan_copy_rank(planner, stage, like), name, slice, &block);
 
-    if (!add_block(planner, rfs_plan_copy_rank(planner, stage, like), name, slice, &block))
-        return -EIO;
+    if (rc)
+        return rc;
     block->dst = 0;
     block->src = 0;
     block->run = slice->bytes;
@@ -189,8 +193,9 @@ static int cut_slice(struct rfs_planner *planner, const struct rfs_target *targe
     do {
         const uint32_t rank = rfs_plan_holder(planner, geometry, base, cell, like);
         struct rfs_block *block;
-        if (!add_block(planner, rank, target->name, slice, &block))
-            return -EIO;
+        const int rc = add_block(planner, rank, target->name, slice, &block);
+        if (rc)
+            return rc;
         rfs_geometry_block(geometry, &cells, cell, block);
     } while (rfs_cells_next(&cells, geometry->ndim, cell));
     qsort(slice->blocks, slice->n, sizeof *slice->blocks, by_destination);

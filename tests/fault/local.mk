@@ -1,1 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+if HAVE_CMOCKA
+check_PROGRAMS += tests/fault/test_allocation
+TESTS += tests/fault/test_allocation
+tests_fault_test_allocation_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/support.c \
+	tests/unit/view/support.h \
+	tests/fault/test_allocation.c
+tests_fault_test_allocation_LDADD = librfs.la $(CMOCKA_LIBS)
+endif
+

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A view whose k-th allocation fails, for each k until all succeed: opened, listed, stat'ed, read and closed.
+ *
+ * The program's own malloc, calloc and realloc take the place of those of libc (or of a sanitizer), for it
+ * and for the libraries that it uses, so that the allocations of protobuf-c, cJSON and libc itself (strdup,
+ * opendir, a thread's start) fail as well. They count and fail only between arm() and disarm().
+ *
+ * Of each run is wanted: every call that fails says -ENOMEM (and a line of text, where it gives one), every
+ * call that succeeds gives the right bytes, and a later attempt succeeds in the same view. Leaks are for
+ * the address sanitizer to find; where there is one, it is asked after each run.
+ */
+#include "tests/unit/view/support.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifdef __has_feature
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
+#define REAL(name) __interceptor_##name
+#define SANITIZED 1
+int __lsan_do_recoverable_leak_check(void);
+#define LEAKS() __lsan_do_recoverable_leak_check()
+#elif defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
+#define REAL(name) __interceptor_##name
+#define SANITIZED 1
+#define LEAKS() 0
+#else
+#define REAL(name) __libc_##name
+#define LEAKS() 0
+#endif
+
+void *REAL(malloc)(size_t n);
+void *REAL(calloc)(size_t n, size_t size);
+void *REAL(realloc)(void *old, size_t n);
+
+static atomic_bool armed;
+static atomic_long left; /* allocations until one fails */
+static bool for_good;    /* and all after it */
+static atomic_bool failed;
+
+static _Thread_local bool spared; /* what a sanitizer itself allocates */
+
+/* These are called before a sanitizer is ready to be told of it. */
+#define EARLY __attribute__((no_sanitize("thread", "address", "undefined")))
+#define INSTEAD EARLY __attribute__((visibility("default")))
+
+EARLY static bool fails(void)
+{
+    if (spared || !atomic_load(&armed))
+        return false;
+    const long before = atomic_fetch_sub(&left, 1);
+    if (before > 1 || (before < 1 && !for_good))
+        return false;
+    atomic_store(&failed, true);
+    errno = ENOMEM;
+    return true;
+}
+
+INSTEAD void *malloc(size_t n)
+{
+    return fails() ? NULL : REAL(malloc)(n);
+}
+
+INSTEAD void *calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : REAL(calloc)(n, size);
+}
+
+INSTEAD void *realloc(void *old, size_t n)
+{
+    return fails() ? NULL : REAL(realloc)(old, n);
+}
+
+#ifdef SANITIZED
+/* Sanitizers ask this at the start of each thread, and cannot do without the answer. */
+INSTEAD int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
+{
+    int (*real)(pthread_t, pthread_attr_t *);
+
+    spared = true;
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_getattr_np");
+    const int rc = real ? real(thread, attr) : ENOSYS;
+    spared = false;
+    return rc;
+}
+#endif
+
+static void arm(long k)
+{
+    atomic_store(&left, k);
+    atomic_store(&failed, false);
+    atomic_store(&armed, true);
+}
+
+static void disarm(void)
+{
+    atomic_store(&armed, false);
+}
+
+/* ---- one run ------------------------------------------------------------------------------------ */
+
+struct run {
+    struct fixture *f;
+    long k;
+    struct bytes want[2];
+};
+
+#define MOST (1u << 20) /* bytes of a file */
+static unsigned char got[MOST];
+
+static void refused(const struct run *run, const char *call, long rc)
+{
+    disarm();
+    if (rc != -ENOMEM)
+        fail_msg("allocation %ld%s: %s gives %ld (%s)", run->k, for_good ? " and on" : "", call, rc,
+                 run->f->err.message);
+}
+
+static void read_through(const struct run *run, unsigned rank, ssize_t n, const char *call)
+{
+    const struct bytes *want = &run->want[rank];
+
+    if (n < 0) {
+        refused(run, call, n);
+        return;
+    }
+    disarm();
+    if ((size_t)n != want->n || memcmp(got, want->data, want->n) != 0)
+        fail_msg("allocation %ld: %s gives %zd wrong bytes", run->k, call, n);
+}
+
+/* Each disarms where it ends, so that the next has nothing that fails but what is armed for good. */
+static void again(void)
+{
+    if (for_good || !atomic_load(&failed))
+        atomic_store(&armed, true);
+}
+
+static void stat_it(struct run *run, unsigned rank)
+{
+    reshard_error err = {.struct_size = sizeof err};
+    reshard_stat st = {.struct_size = sizeof st};
+    const int rc = reshard_getattr(run->f->view, 3 + 2 * rank, &st, &err);
+
+    disarm();
+    if (rc != 0) {
+        refused(run, "reshard_getattr", rc);
+        assert_int_equal(err.code, rc);
+        assert_true(err.message[0] != '\0');
+    } else {
+        assert_int_equal(st.size, run->want[rank].n);
+    }
+}
+
+static void borrow_it(struct run *run, reshard_reader *reader, unsigned rank)
+{
+    static unsigned char scratch[MOST + RESHARD_SCRATCH_EXTRA];
+    struct iovec iov[64];
+    reshard_loan *loan = NULL;
+    int n_iov = 0;
+    size_t at = 0;
+
+    again();
+    const ssize_t n = reshard_reader_borrow(reader, scratch, MOST, 0, iov, 64, &n_iov, &loan);
+    disarm();
+    for (int i = 0; n >= 0 && i < n_iov; at += iov[i++].iov_len)
+        memcpy(got + at, iov[i].iov_base, iov[i].iov_len);
+    read_through(run, rank, n, "reshard_reader_borrow");
+    reshard_return(loan);
+}
+
+static void read_it(struct run *run, unsigned rank)
+{
+    reshard_reader *reader = NULL;
+
+    again();
+    read_through(run, rank, reshard_pread(run->f->view, 3 + 2 * rank, got, MOST, 0),
+                 "reshard_pread");
+    again();
+    const int rc = reshard_reader_open(run->f->view, 3 + 2 * rank, &reader);
+    disarm();
+    if (rc != 0) {
+        refused(run, "reshard_reader_open", rc);
+        assert_null(reader);
+        return;
+    }
+    again();
+    read_through(run, rank, reshard_reader_pread(reader, got, MOST, 0), "reshard_reader_pread");
+    borrow_it(run, reader, rank);
+    reshard_reader_close(reader);
+}
+
+/* Returns whether an allocation failed. */
+static bool run_one(struct run *run, const char *options)
+{
+    struct fixture *f = run->f;
+    bool any;
+
+    arm(run->k);
+    const int rc = open_with(f, options);
+    disarm();
+    if (rc != 0) {
+        refused(run, "reshard_open", rc);
+        assert_null(f->view);
+        assert_int_equal(f->err.code, rc);
+        assert_int_equal(f->err.usage, 0);
+        assert_true(f->err.message[0] != '\0');
+        return true;
+    }
+    for (unsigned rank = 0; rank < 2; rank++) {
+        again();
+        stat_it(run, rank);
+        read_it(run, rank);
+    }
+    any = atomic_load(&failed);
+    for (unsigned rank = 0; rank < 2; rank++) /* there is memory again */
+        expect_file(f, rank, &run->want[rank]);
+    reshard_close(f->view);
+    f->view = NULL;
+    return any;
+}
+
+static void walk(struct run *run, const char *options)
+{
+    for (run->k = 1; run_one(run, options); run->k++) {
+        if (LEAKS() != 0)
+            fail_msg("allocation %ld leaks", run->k);
+        assert_true(run->k < 100000);
+    }
+    print_message("%ld allocations%s\n", run->k - 1, for_good ? ", each with all after it" : "");
+    assert_true(run->k > 50);
+}
+
+/* One allocation fails, and then all from one on. */
+static void walk_both(struct run *run, const char *options)
+{
+    for_good = false;
+    walk(run, options);
+    for_good = true;
+    walk(run, options);
+    for (unsigned rank = 0; rank < 2; rank++)
+        bytes_free(&run->want[rank]);
+}
+
+/* ---- the strategies -------------------------------------------------------------------------------- */
+
+static void put_number(struct bytes *out, unsigned field, uint64_t value)
+{
+    bytes_varint(out, field << 3);
+    bytes_varint(out, value);
+}
+
+static void put_message(struct bytes *out, unsigned field, struct bytes *message)
+{
+    bytes_varint(out, field << 3 | 2);
+    bytes_varint(out, message->n);
+    bytes_add(out, message->data, message->n);
+    bytes_free(message);
+    *message = (struct bytes){0};
+}
+
+/* A layout of proto/node_strategy.proto over DEVICES in a line. */
+static void put_layout(struct bytes *out, const char *name, uint64_t devices, const int64_t *map,
+                       unsigned axes)
+{
+    struct bytes text = {0};
+    struct bytes part = {0};
+    struct bytes layout = {0};
+    struct bytes both = {0};
+
+    put_number(&part, 1, devices);
+    put_message(&layout, 1, &part);
+    for (unsigned i = 0; i < axes; i++)
+        put_number(&part, 1, (uint64_t)map[i]);
+    put_message(&layout, 2, &part);
+    for (unsigned field = 5; field <= 7; field++)
+        put_number(&layout, field, 0);
+    bytes_add(&text, name, strlen(name));
+    put_message(&both, 1, &text);
+    put_message(&both, 2, &layout);
+    put_message(out, 3, &both);
+}
+
+/* The same as SRC_ITEMS and DST_ITEMS. */
+static void write_protobuf(const char *root, const char *name, uint64_t devices, const int64_t *w)
+{
+    struct bytes file = {0};
+    struct bytes item = {0};
+    struct bytes part = {0};
+    struct bytes inner = {0};
+
+    put_number(&file, 1, 1);
+    bytes_add(&part, "op", 2);
+    put_message(&item, 1, &part);
+    put_number(&part, 1, 0);
+    put_number(&inner, 1, 1);
+    put_message(&part, 2, &inner);
+    put_message(&item, 2, &part);
+    put_message(&file, 2, &item);
+    put_layout(&file, "w", devices, w, 2);
+    put_layout(&file, "b", devices, (int64_t[]){-1}, 1);
+    tree_write(root, name, file.data, file.n);
+    bytes_free(&file);
+}
+
+static void test_strategies_in_json(void **state)
+{
+    struct run run = {.f = *state};
+
+    for (unsigned rank = 0; rank < 2; rank++)
+        expected_rank(&run.want[rank], rank, 42);
+    walk_both(&run, "");
+}
+
+static void test_strategies_in_protobuf(void **state)
+{
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+    char options[512];
+
+    write_protobuf(root, "src.ckpt", 4, (int64_t[]){0, -1});
+    write_protobuf(root, "dst.ckpt", 2, (int64_t[]){-1, 0});
+    snprintf(options, sizeof options, "src_strategy=%s,dst_strategy=%s",
+             tree_path(root, "src.ckpt"), tree_path(root, "dst.ckpt"));
+    for (unsigned rank = 0; rank < 2; rank++)
+        expected_rank(&run.want[rank], rank, 42);
+    walk_both(&run, options);
+}
+
+/* Another rank's slice stands in, and one value is proved by the ranks that are left. */
+static void test_a_lost_rank(void **state)
+{
+    struct run run = {.f = *state};
+    const unsigned char steps = 42;
+    unsigned char w[8];
+
+    replicate(run.f, (unsigned char[]){steps, steps, steps, steps});
+    assert_int_equal(unlink(tree_path(run.f->root, "src/rank_0/net-1_2.ckpt")), 0);
+    fill(w, "w", 0, 8);
+    for (unsigned rank = 0; rank < 2; rank++) {
+        ckpt_tensor(&run.want[rank], "w", "Int8", 1, (uint64_t[]){8}, w, 8);
+        ckpt_tensor(&run.want[rank], "steps", "Int8", 0, NULL, &steps, 1);
+    }
+    walk_both(&run, "");
+}
+
+/* Rows to columns of 1.5 MiB: pieces that go through the cache and are lent from it. */
+static void test_pieces_of_the_cache(void **state)
+{
+    enum { ROWS = 384, COLUMNS = 4096, PART = ROWS / 4 * COLUMNS, WIDTH = COLUMNS / 2 };
+    struct run run = {.f = *state};
+    unsigned char *w = malloc(ROWS * COLUMNS);
+    unsigned char *slice = malloc(ROWS * WIDTH);
+
+    assert_true(w && slice);
+    write_strategy(run.f->root, "src.json", LAYOUT("w", "[4]", "[0, -1]", "[384, 4096]"));
+    write_strategy(run.f->root, "dst.json", LAYOUT("w", "[2]", "[-1, 0]", "[384, 4096]"));
+    fill(w, "w", 0, ROWS * COLUMNS);
+    for (unsigned rank = 0; rank < 4; rank++) {
+        struct bytes file = {0};
+        char path[64];
+        ckpt_tensor(&file, "w", "Int8", 2, (uint64_t[]){ROWS / 4, COLUMNS}, w + rank * PART, PART);
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(run.f->root, path, file.data, file.n);
+        bytes_free(&file);
+    }
+    for (unsigned rank = 0; rank < 2; rank++) {
+        for (size_t row = 0; row < ROWS; row++)
+            memcpy(slice + row * WIDTH, w + row * COLUMNS + rank * WIDTH, WIDTH);
+        ckpt_tensor(&run.want[rank], "w", "Int8", 2, (uint64_t[]){ROWS, WIDTH}, slice,
+                    ROWS * WIDTH);
+    }
+    free(w);
+    free(slice);
+    walk_both(&run, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_strategies_in_json, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strategies_in_protobuf, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_lost_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_pieces_of_the_cache, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
