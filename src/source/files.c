@@ -187,7 +187,10 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
     const int rc = rfs_files_state(files, id);
     if (rc != 0)
         return rc;
-    if (stat(file->path, st) != 0)
+    int failed;
+    while ((failed = stat(file->path, st)) != 0 && errno == EINTR) /* as network file systems may */
+        continue;
+    if (failed != 0)
         return call_failed(files, file, "stat", errno);
     return compare(files, file, st);
 }
@@ -215,9 +218,12 @@ int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *
     rc = rfs_fds_take(&files->fds, &file->fd, file->path, &fd, &fresh);
     if (rc < 0)
         return call_failed(files, file, "open", -rc);
-    if (fresh) /* the path may have been given to another file since the check */
-        rc = fstat(fd, &st) == 0 ? compare(files, file, &st)
-                                 : call_failed(files, file, "fstat", errno);
+    if (fresh) { /* the path may have been given to another file since the check */
+        int failed;
+        while ((failed = fstat(fd, &st)) != 0 && errno == EINTR)
+            continue;
+        rc = failed == 0 ? compare(files, file, &st) : call_failed(files, file, "fstat", errno);
+    }
     if (rc < 0) {
         rfs_fds_give(&files->fds, &file->fd, true);
         return rc;

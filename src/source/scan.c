@@ -37,13 +37,21 @@ void rfs_scan_free(struct rfs_scan *scan)
     *scan = (struct rfs_scan){0};
 }
 
-/* Of a file type, by the listing if it says, else by stat, which follows links. */
-static bool is_type(int dir, const struct dirent *entry, unsigned char listed, mode_t type)
+/*
+ * Of a file type, by the listing if it says, else by stat, which follows links: 1, 0 (as a link to nothing), or
+ * -errno. What cannot be looked at is not passed over, as another file would be taken instead.
+ */
+static int is_type(int dir, const struct dirent *entry, unsigned char listed, mode_t type)
 {
     struct stat st;
+    int failed;
     if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
         return entry->d_type == listed;
-    return fstatat(dir, entry->d_name, &st, 0) == 0 && (st.st_mode & S_IFMT) == type;
+    while ((failed = fstatat(dir, entry->d_name, &st, 0)) != 0 && errno == EINTR)
+        continue;
+    if (failed == 0)
+        return (st.st_mode & S_IFMT) == type;
+    return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;
 }
 
 static bool ends_with(const char *name, const char *suffix)
@@ -78,6 +86,15 @@ static int fail_folder(struct rfs_error *err, const char *root, const char *fold
                     "the folder cannot be listed: %s", strerror(code));
 }
 
+static int fail_entry(struct rfs_error *err, const char *root, const char *folder, const char *name,
+                      int code)
+{
+    char path[PATH_MAX + 512];
+    snprintf(path, sizeof path, "%s/%s/%s", root, folder, name);
+    return rfs_fail(err, -code, RFS_IN(path), code == EACCES ? "check its permissions" : NULL,
+                    "cannot be looked at: %s", strerror(code));
+}
+
 /* *file becomes the folder's checkpoint, or NULL; *other the name of a safetensors file, if any. */
 static int scan_folder(const char *root, int root_fd, const char *folder, char **file, char **other,
                        struct rfs_error *err)
@@ -102,7 +119,12 @@ static int scan_folder(const char *root, int root_fd, const char *folder, char *
         const bool ckpt = ends_with(name, ".ckpt");
         char **slot = ckpt ? &best : &strange;
         if (name[0] == '.' || (!ckpt && !ends_with(name, ".safetensors")) ||
-            (*slot && strcmp(name, *slot) <= 0) || !is_type(dir_fd, entry, DT_REG, S_IFREG))
+            (*slot && strcmp(name, *slot) <= 0))
+            continue;
+        const int is_file = is_type(dir_fd, entry, DT_REG, S_IFREG);
+        if (is_file < 0)
+            return fail_entry(err, root, folder, name, -is_file);
+        if (!is_file)
             continue;
         char *copy = strdup(name);
         if (!copy)
@@ -136,7 +158,12 @@ static int scan_root(const char *root, DIR *dir, struct rfs_scan *scan, struct r
         if (!entry)
             break;
         uint32_t rank;
-        if (!parse_rank(entry->d_name, &rank) || !is_type(dirfd(dir), entry, DT_DIR, S_IFDIR))
+        if (!parse_rank(entry->d_name, &rank))
+            continue;
+        const int is_folder = is_type(dirfd(dir), entry, DT_DIR, S_IFDIR);
+        if (is_folder < 0)
+            return fail_folder(err, root, entry->d_name, -is_folder);
+        if (!is_folder)
             continue;
         if (rank > RFS_MAX_RANK)
             return rfs_fail(err, -EINVAL, RFS_IN(root), "rename or move that folder",

@@ -11,3 +11,8 @@ tests_fault_test_allocation_SOURCES = \
 tests_fault_test_allocation_LDADD = librfs.la $(CMOCKA_LIBS)
 endif
 
+# Not in make check, as tests/mount/run is not.
+EXTRA_DIST += \
+	tests/fault/run \
+	tests/fault/short_reads.c \
+	tests/fault/test_calls.py

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What sources' system calls may do to a reader: short reads and EINTR nothing; EIO an errno that stays, for the
+files that depend on the source; what the process lacks for the moment an errno that goes away.
+
+    w   cut by rows over four ranks on both sides: file R is made from rank R alone
+    x   by rows, then by columns: each file from every rank
+"""
+import errno
+import os
+import shutil
+
+from forge import Param, Tree
+from harness import *
+
+ALONE = [Param("w", (256, 1024), 0, 0)]
+MIXED = [Param("x", (256, 1024), 0, 1)]
+READS = "pread64,preadv"
+STATS = "/^(new)?fstat(at)?(64)?$,stat,statx"
+VICTIM = 1
+
+
+def new(params=None):
+    return Tree(folder("tree"), params or ALONE, 4, 4)
+
+
+def injected(tree, calls, what, *flags, options=()):
+    """A mount that sees WHAT, strace's words, happen to these calls on the victim's file."""
+    need(shutil.which("strace"), "strace is missing")
+    inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
+    before = ["strace", "-f", "-qq", "-o", os.path.join(tree.dir, "trace"), "-P", tree.path(VICTIM), *inject]
+    return Foreground(tree.src, tree.options(*options), *flags, before=before, env=under_strace())
+
+
+def under_strace():
+    """No search for leaks, which cannot be made then."""
+    return {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+
+
+def was_injected(tree):
+    check("(INJECTED)" in read_all(os.path.join(tree.dir, "trace")).decode(), "nothing was injected")
+
+
+def outcome(call, path):
+    try:
+        return call(path)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def all_right(m, tree, ranks=range(4)):
+    for rank in ranks:
+        equal(os.stat(m.file(rank)).st_size, len(tree.expected(rank)), f"size of rank {rank}")
+        same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+
+
+# ---- what nobody sees ------------------------------------------------------------------------------------
+
+
+def test_short_reads():
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    need(compiler, "there is no C compiler")
+    library = os.path.join(folder("lib"), "short_reads.so")
+    source = os.path.join(top, "tests", "fault", "short_reads.c")
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared"]
+    got = run(compiler, *flags, source, "-o", library, "-ldl")
+    equal(got.returncode, 0, f"compiling: {got.stderr}")
+    asan = os.environ["ASAN_OPTIONS"] + ":verify_asan_link_order=0"
+    env = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": asan}
+    for number, (params, how) in enumerate(((ALONE, "io=direct"), (MIXED, "io=direct"), (MIXED, "io=cached"))):
+        tree = Tree(folder(f"tree{number}"), params, 4, 4)
+        with Foreground(tree.src, tree.options(how), env=env) as m:
+            all_right(m, tree)
+            maps = read_all(f"/proc/{m.process.pid}/maps").decode()
+            check("short_reads.so" in maps, "it is not loaded")
+
+
+def test_interrupted_reads():
+    for number, params in enumerate((ALONE, MIXED)):
+        tree = Tree(folder(f"tree{number}"), params, 4, 4)
+        with injected(tree, READS, "error=EINTR:when=1+2") as m:
+            all_right(m, tree)
+        was_injected(tree)
+
+
+def test_interrupted_opens():
+    tree = new()
+    with injected(tree, "openat", "error=EINTR:when=1+2") as m:
+        all_right(m, tree)
+    was_injected(tree)
+
+
+def test_interrupted_stats():
+    tree = new()
+    with injected(tree, STATS, "error=EINTR:when=1+2") as m:
+        all_right(m, tree)
+    was_injected(tree)
+
+
+# ---- what stays ------------------------------------------------------------------------------------------
+
+
+def stays(calls, code, what, when="1", warm=False):
+    """It happens once, and the file fails with WHAT from then on; the others are as ever."""
+    tree = new()
+    with injected(tree, calls, f"error={code}:when={when}", "-s") as m:
+        if warm:
+            all_right(m, tree, [VICTIM])
+        got = [outcome(call, m.file(VICTIM)) for call in (read_all, read_all, os.stat, read_all)]
+        wanted = [what] * 4
+        if warm:
+            got, wanted = got[:2] + got[3:], wanted[:3]  # a size that was told is told again
+        equal(got, wanted, "read, read, stat, read")
+        all_right(m, tree, [r for r in range(4) if r != VICTIM])
+        lines = [x for x in m.log().splitlines() if tree.path(VICTIM) + ":" in x]
+        check(lines, f"the log does not name the file: {m.log()!r}")
+    was_injected(tree)
+    with Mount(tree.src, tree.options(), mnt=folder("again")) as m:
+        all_right(m, tree)
+
+
+def calls_so_far(calls):
+    """How many of the calls the headers and one reading of the file take."""
+    tree = Tree(folder("count"), ALONE, 4, 4)
+    with injected(tree, calls, "delay_enter=0", "-s") as m:
+        all_right(m, tree, [VICTIM])
+    trace = read_all(os.path.join(tree.dir, "trace")).decode()
+    return len([x for x in trace.splitlines() if "(" in x and "resumed>" not in x])
+
+
+def test_a_read_error_in_a_header():
+    stays(READS, "EIO", "EIO")
+
+
+def test_a_read_error_in_a_tensor():
+    stays(READS, "EIO", "EIO", when=calls_so_far(READS) + 1, warm=True)
+
+
+def test_an_error_in_opening():
+    stays("openat", "EIO", "EIO")
+
+
+def test_an_error_in_stat():
+    stays(STATS, "EIO", "EIO")
+    shutil.rmtree(folder("tree"))
+    stays(STATS, "EIO", "EIO", when=calls_so_far(STATS) + 1, warm=True)
+
+
+def test_a_source_that_goes_stale():
+    """As a network file system says it."""
+    stays(READS, "ESTALE", "ESTALE")
+
+
+def test_every_file_that_depends_on_it():
+    tree = new(MIXED)
+    with injected(tree, READS, "error=EIO:when=1", "-s") as m:
+        equal([outcome(read_all, m.file(rank)) for rank in range(4)], ["EIO"] * 4, "each file")
+    was_injected(tree)
+
+
+# ---- what passes -----------------------------------------------------------------------------------------
+
+
+def passes(calls, code):
+    """The call fails once; the errno is its own, and the next try is as if nothing had been."""
+    tree = new()
+    with injected(tree, calls, f"error={code}:when=1", "-s") as m:
+        equal(outcome(read_all, m.file(VICTIM)), code, "the first try")
+        all_right(m, tree)
+    was_injected(tree)
+
+
+def test_no_descriptor_for_the_moment():
+    for code in ("EMFILE", "ENFILE", "ENOMEM"):
+        passes("openat", code)
+        shutil.rmtree(folder("tree"))
+
+
+def test_try_again():
+    passes(READS, "EAGAIN")
+
+
+def test_a_link_that_cannot_be_looked_at():
+    """It is not passed over: a file of an earlier step would be taken instead."""
+    need(shutil.which("strace"), "strace is missing")
+    tree = new()
+    kept = os.path.join(tree.dir, "kept")
+    os.rename(tree.path(VICTIM), kept)
+    os.symlink(kept, tree.path(VICTIM))
+    with open(os.path.join(os.path.dirname(tree.path(VICTIM)), "a.ckpt"), "wb") as file:
+        file.write(tree.source(0))
+    with Mount(tree.src, tree.options()) as m:
+        all_right(m, tree)
+    for code, status in (("EINTR", 0), ("EIO", 1)):
+        trace = os.path.join(tree.dir, "trace." + code)
+        # Only links are looked at here, and the first of these calls is what lists them.
+        inject = ["-e", "trace=newfstatat", "-e", f"inject=newfstatat:error={code}:when=1"]
+        before = ["strace", "-f", "-qq", "-o", trace, "-P", os.path.basename(tree.path(VICTIM)), *inject]
+        got = run(*before, reshardfs, "--check", tree.src, "-o", tree.options(), env=under_strace())
+        check("(INJECTED)" in read_all(trace).decode(), f"nothing was injected: {got.stderr}")
+        equal(got.returncode, status, f"{code}: status, with {got.stderr!r}")
+        line = f"reshardfs: error: {tree.path(VICTIM)}: cannot be looked at: Input/output error\n"
+        equal(got.stderr, line if status else "", "stderr")
