@@ -88,6 +88,7 @@ class Built:
         self.kind = None      # transform, model or refuse
         self.problem = None   # MindSpore and the model disagree, and how
         self.why = ""
+        self.wanted = None    # file name -> [(name, Value)] of the model, where it says them
 
     def strategy_path(self, side, strategy):
         return os.path.join(self.folder, f"{side}.{strategy.form}") if strategy else None
@@ -109,12 +110,12 @@ class Built:
         if case.expect == "refuse":
             self.kind = "refuse"
             return
-        wanted = None
         if case.expect == "auto" and self.has_no_answer():
             return
         if case.check_model:
             target = case.target()
-            wanted = {target.file_name(r): target.contents(r) for r in range(target.ranks)}
+            self.wanted = {target.file_name(r): target.contents(r) for r in range(target.ranks)}
+        wanted = self.wanted
         made = oracle.transform(self.src_dir, self.expected, *self.strategies, case.prefix)
         difference = self.compare(made, wanted)
         if not difference:
