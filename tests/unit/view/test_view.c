@@ -57,6 +57,31 @@ static void test_listing_opens_no_source(void **state)
     assert_true(opens(f) > 0);
 }
 
+static void test_tensors_without_bytes_are_left_out(void **state)
+{
+    struct fixture *f = *state;
+
+    write_strategy(f->root, "src.json", SRC_ITEMS ", " LAYOUT("e", "[4]", "[-1, -1]", "[0, 4]"));
+    write_strategy(f->root, "dst.json", DST_ITEMS ", " LAYOUT("e", "[2]", "[-1, -1]", "[0, 4]"));
+    for (unsigned rank = 0; rank < 4; rank++) {
+        struct bytes file = {0};
+        unsigned char part[8];
+        const unsigned char steps = 42;
+        char path[64];
+        ckpt_tensor(&file, "e", "Float32", 2, (uint64_t[]){0, 4}, part, 0);
+        ckpt_tensor(&file, "steps", "Int8", 0, NULL, &steps, 1);
+        fill(part, "w", rank * 8, 8);
+        ckpt_tensor(&file, "w", "Int8", 2, (uint64_t[]){2, 4}, part, 8);
+        ckpt_tensor(&file, "unlisted", "Int8", 1, (uint64_t[]){0}, part, 0);
+        fill(part, "b", 0, 4);
+        ckpt_tensor(&file, "b", "UInt8", 1, (uint64_t[]){4}, part, 4);
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(f->root, path, file.data, file.n);
+        bytes_free(&file);
+    }
+    test_files_are_the_transformed_ones(state);
+}
+
 static void test_unknown_names(void **state)
 {
     struct fixture *f = *state;
@@ -245,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_files_are_the_transformed_ones, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_listing_opens_no_source, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_tensors_without_bytes_are_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unknown_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copied_values_come_from_the_rank_itself, set_up,
                                         tear_down),
