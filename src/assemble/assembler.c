@@ -124,46 +124,33 @@ int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice
     return got;
 }
 
-/* Where the bytes go: into buf, or spans of iov if there is one. */
-struct sink {
-    unsigned char *buf;
-    bool moved; /* buf is RFS_PLACE_STEP further than it was given */
-    struct iovec *iov;
-    int iov_max;
-    int *iov_count;
-    struct rfs_pins *pins;
-};
-
-/* SIZE bytes are in buf at OFFSET now. */
-static int add_copied(struct sink *sink, size_t offset, size_t size)
+int rfs_reply_copied(struct rfs_reply *reply, size_t size)
 {
-    unsigned char *at = sink->buf + offset;
-    if (!sink->iov || size == 0)
+    struct iovec *last = reply->iov_count > 0 ? &reply->iov[reply->iov_count - 1] : NULL;
+    if (size == 0)
         return 0;
-    if (*sink->iov_count > 0) {
-        struct iovec *last = &sink->iov[*sink->iov_count - 1];
-        if ((unsigned char *)last->iov_base + last->iov_len == at) {
-            last->iov_len += size;
-            return 0;
-        }
-    }
-    if (*sink->iov_count >= sink->iov_max)
+    if (last && (unsigned char *)last->iov_base + last->iov_len == reply->at)
+        last->iov_len += size;
+    else if (reply->iov_count < reply->iov_max)
+        reply->iov[reply->iov_count++] = (struct iovec){reply->at, size};
+    else
         return -ENOSPC;
-    sink->iov[(*sink->iov_count)++] = (struct iovec){at, size};
+    reply->at += size;
     return 0;
 }
 
 /* Lends [from, from + size) of the piece if there is room; the last entry is kept for copied bytes. */
-static bool lend(struct sink *sink, struct rfs_piece *piece, size_t from, size_t size, bool last)
+static bool lend(struct rfs_reply *reply, struct rfs_piece *piece, size_t from, size_t size)
 {
-    struct rfs_pins *pins = sink->pins;
-    if (!sink->iov || *sink->iov_count + (last ? 1 : 2) > sink->iov_max)
+    struct rfs_pins *pins = reply->pins;
+    if (reply->iov_count + 2 > reply->iov_max)
         return false;
     if (pins->n == pins->cap &&
         !rfs_vec_grow((void **)&pins->pieces, &pins->cap, pins->n, sizeof(struct rfs_piece *)))
         return false;
     pins->pieces[pins->n++] = piece;
-    sink->iov[(*sink->iov_count)++] = (struct iovec){piece->data + from, size};
+    reply->iov[reply->iov_count++] = (struct iovec){piece->data + from, size};
+    reply->at += size; /* its room stays unused */
     return true;
 }
 
@@ -175,55 +162,56 @@ void rfs_pins_release(struct rfs_assembler *assembler, struct rfs_pins *pins)
     *pins = (struct rfs_pins){0};
 }
 
-/* A range of a slice that somebody reads. */
+/* A range of a slice that somebody reads, into buf or as a reply. */
 struct request {
     struct rfs_assembler *assembler;
     const struct rfs_slice *slice;
     uint64_t begin, end;
     bool sequential;
-    struct sink sink;
+    unsigned char *buf;      /* where byte BEGIN goes; NULL with a reply */
+    struct rfs_reply *reply; /* or NULL */
 };
 
-/* Moves what is still to be copied to where reading [begin, end) of the slice is fast. */
-static void move_sink(struct request *request, uint64_t begin, uint64_t end)
+/* Moves the reply to where reading [begin, end) of the slice is fast. */
+static void move_reply(const struct request *request, uint64_t begin, uint64_t end)
 {
-    struct sink *sink = &request->sink;
-    if (!sink->iov || sink->moved || *sink->iov_count >= sink->iov_max)
+    struct rfs_reply *reply = request->reply;
+    if (reply->moved || reply->iov_count >= reply->iov_max)
         return;
     const uint64_t source = rfs_gather_source(request->slice, begin);
-    const unsigned char *at = sink->buf + (begin - request->begin);
-    sink->moved = source != RFS_NO_SOURCE && rfs_place_is_slow(at, source, end - begin);
-    sink->buf += sink->moved ? RFS_PLACE_STEP : 0;
+    reply->moved = source != RFS_NO_SOURCE && rfs_place_is_slow(reply->at, source, end - begin);
+    reply->at += reply->moved ? RFS_PLACE_STEP : 0;
 }
 
-static int answer_directly(struct request *request, uint64_t begin, uint64_t end)
+static int answer_directly(const struct request *request, uint64_t begin, uint64_t end)
 {
-    const size_t offset = (size_t)(begin - request->begin);
+    struct rfs_reply *reply = request->reply;
     if (begin == end)
         return 0;
-    move_sink(request, begin, end);
-    const int rc =
-        gather(request->assembler, request->slice, begin, end, request->sink.buf + offset);
-    return rc < 0 ? rc : add_copied(&request->sink, offset, (size_t)(end - begin));
+    if (reply)
+        move_reply(request, begin, end);
+    unsigned char *at = reply ? reply->at : request->buf + (begin - request->begin);
+    const int rc = gather(request->assembler, request->slice, begin, end, at);
+    return rc < 0 || !reply ? rc : rfs_reply_copied(reply, (size_t)(end - begin));
 }
 
 /* [begin, end) lies in the piece, which is pinned and is unpinned here or with the loan. */
-static int answer_from_piece(struct request *request, struct rfs_piece *piece, uint64_t begin,
+static int answer_from_piece(const struct request *request, struct rfs_piece *piece, uint64_t begin,
                              uint64_t end)
 {
     const size_t from = (size_t)(begin % RFS_PIECE), size = (size_t)(end - begin);
-    const size_t offset = (size_t)(begin - request->begin);
+    struct rfs_reply *reply = request->reply;
     if (from + size == piece->size)
         atomic_store(&piece->spent, true);
-    if (lend(&request->sink, piece, from, size, end == request->end))
+    if (reply && lend(reply, piece, from, size))
         return 0;
-    memcpy(request->sink.buf + offset, piece->data + from, size);
+    memcpy(reply ? reply->at : request->buf + (begin - request->begin), piece->data + from, size);
     rfs_cache_unpin(request->assembler->cache, piece);
-    return add_copied(&request->sink, offset, size);
+    return reply ? rfs_reply_copied(reply, size) : 0;
 }
 
 /* A gathered piece is kept; a contiguous one is there only if it was read ahead. */
-static int find_piece(struct request *request, uint64_t number, bool gathered,
+static int find_piece(const struct request *request, uint64_t number, bool gathered,
                       struct rfs_piece **piece)
 {
     struct rfs_assembler *assembler = request->assembler;
@@ -238,7 +226,7 @@ static int find_piece(struct request *request, uint64_t number, bool gathered,
     return rfs_piece_get(assembler, request->slice, number, RFS_WANT_PASSED, true, piece);
 }
 
-static int answer(struct request *request)
+static int answer(const struct request *request)
 {
     const struct rfs_slice *slice = request->slice;
     uint64_t waiting = request->begin; /* from here to at: to be read directly, in one go */
@@ -266,36 +254,33 @@ static int answer(struct request *request)
     return answer_directly(request, waiting, request->end);
 }
 
-static int assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
-                    size_t size, bool sequential, struct sink sink)
+static int assemble(const struct request *request)
 {
-    if (begin > slice->bytes || size > slice->bytes - begin)
-        return -EINVAL;
-    struct request request = {
-        .assembler = assembler,
-        .slice = slice,
-        .begin = begin,
-        .end = begin + size,
-        .sequential = sequential,
-        .sink = sink,
-    };
-    return answer(&request);
+    const struct rfs_slice *slice = request->slice;
+    const bool within = request->begin <= request->end && request->end <= slice->bytes;
+    return within ? answer(request) : -EINVAL;
 }
 
 int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
                  size_t size, bool sequential, void *buf)
 {
-    return assemble(assembler, slice, begin, size, sequential, (struct sink){.buf = buf});
+    return assemble(&(struct request){.assembler = assembler,
+                                      .slice = slice,
+                                      .begin = begin,
+                                      .end = begin + size,
+                                      .sequential = sequential,
+                                      .buf = buf});
 }
 
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                        uint64_t begin, size_t size, bool sequential, void *buf, struct iovec *iov,
-                        int iov_max, int *iov_count, struct rfs_pins *pins)
+                        uint64_t begin, size_t size, bool sequential, struct rfs_reply *reply)
 {
-    return assemble(
-        assembler, slice, begin, size, sequential,
-        (struct sink){
-            .buf = buf, .iov = iov, .iov_max = iov_max, .iov_count = iov_count, .pins = pins});
+    return assemble(&(struct request){.assembler = assembler,
+                                      .slice = slice,
+                                      .begin = begin,
+                                      .end = begin + size,
+                                      .sequential = sequential,
+                                      .reply = reply});
 }
 
 void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out)

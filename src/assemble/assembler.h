@@ -57,14 +57,29 @@ int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                  size_t size, bool sequential, void *buf);
 
 /*
- * The same without the last copy where a piece is in the cache: appends to iov (at most iov_max
- * entries; falls back to copying into buf when they run out). One entry must be left, or the last one
- * end where buf begins; else -ENOSPC. buf has room for SIZE + RFS_PLACE_STEP: bytes are put where copying
- * them is fast, in the order of iov.
+ * An answer that is put together from copied and borrowed bytes, in the order of iov. Its owner appends
+ * copied bytes by rfs_reply_copied; rfs_assemble_borrow appends both kinds.
+ */
+struct rfs_reply {
+    /* Where the next bytes go if they are copied. The memory behind it has room for all that is still to
+     * come, borrowed or not, and RFS_PLACE_STEP more unless MOVED. */
+    unsigned char *at;
+    bool moved; /* the extra room is used: copying to where the bytes should have gone is slow */
+    struct iovec *iov;
+    int iov_max;
+    int iov_count;
+    struct rfs_pins *pins;
+};
+
+/* SIZE bytes were put at reply->at. -ENOSPC when they need an entry of iov and none is left. */
+int rfs_reply_copied(struct rfs_reply *reply, size_t size);
+
+/*
+ * As rfs_assemble, without the last copy where a piece is in the cache. Falls back to copying when iov
+ * runs out; one entry must be left, or the last one end at reply->at; else -ENOSPC.
  */
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                        uint64_t begin, size_t size, bool sequential, void *buf, struct iovec *iov,
-                        int iov_max, int *iov_count, struct rfs_pins *pins);
+                        uint64_t begin, size_t size, bool sequential, struct rfs_reply *reply);
 
 /*
  * Starts assembling the pieces that hold [begin, end) in the background, if they need gathering and

@@ -36,53 +36,44 @@ struct reshard_loan {
     struct rfs_pins pins;
 };
 
-/* Where an answer goes: into buf, or, when iov is given, into buf and spans of the cache. */
+/* Copied to BUF, or given as a REPLY. */
 struct answer {
-    unsigned char *buf;
+    unsigned char *buf; /* where the next bytes go; NULL with a reply */
+    struct rfs_reply *reply;
     size_t done;
-    struct iovec *iov;
-    int iov_max;
-    int iov_count;
-    struct rfs_pins *pins;
 };
 
-/* Takes SIZE bytes that were put at buf + done into the answer. */
-static void add_copied(struct answer *answer, size_t size)
+/* Where the next bytes are to be copied. */
+static unsigned char *answer_at(const struct answer *answer)
 {
-    unsigned char *at = answer->buf + answer->done;
+    return answer->reply ? answer->reply->at : answer->buf;
+}
 
+/* SIZE bytes were put at answer_at. */
+static int answer_copied(struct answer *answer, size_t size)
+{
     answer->done += size;
-    if (!answer->iov || size == 0)
-        return;
-    if (answer->iov_count > 0) {
-        struct iovec *last = &answer->iov[answer->iov_count - 1];
-        if ((unsigned char *)last->iov_base + last->iov_len == at) {
-            last->iov_len += size;
-            return;
-        }
-    }
-    answer->iov[answer->iov_count++] = (struct iovec){at, size};
+    if (answer->reply)
+        return rfs_reply_copied(answer->reply, size);
+    answer->buf += size;
+    return 0;
 }
 
 static int answer_slice(struct reshard_view *view, const struct rfs_slice *slice, uint64_t begin,
                         size_t size, bool sequential, struct answer *answer)
 {
-    unsigned char *at = answer->buf + answer->done;
-    /* A borrowed span and the copied one behind it, and a last one that takes all the rest. */
-    const bool room = answer->iov && answer->iov_count + 3 <= answer->iov_max;
+    struct rfs_reply *reply = answer->reply;
 
-    if (room && size >= BORROW_LEAST) {
-        const int rc =
-            rfs_assemble_borrow(view->assembler, slice, begin, size, sequential, at, answer->iov,
-                                answer->iov_max - 2, &answer->iov_count, answer->pins);
-        if (!rc)
-            answer->done += size;
+    /* Borrowing may use all entries but two: what follows is copied to one, in one piece. */
+    if (reply && size >= BORROW_LEAST && reply->iov_count + 3 <= reply->iov_max) {
+        reply->iov_max -= 2;
+        const int rc = rfs_assemble_borrow(view->assembler, slice, begin, size, sequential, reply);
+        reply->iov_max += 2;
+        answer->done += rc ? 0 : size;
         return rc;
     }
-    const int rc = rfs_assemble(view->assembler, slice, begin, size, sequential, at);
-    if (!rc)
-        add_copied(answer, size);
-    return rc;
+    const int rc = rfs_assemble(view->assembler, slice, begin, size, sequential, answer_at(answer));
+    return rc ? rc : answer_copied(answer, size);
 }
 
 /* The reader's slice of a target, or a fresh one; to be put back by keep_slice. */
@@ -119,9 +110,8 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
     struct rfs_slice slice;
 
     if (region->target == RFS_LITERAL) {
-        memcpy(answer->buf + answer->done, reader->image->literals + region->at + skip, size);
-        add_copied(answer, size);
-        return 0;
+        memcpy(answer_at(answer), reader->image->literals + region->at + skip, size);
+        return answer_copied(answer, size);
     }
     int rc = take_slice(reader, region->target, &slice);
     if (!rc)
@@ -296,9 +286,11 @@ ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size
     if (!*loan)
         return iov_max < 1 ? -EINVAL : -ENOMEM;
     (*loan)->assembler = reader->view->assembler;
-    struct answer answer = {.buf = scratch, .iov = iov, .iov_max = iov_max, .pins = &(*loan)->pins};
+    struct rfs_reply reply = {
+        .at = scratch, .iov = iov, .iov_max = iov_max, .pins = &(*loan)->pins};
+    struct answer answer = {.reply = &reply};
     const ssize_t n = answer_read(reader, size, offset, &answer);
-    *iov_count = answer.iov_count;
+    *iov_count = reply.iov_count;
     if (n < 0) {
         reshard_return(*loan);
         *loan = NULL;

@@ -55,10 +55,10 @@ static int read_range(struct rfs_assembler *assembler, const struct rfs_slice *s
     int rc;
     if (random_below(random, 2)) {
         struct iovec iov[IOV_MOST];
-        int count = 0;
         const int most = (int)random_in(random, 1, IOV_MOST);
-        rc = rfs_assemble_borrow(assembler, slice, begin, size, sequential, buf, iov, most, &count,
-                                 &pins);
+        struct rfs_reply reply = {.at = buf, .iov = iov, .iov_max = most, .pins = &pins};
+        rc = rfs_assemble_borrow(assembler, slice, begin, size, sequential, &reply);
+        const int count = reply.iov_count;
         got = malloc(size + 1);
         size_t n = 0;
         for (int i = 0; rc == 0 && i < count; i++) {
@@ -261,12 +261,11 @@ static void test_pinned_pieces_stay(void **state)
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budget, NULL, NULL);
     unsigned char *buf = malloc(4 * MIB + RFS_PLACE_STEP);
     struct rfs_pins pins = {0};
-    struct iovec iov[2];
-    int count = 0;
+    struct iovec iov[3];
+    struct rfs_reply reply = {.at = buf, .iov = iov, .iov_max = 3, .pins = &pins};
     assert_non_null(buf);
-    assert_int_equal(
-        rfs_assemble_borrow(assembler, &slice, 0, 2 * MIB, true, buf, iov, 2, &count, &pins), 0);
-    assert_int_equal(count, 2);
+    assert_int_equal(rfs_assemble_borrow(assembler, &slice, 0, 2 * MIB, true, &reply), 0);
+    assert_int_equal(reply.iov_count, 2);
     assert_int_equal(pins.n, 2);
     /* No room for the others, and nothing to evict: they are read, and the lent bytes stay. */
     assert_int_equal(
@@ -369,10 +368,9 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
     assert_int_equal(source_bytes(&world), 3 * MIB);
     struct rfs_pins pins = {0};
     struct iovec iov[8];
-    int count = 0;
-    assert_int_equal(
-        rfs_assemble_borrow(assembler, &slice, 0, slice.bytes, true, buf, iov, 8, &count, &pins),
-        0);
+    struct rfs_reply reply = {.at = buf, .iov = iov, .iov_max = 8, .pins = &pins};
+    assert_int_equal(rfs_assemble_borrow(assembler, &slice, 0, slice.bytes, true, &reply), 0);
+    const int count = reply.iov_count;
     assert_int_equal(pins.n, 3);
     assert_int_equal(source_bytes(&world), slice.bytes); /* each byte once */
     uint64_t at = 0;

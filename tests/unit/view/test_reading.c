@@ -18,7 +18,7 @@ static void test_any_offset_and_size(void **state)
     struct fixture *f = *state;
     struct bytes expected = {0};
     reshard_reader *reader;
-    unsigned char buf[256];
+    unsigned char buf[256 + RESHARD_SCRATCH_EXTRA];
     struct iovec iov[8];
 
     open_view(f);
@@ -175,6 +175,138 @@ static void test_borrowing_needs_room(void **state)
     bytes_free(&expected);
 }
 
+#define TENSORS 70u
+
+/* Bytes of the slice that a source rank holds of tensor I: rows cut in two, or every third one's columns. */
+struct many {
+    uint64_t rows[TENSORS];
+    uint64_t columns[TENSORS];
+};
+
+static void many_shapes(struct many *many, uint64_t *rng)
+{
+    for (unsigned i = 0; i < TENSORS; i++) {
+        many->rows[i] = 2 * (1 + test_below(rng, 300));
+        many->columns[i] = 2 * (1 + test_below(rng, i % 7 == 0 ? 2500 : 100));
+    }
+}
+
+/* Rows [r0, r1) and columns [c0, c1) of tensor I, as a value of the file. */
+static void many_value(struct bytes *file, const struct many *many, unsigned i, uint64_t r0,
+                       uint64_t r1, uint64_t c0, uint64_t c1)
+{
+    const uint64_t dims[2] = {r1 - r0, c1 - c0};
+    unsigned char *data = malloc(dims[0] * dims[1]);
+    char name[32];
+
+    assert_non_null(data);
+    snprintf(name, sizeof name, "%c%u", 'a' + (int)(i % 26), i);
+    for (uint64_t r = r0; r < r1; r++)
+        fill(data + (r - r0) * dims[1], name, r * many->columns[i] + c0, dims[1]);
+    ckpt_tensor(file, name, "Int8", 2, dims, data, dims[0] * dims[1]);
+    free(data);
+}
+
+static void many_strategy(const char *root, const char *file, const struct many *many, bool cut)
+{
+    struct bytes items = {0};
+    char item[256];
+
+    for (unsigned i = 0; i < TENSORS; i++) {
+        const int n =
+            snprintf(item, sizeof item,
+                     "%s\"%c%u\": {\"dev_matrix\": [%d], \"tensor_map\": [%d, %d], "
+                     "\"tensor_shape\": [%llu, %llu], \"field\": 0, "
+                     "\"opt_weight_shard_step\": 0, \"opt_weight_shard_size\": 0}",
+                     i > 0 ? ", " : "", 'a' + (int)(i % 26), i, cut ? 2 : 1, cut && i % 3 ? 0 : -1,
+                     cut && i % 3 == 0 ? 0 : -1, (unsigned long long)many->rows[i],
+                     (unsigned long long)many->columns[i]);
+        bytes_add(&items, item, (size_t)n);
+    }
+    bytes_add(&items, "", 1);
+    write_strategy(root, file, (const char *)items.data);
+    bytes_free(&items);
+}
+
+static void many_write(struct fixture *f, const struct many *many, struct bytes *expected)
+{
+    many_strategy(f->root, "src.json", many, true);
+    many_strategy(f->root, "dst.json", many, false);
+    for (unsigned rank = 0; rank < 4; rank++) {
+        struct bytes file = {0};
+        char path[64];
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        for (unsigned i = 0; rank < 2 && i < TENSORS; i++) {
+            const uint64_t half = (i % 3 ? many->rows[i] : many->columns[i]) / 2;
+            if (i % 3)
+                many_value(&file, many, i, rank * half, (rank + 1) * half, 0, many->columns[i]);
+            else
+                many_value(&file, many, i, 0, many->rows[i], rank * half, (rank + 1) * half);
+        }
+        if (rank < 2)
+            tree_write(f->root, path, file.data, file.n);
+        else
+            assert_int_equal(unlink(tree_path(f->root, path)), 0);
+        bytes_free(&file);
+    }
+    for (unsigned rank = 2; rank < 4; rank++)
+        assert_int_equal(rmdir(tree_path(f->root, rank == 2 ? "src/rank_2" : "src/rank_3")), 0);
+    for (unsigned i = 0; i < TENSORS; i++)
+        many_value(expected, many, i, 0, many->rows[i], 0, many->columns[i]);
+}
+
+/* Borrows [offset, offset + size) with a scratch of just the size and alignment that chance gives. */
+static void borrow_range(reshard_reader *reader, const struct bytes *expected, uint64_t offset,
+                         size_t size, uint64_t *rng)
+{
+    const size_t shift = test_below(rng, 100);
+    unsigned char *scratch = malloc(shift + size + RESHARD_SCRATCH_EXTRA);
+    const int most = 1 + (int)test_below(rng, 64);
+    struct iovec iov[64];
+    reshard_loan *loan;
+    uint64_t at = offset;
+    int n;
+
+    assert_non_null(scratch);
+    const size_t wanted = offset + size > expected->n ? expected->n - offset : size;
+    assert_int_equal(
+        reshard_reader_borrow(reader, scratch + shift, size, offset, iov, most, &n, &loan), wanted);
+    assert_in_range(n, 0, most);
+    for (int i = 0; i < n; i++) {
+        assert_memory_equal(iov[i].iov_base, expected->data + at, iov[i].iov_len);
+        at += iov[i].iov_len;
+    }
+    assert_int_equal(at, offset + wanted);
+    reshard_return(loan);
+    free(scratch);
+}
+
+/* Contiguous and gathered tensors of all sizes and alignments, in one answer and in many. */
+static void test_many_tensors_in_an_answer(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t rng = test_seed();
+    struct bytes expected = {0};
+    struct many many;
+    reshard_reader *reader;
+
+    many_shapes(&many, &rng);
+    many_write(f, &many, &expected);
+    open_view(f);
+    expect_file(f, 0, &expected);
+    for (int round = 0; round < 12; round++) {
+        assert_int_equal(reshard_reader_open(f->view, file_id(f, 0), &reader), 0);
+        const size_t step = 1 + test_below(&rng, round % 2 ? 2000000 : 200000);
+        for (uint64_t at = 0; at < expected.n; at += step)
+            borrow_range(reader, &expected, at, step, &rng);
+        for (int k = 0; k < 20; k++)
+            borrow_range(reader, &expected, test_below(&rng, (uint32_t)expected.n),
+                         1 + test_below(&rng, 300000), &rng);
+        reshard_reader_close(reader);
+    }
+    bytes_free(&expected);
+}
+
 #define ROWS 1024u
 #define COLUMNS 2048u
 
@@ -245,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_any_offset_and_size, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_tensors_in_an_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_changed_source_fails_the_whole_file, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_tensors_over_512_mib_are_chunked, set_up, tear_down),
