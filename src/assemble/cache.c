@@ -257,10 +257,14 @@ static bool evict_from(struct rfs_cache *cache, enum rfs_piece_list list, struct
     return true;
 }
 
+/* What waits for its reader goes last, unless readers that never came left a quarter of the budget. */
 static bool evict_one(struct rfs_cache *cache, struct later *later)
 {
-    return evict_from(cache, RFS_LIST_SPENT, later) || evict_from(cache, RFS_LIST_NEW, later) ||
-           evict_from(cache, RFS_LIST_PROVEN, later);
+    const bool crowded = cache->lists[RFS_LIST_NEW].bytes > cache->budget / 4;
+
+    return evict_from(cache, RFS_LIST_SPENT, later) ||
+           (crowded && evict_from(cache, RFS_LIST_NEW, later)) ||
+           evict_from(cache, RFS_LIST_PROVEN, later) || evict_from(cache, RFS_LIST_NEW, later);
 }
 
 static bool cool_one(struct rfs_cache *cache, struct later *later)

@@ -7,9 +7,10 @@
  * used go first, so that reading a file through uses the same memory again and again. Fresh memory costs
  * more than assembling does: a fault a page, 90 to 500 µs a MiB where it was measured. A piece that is
  * asked for again when it is spent, or soon after it went (a table of 128 KiB remembers), is proven and
- * stays for as long as the budget allows. When that is used up, spent pieces go first, then those that
- * nobody has read to the end, then proven ones, each the least recently used first. So what several
- * ranks share, or what is read over and over, outlives a file that is read once.
+ * stays for as long as the budget allows. When that is used up, spent pieces go first, then proven ones,
+ * each the least recently used first; pieces that nobody has read to the end yet go last, unless they
+ * take a quarter of the budget. So what several ranks share, or what is read over and over, outlives a
+ * file that is read once, and what was read ahead is there when its reader comes.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.

@@ -136,6 +136,27 @@ static void test_what_waits_for_its_reader_stays(void **state)
     rfs_cache_free(cache);
 }
 
+static void test_reading_ahead_survives_a_full_cache(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(64 * MIB);
+    struct rfs_piece *piece;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t round = 0; round < 3; round++) {
+        for (uint64_t i = 0; i < 8 * SPENT; i++) {
+            const struct rfs_piece_key key = key_of(i + 4); /* four ahead of the reader */
+            if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece) == RFS_GOT_CLAIM) {
+                memset(piece->data, (int)key.number, MIB);
+                rfs_cache_publish(cache, piece, 0);
+                rfs_cache_unpin(cache, piece);
+            }
+            const bool there = read_piece(cache, i);
+            assert_true(there || i < 4);
+        }
+    }
+    rfs_cache_free(cache);
+}
+
 static void test_a_passing_piece_goes_when_it_was_read(void **state)
 {
     const struct rfs_piece_key key = key_of(1);
@@ -167,6 +188,7 @@ int main(void)
         cmocka_unit_test(test_proven_pieces_fill_the_budget_and_no_more),
         cmocka_unit_test(test_what_is_read_over_and_over_stays),
         cmocka_unit_test(test_what_waits_for_its_reader_stays),
+        cmocka_unit_test(test_reading_ahead_survives_a_full_cache),
         cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
