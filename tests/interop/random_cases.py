@@ -13,6 +13,7 @@ from layouts import Item, Layout, Strategy
 from model import by_stage
 from values import random_value
 
+LARGE = 60000  # elements of the largest tensors
 COUNTS = [1, 1, 2, 2, 3, 4, 4, 6, 8, 8, 8, 9, 12, 16]
 DTYPES = ["Float32"] * 4 + ["Float16", "BFloat16", "BFloat16", "Int8", "Bool", "Int64", "UInt16",
                             "Float64"]
@@ -87,11 +88,14 @@ def pick_stages(rng, count):
 
 
 def shape_for(rng, layouts, ndim, floor):
-    """A shape that every layout divides, small."""
+    """A shape that every layout divides, mostly small."""
     shape = []
     for axis in range(ndim):
         unit = math.lcm(*[x.pieces()[axis] for x in layouts]) if layouts else 1
         shape.append(unit * rng.choice([floor, floor, 2, 3]))
+    room = LARGE // math.prod(shape)
+    if ndim and room > 1 and rng.random() < 0.15:  # some fill more than one read
+        shape[rng.randrange(ndim)] *= rng.randint(2, room)
     return tuple(shape)
 
 
