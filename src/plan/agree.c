@@ -37,32 +37,48 @@ bool rfs_plan_one_element(const struct rfs_type *type)
            type->bytes == rfs_dtype_bytes((enum rfs_dtype)type->dtype);
 }
 
+/* 0 when all ranks that are left agree on the value, -ENOENT when not, or another -errno. */
+static int compare_values(struct planning *planning, const struct stage_use *use, uint32_t from,
+                          const struct rfs_entry *entry, uint64_t bytes)
+{
+    unsigned char value[ELEMENT_MOST];
+    unsigned char other[ELEMENT_MOST];
+    int rc = read_value(planning, from, entry->name, entry->type, value);
+
+    for (uint32_t local = 0; !rc && local < planning->planner->scale.src_devices; local++) {
+        if (!use->wanted[local] || use->base + local == from)
+            continue;
+        rc = read_value(planning, use->base + local, entry->name, entry->type, other);
+        if (!rc && memcmp(value, other, bytes) != 0)
+            rc = -ENOENT;
+    }
+    return rc;
+}
+
 int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
                    const struct rfs_entry *entry)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
-    const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
-    const char *param = rfs_catalog_name(catalog, entry->name);
+    const struct rfs_planner_config *config = &planning->planner->config;
+    const struct rfs_type *type = rfs_catalog_type(config->catalog, entry->type);
+    const char *param = rfs_catalog_name(config->catalog, entry->name);
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(config->catalog), param);
     const uint32_t lost = use->base + planning->like;
     const uint32_t from =
         rfs_plan_copy_rank(planning->planner, (uint32_t)(use - planning->stages), planning->like);
-    unsigned char value[ELEMENT_MOST];
-    unsigned char other[ELEMENT_MOST];
-    bool same = !planning->planner->config.strict && rfs_plan_one_element(type) &&
-                !read_value(planning, from, entry->name, entry->type, value);
+    int rc = -ENOENT;
 
-    for (uint32_t local = 0; same && local < planning->planner->scale.src_devices; local++)
-        if (use->wanted[local] && use->base + local != from)
-            same = !read_value(planning, use->base + local, entry->name, entry->type, other) &&
-                   memcmp(value, other, type->bytes) == 0;
-    if (!same)
+    if (!config->strict && rfs_plan_one_element(type))
+        rc = compare_values(planning, use, from, entry, type->bytes);
+    if (rc == -ENOENT)
         return rfs_fail(
-            planning->err, -ENOENT, RFS_OF(rfs_catalog_path(catalog), param),
-            "the checkpoint of that rank",
+            planning->err, rc, where, "the checkpoint of that rank",
             "has no layout and is copied from rank_%u, whose checkpoint is missing; the "
             "ranks that are left do not prove its value",
             lost);
-    rfs_log_limited(planning->planner->config.log, RFS_WARNING,
+    if (rc)
+        return rfs_fail(planning->err, rc, where, NULL,
+                        "cannot be compared over the ranks that are left: %s", strerror(-rc));
+    rfs_log_limited(config->log, RFS_WARNING,
                     "parameter '%s': rank_%u is missing; the same value in all other ranks of its "
                     "stage is used",
                     param, lost);
