@@ -52,7 +52,7 @@ void world_random(struct world *world, struct random *random, uint64_t bytes)
     *world = (struct world){0};
     world->elem = elems[random_below(random, sizeof elems / sizeof elems[0])];
     world->ndim = (uint32_t)random_in(random, 1, 5);
-    uint64_t left = bytes / world->elem, cells = 1;
+    uint64_t left = bytes > world->elem ? bytes / world->elem : 1, cells = 1;
     for (uint32_t i = 0; i < world->ndim; i++) {
         const uint64_t pieces = random_below(random, 3) ? random_in(random, 1, 4) : 1;
         world->pieces[i] = cells * pieces <= MAX_CELLS && pieces <= left ? pieces : 1;
