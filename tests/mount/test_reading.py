@@ -7,6 +7,7 @@ import mmap
 import os
 import random
 import re
+import subprocess
 import sys
 
 from forge import Param, Tree, WHOLE, usual
@@ -33,6 +34,23 @@ def test_tutorial():
             got = run(sys.executable, os.path.join(top, "scripts", "check-example"), where, mnt, "--seed", "7")
             equal((got.returncode, got.stderr), (0, ""), got.stdout)
             check(got.stdout.endswith("4 files equal\n"), got.stdout)
+
+
+def test_copies_of_large_files():
+    """Every rank copied at once, out of tensors of several pieces, gathered and contiguous, with little cache."""
+    cuts = (("tp", "float32", "--layers", "1"), ("opt", "bfloat16", "--layers", "1"), ("cols", "float16"), ("rows", "int8"))
+    for cut, dtype, *more in cuts:
+        where, mnt, out = folder(f"large.{cut}"), folder(f"mnt.{cut}"), folder(f"copies.{cut}")
+        got = run(reshard, "example", where, "--src", "6", "--dst", "4", "--cut", cut, "--dtype", dtype, "--size", "24M",
+                  "--seed", "9", "--force", *more)
+        equal(got.returncode, 0, got.stderr)
+        options = f"src_strategy={where}/src_strategy.ckpt,dst_strategy={where}/dst_strategy.ckpt,cache=12M"
+        with Mount(os.path.join(where, "src"), options, mnt=mnt):
+            copying = [subprocess.Popen(["cp", "-r", os.path.join(mnt, rank), out]) for rank in sorted(os.listdir(mnt))]
+            equal([copy.wait() for copy in copying], [0] * 4, "cp -r")
+        got = run(sys.executable, os.path.join(top, "scripts", "check-example"), where, out, "--seed", "9")
+        equal((got.returncode, got.stderr), (0, ""), got.stdout)
+        check(got.stdout.endswith("4 files equal\n"), got.stdout)
 
 
 def place_of():
