@@ -137,6 +137,23 @@ static int scan_folder(const char *root, int root_fd, const char *folder, char *
     return 0;
 }
 
+bool rfs_scan_is_rank(const char *name)
+{
+    uint32_t rank;
+    return parse_rank(name, &rank);
+}
+
+int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
+{
+    RFS_FREE char *other = NULL;
+    RFS_CLOSE int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *file = NULL;
+    if (fd < 0)
+        return rfs_fail(err, -errno, RFS_IN(folder), NULL, "the folder cannot be listed: %s",
+                        strerror(errno));
+    return scan_folder(folder, fd, ".", file, &other, err);
+}
+
 static int compare_ranks(const void *a, const void *b)
 {
     const struct rfs_scanned *x = a;

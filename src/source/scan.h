@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,10 @@ struct rfs_scan {
 /* ROOT is absolute and resolved. Nothing is owned by the caller on failure. */
 int rfs_scan_open(const char *root, struct rfs_scan *out, struct rfs_error *err);
 void rfs_scan_free(struct rfs_scan *scan);
+
+/* Whether a folder of that name is a rank's: rank_ and digits. */
+bool rfs_scan_is_rank(const char *name);
+/* The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or -errno. */
+int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include "tool/info.h"
 
 #include "base/cleanup.h"
+#include "source/scan.h"
 #include "tool/tool.h"
 
 #include <dirent.h>
@@ -23,17 +24,11 @@ static int stat_failed(const char *path, struct rfs_error *err)
                     "cannot open: %s", strerror(errno));
 }
 
-static bool ends_in(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name);
-    const size_t m = strlen(suffix);
-    return n >= m && strcmp(name + n - m, suffix) == 0;
-}
-
 /* 1 a strategy, 0 not, or -errno with *err filled. */
 static int is_strategy(const char *path, struct rfs_error *err)
 {
-    if (ends_in(path, ".json"))
+    const size_t length = strlen(path);
+    if (length >= 5 && strcmp(path + length - 5, ".json") == 0)
         return 1;
     RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -48,46 +43,31 @@ static int is_strategy(const char *path, struct rfs_error *err)
     return n == 1 && first == 0x08;
 }
 
-static bool is_rank_name(const char *name)
-{
-    return strncmp(name, "rank_", 5) == 0 && name[5] != '\0' &&
-           name[5 + strspn(name + 5, "0123456789")] == '\0';
-}
-
 /*
- * Whether a folder holds rank folders; if not, *file is the checkpoint that counts in it (the last
- * by name, as for a rank), malloc'ed. 1, 0 or -errno with *err filled.
+ * Whether a folder holds rank folders; if not, *file is the checkpoint that counts in it, as for a rank,
+ * malloc'ed. 1, 0 or -errno with *err filled.
  */
 static int look_into(const char *path, char **file, struct rfs_error *err)
 {
     DIR *dir = opendir(path);
+    bool ranks = false;
     if (dir == NULL)
         return stat_failed(path, err);
-    RFS_FREE char *best = NULL;
-    int rc = 0;
-    for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;) {
-        const char *name = entry->d_name;
-        struct stat st;
-        if (is_rank_name(name)) {
-            rc = 1;
-        } else if (name[0] != '.' && ends_in(name, ".ckpt") &&
-                   (best == NULL || strcmp(name, best) > 0) &&
-                   fstatat(dirfd(dir), name, &st, 0) == 0 && S_ISREG(st.st_mode)) {
-            free(best);
-            best = strdup(name);
-            if (best == NULL)
-                rc = rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
-        }
-    }
+    for (struct dirent *entry; !ranks && (entry = readdir(dir)) != NULL;)
+        ranks = rfs_scan_is_rank(entry->d_name);
     closedir(dir);
+    if (ranks)
+        return 1;
+    RFS_FREE char *name = NULL;
+    const int rc = rfs_scan_folder(path, &name, err);
     if (rc != 0)
         return rc;
-    if (best == NULL)
+    if (name == NULL)
         return rfs_fail(err, -ENOENT, RFS_IN(path), "a folder with rank_N folders or .ckpt files",
                         "holds no checkpoint");
-    if (asprintf(file, "%s/%s", path, best) < 0) {
+    if (asprintf(file, "%s/%s", path, name) < 0) {
         *file = NULL;
-        return rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+        return rfs_fail_memory(err);
     }
     return 0;
 }
@@ -156,7 +136,7 @@ int rfs_tool_info(int argc, char **argv)
     if (rc == 0)
         rc = show(path, &report, &err);
     if (rc == 0 && report.table.failed)
-        rc = rfs_fail(&err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+        rc = rfs_fail_memory(&err);
     if (rc == 0 && json) {
         print_json(&report);
     } else if (rc == 0) {
