@@ -20,11 +20,6 @@ static const struct rfs_column tree_columns[] = {
     {"bytes", true, true},
 };
 
-static int no_memory(struct rfs_error *err)
-{
-    return rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
-}
-
 static int begin_report(struct rfs_report *report, const char *kind, const char *path,
                         const struct rfs_column *columns, size_t n, struct rfs_error *err)
 {
@@ -32,7 +27,7 @@ static int begin_report(struct rfs_report *report, const char *kind, const char 
     report->path = strdup(path);
     report->table.columns = columns;
     report->table.n_columns = n;
-    return report->path == NULL ? no_memory(err) : 0;
+    return report->path == NULL ? rfs_fail_memory(err) : 0;
 }
 
 static void add_entry(struct rfs_table *table, const char *name, const struct rfs_entry *entry,
@@ -98,7 +93,7 @@ int rfs_info_file(const char *path, struct rfs_report *report, struct rfs_error 
                           sizeof file_columns / sizeof *file_columns, err);
     if (rc == 0 && (tables.names == NULL || tables.types == NULL || files == NULL ||
                     rfs_files_add(files, path) != 0))
-        rc = no_memory(err);
+        rc = rfs_fail_memory(err);
     if (rc == 0)
         rc = walk(files, path, &tables, &index, err);
     if (rc == 0)
@@ -152,7 +147,7 @@ int rfs_info_tree(const char *path, struct rfs_report *report, struct rfs_error 
     struct rfs_catalog *catalog = NULL;
     struct rfs_pool *pool = rfs_pool_new(4);
     rfs_log_init(&log, NULL, NULL);
-    rc = pool == NULL ? no_memory(err) : rfs_catalog_open(path, &log, pool, &catalog, err);
+    rc = pool == NULL ? rfs_fail_memory(err) : rfs_catalog_open(path, &log, pool, &catalog, err);
     if (rc == 0)
         rc = add_ranks(catalog, report, err);
     rfs_catalog_close(catalog);

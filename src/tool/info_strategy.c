@@ -70,7 +70,7 @@ int rfs_info_strategy(const char *path, struct rfs_report *report, struct rfs_er
     report->table.columns = columns;
     report->table.n_columns = sizeof columns / sizeof *columns;
     if (report->path == NULL)
-        return rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+        return rfs_fail_memory(err);
     RFS_FREE char *data = NULL;
     size_t size = 0;
     int rc = rfs_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);

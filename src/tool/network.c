@@ -291,7 +291,7 @@ int rfs_net_make(const struct rfs_net_options *options, struct rfs_net *net, str
     else
         make_transformer(&maker);
     if (rc == 0 && maker.failed)
-        rc = rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
+        rc = rfs_fail_memory(err);
     if (rc == 0)
         rc = count_bytes(net, err);
     if (rc != 0)

@@ -38,11 +38,6 @@ static char *path_of(const char *fmt, ...)
     return path;
 }
 
-static int no_memory(struct rfs_error *err)
-{
-    return rfs_fail(err, -ENOMEM, RFS_NOWHERE, NULL, "out of memory");
-}
-
 static int make_dir(const char *path, mode_t mode, struct rfs_error *err)
 {
     if (mkdir(path, mode) != 0 && errno != EEXIST)
@@ -85,7 +80,7 @@ static int remove_folder(const char *folder, const char *prefix, const char *suf
         if (!is_numbered(entry->d_name, prefix, suffix))
             continue;
         RFS_FREE char *path = path_of("%s/%s", folder, entry->d_name);
-        rc = path == NULL ? no_memory(err) : remove(path, err);
+        rc = path == NULL ? rfs_fail_memory(err) : remove(path, err);
     }
     closedir(dir);
     return rc == 0 ? unlink_one(folder, true, err) : rc;
@@ -107,7 +102,7 @@ static int remove_example(const char *dir, struct rfs_error *err)
     RFS_FREE char *one = path_of("%s/src_strategy.ckpt", dir);
     RFS_FREE char *two = path_of("%s/dst_strategy.ckpt", dir);
     if (src == NULL || one == NULL || two == NULL)
-        return no_memory(err);
+        return rfs_fail_memory(err);
     int rc = remove_folder(src, "rank_", "", remove_rank, err);
     if (rc == 0)
         rc = unlink_one(one, false, err);
@@ -178,7 +173,7 @@ static int write_rank(void *ctx, size_t i)
     uint64_t bytes = 0;
     RFS_FREE char *folder = path_of("%s/src/rank_%zu", job->dir, i);
     RFS_FREE char *path = path_of("%s/src/rank_%zu/checkpoint_%zu.ckpt", job->dir, i, i);
-    int rc = folder == NULL || path == NULL ? no_memory(&err) : make_dir(folder, 0700, &err);
+    int rc = folder == NULL || path == NULL ? rfs_fail_memory(&err) : make_dir(folder, 0700, &err);
     if (rc == 0)
         rc = create(path, fill_rank, &rank, &bytes, &err);
     pthread_mutex_lock(&job->lock);
@@ -195,7 +190,8 @@ static int write_strategy(const struct job *job, unsigned side, struct rfs_error
     uint64_t bytes;
     RFS_FREE char *path = path_of("%s/%s_strategy.ckpt", job->dir, side == 0 ? "src" : "dst");
     rfs_write_strategy(job->net, side, &wire);
-    const int rc = path == NULL ? no_memory(err) : create(path, fill_strategy, &wire, &bytes, err);
+    const int rc =
+        path == NULL ? rfs_fail_memory(err) : create(path, fill_strategy, &wire, &bytes, err);
     rfs_emit_free(&wire);
     return rc;
 }
@@ -207,7 +203,7 @@ static int write_ranks(struct job *job)
                                          : processors > MAX_THREADS ? MAX_THREADS
                                                                     : (unsigned)processors);
     if (pool == NULL)
-        return no_memory(job->err);
+        return rfs_fail_memory(job->err);
     const int rc = rfs_pool_for(pool, job->net->ranks[0], write_rank, job);
     rfs_pool_free(pool);
     return rc;
@@ -219,7 +215,7 @@ int rfs_tree_write(const char *dir, const struct rfs_net *net, uint64_t seed, bo
     struct rfs_error first = {0};
     struct job job = {.dir = dir, .net = net, .seed = seed, .err = &first};
     RFS_FREE char *src = path_of("%s/src", dir);
-    int rc = src == NULL ? no_memory(&first) : make_dir(dir, 0777, &first);
+    int rc = src == NULL ? rfs_fail_memory(&first) : make_dir(dir, 0777, &first);
     if (rc == 0 && force)
         rc = remove_example(dir, &first);
     if (rc == 0)
