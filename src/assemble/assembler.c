@@ -14,7 +14,7 @@
 #define MOST_RUNNERS 4
 
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
-                                        struct rfs_pool *pool, struct rfs_log *log)
+                                        struct rfs_pool *pool)
 {
     struct rfs_assembler *assembler = calloc(1, sizeof *assembler);
     if (!assembler)
@@ -27,7 +27,6 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
     assembler->files = rfs_catalog_files(catalog);
     assembler->budget = budget;
     assembler->pool = pool;
-    assembler->log = log;
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     assembler->runners =
         processors < 2 ? 1 : (unsigned)rfs_min_u64((uint64_t)processors, MOST_RUNNERS);

@@ -20,7 +20,6 @@
 
 #include "assemble/gather.h"
 #include "assemble/place.h"
-#include "base/log.h"
 #include "base/pool.h"
 #include "plan/slice.h"
 #include "source/catalog.h"
@@ -33,12 +32,11 @@
 struct rfs_assembler;
 
 /*
- * BUDGET in bytes, 0 to keep nothing. All pointers are borrowed; catalogue and log (which may be NULL) outlive
- * it, the pool (NULL: nothing is read ahead) until no read is running. NULL when out of memory. Starts no
- * thread.
+ * BUDGET in bytes, 0 to keep nothing. Both pointers are borrowed; the catalogue outlives it, the pool (NULL:
+ * nothing is read ahead) lasts until no read is running. NULL when out of memory. Starts no thread.
  */
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
-                                        struct rfs_pool *pool, struct rfs_log *log);
+                                        struct rfs_pool *pool);
 /* Waits for what is read ahead. No other call may be running, and all pins are released. NULL is fine. */
 void rfs_assembler_free(struct rfs_assembler *assembler);
 

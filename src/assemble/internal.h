@@ -29,7 +29,6 @@ struct rfs_assembler {
     struct rfs_files *files;
     uint64_t budget;
     struct rfs_pool *pool;
-    struct rfs_log *log;
     unsigned runners;     /* how many may work at once; constant */
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     pthread_cond_t idle;  /* a runner ended */

@@ -126,7 +126,7 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
     rfs_planner_scale(view->planner, &view->scale);
     view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
     view->parameters = count_parameters(view);
-    view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->pool, &view->log);
+    view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->pool);
     return !view->assembler || name_files(view) ? rfs_fail_memory(err) : 0;
 }
 

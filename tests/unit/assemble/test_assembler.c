@@ -111,7 +111,7 @@ static void test_random_slices(void **state)
         world_random(&world, &rng, i % 3 == 0 ? 4 * MIB : 100000);
         world_open(&world, &rng);
         const uint64_t budget = budgets[random_below(&rng, sizeof budgets / sizeof budgets[0])];
-        struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budget, NULL, NULL);
+        struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budget, NULL);
         assert_non_null(assembler);
         for (int k = 0; k < 3; k++)
             slices[k] = world_box(&world, &rng, &bytes[k]);
@@ -179,7 +179,7 @@ static void test_threads(void **state)
         open_halves(&world, &slices[0], &bytes[0]);
         slices[1] = world_box(&world, &rng, &bytes[1]);
         struct rfs_pool *pool = rfs_pool_new(2);
-        struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budgets[i], pool, NULL);
+        struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budgets[i], pool);
         assert_non_null(assembler);
         struct party party = {.assembler = assembler,
                               .slices = slices,
@@ -210,7 +210,7 @@ static void test_pieces_are_made_once(void **state)
     (void)state;
     open_halves(&world, &slice, &bytes);
     for (int i = 0; i < 5; i++) {
-        struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL, NULL);
+        struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL);
         struct party party = {
             .assembler = assembler, .slices = &slice, .bytes = &bytes, .n_slices = 1};
         const uint64_t before = source_bytes(&world);
@@ -233,7 +233,7 @@ static void test_small_reads_leave_no_piece(void **state)
     unsigned char *bytes, got[4096];
     (void)state;
     open_halves(&world, &slice, &bytes);
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL, NULL);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL);
     assert_int_equal(rfs_assemble(assembler, &slice, 5000, 4096, false, got), 0);
     assert_memory_equal(got, bytes + 5000, 4096);
     assert_int_equal(cached(assembler), 0);
@@ -258,7 +258,7 @@ static void test_pinned_pieces_stay(void **state)
     unsigned char *bytes;
     (void)state;
     open_halves(&world, &slice, &bytes);
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budget, NULL, NULL);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budget, NULL);
     unsigned char *buf = malloc(4 * MIB + RFS_PLACE_STEP);
     struct rfs_pins pins = {0};
     struct iovec iov[3];
@@ -294,7 +294,7 @@ static void test_changed_source_after_caching(void **state)
     unsigned char *bytes;
     (void)state;
     open_halves(&world, &slice, &bytes);
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL, NULL);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL);
     unsigned char *buf = malloc(slice.bytes);
     assert_non_null(buf);
     assert_int_equal(rfs_assemble(assembler, &slice, 0, slice.bytes, true, buf), 0);
@@ -307,7 +307,7 @@ static void test_changed_source_after_caching(void **state)
     assert_true(cached(assembler) <= full);
     rfs_assembler_free(assembler);
     /* Nothing that fails is kept. */
-    assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL, NULL);
+    assembler = rfs_assembler_new(world.catalog, 64 * MIB, NULL);
     assert_int_equal(rfs_assemble(assembler, &slice, 0, slice.bytes, true, buf), -ESTALE);
     assert_true(cached(assembler) <= MIB); /* at most the memory of the piece, warm */
     free(buf);
@@ -323,7 +323,7 @@ static void test_read_ahead(void **state)
     (void)state;
     open_halves(&world, &slice, &bytes);
     struct rfs_pool *pool = rfs_pool_new(1);
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool, NULL);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
     struct rfs_slice copy = slice;
     copy.blocks = malloc(slice.n * sizeof *copy.blocks);
     assert_non_null(copy.blocks);
@@ -359,7 +359,7 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
     unsigned char *buf = malloc(slice.bytes + RFS_PLACE_STEP);
     assert_non_null(buf);
     struct rfs_pool *pool = rfs_pool_new(1);
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool, NULL);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
     /* From within the first piece: that is the reader's own; the last is too short to be worth it. */
     rfs_assemble_ahead(assembler, &copy, 7, UINT64_MAX);
     rfs_pool_free(pool);

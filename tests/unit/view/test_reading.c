@@ -69,7 +69,6 @@ static void test_tensors_over_512_mib_are_chunked(void **state)
     struct fixture *f = *state;
     const uint64_t chunk = UINT64_C(512) << 20;
     const uint64_t dims[2] = {700, UINT64_C(1) << 20};
-    struct bytes head = {0};
     struct bytes first = {0};
     struct bytes second = {0};
     reshard_stat st;
@@ -108,7 +107,6 @@ static void test_tensors_over_512_mib_are_chunked(void **state)
     assert_int_equal(got[0], 0x5a);
     assert_memory_equal(got + 1, second.data, second.n);
     assert_int_equal(got[1 + second.n], 0xa5);
-    bytes_free(&head);
     bytes_free(&first);
     bytes_free(&second);
 }
