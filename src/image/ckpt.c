@@ -135,10 +135,10 @@ static bool put_header(struct encoder *encoder, const char *name, size_t name_by
 static bool add_target(struct encoder *encoder, const struct rfs_roster *roster, uint32_t i)
 {
     const struct rfs_target *target = &roster->targets[i];
-    const struct rfs_type *type = rfs_catalog_type(encoder->catalog, target->type);
+    const struct rfs_type *type = rfs_catalog_type(encoder->catalog, target->shown_type);
     size_t name_bytes;
-    const char *name =
-        rfs_intern_bytes(rfs_catalog_tables(encoder->catalog)->names, target->name, &name_bytes);
+    const char *name = rfs_intern_bytes(rfs_catalog_tables(encoder->catalog)->names,
+                                        target->shown_name, &name_bytes);
     uint64_t done = 0;
 
     if (type->kind == RFS_MAP)

@@ -22,8 +22,8 @@ static int read_value(struct planning *planning, uint32_t rank, uint32_t name, u
 
     if (!entry || entry->type != type)
         return -ENOENT;
-    int rc =
-        rfs_reading_begin(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank), &reading);
+    int rc = rfs_reading_begin(rfs_catalog_files(catalog),
+                               rfs_catalog_entry_file(catalog, rank, index, entry), &reading);
     if (rc)
         return rc;
     rc = rfs_content_pread(&reading, index, entry, buf, rfs_catalog_type(catalog, type)->bytes, 0);

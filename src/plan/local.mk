@@ -6,6 +6,8 @@ librfs_la_SOURCES += \
 	src/plan/geometry.h \
 	src/plan/internal.h \
 	src/plan/lost.c \
+	src/plan/outward.c \
+	src/plan/outward.h \
 	src/plan/planner.c \
 	src/plan/planner.h \
 	src/plan/roles.c \

@@ -150,7 +150,7 @@ static int add_block(struct rfs_planner *planner, uint32_t rank, uint32_t name,
         !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
         return -ENOMEM;
     *out = &slice->blocks[slice->n++];
-    (*out)->file = rfs_catalog_file(catalog, rank);
+    (*out)->file = rfs_catalog_entry_file(catalog, rank, index, entry);
     (*out)->index = index;
     (*out)->entry = entry;
     return 0;

@@ -6,7 +6,7 @@
  * MindSpore's order (the roster) and proves that each of its bytes is covered. It reads no tensor
  * (except a few small values, when a lost rank is the only one that is known to hold them).
  *
- * Cost: a roster of 16 bytes a parameter, shared by all ranks of a stage whose parameters have the same
+ * Cost: a roster of 24 bytes a parameter, shared by all ranks of a stage whose parameters have the same
  * types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each distinct (source layout, destination layout,
  * slice type). Planning a rank takes time in the parameters and in the source cells that its distinct
  * geometries touch, not in ranks times parameters, as long as the headers of a stage agree.
@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "layout/strategy.h"
+#include "plan/outward.h"
 #include "plan/slice.h"
 #include "source/catalog.h"
 
@@ -34,7 +35,8 @@ struct rfs_planner_config {
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_pool *pool;
     struct rfs_log *log;
-    bool strict; /* refuse what would be copied unsliced */
+    bool strict;                       /* refuse what would be copied unsliced */
+    const struct rfs_outward *outward; /* names and dtypes of the outputs; NULL: as in the source */
 };
 
 /* Checks the strategies against each other and against the rank folders; opens no source file. */
@@ -59,9 +61,11 @@ int64_t rfs_planner_part(const struct rfs_planner *planner);
 /* One parameter of a destination file. */
 struct rfs_target {
     uint32_t name;
-    uint32_t type;     /* of the destination slice; id in the catalogue's types */
-    uint32_t stage;    /* the source stage whose files give it */
-    uint32_t geometry; /* of the planner's; RFS_NO_ID: copied unsliced */
+    uint32_t type;       /* of the destination slice; id in the catalogue's types */
+    uint32_t stage;      /* the source stage whose files give it */
+    uint32_t geometry;   /* of the planner's; RFS_NO_ID: copied unsliced */
+    uint32_t shown_name; /* what the file calls it; id in the catalogue's names */
+    uint32_t shown_type; /* its type there; differs from type in the dtype and the bytes only */
 };
 
 /* The parameters of a destination file, in its order. Immutable; lives as long as the planner. */

@@ -123,6 +123,8 @@ static int add_stage(struct planning *planning, uint32_t s, enum role want, unsi
                            : copied_entry(planning, &role, from, name, &target, note);
         if (rc)
             return rc;
+        target.shown_name = target.name;
+        target.shown_type = target.type;
         roster->targets[roster->n++] = target;
     }
     return 0;

@@ -318,17 +318,16 @@ static bool later(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-/* Takes one more source into the plan's attributes. */
-static int add_source(struct planning *planning, uint32_t rank, struct rfs_rank_plan *plan)
+/* Takes one more file into the plan's attributes. */
+static int add_file(struct planning *planning, uint32_t file, struct rfs_rank_plan *plan)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
-    const uint32_t file = rfs_catalog_file(catalog, rank);
+    struct rfs_files *files = rfs_catalog_files(planning->planner->config.catalog);
     const bool first = plan->n_sources == 0;
     struct stat st;
 
-    const int rc = rfs_files_stat(rfs_catalog_files(catalog), file, &st);
+    const int rc = rfs_files_stat(files, file, &st);
     if (rc)
-        return rfs_fail(planning->err, rc, RFS_IN(rfs_plan_path(planning, rank)), NULL,
+        return rfs_fail(planning->err, rc, RFS_IN(rfs_files_path(files, file)), NULL,
                         "cannot be examined: %s", strerror(-rc));
     plan->mode &= st.st_mode;
     if (first || later(st.st_mtim, plan->mtime))
@@ -339,6 +338,16 @@ static int add_source(struct planning *planning, uint32_t rank, struct rfs_rank_
     return 0;
 }
 
+static int add_source(struct planning *planning, uint32_t rank, struct rfs_rank_plan *plan)
+{
+    const struct rfs_catalog *catalog = planning->planner->config.catalog;
+    int rc = 0;
+
+    for (uint32_t part = 0; rc == 0 && part < rfs_catalog_parts(catalog, rank); part++)
+        rc = add_file(planning, rfs_catalog_file(catalog, rank) + part, plan);
+    return rc;
+}
+
 int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan)
 {
     const uint32_t devices = planning->planner->scale.src_devices;
@@ -346,7 +355,9 @@ int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan)
 
     for (uint32_t s = 0; s < planning->n_stages; s++)
         for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++)
-            n += planning->stages[s].wanted[local];
+            if (planning->stages[s].wanted[local])
+                n += rfs_catalog_parts(planning->planner->config.catalog,
+                                       planning->stages[s].base + local);
     plan->mode = 0444;
     plan->sources = malloc(n * sizeof *plan->sources);
     if (!plan->sources)

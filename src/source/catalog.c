@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One for each rank that has a file; its place in the list is the file's id. */
 struct rank {
+    uint32_t file;  /* id of its first file, UINT32_MAX: none */
+    uint32_t parts; /* how many files it has; their ids follow each other */
     _Atomic(const struct rfs_index *) index; /* set once, with release; owned by catalog->owned */
     bool busy;                               /* somebody is indexing it; under the lock */
     int failed; /* 0, or the -errno of the failure that is remembered; under the lock */
@@ -28,8 +29,8 @@ struct rfs_catalog {
     struct rfs_tables tables;
     uint32_t n_ranks;
     uint32_t present;
-    uint32_t *file_of;    /* by rank; UINT32_MAX: none */
-    struct rank *ranks;   /* by file id */
+    enum rfs_format format;
+    struct rank *ranks;   /* [n_ranks] */
     pthread_mutex_t lock; /* a leaf lock, not held while indexing */
     pthread_cond_t done;
     RFS_VEC(struct rfs_index *) owned; /* under the lock */
@@ -59,46 +60,41 @@ static int resolve(const char *source, char **path, struct rfs_error *err)
                     "the source cannot be reached: %s", strerror(code));
 }
 
-/* Registers each rank's file: the ids follow the ranks. */
+/* Registers each rank's files: the ids follow the ranks. */
 static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
                      struct rfs_error *err)
 {
     for (size_t i = 0; i < scan->n; i++)
-        if (scan->data[i].file)
+        if (scan->data[i].n_files > 0)
             catalog->n_ranks = scan->data[i].rank + 1;
-    catalog->file_of = malloc(catalog->n_ranks * sizeof *catalog->file_of);
-    catalog->ranks = calloc(scan->present, sizeof *catalog->ranks);
-    if (!catalog->file_of || !catalog->ranks)
+    catalog->format = scan->format;
+    catalog->ranks = calloc(catalog->n_ranks, sizeof *catalog->ranks);
+    if (!catalog->ranks)
         return no_memory(err, catalog->path);
     for (uint32_t rank = 0; rank < catalog->n_ranks; rank++)
-        catalog->file_of[rank] = UINT32_MAX;
+        catalog->ranks[rank].file = UINT32_MAX;
     for (size_t i = 0; i < scan->n; i++) {
         const struct rfs_scanned *item = &scan->data[i];
-        RFS_FREE char *path = NULL;
-        if (!item->file)
-            continue;
-        const char *slash = strcmp(catalog->path, "/") == 0 ? "" : "/";
-        if (asprintf(&path, "%s%s%s/%s", catalog->path, slash, item->folder, item->file) < 0) {
-            path = NULL;
-            return no_memory(err, catalog->path);
+        for (size_t k = 0; k < item->n_files; k++) {
+            struct rank *rank = &catalog->ranks[item->rank];
+            const uint32_t id = rfs_files_add(catalog->files, item->files[k]);
+            if (id == UINT32_MAX)
+                return no_memory(err, catalog->path);
+            rank->file = k == 0 ? id : rank->file;
+            rank->parts++;
         }
-        const uint32_t id = rfs_files_add(catalog->files, path);
-        if (id == UINT32_MAX)
-            return no_memory(err, catalog->path);
-        catalog->file_of[item->rank] = id;
-        atomic_init(&catalog->ranks[id].index, NULL);
-        catalog->present++;
+        catalog->present += item->n_files > 0;
     }
     return 0;
 }
 
-int rfs_catalog_open(const char *source, struct rfs_log *log, struct rfs_pool *pool,
+int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err)
 {
     *out = NULL;
     struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
     if (!catalog)
-        return no_memory(err, source);
+        return no_memory(err, spec->path);
     pthread_mutex_init(&catalog->lock, NULL);
     pthread_cond_init(&catalog->done, NULL);
     catalog->log = log;
@@ -109,11 +105,13 @@ int rfs_catalog_open(const char *source, struct rfs_log *log, struct rfs_pool *p
     RFS_CLEANUP(free_scan) struct rfs_scan scan = {0};
     int rc = 0;
     if (!catalog->files || !catalog->tables.names || !catalog->tables.types)
-        rc = no_memory(err, source);
+        rc = no_memory(err, spec->path);
     if (rc == 0)
-        rc = resolve(source, &catalog->path, err);
+        rc = resolve(spec->path, &catalog->path, err);
+    struct rfs_source_spec resolved = *spec;
+    resolved.path = catalog->path;
     if (rc == 0)
-        rc = rfs_scan_open(catalog->path, &scan, err);
+        rc = rfs_scan_open(&resolved, &scan, err);
     if (rc == 0)
         rc = add_files(catalog, &scan, err);
     if (rc < 0) {
@@ -128,7 +126,7 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
 {
     if (!catalog)
         return;
-    for (uint32_t i = 0; catalog->ranks && i < catalog->present; i++)
+    for (uint32_t i = 0; catalog->ranks && i < catalog->n_ranks; i++)
         free(catalog->ranks[i].text);
     for (size_t i = 0; i < catalog->owned.n; i++)
         rfs_index_free(catalog->owned.data[i]);
@@ -141,7 +139,6 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     pthread_cond_destroy(&catalog->done);
     pthread_mutex_destroy(&catalog->lock);
     free(catalog->ranks);
-    free(catalog->file_of);
     free(catalog->path);
     free(catalog);
 }
@@ -163,7 +160,17 @@ uint32_t rfs_catalog_present(const struct rfs_catalog *catalog)
 
 uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank)
 {
-    return rank < catalog->n_ranks ? catalog->file_of[rank] : UINT32_MAX;
+    return rank < catalog->n_ranks ? catalog->ranks[rank].file : UINT32_MAX;
+}
+
+uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank)
+{
+    return rank < catalog->n_ranks ? catalog->ranks[rank].parts : 0;
+}
+
+enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
+{
+    return catalog->format;
 }
 
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)
@@ -183,10 +190,9 @@ struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)
 
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank)
 {
-    const uint32_t id = rfs_catalog_file(catalog, rank);
-    if (id == UINT32_MAX)
+    if (!rfs_catalog_has(catalog, rank))
         return NULL;
-    return atomic_load_explicit(&catalog->ranks[id].index, memory_order_acquire);
+    return atomic_load_explicit(&catalog->ranks[rank].index, memory_order_acquire);
 }
 
 static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
@@ -290,7 +296,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     *out = rfs_catalog_ready(catalog, rank);
     if (*out)
         return 0;
-    struct rank *slot = &catalog->ranks[id];
+    struct rank *slot = &catalog->ranks[rank];
     pthread_mutex_lock(&catalog->lock);
     while (slot->busy)
         pthread_cond_wait(&catalog->done, &catalog->lock);

@@ -2,9 +2,8 @@
 /*
  * The source tree: which file each rank has, and its index once somebody needs it.
  *
- * Opening lists SRC and its rank_N folders (readdir only: no source file is opened). Where a folder
- * holds several checkpoints, MindSpore's choice counts: the lexicographically last regular *.ckpt whose
- * name does not begin with a dot. A tree with both .ckpt and .safetensors is refused.
+ * Opening lists the source (scan.h) and opens no checkpoint. A rank has one file, or several (parts) whose
+ * values are taken together; its index says in which part each value is.
  *
  * Threads: rfs_catalog_index from any thread; two threads never index the same rank twice (the second
  * waits). Indexes live until the catalogue is closed.
@@ -13,17 +12,18 @@
 #define RFS_SOURCE_CATALOG_H
 
 #include "source/ckpt.h"
+#include "source/spec.h"
 
 struct rfs_catalog;
 
 /*
- * SOURCE is resolved here and not kept; log (may be NULL) and pool are borrowed: the log
+ * spec->path is resolved here; log (may be NULL) and pool are borrowed: the log
  * outlives the catalogue, the pool the last rfs_catalog_index.
  * Returns 0 with *out owned by the caller, else *out is NULL and *err filled (err may be NULL): -ENOENT for
- * no SOURCE, no rank_N folder or no checkpoint in any, -EINVAL for a tree that is ambiguous or of another
+ * no source, no rank_N folder or no checkpoint in any, -EINVAL for a tree that is ambiguous or of another
  * kind, -ENOMEM, or what the system said of a folder (-ENOTDIR, -EACCES, -EIO, ...).
  */
-int rfs_catalog_open(const char *source, struct rfs_log *log, struct rfs_pool *pool,
+int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err);
 /* Frees it with its indexes, files and tables. No other call may be running. NULL is fine. */
 void rfs_catalog_close(struct rfs_catalog *catalog);
@@ -35,8 +35,21 @@ uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog);
 /* How many ranks have a file. */
 uint32_t rfs_catalog_present(const struct rfs_catalog *catalog);
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
-/* The id of the rank's file in rfs_catalog_files; UINT32_MAX when it has none. */
+/*
+ * The id of the rank's first file in rfs_catalog_files; UINT32_MAX when it has none. Its other parts have
+ * the ids after it, parts in all.
+ */
 uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank);
+uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank);
+/* The id of the file that holds an entry of the rank's index. */
+static inline uint32_t rfs_catalog_entry_file(const struct rfs_catalog *catalog, uint32_t rank,
+                                              const struct rfs_index *index,
+                                              const struct rfs_entry *entry)
+{
+    const uint32_t part = index->part_of ? index->part_of[entry - index->entries] : 0;
+    return rfs_catalog_file(catalog, rank) + part;
+}
+enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog);
 struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog);
 struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog);
 static inline const struct rfs_type *rfs_catalog_type(struct rfs_catalog *catalog, uint32_t type)

@@ -23,7 +23,8 @@ const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t n
 size_t rfs_index_memory(const struct rfs_index *index)
 {
     return sizeof *index + index->n * (sizeof *index->entries + sizeof *index->by_name) +
-           index->n_extents * sizeof *index->extents;
+           index->n_extents * sizeof *index->extents +
+           (index->part_of ? index->n * sizeof *index->part_of : 0);
 }
 
 void rfs_index_free(struct rfs_index *index)
@@ -33,5 +34,6 @@ void rfs_index_free(struct rfs_index *index)
     free(index->entries);
     free(index->by_name);
     free(index->extents);
+    free(index->part_of);
     free(index);
 }

@@ -4,7 +4,8 @@
  * once built, so readers take no lock. Files of one pipeline stage differ in content only, so ranks
  * whose headers are the same byte for byte share one index.
  *
- * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB).
+ * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB). A rank
+ * of several files (parts) takes 4 more an entry.
  */
 #ifndef RFS_SOURCE_INDEX_H
 #define RFS_SOURCE_INDEX_H
@@ -54,8 +55,10 @@ struct rfs_index {
     uint32_t *by_name;         /* positions in entries, ascending by name id */
     size_t n_extents;
     struct rfs_extent *extents; /* an entry's extents are consecutive and in content order */
-    uint64_t file_bytes;        /* size of the file it was built from */
-    bool has_crc;               /* a crc_num trailer follows the values */
+    uint32_t *part_of;   /* [n] which of the rank's files the entry is in; NULL: it has one */
+    uint64_t file_bytes; /* size of the file it was built from */
+    bool has_crc;        /* it carries a checksum: a crc_num trailer, or metadata of that name */
+    bool redundancy_removed; /* it says that what other ranks keep was left out */
 };
 
 /* The entry of that name, or NULL. O(log n). */

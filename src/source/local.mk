@@ -10,4 +10,5 @@ librfs_la_SOURCES += \
 	src/source/index.c src/source/index.h \
 	src/source/read_whole.c \
 	src/source/scan.c src/source/scan.h \
+	src/source/spec.h \
 	src/source/wire.c src/source/wire.h

@@ -30,8 +30,12 @@ static void close_dir(DIR **dir)
 void rfs_scan_free(struct rfs_scan *scan)
 {
     for (size_t i = 0; i < scan->n; i++) {
-        free(scan->data[i].folder);
-        free(scan->data[i].file);
+        struct rfs_scanned *item = &scan->data[i];
+        for (size_t k = 0; k < item->n_files; k++)
+            free(item->files[k]);
+        free(item->files);
+        free(item->folder);
+        free(item->weight_map);
     }
     free(scan->data);
     *scan = (struct rfs_scan){0};
@@ -206,16 +210,28 @@ static int fail_kinds(const char *root, const struct rfs_scan *scan, const char 
                       struct rfs_error *err)
 {
     for (size_t i = 0; i < scan->n; i++) {
-        if (!scan->data[i].file)
+        if (scan->data[i].n_files == 0)
             continue;
         return rfs_fail(err, -EINVAL, RFS_IN(root), "move one kind to another folder",
-                        "the tree holds both .ckpt files (%s/%s) and .safetensors files (%s)",
-                        scan->data[i].folder, scan->data[i].file, other);
+                        "the tree holds both .ckpt files (%s) and .safetensors files (%s)",
+                        scan->data[i].files[0] + strlen(root) + 1, other);
     }
     return rfs_fail(err, -EINVAL, RFS_IN(root), "convert them with mindspore.safetensors_to_ckpt",
                     "the tree holds .safetensors files (%s) and no .ckpt file; safetensors are not "
                     "supported as a source",
                     other);
+}
+
+/* Makes ROOT/folder/FILE the rank's only file. False when out of memory. */
+static bool set_file(struct rfs_scanned *item, const char *root, const char *file)
+{
+    const char *slash = strcmp(root, "/") == 0 ? "" : "/";
+
+    item->files = calloc(1, sizeof *item->files);
+    if (!item->files || asprintf(&item->files[0], "%s%s%s/%s", root, slash, item->folder, file) < 0)
+        return false;
+    item->n_files = 1;
+    return true;
 }
 
 static int scan_folders(const char *root, int root_fd, struct rfs_scan *scan, struct rfs_error *err)
@@ -224,10 +240,13 @@ static int scan_folders(const char *root, int root_fd, struct rfs_scan *scan, st
     for (size_t i = 0; i < scan->n; i++) {
         struct rfs_scanned *item = &scan->data[i];
         RFS_FREE char *strange = NULL;
-        const int rc = scan_folder(root, root_fd, item->folder, &item->file, &strange, err);
+        RFS_FREE char *file = NULL;
+        const int rc = scan_folder(root, root_fd, item->folder, &file, &strange, err);
         if (rc < 0)
             return rc;
-        scan->present += item->file != NULL;
+        if (file && !set_file(item, root, file))
+            return rfs_fail_memory(err);
+        scan->present += file != NULL;
         if (strange && !other && asprintf(&other, "%s/%s", item->folder, strange) < 0) {
             other = NULL;
             return rfs_fail(err, -ENOMEM, RFS_IN(root), NULL, "out of memory");
@@ -244,8 +263,9 @@ static int scan_folders(const char *root, int root_fd, struct rfs_scan *scan, st
     return 0;
 }
 
-int rfs_scan_open(const char *root, struct rfs_scan *out, struct rfs_error *err)
+int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
+    const char *root = spec->path;
     *out = (struct rfs_scan){0};
     CLOSE_DIR DIR *dir = opendir(root);
     if (!dir && errno == ENOTDIR)

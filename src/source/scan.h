@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which file each rank has: the folders of a source tree, listed without opening a file. */
+/* Which files each rank has: the source is listed, and no checkpoint is opened. */
 #ifndef RFS_SOURCE_SCAN_H
 #define RFS_SOURCE_SCAN_H
 
 #include "base/error.h"
+#include "source/spec.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,18 +15,23 @@
 
 struct rfs_scanned {
     uint32_t rank;
-    char *folder; /* name within the source, "rank_3" */
-    char *file;   /* name within the folder; NULL: it has no checkpoint */
+    char *folder;   /* name within the source, "rank_3"; NULL where there are no rank folders */
+    char **files;   /* absolute paths, in the order in which their values count; each owned */
+    size_t n_files; /* 0: it has no checkpoint */
+    char *
+        weight_map; /* path of the JSON file whose "weight_map" says which file has which value; or NULL */
 };
 
 struct rfs_scan {
+    enum rfs_format format;   /* of all files */
+    bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
     struct rfs_scanned *data; /* ascending by rank, each rank once */
     size_t n, cap;
     size_t present; /* how many have a file; at least 1 */
 };
 
-/* ROOT is absolute and resolved. Nothing is owned by the caller on failure. */
-int rfs_scan_open(const char *root, struct rfs_scan *out, struct rfs_error *err);
+/* SPEC->path is absolute and resolved. Nothing is owned by the caller on failure. */
+int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 void rfs_scan_free(struct rfs_scan *scan);
 
 /* Whether a folder of that name is a rank's: rank_ and digits. */

@@ -147,7 +147,11 @@ int rfs_info_tree(const char *path, struct rfs_report *report, struct rfs_error 
     struct rfs_catalog *catalog = NULL;
     struct rfs_pool *pool = rfs_pool_new(4);
     rfs_log_init(&log, NULL, NULL);
-    rc = pool == NULL ? rfs_fail_memory(err) : rfs_catalog_open(path, &log, pool, &catalog, err);
+    rc = pool == NULL ? rfs_fail_memory(err)
+                      : rfs_catalog_open(&(struct rfs_source_spec){.path = path,
+                                                                   .step = RFS_ANY_NUMBER,
+                                                                   .epoch = RFS_ANY_NUMBER},
+                                         &log, pool, &catalog, err);
     if (rc == 0)
         rc = add_ranks(catalog, report, err);
     rfs_catalog_close(catalog);

@@ -29,6 +29,7 @@ struct reshard_view {
     struct rfs_strategy *dst;
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
+    struct rfs_outward *outward; /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;
     struct rfs_assembler *assembler;
     struct rfs_scale scale;

@@ -6,5 +6,7 @@ librfs_la_SOURCES += \
 	src/view/options.c \
 	src/view/options.h \
 	src/view/read.c \
+	src/view/strategies.c \
+	src/view/strategies.h \
 	src/view/tree.c \
 	src/view/view.c

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,13 +104,6 @@ static char *next_option(char **rest)
     return start;
 }
 
-static int set_text(char **slot, const char *value, struct rfs_error *err)
-{
-    free(*slot);
-    *slot = strdup(value);
-    return *slot ? 0 : rfs_fail_memory(err);
-}
-
 static bool has_control(const char *text)
 {
     for (; *text; text++)
@@ -118,36 +112,182 @@ static bool has_control(const char *text)
     return false;
 }
 
-static int set_prefix(struct rfs_options *out, const char *value, struct rfs_error *err)
+/* How the value of a key is read, and the member that it goes to. */
+enum form { TEXT, NAME_PART, FLAG, SIZE, COUNT, NUMBER, STEP, DESCRIPTOR, FORMAT, SHOWN, CHECK };
+
+struct key {
+    const char *name;
+    enum form form;
+    size_t member;
+    const char *remedy; /* an example of what it takes */
+};
+
+#define KEY(name, form, remedy)                                                                    \
+    {                                                                                              \
+#name, form, offsetof(struct rfs_options, name), remedy                                    \
+    }
+
+static const struct key keys[] = {
+    KEY(src_strategy, TEXT, NULL),
+    KEY(dst_strategy, TEXT, NULL),
+    KEY(src_rules, TEXT, NULL),
+    KEY(dst_rules, TEXT, NULL),
+    KEY(src_ranks, COUNT, "a number of ranks such as src_ranks=8"),
+    KEY(dst_ranks, COUNT, "a number of ranks such as dst_ranks=4"),
+    KEY(rank_dir, TEXT, NULL),
+    KEY(file, TEXT, NULL),
+    KEY(files, TEXT, NULL),
+    KEY(group_info, TEXT, NULL),
+    KEY(step, STEP, "a step such as step=1000, or step=all"),
+    KEY(epoch, NUMBER, "an epoch such as epoch=3"),
+    KEY(segmented, FLAG, NULL),
+    KEY(segmented_skip, TEXT, NULL),
+    {"check", CHECK, offsetof(struct rfs_options, check_crc), "check=crc"},
+    KEY(key_file, TEXT, NULL),
+    KEY(key_env, TEXT, NULL),
+    KEY(key_fd, DESCRIPTOR, "an open file descriptor such as key_fd=3"),
+    KEY(format, FORMAT, "format=ckpt or format=safetensors"),
+    {"view", SHOWN, offsetof(struct rfs_options, shown),
+     "view=ranks, view=huggingface or view=unified"},
+    KEY(file_size, SIZE, "a size such as file_size=5G"),
+    KEY(names, TEXT, NULL),
+    KEY(dtype, TEXT, NULL),
+    KEY(crc, FLAG, NULL),
+    KEY(prefix, NAME_PART, "a name such as prefix=checkpoint_"),
+    KEY(cache, SIZE, "a size such as cache=2G"),
+    KEY(strict, FLAG, NULL),
+};
+
+/* A whole number up to MOST. False when it is not one. */
+static bool parse_number(const char *text, uint64_t most, uint64_t *number)
 {
-    if (strchr(value, '/') || value[0] == '.' || strlen(value) > PREFIX_MAX || has_control(value))
-        return rfs_fail_usage(err, "a name such as prefix=checkpoint_",
-                              "option prefix=%s: not the beginning of a file name", value);
-    return set_text(&out->prefix, value, err);
+    return take_whole(&text, number) && !*text && *number <= most;
 }
 
-static int set_option(struct rfs_options *out, const char *key, const char *value,
+static int set_text(void *member, const char *value, struct rfs_error *err)
+{
+    char **slot = member;
+    free(*slot);
+    *slot = strdup(value);
+    return *slot ? 0 : rfs_fail_memory(err);
+}
+
+/* VALUE as the number of WORDS that it is, or -1. */
+static int find_word(const char *value, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(value, words[i]) == 0)
+            return i;
+    return -1;
+}
+
+static bool set_format(struct rfs_options *out, const char *value)
+{
+    static const char *const words[] = {"ckpt", "safetensors"};
+    const int word = find_word(value, words, 2);
+
+    out->format_given = true;
+    out->format = word == 1 ? RFS_FORMAT_SAFETENSORS : RFS_FORMAT_CKPT;
+    return word >= 0;
+}
+
+static bool set_shown(struct rfs_options *out, const char *value)
+{
+    static const char *const words[] = {"ranks", "huggingface", "unified"};
+    const int word = find_word(value, words, 3);
+
+    out->shown = word < 0 ? RFS_SHOW_RANKS : (enum rfs_shown)word;
+    return word >= 0;
+}
+
+static bool set_step(struct rfs_options *out, const char *value)
+{
+    uint64_t number = 0;
+
+    out->all_steps = strcmp(value, "all") == 0;
+    if (!out->all_steps && !parse_number(value, INT64_MAX, &number))
+        return false;
+    out->step = out->all_steps ? RFS_ANY_NUMBER : (int64_t)number;
+    return true;
+}
+
+/* Sets a member that is not a text. False when the value is not of its form. */
+static bool set_parsed(struct rfs_options *out, const struct key *key, const char *value)
+{
+    void *member = (char *)out + key->member;
+    uint64_t number = 0;
+
+    switch (key->form) {
+    case SIZE:
+        return rfs_options_size(value, member);
+    case COUNT:
+        if (!parse_number(value, UINT32_MAX, &number) || number == 0)
+            return false;
+        *(uint32_t *)member = (uint32_t)number;
+        return true;
+    case NUMBER:
+        if (!parse_number(value, INT64_MAX, &number))
+            return false;
+        *(int64_t *)member = (int64_t)number;
+        return true;
+    case DESCRIPTOR:
+        if (!parse_number(value, INT32_MAX, &number))
+            return false;
+        *(int *)member = (int)number;
+        return true;
+    case STEP:
+        return set_step(out, value);
+    case FORMAT:
+        return set_format(out, value);
+    case SHOWN:
+        return set_shown(out, value);
+    case CHECK:
+        *(bool *)member = strcmp(value, "crc") == 0;
+        return *(bool *)member;
+    default:
+        return false;
+    }
+}
+
+/* What a key of that form takes, in words. */
+static const char *taken(enum form form)
+{
+    return form == SIZE                     ? "a size"
+           : form == FORMAT                 ? "a format"
+           : form == SHOWN || form == CHECK ? "one that is known"
+                                            : "a number that it takes";
+}
+
+static int set_option(struct rfs_options *out, const char *name, const char *value,
                       struct rfs_error *err)
 {
-    if (strcmp(key, "strict") == 0 && !value) {
-        out->strict = true;
+    const struct key *key = NULL;
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i].name, name) == 0)
+            key = &keys[i];
+    if (!key || (key->form == FLAG && value))
+        return rfs_fail_usage(err, "reshardfs --help",
+                              key ? "option %s takes no value" : "unknown option '%s'", name);
+    void *member = (char *)out + key->member;
+    if (key->form == FLAG) {
+        *(bool *)member = true;
         return 0;
     }
-    const bool known = strcmp(key, "src_strategy") == 0 || strcmp(key, "dst_strategy") == 0 ||
-                       strcmp(key, "prefix") == 0 || strcmp(key, "cache") == 0;
-    if (!known)
-        return rfs_fail_usage(err, "reshardfs --help", "unknown option '%s'", key);
-    if (!value || (!*value && strcmp(key, "prefix") != 0))
-        return rfs_fail_usage(err, "reshardfs --help", "option %s needs a value", key);
-    if (strcmp(key, "src_strategy") == 0)
-        return set_text(&out->src_strategy, value, err);
-    if (strcmp(key, "dst_strategy") == 0)
-        return set_text(&out->dst_strategy, value, err);
-    if (strcmp(key, "prefix") == 0)
-        return set_prefix(out, value, err);
-    if (!rfs_options_size(value, &out->cache))
-        return rfs_fail_usage(err, "a size such as cache=2G", "option cache=%s: not a size", value);
-    return 0;
+    if (!value || (!*value && key->form != NAME_PART))
+        return rfs_fail_usage(err, "reshardfs --help", "option %s needs a value", name);
+    if (key->form == TEXT)
+        return set_text(member, value, err);
+    if (key->form == NAME_PART) {
+        if (strchr(value, '/') || value[0] == '.' || strlen(value) > PREFIX_MAX ||
+            has_control(value))
+            return rfs_fail_usage(err, key->remedy,
+                                  "option %s=%s: not the beginning of a file name", name, value);
+        return set_text(member, value, err);
+    }
+    if (set_parsed(out, key, value))
+        return 0;
+    return rfs_fail_usage(err, key->remedy, "option %s=%s: not %s", name, value, taken(key->form));
 }
 
 int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_error *err)
@@ -155,7 +295,10 @@ int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_erro
     RFS_FREE char *copy = strdup(text ? text : "");
     char *rest = copy;
 
-    *out = (struct rfs_options){.cache = rfs_options_default_cache()};
+    *out = (struct rfs_options){.cache = rfs_options_default_cache(),
+                                .step = RFS_ANY_NUMBER,
+                                .epoch = RFS_ANY_NUMBER,
+                                .key_fd = -1};
     if (!copy || !(out->prefix = strdup("checkpoint_")))
         return rfs_fail_memory(err);
     for (char *option; (option = next_option(&rest));) {
@@ -173,7 +316,7 @@ int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_erro
 
 void rfs_options_free(struct rfs_options *options)
 {
-    free(options->src_strategy);
-    free(options->dst_strategy);
-    free(options->prefix);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].form == TEXT || keys[i].form == NAME_PART)
+            free(*(char **)((char *)options + keys[i].member));
 }

@@ -4,13 +4,42 @@
 #define RFS_VIEW_OPTIONS_H
 
 #include "base/error.h"
+#include "source/spec.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+enum rfs_shown { RFS_SHOW_RANKS, RFS_SHOW_HUGGINGFACE, RFS_SHOW_UNIFIED };
+
+/* Texts are NULL when not given. */
 struct rfs_options {
-    char *src_strategy; /* paths; NULL when not given */
+    char *src_strategy; /* a path, a folder of them, or several with ':' between */
     char *dst_strategy;
+    char *src_rules; /* instead of a strategy: rules, or the path of a file of them */
+    char *dst_rules;
+    uint32_t src_ranks; /* that the rules are for; 0 when not given */
+    uint32_t dst_ranks;
+
+    char *rank_dir; /* source/spec.h says what these mean */
+    char *file;
+    char *files;
+    char *group_info;
+    int64_t step, epoch;
+    bool all_steps; /* step=all: each checkpoint in a folder of its own */
+    bool segmented;
+    char *segmented_skip;
+    bool check_crc;
+    char *key_file; /* a path */
+    char *key_env;  /* the name of an environment variable */
+    int key_fd;     /* -1 when not given */
+
+    bool format_given;
+    enum rfs_format format; /* of the outputs; if not given, ckpt or what the shown kind needs */
+    enum rfs_shown shown;
+    uint64_t file_size; /* bytes of tensors in one file of an unsharded view; 0: by its kind */
+    char *names;        /* a path */
+    char *dtype;
+    bool crc;
     char *prefix;   /* never NULL once parsed */
     uint64_t cache; /* bytes */
     bool strict;

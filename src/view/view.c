@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
 #include "view/internal.h"
-
-#include "base/cleanup.h"
+#include "view/strategies.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define POOL_MAX 8
 
@@ -35,17 +35,6 @@ int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code)
     snprintf(full.message, sizeof full.message, "%s", err->text);
     rfs_view_give(out, &full, sizeof full);
     return code;
-}
-
-static int load_strategy(const char *path, struct rfs_strategy **out, struct rfs_error *err)
-{
-    RFS_FREE char *data = NULL;
-    size_t size;
-
-    if (!path)
-        return 0;
-    const int rc = rfs_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
-    return rc ? rc : rfs_strategy_parse(path, data, size, out, err);
 }
 
 static int name_files(struct reshard_view *view)
@@ -89,17 +78,27 @@ static unsigned pool_threads(void)
 
 static int open_source(struct reshard_view *view, const char *source, struct rfs_error *err)
 {
+    const struct rfs_options *options = &view->options;
+    const struct rfs_source_spec spec = {
+        .path = source,
+        .rank_dir = options->rank_dir,
+        .file = options->file,
+        .files = options->files,
+        .group_info = options->group_info,
+        .step = options->step,
+        .epoch = options->epoch,
+        .segmented = options->segmented,
+        .segmented_skip = options->segmented_skip,
+        .check_crc = options->check_crc,
+    };
     struct stat st;
 
-    int rc = load_strategy(view->options.src_strategy, &view->src, err);
-    if (!rc)
-        rc = load_strategy(view->options.dst_strategy, &view->dst, err);
-    if (rc)
-        return rc;
     view->pool = rfs_pool_new(pool_threads());
     if (!view->pool)
         return rfs_fail_memory(err);
-    rc = rfs_catalog_open(source, &view->log, view->pool, &view->catalog, err);
+    int rc = rfs_catalog_open(&spec, &view->log, view->pool, &view->catalog, err);
+    if (rc == 0)
+        rc = rfs_view_strategies(view, err);
     if (rc)
         return rc;
     if (stat(rfs_catalog_path(view->catalog), &st) == 0) {
@@ -112,6 +111,10 @@ static int open_source(struct reshard_view *view, const char *source, struct rfs
 
 static int open_target(struct reshard_view *view, struct rfs_error *err)
 {
+    const struct rfs_outward_config outward = {view->options.names, view->options.dtype};
+    int rc = rfs_outward_open(&outward, &view->outward, err);
+    if (rc)
+        return rc;
     const struct rfs_planner_config config = {
         .catalog = view->catalog,
         .src = view->src,
@@ -119,8 +122,9 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
         .pool = view->pool,
         .log = &view->log,
         .strict = view->options.strict,
+        .outward = view->outward,
     };
-    const int rc = rfs_planner_new(&config, &view->planner, err);
+    rc = rfs_planner_new(&config, &view->planner, err);
     if (rc)
         return rc;
     rfs_planner_scale(view->planner, &view->scale);
@@ -136,13 +140,23 @@ static void forward_log(void *ctx, enum rfs_level level, const char *line)
     config->log(config->log_ctx, (enum reshard_level)level, line);
 }
 
+/* Without a strategy the view is one whole checkpoint of another: worth mounting if something changes. */
+static bool asks_for_something(const struct rfs_options *options)
+{
+    return options->src_strategy || options->dst_strategy || options->src_rules ||
+           options->dst_rules || options->segmented || options->files || options->key_file ||
+           options->key_env || options->key_fd >= 0 || options->format_given ||
+           options->shown != RFS_SHOW_RANKS || options->names || options->dtype || options->crc ||
+           options->all_steps;
+}
+
 static int open_view(struct reshard_view *view, const char *source, const char *options,
                      struct rfs_error *err)
 {
     int rc = rfs_options_parse(options, &view->options, err);
     if (rc)
         return rc;
-    if (!view->options.src_strategy && !view->options.dst_strategy)
+    if (!asks_for_something(&view->options))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
@@ -182,6 +196,7 @@ void reshard_close(reshard_view *view)
     rfs_pool_free(view->pool); /* first: read-ahead jobs use all the rest */
     rfs_assembler_free(view->assembler);
     rfs_planner_free(view->planner);
+    rfs_outward_free(view->outward);
     rfs_catalog_close(view->catalog);
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);

@@ -45,7 +45,10 @@ static void open_source(struct fixture *f)
 {
     struct rfs_error err = {0};
     rfs_catalog_close(f->catalog);
-    if (rfs_catalog_open(f->tree.root, &f->lines.log, f->pool, &f->catalog, &err) < 0)
+    if (rfs_catalog_open(&(struct rfs_source_spec){.path = f->tree.root,
+                                                   .step = RFS_ANY_NUMBER,
+                                                   .epoch = RFS_ANY_NUMBER},
+                         &f->lines.log, f->pool, &f->catalog, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -53,7 +56,11 @@ static void refused(struct fixture *f, const char *source, int code, const char 
 {
     struct rfs_error err = {0};
     struct rfs_catalog *catalog = NULL;
-    assert_int_equal(rfs_catalog_open(source, &f->lines.log, f->pool, &catalog, &err), code);
+    assert_int_equal(rfs_catalog_open(&(struct rfs_source_spec){.path = source,
+                                                                .step = RFS_ANY_NUMBER,
+                                                                .epoch = RFS_ANY_NUMBER},
+                                      &f->lines.log, f->pool, &catalog, &err),
+                     code);
     assert_null(catalog);
     assert_int_equal(err.code, code);
     for (; *parts; parts++)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a source is to be read: what the user said of it. A specification owns nothing; what it points to
+ * lasts as long as the catalogue that was opened by it.
+ */
+#ifndef RFS_SOURCE_SPEC_H
+#define RFS_SOURCE_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RFS_RANK_DIR "rank_%d" /* the folders that MindSpore makes */
+#define RFS_ANY_NUMBER INT64_C(-1)
+
+struct rfs_key;
+
+struct rfs_source_spec {
+    const char *path;       /* a tree of rank folders, a folder of files, or one file */
+    const char *rank_dir;   /* the names of rank folders, with one %d; NULL: RFS_RANK_DIR */
+    const char *file;       /* glob of file names in them; NULL: MindSpore's choice */
+    const char *files;      /* path of a JSON map from rank to file, instead of folders; or NULL */
+    const char *group_info; /* path of a group info file, or a folder of them; or NULL */
+    int64_t step, epoch; /* of the checkpoint to take where there are several; or RFS_ANY_NUMBER */
+    bool segmented;      /* all checkpoints of a folder make one */
+    const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
+    bool check_crc;             /* verify what carries a checksum before its first use */
+    struct rfs_key *key;        /* NULL: files are plain */
+    uint64_t decrypt_bytes;     /* how much decrypted content may be kept */
+};
+
+enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_COUNT };
+
+#endif
