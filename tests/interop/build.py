@@ -19,6 +19,7 @@ class Case:
     noise: bool = False           # replicas with values of their own
     crc: bool = False             # sources with a crc trailer
     prefix: str = "checkpoint_"
+    options: dict = field(default_factory=dict)  # more of them, after -o
     expect: str = "auto"          # auto, transform, model or refuse
     refusal: str = ""             # fragment of the message, for refuse
     exit_code: int = 1            # for refuse; 2: the options are at fault

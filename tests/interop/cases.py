@@ -5,8 +5,9 @@ import fnmatch
 import fixed_compiler  # noqa: F401 - each registers its cases
 import fixed_files  # noqa: F401
 import fixed_layouts  # noqa: F401
+import fixed_stories  # noqa: F401
 import random_cases
-from registry import FIXED, make
+from registry import FIXED, STORIES, make
 
 
 def one_random(seed, number):
@@ -16,6 +17,10 @@ def one_random(seed, number):
 def fixed(pattern="*"):
     """[(name, function that makes the case)] of the fixed cases that match."""
     return [(n, lambda n=n: make(n)) for n in fnmatch.filter(FIXED, pattern)]
+
+
+def stories(pattern="*"):
+    return fnmatch.filter(STORIES, pattern)
 
 
 def by_name(name):

@@ -16,6 +16,8 @@ oracle.quiet()
 import build  # noqa: E402
 import cases  # noqa: E402
 import mounting  # noqa: E402
+import registry  # noqa: E402
+import story  # noqa: E402
 
 LARGE = ("chunks-in", "chunks-out")
 LARGE_BYTES = 5 << 30  # of disk: the source, MindSpore's output and what it needs on the way
@@ -39,11 +41,11 @@ def arguments():
 
 
 def wanted(args):
-    """[(name, function that makes the case)]"""
+    """[(name, function that makes the case; None for a story)]"""
     if args.case:
         out = []
         for name in args.case:
-            found = cases.by_name(name)
+            found = cases.by_name(name) + [(n, None) for n in cases.stories(name)]
             if not found:
                 sys.exit(f"no case is called {name}; --list names the fixed ones")
             out += found
@@ -53,7 +55,7 @@ def wanted(args):
     if args.long:
         seeds += [f"{seed}x{i}" for i in range(1, int(os.environ.get("RFS_INTEROP_SEEDS", "8")))]
     print(f"seed {seed}; a random case replays alone with --case random-SEED-NUMBER", flush=True)
-    return cases.everything(seeds, args.count)
+    return cases.everything(seeds, args.count) + [(n, None) for n in cases.stories()]
 
 
 class Runner:
@@ -70,8 +72,12 @@ class Runner:
             self.skipped += 1
             return
         start = time.monotonic()
-        case = built = None
+        case = built = problem = None
         try:
+            if maker is None:
+                case = built = self.tell(name)
+                problem = story.check(self.program, built)
+                return
             case = maker()
             built = build.Built(case, os.path.join(self.folder, name))
             built.write()
@@ -81,9 +87,16 @@ class Runner:
                 problem = mounting.check(self.program, built)
         except Exception:  # noqa: BLE001 - a fault of the generator is a failure too
             problem = traceback.format_exc().strip()
-        if built and not self.args.keep:
-            shutil.rmtree(built.folder, ignore_errors=True)
-        self.report(name, case, built, problem, time.monotonic() - start)
+        finally:
+            if not self.args.keep:
+                shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            self.report(name, case, built, problem, time.monotonic() - start)
+
+    def tell(self, name):
+        folder = os.path.join(self.folder, name)
+        os.makedirs(folder)
+        note = (registry.STORIES[name].__doc__ or "").strip()
+        return story.Told(name, registry.tell(name, folder), folder, note)
 
     def report(self, name, case, built, problem, seconds):
         if problem:
@@ -113,6 +126,8 @@ def main():
         for name, make in cases.fixed():
             if name not in LARGE:
                 print(f"{name}: {make().note}")
+        for name in cases.stories():
+            print(f"{name}: {(registry.STORIES[name].__doc__ or '').strip()}")
         return 0
     oracle.ignore_free_memory()
     folder = tempfile.mkdtemp(prefix="reshardfs-interop-")

@@ -28,6 +28,8 @@ class Mount:
         options = [f"prefix={escape(self.built.case.prefix)}"]
         options += [f"{k}={escape(v)}" for k, v in (("src_strategy", src), ("dst_strategy", dst))
                     if v]
+        options += [k if v is None else f"{k}={escape(v)}"
+                    for k, v in self.built.case.options.items()]
         return [self.program, *more, self.built.src_dir, self.path, "-o", ",".join(options)]
 
     def run(self, *more):
@@ -156,10 +158,10 @@ def which(mount, built, name):
     return f" (parameters {', '.join(wrong)})"
 
 
-def check_refusal(program, built):
+def check_refusal(program, built, mount_class=Mount):
     """--check must say why, in one line that has the fragment; no file may be made up."""
     fragment = built.case.refusal
-    with Mount(program, built) as mount:
+    with mount_class(program, built) as mount:
         if not mount.error:
             bad = 0
             for name in listing(mount.path):

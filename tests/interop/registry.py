@@ -5,6 +5,7 @@ import zlib
 import numpy as np
 
 FIXED = {}
+STORIES = {}
 
 
 def case(function):
@@ -13,6 +14,19 @@ def case(function):
     assert name not in FIXED
     FIXED[name] = function
     return function
+
+
+def story(function):
+    """Registers a function (rng, folder) -> story.Story under its name, with dashes."""
+    name = function.__name__.strip("_").replace("_", "-")
+    assert name not in FIXED and name not in STORIES
+    STORIES[name] = function
+    return function
+
+
+def tell(name, folder):
+    """The story, its source written below the folder."""
+    return STORIES[name](np.random.default_rng(zlib.crc32(name.encode())), folder)
 
 
 def make(name):
