@@ -2,7 +2,8 @@
 /*
  * What the files of the view room share.
  *
- * Ids: the root is 1, the folder of destination rank R is 2 + 2R and its file 3 + 2R.
+ * Ids: the root is 1. In a view of ranks the folder of destination rank R is 2 + 2R and its file 3 + 2R; in
+ * a flat view, whose files lie in the root, file F is 2 + F.
  */
 #ifndef RFS_VIEW_INTERNAL_H
 #define RFS_VIEW_INTERNAL_H
@@ -16,9 +17,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct file_names {
-    char *dir;  /* rank_R */
-    char *file; /* {prefix}R.ckpt */
+/* A file that is shown. Its image is published once; the rest is constant once the view is open. */
+struct shown_file {
+    char *dir; /* of its folder, rank_R; NULL in a flat view */
+    char *name;
+    uint32_t rank; /* of the destination, whose plan tells its attributes and where its bytes are */
+    _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
 };
 
 struct reshard_view {
@@ -33,27 +37,34 @@ struct reshard_view {
     struct rfs_planner *planner;
     struct rfs_assembler *assembler;
     struct rfs_scale scale;
-    uint32_t n_ranks; /* of the destination */
-    struct file_names *names;
+    uint32_t n_ranks;    /* of the destination */
     uint64_t parameters; /* distinct names in the strategies */
+
+    bool flat;                /* the files lie in the root, not in a folder for each */
+    struct shown_file *files; /* owned, with their names; file R is rank R's in a view of ranks */
+    size_t n_files;
 
     /* Of the source folder, for the folders shown. */
     uint32_t dir_uid, dir_gid;
     struct timespec dir_mtime;
 
-    pthread_mutex_t lock;                     /* of images; a leaf lock */
-    RFS_VEC(struct rfs_image *) images;       /* by roster id; owned; may hold NULL */
-    _Atomic(const struct rfs_image *) *files; /* [n_ranks]; NULL until ready */
+    pthread_mutex_t lock; /* of images; a leaf lock */
+    /* Owned; by roster id in a view of ranks, where it may hold NULL, and by file in a flat one. */
+    RFS_VEC(struct rfs_image *) images;
 
     atomic_uint_least64_t reads, bytes_replied;
 };
 
 enum entry_kind { ENTRY_NONE, ENTRY_ROOT, ENTRY_DIR, ENTRY_FILE };
-enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, uint32_t *rank);
+/* Sets *file for a file and for its folder. */
+enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, size_t *file);
 
-/* The image of a rank's file, planned and encoded at the first call. */
-int rfs_view_image(struct reshard_view *view, uint32_t rank, const struct rfs_image **out,
+/* The image of a file, planned and encoded at the first call. */
+int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);
+
+/* The files that the view shows; names.c. The planner is there. 0 or -errno with *err filled. */
+int rfs_view_name_files(struct reshard_view *view, struct rfs_error *err);
 
 /* Fills a struct of the public API as far as its caller's size goes, and returns CODE. */
 int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code);

@@ -3,6 +3,7 @@ librfs_la_SOURCES += \
 	src/view/budget.c \
 	src/view/budget.h \
 	src/view/internal.h \
+	src/view/names.c \
 	src/view/options.c \
 	src/view/options.h \
 	src/view/read.c \

@@ -21,7 +21,8 @@ _Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_PLACE_STEP, "callers' scratch has ro
 
 struct reshard_reader {
     reshard_view *view;
-    uint32_t rank;
+    size_t file;
+    uint32_t rank; /* of the destination, which tells where the file's tensors come from */
     const struct rfs_image *image;
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     uint64_t last_end;
@@ -222,13 +223,13 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
 
 static int reader_init(reshard_view *view, uint64_t id, struct reshard_reader *reader)
 {
-    uint32_t rank;
-    const enum entry_kind kind = rfs_view_entry(view, id, &rank);
+    size_t file;
+    const enum entry_kind kind = rfs_view_entry(view, id, &file);
 
     if (kind != ENTRY_FILE)
         return kind == ENTRY_NONE ? -ENOENT : -EISDIR;
-    *reader = (struct reshard_reader){.view = view, .rank = rank};
-    const int rc = rfs_view_image(view, rank, &reader->image, NULL);
+    *reader = (struct reshard_reader){.view = view, .file = file, .rank = view->files[file].rank};
+    const int rc = rfs_view_image(view, file, &reader->image, NULL);
     if (!rc)
         pthread_mutex_init(&reader->lock, NULL);
     return rc;

@@ -8,21 +8,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DIR_ID(rank) (UINT64_C(2) + 2 * (uint64_t)(rank))
-#define FILE_ID(rank) (UINT64_C(3) + 2 * (uint64_t)(rank))
+#define DIR_ID(file) (UINT64_C(2) + 2 * (uint64_t)(file))
+#define FILE_ID(file) (UINT64_C(3) + 2 * (uint64_t)(file))
+#define FLAT_ID(file) (UINT64_C(2) + (uint64_t)(file))
 
-enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, uint32_t *rank)
+enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, size_t *file)
 {
     if (id == RESHARD_ROOT)
         return ENTRY_ROOT;
-    if (id < 2 || (id - 2) / 2 >= view->n_ranks)
+    if (id < 2)
         return ENTRY_NONE;
-    *rank = (uint32_t)((id - 2) / 2);
-    return id % 2 == 0 ? ENTRY_DIR : ENTRY_FILE;
+    const uint64_t number = view->flat ? id - 2 : (id - 2) / 2;
+    if (number >= view->n_files)
+        return ENTRY_NONE;
+    *file = (size_t)number;
+    return view->flat || id % 2 != 0 ? ENTRY_FILE : ENTRY_DIR;
 }
 
 /* The rank of "rank_R" as it is shown: digits without a leading zero. */
-static bool parse_dir(const struct reshard_view *view, const char *name, uint32_t *rank)
+static bool parse_dir(const struct reshard_view *view, const char *name, size_t *file)
 {
     char *end;
 
@@ -30,26 +34,41 @@ static bool parse_dir(const struct reshard_view *view, const char *name, uint32_
         return false;
     errno = 0;
     const unsigned long long number = strtoull(name + 5, &end, 10);
-    if (errno || *end || number >= view->n_ranks)
+    if (errno || *end || number >= view->n_files)
         return false;
-    *rank = (uint32_t)number;
-    return strcmp(view->names[*rank].dir, name) == 0;
+    *file = (size_t)number;
+    return strcmp(view->files[*file].dir, name) == 0;
+}
+
+static int lookup_in_root(const struct reshard_view *view, const char *name, uint64_t *id)
+{
+    size_t file = 0;
+
+    if (!view->flat) {
+        if (!parse_dir(view, name, &file))
+            return -ENOENT;
+        *id = DIR_ID(file);
+        return 0;
+    }
+    while (file < view->n_files && strcmp(view->files[file].name, name) != 0)
+        file++;
+    if (file == view->n_files)
+        return -ENOENT;
+    *id = FLAT_ID(file);
+    return 0;
 }
 
 int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64_t *id)
 {
-    uint32_t rank;
+    size_t file;
 
-    switch (rfs_view_entry(view, parent, &rank)) {
+    switch (rfs_view_entry(view, parent, &file)) {
     case ENTRY_ROOT:
-        if (!parse_dir(view, name, &rank))
-            return -ENOENT;
-        *id = DIR_ID(rank);
-        return 0;
+        return lookup_in_root(view, name, id);
     case ENTRY_DIR:
-        if (strcmp(name, view->names[rank].file) != 0)
+        if (strcmp(name, view->files[file].name) != 0)
             return -ENOENT;
-        *id = FILE_ID(rank);
+        *id = FILE_ID(file);
         return 0;
     case ENTRY_FILE:
         return -ENOTDIR;
@@ -61,21 +80,21 @@ int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64
 int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     reshard_dirent full = {0};
-    uint32_t rank;
+    size_t file;
 
-    switch (rfs_view_entry(view, dir, &rank)) {
+    switch (rfs_view_entry(view, dir, &file)) {
     case ENTRY_ROOT:
-        if (position >= view->n_ranks)
+        if (position >= view->n_files)
             return 0;
-        full.id = DIR_ID(position);
-        full.is_dir = true;
-        full.name = view->names[position].dir;
+        full.id = view->flat ? FLAT_ID(position) : DIR_ID(position);
+        full.is_dir = !view->flat;
+        full.name = view->flat ? view->files[position].name : view->files[position].dir;
         break;
     case ENTRY_DIR:
         if (position > 0)
             return 0;
-        full.id = FILE_ID(rank);
-        full.name = view->names[rank].file;
+        full.id = FILE_ID(file);
+        full.name = view->files[file].name;
         break;
     case ENTRY_FILE:
         return -ENOTDIR;
@@ -89,20 +108,20 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
 static void fill_dir(const struct reshard_view *view, bool root, reshard_stat *st)
 {
     st->mode = S_IFDIR | 0555;
-    st->nlink = root ? 2 + view->n_ranks : 2;
+    st->nlink = root && !view->flat ? 2 + view->n_ranks : 2;
     st->uid = view->dir_uid;
     st->gid = view->dir_gid;
     st->mtime = view->dir_mtime;
 }
 
-static int fill_file(struct reshard_view *view, uint32_t rank, reshard_stat *st,
+static int fill_file(struct reshard_view *view, size_t file, reshard_stat *st,
                      struct rfs_error *err)
 {
     const struct rfs_image *image;
-    const int rc = rfs_view_image(view, rank, &image, err);
+    const int rc = rfs_view_image(view, file, &image, err);
     if (rc)
         return rc;
-    const struct rfs_rank_plan *plan = rfs_planner_ready(view->planner, rank);
+    const struct rfs_rank_plan *plan = rfs_planner_ready(view->planner, view->files[file].rank);
     st->mode = S_IFREG | plan->mode;
     st->nlink = 1;
     st->uid = plan->uid;
@@ -116,10 +135,10 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
 {
     reshard_stat full = {.id = id};
     struct rfs_error failure = {0};
-    uint32_t rank;
+    size_t file;
     int rc = 0;
 
-    switch (rfs_view_entry(view, id, &rank)) {
+    switch (rfs_view_entry(view, id, &file)) {
     case ENTRY_ROOT:
         fill_dir(view, true, &full);
         break;
@@ -127,7 +146,7 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
         fill_dir(view, false, &full);
         break;
     case ENTRY_FILE:
-        rc = fill_file(view, rank, &full, &failure);
+        rc = fill_file(view, file, &full, &failure);
         break;
     default:
         rc = rfs_fail(&failure, -ENOENT, RFS_NOWHERE, NULL, "no entry has the id %llu",
@@ -141,11 +160,11 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
 
 bool reshard_is_ready(reshard_view *view, uint64_t id)
 {
-    uint32_t rank;
-    const enum entry_kind kind = rfs_view_entry(view, id, &rank);
+    size_t file;
+    const enum entry_kind kind = rfs_view_entry(view, id, &file);
 
     return kind != ENTRY_FILE ||
-           atomic_load_explicit(&view->files[rank], memory_order_acquire) != NULL;
+           atomic_load_explicit(&view->files[file].image, memory_order_acquire) != NULL;
 }
 
 /* The image of a roster, encoded once and shared by the ranks that have that roster. */
@@ -176,20 +195,21 @@ static const struct rfs_image *share_image(struct reshard_view *view,
     return shared;
 }
 
-int rfs_view_image(struct reshard_view *view, uint32_t rank, const struct rfs_image **out,
+int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err)
 {
+    struct shown_file *shown = &view->files[file];
     const struct rfs_rank_plan *plan;
 
-    *out = atomic_load_explicit(&view->files[rank], memory_order_acquire);
+    *out = atomic_load_explicit(&shown->image, memory_order_acquire);
     if (*out)
         return 0;
-    const int rc = rfs_planner_rank(view->planner, rank, &plan, err);
+    const int rc = rfs_planner_rank(view->planner, shown->rank, &plan, err);
     if (rc)
         return rc;
     *out = share_image(view, plan->roster);
     if (!*out)
         return rfs_fail_memory(err);
-    atomic_store_explicit(&view->files[rank], *out, memory_order_release);
+    atomic_store_explicit(&shown->image, *out, memory_order_release);
     return 0;
 }

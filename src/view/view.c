@@ -37,30 +37,6 @@ int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code)
     return code;
 }
 
-static int name_files(struct reshard_view *view)
-{
-    const int64_t part = rfs_planner_part(view->planner);
-
-    view->names = calloc(view->n_ranks, sizeof *view->names);
-    view->files = calloc(view->n_ranks, sizeof *view->files);
-    if (!view->names || !view->files)
-        return -ENOMEM;
-    for (uint32_t r = 0; r < view->n_ranks; r++) {
-        struct file_names *names = &view->names[r];
-        const int dir = asprintf(&names->dir, "rank_%u", r);
-        const int file = part < 0 ? asprintf(&names->file, "%s%u.ckpt", view->options.prefix, r)
-                                  : asprintf(&names->file, "%s%u_part%lld.ckpt",
-                                             view->options.prefix, r, (long long)part);
-        if (dir < 0)
-            names->dir = NULL;
-        if (file < 0)
-            names->file = NULL;
-        if (dir < 0 || file < 0)
-            return -ENOMEM;
-    }
-    return 0;
-}
-
 static uint64_t count_parameters(const struct reshard_view *view)
 {
     uint64_t n = view->src ? rfs_strategy_count(view->src) : 0;
@@ -131,7 +107,7 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
     view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
     view->parameters = count_parameters(view);
     view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->pool);
-    return !view->assembler || name_files(view) ? rfs_fail_memory(err) : 0;
+    return view->assembler ? rfs_view_name_files(view, err) : rfs_fail_memory(err);
 }
 
 static void forward_log(void *ctx, enum rfs_level level, const char *line)
@@ -203,11 +179,10 @@ void reshard_close(reshard_view *view)
     for (size_t i = 0; i < view->images.n; i++)
         rfs_image_free(view->images.data[i]);
     free(view->images.data);
-    for (uint32_t r = 0; view->names && r < view->n_ranks; r++) {
-        free(view->names[r].dir);
-        free(view->names[r].file);
+    for (size_t f = 0; f < view->n_files; f++) {
+        free(view->files[f].dir);
+        free(view->files[f].name);
     }
-    free(view->names);
     free(view->files);
     rfs_options_free(&view->options);
     rfs_log_destroy(&view->log);
@@ -259,13 +234,13 @@ int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx, 
 {
     struct rfs_error failure = {0};
 
-    for (uint32_t r = 0; r < view->n_ranks; r++) {
+    for (size_t f = 0; f < view->n_files; f++) {
         const struct rfs_image *image;
-        const int rc = rfs_view_image(view, r, &image, &failure);
+        const int rc = rfs_view_image(view, f, &image, &failure);
         if (rc)
             return rfs_view_report(err, &failure, rc);
         if (progress)
-            progress(ctx, r + 1, view->n_ranks);
+            progress(ctx, f + 1, view->n_files);
     }
     return 0;
 }
