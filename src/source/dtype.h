@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types, with the names that MindSpore writes in tensor_type. */
+/* Element types, with the names that MindSpore writes in tensor_type and that safetensors has. */
 #ifndef RFS_SOURCE_DTYPE_H
 #define RFS_SOURCE_DTYPE_H
 
@@ -37,5 +37,13 @@ const char *rfs_dtype_name(enum rfs_dtype dtype);
 bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
 /* Bytes of an element as stored in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
+
+/*
+ * "F32" and so on; NULL for what a safetensors file cannot hold. That of RFS_INT4 is "I8", as MindSpore writes
+ * it, with "Int4" under the parameter's name in the metadata. (safetensors 0.5.3 does not know "C64" yet.)
+ */
+const char *rfs_dtype_safetensors(enum rfs_dtype dtype);
+/* False for a name that is not known. Never gives RFS_INT4. */
+bool rfs_dtype_parse_safetensors(const char *name, size_t length, enum rfs_dtype *out);
 
 #endif
