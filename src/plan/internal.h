@@ -67,15 +67,21 @@ struct stage_use {
     bool copy_lost;                /* the rank that copied parameters come from has no file */
 };
 
-/* Which layouts apply to a parameter of a file; see roles.c. Layouts are the strategies'. */
+/*
+ * Which layouts apply to a parameter of a file; see roles.c. Layouts are the strategies'. The source strategy
+ * knows a parameter by its name, the destination's by the name that it is shown by, or else by its own.
+ */
 enum role { ROLE_SLICED, ROLE_COPIED, ROLE_DROPPED };
 struct role_of {
     enum role role;
+    const char *shown;   /* the name in the destination's file; NULL: left out by the user's map */
     bool in_src, in_dst; /* in that strategy at all */
     const struct rfs_layout *src, *dst;
 };
 struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
                              uint32_t src_stage, uint32_t dst_stage);
+/* The position of a source parameter in the destination strategy, or -1; also when there is none. */
+ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *name);
 /* Sets stages[s].needed for each source stage s whose files a destination stage takes something from. */
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages);

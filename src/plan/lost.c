@@ -52,7 +52,6 @@ static bool any_missing(const struct rfs_planner *planner)
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
-    const struct rfs_strategy *dst = planner->config.dst;
 
     if (!src || !any_missing(planner))
         return 0;
@@ -64,7 +63,8 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const char *param = rfs_strategy_param(src, i);
         const uint32_t stage = only_stage(src, i);
-        if (stage == RFS_NO_STAGE || (dst && rfs_strategy_find(dst, param) < 0))
+        if (stage == RFS_NO_STAGE || !rfs_outward_name(planner->config.outward, param) ||
+            (planner->config.dst && rfs_plan_find_target(planner, param) < 0))
             continue;
         const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
         unsigned char *done = &seen[(size_t)stage * n_layouts + layout->id];

@@ -228,6 +228,10 @@ int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct r
 
     slice->n = 0;
     slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
+    if (slice->bytes == 0) {
+        name_slice(slice);
+        return 0;
+    }
     const int rc = target->geometry == RFS_NO_ID
                        ? copied_slice(planner, target->stage, like, target->name, slice)
                        : cut_slice(planner, target, local, like, slice);

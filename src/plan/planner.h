@@ -35,7 +35,8 @@ struct rfs_planner_config {
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_pool *pool;
     struct rfs_log *log;
-    bool strict;                       /* refuse what would be copied unsliced */
+    bool strict;     /* refuse what would be copied unsliced */
+    bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     const struct rfs_outward *outward; /* names and dtypes of the outputs; NULL: as in the source */
 };
 
@@ -58,7 +59,7 @@ void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out)
  */
 int64_t rfs_planner_part(const struct rfs_planner *planner);
 
-/* One parameter of a destination file. */
+/* One parameter of a destination file. No two of a file have the same shown name. */
 struct rfs_target {
     uint32_t name;
     uint32_t type;       /* of the destination slice; id in the catalogue's types */
@@ -94,7 +95,7 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
 /*
  * Where the bytes of a target of a planned rank come from. slice is zero-initialised or one to use
  * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or -EIO when a source that was there at
- * planning is not (which the indexes rule out).
+ * planning is not (which the indexes rule out). A target without bytes has a slice without blocks.
  */
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice);

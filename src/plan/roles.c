@@ -19,13 +19,29 @@ static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy,
                   : rfs_strategy_layout(strategy, i, rfs_strategy_next_stage(strategy, i, 0));
 }
 
+static ptrdiff_t find_shown(const struct rfs_strategy *dst, const char *name, const char *shown)
+{
+    const ptrdiff_t i = rfs_strategy_find(dst, shown);
+    return i >= 0 || shown == name ? i : rfs_strategy_find(dst, name);
+}
+
+ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *name)
+{
+    const char *shown = rfs_outward_name(planner->config.outward, name);
+    return shown && planner->config.dst ? find_shown(planner->config.dst, name, shown) : -1;
+}
+
 struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
                              uint32_t src_stage, uint32_t dst_stage)
 {
     const struct rfs_strategy *src = planner->config.src;
     const struct rfs_strategy *dst = planner->config.dst;
-    struct role_of of = {ROLE_SLICED, !src, !dst, NULL, NULL};
+    struct role_of of = {.role = ROLE_DROPPED, .in_src = !src, .in_dst = !dst};
     bool elsewhere = false; /* in the destination, but not in this stage */
+
+    of.shown = rfs_outward_name(planner->config.outward, name);
+    if (!of.shown)
+        return of;
 
     if (src) {
         const ptrdiff_t i = rfs_strategy_find(src, name);
@@ -34,16 +50,14 @@ struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name
             of.src = layout_near(src, (size_t)i, src_stage);
     }
     if (dst) {
-        const ptrdiff_t i = rfs_strategy_find(dst, name);
+        const ptrdiff_t i = find_shown(dst, name, of.shown);
         of.in_dst = i >= 0;
         if (i >= 0)
             of.dst = rfs_strategy_layout(dst, (size_t)i, dst_stage);
         elsewhere = i >= 0 && !of.dst;
     }
-    if (elsewhere && of.in_src)
-        of.role = ROLE_DROPPED;
-    else if ((src && !of.src) || (dst && !of.dst))
-        of.role = ROLE_COPIED;
+    if (!elsewhere || !of.in_src)
+        of.role = (src && !of.src) || (dst && !of.dst) ? ROLE_COPIED : ROLE_SLICED;
     return of;
 }
 
@@ -58,8 +72,10 @@ void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stag
         return;
     }
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
-        const ptrdiff_t at = dst ? rfs_strategy_find(dst, rfs_strategy_param(src, i)) : -1;
-        if (at >= 0 && !rfs_strategy_layout(dst, (size_t)at, dst_stage))
+        const char *name = rfs_strategy_param(src, i);
+        const ptrdiff_t at = rfs_plan_find_target(planner, name);
+        if ((at >= 0 && !rfs_strategy_layout(dst, (size_t)at, dst_stage)) ||
+            !rfs_outward_name(planner->config.outward, name))
             continue;
         for (uint32_t s = rfs_strategy_next_stage(src, i, 0); s != RFS_NO_STAGE;
              s = rfs_strategy_next_stage(src, i, s + 1))
@@ -75,32 +91,38 @@ static bool is_state(const char *name)
 
 /*
  * Whether MindSpore transforms by stage: both strategies have one stage, and the source's parameters,
- * gradients and moments aside, are fewer than the destination's and all among them.
+ * gradients and moments aside, are fewer than the destination's and all among them. (Not those that the
+ * user leaves out.) It does so with .ckpt files only.
  */
-static bool is_part(const struct rfs_strategy *src, const struct rfs_strategy *dst)
+static bool is_part(const struct rfs_planner *planner)
 {
+    const struct rfs_strategy *src = planner->config.src;
+    const struct rfs_strategy *dst = planner->config.dst;
     size_t n_src = 0;
     size_t n_dst = 0;
 
-    if (!src || !dst || rfs_strategy_stages(src) != 1 || rfs_strategy_stages(dst) != 1)
+    if (!src || !dst || rfs_strategy_stages(src) != 1 || rfs_strategy_stages(dst) != 1 ||
+        rfs_catalog_format(planner->config.catalog) != RFS_FORMAT_CKPT)
         return false;
     for (size_t i = 0; i < rfs_strategy_count(dst); i++)
         n_dst += !is_state(rfs_strategy_param(dst, i));
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const char *name = rfs_strategy_param(src, i);
-        if (is_state(name))
+        if (is_state(name) || !rfs_outward_name(planner->config.outward, name))
             continue;
         n_src++;
-        if (rfs_strategy_find(dst, name) < 0)
+        if (rfs_plan_find_target(planner, name) < 0)
             return false;
     }
     return n_src < n_dst;
 }
 
-static bool have_common(const struct rfs_strategy *src, const struct rfs_strategy *dst)
+static bool have_common(const struct rfs_planner *planner)
 {
+    const struct rfs_strategy *src = planner->config.src;
+
     for (size_t i = 0; i < rfs_strategy_count(src); i++)
-        if (rfs_strategy_find(dst, rfs_strategy_param(src, i)) >= 0)
+        if (rfs_plan_find_target(planner, rfs_strategy_param(src, i)) >= 0)
             return true;
     return false;
 }
@@ -116,10 +138,10 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     scale->src_stages = src ? rfs_strategy_stages(src) : 1;
     scale->dst_devices = dst ? rfs_strategy_devices(dst) : 1;
     scale->dst_stages = dst ? rfs_strategy_stages(dst) : 1;
-    planner->part = is_part(src, dst);
+    planner->part = is_part(planner);
     planner->part_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
 
-    if (src && dst && !have_common(src, dst))
+    if (src && dst && !have_common(planner))
         return rfs_fail(
             err, -EINVAL, RFS_IN(rfs_strategy_name(dst)), "strategy files of the same network",
             "none of its parameters is in the source strategy %s", rfs_strategy_name(src));

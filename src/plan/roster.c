@@ -6,6 +6,7 @@
  */
 #include "plan/internal.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -95,6 +96,33 @@ static int sliced_entry(struct planning *planning, const struct role_of *role,
     return rc;
 }
 
+/* Sets what the file calls a target and its type there. */
+static int show(struct planning *planning, const struct role_of *role, struct rfs_target *target)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    struct rfs_tables *tables = rfs_catalog_tables(catalog);
+    const struct rfs_outward *outward = planner->config.outward;
+    struct rfs_type type = *rfs_catalog_type(catalog, target->type);
+    const enum rfs_dtype from = (enum rfs_dtype)type.dtype;
+
+    target->shown_name = target->name;
+    target->shown_type = target->type;
+    if (role->shown != rfs_catalog_name(catalog, target->name))
+        target->shown_name = rfs_intern_add(tables->names, role->shown, strlen(role->shown));
+    const enum rfs_dtype to =
+        type.kind == RFS_TENSOR ? rfs_outward_dtype(outward, role->shown, from) : from;
+    if (to != from) {
+        type.dtype = (uint8_t)to;
+        if (!rfs_mul_u64(type.bytes / rfs_dtype_bytes(from), rfs_dtype_bytes(to), &type.bytes))
+            type.bytes = UINT64_MAX; /* check_bytes refuses it */
+        target->shown_type = rfs_intern_add(tables->types, &type, sizeof type);
+    }
+    return target->shown_name == RFS_NO_ID || target->shown_type == RFS_NO_ID
+               ? rfs_fail_memory(planning->err)
+               : 0;
+}
+
 /* Adds the parameters of one stage that have the role asked for, where they appear first. */
 static int add_stage(struct planning *planning, uint32_t s, enum role want, unsigned char *added,
                      struct rfs_roster *roster, struct unsliced *note)
@@ -116,15 +144,14 @@ static int add_stage(struct planning *planning, uint32_t s, enum role want, unsi
         struct rfs_target target = {.name = name, .stage = from};
         const struct rfs_entry *entry = rfs_index_find(planning->stages[from].order, name);
         const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
-        if (type->bytes == 0 && type->kind == RFS_TENSOR)
-            continue; /* MindSpore does not save what has no bytes */
-        const int rc = want == ROLE_SLICED
-                           ? sliced_entry(planning, &role, entry, &target)
-                           : copied_entry(planning, &role, from, name, &target, note);
+        if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
+            continue; /* MindSpore saves no such in a .ckpt */
+        int rc = want == ROLE_SLICED ? sliced_entry(planning, &role, entry, &target)
+                                     : copied_entry(planning, &role, from, name, &target, note);
+        if (!rc)
+            rc = show(planning, &role, &target);
         if (rc)
             return rc;
-        target.shown_name = target.name;
-        target.shown_type = target.type;
         roster->targets[roster->n++] = target;
     }
     return 0;
@@ -180,14 +207,41 @@ static int check_bytes(const struct planning *planning, const struct rfs_roster 
 
     for (size_t i = 0; i < roster->n; i++) {
         const struct rfs_target *target = &roster->targets[i];
-        bytes += rfs_catalog_type(catalog, target->type)->bytes; /* each is below 2^63 */
-        if (bytes > RFS_FILE_MOST)
+        const uint64_t shown = rfs_catalog_type(catalog, target->shown_type)->bytes;
+        if (!rfs_add_u64(bytes, shown, &bytes) || bytes > RFS_FILE_MOST)
             return rfs_fail(
                 planning->err, -EFBIG,
                 RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name)), NULL,
                 "with it, the file of rank_%u of the destination would have more than "
                 "%llu TiB",
                 planning->rank, (unsigned long long)(RFS_FILE_MOST >> 40));
+    }
+    return 0;
+}
+
+/* Two parameters that the user's map gives one name would be one of the file's. */
+static int check_names(const struct planning *planning, const struct rfs_roster *roster)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+
+    if (!planning->planner->config.outward)
+        return 0;
+    RFS_FREE uint32_t *first =
+        calloc((size_t)rfs_intern_count(rfs_catalog_tables(catalog)->names) + 1, sizeof *first);
+    if (!first)
+        return rfs_fail_memory(planning->err);
+    for (size_t i = 0; i < roster->n; i++) {
+        const struct rfs_target *target = &roster->targets[i];
+        const char *shown = rfs_catalog_name(catalog, target->shown_name);
+        const uint32_t other = first[target->shown_name];
+        if (other)
+            return rfs_fail(planning->err, -EINVAL,
+                            RFS_OF(rfs_catalog_path(catalog),
+                                   rfs_catalog_name(catalog, roster->targets[other - 1].name)),
+                            "names of their own in the file of names=",
+                            "this and '%s' would both be shown as '%s'",
+                            rfs_catalog_name(catalog, target->name), shown);
+        first[target->shown_name] = (uint32_t)i + 1;
     }
     return 0;
 }
@@ -213,6 +267,8 @@ int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
                         NULL, "holds nothing that rank_%u of the destination takes",
                         planning->rank);
     rc = check_bytes(planning, fresh);
+    if (!rc)
+        rc = check_names(planning, fresh);
     if (rc)
         return rc;
     if (note.n > 0 && atomic_exchange(&planner->told, note.hash) != note.hash)
