@@ -71,3 +71,15 @@ bool rfs_dtype_parse_safetensors(const char *name, size_t length, enum rfs_dtype
     }
     return false;
 }
+
+bool rfs_dtype_is_float_target(enum rfs_dtype dtype)
+{
+    return dtype == RFS_FLOAT16 || dtype == RFS_BFLOAT16 || dtype == RFS_FLOAT32 ||
+           dtype == RFS_FLOAT64;
+}
+
+bool rfs_dtype_is_float(enum rfs_dtype dtype)
+{
+    return rfs_dtype_is_float_target(dtype) || dtype == RFS_FLOAT8_E4M3FN ||
+           dtype == RFS_FLOAT8_E5M2;
+}

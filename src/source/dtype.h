@@ -38,6 +38,11 @@ bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
 /* Bytes of an element as stored in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
 
+/* Whether its elements can be converted to other floating-point types; not so RFS_HIFLOAT8. */
+bool rfs_dtype_is_float(enum rfs_dtype dtype);
+/* Whether they can be converted to it: the floating-point types of 16 bits and more. */
+bool rfs_dtype_is_float_target(enum rfs_dtype dtype);
+
 /*
  * "F32" and so on; NULL for what a safetensors file cannot hold. That of RFS_INT4 is "I8", as MindSpore writes
  * it, with "Int4" under the parameter's name in the metadata. (safetensors 0.5.3 does not know "C64" yet.)

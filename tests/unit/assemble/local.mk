@@ -2,11 +2,13 @@
 check_PROGRAMS += \
 	tests/unit/assemble/test_assembler \
 	tests/unit/assemble/test_cache \
+	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels
 TESTS += \
 	tests/unit/assemble/test_assembler \
 	tests/unit/assemble/test_cache \
+	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels
 tests_unit_assemble_test_assembler_SOURCES = tests/unit/assemble/test_assembler.c \
@@ -20,3 +22,6 @@ tests_unit_assemble_test_kernels_SOURCES = tests/unit/assemble/test_kernels.c \
 tests_unit_assemble_test_kernels_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_assemble_test_cache_SOURCES = tests/unit/assemble/test_cache.c
 tests_unit_assemble_test_cache_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_assemble_test_convert_SOURCES = tests/unit/assemble/test_convert.c \
+	tests/unit/assemble/support.c tests/unit/assemble/support.h
+tests_unit_assemble_test_convert_LDADD = librfs.la $(CMOCKA_LIBS) -lm

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Floating-point elements from one type to another, as IEEE 754 has it: rounded once, to the nearest, ties
+ * to even; too large becomes infinite; subnormals are kept, on both sides; signs are kept, zero's too. A
+ * NaN stays one of the same sign, quiet, with as many of its payload's leading bits as there is room for.
+ * The result does not depend on the processor, nor on the process's floating-point environment.
+ */
+#ifndef RFS_ASSEMBLE_CONVERT_H
+#define RFS_ASSEMBLE_CONVERT_H
+
+#include "source/dtype.h"
+
+/*
+ * COUNT elements from src to dst; neither needs to be aligned; no overlap. FROM is a type for which
+ * rfs_dtype_is_float, TO one for which rfs_dtype_is_float_target.
+ */
+void rfs_convert(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src, size_t count);
+
+/* The same without what only some processors have; for tests and measurements. */
+void rfs_convert_portably(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
+                          size_t count);
+
+#endif

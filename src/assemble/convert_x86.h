@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of rfs_convert that AVX2 and F16C do faster. */
+#ifndef RFS_ASSEMBLE_CONVERT_X86_H
+#define RFS_ASSEMBLE_CONVERT_X86_H
+
+#include "source/dtype.h"
+
+/*
+ * Converts as many of the first elements as it can and returns how many: 0 where the processor or the
+ * types don't suit.
+ */
+size_t rfs_convert_x86(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
+                       size_t count);
+
+#endif
