@@ -58,7 +58,20 @@ uint32_t rfs_layout_used(const struct rfs_layout *layout);
  */
 bool rfs_layout_opt_parts(const struct rfs_layout *layout, uint64_t size, uint32_t *part);
 
+/*
+ * The layout for a tensor of NDIM axes that an open one stands for: map entries by axis, in order. -EINVAL with
+ * *err filled when it cuts an axis that the tensor does not have, or one twice. OPEN must be open, NDIM at most
+ * RFS_MAX_CUTS.
+ */
+int rfs_layout_close(const struct rfs_layout *open, uint32_t ndim, struct rfs_layout *closed,
+                     struct rfs_where where, struct rfs_error *err);
+
 struct rfs_builder;
+
+/* NULL when out of memory. NAME (copied) is that of the strategy. */
+struct rfs_builder *rfs_builder_new(const char *name);
+void rfs_builder_free(struct rfs_builder *builder);
+void rfs_builder_cleanup(struct rfs_builder **builder);
 
 /*
  * Checks and adds an item; one of the same name and stage as an earlier one replaces that. Sets the
@@ -68,7 +81,19 @@ int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft);
 /* Adds an item that has the name of the draft and a layout that was added before. */
 int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draft,
                        uint32_t layout_id);
+/* As rfs_builder_repeat, with the name (without a prefix) and the stage told apart already. */
+int rfs_builder_place(struct rfs_builder *builder, const char *name, size_t bytes, uint32_t stage,
+                      uint32_t layout_id, struct rfs_error *err);
+/* The id of a layout that is known to be right, which is set in it, too. False when out of memory. */
+bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id);
 void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage);
+void rfs_builder_by_rules(struct rfs_builder *builder);
+/*
+ * The strategy of what was added, once all stages and devices are found to agree. It is the caller's; the
+ * builder can only be freed then.
+ */
+int rfs_builder_finish(struct rfs_builder *builder, struct rfs_strategy **out,
+                       struct rfs_error *err);
 
 /* The two parsers. DRAFT has file and err set. */
 int rfs_strategy_read_protobuf(struct rfs_builder *builder, struct rfs_draft *draft,

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #define REMEDY_MATCH "the strategy that this checkpoint was saved under"
+#define REMEDY_RULE "rules that fit this tensor"
 #define REMEDY_PROTOBUF "the strategy saved in protobuf, which keeps the nesting"
 
 /* What is being resolved; all borrowed. */
@@ -66,6 +67,11 @@ static struct shape_text show(uint32_t n, const uint64_t *dims)
 static const char *holds(const struct job *job)
 {
     return job->meaning == RFS_DIMS_OF_SLICE ? "slices" : "a tensor";
+}
+
+static const char *remedy(const struct job *job)
+{
+    return job->layout->line > 0 ? REMEDY_RULE : REMEDY_MATCH;
 }
 
 static uint32_t extent_of(const struct rfs_layout *layout, uint32_t entry)
@@ -150,7 +156,7 @@ static int check_plain(const struct job *job, const struct grouping *by)
     if (layout->n_expanded == 0 ||
         memcmp(layout->expanded, by->whole, job->ndim * sizeof *by->whole) == 0)
         return 0;
-    return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+    return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                     "the strategy says a tensor of %s, but the checkpoint holds %s%s",
                     show(job->ndim, layout->expanded).text,
                     job->meaning == RFS_DIMS_OF_SLICE ? "slices of one of " : "one of ",
@@ -169,7 +175,7 @@ static int group_plain(const struct job *job, struct grouping *by)
             pieces *= extent_of(layout, e);
         if (whole_extent(job, i, pieces, &by->whole[i]))
             continue;
-        return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+        return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                         "the checkpoint holds %s of %s, and the strategy cuts axis %u into "
                         "%" PRIu64 " pieces: %s",
                         holds(job), show(job->ndim, job->dims).text, i, pieces,
@@ -251,7 +257,7 @@ static int group_flattened(const struct job *job, struct grouping *by)
 
     try_axis(&search, 0, 0);
     if (search.shapes == 0)
-        return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+        return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                         "the strategy says a tensor expanded to %s, but the checkpoint holds %s "
                         "of %s, which no nesting of its axes gives",
                         show(job->layout->n_expanded, job->layout->expanded).text, holds(job),
@@ -281,12 +287,13 @@ static int check_kind(const struct job *job)
     if (layout->n_axes == job->ndim ||
         (layout->n_expanded > 0 && job->ndim > 0 && layout->n_axes > job->ndim))
         return 0;
-    return rfs_fail(job->err, -EINVAL, job->where, REMEDY_MATCH,
+    return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                     "the strategy says a tensor with %u axes, but the checkpoint holds %s of %s",
                     layout->n_axes, holds(job), show(job->ndim, job->dims).text);
 }
 
-static int resolve(const struct job *job, struct rfs_grid *grid, uint64_t *whole, uint64_t *slice)
+static int resolve_closed(const struct job *job, struct rfs_grid *grid, uint64_t *whole,
+                          uint64_t *slice)
 {
     struct grouping by = {.start = {0}};
     int rc = check_kind(job);
@@ -303,6 +310,26 @@ static int resolve(const struct job *job, struct rfs_grid *grid, uint64_t *whole
             slice[i] = by.whole[i] / grid->pieces[i];
     }
     return 0;
+}
+
+/* What rules say of a tensor is said with the line that says it. */
+static int resolve(const struct job *given, struct rfs_grid *grid, uint64_t *whole, uint64_t *slice)
+{
+    const struct rfs_layout *layout = given->layout;
+    struct job job = *given;
+    struct rfs_layout closed;
+    char place[1024];
+    int rc = 0;
+
+    if (layout->line > 0 && given->where.file != NULL) {
+        snprintf(place, sizeof place, "%s: line %u", given->where.file, layout->line);
+        job.where.file = place;
+    }
+    if (layout->open && job.ndim <= RFS_GRID_DIMS) {
+        rc = rfs_layout_close(layout, job.ndim, &closed, job.where, job.err);
+        job.layout = &closed;
+    }
+    return rc == 0 ? resolve_closed(&job, grid, whole, slice) : rc;
 }
 
 int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint64_t *dims,

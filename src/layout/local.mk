@@ -4,6 +4,11 @@ librfs_la_SOURCES += \
 	src/layout/grid.c src/layout/grid.h \
 	src/layout/grid_resolve.c \
 	src/layout/json_text.c src/layout/json_text.h \
+	src/layout/open.c \
+	src/layout/rules.c src/layout/rules.h \
+	src/layout/rules_layout.c \
+	src/layout/rules_parse.c \
+	src/layout/rules_parts.h \
 	src/layout/strategy.c src/layout/strategy.h \
 	src/layout/strategy_json.c \
 	src/layout/strategy_protobuf.c

@@ -39,6 +39,7 @@ struct rfs_strategy {
     uint32_t stages;
     uint32_t devices;
     uint32_t first_item_stage;
+    bool by_rules;
 };
 
 struct rfs_builder {
@@ -48,12 +49,40 @@ struct rfs_builder {
     RFS_VEC(struct rfs_layout) layouts;
 };
 
-static void builder_clear(struct rfs_builder *builder)
+struct rfs_builder *rfs_builder_new(const char *name)
 {
+    struct rfs_builder *builder = calloc(1, sizeof *builder);
+    struct rfs_strategy *strategy = calloc(1, sizeof *strategy);
+
+    if (builder == NULL || strategy == NULL) {
+        free(builder);
+        free(strategy);
+        return NULL;
+    }
+    builder->strategy = strategy;
+    builder->keys = rfs_intern_new();
+    strategy->name = strdup(name);
+    strategy->params = rfs_intern_new();
+    if (builder->keys != NULL && strategy->name != NULL && strategy->params != NULL)
+        return builder;
+    rfs_builder_free(builder);
+    return NULL;
+}
+
+void rfs_builder_free(struct rfs_builder *builder)
+{
+    if (builder == NULL)
+        return;
     rfs_strategy_free(builder->strategy);
     rfs_intern_free(builder->keys);
     free(builder->placements.data);
     free(builder->layouts.data);
+    free(builder);
+}
+
+void rfs_builder_cleanup(struct rfs_builder **builder)
+{
+    rfs_builder_free(*builder);
 }
 
 static int out_of_memory(struct rfs_error *err, const char *file)
@@ -103,6 +132,8 @@ static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
     key[n++] = (uint64_t)layout->n_dev << 48 | (uint64_t)layout->n_axes << 32 |
                (uint64_t)layout->n_expanded << 16 | (uint64_t)layout->uneven << 1 |
                (uint64_t)layout->field;
+    key[n++] =
+        (uint64_t)layout->line << 32 | (uint64_t)layout->n_tail << 1 | (uint64_t)layout->open;
     key[n++] = (uint64_t)layout->opt_step << 32 | layout->opt_size;
     for (uint32_t i = 0; i < layout->n_dev; i++)
         key[n++] = layout->dev[i];
@@ -115,9 +146,9 @@ static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
     return n;
 }
 
-static bool intern_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id)
+bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id)
 {
-    uint64_t key[2 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS];
+    uint64_t key[3 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS];
     const size_t n = layout_key(layout, key);
 
     *id = rfs_intern_add(builder->keys, key, n * sizeof *key);
@@ -127,22 +158,30 @@ static bool intern_layout(struct rfs_builder *builder, struct rfs_layout *layout
     return *id < builder->layouts.n || RFS_PUSH(&builder->layouts, *layout);
 }
 
+int rfs_builder_place(struct rfs_builder *builder, const char *name, size_t bytes, uint32_t stage,
+                      uint32_t layout_id, struct rfs_error *err)
+{
+    struct placement at = {
+        .stage = stage, .layout = layout_id, .seq = (uint32_t)builder->placements.n};
+    const char *file = builder->strategy->name;
+
+    if (builder->placements.n >= UINT32_MAX)
+        return rfs_fail(err, -EINVAL, RFS_IN(file), NULL, "the strategy has too many layouts");
+    at.param = rfs_intern_add(builder->strategy->params, name, bytes);
+    if (at.param == RFS_NO_ID || !RFS_PUSH(&builder->placements, at))
+        return out_of_memory(err, file);
+    return 0;
+}
+
 int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draft,
                        uint32_t layout_id)
 {
-    struct placement at = {.layout = layout_id, .seq = (uint32_t)builder->placements.n};
     const char *name;
     size_t bytes;
-    const int rc = split_name(draft, &name, &bytes, &at.stage);
+    uint32_t stage;
+    const int rc = split_name(draft, &name, &bytes, &stage);
 
-    if (rc != 0)
-        return rc;
-    if (builder->placements.n >= UINT32_MAX)
-        return rfs_draft_fail(draft, NULL, "the strategy has too many layouts");
-    at.param = rfs_intern_add(builder->strategy->params, name, bytes);
-    if (at.param == RFS_NO_ID || !RFS_PUSH(&builder->placements, at))
-        return out_of_memory(draft->err, draft->file);
-    return 0;
+    return rc == 0 ? rfs_builder_place(builder, name, bytes, stage, layout_id, draft->err) : rc;
 }
 
 int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
@@ -152,7 +191,7 @@ int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
 
     if (rc != 0)
         return rc;
-    if (!intern_layout(builder, &draft->layout, &id))
+    if (!rfs_builder_layout(builder, &draft->layout, &id))
         return out_of_memory(draft->err, draft->file);
     return rfs_builder_repeat(builder, draft, id);
 }
@@ -160,6 +199,11 @@ int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
 void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage)
 {
     builder->strategy->first_item_stage = stage;
+}
+
+void rfs_builder_by_rules(struct rfs_builder *builder)
+{
+    builder->strategy->by_rules = true;
 }
 
 static int by_stage(const void *a, const void *b)
@@ -250,7 +294,8 @@ static int check_devices(struct rfs_strategy *strategy, struct rfs_error *err)
     return 0;
 }
 
-static int builder_finish(struct rfs_builder *builder, struct rfs_error *err)
+int rfs_builder_finish(struct rfs_builder *builder, struct rfs_strategy **out,
+                       struct rfs_error *err)
 {
     struct rfs_strategy *strategy = builder->strategy;
     int rc;
@@ -264,7 +309,11 @@ static int builder_finish(struct rfs_builder *builder, struct rfs_error *err)
     if (sort_placements(builder) != 0)
         return out_of_memory(err, strategy->name);
     rc = check_stages(strategy, err);
-    return rc == 0 ? check_devices(strategy, err) : rc;
+    if (rc == 0)
+        rc = check_devices(strategy, err);
+    if (rc == 0)
+        *out = RFS_STEAL(builder->strategy);
+    return rc;
 }
 
 static bool is_json(const char *name)
@@ -277,28 +326,18 @@ static bool is_json(const char *name)
 int rfs_strategy_parse(const char *name, const void *data, size_t size, struct rfs_strategy **out,
                        struct rfs_error *err)
 {
-    struct rfs_builder builder RFS_CLEANUP(builder_clear) = {.keys = rfs_intern_new()};
+    struct rfs_builder *builder RFS_CLEANUP(rfs_builder_cleanup) = rfs_builder_new(name);
     struct rfs_draft draft = {.file = name, .err = err};
-    struct rfs_strategy *strategy = calloc(1, sizeof *strategy);
     int rc;
 
     *out = NULL;
-    builder.strategy = strategy;
-    if (strategy == NULL || builder.keys == NULL)
-        return out_of_memory(err, name);
-    strategy->name = strdup(name);
-    strategy->params = rfs_intern_new();
-    if (strategy->name == NULL || strategy->params == NULL)
+    if (builder == NULL)
         return out_of_memory(err, name);
     if (size == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(name), NULL, "the strategy file is empty");
-    rc = is_json(name) ? rfs_strategy_read_json(&builder, &draft, data, size)
-                       : rfs_strategy_read_protobuf(&builder, &draft, data, size);
-    if (rc == 0)
-        rc = builder_finish(&builder, err);
-    if (rc == 0)
-        *out = RFS_STEAL(builder.strategy);
-    return rc;
+    rc = is_json(name) ? rfs_strategy_read_json(builder, &draft, data, size)
+                       : rfs_strategy_read_protobuf(builder, &draft, data, size);
+    return rc == 0 ? rfs_builder_finish(builder, out, err) : rc;
 }
 
 void rfs_strategy_free(struct rfs_strategy *strategy)
@@ -331,6 +370,11 @@ uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy)
 uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy)
 {
     return strategy->first_item_stage;
+}
+
+bool rfs_strategy_by_rules(const struct rfs_strategy *strategy)
+{
+    return strategy->by_rules;
 }
 
 size_t rfs_strategy_count(const struct rfs_strategy *strategy)

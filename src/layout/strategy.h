@@ -46,6 +46,15 @@ struct rfs_layout {
     uint32_t n_expanded;
     uint64_t expanded[RFS_MAX_CUTS];
 
+    /*
+     * Open (rules make such): for tensors of any number of axes. The last n_tail of the n_axes are those at
+     * the tensor's end, the others those at its beginning; what lies between is not cut. One axis may be
+     * meant by both as long as only one of them cuts it.
+     */
+    bool open;
+    uint32_t n_tail;
+    uint32_t line; /* of the rules that it comes from; 0: from a strategy file */
+
     uint32_t opt_step; /* stride in ranks; informative, the cut follows from dev and map */
     uint32_t
         opt_size; /* pieces of the optimizer shard along axis 0; 0 or 1: none; -1 is resolved */
@@ -69,6 +78,8 @@ uint32_t rfs_strategy_stages(const struct rfs_strategy *strategy);
 uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy);
 /* The stage that the first strategy item names, 0 if there is none (a file of one stage of several). */
 uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy);
+/* Whether it was made by rules (rules.h): then it knows every tensor of the files that they were for. */
+bool rfs_strategy_by_rules(const struct rfs_strategy *strategy);
 /* Distinct parameter names, without their stage prefix, in the order of the file. */
 size_t rfs_strategy_count(const struct rfs_strategy *strategy);
 const char *rfs_strategy_param(const struct rfs_strategy *strategy, size_t i);
