@@ -47,19 +47,6 @@ static int no_memory(struct rfs_error *err, const char *path)
     return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
 }
 
-static int resolve(const char *source, char **path, struct rfs_error *err)
-{
-    *path = realpath(source, NULL);
-    if (*path)
-        return 0;
-    const int code = errno;
-    if (code == ENOENT)
-        return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
-    return rfs_fail(err, -code, RFS_IN(source),
-                    code == EACCES ? "check the permissions of the folders above it" : NULL,
-                    "the source cannot be reached: %s", strerror(code));
-}
-
 /* Registers each rank's files: the ids follow the ranks. */
 static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
                      struct rfs_error *err)
@@ -107,11 +94,11 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (!catalog->files || !catalog->tables.names || !catalog->tables.types)
         rc = no_memory(err, spec->path);
     if (rc == 0)
-        rc = resolve(spec->path, &catalog->path, err);
+        rc = rfs_scan_resolve(spec->path, &catalog->path, err);
     struct rfs_source_spec resolved = *spec;
     resolved.path = catalog->path;
     if (rc == 0)
-        rc = rfs_scan_open(&resolved, &scan, err);
+        rc = rfs_scan_open(&resolved, log, &scan, err);
     if (rc == 0)
         rc = add_files(catalog, &scan, err);
     if (rc < 0) {

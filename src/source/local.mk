@@ -8,7 +8,15 @@ librfs_la_SOURCES += \
 	src/source/fds.c src/source/fds.h \
 	src/source/files.c src/source/files.h \
 	src/source/index.c src/source/index.h \
+	src/source/group_proto.c src/source/group_proto.h \
+	src/source/json_map.c src/source/json_map.h \
 	src/source/read_whole.c \
-	src/source/scan.c src/source/scan.h \
+	src/source/scan.c src/source/scan.h src/source/scan_internal.h \
+	src/source/scan_folder.c \
+	src/source/scan_group.c \
+	src/source/scan_map.c \
+	src/source/scan_name.c \
+	src/source/scan_tree.c \
+	src/source/scan_whole.c \
 	src/source/spec.h \
 	src/source/wire.c src/source/wire.h

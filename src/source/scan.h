@@ -4,6 +4,7 @@
 #define RFS_SOURCE_SCAN_H
 
 #include "base/error.h"
+#include "base/log.h"
 #include "source/spec.h"
 
 #include <stdbool.h>
@@ -30,9 +31,36 @@ struct rfs_scan {
     size_t present; /* how many have a file; at least 1 */
 };
 
-/* SPEC->path is absolute and resolved. Nothing is owned by the caller on failure. */
-int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
+/*
+ * SPEC->path is absolute and resolved. LOG (may be NULL) hears which rank stands in for which. Nothing is owned
+ * by the caller on failure.
+ */
+int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err);
 void rfs_scan_free(struct rfs_scan *scan);
+
+/*
+ * The absolute path of SOURCE, malloc'ed, without links: but the name of a file stays as it was given, because
+ * its ending tells the format.
+ */
+int rfs_scan_resolve(const char *source, char **path, struct rfs_error *err);
+
+/* A save of ModelCheckpoint: the numbers of …-EPOCH_STEP.ckpt. */
+struct rfs_save {
+    int64_t epoch, step;
+};
+
+struct rfs_saves {
+    struct rfs_save *data; /* ascending, by epoch and then by step; owned */
+    size_t n, cap;
+};
+
+/*
+ * The saves that at least one rank has, as far as spec->step and spec->epoch let them through; at least one.
+ * SPEC->path is absolute and resolved. To be freed by free(out->data), on failure too.
+ */
+int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
+                   struct rfs_error *err);
 
 /* Whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);

@@ -128,7 +128,7 @@ def test_both_kinds_of_files():
     refused(
         tree,
         f"{tree.src}: the tree holds both .ckpt files (rank_0/net-1_0.ckpt) and .safetensors files "
-        "(rank_1/x.safetensors); try: move one kind to another folder",
+        "(rank_1/x.safetensors); try: move one kind to another folder, or choose one by file=*.ckpt",
     )
 
 
@@ -137,11 +137,14 @@ def test_no_checkpoint_in_the_source():
     ranks = "; try: give the folder that holds rank_0, rank_1 and so on"
     for rank in range(4):
         os.unlink(tree.path(rank))
-    refused(tree, f"{tree.src}: no rank_N folder in it has a .ckpt file{ranks}")
+    refused(tree, f"{tree.src}: no rank_N folder in it has a .ckpt or .safetensors file{ranks}")
+    with open(os.path.join(tree.dir, "notes.txt"), "w", encoding="utf-8") as file:
+        file.write("x")
     for where, what in (
         (folder("bare"), f"the folder has no rank_N folder in it{ranks}"),
         (f"{tree.dir}/none", "the source does not exist; try: check the path"),
-        (f"{tree.dir}/src_strategy.ckpt", f"the source is not a folder{ranks}"),
+        (f"{tree.dir}/notes.txt", "the source is not a checkpoint by its name; "
+         "try: a .ckpt or .safetensors file, or a folder"),
     ):
         fails(1, f"{where}: {what}", where, mnt, "-o", tree.options())
 

@@ -135,12 +135,11 @@ static void test_refused(void **state)
             (const char *const[]){"none: ", "does not exist", NULL});
     REFUSED(f, -ENOENT, f->tree.root, "no rank_N folder", "try: ", "rank_0");
     tree_file(&f->tree, "file", "x", 1);
-    refused(f, tree_path(&f->tree, "file"), -ENOTDIR,
-            (const char *const[]){"file: ", "not a folder", NULL});
+    refused(f, tree_path(&f->tree, "file"), -EINVAL,
+            (const char *const[]){"file: ", "not a checkpoint by its name", NULL});
     tree_folder(&f->tree, "rank_0");
-    REFUSED(f, -ENOENT, "no rank_N folder in it has a .ckpt file");
+    REFUSED(f, -ENOENT, "no rank_N folder in it has a .ckpt or .safetensors file");
     tree_file(&f->tree, "rank_0/a.safetensors", "x", 1);
-    REFUSED(f, -EINVAL, "rank_0/a.safetensors", "no .ckpt file", "safetensors_to_ckpt");
     tree_folder(&f->tree, "rank_1");
     tree_ckpt(&f->tree, "rank_1/a.ckpt", "w", 4, 1);
     REFUSED(f, -EINVAL, "both .ckpt files (rank_1/a.ckpt)", "(rank_0/a.safetensors)");
