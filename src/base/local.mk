@@ -6,6 +6,7 @@ librfs_la_SOURCES += \
 	src/base/error.c src/base/error.h \
 	src/base/intern.c src/base/intern.h \
 	src/base/log.c src/base/log.h \
+	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/text.c src/base/text.h \
 	src/base/vec.c src/base/vec.h

@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define REMEDY_MERGE "a strategy merged from the files of all stages"
+#define REMEDY_MERGE "the files of all stages, or a strategy merged from them"
 
 /* A parameter in a stage. While reading, seq is its place in the file. */
 struct placement {
@@ -39,6 +39,8 @@ struct rfs_strategy {
     uint32_t stages;
     uint32_t devices;
     uint32_t first_item_stage;
+    bool has_items; /* strategy items, the first of which is in first_item_stage */
+    bool prefixed;  /* a name had a stage before it */
     bool by_rules;
 };
 
@@ -124,6 +126,8 @@ static int split_name(const struct rfs_draft *draft, const char **name, size_t *
     return 0;
 }
 
+#define KEY_WORDS (3 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS)
+
 /* What makes two layouts the same, without the unused ends of the arrays. */
 static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
 {
@@ -146,9 +150,17 @@ static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
     return n;
 }
 
+bool rfs_layout_same(const struct rfs_layout *a, const struct rfs_layout *b)
+{
+    uint64_t keys[2][KEY_WORDS];
+    const size_t n = layout_key(a, keys[0]);
+
+    return layout_key(b, keys[1]) == n && memcmp(keys[0], keys[1], n * sizeof *keys[0]) == 0;
+}
+
 bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id)
 {
-    uint64_t key[3 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS];
+    uint64_t key[KEY_WORDS];
     const size_t n = layout_key(layout, key);
 
     *id = rfs_intern_add(builder->keys, key, n * sizeof *key);
@@ -181,6 +193,7 @@ int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draf
     uint32_t stage;
     const int rc = split_name(draft, &name, &bytes, &stage);
 
+    builder->strategy->prefixed |= rc == 0 && bytes < draft->name_bytes;
     return rc == 0 ? rfs_builder_place(builder, name, bytes, stage, layout_id, draft->err) : rc;
 }
 
@@ -198,6 +211,7 @@ int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
 
 void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage)
 {
+    builder->strategy->has_items = true;
     builder->strategy->first_item_stage = stage;
 }
 
@@ -316,7 +330,7 @@ int rfs_builder_finish(struct rfs_builder *builder, struct rfs_strategy **out,
     return rc;
 }
 
-static bool is_json(const char *name)
+bool rfs_strategy_is_json(const char *name)
 {
     const size_t n = strlen(name);
 
@@ -335,8 +349,8 @@ int rfs_strategy_parse(const char *name, const void *data, size_t size, struct r
         return out_of_memory(err, name);
     if (size == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(name), NULL, "the strategy file is empty");
-    rc = is_json(name) ? rfs_strategy_read_json(builder, &draft, data, size)
-                       : rfs_strategy_read_protobuf(builder, &draft, data, size);
+    rc = rfs_strategy_is_json(name) ? rfs_strategy_read_json(builder, &draft, data, size)
+                                    : rfs_strategy_read_protobuf(builder, &draft, data, size);
     return rc == 0 ? rfs_builder_finish(builder, out, err) : rc;
 }
 
@@ -370,6 +384,16 @@ uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy)
 uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy)
 {
     return strategy->first_item_stage;
+}
+
+bool rfs_strategy_has_items(const struct rfs_strategy *strategy)
+{
+    return strategy->has_items;
+}
+
+bool rfs_strategy_is_merged(const struct rfs_strategy *strategy)
+{
+    return strategy->prefixed;
 }
 
 bool rfs_strategy_by_rules(const struct rfs_strategy *strategy)

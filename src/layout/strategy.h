@@ -71,6 +71,8 @@ struct rfs_strategy;
 int rfs_strategy_parse(const char *name, const void *data, size_t size, struct rfs_strategy **out,
                        struct rfs_error *err);
 void rfs_strategy_free(struct rfs_strategy *strategy);
+/* Whether a file of that name is read as JSON. */
+bool rfs_strategy_is_json(const char *name);
 
 const char *rfs_strategy_name(const struct rfs_strategy *strategy);
 uint32_t rfs_strategy_stages(const struct rfs_strategy *strategy);

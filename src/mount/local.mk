@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The program uses the public library; from the base room it takes three small files of its own, because
+# The program uses the public library; from the base room it takes a few small files of its own, because
 # the library exports none of its inside. The flags of its own keep its objects apart from librfs's.
 if HAVE_FUSE
 reshardfs_CFLAGS = $(AM_CFLAGS)
 reshardfs_SOURCES = \
 	src/base/error.c \
 	src/base/log.c \
+	src/base/pathlist.c \
 	src/base/text.c \
+	src/base/vec.c \
 	src/mount/capture.c src/mount/capture.h \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \

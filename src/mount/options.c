@@ -2,6 +2,7 @@
 #include "mount/options.h"
 
 #include "base/cleanup.h"
+#include "base/pathlist.h"
 #include "mount/paths.h"
 #include "mount/suggest.h"
 
@@ -15,8 +16,9 @@
 enum { DEFAULT_THREADS = 16, MOST_THREADS = 256, SUGGEST_WITHIN = 3 };
 
 enum kind {
-    VIEW,      /* passed on */
-    VIEW_FILE, /* passed on with its path made absolute */
+    VIEW,       /* passed on */
+    VIEW_FILE,  /* passed on with its path made absolute */
+    VIEW_FILES, /* likewise, of several with ':' between */
     OWN,
     IGNORED,
 };
@@ -45,8 +47,8 @@ struct known {
 /* dev and suid are ignored because the mount is always nodev and nosuid; rw, because mount(8) adds it
  * unasked: nothing here can be written whatever is said. */
 static const struct known known[] = {
-    {"src_strategy", VIEW_FILE, true, 0},
-    {"dst_strategy", VIEW_FILE, true, 0},
+    {"src_strategy", VIEW_FILES, true, 0},
+    {"dst_strategy", VIEW_FILES, true, 0},
     {"src_rules", VIEW, true, 0},
     {"dst_rules", VIEW, true, 0},
     {"src_ranks", VIEW, true, 0},
@@ -220,6 +222,25 @@ static int pass_on_file(char **list, const char *name, const char *value)
     return absolute ? pass_on_value(list, name, absolute) : -ENOMEM;
 }
 
+/* Empty paths stay, for the view to refuse. */
+static int pass_on_files(char **list, const char *name, const char *value)
+{
+    RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist paths = {0};
+    RFS_FREE char *joined = NULL;
+    int rc = rfs_pathlist_split(value, &paths);
+
+    for (size_t i = 0; rc == 0 && i < paths.n; i++) {
+        RFS_FREE char *before = RFS_STEAL(joined);
+        RFS_FREE char *absolute = *paths.data[i] ? rfs_path_absolute(paths.data[i]) : strdup("");
+        if (!absolute ||
+            asprintf(&joined, "%s%s%s", before ? before : "", before ? ":" : "", absolute) < 0) {
+            joined = NULL;
+            rc = -ENOMEM;
+        }
+    }
+    return rc ? rc : pass_on_value(list, name, joined);
+}
+
 static int set_io(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
 {
     static const char *const names[] = {"auto", "direct", "cached"};
@@ -310,6 +331,8 @@ static int take(struct rfs_mount_options *o, char *option, struct rfs_error *err
         return value ? pass_on_value(&o->view, option, value) : pass_on(&o->view, option, NULL);
     case VIEW_FILE:
         return pass_on_file(&o->view, option, value);
+    case VIEW_FILES:
+        return pass_on_files(&o->view, option, value);
     case OWN:
         return set_own(o, k->own, value, err);
     case IGNORED:

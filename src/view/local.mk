@@ -9,5 +9,7 @@ librfs_la_SOURCES += \
 	src/view/read.c \
 	src/view/strategies.c \
 	src/view/strategies.h \
+	src/view/strategy_files.c \
+	src/view/strategy_files.h \
 	src/view/tree.c \
 	src/view/view.c

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/strategies.h"
 
-#include "base/cleanup.h"
+#include "view/strategy_files.h"
 
-static int load_strategy(const char *path, struct rfs_strategy **out, struct rfs_error *err)
+static int load_strategy(const char *text, struct rfs_strategy **out, struct rfs_error *err)
 {
-    RFS_FREE char *data = NULL;
-    size_t size;
-
-    if (!path)
-        return 0;
-    const int rc = rfs_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
-    return rc ? rc : rfs_strategy_parse(path, data, size, out, err);
+    return text ? rfs_view_read_strategy(text, out, err) : 0;
 }
 
 int rfs_view_strategies(struct reshard_view *view, struct rfs_error *err)

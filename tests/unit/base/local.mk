@@ -6,9 +6,15 @@ BASE_TESTS = \
 	tests/unit/base/test_intern \
 	tests/unit/base/test_log \
 	tests/unit/base/test_memory \
+	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_intern_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_memory_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_pathlist_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/base/test_pathlist.c
+tests_unit_base_test_pathlist_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_pool_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -101,6 +101,22 @@ static void strategy_paths_become_absolute(void **state)
     free(cwd);
 }
 
+static void each_path_of_a_list_becomes_absolute(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+    char *cwd = getcwd(NULL, 0), *want;
+
+    (void)state;
+    assert_non_null(cwd);
+    assert_true(asprintf(&want, "src_strategy=/:%s/none:/:", cwd) > 0);
+    assert_int_equal(parse(&o, &err, "/", "mnt", "-o", "src_strategy=/../:none:/.:", NULL), 0);
+    assert_string_equal(o.view, want);
+    rfs_mount_options_free(&o);
+    free(want);
+    free(cwd);
+}
+
 /* A backslash that ends one value does not swallow the comma before the next option. */
 static void values_stay_apart(void **state)
 {
@@ -207,6 +223,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(strategy_paths_become_absolute),
+        cmocka_unit_test(each_path_of_a_list_becomes_absolute),
         cmocka_unit_test(values_stay_apart),
         cmocka_unit_test(actions),
         cmocka_unit_test(refusals),

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pathlist.h"
+
+#include "base/vec.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool exists(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+/*
+ * How many bytes of TEXT, up to a ':' or the end, are the next path. Names longer than what the system
+ * takes do not exist, so that the time is in the length of the text, not its square.
+ */
+static size_t next_path(const char *text)
+{
+    const size_t first = strcspn(text, ":");
+    char path[PATH_MAX];
+
+    for (size_t n = strnlen(text, sizeof path - 1); n > first; n--) {
+        if (text[n] != ':' && text[n] != '\0')
+            continue;
+        memcpy(path, text, n);
+        path[n] = '\0';
+        if (exists(path))
+            return n;
+    }
+    return first;
+}
+
+bool rfs_pathlist_add(struct rfs_pathlist *list, char *path)
+{
+    if (path && RFS_PUSH(list, path))
+        return true;
+    free(path);
+    return false;
+}
+
+int rfs_pathlist_split(const char *text, struct rfs_pathlist *out)
+{
+    for (;;) {
+        const size_t n = next_path(text);
+        if (!rfs_pathlist_add(out, strndup(text, n)))
+            return -ENOMEM;
+        if (text[n] == '\0')
+            return 0;
+        text += n + 1;
+    }
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void rfs_pathlist_sort(struct rfs_pathlist *list)
+{
+    if (list->n > 1)
+        qsort(list->data, list->n, sizeof *list->data, by_bytes);
+}
+
+void rfs_pathlist_free(struct rfs_pathlist *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->data[i]);
+    free(list->data);
+    *list = (struct rfs_pathlist){0};
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strategy files of a pipeline's stages, made one strategy: what mindspore.merge_pipeline_strategys
+ * writes to a file, and what reading that file would give. Files come one after the other; those of
+ * several ranks of a stage must say the same, and are then taken once.
+ *
+ * Cost: one parsed strategy for each stage, and 16 bytes for each file.
+ */
+#ifndef RFS_LAYOUT_MERGE_H
+#define RFS_LAYOUT_MERGE_H
+
+#include "layout/strategy.h"
+
+struct rfs_merge;
+
+/* NAME, a folder or a list of files, is what messages call the whole. 0 or -ENOMEM. */
+int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *err);
+void rfs_merge_free(struct rfs_merge *merge);
+
+/*
+ * FILE's name decides between protobuf and JSON. -EINVAL with *err filled when it is no strategy of one
+ * stage, or does not go with the files before it.
+ */
+int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, size_t size,
+                  struct rfs_error *err);
+
+/* -EINVAL with *err filled when there were no files, or a stage is missing. *out is the caller's. */
+int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * In a folder the strategies are the files that merge_pipeline_strategys of MindSpore takes, *.ckpt and
+ * *.json; where there are none, all files are, as protobuf may have any name. Names that begin with a dot
+ * never count, nor do folders.
+ */
+#include "view/strategy_files.h"
+
+#include "base/cleanup.h"
+#include "base/pathlist.h"
+#include "layout/merge.h"
+#include "source/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define REMEDY_FOLDER "the folder that the runs of all stages saved their strategies in"
+
+static void merge_cleanup(struct rfs_merge **merge)
+{
+    rfs_merge_free(*merge);
+}
+
+static void dir_cleanup(DIR **dir)
+{
+    if (*dir)
+        closedir(*dir);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name);
+    const size_t m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static int fail_folder(const char *folder, int code, struct rfs_error *err)
+{
+    return rfs_fail(err, -code, RFS_IN(folder), NULL, "the folder cannot be listed: %s",
+                    strerror(code));
+}
+
+/* The folder's files with the names that MindSpore takes, or with any. */
+static int list_folder(const char *folder, bool any, struct rfs_pathlist *out,
+                       struct rfs_error *err)
+{
+    RFS_CLEANUP(dir_cleanup) DIR *dir = opendir(folder);
+    const struct dirent *entry;
+
+    if (!dir)
+        return fail_folder(folder, errno, err);
+    while (errno = 0, (entry = readdir(dir)) != NULL) {
+        RFS_FREE char *path = NULL;
+        struct stat st;
+        const bool named = ends_in(entry->d_name, ".ckpt") || ends_in(entry->d_name, ".json");
+        if (entry->d_name[0] == '.' || (!any && !named))
+            continue;
+        if (asprintf(&path, "%s/%s", folder, entry->d_name) < 0) {
+            path = NULL;
+            return rfs_fail_memory(err);
+        }
+        if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+            continue; /* what cannot be examined is read, so that the failure is told */
+        if (!rfs_pathlist_add(out, RFS_STEAL(path)))
+            return rfs_fail_memory(err);
+    }
+    return errno ? fail_folder(folder, errno, err) : 0;
+}
+
+/* Sorted, so that what is said of two files is the same wherever the folder lies. */
+static int add_folder(const char *folder, struct rfs_pathlist *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist found = {0};
+    int rc = list_folder(folder, false, &found, err);
+
+    if (rc == 0 && found.n == 0)
+        rc = list_folder(folder, true, &found, err);
+    if (rc)
+        return rc;
+    if (found.n == 0)
+        return rfs_fail(err, -ENOENT, RFS_IN(folder), REMEDY_FOLDER,
+                        "the folder holds no strategy files");
+    rfs_pathlist_sort(&found);
+    for (size_t i = 0; i < found.n; i++)
+        if (!rfs_pathlist_add(out, RFS_STEAL(found.data[i])))
+            return rfs_fail_memory(err);
+    return 0;
+}
+
+static int read_file(const char *path, char **data, size_t *size, struct rfs_error *err)
+{
+    return rfs_read_whole(path, RFS_STRATEGY_BYTES, data, size, err);
+}
+
+static int merge_file(struct rfs_merge *merge, const char *path, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size;
+    const int rc = read_file(path, &data, &size, err);
+
+    return rc ? rc : rfs_merge_add(merge, path, data, size, err);
+}
+
+static int merge_files(const char *name, const struct rfs_pathlist *files,
+                       struct rfs_strategy **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(merge_cleanup) struct rfs_merge *merge = NULL;
+    int rc = rfs_merge_new(name, &merge, err);
+
+    for (size_t i = 0; rc == 0 && i < files->n; i++)
+        rc = merge_file(merge, files->data[i], err);
+    return rc ? rc : rfs_merge_finish(merge, out, err);
+}
+
+static int read_single(const char *path, struct rfs_strategy **out, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size;
+    const int rc = read_file(path, &data, &size, err);
+
+    return rc ? rc : rfs_strategy_parse(path, data, size, out, err);
+}
+
+int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist named = {0};
+    RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist files = {0};
+
+    *out = NULL;
+    if (rfs_pathlist_split(text, &named))
+        return rfs_fail_memory(err);
+    if (named.n == 1 && !is_folder(text))
+        return read_single(text, out, err);
+    for (size_t i = 0; i < named.n; i++) {
+        if (named.data[i][0] == '\0')
+            return rfs_fail(err, -EINVAL, RFS_IN(text), "FILE:FILE",
+                            "a path in the list of strategy files is empty");
+        if (is_folder(named.data[i])) {
+            const int rc = add_folder(named.data[i], &files, err);
+            if (rc)
+                return rc;
+        } else if (!rfs_pathlist_add(&files, RFS_STEAL(named.data[i]))) {
+            return rfs_fail_memory(err);
+        }
+    }
+    return merge_files(text, &files, out, err);
+}
