@@ -8,7 +8,10 @@ SOURCE_TESTS = \
 	tests/unit/source/test_ckpt_fixtures \
 	tests/unit/source/test_ckpt_match \
 	tests/unit/source/test_dtype \
-	tests/unit/source/test_files
+	tests/unit/source/test_files \
+	tests/unit/source/test_scan \
+	tests/unit/source/test_scan_group \
+	tests/unit/source/test_scan_whole
 SOURCE_WRITER = tests/unit/source/writer.c tests/unit/source/writer.h
 SOURCE_TREE = tests/unit/source/tree.c tests/unit/source/tree.h $(SOURCE_WRITER)
 tests_unit_source_test_catalog_SOURCES = tests/unit/source/test_catalog.c $(SOURCE_TREE)
@@ -26,4 +29,11 @@ tests_unit_source_test_dtype_SOURCES = tests/unit/source/test_dtype.c
 tests_unit_source_test_dtype_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_files_SOURCES = tests/unit/source/test_files.c $(SOURCE_TREE)
 tests_unit_source_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
+SOURCE_SCANNING = tests/unit/source/scanning.c tests/unit/source/scanning.h $(SOURCE_TREE)
+tests_unit_source_test_scan_SOURCES = tests/unit/source/test_scan.c $(SOURCE_SCANNING)
+tests_unit_source_test_scan_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_scan_group_SOURCES = tests/unit/source/test_scan_group.c $(SOURCE_SCANNING)
+tests_unit_source_test_scan_group_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_scan_whole_SOURCES = tests/unit/source/test_scan_whole.c $(SOURCE_SCANNING)
+tests_unit_source_test_scan_whole_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Maps of files, and unsharded sources. */
+#include "scanning.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void map_refused(struct scanning *s, const char *json, int code, const char *part)
+{
+    put_text(s, "map.json", json);
+    REFUSED(s, code, "map.json", part);
+}
+
+static void test_map(void **state)
+{
+    struct scanning *s = *state;
+    char text[256];
+    put(s, "maps/a/one.ckpt");
+    put(s, "elsewhere.ckpt");
+    snprintf(text, sizeof text, "{\"10\": \"a/one.ckpt\", \"0\": \"%s/elsewhere.ckpt\"}",
+             s->tree.root);
+    put_text(s, "maps/map.json", text);
+    s->spec.files = tree_path(&s->tree, "maps/map.json");
+    scanned(s);
+    assert_false(s->scan.whole);
+    assert_int_equal(s->scan.n, 2);
+    assert_int_equal(s->scan.format, RFS_FORMAT_CKPT);
+    assert_string_equal(files_of(s, 0), "elsewhere.ckpt");
+    assert_string_equal(files_of(s, 10), "maps/a/one.ckpt");
+    assert_null(s->scan.data[0].folder);
+    s->spec.step = 1;
+    MISUSED(s, "files=");
+    plain(s);
+    s->spec.files = tree_path(&s->tree, "maps/map.json");
+    s->spec.segmented = true;
+    MISUSED(s, "files=");
+}
+
+static void test_bad_maps(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "a.ckpt");
+    put(s, "a.safetensors");
+    tree_folder(&s->tree, "dir.ckpt");
+    s->spec.files = tree_path(&s->tree, "map.json");
+    REFUSED(s, -ENOENT, "map.json: cannot be read");
+    map_refused(s, "", -EINVAL, "not valid JSON");
+    map_refused(s, "[\"a.ckpt\"]", -EINVAL, "not a JSON object");
+    map_refused(s, "{}", -EINVAL, "names no file");
+    map_refused(s, "{\"0\": \"a.ckpt\"", -EINVAL, "not valid JSON");
+    map_refused(s, "{\"0\": \"a.ckpt\"} x", -EINVAL, "not valid JSON");
+    map_refused(s, "{\"0\": \"a\\u0000.ckpt\"}", -EINVAL, "a NUL in it");
+    map_refused(s, "{\"0\": 1}", -EINVAL, "the value of '0' is not a text");
+    map_refused(s, "{\"0\": null}", -EINVAL, "not a text");
+    map_refused(s, "{\"0\": [\"a.ckpt\"]}", -EINVAL, "not a text");
+    map_refused(s, "{\"0\": \"a.ckpt\", \"0\": \"a.ckpt\"}", -EINVAL, "the key '0' comes twice");
+    map_refused(s, "{\"00\": \"a.ckpt\"}", -EINVAL, "'00' is not a rank");
+    map_refused(s, "{\"1048577\": \"a.ckpt\"}", -EINVAL, "is not a rank");
+    map_refused(s, "{\"rank_0\": \"a.ckpt\"}", -EINVAL, "is not a rank");
+    map_refused(s, "{\"0\": \"none.ckpt\"}", -ENOENT, "the file of rank 0, ");
+    map_refused(s, "{\"0\": \"dir.ckpt\"}", -EINVAL, "not a regular file");
+    map_refused(s, "{\"0\": \"\"}", -EINVAL, "not a checkpoint by its name");
+    map_refused(s, "{\"0\": \"a\"}", -EINVAL, "not a checkpoint by its name");
+    map_refused(s, "{\"0\": \"a.ckpt\", \"1\": \"a.safetensors\"}", -EINVAL,
+                "both .ckpt and .safetensors");
+    tree_file(&s->tree, "map.json", "{\"0\":\0\"a.ckpt\"}", 15);
+    REFUSED(s, -EINVAL, "a NUL in it");
+    char deep[4001];
+    memset(deep, '[', 4000);
+    deep[4000] = '\0';
+    map_refused(s, deep, -EINVAL, "not valid JSON");
+}
+
+static void test_one_file(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "net.ckpt");
+    put(s, "net.safetensors");
+    put(s, "net.bin");
+    s->spec.path = tree_path(&s->tree, "net.ckpt");
+    scanned(s);
+    assert_true(s->scan.whole);
+    assert_int_equal(s->scan.format, RFS_FORMAT_CKPT);
+    assert_string_equal(files_of(s, 0), "net.ckpt");
+    s->spec.segmented = true;
+    scanned(s);
+    s->spec.path = tree_path(&s->tree, "net.safetensors");
+    scanned(s);
+    assert_int_equal(s->scan.format, RFS_FORMAT_SAFETENSORS);
+    s->spec.step = 1;
+    MISUSED(s, "the source is one file");
+    plain(s);
+    s->spec.path = tree_path(&s->tree, "net.bin");
+    REFUSED(s, -EINVAL, "net.bin: the source is not a checkpoint by its name");
+    assert_int_equal(mkfifo(tree_path(&s->tree, "f.ckpt"), 0644), 0);
+    s->spec.path = tree_path(&s->tree, "f.ckpt");
+    REFUSED(s, -ENOTDIR, "neither a folder nor a file");
+}
+
+/* A link's own name tells the format, as in HuggingFace's cache of blobs. */
+static void test_resolve(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_error err = {0};
+    char *path = NULL;
+    put(s, "blobs/0123");
+    put(s, "real/a/x.ckpt");
+    assert_int_equal(symlink("blobs/0123", tree_path(&s->tree, "model.safetensors")), 0);
+    assert_int_equal(symlink("real", tree_path(&s->tree, "link")), 0);
+    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "model.safetensors"), &path, &err), 0);
+    assert_string_equal(path, tree_path(&s->tree, "model.safetensors"));
+    free(path);
+    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "link/a/x.ckpt"), &path, &err), 0);
+    assert_string_equal(path, tree_path(&s->tree, "real/a/x.ckpt"));
+    free(path);
+    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "link/./a/"), &path, &err), 0);
+    assert_string_equal(path, tree_path(&s->tree, "real/a"));
+    free(path);
+    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "none"), &path, &err), -ENOENT);
+    assert_null(path);
+    assert_int_equal(chdir(s->tree.root), 0);
+    assert_int_equal(rfs_scan_resolve("model.safetensors", &path, &err), 0);
+    assert_string_equal(path, tree_path(&s->tree, "model.safetensors"));
+    free(path);
+    assert_int_equal(chdir("/"), 0);
+}
+
+#define MAP "{\"metadata\": {\"total_size\": 8}, \"weight_map\": "
+
+static void test_huggingface(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "config.json");
+    put(s, "pytorch_model.ckpt.bin");
+    put(s, "model-00001-of-00002.safetensors");
+    put(s, "model-00002-of-00002.safetensors");
+    put_text(s, "model.safetensors.index.json",
+             MAP "{\"b\": \"model-00002-of-00002.safetensors\", "
+                 "\"a\": \"model-00001-of-00002.safetensors\", "
+                 "\"c\": \"model-00002-of-00002.safetensors\"}}");
+    scanned(s);
+    assert_true(s->scan.whole);
+    assert_int_equal(s->scan.format, RFS_FORMAT_SAFETENSORS);
+    assert_string_equal(files_of(s, 0),
+                        "model-00001-of-00002.safetensors model-00002-of-00002.safetensors");
+    assert_string_equal(s->scan.data[0].weight_map,
+                        tree_path(&s->tree, "model.safetensors.index.json"));
+    put(s, "model.safetensors");
+    REFUSED(s, -EINVAL, "both 'model.safetensors' and 'model.safetensors.index.json'");
+    assert_int_equal(unlink(tree_path(&s->tree, "model.safetensors")), 0);
+    put(s, "other.safetensors.index.json");
+    REFUSED(s, -EINVAL, "has both ", "other.safetensors.index.json");
+    assert_int_equal(unlink(tree_path(&s->tree, "other.safetensors.index.json")), 0);
+    scanned(s);
+    assert_int_equal(unlink(tree_path(&s->tree, "model.safetensors.index.json")), 0);
+    REFUSED(s, -ENOENT, "no rank_N folder in it", "segmented");
+    put(s, "model.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "model.safetensors");
+    assert_null(s->scan.data[0].weight_map);
+}
+
+static void index_refused(struct scanning *s, const char *json, int code, const char *part)
+{
+    put_text(s, "model.safetensors.index.json", json);
+    REFUSED(s, code, "model.safetensors.index.json: ", part);
+}
+
+static void test_bad_indexes(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "a.safetensors");
+    put(s, "a.ckpt");
+    tree_folder(&s->tree, "dir.safetensors");
+    index_refused(s, "x", -EINVAL, "not valid JSON");
+    index_refused(s, "[]", -EINVAL, "not a JSON object");
+    index_refused(s, "{\"metadata\": {}}", -EINVAL, "no weight_map");
+    index_refused(s, "{\"a\": \"a.safetensors\"}", -EINVAL, "no weight_map");
+    index_refused(s, "{\"weight_map\": []}", -EINVAL, "weight_map is not an object");
+    index_refused(s, "{\"weight_map\": {}}", -EINVAL, "names no file");
+    index_refused(s, "{\"weight_map\": {}, \"weight_map\": {}}", -EINVAL, "weight_map comes twice");
+    index_refused(s, MAP "{\"w\": 3}}", -EINVAL, "the value of 'w' is not a text");
+    index_refused(s, MAP "{\"w\": \"a.safetensors\", \"w\": \"a.safetensors\"}}", -EINVAL,
+                  "'w' comes twice");
+    index_refused(s, MAP "{\"w\": \"none.safetensors\"}}", -ENOENT, "'none.safetensors'");
+    index_refused(s, MAP "{\"w\": \"dir.safetensors\"}}", -EINVAL, "not a regular file");
+    index_refused(s, MAP "{\"w\": \"a.ckpt\"}}", -EINVAL, "not a safetensors file by its name");
+    index_refused(s, MAP "{\"w\": \"..\"}}", -EINVAL, "parameter 'w'");
+    index_refused(s, MAP "{\"w\": \"../a.safetensors\"}}", -EINVAL, "not one of the same folder");
+    index_refused(s, MAP "{\"w\": \"/a.safetensors\"}}", -EINVAL, "not one of the same folder");
+}
+
+static void test_unified(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "part0.safetensors");
+    put(s, "part2.safetensors");
+    put(s, "part10.safetensors");
+    put(s, "part11.safetensors"); /* of an older run: the map doesn't name it */
+    put_text(s, "param_name_map.json",
+             MAP "{\"a\": \"part10.safetensors\", \"b\": \"part2.safetensors\", "
+                 "\"c\": \"part0.safetensors\"}}");
+    scanned(s);
+    assert_true(s->scan.whole);
+    assert_string_equal(files_of(s, 0), "part0.safetensors part2.safetensors part10.safetensors");
+    assert_string_equal(s->scan.data[0].weight_map, tree_path(&s->tree, "param_name_map.json"));
+    put(s, "hyper_param.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "part0.safetensors part2.safetensors part10.safetensors "
+                                        "hyper_param.safetensors");
+    put_text(s, "param_name_map.json", "{\"a\": \"part2.safetensors\"}"); /* as before 2.5 */
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "part2.safetensors hyper_param.safetensors");
+    put_text(s, "param_name_map.json", "{\"a\": \"part3.safetensors\"}");
+    REFUSED(s, -ENOENT, "param_name_map.json: ", "'part3.safetensors'");
+    put_text(s, "param_name_map.json", "{\"metadata\": {\"total_size\": 8}}");
+    REFUSED(s, -EINVAL, "the value of 'metadata' is not a text");
+}
+
+static void test_other_folders(void **state)
+{
+    struct scanning *s = *state;
+    REFUSED(s, -ENOENT, "no rank_N folder in it", "rank_0");
+    put(s, "net-1_2.safetensors");
+    scanned(s); /* the only one */
+    assert_string_equal(files_of(s, 0), "net-1_2.safetensors");
+    put(s, "net-1_10.safetensors");
+    REFUSED(s, -ENOENT, "no rank_N folder in it", "a checkpoint file itself");
+    s->spec.step = 10;
+    scanned(s);
+    assert_true(s->scan.whole);
+    assert_string_equal(files_of(s, 0), "net-1_10.safetensors");
+    plain(s);
+    s->spec.file = "*";
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "net-1_10.safetensors");
+    s->spec.file = "x*";
+    REFUSED(s, -ENOENT, "no .ckpt or .safetensors file that matches 'x*'");
+    plain(s);
+    s->spec.rank_dir = "node%d";
+    REFUSED(s, -ENOENT, "no nodeN folder in it");
+    put(s, "rank_0/a.ckpt"); /* then it is a tree */
+    plain(s);
+    scanned(s);
+    assert_false(s->scan.whole);
+    assert_string_equal(files_of(s, 0), "rank_0/a.ckpt");
+}
+
+static void test_one_ckpt_is_not_guessed(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "net.ckpt");
+    REFUSED(s, -ENOENT, "no rank_N folder in it", "a checkpoint file itself");
+    s->spec.segmented = true;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "net.ckpt");
+}
+
+static void test_segmented_folder(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "c_part1.ckpt");
+    put(s, "c_part0.ckpt");
+    put(s, ".c_part2.ckpt");
+    put(s, "c_part3.tmp");
+    s->spec.segmented = true;
+    scanned(s);
+    assert_true(s->scan.whole);
+    assert_string_equal(files_of(s, 0), "c_part0.ckpt c_part1.ckpt");
+    s->spec.file = "*1.ckpt";
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "c_part1.ckpt");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scanning_setup, scanning_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_map),
+        TEST(test_bad_maps),
+        TEST(test_one_file),
+        TEST(test_resolve),
+        TEST(test_huggingface),
+        TEST(test_bad_indexes),
+        TEST(test_unified),
+        TEST(test_other_folders),
+        TEST(test_segmented_folder),
+        TEST(test_one_ckpt_is_not_guessed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
