@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 static bool is_continuation(unsigned char c)
@@ -62,4 +61,26 @@ size_t rfs_text_printable(char *out, size_t cap, const char *text)
     }
     out[n] = 0;
     return n;
+}
+
+bool rfs_text_is_utf8(const char *text, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    for (size_t i = 0; i < n;) {
+        const unsigned char c = s[i++];
+        if (c > 0 && c < 0x80)
+            continue;
+        const unsigned more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+        if (c < 0xc2 || c > 0xf4 || more > n - i)
+            return false;
+        const unsigned char low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
+        const unsigned char high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+        if (s[i] < low || s[i] > high)
+            return false;
+        for (unsigned k = 1; k < more; k++)
+            if (!is_continuation(s[i + k]))
+                return false;
+        i += more;
+    }
+    return true;
 }

@@ -3,6 +3,7 @@
 #ifndef RFS_BASE_TEXT_H
 #define RFS_BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -10,5 +11,8 @@
  * UTF-8 as \xNN. Cuts before a character that does not fit. Returns the length of what was written.
  */
 size_t rfs_text_printable(char *out, size_t cap, const char *text);
+
+/* Whether all N bytes are well-formed UTF-8 (no overlong forms, no surrogates) without a NUL. */
+bool rfs_text_is_utf8(const char *text, size_t n);
 
 #endif

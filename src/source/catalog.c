@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/vec.h"
+#include "source/build.h"
 #include "source/scan.h"
 
 #include <errno.h>
@@ -13,9 +14,11 @@
 #include <string.h>
 
 struct rank {
-    uint32_t file;  /* id of its first file, UINT32_MAX: none */
-    uint32_t parts; /* how many files it has; their ids follow each other */
-    _Atomic(const struct rfs_index *) index; /* set once, with release; owned by catalog->owned */
+    uint32_t file;           /* id of its first file, UINT32_MAX: none */
+    uint32_t parts;          /* how many files it has; their ids follow each other */
+    char *weight_map;        /* path of the file that says which of them has what, or NULL; owned */
+    struct rfs_built *built; /* set before index; in catalog->owned */
+    _Atomic(const struct rfs_index *) index; /* set once, with release; that of built */
     bool busy;                               /* somebody is indexing it; under the lock */
     int failed; /* 0, or the -errno of the failure that is remembered; under the lock */
     char *text; /* of that failure; owned; NULL when there was no memory for it */
@@ -27,13 +30,13 @@ struct rfs_catalog {
     struct rfs_pool *pool;
     struct rfs_files *files;
     struct rfs_tables tables;
+    struct rfs_builder builder;
     uint32_t n_ranks;
     uint32_t present;
-    enum rfs_format format;
     struct rank *ranks;   /* [n_ranks] */
     pthread_mutex_t lock; /* a leaf lock, not held while indexing */
     pthread_cond_t done;
-    RFS_VEC(struct rfs_index *) owned; /* under the lock */
+    RFS_VEC(struct rfs_built *) owned; /* under the lock */
     atomic_uint_fast64_t indexed, predicted, index_bytes;
 };
 
@@ -54,7 +57,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
     for (size_t i = 0; i < scan->n; i++)
         if (scan->data[i].n_files > 0)
             catalog->n_ranks = scan->data[i].rank + 1;
-    catalog->format = scan->format;
+    catalog->builder.format = scan->format;
     catalog->ranks = calloc(catalog->n_ranks, sizeof *catalog->ranks);
     if (!catalog->ranks)
         return no_memory(err, catalog->path);
@@ -62,17 +65,36 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         catalog->ranks[rank].file = UINT32_MAX;
     for (size_t i = 0; i < scan->n; i++) {
         const struct rfs_scanned *item = &scan->data[i];
+        if (item->n_files == 0)
+            continue;
+        struct rank *rank = &catalog->ranks[item->rank];
+        if (item->weight_map) {
+            rank->weight_map = strdup(item->weight_map);
+            if (!rank->weight_map)
+                return no_memory(err, catalog->path);
+        }
         for (size_t k = 0; k < item->n_files; k++) {
-            struct rank *rank = &catalog->ranks[item->rank];
             const uint32_t id = rfs_files_add(catalog->files, item->files[k]);
             if (id == UINT32_MAX)
                 return no_memory(err, catalog->path);
             rank->file = k == 0 ? id : rank->file;
             rank->parts++;
         }
-        catalog->present += item->n_files > 0;
+        catalog->present++;
     }
     return 0;
+}
+
+static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
+{
+    struct rfs_builder *builder = &catalog->builder;
+    builder->files = catalog->files;
+    builder->tables = &catalog->tables;
+    builder->pool = catalog->pool;
+    builder->log = catalog->log;
+    builder->last_counts = spec->segmented;
+    builder->skip = spec->segmented_skip;
+    builder->check_crc = spec->check_crc;
 }
 
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
@@ -101,6 +123,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
         rc = rfs_scan_open(&resolved, log, &scan, err);
     if (rc == 0)
         rc = add_files(catalog, &scan, err);
+    set_builder(catalog, spec);
     if (rc < 0) {
         rfs_catalog_close(catalog);
         return rc;
@@ -113,10 +136,12 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
 {
     if (!catalog)
         return;
-    for (uint32_t i = 0; catalog->ranks && i < catalog->n_ranks; i++)
+    for (uint32_t i = 0; catalog->ranks && i < catalog->n_ranks; i++) {
         free(catalog->ranks[i].text);
+        free(catalog->ranks[i].weight_map);
+    }
     for (size_t i = 0; i < catalog->owned.n; i++)
-        rfs_index_free(catalog->owned.data[i]);
+        rfs_built_free(catalog->owned.data[i]);
     free(catalog->owned.data);
     rfs_files_free(catalog->files);
     if (catalog->tables.names)
@@ -157,7 +182,7 @@ uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank)
 
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
 {
-    return catalog->format;
+    return catalog->builder.format;
 }
 
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)
@@ -182,55 +207,6 @@ const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uin
     return atomic_load_explicit(&catalog->ranks[rank].index, memory_order_acquire);
 }
 
-static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
-static int fail_source(struct rfs_error *err, const char *path, int code)
-{
-    if (code == -ESTALE)
-        return rfs_fail(err, code, RFS_IN(path), "mount again once nobody writes it",
-                        "the file was changed or removed while in use");
-    return rfs_fail(err, code, RFS_IN(path),
-                    code == -EACCES ? "check the file's permissions"
-                    : code == -EIO  ? "check the disk, then mount again"
-                                    : NULL,
-                    "the file cannot be read: %s", strerror(-code));
-}
-
-/*
- * *out is LIKE when the file's headers are its, else *fresh, an index of its own, which the caller owns.
- */
-static int build(struct rfs_catalog *catalog, uint32_t id, const struct rfs_index *like,
-                 const struct rfs_index **out, struct rfs_index **fresh, struct rfs_error *err)
-{
-    const char *path = rfs_files_path(catalog->files, id);
-    struct rfs_reading reading;
-    int rc = rfs_reading_begin(catalog->files, id, &reading);
-    if (rc < 0)
-        return fail_source(err, path, rc);
-    rc = 0;
-    if (like)
-        rc = rfs_ckpt_matches(read_source, &reading, reading.size, like, &catalog->tables,
-                              catalog->pool);
-    if (rc < 0) {
-        fail_source(err, path, rc);
-    } else if (rc == 1) {
-        *out = like;
-    } else {
-        rc = rfs_ckpt_walk(read_source, &reading, reading.size, path, &catalog->tables, fresh, err);
-        *out = *fresh;
-    }
-    const int end = rfs_reading_end(&reading);
-    if (end == 0)
-        return rc < 0 ? rc : 0;
-    rfs_index_free(*fresh);
-    *fresh = NULL;
-    *out = NULL;
-    return fail_source(err, path, end);
-}
-
 /* Whether the next try might end otherwise, so that a failure is not remembered. */
 static bool is_passing(int code)
 {
@@ -238,21 +214,23 @@ static bool is_passing(int code)
            code == -EAGAIN;
 }
 
-/* Publishes what build gave. Called with the lock held. */
-static int publish(struct rfs_catalog *catalog, struct rank *rank, int rc,
-                   const struct rfs_index *index, struct rfs_index *fresh, struct rfs_error *err)
+/* Publishes what rfs_build gave; LIKE is what it was given. Called with the lock held. */
+static int publish(struct rfs_catalog *catalog, struct rank *rank, int rc, struct rfs_built *built,
+                   const struct rfs_built *like, struct rfs_error *err)
 {
-    if (rc == 0 && fresh && !RFS_PUSH(&catalog->owned, fresh)) {
-        rfs_index_free(fresh);
+    const bool fresh = built != like;
+    if (rc == 0 && fresh && !RFS_PUSH(&catalog->owned, built)) {
+        rfs_built_free(built);
         rc = rfs_fail(err, -ENOMEM, RFS_IN(catalog->path), NULL, "out of memory");
     }
     if (rc == 0) {
         atomic_fetch_add(&catalog->indexed, 1);
         if (fresh)
-            atomic_fetch_add(&catalog->index_bytes, rfs_index_memory(fresh));
+            atomic_fetch_add(&catalog->index_bytes, rfs_built_memory(built));
         else
             atomic_fetch_add(&catalog->predicted, 1);
-        atomic_store_explicit(&rank->index, index, memory_order_release);
+        rank->built = built;
+        atomic_store_explicit(&rank->index, built->index, memory_order_release);
     } else if (!is_passing(rc)) {
         rank->failed = rc;
         rank->text = strdup(err->text);
@@ -298,17 +276,18 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
 
     /* An error of our own, as its text is kept even if the caller wants none. */
     struct rfs_error failure = {0};
-    struct rfs_index *fresh = NULL;
-    const struct rfs_index *index = NULL;
-    const struct rfs_index *prediction =
-        like == RFS_NO_RANK ? NULL : rfs_catalog_ready(catalog, like);
-    int rc = build(catalog, id, prediction, &index, &fresh, &failure);
+    struct rfs_built *built = NULL;
+    struct rfs_built *prediction = NULL;
+    if (like != RFS_NO_RANK && rfs_catalog_ready(catalog, like))
+        prediction = catalog->ranks[like].built;
+    int rc = rfs_build(&catalog->builder, id, slot->parts, slot->weight_map, prediction, &built,
+                       &failure);
 
     pthread_mutex_lock(&catalog->lock);
-    rc = publish(catalog, slot, rc, index, fresh, &failure);
+    rc = publish(catalog, slot, rc, built, prediction, &failure);
     pthread_mutex_unlock(&catalog->lock);
     if (rc == 0)
-        *out = index;
+        *out = atomic_load_explicit(&slot->index, memory_order_relaxed);
     else if (err)
         *err = failure;
     return rc;

@@ -253,16 +253,6 @@ static int detect(struct walk *walk)
     return 0;
 }
 
-static int compare_names(const void *a, const void *b, void *ctx)
-{
-    const struct rfs_entry *entries = ctx;
-    const uint32_t i = *(const uint32_t *)a;
-    const uint32_t j = *(const uint32_t *)b;
-    if (entries[i].name != entries[j].name)
-        return entries[i].name < entries[j].name ? -1 : 1;
-    return i < j ? -1 : i > j;
-}
-
 /* Cuts an array to its length; keeps it when realloc doesn't want to. */
 static void *trim(void *data, size_t n, size_t size)
 {
@@ -278,29 +268,10 @@ static int finish(struct walk *walk, struct rfs_index **out)
     if (n == 0)
         return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file), REMEDY_COPY,
                         "the file holds no parameters");
-    uint32_t *by_name = malloc(n * sizeof *by_name);
     struct rfs_index *index = calloc(1, sizeof *index);
-    if (!by_name || !index) {
-        free(by_name);
-        free(index);
+    if (!index)
         return rfs_fail(wire->err, -ENOMEM, RFS_IN(wire->file), NULL, "out of memory");
-    }
-    for (size_t i = 0; i < n; i++)
-        by_name[i] = (uint32_t)i;
-    const struct rfs_entry *entries = walk->entries.data;
-    qsort_r(by_name, n, sizeof *by_name, compare_names, walk->entries.data);
-    for (size_t i = 1; i < n; i++) {
-        const struct rfs_entry *a = &entries[by_name[i - 1]];
-        const struct rfs_entry *b = &entries[by_name[i]];
-        if (a->name != b->name)
-            continue;
-        wire->param = walk_name(walk, b->name);
-        free(by_name);
-        free(index);
-        return fail_duplicate(walk, b->offset, a->offset);
-    }
     index->n = n;
-    index->by_name = by_name;
     index->entries = trim(walk->entries.data, n, sizeof *walk->entries.data);
     index->n_extents = walk->extents.n;
     index->extents = trim(walk->extents.data, walk->extents.n, sizeof *walk->extents.data);
@@ -308,8 +279,20 @@ static int finish(struct walk *walk, struct rfs_index **out)
     index->has_crc = walk->has_crc;
     walk->entries.data = NULL;
     walk->extents.data = NULL;
-    *out = index;
-    return 0;
+    size_t a;
+    size_t b;
+    int rc = rfs_index_order_names(index, &a, &b);
+    if (rc == 1) {
+        wire->param = walk_name(walk, index->entries[b].name);
+        rc = fail_duplicate(walk, index->entries[b].offset, index->entries[a].offset);
+    } else if (rc < 0) {
+        rc = rfs_fail(wire->err, -ENOMEM, RFS_IN(wire->file), NULL, "out of memory");
+    }
+    if (rc < 0)
+        rfs_index_free(index);
+    else
+        *out = index;
+    return rc;
 }
 
 int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,

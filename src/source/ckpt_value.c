@@ -3,6 +3,7 @@
 #include "source/ckpt_value.h"
 
 #include "base/checked.h"
+#include "base/text.h"
 
 #include <errno.h>
 
@@ -129,28 +130,6 @@ static int read_map(struct rfs_wire *wire, uint64_t end, struct rfs_value *value
     return 0;
 }
 
-/* Bytes below 0x80 but NUL, and well-formed sequences: no overlong ones, no surrogates. */
-static bool is_name(const unsigned char *s, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        const unsigned char c = s[i++];
-        if (c > 0 && c < 0x80)
-            continue;
-        const unsigned more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c < 0xc2 || c > 0xf4 || more > n - i)
-            return false;
-        const unsigned char low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
-        const unsigned char high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
-        if (s[i] < low || s[i] > high)
-            return false;
-        for (unsigned k = 1; k < more; k++)
-            if ((s[i + k] & 0xc0) != 0x80)
-                return false;
-        i += more;
-    }
-    return true;
-}
-
 static int read_tag(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_value *value)
 {
     const unsigned char *text;
@@ -161,7 +140,7 @@ static int read_tag(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs
         rc = rfs_wire_bytes(wire, length, &text);
     if (rc < 0)
         return rc;
-    if (!is_name(text, (size_t)length))
+    if (!rfs_text_is_utf8((const char *)text, (size_t)length))
         return rfs_wire_fail(wire, -EINVAL, begin, REMEDY_COPY,
                              "a parameter's name is not UTF-8 text without NULs: the file is "
                              "damaged, or not a checkpoint");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/index.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name)
@@ -36,4 +37,32 @@ void rfs_index_free(struct rfs_index *index)
     free(index->extents);
     free(index->part_of);
     free(index);
+}
+
+static int compare_names(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_entry *entries = ctx;
+    const uint32_t i = *(const uint32_t *)a;
+    const uint32_t j = *(const uint32_t *)b;
+    if (entries[i].name != entries[j].name)
+        return entries[i].name < entries[j].name ? -1 : 1;
+    return i < j ? -1 : i > j;
+}
+
+int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second)
+{
+    if (!index->by_name)
+        index->by_name = malloc(index->n * sizeof *index->by_name + 1);
+    if (!index->by_name)
+        return -ENOMEM;
+    for (size_t i = 0; i < index->n; i++)
+        index->by_name[i] = (uint32_t)i;
+    qsort_r(index->by_name, index->n, sizeof *index->by_name, compare_names, index->entries);
+    for (size_t i = 1; i < index->n; i++) {
+        *first = index->by_name[i - 1];
+        *second = index->by_name[i];
+        if (index->entries[*first].name == index->entries[*second].name)
+            return 1;
+    }
+    return 0;
 }

@@ -59,6 +59,10 @@ struct rfs_index {
     uint64_t file_bytes; /* size of the file it was built from */
     bool has_crc;        /* it carries a checksum: a crc_num trailer, or metadata of that name */
     bool redundancy_removed; /* it says that what other ranks keep was left out */
+    /* Of the safetensors file that it was built from; another one that shares it may differ in crc. */
+    uint64_t crc;            /* its crc_num, when has_crc; UINT64_MAX: no number */
+    uint64_t header_bytes;   /* of the JSON text, and */
+    uint64_t header_hash[2]; /* its XXH3-128 */
 };
 
 /* The entry of that name, or NULL. O(log n). */
@@ -66,5 +70,11 @@ const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t n
 /* Bytes of memory it takes. */
 size_t rfs_index_memory(const struct rfs_index *index);
 void rfs_index_free(struct rfs_index *index);
+
+/*
+ * While it is built: sorts by_name, which it allocates if it is NULL, for what is in entries. 0, -ENOMEM, or
+ * 1 when a name comes twice: *first and *second are two positions that have it then.
+ */
+int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second);
 
 #endif

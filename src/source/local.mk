@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/source/build.c src/source/build.h \
 	src/source/catalog.c src/source/catalog.h \
 	src/source/ckpt.c src/source/ckpt.h \
 	src/source/ckpt_match.c \
 	src/source/ckpt_value.c src/source/ckpt_value.h \
+	src/source/crc.c src/source/crc.h \
 	src/source/dtype.c src/source/dtype.h \
 	src/source/fds.c src/source/fds.h \
 	src/source/files.c src/source/files.h \
 	src/source/index.c src/source/index.h \
 	src/source/group_proto.c src/source/group_proto.h \
 	src/source/json_map.c src/source/json_map.h \
+	src/source/json_read.c src/source/json_read.h \
+	src/source/merge.c src/source/merge.h \
 	src/source/read_whole.c \
+	src/source/safetensors.c src/source/safetensors.h \
 	src/source/scan.c src/source/scan.h src/source/scan_internal.h \
 	src/source/scan_folder.c \
 	src/source/scan_group.c \
@@ -19,4 +24,5 @@ librfs_la_SOURCES += \
 	src/source/scan_tree.c \
 	src/source/scan_whole.c \
 	src/source/spec.h \
+	src/source/weight_map.c src/source/weight_map.h \
 	src/source/wire.c src/source/wire.h

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/build.h"
+
+#include "base/cleanup.h"
+#include "source/crc.h"
+#include "source/merge.h"
+#include "source/safetensors.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One rank at work. */
+struct job {
+    struct rfs_builder *builder;
+    uint32_t first; /* id of its first file */
+    struct rfs_built *like;
+    struct rfs_built *built;
+    bool by_name;         /* sort what a safetensors file holds */
+    pthread_mutex_t lock; /* of what follows; a leaf lock */
+    bool failed;
+    struct rfs_error *err; /* the first failure */
+};
+
+void rfs_built_free(struct rfs_built *built)
+{
+    if (!built)
+        return;
+    for (uint32_t i = 0; i < built->n_pieces; i++)
+        rfs_index_free(built->pieces[i].owned);
+    rfs_index_free(built->merged);
+    free(built);
+}
+
+size_t rfs_built_memory(const struct rfs_built *built)
+{
+    size_t bytes = built->merged ? rfs_index_memory(built->merged) : 0;
+    for (uint32_t i = 0; i < built->n_pieces; i++)
+        bytes += built->pieces[i].owned ? rfs_index_memory(built->pieces[i].owned) : 0;
+    return bytes;
+}
+
+static int fail_memory(const struct rfs_builder *builder, uint32_t file, struct rfs_error *err)
+{
+    return rfs_fail(err, -ENOMEM, RFS_IN(rfs_files_path(builder->files, file)), NULL,
+                    "out of memory");
+}
+
+static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    return rfs_reading_pread(ctx, buf, n, offset);
+}
+
+static int fail_source(struct rfs_error *err, const char *path, int code)
+{
+    if (code == -ESTALE)
+        return rfs_fail(err, code, RFS_IN(path), "mount again once nobody writes it",
+                        "the file was changed or removed while in use");
+    return rfs_fail(err, code, RFS_IN(path),
+                    code == -EACCES ? "check the file's permissions"
+                    : code == -EIO  ? "check the disk, then mount again"
+                                    : NULL,
+                    "the file cannot be read: %s", strerror(-code));
+}
+
+static int compare_names(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_entry *x = a;
+    const struct rfs_entry *y = b;
+    return strcmp(rfs_intern_text(ctx, x->name), rfs_intern_text(ctx, y->name));
+}
+
+/* As the bytes of the names are, which is how Python sorts them. */
+static int sort_entries(const struct rfs_builder *builder, struct rfs_index *index)
+{
+    size_t a;
+    size_t b;
+    qsort_r(index->entries, index->n, sizeof *index->entries, compare_names,
+            builder->tables->names);
+    return rfs_index_order_names(index, &a, &b);
+}
+
+/* Of .ckpt files: 1 when LIKE is the file's index too, 0 with *fresh, or -errno. */
+static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *reading,
+                      const char *path, const struct rfs_index *like, struct rfs_index **fresh,
+                      struct rfs_error *err)
+{
+    int rc = 0;
+    if (like)
+        rc = rfs_ckpt_matches(read_source, reading, reading->size, like, builder->tables,
+                              builder->pool);
+    if (rc < 0)
+        return fail_source(err, path, rc);
+    if (rc == 1)
+        return 1;
+    return rfs_ckpt_walk(read_source, reading, reading->size, path, builder->tables, fresh, err);
+}
+
+static int verify(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
+                  const struct rfs_index *index, struct rfs_error *err)
+{
+    if (!builder->check_crc)
+        return 0;
+    const int rc =
+        rfs_crc_verify(read_source, reading, builder->format, index, builder->tables, path, err);
+    if (rc == 1 && !atomic_exchange(&builder->told_no_crc, true))
+        rfs_log(
+            builder->log, RFS_WARNING,
+            "%s: has no checksum, so that check=crc verifies nothing of this file, nor of others "
+            "that have none",
+            path);
+    return rc < 0 ? rc : 0;
+}
+
+/* Whether two files differ in their headers (a crc_num), but not in what matters of them. */
+static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
+{
+    return a->n == b->n && a->file_bytes == b->file_bytes && a->has_crc == b->has_crc &&
+           a->redundancy_removed == b->redundancy_removed && a->n_extents == 0 &&
+           b->n_extents == 0 && memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
+}
+
+/* The index of one file: LIKE, or one of its own. */
+static int build_piece(const struct job *job, uint32_t file, const struct rfs_index *like,
+                       struct rfs_piece *piece, struct rfs_error *err)
+{
+    struct rfs_builder *builder = job->builder;
+    const char *path = rfs_files_path(builder->files, file);
+    struct rfs_index *fresh = NULL;
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin(builder->files, file, &reading);
+    if (rc < 0)
+        return fail_source(err, path, rc);
+    if (builder->format == RFS_FORMAT_SAFETENSORS)
+        rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, builder->tables, like,
+                                  &fresh, err);
+    else
+        rc = index_ckpt(builder, &reading, path, like, &fresh, err);
+    if (rc >= 0)
+        rc = verify(builder, &reading, path, fresh ? fresh : like, err);
+    const int end = rfs_reading_end(&reading);
+    if (end < 0)
+        rc = fail_source(err, path, end);
+    if (rc == 0 && fresh && job->by_name && sort_entries(builder, fresh) < 0)
+        rc = fail_memory(builder, file, err);
+    if (rc < 0 || (fresh && like && is_same(fresh, like))) {
+        rfs_index_free(fresh);
+        fresh = NULL;
+    }
+    *piece = (struct rfs_piece){fresh ? fresh : like, fresh};
+    return rc;
+}
+
+static int build_one(void *ctx, size_t i)
+{
+    struct job *job = ctx;
+    struct rfs_error err = {0};
+    const struct rfs_index *like = job->like && job->like->n_pieces == job->built->n_pieces
+                                       ? job->like->pieces[i].index
+                                       : NULL;
+    const int rc = build_piece(job, job->first + (uint32_t)i, like, &job->built->pieces[i], &err);
+    if (rc < 0) {
+        pthread_mutex_lock(&job->lock);
+        if (!job->failed && job->err)
+            *job->err = err;
+        job->failed = true;
+        pthread_mutex_unlock(&job->lock);
+    }
+    return rc;
+}
+
+static bool is_like(const struct job *job)
+{
+    if (!job->like || job->like->n_pieces != job->built->n_pieces)
+        return false;
+    for (uint32_t i = 0; i < job->built->n_pieces; i++)
+        if (job->built->pieces[i].index != job->like->pieces[i].index)
+            return false;
+    return true;
+}
+
+static void free_map(struct rfs_weight_map *map)
+{
+    rfs_weight_map_free(map);
+}
+
+static int merge(const struct job *job, const char *weight_map, struct rfs_error *err)
+{
+    const struct rfs_builder *builder = job->builder;
+    struct rfs_built *built = job->built;
+    const uint32_t n = built->n_pieces;
+    RFS_FREE const char **files = malloc(n * sizeof *files);
+    RFS_FREE const struct rfs_index **indexes = malloc(n * sizeof *indexes);
+    RFS_CLEANUP(free_map) struct rfs_weight_map map = {0};
+    int rc = 0;
+    if (!files || !indexes)
+        return fail_memory(builder, job->first, err);
+    for (uint32_t i = 0; i < n; i++) {
+        files[i] = rfs_files_path(builder->files, job->first + i);
+        indexes[i] = built->pieces[i].index;
+    }
+    if (weight_map)
+        rc = rfs_weight_map_read(weight_map, files, n, builder->tables, &map, err);
+    const struct rfs_merge work = {
+        files,         indexes,         n,           weight_map ? &map : NULL, builder->last_counts,
+        builder->skip, builder->tables, builder->log};
+    if (rc == 0)
+        rc = rfs_merge(&work, &built->merged, err);
+    built->index = built->merged;
+    return rc;
+}
+
+/*
+ * MindSpore gets the tensors of a rank's safetensors file sorted by name (load_file of safetensors 0.5, and
+ * load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
+ */
+int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const char *weight_map,
+              struct rfs_built *like, struct rfs_built **out, struct rfs_error *err)
+{
+    const bool merged = parts > 1 || weight_map || builder->skip;
+    struct rfs_built *built = calloc(1, sizeof *built + parts * sizeof *built->pieces);
+    struct job job = {builder, file, like, built, !merged, PTHREAD_MUTEX_INITIALIZER, false, err};
+    *out = NULL;
+    if (!built)
+        return fail_memory(builder, file, err);
+    built->n_pieces = parts;
+    job.by_name = !merged && builder->format == RFS_FORMAT_SAFETENSORS;
+    int rc = 0;
+    if (builder->pool && parts > 1)
+        rc = rfs_pool_for(builder->pool, parts, build_one, &job);
+    for (uint32_t i = 0; (!builder->pool || parts == 1) && rc == 0 && i < parts; i++)
+        rc = build_one(&job, i);
+    if (rc == 0 && is_like(&job)) {
+        rfs_built_free(built);
+        *out = like;
+        return 0;
+    }
+    built->index = built->pieces[0].index;
+    if (rc == 0 && merged)
+        rc = merge(&job, weight_map, err);
+    if (rc < 0)
+        rfs_built_free(built);
+    else
+        *out = built;
+    return rc;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the room only: the index of a rank, built from its file or files, for the catalogue. */
+#ifndef RFS_SOURCE_BUILD_H
+#define RFS_SOURCE_BUILD_H
+
+#include "base/log.h"
+#include "source/ckpt.h"
+#include "source/spec.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* What holds for all ranks. Borrowed, but for the flag; immutable, but for the flag. */
+struct rfs_builder {
+    struct rfs_files *files;
+    struct rfs_tables *tables;
+    struct rfs_pool *pool;
+    struct rfs_log *log;
+    enum rfs_format format;
+    bool
+        last_counts; /* of a name in several files of a rank, the last's value; else that is refused */
+    const char *skip; /* "a:b": without the names that begin so; or NULL */
+    bool check_crc;
+    atomic_bool told_no_crc; /* the log says it once */
+};
+
+/* An index and what it was made of. */
+struct rfs_built {
+    const struct rfs_index *index;
+    struct rfs_index *merged; /* the index, if it was merged of pieces; owned */
+    uint32_t n_pieces;
+    struct rfs_piece {
+        const struct rfs_index *index; /* of one file */
+        struct rfs_index *owned;       /* the same, unless it is that of an earlier rank's file */
+    } pieces[];
+};
+
+/*
+ * Builds for a rank with PARTS files, with the ids from FILE on, and the weight map at that path (or NULL). LIKE
+ * (or NULL) is what another rank has; it outlives what is built. *out is LIKE when its index is this rank's too,
+ * else it is the caller's, to be freed by rfs_built_free. 0, or -errno with *err filled and *out NULL. From any
+ * thread.
+ */
+int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const char *weight_map,
+              struct rfs_built *like, struct rfs_built **out, struct rfs_error *err);
+void rfs_built_free(struct rfs_built *built);
+/* Bytes of memory it takes. */
+size_t rfs_built_memory(const struct rfs_built *built);
+
+#endif

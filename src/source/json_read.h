@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the room only: JSON (RFC 8259) read from front to back, for texts of one fixed shape that may be
+ * large and hostile: no tree is built, numbers are exact, nesting is bounded. Stricter than most: a string
+ * with a NUL, with half a surrogate pair or that is not UTF-8 is wrong.
+ *
+ * Functions return false when the text is not what was asked for; wrong then says why and at says where,
+ * and every later call returns false, too. Not thread-safe.
+ */
+#ifndef RFS_SOURCE_JSON_READ_H
+#define RFS_SOURCE_JSON_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RFS_JSON_DEPTH 64 /* of a value that is skipped */
+
+struct rfs_json_read {
+    const unsigned char *data;
+    size_t n;
+    size_t at;
+    const char *wrong; /* NULL: nothing so far; a constant */
+    bool no_memory;    /* wrong is that */
+    char *text;        /* the string that was read last, with a NUL after it; owned */
+    size_t text_n, text_cap;
+};
+
+/* DATA is borrowed. Ends with rfs_json_read_free. */
+struct rfs_json_read rfs_json_read_begin(const void *data, size_t n);
+void rfs_json_read_free(struct rfs_json_read *json);
+
+/* Fails with this reason, at the place where reading is. Returns false. */
+bool rfs_json_read_fail(struct rfs_json_read *json, const char *wrong);
+/* Whether C comes next, after spaces. Never fails. */
+bool rfs_json_read_peek(struct rfs_json_read *json, char c);
+/* Passes C. */
+bool rfs_json_read_take(struct rfs_json_read *json, char c);
+/* Passes "null" if it is next; returns whether it was. */
+bool rfs_json_read_null(struct rfs_json_read *json);
+/* A string, into text. */
+bool rfs_json_read_string(struct rfs_json_read *json);
+/* A whole number from 0 to 2^64 - 1, without sign, fraction and exponent. */
+bool rfs_json_read_u64(struct rfs_json_read *json, uint64_t *value);
+/* Any value. */
+bool rfs_json_read_skip(struct rfs_json_read *json);
+/*
+ * The next member of an object, its key in text, up to its value. *first is true before the first call, which
+ * takes the brace. False at the end, which is passed, or when the text is wrong.
+ */
+bool rfs_json_read_member(struct rfs_json_read *json, bool *first);
+/* The same for an array: false at its end or when the text is wrong. */
+bool rfs_json_read_element(struct rfs_json_read *json, bool *first);
+/* Nothing but spaces is left. */
+bool rfs_json_read_end(struct rfs_json_read *json);
+
+#endif
