@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parameter without a layout is copied from one certain rank. When that rank is lost, nothing says
- * that another has the same value, so it is refused; but for one element (global_step, learning_rate),
- * which MindSpore keeps the same on all ranks: one that all ranks of the stage that are left agree on, bit
- * for bit, is taken from the lowest of them, and the log says so. strict refuses that too.
+ * A parameter without a layout is copied from one certain rank. When that rank is lost, or its file does not
+ * have it, nothing says that another has the same value, so it is refused; but for
+ *
+ * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that all ranks
+ *   of the stage that have it agree on, bit for bit, is taken from the lowest of them, and the log says so when
+ *   a rank was lost. strict refuses that too.
+ * - what one rank alone has, while others of the stage have files without it: remove_redundancy, which takes
+ *   all ranks for replicas where a network has no layouts, made that rank the one that keeps it.
  */
 #include "plan/internal.h"
 
@@ -37,50 +41,66 @@ bool rfs_plan_one_element(const struct rfs_type *type)
            type->bytes == rfs_dtype_bytes((enum rfs_dtype)type->dtype);
 }
 
-/* 0 when all ranks that are left agree on the value, -ENOENT when not, or another -errno. */
-static int compare_values(struct planning *planning, const struct stage_use *use, uint32_t from,
+/* 0 when all ranks that have it agree on the value, -ENOENT when not, or another -errno. */
+static int compare_values(struct planning *planning, const struct wanting *wanting, uint32_t from,
                           const struct rfs_entry *entry, uint64_t bytes)
 {
     unsigned char value[ELEMENT_MOST];
     unsigned char other[ELEMENT_MOST];
     int rc = read_value(planning, from, entry->name, entry->type, value);
 
-    for (uint32_t local = 0; !rc && local < planning->planner->scale.src_devices; local++) {
-        if (!use->wanted[local] || use->base + local == from)
+    for (uint32_t rank = 0; !rc && rank < planning->planner->scale.src_devices; rank++) {
+        if (wanting->base + rank == from || !rfs_plan_has(wanting, rank))
             continue;
-        rc = read_value(planning, use->base + local, entry->name, entry->type, other);
+        rc = read_value(planning, wanting->base + rank, entry->name, entry->type, other);
         if (!rc && memcmp(value, other, bytes) != 0)
             rc = -ENOENT;
     }
     return rc;
 }
 
+static bool kept_by_one(const struct stage_use *use, uint32_t name)
+{
+    const struct rfs_surveyed *of = use->survey ? rfs_survey_of(use->survey, name) : NULL;
+    return of && of->ranks == 1 && use->survey->present > 1;
+}
+
 int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
-                   const struct rfs_entry *entry)
+                   const struct rfs_entry *entry, uint32_t from)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
     const struct rfs_type *type = rfs_catalog_type(config->catalog, entry->type);
     const char *param = rfs_catalog_name(config->catalog, entry->name);
     const struct rfs_where where = RFS_OF(rfs_catalog_path(config->catalog), param);
-    const uint32_t lost = use->base + planning->like;
-    const uint32_t from =
-        rfs_plan_copy_rank(planning->planner, (uint32_t)(use - planning->stages), planning->like);
+    const struct wanting wanting = rfs_plan_wanting(planning, use, entry->name);
+    const uint32_t like = use->base + planning->like;
+    const bool lost = !rfs_catalog_has(config->catalog, like);
     int rc = -ENOENT;
 
+    if (kept_by_one(use, entry->name))
+        return 0;
     if (!config->strict && rfs_plan_one_element(type))
-        rc = compare_values(planning, use, from, entry, type->bytes);
-    if (rc == -ENOENT)
+        rc = compare_values(planning, &wanting, from, entry, type->bytes);
+    if (rc == -ENOENT && lost)
         return rfs_fail(
             planning->err, rc, where, "the checkpoint of that rank",
             "has no layout and is copied from rank_%u, whose checkpoint is missing; the "
             "ranks that are left do not prove its value",
-            lost);
+            like);
+    if (rc == -ENOENT)
+        return rfs_fail(
+            planning->err, -EINVAL, where, "the checkpoints as they were saved",
+            "has no layout and is copied from rank_%u, whose checkpoint does not have it; the "
+            "ranks that have it do not prove its value",
+            like);
     if (rc)
         return rfs_fail(planning->err, rc, where, NULL,
                         "cannot be compared over the ranks that are left: %s", strerror(-rc));
-    rfs_log_limited(config->log, RFS_WARNING,
-                    "parameter '%s': rank_%u is missing; the same value in all other ranks of its "
-                    "stage is used",
-                    param, lost);
+    if (lost)
+        rfs_log_limited(
+            config->log, RFS_WARNING,
+            "parameter '%s': rank_%u is missing; the same value in all other ranks of its "
+            "stage is used",
+            param, like);
     return 0;
 }

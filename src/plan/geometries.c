@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner's table of geometries, and who gives a cell. */
+/* The planner's table of geometries. */
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
@@ -118,38 +118,4 @@ const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uin
     const struct rfs_geometry *geometry = planner->geometries.data[id].geometry;
     pthread_mutex_unlock(&planner->lock);
     return geometry;
-}
-
-uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage)
-{
-    return (planner->part ? planner->part_stage : src_stage) * planner->scale.src_devices;
-}
-
-uint32_t rfs_plan_holder(const struct rfs_planner *planner, const struct rfs_geometry *geometry,
-                         uint32_t stage_base, const uint32_t *cell, uint32_t like)
-{
-    const struct rfs_catalog *catalog = planner->config.catalog;
-    const uint32_t first = rfs_grid_holder(&geometry->src, cell, like);
-
-    if (rfs_catalog_has(catalog, stage_base + first))
-        return stage_base + first;
-    for (uint32_t k = 0; k < geometry->src.replicas; k++) {
-        const uint32_t other = rfs_grid_replica(&geometry->src, first, k);
-        if (rfs_catalog_has(catalog, stage_base + other))
-            return stage_base + other;
-    }
-    return RFS_NO_RANK;
-}
-
-uint32_t rfs_plan_copy_rank(const struct rfs_planner *planner, uint32_t stage, uint32_t like)
-{
-    const struct rfs_catalog *catalog = planner->config.catalog;
-    const uint32_t base = rfs_plan_base(planner, stage);
-
-    if (rfs_catalog_has(catalog, base + like))
-        return base + like;
-    for (uint32_t local = 0; local < planner->scale.src_devices; local++)
-        if (rfs_catalog_has(catalog, base + local))
-            return base + local;
-    return RFS_NO_RANK;
 }

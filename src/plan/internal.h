@@ -6,6 +6,7 @@
 #include "base/vec.h"
 #include "plan/geometry.h"
 #include "plan/planner.h"
+#include "plan/survey.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,6 +30,9 @@ struct rfs_planner {
 
     _Atomic uint32_t *leads; /* [source stages] the first that was indexed, from which others are
                                 predicted; RFS_NO_RANK until then */
+
+    /* [source stages] of the stages whose files were found to list different parameters, else NULL; owned */
+    _Atomic(struct rfs_survey *) *surveys;
 
     pthread_mutex_t lock;                     /* of the tables; a leaf lock */
     RFS_VEC(struct geometry_slot) geometries; /* by id */
@@ -57,14 +61,20 @@ struct planning {
     uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_STAGE */
 };
 
+/* What a rank of a source stage is needed for. */
+enum { ASKED = 1 /* its headers */, GIVES = 2 /* and its bytes, or MindSpore's order */ };
+
 struct stage_use {
     bool needed;
     uint32_t base; /* global rank of its local rank 0 */
     uint32_t lead; /* global rank whose headers stand for the stage's */
     const struct rfs_index *lead_index;
-    unsigned char *wanted;         /* [src_devices] 1: local rank whose headers are needed */
+    unsigned char *wanted;         /* [src_devices] by local rank */
     const struct rfs_index *order; /* of the rank that MindSpore would load first */
-    bool copy_lost;                /* the rank that copied parameters come from has no file */
+    const struct rfs_survey
+        *survey;  /* NULL: its files that are looked at list the same parameters; then
+                                        lead_index and order say which */
+    bool differs; /* they do not: a survey is needed */
 };
 
 /*
@@ -80,6 +90,9 @@ struct role_of {
 };
 struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
                              uint32_t src_stage, uint32_t dst_stage);
+/* Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know it. */
+const struct rfs_layout *rfs_plan_source_layout(const struct rfs_planner *planner, const char *name,
+                                                uint32_t src_stage);
 /* The position of a source parameter in the destination strategy, or -1; also when there is none. */
 ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *name);
 /* Sets stages[s].needed for each source stage s whose files a destination stage takes something from. */
@@ -106,30 +119,83 @@ int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, u
 /* The geometry of an id that rfs_plan_geometry gave; lives as long as the planner. */
 const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id);
 
-/*
- * The global source rank that gives CELL to a destination rank that MindSpore takes for source rank
- * LIKE: the replica that agrees with LIKE, or the lowest replica whose file is there. RFS_NO_RANK when
- * no rank that holds the cell has a file.
- */
-uint32_t rfs_plan_holder(const struct rfs_planner *planner, const struct rfs_geometry *geometry,
-                         uint32_t stage_base, const uint32_t *cell, uint32_t like);
-/*
- * The global source rank that a copied parameter comes from: LIKE's, or the lowest of the stage that has a
- * file; RFS_NO_RANK when there is none.
- */
-uint32_t rfs_plan_copy_rank(const struct rfs_planner *planner, uint32_t stage, uint32_t like);
-
 /* The global rank of a source stage's local rank 0. */
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
 
-/* The ranks that a planning needs, indexed, and their attributes; sources.c. */
+/*
+ * Who gives a parameter; givers.c. A source stage, its survey or NULL, a name that its files have, and the
+ * local rank that MindSpore takes the destination rank for.
+ */
+struct wanting {
+    const struct rfs_planner *planner;
+    const struct rfs_survey *survey;
+    uint32_t base; /* of the stage */
+    uint32_t name;
+    uint32_t like;
+};
+/* What is wanted of it: a cell of a grid, or the slice that like's rank holds by a layout, or neither. */
+struct piece {
+    const struct rfs_grid *grid;
+    const uint32_t *cell;
+    const struct rfs_layout *layout; /* NULL with no grid: what like's rank has, whatever it is */
+    uint32_t slice;                  /* of the layout */
+};
+static inline struct piece rfs_piece_cell(const struct rfs_geometry *geometry, const uint32_t *cell)
+{
+    return (struct piece){.grid = &geometry->src, .cell = cell};
+}
+static inline struct piece rfs_piece_slice(const struct rfs_layout *layout, uint32_t like)
+{
+    return (struct piece){.layout = layout, .slice = layout ? rfs_layout_slice(layout, like) : 0};
+}
+/* Whether a local rank holds the piece by the strategy, whatever its file has. PIECE is a struct piece. */
+bool rfs_plan_holds(const void *piece, uint32_t rank);
+/* The local rank that MindSpore takes it from: the one that holds it and agrees with like. */
+uint32_t rfs_plan_first(const struct wanting *wanting, const struct piece *piece);
+/*
+ * The global rank that gives it: MindSpore's, or the lowest that holds it and has a file with the parameter.
+ * RFS_NO_RANK when there is none. In one view all calls give the same answer, with the survey or (as long as
+ * there is none) without.
+ */
+uint32_t rfs_plan_giver(const struct wanting *wanting, const struct piece *piece);
+/* Whether a local rank has a file with the parameter. */
+bool rfs_plan_has(const struct wanting *wanting, uint32_t rank);
+
+/* The ranks that a planning needs, indexed; sources.c. */
 int rfs_plan_sources(struct planning *planning);
+/* Names for a message: the first few, and how many there are in all; tell.c. */
+struct note {
+    size_t n;
+    uint64_t hash; /* of all the names */
+    char names[400];
+    size_t used;
+};
+void rfs_plan_note(struct note *note, const char *param);
+/* Logs what a stage's new survey says that the user should know; tell.c. */
+void rfs_plan_tell_survey(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
+/* Marks the ranks that a stage's parameters come from; want.c. */
+int rfs_plan_want(struct planning *planning, uint32_t s);
+/*
+ * Refuses a parameter that is cut, and whose slice in RANK is not of the same type as that in OTHER, both
+ * global ranks of one stage. -EINVAL.
+ */
+int rfs_plan_types_differ(const struct planning *planning, uint32_t name, uint32_t rank,
+                          uint32_t other);
+/* What the files of a plan's sources have in common; attributes.c. */
 int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan);
-/* Whether the copied parameters of a lost rank are the same in all ranks that are left; agree.c. */
+/*
+ * Whether what has no layout and is copied from another rank than like's is the same in all ranks that have
+ * it; agree.c. FROM is the rank that rfs_plan_giver gives.
+ */
 int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
-                   const struct rfs_entry *entry);
+                   const struct rfs_entry *entry, uint32_t from);
 bool rfs_plan_one_element(const struct rfs_type *type);
 const char *rfs_plan_path(const struct planning *planning, uint32_t rank);
+static inline struct wanting rfs_plan_wanting(const struct planning *planning,
+                                              const struct stage_use *use, uint32_t name)
+{
+    return (struct wanting){planning->planner, use->survey, use->base, name, planning->like};
+}
 /* The roster; roster.c. */
 int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out);
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/plan/agree.c \
+	src/plan/attributes.c \
 	src/plan/geometries.c \
 	src/plan/geometry.c \
 	src/plan/geometry.h \
+	src/plan/givers.c \
 	src/plan/internal.h \
 	src/plan/lost.c \
 	src/plan/outward.c \
@@ -14,4 +16,8 @@ librfs_la_SOURCES += \
 	src/plan/roster.c \
 	src/plan/slice.c \
 	src/plan/slice.h \
-	src/plan/sources.c
+	src/plan/sources.c \
+	src/plan/survey.c \
+	src/plan/survey.h \
+	src/plan/tell.c \
+	src/plan/want.c

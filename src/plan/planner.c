@@ -27,6 +27,9 @@ void rfs_planner_free(struct rfs_planner *planner)
     free(planner->ranks);
     free(planner->lost);
     free(planner->leads);
+    for (uint32_t s = 0; planner->surveys && s < planner->scale.src_stages; s++)
+        rfs_survey_free(atomic_load_explicit(&planner->surveys[s], memory_order_relaxed));
+    free(planner->surveys);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
@@ -62,7 +65,8 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     planner->lost = calloc((size_t)planner->scale.src_devices * planner->scale.src_stages,
                            sizeof *planner->lost);
     planner->leads = calloc(planner->scale.src_stages, sizeof *planner->leads);
-    if (!planner->ranks || !planner->lost || !planner->leads)
+    planner->surveys = calloc(planner->scale.src_stages, sizeof *planner->surveys);
+    if (!planner->ranks || !planner->lost || !planner->leads || !planner->surveys)
         return rfs_fail_memory(err);
     for (uint32_t s = 0; s < planner->scale.src_stages; s++)
         atomic_init(&planner->leads[s], RFS_NO_RANK);
@@ -156,12 +160,14 @@ static int add_block(struct rfs_planner *planner, uint32_t rank, uint32_t name,
     return 0;
 }
 
-static int copied_slice(struct rfs_planner *planner, uint32_t stage, uint32_t like, uint32_t name,
-                        struct rfs_slice *slice)
+static int copied_slice(struct rfs_planner *planner, const struct wanting *wanting,
+                        const struct rfs_target *target, struct rfs_slice *slice)
 {
+    const struct rfs_layout *layout = rfs_plan_source_layout(
+        planner, rfs_catalog_name(planner->config.catalog, target->name), target->stage);
+    const struct piece piece = rfs_piece_slice(layout, wanting->like);
     struct rfs_block *block;
-    const int rc =
-        add_block(planner, rfs_plan_copy_rank(planner, stage, like), name, slice, &block);
+    const int rc = add_block(planner, rfs_plan_giver(wanting, &piece), target->name, slice, &block);
 
     if (rc)
         return rc;
@@ -180,20 +186,20 @@ static int by_destination(const void *a, const void *b)
     return (x->dst > y->dst) - (x->dst < y->dst);
 }
 
-static int cut_slice(struct rfs_planner *planner, const struct rfs_target *target, uint32_t local,
-                     uint32_t like, struct rfs_slice *slice)
+static int cut_slice(struct rfs_planner *planner, const struct wanting *wanting,
+                     const struct rfs_target *target, uint32_t local, struct rfs_slice *slice)
 {
     const struct rfs_geometry *geometry = rfs_plan_geometry_at(planner, target->geometry);
-    const uint32_t base = rfs_plan_base(planner, target->stage);
     struct rfs_cells cells;
     uint32_t cell[RFS_MAX_DIMS];
 
     rfs_geometry_cells(geometry, local, &cells);
     memcpy(cell, cells.first, sizeof cell);
     do {
-        const uint32_t rank = rfs_plan_holder(planner, geometry, base, cell, like);
+        const struct piece piece = rfs_piece_cell(geometry, cell);
         struct rfs_block *block;
-        const int rc = add_block(planner, rank, target->name, slice, &block);
+        const int rc =
+            add_block(planner, rfs_plan_giver(wanting, &piece), target->name, slice, &block);
         if (rc)
             return rc;
         rfs_geometry_block(geometry, &cells, cell, block);
@@ -224,17 +230,16 @@ int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct r
                       struct rfs_slice *slice)
 {
     const uint32_t local = rank % planner->scale.dst_devices;
-    const uint32_t like = local % planner->scale.src_devices;
+    const struct wanting wanting = {
+        planner, atomic_load_explicit(&planner->surveys[target->stage], memory_order_acquire),
+        rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
+    int rc = 0;
 
     slice->n = 0;
     slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
-    if (slice->bytes == 0) {
-        name_slice(slice);
-        return 0;
-    }
-    const int rc = target->geometry == RFS_NO_ID
-                       ? copied_slice(planner, target->stage, like, target->name, slice)
-                       : cut_slice(planner, target, local, like, slice);
+    if (slice->bytes > 0)
+        rc = target->geometry == RFS_NO_ID ? copied_slice(planner, &wanting, target, slice)
+                                           : cut_slice(planner, &wanting, target, local, slice);
     if (!rc)
         name_slice(slice);
     return rc;

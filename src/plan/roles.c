@@ -31,6 +31,15 @@ ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *na
     return shown && planner->config.dst ? find_shown(planner->config.dst, name, shown) : -1;
 }
 
+const struct rfs_layout *rfs_plan_source_layout(const struct rfs_planner *planner, const char *name,
+                                                uint32_t src_stage)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    const ptrdiff_t i = src ? rfs_strategy_find(src, name) : -1;
+
+    return i < 0 ? NULL : layout_near(src, (size_t)i, src_stage);
+}
+
 struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
                              uint32_t src_stage, uint32_t dst_stage)
 {
@@ -44,10 +53,8 @@ struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name
         return of;
 
     if (src) {
-        const ptrdiff_t i = rfs_strategy_find(src, name);
-        of.in_src = i >= 0;
-        if (i >= 0)
-            of.src = layout_near(src, (size_t)i, src_stage);
+        of.src = rfs_plan_source_layout(planner, name, src_stage);
+        of.in_src = of.src != NULL;
     }
     if (dst) {
         const ptrdiff_t i = find_shown(dst, name, of.shown);

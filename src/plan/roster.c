@@ -2,7 +2,8 @@
 /*
  * The parameters of a destination file, in MindSpore's order: those in both strategies first, then the
  * rest, each in the order of first appearance over the files that MindSpore would load (the needed
- * stages from the last to the first; files of one stage list the same parameters in the same order).
+ * stages from the last to the first; files of one stage list the same parameters in the same order). Where
+ * redundancy was removed MindSpore has no order; the same one is taken over all files of those stages.
  */
 #include "plan/internal.h"
 
@@ -14,31 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-
-#define NAMES_SHOWN 5
-
-/* What the log says, or strict refuses, about parameters that are copied as they are. */
-struct unsliced {
-    size_t n;
-    uint64_t hash; /* of all the names */
-    char names[400];
-    size_t used;
-};
-
-static void note_unsliced(struct unsliced *note, const char *param)
-{
-    note->hash = XXH3_64bits_withSeed(param, strlen(param), note->hash + 1);
-    if (note->n++ < NAMES_SHOWN) {
-        const int wrote = snprintf(note->names + note->used, sizeof note->names - note->used,
-                                   "%s%s", note->n > 1 ? ", " : "", param);
-        if (wrote > 0)
-            note->used = (note->used + (size_t)wrote < sizeof note->names)
-                             ? note->used + (size_t)wrote
-                             : sizeof note->names - 1;
-    } else if (note->n == NAMES_SHOWN + 1) {
-        snprintf(note->names + note->used, sizeof note->names - note->used, ", …");
-    }
-}
 
 /* strict: nothing is copied on trust but single elements and strings that neither strategy knows. */
 static int check_strict(struct planning *planning, const struct role_of *role,
@@ -59,12 +35,14 @@ static int check_strict(struct planning *planning, const struct role_of *role,
 }
 
 static int copied_entry(struct planning *planning, const struct role_of *role, uint32_t s,
-                        uint32_t name, struct rfs_target *target, struct unsliced *note)
+                        uint32_t name, struct rfs_target *target, struct note *note)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
     const struct stage_use *use = &planning->stages[s];
-    const uint32_t rank = rfs_plan_copy_rank(planner, s, planning->like);
+    const struct wanting wanting = rfs_plan_wanting(planning, use, name);
+    const struct piece piece = rfs_piece_slice(role->src, planning->like);
+    const uint32_t rank = rfs_plan_giver(&wanting, &piece);
     const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
     const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
     const char *param = rfs_catalog_name(catalog, name);
@@ -72,25 +50,27 @@ static int copied_entry(struct planning *planning, const struct role_of *role, u
     if (!entry)
         return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_catalog_path(catalog), param), NULL,
                         "is copied from rank_%u, whose checkpoint does not have it", rank);
-    if (use->copy_lost) {
-        const int rc = rfs_plan_agree(planning, use, entry);
+    if (!role->src && rank != use->base + planning->like) {
+        const int rc = rfs_plan_agree(planning, use, entry, rank);
         if (rc)
             return rc;
     }
     if (planner->config.src && planner->config.dst && role->in_src != role->in_dst)
-        note_unsliced(note, param);
+        rfs_plan_note(note, param);
     target->type = entry->type;
     target->geometry = RFS_NO_ID;
     return check_strict(planning, role, rfs_catalog_type(catalog, entry->type), param);
 }
 
-static int sliced_entry(struct planning *planning, const struct role_of *role,
-                        const struct rfs_entry *entry, struct rfs_target *target)
+static int sliced_entry(struct planning *planning, const struct role_of *role, uint32_t s,
+                        uint32_t name, struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
-    const char *param = rfs_catalog_name(planner->config.catalog, entry->name);
-    const int rc =
-        rfs_plan_geometry(planner, role, entry->type, param, &target->geometry, planning->err);
+    const struct stage_use *use = &planning->stages[s];
+    const char *param = rfs_catalog_name(planner->config.catalog, name);
+    const uint32_t type = use->survey ? rfs_survey_of(use->survey, name)->type
+                                      : rfs_index_find(use->order, name)->type;
+    const int rc = rfs_plan_geometry(planner, role, type, param, &target->geometry, planning->err);
     if (!rc)
         target->type = rfs_plan_geometry_at(planner, target->geometry)->dst_type;
     return rc;
@@ -123,38 +103,47 @@ static int show(struct planning *planning, const struct role_of *role, struct rf
                : 0;
 }
 
-/* Adds the parameters of one stage that have the role asked for, where they appear first. */
-static int add_stage(struct planning *planning, uint32_t s, enum role want, unsigned char *added,
-                     struct rfs_roster *roster, struct unsliced *note)
+/* Adds a parameter, which stage S gives, if it has the role asked for. */
+static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum role want,
+                     struct rfs_roster *roster, struct note *note)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct rfs_index *order = planning->stages[s].order;
+    const struct role_of role =
+        rfs_plan_role(planner, rfs_catalog_name(catalog, name), s, planning->stage);
+    struct rfs_target target = {.name = name, .stage = s};
 
-    for (size_t i = 0; i < order->n; i++) {
-        const uint32_t name = order->entries[i].name;
-        const uint32_t from = planning->stage_of[name];
+    if (role.role != want)
+        return 0;
+    int rc = want == ROLE_SLICED ? sliced_entry(planning, &role, s, name, &target)
+                                 : copied_entry(planning, &role, s, name, &target, note);
+    if (rc)
+        return rc;
+    const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
+    if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
+        return 0; /* MindSpore saves no such in a .ckpt */
+    rc = show(planning, &role, &target);
+    if (!rc)
+        roster->targets[roster->n++] = target;
+    return rc;
+}
+
+/* Adds the parameters that appear first in the files of one stage. */
+static int add_stage(struct planning *planning, uint32_t s, enum role want, unsigned char *added,
+                     struct rfs_roster *roster, struct note *note)
+{
+    const struct stage_use *use = &planning->stages[s];
+    const size_t n = use->survey ? use->survey->n : use->order->n;
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < n; i++) {
+        const uint32_t name = use->survey ? use->survey->order[i] : use->order->entries[i].name;
         if (added[name])
             continue;
-        const struct role_of role =
-            rfs_plan_role(planner, rfs_catalog_name(catalog, name), from, planning->stage);
-        if (role.role != want)
-            continue;
         added[name] = 1;
-        struct rfs_target target = {.name = name, .stage = from};
-        const struct rfs_entry *entry = rfs_index_find(planning->stages[from].order, name);
-        const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
-        if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
-            continue; /* MindSpore saves no such in a .ckpt */
-        int rc = want == ROLE_SLICED ? sliced_entry(planning, &role, entry, &target)
-                                     : copied_entry(planning, &role, from, name, &target, note);
-        if (!rc)
-            rc = show(planning, &role, &target);
-        if (rc)
-            return rc;
-        roster->targets[roster->n++] = target;
+        rc = add_param(planning, planning->stage_of[name], name, want, roster, note);
     }
-    return 0;
+    return rc;
 }
 
 /* Gives the roster that is equal to FRESH, or FRESH itself, which then belongs to the planner. */
@@ -181,14 +170,15 @@ static const struct rfs_roster *share_roster(struct rfs_planner *planner, struct
     return shared;
 }
 
-static int fill_roster(struct planning *planning, struct rfs_roster *roster, struct unsliced *note)
+static int fill_roster(struct planning *planning, struct rfs_roster *roster, struct note *note)
 {
-    RFS_FREE unsigned char *added = calloc(planning->n_names + 1, 1);
+    RFS_FREE unsigned char *added = malloc(planning->n_names + 1);
     const enum role roles[] = {ROLE_SLICED, ROLE_COPIED};
 
     if (!added)
         return rfs_fail_memory(planning->err);
-    for (size_t r = 0; r < 2; r++)
+    for (size_t r = 0; r < 2; r++) {
+        memset(added, 0, planning->n_names);
         for (uint32_t s = planning->n_stages; s-- > 0;) {
             const int rc = planning->stages[s].needed
                                ? add_stage(planning, s, roles[r], added, roster, note)
@@ -196,6 +186,7 @@ static int fill_roster(struct planning *planning, struct rfs_roster *roster, str
             if (rc)
                 return rc;
         }
+    }
     return 0;
 }
 
@@ -249,11 +240,14 @@ static int check_names(const struct planning *planning, const struct rfs_roster 
 int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
 {
     struct rfs_planner *planner = planning->planner;
-    struct unsliced note = {0};
+    struct note note = {0};
     size_t most = 0;
 
-    for (uint32_t s = 0; s < planning->n_stages; s++)
-        most += planning->stages[s].needed ? planning->stages[s].order->n : 0;
+    for (uint32_t s = 0; s < planning->n_stages; s++) {
+        const struct stage_use *use = &planning->stages[s];
+        if (use->needed)
+            most += use->survey ? use->survey->n : use->order->n;
+    }
     RFS_FREE struct rfs_roster *fresh = malloc(sizeof *fresh + most * sizeof *fresh->targets);
     if (!fresh)
         return rfs_fail_memory(planning->err);

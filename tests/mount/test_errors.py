@@ -234,7 +234,7 @@ def test_axes_of_the_tensor_differ():
 def test_ranks_that_disagree():
     tree = new()
     tree.write(1, b"".join(value(p.name, [1], "Float32", b"1234") for p in tree.params))
-    save = f"{tree.path(0)}, a rank of the same stage; try: checkpoints of one save, made without remove_redundancy"
+    save = f"{tree.path(0)}, a rank of the same stage; try: checkpoints of one save"
     what = f"parameter 'rows': has another shape or dtype than its slice in {save}"
     found_later(tree, f"{tree.path(1)}: {what}")
 

@@ -136,21 +136,49 @@ static void test_slices_of_another_shape(void **state)
     assert_non_null(strstr(f->err.message, "'w'"));
 }
 
+/* rank_1 with "steps" and one of the other two alone. */
+static void write_without(struct fixture *f, const char *lacking)
+{
+    struct bytes file = {0};
+    unsigned char data[8];
+
+    ckpt_tensor(&file, "steps", "Int8", 0, NULL, "\x2a", 1);
+    fill(data, "w", 8, 8);
+    if (*lacking != 'w')
+        ckpt_tensor(&file, "w", "Int8", 2, (uint64_t[]){2, 4}, data, 8);
+    fill(data, "b", 0, 4);
+    if (*lacking != 'b')
+        ckpt_tensor(&file, "b", "UInt8", 1, (uint64_t[]){4}, data, 4);
+    tree_write(f->root, "src/rank_1/net-1_2.ckpt", file.data, file.n);
+    bytes_free(&file);
+}
+
 static void test_a_parameter_that_one_rank_lacks(void **state)
 {
     struct fixture *f = *state;
-    struct bytes file = {0};
-    unsigned char data[8] = {0};
+
+    write_without(f, "b");
+    open_view(f);
+    for (unsigned rank = 0; rank < 2; rank++) {
+        struct bytes expected = {0};
+        expected_rank(&expected, rank, 42);
+        expect_file(f, rank, &expected);
+        bytes_free(&expected);
+    }
+    assert_non_null(strstr(f->lines.text, "pipeline stage 0 do not list the same parameters"));
+}
+
+static void test_a_hole_that_nobody_fills(void **state)
+{
+    struct fixture *f = *state;
     reshard_stat st;
 
-    ckpt_tensor(&file, "steps", "Int8", 0, NULL, data, 1);
-    ckpt_tensor(&file, "w", "Int8", 2, (uint64_t[]){2, 4}, data, 8);
-    tree_write(f->root, "src/rank_1/net-1_2.ckpt", file.data, file.n);
-    bytes_free(&file);
+    write_without(f, "w");
     open_view(f);
     assert_int_equal(stat_rank(f, 0, &st), -EINVAL);
-    assert_non_null(strstr(f->err.message, "'b'"));
-    assert_non_null(strstr(f->err.message, "remove_redundancy"));
+    assert_non_null(strstr(f->err.message, "parameter 'w'"));
+    assert_non_null(strstr(f->err.message, "the slice of rank_1"));
+    assert_non_null(strstr(f->err.message, "a redundancy hole that nobody fills"));
 }
 
 static void test_more_folders_than_ranks(void **state)
@@ -276,6 +304,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_slices_of_another_shape, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_parameter_that_one_rank_lacks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_hole_that_nobody_fills, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_more_folders_than_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_check_plans_every_rank, set_up, tear_down),

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attributes of a destination file: those of the source files that give it something. */
+#include "plan/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool later(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/* Takes one more file into the plan's attributes. */
+static int add_file(struct planning *planning, uint32_t file, struct rfs_rank_plan *plan)
+{
+    struct rfs_files *files = rfs_catalog_files(planning->planner->config.catalog);
+    const bool first = plan->n_sources == 0;
+    struct stat st;
+
+    const int rc = rfs_files_stat(files, file, &st);
+    if (rc)
+        return rfs_fail(planning->err, rc, RFS_IN(rfs_files_path(files, file)), NULL,
+                        "cannot be examined: %s", strerror(-rc));
+    plan->mode &= st.st_mode;
+    if (first || later(st.st_mtim, plan->mtime))
+        plan->mtime = st.st_mtim;
+    plan->uid = first || plan->uid == st.st_uid ? st.st_uid : geteuid();
+    plan->gid = first || plan->gid == st.st_gid ? st.st_gid : getegid();
+    plan->sources[plan->n_sources++] = file;
+    return 0;
+}
+
+static int add_source(struct planning *planning, uint32_t rank, struct rfs_rank_plan *plan)
+{
+    const struct rfs_catalog *catalog = planning->planner->config.catalog;
+    int rc = 0;
+
+    for (uint32_t part = 0; rc == 0 && part < rfs_catalog_parts(catalog, rank); part++)
+        rc = add_file(planning, rfs_catalog_file(catalog, rank) + part, plan);
+    return rc;
+}
+
+int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan)
+{
+    const uint32_t devices = planning->planner->scale.src_devices;
+    size_t n = 0;
+
+    for (uint32_t s = 0; s < planning->n_stages; s++)
+        for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++)
+            if (planning->stages[s].wanted[local] & GIVES)
+                n += rfs_catalog_parts(planning->planner->config.catalog,
+                                       planning->stages[s].base + local);
+    plan->mode = 0444;
+    plan->sources = malloc(n * sizeof *plan->sources);
+    if (!plan->sources)
+        return rfs_fail_memory(planning->err);
+    for (uint32_t s = 0; s < planning->n_stages; s++) {
+        const struct stage_use *use = &planning->stages[s];
+        for (uint32_t local = 0; use->needed && local < devices; local++) {
+            const int rc =
+                use->wanted[local] & GIVES ? add_source(planning, use->base + local, plan) : 0;
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}

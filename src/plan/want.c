@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which ranks of a source stage a destination rank takes its parameters from. The types and the strategies
+ * tell the geometries, those tell the cells, and each cell has a rank that gives it.
+ *
+ * Where all files of the stage list the same parameters, all parameters of one geometry come from the same
+ * ranks. Where they do not, each is looked up by itself.
+ */
+#include "plan/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RANKS_SHOWN 6
+
+struct rank_names {
+    char text[160];
+    size_t used;
+    uint32_t n;
+};
+
+static void add_rank(struct rank_names *names, uint32_t rank)
+{
+    if (names->n < RANKS_SHOWN)
+        names->used += (size_t)snprintf(names->text + names->used, sizeof names->text - names->used,
+                                        "%srank_%u", names->n > 0 ? ", " : "", rank);
+    else if (names->n == RANKS_SHOWN)
+        snprintf(names->text + names->used, sizeof names->text - names->used, ", …");
+    names->n++;
+}
+
+/* No rank gives PIECE: none that holds it has a file, or those that have one lack the parameter. */
+static int nobody_gives(const struct planning *planning, const struct wanting *wanting,
+                        const struct piece *piece)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    const char *param = rfs_catalog_name(catalog, wanting->name);
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(catalog), param);
+    struct rank_names names = {.n = 0};
+    uint32_t lost = 0;
+
+    for (uint32_t rank = 0; rank < planning->planner->scale.src_devices; rank++)
+        if (rfs_plan_holds(piece, rank)) {
+            add_rank(&names, wanting->base + rank);
+            lost += !rfs_catalog_has(catalog, wanting->base + rank);
+        }
+    if (lost == names.n)
+        return rfs_fail(planning->err, -ENOENT, where, "the checkpoint of that rank",
+                        "rank_%u holds a slice that rank_%u of the destination needs, but its "
+                        "checkpoint is missing and %s",
+                        wanting->base + rfs_plan_first(wanting, piece), planning->rank,
+                        names.n > 1 ? "so are those of its replicas"
+                                    : "no other rank holds the same slice");
+    return rfs_fail(planning->err, lost > 0 ? -ENOENT : -EINVAL, where,
+                    "the checkpoints as they were saved",
+                    "rank_%u of the destination needs the slice of %s, which %s, though other "
+                    "ranks have theirs: a redundancy hole that nobody fills",
+                    planning->rank, names.text,
+                    lost > 0 ? "have no checkpoint or none with it" : "do not have it");
+}
+
+/* Once for each source rank, however many files take its replica. */
+static void tell_replica(const struct planning *planning, const struct wanting *wanting,
+                         const struct piece *piece, uint32_t used)
+{
+    const struct rfs_planner *planner = planning->planner;
+    const uint32_t lost = wanting->base + rfs_plan_first(wanting, piece);
+
+    if (lost != used && !rfs_catalog_has(planner->config.catalog, lost) &&
+        !atomic_exchange(&planner->lost[lost - rfs_plan_base(planner, 0)], true))
+        rfs_log(planner->config.log, RFS_WARNING,
+                "rank_%u is missing; what it holds is read from a replica, rank_%u", lost, used);
+}
+
+int rfs_plan_types_differ(const struct planning *planning, uint32_t name, uint32_t rank,
+                          uint32_t other)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    return rfs_fail(planning->err, -EINVAL,
+                    RFS_OF(rfs_plan_path(planning, rank), rfs_catalog_name(catalog, name)),
+                    "checkpoints of one save",
+                    "has another shape or dtype than its slice in %s, a rank of the same stage",
+                    rfs_plan_path(planning, other));
+}
+
+/* TYPE is that of the lowest rank that has the parameter. */
+static int check_type(const struct planning *planning, const struct wanting *wanting, uint32_t rank,
+                      uint32_t type)
+{
+    static const struct piece any = {NULL, NULL, NULL, 0};
+    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
+    const struct rfs_entry *entry = rfs_index_find(index, wanting->name);
+
+    if (entry && entry->type == type)
+        return 0;
+    return rfs_plan_types_differ(
+        planning, wanting->name, rank,
+        wanting->base + rfs_survey_lowest(wanting->survey, wanting->name, rfs_plan_holds, &any));
+}
+
+/* Marks the ranks that give the cells of one geometry, which is that of slices of TYPE. */
+static int want_cells(struct planning *planning, struct stage_use *use,
+                      const struct wanting *wanting, const struct rfs_geometry *geometry,
+                      uint32_t type)
+{
+    const struct rfs_surveyed *of = use->survey ? rfs_survey_of(use->survey, wanting->name) : NULL;
+    struct rfs_cells cells;
+    uint32_t cell[RFS_MAX_DIMS];
+
+    rfs_geometry_cells(geometry, planning->local, &cells);
+    memcpy(cell, cells.first, sizeof cell);
+    do {
+        const struct piece piece = rfs_piece_cell(geometry, cell);
+        const uint32_t rank = rfs_plan_giver(wanting, &piece);
+        if (rank == RFS_NO_RANK)
+            return nobody_gives(planning, wanting, &piece);
+        tell_replica(planning, wanting, &piece, rank);
+        use->wanted[rank - use->base] = ASKED | GIVES;
+        const int rc = of && of->mixed ? check_type(planning, wanting, rank, type) : 0;
+        if (rc)
+            return rc;
+    } while (rfs_cells_next(&cells, geometry->ndim, cell));
+    return 0;
+}
+
+/* Whether the ranks that give a parameter are those of its geometry, whatever its name. */
+static bool as_its_geometry(const struct stage_use *use, uint32_t name)
+{
+    const struct rfs_surveyed *of = use->survey ? rfs_survey_of(use->survey, name) : NULL;
+    return !of || (of->ranks == use->survey->present && !of->mixed);
+}
+
+static int want_sliced(struct planning *planning, struct stage_use *use,
+                       const struct wanting *wanting, const struct role_of *role, uint32_t type)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const char *param = rfs_catalog_name(catalog, wanting->name);
+    const struct rfs_type *slice = rfs_catalog_type(catalog, type);
+    const bool shared = as_its_geometry(use, wanting->name);
+    uint32_t id;
+
+    if (slice->kind != RFS_TENSOR)
+        return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_plan_path(planning, use->lead), param),
+                        "a strategy without this parameter",
+                        "is a %s, but the strategies cut it as a tensor",
+                        slice->kind == RFS_STRING ? "string" : "map tensor");
+    if (slice->bytes == 0)
+        return 0;
+    const int rc = rfs_plan_geometry(planner, role, type, param, &id, planning->err);
+    if (rc)
+        return rc;
+    while (planning->seen.n <= id)
+        if (!RFS_PUSH(&planning->seen, 0))
+            return rfs_fail_memory(planning->err);
+    if (shared && planning->seen.data[id])
+        return 0;
+    planning->seen.data[id] |= shared;
+    return want_cells(planning, use, wanting, rfs_plan_geometry_at(planner, id), type);
+}
+
+static int want_copied(struct planning *planning, struct stage_use *use,
+                       const struct wanting *wanting, const struct role_of *role)
+{
+    const struct piece piece = rfs_piece_slice(role->src, planning->like);
+    const uint32_t from = rfs_plan_giver(wanting, &piece);
+
+    if (from == RFS_NO_RANK)
+        return nobody_gives(planning, wanting, &piece);
+    use->wanted[from - use->base] = ASKED | GIVES;
+    if (from == use->base + planning->like)
+        return 0;
+    if (role->src)
+        tell_replica(planning, wanting, &piece, from);
+    for (uint32_t rank = 0; !role->src && rank < planning->planner->scale.src_devices; rank++)
+        if (rfs_plan_has(wanting, rank))
+            use->wanted[rank] = ASKED | GIVES; /* to be compared; agree.c */
+    return 0;
+}
+
+static int want_param(struct planning *planning, uint32_t s, uint32_t name, uint32_t type)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct stage_use *use = &planning->stages[s];
+
+    if (planning->stage_of[name] != s)
+        return 0;
+    const char *param = rfs_catalog_name(planner->config.catalog, name);
+    const struct wanting wanting = rfs_plan_wanting(planning, use, name);
+    const struct role_of role = rfs_plan_role(planner, param, s, planning->stage);
+    if (role.role == ROLE_DROPPED)
+        return 0;
+    return role.role == ROLE_COPIED ? want_copied(planning, use, &wanting, &role)
+                                    : want_sliced(planning, use, &wanting, &role, type);
+}
+
+int rfs_plan_want(struct planning *planning, uint32_t s)
+{
+    struct stage_use *use = &planning->stages[s];
+    const struct rfs_survey *survey = use->survey;
+    int rc = 0;
+
+    planning->seen.n = 0;
+    memset(use->wanted, 0, planning->planner->scale.src_devices);
+    for (size_t i = 0; survey && !rc && i < survey->n; i++)
+        rc = want_param(planning, s, survey->order[i], survey->of[survey->order[i]].type);
+    if (survey)
+        return rc;
+    use->wanted[use->lead - use->base] = ASKED | GIVES;
+    for (size_t i = 0; !rc && i < use->lead_index->n; i++)
+        rc = want_param(planning, s, use->lead_index->entries[i].name,
+                        use->lead_index->entries[i].type);
+    return rc;
+}
