@@ -13,29 +13,27 @@
  *
  * What stands before the bar is literal, what follows is the tensor's. All chunks of a tensor repeat
  * the whole dims. A string value has dims [0]. Map tensors are copied message by message.
+ *
+ * With crc_check, 17 bytes end the file: "crc_num" and ten of a big-endian number, the zlib crc32 of all
+ * that stands before them, which load_checkpoint checks. (save_checkpoint leaves map tensors out of it, so
+ * that MindSpore refuses its own file; here they count.)
  */
-#include "image/image.h"
+#include "image/build.h"
 
 #include "base/cleanup.h"
-#include "base/vec.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define CHUNK_BYTES (UINT64_C(512) << 20)
 
 struct encoder {
     struct rfs_catalog *catalog;
-    uint64_t offset; /* in the file, of what is added next */
-    RFS_VEC(struct rfs_region) regions;
-    RFS_VEC(unsigned char) literals;
+    struct rfs_image_builder builder;
 };
 
 static void encoder_end(struct encoder *encoder)
 {
-    free(encoder->regions.data);
-    free(encoder->literals.data);
+    rfs_image_builder_end(&encoder->builder);
 }
 
 static size_t varint_length(uint64_t value)
@@ -50,7 +48,7 @@ static size_t varint_length(uint64_t value)
 
 static bool put_byte(struct encoder *encoder, unsigned char byte)
 {
-    return RFS_PUSH(&encoder->literals, byte);
+    return rfs_bytes_put(&encoder->builder.literals, &byte, 1);
 }
 
 static bool put_varint(struct encoder *encoder, uint64_t value)
@@ -63,39 +61,14 @@ static bool put_varint(struct encoder *encoder, uint64_t value)
 
 static bool put_text(struct encoder *encoder, unsigned char tag, const char *text, size_t length)
 {
-    if (!put_byte(encoder, tag) || !put_varint(encoder, length))
-        return false;
-    for (size_t i = 0; i < length; i++)
-        if (!put_byte(encoder, (unsigned char)text[i]))
-            return false;
-    return true;
+    return put_byte(encoder, tag) && put_varint(encoder, length) &&
+           rfs_bytes_put(&encoder->builder.literals, text, length);
 }
 
 /* Bytes of a length-delimited field: its tag, its length and itself. */
 static uint64_t field_length(uint64_t length)
 {
     return 1 + varint_length(length) + length;
-}
-
-static bool add_region(struct encoder *encoder, uint32_t target, uint64_t at, uint64_t bytes)
-{
-    const struct rfs_region region = {encoder->offset, at, target};
-
-    encoder->offset += bytes;
-    return bytes == 0 || RFS_PUSH(&encoder->regions, region);
-}
-
-/* The literal bytes from AT on, continuing the region before when that is literal too. */
-static bool add_literal(struct encoder *encoder, size_t at)
-{
-    const uint64_t bytes = encoder->literals.n - at;
-
-    if (encoder->regions.n > 0 &&
-        encoder->regions.data[encoder->regions.n - 1].target == RFS_LITERAL) {
-        encoder->offset += bytes;
-        return true;
-    }
-    return add_region(encoder, RFS_LITERAL, at, bytes);
 }
 
 /* The dims as stored: a string's are [0]. */
@@ -139,41 +112,42 @@ static bool add_target(struct encoder *encoder, const struct rfs_roster *roster,
     size_t name_bytes;
     const char *name = rfs_intern_bytes(rfs_catalog_tables(encoder->catalog)->names,
                                         target->shown_name, &name_bytes);
+    struct rfs_image_builder *builder = &encoder->builder;
     uint64_t done = 0;
 
     if (type->kind == RFS_MAP)
-        return add_region(encoder, i, 0, type->bytes);
+        return rfs_image_add(builder, i, 0, type->bytes);
     do {
-        const size_t at = encoder->literals.n;
+        const size_t at = builder->literals.n;
         const uint64_t left = type->bytes - done;
         const uint64_t content = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-        if (!put_header(encoder, name, name_bytes, type, content) || !add_literal(encoder, at) ||
-            !add_region(encoder, i, done, content))
+        if (!put_header(encoder, name, name_bytes, type, content) ||
+            !rfs_image_add_literals(builder, at) || !rfs_image_add(builder, i, done, content))
             return false;
         done += content;
     } while (done < type->bytes);
     return true;
 }
 
-int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_roster *roster,
+static bool add_trailer(struct rfs_image_builder *builder)
+{
+    const size_t at = builder->literals.n;
+
+    return rfs_bytes_put(&builder->literals, "crc_num\0\0\0\0\0\0",
+                         RFS_CRC_TRAILER - RFS_CRC_BYTES) &&
+           rfs_image_add_literals(builder, at) && rfs_image_add(builder, RFS_CRC, 0, RFS_CRC_BYTES);
+}
+
+int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_roster *roster, bool crc,
                    struct rfs_image **out)
 {
     RFS_CLEANUP(encoder_end) struct encoder encoder = {.catalog = catalog};
-    struct rfs_image *image;
 
     *out = NULL;
     for (size_t i = 0; i < roster->n; i++)
         if (!add_target(&encoder, roster, (uint32_t)i))
             return -ENOMEM;
-    image = calloc(1, sizeof *image);
-    if (!image)
+    if (crc && !add_trailer(&encoder.builder))
         return -ENOMEM;
-    image->roster = roster;
-    image->bytes = encoder.offset;
-    image->n = encoder.regions.n;
-    image->literal_bytes = encoder.literals.n;
-    image->regions = RFS_STEAL(encoder.regions.data);
-    image->literals = RFS_STEAL(encoder.literals.data);
-    *out = image;
-    return 0;
+    return rfs_image_finish(&encoder.builder, roster, out);
 }

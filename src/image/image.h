@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A virtual file: sorted regions that cover it without a hole, each literal bytes (headers) or a range
- * of a target's bytes. Immutable once encoded, and the same for all ranks that share a roster: which
- * rank's bytes fill the tensor regions is the reader's business.
+ * A virtual file: sorted regions that cover it without a hole, each literal bytes (headers), a range of a
+ * target's bytes, or computed bytes (a checksum). Immutable once encoded, and the same for all ranks that
+ * share a roster: which rank's bytes fill the tensor regions, and what they sum up to, is the reader's
+ * business.
  *
- * Cost: 24 bytes a region (two for each tensor of up to 512 MiB) and the header bytes.
+ * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a safetensors
+ * file) and the header bytes.
  */
 #ifndef RFS_IMAGE_IMAGE_H
 #define RFS_IMAGE_IMAGE_H
@@ -12,25 +14,48 @@
 #include "plan/planner.h"
 
 #define RFS_LITERAL UINT32_MAX
+/* The last bytes of a file: the crc32 of its bytes before the trailer that ends with them, big-endian. */
+#define RFS_CRC (UINT32_MAX - 1)
+#define RFS_CRC_BYTES 4
+#define RFS_CRC_TRAILER 17
 
 struct rfs_region {
     uint64_t start;  /* in the file; it ends where the next one starts */
     uint64_t at;     /* in image.literals, or in the target's bytes */
-    uint32_t target; /* position in the roster, or RFS_LITERAL */
+    uint32_t target; /* position in the roster, RFS_LITERAL or RFS_CRC */
 };
 
 struct rfs_image {
-    const struct rfs_roster *roster;
-    uint64_t bytes; /* of the file */
+    const struct rfs_roster *roster; /* NULL: it has literal regions only */
+    uint64_t bytes;                  /* of the file */
     size_t n;
     struct rfs_region *regions;
     unsigned char *literals;
     size_t literal_bytes;
 };
 
-/* The .ckpt file that save_checkpoint writes for the roster; ckpt.c draws it. 0 or -ENOMEM. */
-int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_roster *roster,
+/* The .ckpt file that save_checkpoint writes for the roster; ckpt.c draws it. CRC: with its trailer. 0 or
+ * -ENOMEM. */
+int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_roster *roster, bool crc,
                    struct rfs_image **out);
+
+/* The targets of a roster that a file holds. */
+struct rfs_selection {
+    const struct rfs_roster *roster;
+    const uint32_t *positions; /* NULL: all of them */
+    size_t n;                  /* of positions */
+};
+
+/*
+ * The safetensors file that the library writes for these targets with the metadata "format": FORMAT;
+ * safetensors.c draws it. 0, -ENOMEM, or -EINVAL with *err filled for what the format cannot hold.
+ */
+int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
+                          const char *format, struct rfs_image **out, struct rfs_error *err);
+
+/* A file of N bytes of text, copied. 0 or -ENOMEM. */
+int rfs_image_text(const char *text, size_t n, struct rfs_image **out);
+
 void rfs_image_free(struct rfs_image *image);
 
 /* The region that holds byte OFFSET, which is below image->bytes. O(log n). */

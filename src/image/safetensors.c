@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The regions of a safetensors file as the safetensors library writes it (its tensor.rs, prepare and
+ * serialize), with the metadata that save_checkpoint and transform_checkpoints of MindSpore give it:
+ *
+ *     u64 LEN                    little-endian; of the header with its padding
+ *     {"__metadata__":{"format":"ms"},"w":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},…}
+ *     spaces                     until LEN is a multiple of 8
+ *     content…                   of the tensors, in the header's order, with nothing between them
+ *
+ * Tensors are in descending order of their dtype (that of the table below), then by the bytes of their
+ * names. data_offsets begin after the header. A scalar's shape is []. Int4 is I8, and the metadata says
+ * "name":"Int4". The library writes metadata of more than one key in an order of chance; here they
+ * are sorted by their bytes.
+ */
+#include "image/build.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Readers take no longer header: the library's MAX_HEADER_SIZE, and MindSpore's. */
+#define HEADER_MOST 100000000
+
+#define METADATA "__metadata__"
+
+/* The library's order of dtypes; what is not listed has no name there. */
+static const unsigned char ranks[RFS_DTYPE_COUNT] = {
+    [RFS_BOOL] = 1,        [RFS_UINT8] = 2,         [RFS_INT8] = 3,     [RFS_INT4] = 3,
+    [RFS_FLOAT8_E5M2] = 4, [RFS_FLOAT8_E4M3FN] = 5, [RFS_INT16] = 6,    [RFS_UINT16] = 7,
+    [RFS_FLOAT16] = 8,     [RFS_BFLOAT16] = 9,      [RFS_INT32] = 10,   [RFS_UINT32] = 11,
+    [RFS_FLOAT32] = 12,    [RFS_COMPLEX64] = 13,    [RFS_FLOAT64] = 14, [RFS_INT64] = 15,
+    [RFS_UINT64] = 16,
+};
+
+struct tensor {
+    const char *name;
+    size_t name_bytes;
+    const struct rfs_type *type;
+    uint32_t position; /* in the roster */
+};
+
+/* As strings of bytes are compared: by the first that differs, else by length. */
+static int compare_names(const struct tensor *a, const struct tensor *b)
+{
+    const size_t n = a->name_bytes < b->name_bytes ? a->name_bytes : b->name_bytes;
+    const int order = memcmp(a->name, b->name, n);
+
+    return order ? order : (a->name_bytes > b->name_bytes) - (a->name_bytes < b->name_bytes);
+}
+
+static int in_file(const void *a, const void *b)
+{
+    const struct tensor *x = a;
+    const struct tensor *y = b;
+    const int rank_x = ranks[x->type->dtype];
+    const int rank_y = ranks[y->type->dtype];
+
+    return rank_x != rank_y ? rank_y - rank_x : compare_names(x, y);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return compare_names(a, b);
+}
+
+static bool is_text(const struct tensor *tensor, const char *text)
+{
+    return tensor->name_bytes == strlen(text) &&
+           memcmp(tensor->name, text, tensor->name_bytes) == 0;
+}
+
+/* What the format cannot hold. */
+static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *tensor,
+                        struct rfs_error *err)
+{
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(catalog), tensor->name);
+    const char *remedy =
+        "-o format=ckpt, or -o names= with a map that gives it null, which leaves it out";
+    const enum rfs_dtype dtype = (enum rfs_dtype)tensor->type->dtype;
+
+    if (tensor->type->kind != RFS_TENSOR)
+        return rfs_fail(err, -EINVAL, where, remedy, "is a %s, which safetensors files cannot hold",
+                        tensor->type->kind == RFS_STRING ? "string" : "map tensor");
+    if (ranks[dtype] == 0)
+        return rfs_fail(err, -EINVAL, where, remedy,
+                        "is of type %s, which safetensors files cannot hold",
+                        rfs_dtype_name(dtype));
+    if (is_text(tensor, METADATA))
+        return rfs_fail(err, -EINVAL, where, "-o names= with a map that gives it another name",
+                        "has the name of what is no tensor in safetensors files");
+    return 0;
+}
+
+/* The targets as tensors, in the order of the file. */
+static int collect(struct rfs_catalog *catalog, const struct rfs_selection *selection,
+                   struct tensor **out, size_t *n, struct rfs_error *err)
+{
+    *n = selection->positions ? selection->n : selection->roster->n;
+    *out = calloc(*n + 1, sizeof **out);
+    if (!*out)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < *n; i++) {
+        const uint32_t position = selection->positions ? selection->positions[i] : (uint32_t)i;
+        const struct rfs_target *target = &selection->roster->targets[position];
+        struct tensor *tensor = &(*out)[i];
+        tensor->position = position;
+        tensor->type = rfs_catalog_type(catalog, target->shown_type);
+        tensor->name = rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->shown_name,
+                                        &tensor->name_bytes);
+        const int rc = check_tensor(catalog, tensor, err);
+        if (rc)
+            return rc;
+    }
+    qsort(*out, *n, sizeof **out, in_file);
+    return 0;
+}
+
+/* The format, and the names of Int4 tensors. One called "format" replaces the format, as in MindSpore. */
+static bool put_metadata(struct rfs_bytes *header, const struct tensor *tensors, size_t n,
+                         const char *format)
+{
+    RFS_FREE struct tensor *keys = calloc(n + 1, sizeof *keys); /* without a type: the format */
+    size_t n_keys = 0;
+    bool told = false;
+
+    if (!keys)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i].type->dtype != RFS_INT4)
+            continue;
+        keys[n_keys++] = tensors[i];
+        told = told || is_text(&tensors[i], "format");
+    }
+    if (!told)
+        keys[n_keys++] = (struct tensor){.name = "format", .name_bytes = strlen("format")};
+    qsort(keys, n_keys, sizeof *keys, by_name);
+    bool ok = rfs_bytes_put_text(header, "\"" METADATA "\":");
+    for (size_t i = 0; ok && i < n_keys; i++) {
+        const char *value = keys[i].type ? "Int4" : format;
+        ok = rfs_bytes_put_text(header, i == 0 ? "{" : ",") &&
+             rfs_bytes_put_json(header, keys[i].name, keys[i].name_bytes, RFS_JSON_SERDE) &&
+             rfs_bytes_put_text(header, ":") &&
+             rfs_bytes_put_json(header, value, strlen(value), RFS_JSON_SERDE);
+    }
+    return ok && rfs_bytes_put_text(header, "}");
+}
+
+static bool put_tensor(struct rfs_bytes *header, const struct tensor *tensor, uint64_t begin,
+                       uint64_t end)
+{
+    const struct rfs_type *type = tensor->type;
+    bool ok = rfs_bytes_put_text(header, ",") &&
+              rfs_bytes_put_json(header, tensor->name, tensor->name_bytes, RFS_JSON_SERDE) &&
+              rfs_bytes_put_text(header, ":{\"dtype\":\"") &&
+              rfs_bytes_put_text(header, rfs_dtype_safetensors((enum rfs_dtype)type->dtype)) &&
+              rfs_bytes_put_text(header, "\",\"shape\":[");
+
+    for (uint32_t i = 0; ok && i < type->ndim; i++)
+        ok = (i == 0 || rfs_bytes_put_text(header, ",")) &&
+             rfs_bytes_put_number(header, type->dims[i]);
+    return ok && rfs_bytes_put_text(header, "],\"data_offsets\":[") &&
+           rfs_bytes_put_number(header, begin) && rfs_bytes_put_text(header, ",") &&
+           rfs_bytes_put_number(header, end) && rfs_bytes_put_text(header, "]}");
+}
+
+/* The header with its length before it, and the sum of the contents. */
+static int put_header(const struct rfs_catalog *catalog, struct rfs_bytes *header,
+                      const struct tensor *tensors, size_t n, const char *format,
+                      struct rfs_error *err)
+{
+    static const unsigned char none[8] = {0};
+    uint64_t at = 0;
+    bool ok = rfs_bytes_put(header, none, sizeof none) && rfs_bytes_put_text(header, "{") &&
+              put_metadata(header, tensors, n, format);
+
+    for (size_t i = 0; ok && i < n; i++) {
+        uint64_t end;
+        if (!rfs_add_u64(at, tensors[i].type->bytes, &end) || end > INT64_MAX / 2)
+            return rfs_fail(err, -EFBIG, RFS_OF(rfs_catalog_path(catalog), tensors[i].name), NULL,
+                            "with it, the file would be larger than a file can be");
+        ok = put_tensor(header, &tensors[i], at, end);
+        at = end;
+    }
+    ok = ok && rfs_bytes_put_text(header, "}");
+    while (ok && header->n % 8 != 0)
+        ok = rfs_bytes_put_text(header, " ");
+    if (!ok)
+        return rfs_fail_memory(err);
+    const uint64_t length = header->n - sizeof none;
+    if (length > HEADER_MOST)
+        return rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(catalog)), "-o format=ckpt",
+                        "the header of a safetensors file would have %llu bytes, and its readers "
+                        "take %d at most",
+                        (unsigned long long)length, HEADER_MOST);
+    for (unsigned i = 0; i < sizeof none; i++)
+        header->data[i] = (unsigned char)(length >> 8 * i);
+    return 0;
+}
+
+int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
+                          const char *format, struct rfs_image **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
+    RFS_FREE struct tensor *tensors = NULL;
+    size_t n;
+
+    *out = NULL;
+    int rc = collect(catalog, selection, &tensors, &n, err);
+    if (!rc)
+        rc = put_header(catalog, &builder.literals, tensors, n, format, err);
+    if (rc)
+        return rc;
+    bool ok = rfs_image_add_literals(&builder, 0);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = rfs_image_add(&builder, tensors[i].position, 0, tensors[i].type->bytes);
+    if (!ok || rfs_image_finish(&builder, selection->roster, out))
+        return rfs_fail_memory(err);
+    return 0;
+}
