@@ -4,7 +4,8 @@
  *
  * A view is a read-only tree of virtual checkpoint files. Opening one reads the two strategy files
  * and lists the source folders; the source files themselves are opened only when an entry that
- * depends on them is stat'ed or read.
+ * depends on them is stat'ed or read. (But those of view=huggingface and view=unified, whose files depend on
+ * the sizes of all parameters: the headers are read when the view is opened.)
  *
  * Threads: everything that takes a view may be called from many threads at once, but reshard_open and
  * reshard_close. A reader may be used by many threads at once, until reshard_reader_close.
@@ -88,7 +89,8 @@ typedef struct reshard_config {
  * CONFIG may be NULL, which is always a failure: no strategy is given then. ERR may be NULL.
  * Returns 0, or -errno with *err filled: -EINVAL with err->usage 1 for the options, -EINVAL for strategies
  * or a tree that do not fit, -ENOENT for a source, a strategy or a rank's checkpoint that is not there and
- * whose slices no other rank holds, -ENOMEM, or what the system said of a path.
+ * whose slices no other rank holds, -ENOMEM, what the system said of a path, or an error of a file, as above,
+ * where the headers are read.
  */
 RESHARD_API int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
                              reshard_error *err);
@@ -212,6 +214,8 @@ typedef struct reshard_summary {
     uint32_t target_ranks;
     uint32_t target_stages;
     uint64_t parameters; /* distinct names in the strategies */
+    uint64_t entries;    /* files and folders shown, with the root */
+    bool mapped; /* readers map the files (safetensors): a mount should keep them in the page cache */
 } reshard_summary;
 
 /* Fills *out; never fails. */
@@ -239,13 +243,13 @@ typedef struct reshard_statistics {
 /* Fills *out; never fails. Each number is right by itself; together they are not of one moment. */
 RESHARD_API void reshard_get_statistics(reshard_view *view, reshard_statistics *out);
 
-/* DONE of TOTAL target ranks are planned. CTX is reshard_check's. */
+/* DONE of TOTAL files are planned; in a view of ranks each has one. CTX is reshard_check's. */
 typedef void reshard_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
 /*
- * Plans every target rank, in order, as reshard_getattr of each file would; reads no content. PROGRESS may
- * be NULL; it is called after each rank, by the calling thread. ERR may be NULL. Returns 0, or the -errno of
- * the first rank that fails, with *err filled; those behind it are not looked at.
+ * Plans every file, in order, as reshard_getattr of each would; reads no content. PROGRESS may be NULL; it
+ * is called after each file, by the calling thread. ERR may be NULL. Returns 0, or the -errno of the first
+ * file that fails, with *err filled; those behind it are not looked at.
  */
 RESHARD_API int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx,
                               reshard_error *err);

@@ -19,6 +19,7 @@ struct rfs_pool {
     unsigned idle;  /* threads that wait for a job */
     unsigned started, wanted;
     bool stopping;
+    bool held;
     pthread_t *threads;
 };
 
@@ -92,6 +93,13 @@ static bool start_locked(struct rfs_pool *pool)
     return true;
 }
 
+void rfs_pool_hold(struct rfs_pool *pool, bool held)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->held = held;
+    pthread_mutex_unlock(&pool->lock);
+}
+
 bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit)
 {
     struct job *job = malloc(sizeof *job);
@@ -101,7 +109,7 @@ bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, si
         return false;
     *job = (struct job){NULL, fn, arg};
     pthread_mutex_lock(&pool->lock);
-    if (!pool->stopping && pool->waiting < limit) {
+    if (!pool->stopping && !pool->held && pool->waiting < limit) {
         if (pool->idle <= pool->waiting && pool->started < pool->wanted)
             start_locked(pool); /* if it can't, those that run will do */
         if (pool->started > 0) {

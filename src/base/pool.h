@@ -16,8 +16,14 @@ struct rfs_pool *rfs_pool_new(unsigned threads);
 void rfs_pool_free(struct rfs_pool *pool);
 
 /*
- * Queues fn(arg). False (and nothing queued) when LIMIT jobs already wait, or when no thread could
- * be started; the caller keeps arg then.
+ * While it is held, no job is queued, and so no thread is started by one: rfs_pool_for does all in its
+ * caller's thread. For its owner, while nobody else uses it.
+ */
+void rfs_pool_hold(struct rfs_pool *pool, bool held);
+
+/*
+ * Queues fn(arg). False (and nothing queued) when LIMIT jobs already wait, when no thread could
+ * be started, or when it is held; the caller keeps arg then.
  */
 bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit);
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "image/build.h"
+#include "image/image.h"
 
-#include "base/cleanup.h"
-
-#include <errno.h>
 #include <stdlib.h>
 
 void rfs_image_free(struct rfs_image *image)
@@ -28,14 +25,4 @@ size_t rfs_image_find(const struct rfs_image *image, uint64_t offset)
             high = middle;
     }
     return low;
-}
-
-int rfs_image_text(const char *text, size_t n, struct rfs_image **out)
-{
-    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-
-    *out = NULL;
-    if (!rfs_bytes_put(&builder.literals, text, n) || !rfs_image_add_literals(&builder, 0))
-        return -ENOMEM;
-    return rfs_image_finish(&builder, NULL, out);
 }

@@ -53,8 +53,17 @@ struct rfs_selection {
 int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
                           const char *format, struct rfs_image **out, struct rfs_error *err);
 
-/* A file of N bytes of text, copied. 0 or -ENOMEM. */
-int rfs_image_text(const char *text, size_t n, struct rfs_image **out);
+/* In which file each parameter is; weight_map.c draws the JSON file that says it. */
+struct rfs_weight_map {
+    enum { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE } style;
+    uint64_t total_size; /* bytes of all tensors */
+    size_t n;
+    const uint32_t *names;    /* [n] ids in the catalogue's names */
+    const char *const *files; /* [n] borrowed, not kept */
+};
+/* 0 or -ENOMEM. */
+int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_map *map,
+                         struct rfs_image **out);
 
 void rfs_image_free(struct rfs_image *image);
 

@@ -5,4 +5,5 @@ librfs_la_SOURCES += \
 	src/image/ckpt.c \
 	src/image/image.c \
 	src/image/image.h \
-	src/image/safetensors.c
+	src/image/safetensors.c \
+	src/image/weight_map.c

@@ -124,7 +124,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
     (void)ino;
     reshard_summarize(mount_of(req)->view, &sum);
-    vfs.f_files = 2 * (fsfilcnt_t)sum.target_ranks + 1; /* a folder and a file a rank; the root */
+    vfs.f_files = sum.entries;
     fuse_reply_statfs(req, &vfs);
 }
 
@@ -258,9 +258,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, -rc);
         return;
     }
-    /* auto: every file shown is a .ckpt, and those are read whole rather than mapped. */
-    fi->direct_io = m->options->io != RFS_IO_CACHED;
-    fi->keep_cache = !fi->direct_io && !atomic_load(&m->stale);
+    fi->direct_io = !m->cached;
+    fi->keep_cache = m->cached && !atomic_load(&m->stale);
     fi->fh = (uintptr_t)handle;
     if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
         close_handle(m, handle);
@@ -280,7 +279,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
 {
     atomic_store(&m->stale, true);
-    if (m->options->io != RFS_IO_CACHED || m->options->single || m->options->max_threads < 2 ||
+    if (!m->cached || m->options->single || m->options->max_threads < 2 ||
         atomic_flag_test_and_set(&m->dropping))
         return;
     fuse_lowlevel_notify_inval_inode(m->session, ino, 0, 0);
@@ -317,7 +316,12 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
                     const struct rfs_mount_options *options)
 {
+    reshard_summary sum = {.struct_size = sizeof sum};
+
+    reshard_summarize(view, &sum);
     *mount = (struct rfs_mount){.view = view, .options = options, .dropping = ATOMIC_FLAG_INIT};
+    /* auto: a .ckpt is read whole, and once; what is mapped is looked at page by page, by many. */
+    mount->cached = options->io == RFS_IO_CACHED || (options->io == RFS_IO_AUTO && sum.mapped);
     pthread_mutex_init(&mount->handles_lock, NULL);
     rfs_log_init(&mount->log, log_line, NULL);
 }

@@ -25,6 +25,7 @@ struct rfs_mount {
     const struct rfs_mount_options *options; /* borrowed */
     struct fuse_session *session;            /* borrowed; set before the first request */
     struct rfs_log log;
+    bool cached; /* files go through the page cache; constant */
 
     /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
     pthread_mutex_t handles_lock; /* of the list; a leaf lock */

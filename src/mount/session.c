@@ -53,7 +53,7 @@ static void *herald(void *ctx)
     struct stat st;
 
     s->answered = stat(s->mountpoint, &st) < 0 ? -errno : 0;
-    if (s->answered == 0 && s->mount.options->io == RFS_IO_CACHED)
+    if (s->answered == 0 && s->mount.cached)
         rfs_readahead_raise(st.st_dev);
     if (s->answered != 0 || s->answers(s->answers_ctx) != 0)
         pthread_kill(s->main, SIGTERM);

@@ -93,6 +93,12 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
 const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank);
 
 /*
+ * Sets what a target of that name and type, of the caller's making, is shown as. Its shown name is RFS_NO_ID
+ * when the user leaves it out. 0, or -ENOMEM with *err filled.
+ */
+int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
+
+/*
  * Where the bytes of a target of a planned rank come from. slice is zero-initialised or one to use
  * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or -EIO when a source that was there at
  * planning is not (which the indexes rule out). A target without bytes has a slice without blocks.

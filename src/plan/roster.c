@@ -76,10 +76,10 @@ static int sliced_entry(struct planning *planning, const struct role_of *role, u
     return rc;
 }
 
-/* Sets what the file calls a target and its type there. */
-static int show(struct planning *planning, const struct role_of *role, struct rfs_target *target)
+/* Sets what the file calls a target, SHOWN, and its type there. */
+static int show(struct rfs_planner *planner, const char *shown, struct rfs_target *target,
+                struct rfs_error *err)
 {
-    struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
     struct rfs_tables *tables = rfs_catalog_tables(catalog);
     const struct rfs_outward *outward = planner->config.outward;
@@ -88,19 +88,27 @@ static int show(struct planning *planning, const struct role_of *role, struct rf
 
     target->shown_name = target->name;
     target->shown_type = target->type;
-    if (role->shown != rfs_catalog_name(catalog, target->name))
-        target->shown_name = rfs_intern_add(tables->names, role->shown, strlen(role->shown));
+    if (shown != rfs_catalog_name(catalog, target->name))
+        target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
     const enum rfs_dtype to =
-        type.kind == RFS_TENSOR ? rfs_outward_dtype(outward, role->shown, from) : from;
+        type.kind == RFS_TENSOR ? rfs_outward_dtype(outward, shown, from) : from;
     if (to != from) {
         type.dtype = (uint8_t)to;
         if (!rfs_mul_u64(type.bytes / rfs_dtype_bytes(from), rfs_dtype_bytes(to), &type.bytes))
             type.bytes = UINT64_MAX; /* check_bytes refuses it */
         target->shown_type = rfs_intern_add(tables->types, &type, sizeof type);
     }
-    return target->shown_name == RFS_NO_ID || target->shown_type == RFS_NO_ID
-               ? rfs_fail_memory(planning->err)
-               : 0;
+    return target->shown_name == RFS_NO_ID || target->shown_type == RFS_NO_ID ? rfs_fail_memory(err)
+                                                                              : 0;
+}
+
+int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err)
+{
+    const char *name = rfs_catalog_name(planner->config.catalog, target->name);
+    const char *shown = rfs_outward_name(planner->config.outward, name);
+
+    target->shown_name = RFS_NO_ID;
+    return shown ? show(planner, shown, target, err) : 0;
 }
 
 /* Adds a parameter, which stage S gives, if it has the role asked for. */
@@ -122,7 +130,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
     const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
     if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
         return 0; /* MindSpore saves no such in a .ckpt */
-    rc = show(planning, &role, &target);
+    rc = show(planner, role.shown, &target, planning->err);
     if (!rc)
         roster->targets[roster->n++] = target;
     return rc;

@@ -22,7 +22,9 @@ struct shown_file {
     char *dir; /* of its folder, rank_R; NULL in a flat view */
     char *name;
     uint32_t rank; /* of the destination, whose plan tells its attributes and where its bytes are */
-    _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
+    _Atomic(const struct rfs_image *) image;                     /* NULL until it is ready */
+    enum { CRC_UNKNOWN, CRC_BEING_SUMMED, CRC_KNOWN } crc_state; /* under the view's lock, as crc */
+    uint32_t crc; /* of the bytes before its trailer, if it has one */
 };
 
 struct reshard_view {
@@ -48,7 +50,10 @@ struct reshard_view {
     uint32_t dir_uid, dir_gid;
     struct timespec dir_mtime;
 
-    pthread_mutex_t lock; /* of images; a leaf lock */
+    struct rfs_roster *roster; /* owned; of a flat view that does not take the planner's, or NULL */
+
+    pthread_mutex_t lock;  /* of images and checksums; a leaf lock */
+    pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more */
     /* Owned; by roster id in a view of ranks, where it may hold NULL, and by file in a flat one. */
     RFS_VEC(struct rfs_image *) images;
 
@@ -63,8 +68,13 @@ enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, siz
 int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);
 
-/* The files that the view shows; names.c. The planner is there. 0 or -errno with *err filled. */
-int rfs_view_name_files(struct reshard_view *view, struct rfs_error *err);
+/* The checksum of a file whose image has one, summed up at the first call; crc.c. 0 or -errno. */
+int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc);
+
+/* As reshard_reader_pread, for the view itself: not counted. */
+ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset);
+/* The reader of a file by its number; to be closed by reshard_reader_close. 0 or -errno. */
+int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reader **out);
 
 /* Fills a struct of the public API as far as its caller's size goes, and returns CODE. */
 int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code);

@@ -2,14 +2,20 @@
 librfs_la_SOURCES += \
 	src/view/budget.c \
 	src/view/budget.h \
+	src/view/crc.c \
+	src/view/flat.c \
+	src/view/flat.h \
+	src/view/huggingface.c \
 	src/view/internal.h \
-	src/view/names.c \
 	src/view/options.c \
 	src/view/options.h \
+	src/view/outputs.c \
+	src/view/outputs.h \
 	src/view/read.c \
 	src/view/strategies.c \
 	src/view/strategies.h \
 	src/view/strategy_files.c \
 	src/view/strategy_files.h \
 	src/view/tree.c \
+	src/view/unified.c \
 	src/view/view.c

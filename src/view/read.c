@@ -105,11 +105,25 @@ static void keep_slice(struct reshard_reader *reader, uint32_t target, struct rf
     *slice = (struct rfs_slice){0};
 }
 
+static int answer_crc(struct reshard_reader *reader, uint64_t skip, size_t size,
+                      struct answer *answer)
+{
+    uint32_t crc;
+    const int rc = rfs_view_crc(reader->view, reader->file, &crc);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < size; i++)
+        answer_at(answer)[i] = (unsigned char)(crc >> 8 * (RFS_CRC_BYTES - 1 - skip - i));
+    return answer_copied(answer, size);
+}
+
 static int answer_region(struct reshard_reader *reader, const struct rfs_region *region,
                          uint64_t skip, size_t size, bool sequential, struct answer *answer)
 {
     struct rfs_slice slice;
 
+    if (region->target == RFS_CRC)
+        return answer_crc(reader, skip, size, answer);
     if (region->target == RFS_LITERAL) {
         memcpy(answer_at(answer), reader->image->literals + region->at + skip, size);
         return answer_copied(answer, size);
@@ -136,7 +150,7 @@ static void read_ahead(struct reshard_reader *reader, uint64_t begin, uint64_t e
         const struct rfs_region *region = &image->regions[i];
         if (region->start >= end)
             break;
-        if (region->target == RFS_LITERAL)
+        if (region->target == RFS_LITERAL || region->target == RFS_CRC)
             continue;
         const uint64_t from = rfs_max_u64(region->start, begin);
         const uint64_t to = rfs_min_u64(rfs_image_end(image, i), end);
@@ -193,8 +207,8 @@ static int check_sources(const struct reshard_reader *reader)
     return 0;
 }
 
-static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t offset,
-                           struct answer *answer)
+static ssize_t answer_bytes(struct reshard_reader *reader, size_t size, uint64_t offset,
+                            struct answer *answer)
 {
     const struct rfs_image *image = reader->image;
 
@@ -216,18 +230,24 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
         if (rc)
             return rc;
     }
-    atomic_fetch_add_explicit(&reader->view->reads, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&reader->view->bytes_replied, size, memory_order_relaxed);
     return (ssize_t)size;
 }
 
-static int reader_init(reshard_view *view, uint64_t id, struct reshard_reader *reader)
+/* What somebody asked for is counted. */
+static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t offset,
+                           struct answer *answer)
 {
-    size_t file;
-    const enum entry_kind kind = rfs_view_entry(view, id, &file);
+    const ssize_t n = answer_bytes(reader, size, offset, answer);
 
-    if (kind != ENTRY_FILE)
-        return kind == ENTRY_NONE ? -ENOENT : -EISDIR;
+    if (n > 0) {
+        atomic_fetch_add_explicit(&reader->view->reads, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&reader->view->bytes_replied, (uint64_t)n, memory_order_relaxed);
+    }
+    return n;
+}
+
+static int reader_init(reshard_view *view, size_t file, struct reshard_reader *reader)
+{
     *reader = (struct reshard_reader){.view = view, .file = file, .rank = view->files[file].rank};
     const int rc = rfs_view_image(view, file, &reader->image, NULL);
     if (!rc)
@@ -241,15 +261,31 @@ static void reader_end(struct reshard_reader *reader)
     pthread_mutex_destroy(&reader->lock);
 }
 
-int reshard_reader_open(reshard_view *view, uint64_t id, reshard_reader **out)
+static int find_file(const reshard_view *view, uint64_t id, size_t *file)
+{
+    const enum entry_kind kind = rfs_view_entry(view, id, file);
+
+    return kind == ENTRY_FILE ? 0 : kind == ENTRY_NONE ? -ENOENT : -EISDIR;
+}
+
+int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reader **out)
 {
     struct reshard_reader *reader = malloc(sizeof *reader);
-    const int rc = reader ? reader_init(view, id, reader) : -ENOMEM;
+    const int rc = reader ? reader_init(view, file, reader) : -ENOMEM;
 
     *out = rc ? NULL : reader;
     if (rc)
         free(reader);
     return rc;
+}
+
+int reshard_reader_open(reshard_view *view, uint64_t id, reshard_reader **out)
+{
+    size_t file;
+    const int rc = find_file(view, id, &file);
+
+    *out = NULL;
+    return rc ? rc : rfs_view_reader(view, file, out);
 }
 
 void reshard_reader_close(reshard_reader *reader)
@@ -266,11 +302,20 @@ ssize_t reshard_reader_pread(reshard_reader *reader, void *buf, size_t size, uin
     return answer_read(reader, size, offset, &answer);
 }
 
+ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset)
+{
+    struct answer answer = {.buf = buf};
+    return answer_bytes(reader, size, offset, &answer);
+}
+
 ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, uint64_t offset)
 {
     struct reshard_reader reader;
-    const int rc = reader_init(view, id, &reader);
+    size_t file;
+    int rc = find_file(view, id, &file);
 
+    if (!rc)
+        rc = reader_init(view, file, &reader);
     if (rc)
         return rc;
     reader.last_end = UINT64_MAX / 2; /* one read is no sequence */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, ids and attributes of what is shown. */
 #include "view/internal.h"
+#include "view/outputs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -168,18 +169,22 @@ bool reshard_is_ready(reshard_view *view, uint64_t id)
 }
 
 /* The image of a roster, encoded once and shared by the ranks that have that roster. */
-static const struct rfs_image *share_image(struct reshard_view *view,
-                                           const struct rfs_roster *roster)
+static int share_image(struct reshard_view *view, const struct rfs_roster *roster,
+                       const struct rfs_image **out, struct rfs_error *err)
 {
     struct rfs_image *fresh = NULL;
     const struct rfs_image *shared = NULL;
+    int rc = 0;
 
     pthread_mutex_lock(&view->lock);
     if (roster->id < view->images.n)
         shared = view->images.data[roster->id];
     pthread_mutex_unlock(&view->lock);
-    if (shared || rfs_image_ckpt(view->catalog, roster, &fresh))
-        return shared;
+    if (!shared)
+        rc = rfs_view_encode(view, roster, &fresh, err);
+    *out = shared;
+    if (shared || rc)
+        return rc;
 
     bool room = true;
     pthread_mutex_lock(&view->lock);
@@ -189,10 +194,10 @@ static const struct rfs_image *share_image(struct reshard_view *view,
         view->images.data[roster->id] = fresh;
         fresh = NULL;
     }
-    shared = room ? view->images.data[roster->id] : NULL;
+    *out = room ? view->images.data[roster->id] : NULL;
     pthread_mutex_unlock(&view->lock);
     rfs_image_free(fresh);
-    return shared;
+    return *out ? 0 : rfs_fail_memory(err);
 }
 
 int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
@@ -204,12 +209,11 @@ int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_imag
     *out = atomic_load_explicit(&shown->image, memory_order_acquire);
     if (*out)
         return 0;
-    const int rc = rfs_planner_rank(view->planner, shown->rank, &plan, err);
+    int rc = rfs_planner_rank(view->planner, shown->rank, &plan, err);
+    if (!rc)
+        rc = share_image(view, plan->roster, out, err);
     if (rc)
         return rc;
-    *out = share_image(view, plan->roster);
-    if (!*out)
-        return rfs_fail_memory(err);
     atomic_store_explicit(&shown->image, *out, memory_order_release);
     return 0;
 }

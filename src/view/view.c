@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
 #include "view/internal.h"
+#include "view/outputs.h"
 #include "view/strategies.h"
 
 #include <errno.h>
@@ -72,6 +73,7 @@ static int open_source(struct reshard_view *view, const char *source, struct rfs
     view->pool = rfs_pool_new(pool_threads());
     if (!view->pool)
         return rfs_fail_memory(err);
+    rfs_pool_hold(view->pool, true); /* the caller may fork yet */
     int rc = rfs_catalog_open(&spec, &view->log, view->pool, &view->catalog, err);
     if (rc == 0)
         rc = rfs_view_strategies(view, err);
@@ -98,6 +100,7 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
         .pool = view->pool,
         .log = &view->log,
         .strict = view->options.strict,
+        .keep_empty = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS,
         .outward = view->outward,
     };
     rc = rfs_planner_new(&config, &view->planner, err);
@@ -107,7 +110,7 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
     view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
     view->parameters = count_parameters(view);
     view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->pool);
-    return view->assembler ? rfs_view_name_files(view, err) : rfs_fail_memory(err);
+    return view->assembler ? rfs_view_list_files(view, err) : rfs_fail_memory(err);
 }
 
 static void forward_log(void *ctx, enum rfs_level level, const char *line)
@@ -136,7 +139,9 @@ static int open_view(struct reshard_view *view, const char *source, const char *
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
-    rc = open_source(view, source, err);
+    rc = rfs_view_check_outputs(&view->options, err);
+    if (!rc)
+        rc = open_source(view, source, err);
     return rc ? rc : open_target(view, err);
 }
 
@@ -150,6 +155,7 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
     if (!view)
         return rfs_view_report(err, &failure, rfs_fail_memory(&failure));
     pthread_mutex_init(&view->lock, NULL);
+    pthread_cond_init(&view->summed, NULL);
     view->log_config = (reshard_config){sizeof view->log_config, NULL, NULL, NULL};
     if (config)
         memcpy(&view->log_config, config,
@@ -161,6 +167,7 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
         reshard_close(view);
         return rfs_view_report(err, &failure, rc);
     }
+    rfs_pool_hold(view->pool, false);
     *out = view;
     return 0;
 }
@@ -179,6 +186,7 @@ void reshard_close(reshard_view *view)
     for (size_t i = 0; i < view->images.n; i++)
         rfs_image_free(view->images.data[i]);
     free(view->images.data);
+    free(view->roster);
     for (size_t f = 0; f < view->n_files; f++) {
         free(view->files[f].dir);
         free(view->files[f].name);
@@ -186,6 +194,7 @@ void reshard_close(reshard_view *view)
     free(view->files);
     rfs_options_free(&view->options);
     rfs_log_destroy(&view->log);
+    pthread_cond_destroy(&view->summed);
     pthread_mutex_destroy(&view->lock);
     free(view);
 }
@@ -198,6 +207,8 @@ void reshard_summarize(reshard_view *view, reshard_summary *out)
         .target_ranks = view->n_ranks,
         .target_stages = view->scale.dst_stages,
         .parameters = view->parameters,
+        .entries = 1 + view->n_files + (view->flat ? 0 : view->n_ranks),
+        .mapped = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS,
     };
     rfs_view_give(out, &full, sizeof full);
 }

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files that unified_safetensors of MindSpore makes (parallel/transform_safetensors.py):
+ *
+ *     part0.safetensors …      whole tensors of what the source strategy has, but for accu_grads*
+ *     param_name_map.json      which part each of them is in
+ *     hyper_param.safetensors  the rest of what rank 0 holds, as it is there, accu_grads* included
+ *
+ * There are as many parts as files of 3 GiB would hold all bytes. The tensors, the largest first, each go to
+ * the part that has the least so far. Those of the same size go in the order in which they come up in the
+ * files of rank 0, rank 1, … (MindSpore: of the folders as the file system lists them). Of what is neither in the strategy nor
+ * in rank 0's file, nothing is left; here a warning says so.
+ */
+#include "view/flat.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PART_BYTES (UINT64_C(3) << 30)
+
+struct unifying {
+    struct reshard_view *view;
+    const struct rfs_roster *whole; /* the planner's */
+    uint32_t *position_of;          /* by name id: in the whole roster, or RFS_NO_ID */
+    unsigned char *done;            /* [whole->n] it is in a part */
+    size_t n_names;
+    struct flat_parts parts; /* its roster is the view's: the whole one, and what is added */
+    struct rfs_error *err;
+};
+
+static void unifying_end(struct unifying *u)
+{
+    flat_parts_end(&u->parts);
+    free(u->position_of);
+    free(u->done);
+}
+
+/* What MindSpore takes into the parts; the name is the source's. */
+static bool is_parameter(const struct reshard_view *view, const char *name)
+{
+    return strncmp(name, "accu_grads", strlen("accu_grads")) != 0 &&
+           (!view->src || rfs_strategy_find(view->src, name) >= 0);
+}
+
+/* Room for all, and a roster to which rank 0's own values can be added. */
+static int prepare(struct unifying *u)
+{
+    struct rfs_catalog *catalog = u->view->catalog;
+    const struct rfs_index *first = rfs_catalog_ready(catalog, 0);
+    const size_t most = u->whole->n + (first ? first->n : 0);
+    struct rfs_roster *roster;
+
+    u->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
+    u->position_of = malloc((u->n_names + 1) * sizeof *u->position_of);
+    u->done = calloc(u->whole->n + 1, 1);
+    roster = malloc(sizeof *roster + most * sizeof *roster->targets);
+    u->view->roster = roster;
+    if (!u->position_of || !u->done || !roster || !flat_parts_init(&u->parts, roster, most))
+        return rfs_fail_memory(u->err);
+    memcpy(roster, u->whole, sizeof *roster + u->whole->n * sizeof *roster->targets);
+    for (size_t i = 0; i < u->n_names; i++)
+        u->position_of[i] = RFS_NO_ID;
+    for (size_t i = 0; i < u->whole->n; i++)
+        u->position_of[u->whole->targets[i].name] = (uint32_t)i;
+    return 0;
+}
+
+static void take(struct unifying *u, uint32_t position, uint32_t part)
+{
+    u->parts.part_of[u->parts.n] = part;
+    u->parts.targets[u->parts.n++] = position;
+    if (position < u->whole->n)
+        u->done[position] = 1;
+}
+
+/* The parameters, in the order in which they come up; not in parts yet. */
+static void take_parameters(struct unifying *u)
+{
+    struct rfs_catalog *catalog = u->view->catalog;
+
+    for (uint32_t r = 0; r < rfs_catalog_ranks(catalog); r++) {
+        const struct rfs_index *index = rfs_catalog_ready(catalog, r);
+        for (size_t i = 0; index && i < index->n; i++) {
+            const uint32_t name = index->entries[i].name;
+            const uint32_t position = u->position_of[name];
+            if (position != RFS_NO_ID && !u->done[position] &&
+                is_parameter(u->view, rfs_catalog_name(catalog, name)))
+                take(u, position, 0);
+        }
+    }
+}
+
+struct weighed {
+    uint64_t bytes;
+    size_t order; /* of coming up */
+    uint32_t target;
+};
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct weighed *x = a;
+    const struct weighed *y = b;
+
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static uint32_t lightest(const uint64_t *filled, uint32_t n)
+{
+    uint32_t least = 0;
+
+    for (uint32_t p = 1; p < n; p++)
+        if (filled[p] < filled[least])
+            least = p;
+    return least;
+}
+
+/* Puts the parameters into as many parts as the size of a part asks for. */
+static int divide(struct unifying *u)
+{
+    const uint64_t limit = u->view->options.file_size ? u->view->options.file_size : PART_BYTES;
+    struct flat_parts *parts = &u->parts;
+    RFS_FREE struct weighed *weighed = calloc(parts->n + 1, sizeof *weighed);
+    RFS_FREE uint64_t *filled = calloc(parts->n + 1, sizeof *filled);
+    uint64_t total = 0;
+
+    if (!weighed || !filled)
+        return rfs_fail_memory(u->err);
+    for (size_t i = 0; i < parts->n; i++) {
+        const uint32_t target = parts->targets[i];
+        weighed[i] =
+            (struct weighed){flat_bytes(u->view, &parts->roster->targets[target]), i, target};
+        total += weighed[i].bytes;
+    }
+    qsort(weighed, parts->n, sizeof *weighed, by_weight);
+    const uint64_t wanted = total / limit + (total % limit != 0);
+    parts->n_parts = (uint32_t)(wanted < parts->n ? wanted : parts->n);
+    if (parts->n > 0 && parts->n_parts == 0)
+        parts->n_parts = 1; /* of nothing but empty tensors, for which MindSpore fails */
+    for (size_t i = 0; i < parts->n; i++) {
+        const uint32_t part = lightest(filled, parts->n_parts);
+        parts->targets[i] = weighed[i].target;
+        parts->part_of[i] = part;
+        filled[part] += weighed[i].bytes;
+    }
+    return 0;
+}
+
+/* Takes a value of rank 0 as it is there, which the planner would not, into the last part. */
+static int take_raw(struct unifying *u, const struct rfs_entry *entry)
+{
+    struct rfs_roster *roster = u->view->roster;
+    struct rfs_target *target = &roster->targets[roster->n];
+
+    *target = (struct rfs_target){.name = entry->name, .type = entry->type, .geometry = RFS_NO_ID};
+    const int rc = rfs_planner_show(u->view->planner, target, u->err);
+    if (rc || target->shown_name == RFS_NO_ID)
+        return rc;
+    take(u, (uint32_t)roster->n++, u->parts.n_parts - 1);
+    return 0;
+}
+
+/* What rank 0 holds beside the parameters goes into a part of its own. */
+static int take_rest(struct unifying *u)
+{
+    const struct rfs_catalog *catalog = u->view->catalog;
+    const struct rfs_index *index = rfs_catalog_ready(catalog, 0);
+
+    u->parts.n_parts++;
+    for (size_t i = 0; index && i < index->n; i++) {
+        const struct rfs_entry *entry = &index->entries[i];
+        const uint32_t position = u->position_of[entry->name];
+        int rc = 0;
+        if (position != RFS_NO_ID && u->done[position])
+            continue;
+        if (position != RFS_NO_ID && u->whole->targets[position].geometry == RFS_NO_ID)
+            take(u, position, u->parts.n_parts - 1);
+        else
+            rc = take_raw(u, entry);
+        if (rc)
+            return rc;
+        if (position != RFS_NO_ID)
+            u->done[position] = 1;
+    }
+    return 0;
+}
+
+static void warn_of_lost(const struct unifying *u)
+{
+    const struct rfs_target *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < u->whole->n; i++)
+        if (!u->done[i] && n++ == 0)
+            first = &u->whole->targets[i];
+    if (first)
+        rfs_log(
+            &u->view->log, RFS_WARNING,
+            "view=unified leaves out %zu value%s that neither the source strategy nor rank_0 has, "
+            "as unified_safetensors does: '%s'%s",
+            n, n == 1 ? "" : "s", rfs_catalog_name(u->view->catalog, first->name),
+            n == 1 ? "" : " and others");
+}
+
+static int name_parts(struct unifying *u)
+{
+    struct flat_parts *parts = &u->parts;
+
+    for (uint32_t p = 0; p < parts->n_parts; p++) {
+        const int n = p + 1 == parts->n_parts
+                          ? asprintf(&parts->names[p], "hyper_param.safetensors")
+                          : asprintf(&parts->names[p], "part%u.safetensors", p);
+        if (n < 0) {
+            parts->names[p] = NULL;
+            return rfs_fail_memory(u->err);
+        }
+    }
+    return 0;
+}
+
+int rfs_view_unified(struct reshard_view *view, const struct rfs_roster *roster,
+                     struct rfs_error *err)
+{
+    RFS_CLEANUP(unifying_end)
+    struct unifying u = {.view = view, .whole = roster, .err = err, .parts = {.format = "ms"}};
+
+    int rc = prepare(&u);
+    if (rc)
+        return rc;
+    take_parameters(&u);
+    rc = divide(&u);
+    if (!rc)
+        rc = take_rest(&u);
+    if (!rc)
+        rc = flat_group(view, &u.parts, err);
+    if (!rc)
+        rc = name_parts(&u);
+    if (!rc)
+        rc = flat_show_parts(view, &u.parts, err);
+    if (rc)
+        return rc;
+    warn_of_lost(&u);
+    return flat_show_map(view, &u.parts, u.parts.n_parts - 1, "param_name_map.json",
+                         RFS_WEIGHT_MAP_MINDSPORE, err);
+}
