@@ -39,11 +39,16 @@ static void unifying_end(struct unifying *u)
     free(u->done);
 }
 
-/* What MindSpore takes into the parts; the name is the source's. */
+/* Names are the source's. */
+static bool is_gradient(const char *name)
+{
+    return strncmp(name, "accu_grads", strlen("accu_grads")) == 0;
+}
+
+/* What MindSpore takes into the parts. */
 static bool is_parameter(const struct reshard_view *view, const char *name)
 {
-    return strncmp(name, "accu_grads", strlen("accu_grads")) != 0 &&
-           (!view->src || rfs_strategy_find(view->src, name) >= 0);
+    return !is_gradient(name) && (!view->src || rfs_strategy_find(view->src, name) >= 0);
 }
 
 /* Room for all, and a roster to which rank 0's own values can be added. */
@@ -190,21 +195,23 @@ static int take_rest(struct unifying *u)
     return 0;
 }
 
+/* Nobody misses the gradients of the other stages. */
 static void warn_of_lost(const struct unifying *u)
 {
     const struct rfs_target *first = NULL;
     size_t n = 0;
 
     for (size_t i = 0; i < u->whole->n; i++)
-        if (!u->done[i] && n++ == 0)
+        if (!u->done[i] &&
+            !is_gradient(rfs_catalog_name(u->view->catalog, u->whole->targets[i].name)) && n++ == 0)
             first = &u->whole->targets[i];
     if (first)
-        rfs_log(
-            &u->view->log, RFS_WARNING,
-            "view=unified leaves out %zu value%s that neither the source strategy nor rank_0 has, "
-            "as unified_safetensors does: '%s'%s",
-            n, n == 1 ? "" : "s", rfs_catalog_name(u->view->catalog, first->name),
-            n == 1 ? "" : " and others");
+        rfs_log(&u->view->log, RFS_WARNING,
+                "view=unified takes what is no parameter from rank_0 alone, as unified_safetensors "
+                "does: "
+                "%zu value%s that rank_0 lacks %s left out: '%s'%s",
+                n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
+                rfs_catalog_name(u->view->catalog, first->name), n == 1 ? "" : " and others");
 }
 
 static int name_parts(struct unifying *u)
