@@ -55,7 +55,7 @@ static int set_scale(struct making *making)
 
     making->stages = rules->like_line > 0 ? rfs_strategy_stages(use->source) : 1;
     making->devices = use->ranks / making->stages;
-    if (use->ranks % making->stages != 0 || use->ranks > RFS_MAX_DEVICES)
+    if (use->ranks == 0 || use->ranks % making->stages != 0 || use->ranks > RFS_MAX_DEVICES)
         return rfs_rules_fail(rules, 0, NULL, NULL, making->err,
                               "%s=%u ranks cannot be made of %u stage%s", use->ranks_option,
                               use->ranks, making->stages, making->stages == 1 ? "" : "s");
@@ -167,7 +167,7 @@ static void tell_untaken(const struct making *making, struct rfs_log *log)
         rfs_log(log, RFS_WARNING, "%s: line %u: no parameter takes the rule '%s'", rules->name,
                 first->line, first->pattern);
     else if (n > 1)
-        rfs_log(log, RFS_WARNING, "%s: line %u: no parameter takes the rule '%s', nor %zu others",
+        rfs_log(log, RFS_WARNING, "%s: line %u: no parameter takes the rule '%s' (and %zu more)",
                 rules->name, first->line, first->pattern, n - 1);
 }
 

@@ -271,9 +271,10 @@ static int parse_optimizer(struct parser *p, struct rule *rule)
         rule->optimizer = RULES_REST;
         return 0;
     }
+    const struct shown given = next(p);
     if (take_number(p, &rule->optimizer) && rule->optimizer > 0)
         return 0;
-    return FAIL(p, NULL, "'%s' is not a number of pieces", next(p).text);
+    return FAIL(p, NULL, "'%s' is not a number of pieces", given.text);
 }
 
 static int parse_cut(struct parser *p, struct rule *rule)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DEFAULT_THREADS = 16, MOST_THREADS = 256, SUGGEST_WITHIN = 3 };
 
@@ -19,6 +20,7 @@ enum kind {
     VIEW,       /* passed on */
     VIEW_FILE,  /* passed on with its path made absolute */
     VIEW_FILES, /* likewise, of several with ':' between */
+    VIEW_TEXT,  /* the same if there is a file of that path; else it is passed on as it is */
     OWN,
     IGNORED,
 };
@@ -49,8 +51,8 @@ struct known {
 static const struct known known[] = {
     {"src_strategy", VIEW_FILES, true, 0},
     {"dst_strategy", VIEW_FILES, true, 0},
-    {"src_rules", VIEW, true, 0},
-    {"dst_rules", VIEW, true, 0},
+    {"src_rules", VIEW_TEXT, true, 0},
+    {"dst_rules", VIEW_TEXT, true, 0},
     {"src_ranks", VIEW, true, 0},
     {"dst_ranks", VIEW, true, 0},
     {"rank_dir", VIEW, true, 0},
@@ -329,6 +331,9 @@ static int take(struct rfs_mount_options *o, char *option, struct rfs_error *err
     switch (k->kind) {
     case VIEW:
         return value ? pass_on_value(&o->view, option, value) : pass_on(&o->view, option, NULL);
+    case VIEW_TEXT:
+        return access(value, F_OK) == 0 ? pass_on_file(&o->view, option, value)
+                                        : pass_on_value(&o->view, option, value);
     case VIEW_FILE:
         return pass_on_file(&o->view, option, value);
     case VIEW_FILES:

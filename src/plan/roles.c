@@ -19,8 +19,11 @@ static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy,
                   : rfs_strategy_layout(strategy, i, rfs_strategy_next_stage(strategy, i, 0));
 }
 
+/* A strategy file calls parameters as its run does; rules were made for the names of the source. */
 static ptrdiff_t find_shown(const struct rfs_strategy *dst, const char *name, const char *shown)
 {
+    if (rfs_strategy_by_rules(dst))
+        return rfs_strategy_find(dst, name);
     const ptrdiff_t i = rfs_strategy_find(dst, shown);
     return i >= 0 || shown == name ? i : rfs_strategy_find(dst, name);
 }
@@ -99,7 +102,7 @@ static bool is_state(const char *name)
 /*
  * Whether MindSpore transforms by stage: both strategies have one stage, and the source's parameters,
  * gradients and moments aside, are fewer than the destination's and all among them. (Not those that the
- * user leaves out.) It does so with .ckpt files only.
+ * user leaves out.) It does so with .ckpt files only. Rules know of no stages, so they say nothing of the kind.
  */
 static bool is_part(const struct rfs_planner *planner)
 {
@@ -109,7 +112,8 @@ static bool is_part(const struct rfs_planner *planner)
     size_t n_dst = 0;
 
     if (!src || !dst || rfs_strategy_stages(src) != 1 || rfs_strategy_stages(dst) != 1 ||
-        rfs_catalog_format(planner->config.catalog) != RFS_FORMAT_CKPT)
+        rfs_catalog_format(planner->config.catalog) != RFS_FORMAT_CKPT ||
+        rfs_strategy_by_rules(src) || rfs_strategy_by_rules(dst))
         return false;
     for (size_t i = 0; i < rfs_strategy_count(dst); i++)
         n_dst += !is_state(rfs_strategy_param(dst, i));

@@ -34,6 +34,22 @@ static int check_strict(struct planning *planning, const struct role_of *role,
                     one_side ? "only one of the strategies" : "neither strategy");
 }
 
+/* Rules for a source know all of its tensors; what they do not know may be cut in any way. */
+static int check_unruled(struct planning *planning, const struct role_of *role,
+                         const struct rfs_type *type, const char *param)
+{
+    const struct rfs_planner *planner = planning->planner;
+
+    if (!planner->config.src || !rfs_strategy_by_rules(planner->config.src) || role->in_src ||
+        type->kind != RFS_TENSOR)
+        return 0;
+    return rfs_fail(planning->err, -EINVAL,
+                    RFS_OF(rfs_catalog_path(planner->config.catalog), param),
+                    "checkpoints of one save",
+                    "is not in the first rank's file, from which the source rules took their "
+                    "parameters");
+}
+
 static int copied_entry(struct planning *planning, const struct role_of *role, uint32_t s,
                         uint32_t name, struct rfs_target *target, struct note *note)
 {
@@ -59,7 +75,9 @@ static int copied_entry(struct planning *planning, const struct role_of *role, u
         rfs_plan_note(note, param);
     target->type = entry->type;
     target->geometry = RFS_NO_ID;
-    return check_strict(planning, role, rfs_catalog_type(catalog, entry->type), param);
+    const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
+    const int rc = check_unruled(planning, role, type, param);
+    return rc ? rc : check_strict(planning, role, type, param);
 }
 
 static int sliced_entry(struct planning *planning, const struct role_of *role, uint32_t s,

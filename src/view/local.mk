@@ -12,6 +12,8 @@ librfs_la_SOURCES += \
 	src/view/outputs.c \
 	src/view/outputs.h \
 	src/view/read.c \
+	src/view/rules.c \
+	src/view/rules.h \
 	src/view/strategies.c \
 	src/view/strategies.h \
 	src/view/strategy_files.c \

@@ -290,6 +290,29 @@ static int set_option(struct rfs_options *out, const char *name, const char *val
     return rfs_fail_usage(err, key->remedy, "option %s=%s: not %s", name, value, taken(key->form));
 }
 
+/* Rules stand for a strategy file, and need to know for how many ranks. */
+static int check_rules(const char *side, const char *strategy, const char *rules, uint32_t ranks,
+                       struct rfs_error *err)
+{
+    char remedy[32];
+
+    snprintf(remedy, sizeof remedy, rules ? "%s_ranks=8" : "%s_rules=FILE", side);
+    if (!rules != !ranks)
+        return rfs_fail_usage(err, remedy, "option %s_%s needs %s_%s as well", side,
+                              rules ? "rules" : "ranks", side, rules ? "ranks" : "rules");
+    if (rules && strategy)
+        return rfs_fail_usage(err, "only one of them", "both %s_strategy and %s_rules are given",
+                              side, side);
+    return 0;
+}
+
+static int check_together(const struct rfs_options *o, struct rfs_error *err)
+{
+    const int rc = check_rules("src", o->src_strategy, o->src_rules, o->src_ranks, err);
+
+    return rc ? rc : check_rules("dst", o->dst_strategy, o->dst_rules, o->dst_ranks, err);
+}
+
 int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_error *err)
 {
     RFS_FREE char *copy = strdup(text ? text : "");
@@ -311,7 +334,7 @@ int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_erro
         if (rc)
             return rc;
     }
-    return 0;
+    return check_together(out, err);
 }
 
 void rfs_options_free(struct rfs_options *options)

@@ -4,6 +4,7 @@ view_tests = \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_options \
 	tests/unit/view/test_reading \
+	tests/unit/view/test_rules \
 	tests/unit/view/test_strategy_files \
 	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
@@ -25,6 +26,8 @@ tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_opti
 tests_unit_view_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c
 tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_rules_SOURCES = $(view_support) tests/unit/view/test_rules.c
+tests_unit_view_test_rules_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_strategy_files_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \

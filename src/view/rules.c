@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/rules.h"
+
+#include "base/cleanup.h"
+#include "layout/rules.h"
+#include "plan/geometry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void free_rules(struct rfs_rules **rules)
+{
+    rfs_rules_free(*rules);
+}
+
+/* Rules have a colon in them, or several lines, or begin with "like": a path that does not exist hardly does. */
+static bool is_text(const char *value)
+{
+    return strpbrk(value, ":;\n") || strncmp(value, "like ", 5) == 0;
+}
+
+static int parse_text(const char *option, const char *value, struct rfs_rules **out,
+                      struct rfs_error *err)
+{
+    RFS_FREE char *lines = strdup(value);
+
+    if (!lines)
+        return rfs_fail_memory(err);
+    for (char *c = lines; *c; c++)
+        if (*c == ';')
+            *c = '\n';
+    return rfs_rules_parse(option, lines, strlen(lines), out, err);
+}
+
+/* VALUE is the path of a file of rules, or the rules themselves with ';' between lines. */
+static int read_rules(const char *option, const char *value, struct rfs_rules **out,
+                      struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    struct stat st;
+    size_t size;
+
+    if (stat(value, &st) != 0 && is_text(value))
+        return parse_text(option, value, out, err);
+    const int rc = rfs_read_whole(value, RFS_RULES_BYTES, &data, &size, err);
+    return rc ? rc : rfs_rules_parse(value, data, size, out, err);
+}
+
+/* The names of the tensors of the files; ids of the catalogue's names tell which were seen. */
+struct names {
+    RFS_VEC(const char *) list;
+    RFS_VEC(unsigned char) seen;
+};
+
+static void names_end(struct names *names)
+{
+    free(names->list.data);
+    free(names->seen.data);
+}
+
+static bool add_names(struct rfs_catalog *catalog, const struct rfs_index *index,
+                      struct names *names)
+{
+    for (size_t i = 0; i < index->n; i++) {
+        const struct rfs_entry *entry = &index->entries[i];
+        if (rfs_catalog_type(catalog, entry->type)->kind != RFS_TENSOR)
+            continue;
+        while (names->seen.n <= entry->name)
+            if (!RFS_PUSH(&names->seen, 0))
+                return false;
+        if (!names->seen.data[entry->name] &&
+            !RFS_PUSH(&names->list, rfs_catalog_name(catalog, entry->name)))
+            return false;
+        names->seen.data[entry->name] = 1;
+    }
+    return true;
+}
+
+static uint32_t lowest_rank(const struct rfs_catalog *catalog)
+{
+    uint32_t rank = 0;
+
+    while (!rfs_catalog_has(catalog, rank))
+        rank++; /* a catalogue has one rank at least */
+    return rank;
+}
+
+static int read_names(struct rfs_catalog *catalog, struct names *names, struct rfs_error *err)
+{
+    const uint32_t lead = lowest_rank(catalog);
+    bool all = true;
+
+    for (uint32_t rank = lead; all && rank < rfs_catalog_ranks(catalog); rank++) {
+        const struct rfs_index *index;
+        if (!rfs_catalog_has(catalog, rank))
+            continue;
+        const int rc =
+            rfs_catalog_index(catalog, rank, rank == lead ? RFS_NO_RANK : lead, &index, err);
+        if (rc)
+            return rc;
+        if (!add_names(catalog, index, names))
+            return rfs_fail_memory(err);
+        all = index->redundancy_removed;
+    }
+    return 0;
+}
+
+/* The strategy by rules for the parameters of SOURCE, or of the files if that is NULL. */
+static int make_strategy(struct reshard_view *view, const char *option, const char *value,
+                         struct rfs_rules_use *use, struct rfs_strategy **out,
+                         struct rfs_error *err)
+{
+    RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
+    RFS_CLEANUP(names_end) struct names names = {0};
+    int rc = read_rules(option, value, &rules, err);
+
+    if (!rc && !use->source)
+        rc = read_names(view->catalog, &names, err);
+    use->names = names.list.data;
+    use->n = names.list.n;
+    return rc ? rc : rfs_rules_strategy(rules, use, &view->log, out, err);
+}
+
+int rfs_view_src_rules(struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+    struct rfs_rules_use use = {.ranks = options->src_ranks, .ranks_option = "src_ranks"};
+
+    return make_strategy(view, "src_rules", options->src_rules, &use, &view->src, err);
+}
+
+int rfs_view_dst_rules(struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+    struct rfs_rules_use use = {
+        .source = view->src, .ranks = options->dst_ranks, .ranks_option = "dst_ranks"};
+
+    return make_strategy(view, "dst_rules", options->dst_rules, &use, &view->dst, err);
+}
+
+/* The layout that rules give to a parameter, or NULL. */
+static const struct rfs_layout *find_layout(const struct rfs_strategy *strategy, const char *param)
+{
+    const ptrdiff_t i =
+        strategy && rfs_strategy_by_rules(strategy) ? rfs_strategy_find(strategy, param) : -1;
+
+    return i < 0 ? NULL : rfs_strategy_layout(strategy, (size_t)i, 0);
+}
+
+/* Without headers of the source there is nothing to compare yet: planning does it. */
+static bool has_read_headers(const struct reshard_view *view)
+{
+    const struct rfs_strategy *rules = view->src ? view->src : view->dst;
+
+    return rules && rfs_strategy_by_rules(rules);
+}
+
+int rfs_view_check_rules(struct reshard_view *view, struct rfs_error *err)
+{
+    struct rfs_catalog *catalog = view->catalog;
+    const struct rfs_index *index =
+        has_read_headers(view) ? rfs_catalog_ready(catalog, lowest_rank(catalog)) : NULL;
+    const char *src_name = view->src ? rfs_strategy_name(view->src) : NULL;
+    const char *dst_name = view->dst ? rfs_strategy_name(view->dst) : NULL;
+    struct rfs_geometry geometry;
+    int rc = 0;
+
+    for (size_t i = 0; index && !rc && i < index->n; i++) {
+        const struct rfs_type *type = rfs_catalog_type(catalog, index->entries[i].type);
+        const char *param = rfs_catalog_name(catalog, index->entries[i].name);
+        if (type->kind == RFS_TENSOR && type->bytes > 0)
+            rc = rfs_geometry_resolve(type, find_layout(view->src, param),
+                                      find_layout(view->dst, param), src_name, dst_name, param,
+                                      &geometry, err);
+    }
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The strategies that rules make (layout/rules.h). */
+#ifndef RFS_VIEW_RULES_H
+#define RFS_VIEW_RULES_H
+
+#include "view/internal.h"
+
+/*
+ * Sets view->src by the option src_rules: for the tensors of the source's files, whose headers are read. Not for
+ * more than one rank, unless its file says that what others have was left out.
+ */
+int rfs_view_src_rules(struct reshard_view *view, struct rfs_error *err);
+
+/* Sets view->dst by the option dst_rules: for the parameters of view->src, or if that is NULL of the files. */
+int rfs_view_dst_rules(struct reshard_view *view, struct rfs_error *err);
+
+/* Whether the rules fit the tensors whose headers have been read by then. 0, or -errno with *err filled. */
+int rfs_view_check_rules(struct reshard_view *view, struct rfs_error *err);
+
+#endif
