@@ -18,6 +18,7 @@ class Case:
     fulls: dict = None            # name -> whole Value that the slices were cut from
     noise: bool = False           # replicas with values of their own
     crc: bool = False             # sources with a crc trailer
+    source_format: str = "ckpt"   # or safetensors
     prefix: str = "checkpoint_"
     options: dict = field(default_factory=dict)  # more of them, after -o
     expect: str = "auto"          # auto, transform, model or refuse
@@ -30,7 +31,10 @@ class Case:
     note: str = ""
 
     def target(self):
-        return Target(self.src, self.dst, self.files, self.prefix)
+        files = self.files
+        if self.source_format == "safetensors":  # as MindSpore gets them (safetensors 0.5)
+            files = {rank: sorted(named, key=lambda x: x[0]) for rank, named in files.items()}
+        return Target(self.src, self.dst, files, self.prefix, self.source_format)
 
     def describe(self):
         rows = [f"{self.name}: {self.note or 'expect ' + self.expect}"]
@@ -41,6 +45,7 @@ class Case:
                     for n, v in self.files[rank]]
             rows.append(f"  rank_{rank}: {', '.join(held)}")
         flags = [w for w in ("noise", "crc") if getattr(self, w)]
+        flags += [self.source_format] if self.source_format != "ckpt" else []
         return "\n".join(rows + ([f"  with {', '.join(flags)}"] if flags else []))
 
 
@@ -97,8 +102,9 @@ class Built:
     def write(self):
         os.makedirs(self.src_dir)
         for rank, named in self.case.files.items():
-            name = self.case.source_names(rank) if self.case.source_names else f"net_{rank}.ckpt"
-            values.save(os.path.join(self.src_dir, f"rank_{rank}", name), named, self.case.crc)
+            form = self.case.source_format
+            name = self.case.source_names(rank) if self.case.source_names else f"net_{rank}.{form}"
+            values.save(os.path.join(self.src_dir, f"rank_{rank}", name), named, self.case.crc, form)
         for path, strategy in zip(self.strategies, (self.case.src, self.case.dst)):
             if path:
                 strategy.write(path)
@@ -115,7 +121,7 @@ class Built:
             return
         if case.check_model:
             target = case.target()
-            self.wanted = {target.file_name(r): target.contents(r) for r in range(target.ranks)}
+            self.wanted = {target.file_name(r): saved(target.contents(r)) for r in range(target.ranks)}
         wanted = self.wanted
         made = oracle.transform(self.src_dir, self.expected, *self.strategies, case.prefix)
         difference = self.compare(made, wanted)
@@ -124,7 +130,7 @@ class Built:
             if case.expect == "model":
                 self.problem = "expected MindSpore to refuse or to be wrong, but it is right"
             return
-        refuses, wrong = oracle.reasons(case.src, case.dst, case.files)
+        refuses, wrong = oracle.reasons(case.src, case.dst, case.files, case.source_format)
         known = wrong + (refuses if isinstance(made, Exception) else [])
         self.kind, self.why = "model", f"{'; '.join(known)} ({difference})"
         if case.expect == "transform" or not known:
@@ -165,6 +171,11 @@ class Built:
             if got != values.encode(wanted[name]):
                 return f"{name}: {first_difference(made[name], wanted[name])}"
         return None
+
+
+def saved(named):
+    """Those of the values that a .ckpt file has: all with elements."""
+    return [(n, v) for n, v in named if getattr(v.data, "size", 1)]
 
 
 def first_difference(path, wanted):

@@ -100,9 +100,9 @@ def needed_stages(src, dst, stage):
 class Target:
     """What the target tree of one case is. files: source rank -> [(name, Value)]."""
 
-    def __init__(self, src, dst, files, prefix="checkpoint_"):
+    def __init__(self, src, dst, files, prefix="checkpoint_", source_format="ckpt"):
         self.src, self.dst, self.files, self.prefix = src, dst, files, prefix
-        self.part = by_stage(src, dst)
+        self.part = source_format == "ckpt" and by_stage(src, dst)
         self.src_n = src.devices if src else 1
         self.dst_n = dst.devices if dst else 1
         self.ranks = self.dst_n * (dst.stages if dst else 1)

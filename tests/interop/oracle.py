@@ -4,9 +4,11 @@
 doc/SEMANTICS.md lists the same cases for users; reasons() names the ones that apply to a case. A
 disagreement between MindSpore and the model without such a reason is a fault of this generator.
 """
+import contextlib
 import math
 import os
 import shutil
+import sys
 
 from model import by_stage
 
@@ -24,11 +26,33 @@ def ignore_free_memory():
     serialization._get_available_memory = lambda: None
 
 
+@contextlib.contextmanager
+def silence():
+    """No bars of progress, and no tracebacks of the other processes in which MindSpore does some work."""
+    streams = (sys.stdout, sys.stderr)
+    for stream in streams:
+        stream.flush()
+    kept = os.dup(1), os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        for stream in streams:
+            stream.flush()
+        for fd, was in zip((1, 2), kept):
+            os.dup2(was, fd)
+            os.close(was)
+        os.close(null)
+
+
 def transform(src_dir, out_dir, src_file, dst_file, prefix):
     """{relative path: path} of what MindSpore wrote, or the exception that it raised."""
     import mindspore as ms
     try:
-        ms.transform_checkpoints(src_dir, out_dir, prefix, src_file, dst_file)
+        with silence():
+            ms.transform_checkpoints(src_dir, out_dir, prefix, src_file, dst_file)
     except Exception as e:  # noqa: BLE001 - whatever it raises is what we want to know
         shutil.rmtree(out_dir, ignore_errors=True)
         return e
@@ -82,11 +106,28 @@ def differing_stages(strategy):
     return False
 
 
-def reasons(src, dst, files):
+def safetensors_reasons(src, dst, dtypes):
+    """The same of what goes another way for sources in safetensors."""
+    out, wrong = [], []
+    if "BFloat16" in dtypes:
+        out.append("bfloat16 in safetensors on this numpy")
+    if "Float8E4M3FN" in dtypes or "Float8E5M2" in dtypes:
+        out.append("float8 in safetensors")
+    if src and src.stages > 1 and (not dst or dst.stages == 1):
+        wrong.append("the results of several source stages joined in any order")
+        if src.form == "json":
+            out.append("several source stages in JSON")
+    if dst and dst.stages > 1:
+        wrong.append("parameters of several target stages in any order, or in one of them only")
+    return out, wrong
+
+
+def reasons(src, dst, files, source_format="ckpt"):
     """Why MindSpore may refuse this case, and why it may give wrong values: two lists of reasons."""
     out = []
     src_n, dst_n = (s.devices if s else 1 for s in (src, dst))
-    first = src.first_stage * src_n if by_stage(src, dst) else 0
+    part = source_format == "ckpt" and by_stage(src, dst)
+    first = src.first_stage * src_n if part else 0
     if not src and not dst:
         out.append("no strategy on either side")
     if max(src_n, dst_n) % min(src_n, dst_n):
@@ -113,6 +154,9 @@ def reasons(src, dst, files):
         wrong.append("bfloat16 NaN payloads")
     if "Int4" in dtypes:
         wrong.append("Int4 becomes Int8")
+    if source_format == "safetensors":
+        more = safetensors_reasons(src, dst, dtypes)
+        return out + more[0], wrong + more[1]
     return out, wrong
 
 

@@ -129,11 +129,21 @@ class Maker:
         fulls = full_tensors(self.data, shapes, dtypes)
         noise = rng.random() < 0.25
         files = source_files(self.data, src, fulls, self.extras(shapes, extra), noise, rng)
-        if by_stage(src, dst):
+        part = by_stage(src, dst)
+        if part:
             first = src.first_stage * src.devices
             files = {first + r: named for r, named in files.items()}
-        return Case(self.name, src, dst, files, fulls=None if noise else fulls,
-                    noise=noise, crc=rng.random() < 0.1)
+        crc = rng.random() < 0.1
+        form = "safetensors" if rng.random() < 0.25 else "ckpt"
+        if form == "safetensors":
+            if part:
+                files = {r - first: named for r, named in files.items()}
+            if rng.random() < 0.75:  # MindSpore cannot read bfloat16 there
+                for value in {id(v): v for named in [fulls.items(), *files.values()]
+                              for _, v in named}.values():
+                    value.dtype = "UInt16" if value.dtype == "BFloat16" else value.dtype
+        return Case(self.name, src, dst, files, fulls=None if noise else fulls, noise=noise,
+                    crc=crc and form == "ckpt", source_format=form)
 
     def parameter(self, name, items, shapes, dtypes, extra, covered):
         rng = self.rng

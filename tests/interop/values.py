@@ -19,9 +19,10 @@ STORED = {
     "Bool": np.bool_, "Int8": np.int8, "UInt8": np.uint8, "Int16": np.int16, "UInt16": np.uint16,
     "Int32": np.int32, "UInt32": np.uint32, "Int64": np.int64, "UInt64": np.uint64,
     "Float16": np.float16, "Float32": np.float32, "Float64": np.float64, "BFloat16": np.uint16,
-    "Int4": np.int8, "Complex64": np.complex64, "Complex128": np.complex128}
-# Those that transform_checkpoints handles; it calls Int4 Int8 and cannot load complex numbers.
-TRANSFORMED = [d for d in STORED if d != "Int4" and not d.startswith("Complex")]
+    "Int4": np.int8, "Complex64": np.complex64, "Complex128": np.complex128,
+    "Float8E4M3FN": np.uint8, "Float8E5M2": np.uint8}
+# Those that transform_checkpoints handles; it calls Int4 Int8 and cannot load complex numbers and float8.
+TRANSFORMED = [d for d in STORED if d != "Int4" and not d.startswith(("Complex", "Float8"))]
 
 
 class Value:
@@ -45,7 +46,7 @@ def random_value(rng, dtype, shape):
         bits = rng.integers(0, 1 << 16, shape).astype(np.uint16)
         quiet = np.where((bits & 0x7F80) == 0x7F80, bits & 0x80FF, bits)
         return Value(dtype, quiet.astype(np.uint16))
-    if dtype.startswith("Float"):
+    if dtype.startswith("Float") and not dtype.startswith("Float8"):
         return Value(dtype, np.asarray(rng.standard_normal(shape)).astype(STORED[dtype]))
     info = np.iinfo(STORED[dtype])
     return Value(dtype, np.asarray(
@@ -109,16 +110,46 @@ def to_mindspore(name, value):
     from mindspore._c_expression import TensorPy
     if value.dtype == "str":
         return value.data
-    kinds = {"Bool": ms.bool_, "BFloat16": ms.bfloat16, "Int4": ms.qint4x2}
+    kinds = {"Bool": ms.bool_, "BFloat16": ms.bfloat16, "Int4": ms.qint4x2,
+             "Float8E4M3FN": ms.float8_e4m3fn, "Float8E5M2": ms.float8_e5m2}
     kind = kinds.get(value.dtype) or getattr(ms, value.dtype.lower())
     content = np.ascontiguousarray(value.data).tobytes()
     tensor = TensorPy.convert_bytes_to_tensor(content, tuple(value.shape), kind)
     return ms.Parameter(tensor, name=name)
 
 
-def save(path, named, crc=False):
+NUMPY_NAMES = {"BFloat16": "bfloat16", "Float8E4M3FN": "float8_e4m3fn", "Float8E5M2": "float8_e5m2"}
+
+
+def save_safetensors(path, named, crc=False, remove_redundancy=None):
+    """Through ms.save_checkpoint, or the library itself for what MindSpore cannot save there: bfloat16
+    (which wants another numpy), float8 and tensors without elements."""
+    import mindspore as ms
+    from safetensors import serialize_file
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not any(v.dtype in NUMPY_NAMES or v.data.size == 0 for _, v in named):
+        ms.save_checkpoint({n: to_mindspore(n, v) for n, v in named}, path, format="safetensors",
+                           crc_check=crc, remove_redundancy=remove_redundancy)
+        return
+    assert not crc
+    metadata = {"format": "ms"}
+    if remove_redundancy is not None:
+        metadata["remove_redundancy"] = str(remove_redundancy)
+    metadata.update({n: "Int4" for n, v in named if v.dtype == "Int4"})
+    if os.path.exists(path):
+        os.remove(path)
+    serialize_file({n: {"dtype": NUMPY_NAMES.get(v.dtype, v.data.dtype.name), "shape": v.shape,
+                        "data": np.ascontiguousarray(v.data).tobytes()} for n, v in named},
+                   path, metadata)
+    os.chmod(path, 0o400)
+
+
+def save(path, named, crc=False, form="ckpt"):
     """Through ms.save_checkpoint, so that the file is what MindSpore writes; maps are put in place."""
     import mindspore as ms
+    if form == "safetensors":
+        save_safetensors(path, named, crc)
+        return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if any(value.dtype == "map" for _, value in named):
         parts = []
