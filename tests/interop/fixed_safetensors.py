@@ -21,7 +21,7 @@ SAFE = {"source_format": "safetensors"}
 
 
 @case
-def safetensors_every_dtype(rng):
+def from_safetensors_every_dtype(rng):
     """Every element type that MindSpore reads there."""
     kinds = [d for d in values.TRANSFORMED if d != "BFloat16"]
     shapes = {f"p.{d.lower()}": (8, 6) for d in kinds}
@@ -29,13 +29,13 @@ def safetensors_every_dtype(rng):
 
 
 @case
-def safetensors_bfloat16(rng):
+def from_safetensors_bfloat16(rng):
     """bfloat16, which MindSpore 2.10 cannot read there with numpy 2.4."""
     return rows_to_columns(rng, {"w": (8, 4)}, "BFloat16", expect="model", **SAFE)
 
 
 @case
-def safetensors_float8(rng):
+def from_safetensors_float8(rng):
     """float8, which the library knows; MindSpore does not load what it saves of it."""
     kinds = {"a": "Float8E4M3FN", "b": "Float8E5M2"}
     return rows_to_columns(rng, {n: (8, 4) for n in kinds}, kinds, expect="model", loadable=False,
@@ -43,7 +43,7 @@ def safetensors_float8(rng):
 
 
 @case
-def safetensors_int4(rng):
+def from_safetensors_int4(rng):
     """Int4, which only the metadata tells from Int8; MindSpore forgets it."""
     step = [("scale", lambda: random_value(rng, "Int4", (3,)))]
     shapes = {"w": (8, 4), "v": (4, 4)}
@@ -52,7 +52,7 @@ def safetensors_int4(rng):
 
 
 @case
-def safetensors_order(rng):
+def from_safetensors_order(rng):
     """The header's order (by dtype, then name) is not the one that MindSpore gets, which is by name."""
     kinds = {"z": "Float64", "a": "Float32", "m": "Int8", "q": "Int64", "B": "Float16", "é": "Bool"}
     extras = [("zz.step", lambda: random_value(rng, "Int32", ())),
@@ -63,7 +63,7 @@ def safetensors_order(rng):
 
 
 @case
-def safetensors_empty_tensors(rng):
+def from_safetensors_empty_tensors(rng):
     """Tensors without elements: in the source's files, not in .ckpt files."""
     extras = [("nothing", lambda: random_value(rng, "Float32", (0, 3))),
               ("step", lambda: random_value(rng, "Int64", ()))]
@@ -71,7 +71,7 @@ def safetensors_empty_tensors(rng):
 
 
 @case
-def safetensors_merged(rng):
+def from_safetensors_merged(rng):
     """No destination strategy."""
     out = rows_to_columns(rng, {"w": (8, 4), "v": (4, 2)}, "Float32", expect="transform", **SAFE)
     out.dst = None
@@ -79,14 +79,14 @@ def safetensors_merged(rng):
 
 
 @case
-def safetensors_cut(rng):
+def from_safetensors_cut(rng):
     """No source strategy."""
     dst = strategy([("w", (8, 4), Layout([4], [0, -1])), ("v", (4, 2), Layout([2, 2], [1, 0]))])
     return build(rng, None, dst, expect="transform", **SAFE)
 
 
 @case
-def safetensors_optimizer_shard(rng):
+def from_safetensors_optimizer_shard(rng):
     """An optimizer shard in safetensors."""
     src = strategy([("w", (24, 16), Layout([2, 4], [1, -1], -1)), ("b", (4,), Layout([2, 4], [-1]))])
     dst = strategy([("w", (24, 16), Layout([4], [-1, 0])), ("b", (4,), Layout([4], [0]))])
@@ -94,7 +94,7 @@ def safetensors_optimizer_shard(rng):
 
 
 @case
-def safetensors_no_part(rng):
+def from_safetensors_no_part(rng):
     """Fewer parameters in the source strategy: a stage of its own for .ckpt, nothing special here."""
     src = strategy([("w", (8, 4), Layout([2], [0, -1]))])
     dst = strategy([("w", (8, 4), Layout([2], [-1, 0])), ("v", (8, 4), Layout([2], [-1, 0]))])
@@ -102,7 +102,7 @@ def safetensors_no_part(rng):
 
 
 @case
-def safetensors_pipeline(rng):
+def from_safetensors_pipeline(rng):
     """Two stages to two others."""
     rows = [("w", (8, 4), 0), ("v", (4, 8), 1), ("u", (4, 4), 0), ("t", (8, 8), 1)]
     src = strategy([(n, s, Layout([2], [0, -1]), k) for n, s, k in rows])
@@ -111,7 +111,7 @@ def safetensors_pipeline(rng):
 
 
 @case
-def safetensors_last_by_numbers(rng):
+def from_safetensors_last_by_numbers(rng):
     """Of several files the one whose name ends with the greatest numbers."""
     out = matmuls(rng, 2, 2, "transform", source_names=lambda rank: "net-10_2.safetensors", **SAFE)
 
@@ -138,7 +138,7 @@ def steps(rng):
 
 
 @case
-def safetensors_crc(rng):
+def from_safetensors_crc(rng):
     """Checksums in the metadata, which are verified first."""
     kinds = {"w": "Float32", "v": "Int8", "Z": "Float16", "ü": "Int64"}
     return rows_to_columns(rng, {n: (8, 4) for n in kinds}, kinds, extras=steps(rng), crc=True,
@@ -226,7 +226,7 @@ def by_name(named):
 
 
 @story
-def huggingface_one_file(rng, folder):
+def from_huggingface_one_file(rng, folder):
     """model.safetensors."""
     named = model_values(rng)
     write_library(os.path.join(folder, "src", "model.safetensors"), named)
@@ -249,7 +249,7 @@ def write_huggingface(folder, named, parts=3, index="model.safetensors.index.jso
 
 
 @story
-def huggingface_parts(rng, folder):
+def from_huggingface_parts(rng, folder):
     """model-0000x-of-0000y.safetensors with an index, in whose order the parameters are."""
     named = model_values(rng)
     write_huggingface(os.path.join(folder, "src"), named)
@@ -257,7 +257,7 @@ def huggingface_parts(rng, folder):
 
 
 @story
-def huggingface_tensor_missing(rng, folder):
+def from_huggingface_tensor_missing(rng, folder):
     """The index names a file that does not have the parameter."""
     named = model_values(rng)
     src = os.path.join(folder, "src")
@@ -269,7 +269,7 @@ def huggingface_tensor_missing(rng, folder):
 
 
 @story
-def huggingface_tensor_twice(rng, folder):
+def from_huggingface_tensor_twice(rng, folder):
     """A parameter in two parts."""
     named = model_values(rng)
     src = os.path.join(folder, "src")
@@ -330,7 +330,7 @@ def moved(folder, ranks, form="ckpt"):
 
 
 @story
-def unified_as_it_is(rng, folder):
+def from_unified_as_it_is(rng, folder):
     """Three parts and hyper_param.safetensors, without a strategy: what load_distributed_checkpoint writes."""
     write_unified(rng, folder, 3)
     load_distributed(folder, None, 1)
@@ -338,7 +338,7 @@ def unified_as_it_is(rng, folder):
 
 
 @story
-def unified_one_part(rng, folder):
+def from_unified_one_part(rng, folder):
     """One part, which makes two files with hyper_param.safetensors."""
     write_unified(rng, folder, 1)
     load_distributed(folder, None, 1)
@@ -346,7 +346,7 @@ def unified_one_part(rng, folder):
 
 
 @story
-def unified_cut(rng, folder):
+def from_unified_cut(rng, folder):
     """Cut for four ranks. MindSpore lists the parameters as its strategy does, so that values are compared."""
     import mindspore as ms
     whole = write_unified(rng, folder, 2)
@@ -367,7 +367,7 @@ def unified_cut(rng, folder):
 
 
 @story
-def unified_unlisted(rng, folder):
+def from_unified_unlisted(rng, folder):
     """A tensor that param_name_map.json does not list is not read, by MindSpore and here; the log says so."""
     write_unified(rng, folder, 2)
     path = os.path.join(folder, "src", "param_name_map.json")
@@ -408,7 +408,7 @@ def same_as_loaded(folder, **more):
 
 
 @story
-def segmented(rng, folder):
+def segments(rng, folder):
     """Sub-network checkpoints of one folder, and the union that MindSpore loads."""
     write_segments(rng, folder, [["a.w", "b.w"], ["c.w"], ["d.w", "e.w"]])
     same = os.path.join(folder, "src.ckpt")
@@ -417,7 +417,7 @@ def segmented(rng, folder):
 
 
 @story
-def segmented_without(rng, folder):
+def segments_without(rng, folder):
     """The same with prefixes left out, as by filter_prefix."""
     write_segments(rng, folder, [["a.w", "b.w"], ["c.w"], ["d.w", "adam.e", "e.w"]])
     same = os.path.join(folder, "src.ckpt")
