@@ -87,24 +87,43 @@ static uint32_t lowest_rank(const struct rfs_catalog *catalog)
     return rank;
 }
 
+/* Adds the names of one rank; tells whether all that are there are its names. */
+static int read_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t lead, struct names *names,
+                     bool *complete, struct rfs_error *err)
+{
+    const struct rfs_index *index;
+    size_t tensors = 0;
+    const int rc = rfs_catalog_index(catalog, rank, rank == lead ? RFS_NO_RANK : lead, &index, err);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < index->n; i++)
+        tensors += rfs_catalog_type(catalog, index->entries[i].type)->kind == RFS_TENSOR;
+    if (!add_names(catalog, index, names))
+        return rfs_fail_memory(err);
+    *complete = !index->redundancy_removed && names->list.n == tensors;
+    return 0;
+}
+
+/*
+ * Where the first rank and the last list the same, so do all, as far as can be told without reading them.
+ * (Planning refuses a tensor that turns up nevertheless.) Where they differ, replicas were left out.
+ */
 static int read_names(struct rfs_catalog *catalog, struct names *names, struct rfs_error *err)
 {
     const uint32_t lead = lowest_rank(catalog);
-    bool all = true;
+    const uint32_t last = rfs_catalog_ranks(catalog) - 1;
+    bool complete;
+    int rc = read_rank(catalog, lead, lead, names, &complete, err);
 
-    for (uint32_t rank = lead; all && rank < rfs_catalog_ranks(catalog); rank++) {
-        const struct rfs_index *index;
-        if (!rfs_catalog_has(catalog, rank))
-            continue;
-        const int rc =
-            rfs_catalog_index(catalog, rank, rank == lead ? RFS_NO_RANK : lead, &index, err);
-        if (rc)
-            return rc;
-        if (!add_names(catalog, index, names))
-            return rfs_fail_memory(err);
-        all = index->redundancy_removed;
-    }
-    return 0;
+    if (!rc && last > lead)
+        rc = read_rank(catalog, last, lead, names, &complete, err);
+    for (uint32_t rank = lead + 1; !rc && !complete && rank < last; rank++)
+        if (rfs_catalog_has(catalog, rank)) {
+            bool unused;
+            rc = read_rank(catalog, rank, lead, names, &unused, err);
+        }
+    return rc;
 }
 
 /* The strategy by rules for the parameters of SOURCE, or of the files if that is NULL. */

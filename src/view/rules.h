@@ -6,8 +6,8 @@
 #include "view/internal.h"
 
 /*
- * Sets view->src by the option src_rules: for the tensors of the source's files, whose headers are read. Not for
- * more than one rank, unless its file says that what others have was left out.
+ * Sets view->src by the option src_rules: for the tensors of the source's files. The headers of the first rank
+ * and of the last are read, and all others' only if these tell that each lacks what others have.
  */
 int rfs_view_src_rules(struct reshard_view *view, struct rfs_error *err);
 

@@ -260,6 +260,62 @@ static void test_a_lost_first_rank(void **state)
     bytes_free(&expected);
 }
 
+static void write_two(struct fixture *f, unsigned rank, const char *own)
+{
+    struct bytes file = {0};
+    unsigned char content[4];
+    char path[64];
+
+    fill(content, own, 0, 4);
+    ckpt_tensor(&file, own, "Int8", 1, (uint64_t[]){4}, content, 4);
+    fill(content, "w", rank * 4, 4);
+    ckpt_tensor(&file, "w", "Int8", 1, (uint64_t[]){4}, content, 4);
+    snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+    tree_write(f->root, path, file.data, file.n);
+    bytes_free(&file);
+}
+
+/* remove_redundancy: each replicated parameter is in one rank's file. */
+static void test_names_from_all_ranks_where_they_differ(void **state)
+{
+    static const char *const own[] = {"a", "b", "c"};
+    struct fixture *f = *state;
+    struct bytes expected = {0};
+    unsigned char content[12];
+
+    tree_remove(f->root);
+    f->root = tree_new();
+    for (unsigned rank = 0; rank < 3; rank++)
+        write_two(f, rank, own[rank]);
+    expect_open(f, "src_ranks=3,src_rules=w: axis 0 over all;[a-c]: whole");
+    for (int rank = 2; rank >= 0; rank--) {
+        fill(content, own[rank], 0, 4);
+        ckpt_tensor(&expected, own[rank], "Int8", 1, (uint64_t[]){4}, content, 4);
+        fill(content, "w", 0, 12);
+        if (rank == 2)
+            ckpt_tensor(&expected, "w", "Int8", 1, (uint64_t[]){12}, content, 12);
+    }
+    expect_file(f, 0, &expected);
+    bytes_free(&expected);
+}
+
+/* The first rank and the last list the same, one between them does not. */
+static void test_a_tensor_that_rules_were_not_asked_about(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st;
+
+    tree_remove(f->root);
+    f->root = tree_new();
+    for (unsigned rank = 0; rank < 3; rank++)
+        write_two(f, rank, rank == 1 ? "b" : "a");
+    expect_open(f, "src_ranks=3,src_rules=w: axis 0 over all;*: whole");
+    assert_int_equal(stat_rank(f, 0, &st), -EINVAL);
+    assert_non_null(strstr(f->err.message,
+                           "parameter 'b': is not in the first rank's file, from which the source "
+                           "rules took their parameters; try: checkpoints of one save"));
+}
+
 static void test_options_that_belong_together(void **state)
 {
     struct fixture *f = *state;
@@ -292,6 +348,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_like_source_with_other_replicas, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rules_make_no_part_of_a_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_first_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_names_from_all_ranks_where_they_differ, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_tensor_that_rules_were_not_asked_about, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_options_that_belong_together, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("view: rules", tests, NULL, NULL);
