@@ -51,7 +51,7 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     free(assembler);
 }
 
-static struct scratch *take_scratch(struct rfs_assembler *assembler)
+struct scratch *rfs_scratch_take(struct rfs_assembler *assembler)
 {
     pthread_mutex_lock(&assembler->lock);
     struct scratch *scratch = assembler->scratch;
@@ -61,7 +61,7 @@ static struct scratch *take_scratch(struct rfs_assembler *assembler)
     return scratch ? scratch : malloc(sizeof *scratch);
 }
 
-static void give_scratch(struct rfs_assembler *assembler, struct scratch *scratch)
+void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch)
 {
     pthread_mutex_lock(&assembler->lock);
     scratch->next = assembler->scratch;
@@ -72,11 +72,11 @@ static void give_scratch(struct rfs_assembler *assembler, struct scratch *scratc
 static int gather(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
                   uint64_t end, unsigned char *dst)
 {
-    struct scratch *scratch = take_scratch(assembler);
+    struct scratch *scratch = rfs_scratch_take(assembler);
     if (!scratch)
         return -ENOMEM;
     const int rc = rfs_gather(assembler->files, slice, begin, end, scratch->bytes, dst);
-    give_scratch(assembler, scratch);
+    rfs_scratch_give(assembler, scratch);
     return rc;
 }
 

@@ -11,7 +11,7 @@
  * A cached piece is given out only while the source files it was made from are unchanged (one stat
  * each); otherwise the read fails with -ESTALE, as one from the file would.
  *
- * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work.
+ * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it converts.
  * Lock order: the cache's lock and the assembler's are leaf locks, never taken together and not held
  * across I/O or copying.
  */
@@ -78,6 +78,22 @@ int rfs_reply_copied(struct rfs_reply *reply, size_t size);
  */
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                         uint64_t begin, size_t size, bool sequential, struct rfs_reply *reply);
+
+/* The element types of a slice and of what is made of it. */
+struct rfs_conversion {
+    enum rfs_dtype from, to; /* as convert.h takes them */
+};
+
+/*
+ * As rfs_assemble, of the slice as it is when each of its elements is converted: BEGIN and SIZE are of
+ * that, and may lie inside of elements. -EINVAL if the slice is not made of whole elements.
+ */
+int rfs_assemble_converted(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                           const struct rfs_conversion *conversion, uint64_t begin, size_t size,
+                           bool sequential, void *buf);
+/* The bytes [*begin, *end) of the slice that those of the converted one are made of, into the same. */
+void rfs_assemble_unconverted(const struct rfs_conversion *conversion, uint64_t *begin,
+                              uint64_t *end);
 
 /*
  * Starts assembling the pieces that hold [begin, end) in the background, if they need gathering and

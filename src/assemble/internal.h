@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-/* Source windows of one thread at work; kept for the next. */
+/* Source windows of one thread at work, or what it is about to convert; kept for the next. */
 struct scratch {
     struct scratch *next;
     _Alignas(64) unsigned char bytes[RFS_SCRATCH_ROOM];
@@ -38,6 +38,10 @@ struct rfs_assembler {
     unsigned n_runners; /* pool jobs that empty the queue */
     uint64_t ahead;     /* pieces made ahead */
 };
+
+/* To be given back; NULL when out of memory. */
+struct scratch *rfs_scratch_take(struct rfs_assembler *assembler);
+void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
 
 /*
  * A piece of the slice, checked and pinned: RFS_GOT_PIECE or RFS_GOT_FRESH; RFS_GOT_NOTHING when it

@@ -5,6 +5,7 @@ librfs_la_SOURCES += \
 	src/assemble/cache.c src/assemble/cache.h \
 	src/assemble/convert.c src/assemble/convert.h \
 	src/assemble/convert_x86.c src/assemble/convert_x86.h \
+	src/assemble/converted.c \
 	src/assemble/gather.c src/assemble/gather.h \
 	src/assemble/internal.h \
 	src/assemble/kernels.c src/assemble/kernels.h \

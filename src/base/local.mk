@@ -4,6 +4,7 @@ librfs_la_SOURCES += \
 	src/base/checked.h \
 	src/base/cleanup.h \
 	src/base/error.c src/base/error.h \
+	src/base/glob.c src/base/glob.h \
 	src/base/intern.c src/base/intern.h \
 	src/base/log.c src/base/log.h \
 	src/base/pathlist.c src/base/pathlist.h \

@@ -2,6 +2,8 @@
 librfs_la_SOURCES += \
 	src/plan/agree.c \
 	src/plan/attributes.c \
+	src/plan/dtype_rules.c \
+	src/plan/dtype_rules.h \
 	src/plan/geometries.c \
 	src/plan/geometry.c \
 	src/plan/geometry.h \

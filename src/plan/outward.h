@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How parameters leave: under which name, and with which element type. Read from the user's map and
- * rules; immutable, so any thread may ask.
+ * rules; immutable but for marks of what was asked for, so any thread may ask.
  */
 #ifndef RFS_PLAN_OUTWARD_H
 #define RFS_PLAN_OUTWARD_H
 
 #include "base/error.h"
+#include "base/log.h"
 #include "source/dtype.h"
 
 struct rfs_outward;
 
 struct rfs_outward_config {
-    const char *names; /* path of a JSON object from source names to shown names; or NULL */
-    const char *dtype; /* "bfloat16", or rules; outward.c tells the grammar; or NULL */
+    const char *names; /* path of a JSON object: outward.c draws it; or NULL */
+    const char *dtype; /* "bfloat16", or rules; dtype_rules.c tells the grammar; or NULL */
 };
 
 /* 0 with *out owned by the caller, NULL when the config asks for nothing; or -errno with *err filled. */
@@ -21,12 +22,24 @@ int rfs_outward_open(const struct rfs_outward_config *config, struct rfs_outward
                      struct rfs_error *err);
 void rfs_outward_free(struct rfs_outward *outward);
 
-/* The name that NAME is shown by (NAME itself when it has no other), or NULL when it is left out. OUTWARD
- * may be NULL here and below. */
+/*
+ * The name that NAME is shown by (NAME itself, the same pointer, when it has no other), or NULL when it is
+ * left out. A map never shows two by one name, but one may be given the name of a parameter that is not in
+ * the map: whoever makes a file of them has to see to that. OUTWARD may be NULL here and below. O(1).
+ */
 const char *rfs_outward_name(const struct rfs_outward *outward, const char *name);
 
-/* The dtype in which the parameter that is shown as NAME leaves: FROM unless a rule says otherwise. */
+/*
+ * The dtype in which the parameter that is shown as NAME leaves: FROM unless a rule says otherwise, which
+ * none does where rfs_dtype_is_float is false. O(rules).
+ */
 enum rfs_dtype rfs_outward_dtype(const struct rfs_outward *outward, const char *name,
                                  enum rfs_dtype from);
+
+/*
+ * Says in the log, once, which names of the map nobody has asked for so far. To be called when a file was
+ * planned: then all names of the source strategy and of the file's sources were.
+ */
+void rfs_outward_report(const struct rfs_outward *outward, struct rfs_log *log);
 
 #endif

@@ -132,6 +132,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     struct rfs_rank_plan *expected = NULL;
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
         expected = RFS_STEAL(plan);
+    rfs_outward_report(planner->config.outward, planner->config.log);
     *out = expected; /* ours, or the equal one of a thread that was faster */
     return 0;
 }

@@ -101,8 +101,9 @@ static bool is_state(const char *name)
 
 /*
  * Whether MindSpore transforms by stage: both strategies have one stage, and the source's parameters,
- * gradients and moments aside, are fewer than the destination's and all among them. (Not those that the
- * user leaves out.) It does so with .ckpt files only. Rules know of no stages, so they say nothing of the kind.
+ * gradients and moments aside, are fewer than the destination's and all among them. (Leaving out some
+ * that the destination has does not make a source a part.) It does so with .ckpt files only. Rules know of no
+ * stages, so they say nothing of the kind.
  */
 static bool is_part(const struct rfs_planner *planner)
 {
@@ -119,10 +120,13 @@ static bool is_part(const struct rfs_planner *planner)
         n_dst += !is_state(rfs_strategy_param(dst, i));
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const char *name = rfs_strategy_param(src, i);
-        if (is_state(name) || !rfs_outward_name(planner->config.outward, name))
+        const bool left_out = !rfs_outward_name(planner->config.outward, name);
+        const bool in_dst =
+            (left_out ? rfs_strategy_find(dst, name) : rfs_plan_find_target(planner, name)) >= 0;
+        if (is_state(name) || (left_out && !in_dst))
             continue;
         n_src++;
-        if (rfs_plan_find_target(planner, name) < 0)
+        if (!in_dst)
             return false;
     }
     return n_src < n_dst;

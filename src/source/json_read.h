@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room only: JSON (RFC 8259) read from front to back, for texts of one fixed shape that may be
+ * JSON (RFC 8259) read from front to back, for texts of one fixed shape that may be
  * large and hostile: no tree is built, numbers are exact, nesting is bounded. Stricter than most: a string
  * with a NUL, with half a surrogate pair or that is not UTF-8 is wrong.
  *

@@ -60,9 +60,29 @@ static int answer_copied(struct answer *answer, size_t size)
     return 0;
 }
 
-static int answer_slice(struct reshard_view *view, const struct rfs_slice *slice, uint64_t begin,
-                        size_t size, bool sequential, struct answer *answer)
+/* Whether a target leaves with other elements than its sources have, and then which. */
+static bool is_converted(const struct reshard_view *view, const struct rfs_target *target,
+                         struct rfs_conversion *conversion)
 {
+    if (target->shown_type == target->type)
+        return false;
+    const struct rfs_type *from = rfs_catalog_type(view->catalog, target->type);
+    const struct rfs_type *to = rfs_catalog_type(view->catalog, target->shown_type);
+    *conversion = (struct rfs_conversion){(enum rfs_dtype)from->dtype, (enum rfs_dtype)to->dtype};
+    return true;
+}
+
+static int answer_slice(struct reshard_view *view, const struct rfs_target *target,
+                        const struct rfs_slice *slice, uint64_t begin, size_t size, bool sequential,
+                        struct answer *answer)
+{
+    struct rfs_conversion conversion;
+
+    if (is_converted(view, target, &conversion)) {
+        const int rc = rfs_assemble_converted(view->assembler, slice, &conversion, begin, size,
+                                              sequential, answer_at(answer));
+        return rc ? rc : answer_copied(answer, size);
+    }
     struct rfs_reply *reply = answer->reply;
 
     /* Borrowing may use all entries but two: what follows is copied to one, in one piece. */
@@ -130,12 +150,27 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
     }
     int rc = take_slice(reader, region->target, &slice);
     if (!rc)
-        rc = answer_slice(reader->view, &slice, region->at + skip, size, sequential, answer);
+        rc = answer_slice(reader->view, &reader->image->roster->targets[region->target], &slice,
+                          region->at + skip, size, sequential, answer);
     if (rc)
         rfs_slice_free(&slice);
     else
         keep_slice(reader, region->target, &slice);
     return rc;
+}
+
+static void ahead_of_target(struct reshard_reader *reader, const struct rfs_target *target,
+                            uint64_t begin, uint64_t end)
+{
+    struct rfs_slice slice = {0};
+    struct rfs_conversion conversion;
+
+    if (is_converted(reader->view, target, &conversion))
+        rfs_assemble_unconverted(&conversion, &begin, &end);
+    if (rfs_planner_slice(reader->view->planner, reader->rank, target, &slice))
+        rfs_slice_free(&slice);
+    else
+        rfs_assemble_ahead(reader->view->assembler, &slice, begin, end);
 }
 
 /* Starts on the bytes that a sequential reader will want next. */
@@ -154,15 +189,9 @@ static void read_ahead(struct reshard_reader *reader, uint64_t begin, uint64_t e
             continue;
         const uint64_t from = rfs_max_u64(region->start, begin);
         const uint64_t to = rfs_min_u64(rfs_image_end(image, i), end);
-        struct rfs_slice slice = {0};
-        if (to - from < RFS_SMALL)
-            continue;
-        if (rfs_planner_slice(reader->view->planner, reader->rank,
-                              &image->roster->targets[region->target], &slice))
-            rfs_slice_free(&slice);
-        else
-            rfs_assemble_ahead(reader->view->assembler, &slice, region->at + from - region->start,
-                               region->at + to - region->start);
+        if (to - from >= RFS_SMALL)
+            ahead_of_target(reader, &image->roster->targets[region->target],
+                            region->at + from - region->start, region->at + to - region->start);
     }
 }
 

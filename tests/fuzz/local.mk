@@ -25,3 +25,6 @@ tests_fuzz_fuzz_options_SOURCES = tests/fuzz/fuzz_options.c $(FUZZ_MAIN) \
 
 FUZZ_TARGETS += tests/fuzz/fuzz_rules
 tests_fuzz_fuzz_rules_SOURCES = tests/fuzz/fuzz_rules.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_outward
+tests_fuzz_fuzz_outward_SOURCES = tests/fuzz/fuzz_outward.c $(FUZZ_MAIN)

@@ -3,12 +3,14 @@ check_PROGRAMS += $(BASE_TESTS)
 TESTS += $(BASE_TESTS)
 BASE_TESTS = \
 	tests/unit/base/test_error \
+	tests/unit/base/test_glob \
 	tests/unit/base/test_intern \
 	tests/unit/base/test_log \
 	tests/unit/base/test_memory \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_glob_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_intern_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_memory_LDADD = librfs.la $(CMOCKA_LIBS)

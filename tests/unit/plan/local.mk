@@ -11,3 +11,11 @@ tests_unit_plan_test_stages_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/plan/test_stages.c
 tests_unit_plan_test_stages_LDADD = librfs.la $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/plan/test_outward
+TESTS += tests/unit/plan/test_outward
+tests_unit_plan_test_outward_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_outward.c
+tests_unit_plan_test_outward_LDADD = librfs.la $(CMOCKA_LIBS)
