@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define REMEDY_FILE "the strategy file that MindSpore saved for this checkpoint"
@@ -30,7 +31,16 @@ void rfs_draft_begin(struct rfs_draft *draft, const char *name, size_t bytes)
     draft->name_bytes = bytes;
     draft->opt_step = 0;
     draft->opt_size = 0;
+    draft->field = 0;
+    draft->rows.n = 0;
+    draft->n_offsets = 0;
     memset(&draft->layout, 0, sizeof draft->layout);
+}
+
+void rfs_draft_end(struct rfs_draft *draft)
+{
+    free(draft->rows.data);
+    draft->rows.data = NULL;
 }
 
 int rfs_draft_dev(struct rfs_draft *draft, int64_t extent)
@@ -168,8 +178,8 @@ static int check_expanded(struct rfs_draft *draft)
                               layout->n_expanded, layout->n_axes);
     for (uint32_t i = 0; i < layout->n_axes; i++) {
         const int32_t axis = layout->map[i];
-        if (axis < 0)
-            continue;
+        if (axis < 0 || (i == 0 && draft->rows.n > 0))
+            continue; /* manual.c says why the rows are not compared */
         const uint32_t extent = layout->dev[rfs_layout_position(layout, axis)];
         if (layout->expanded[i] % extent != 0)
             return rfs_draft_fail(draft, REMEDY_FILE,
@@ -241,5 +251,7 @@ int rfs_draft_check(struct rfs_draft *draft)
         rc = check_map(draft);
     if (rc == 0)
         rc = check_expanded(draft);
-    return rc == 0 ? check_optimizer(draft) : rc;
+    if (rc == 0)
+        rc = check_optimizer(draft);
+    return rc == 0 ? rfs_draft_check_manual(draft) : rc;
 }

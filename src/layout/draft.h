@@ -8,6 +8,7 @@
 #ifndef RFS_LAYOUT_DRAFT_H
 #define RFS_LAYOUT_DRAFT_H
 
+#include "base/vec.h"
 #include "layout/strategy.h"
 
 struct rfs_draft {
@@ -19,7 +20,13 @@ struct rfs_draft {
     struct rfs_layout layout;
     int64_t opt_step;
     int64_t opt_size;
+    int64_t field;
+    RFS_VEC(uint64_t) rows; /* of the manual split; owned, used again for the next item */
+    size_t n_offsets;       /* entries of indices_offset */
 };
+
+/* Frees what a draft owns. */
+void rfs_draft_end(struct rfs_draft *draft);
 
 /* Empties the draft for the next item; FILE and ERR stay. */
 void rfs_draft_begin(struct rfs_draft *draft, const char *name, size_t bytes);
@@ -30,8 +37,12 @@ int rfs_draft_axis(struct rfs_draft *draft);
 int rfs_draft_cut(struct rfs_draft *draft, int64_t device_axis);
 /* The next entry of a JSON tensor_shape. */
 int rfs_draft_expanded(struct rfs_draft *draft, int64_t extent);
-/* Checks what can be checked without a tensor, and resolves the optimizer shard. */
+/* The rows of the next slice of a manual split. */
+int rfs_draft_split(struct rfs_draft *draft, int64_t rows);
+/* Checks what can be checked without a tensor, and resolves the optimizer shard and the manual split. */
 int rfs_draft_check(struct rfs_draft *draft);
+/* The part of it that is about manual splits and fields; all else is resolved. */
+int rfs_draft_check_manual(struct rfs_draft *draft);
 /* An error about this item. */
 int rfs_draft_fail(const struct rfs_draft *draft, const char *remedy, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -47,6 +58,9 @@ static inline uint32_t rfs_layout_position(const struct rfs_layout *layout, int3
 {
     return layout->n_dev - 1 - (uint32_t)device_axis;
 }
+
+/* What of the layout is unclear, or NULL. */
+const char *rfs_layout_unclear(const struct rfs_layout *layout);
 
 /* Bit p is set when dev[p] cuts a tensor axis. */
 uint32_t rfs_layout_used(const struct rfs_layout *layout);

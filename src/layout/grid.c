@@ -17,8 +17,50 @@ void rfs_grid_single(uint32_t ndim, struct rfs_grid *grid)
     grid->ndim = ndim;
     grid->ranks = 1;
     grid->replicas = 1;
+    grid->rounds = 1;
     for (uint32_t i = 0; i < ndim && i < RFS_GRID_DIMS; i++)
         grid->pieces[i] = 1;
+}
+
+uint64_t rfs_grid_begin(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
+                        uint32_t piece)
+{
+    return axis == 0 && grid->edge != NULL ? grid->edge[piece]
+                                           : piece * (whole[axis] / grid->pieces[axis]);
+}
+
+uint64_t rfs_grid_length(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
+                         uint32_t piece)
+{
+    return axis == 0 && grid->edge != NULL ? grid->edge[piece + 1] - grid->edge[piece]
+                                           : whole[axis] / grid->pieces[axis];
+}
+
+uint32_t rfs_grid_piece(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
+                        uint64_t at)
+{
+    uint32_t low = 0, high = grid->pieces[axis] - 1;
+
+    if (axis != 0 || grid->edge == NULL)
+        return (uint32_t)(at / (whole[axis] / grid->pieces[axis]));
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (grid->edge[middle + 1] > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+void rfs_grid_slice(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank,
+                    uint64_t *dims)
+{
+    uint32_t cell[RFS_GRID_DIMS];
+
+    rfs_grid_cell(grid, rank, cell);
+    for (uint32_t i = 0; i < grid->ndim; i++)
+        dims[i] = rfs_grid_length(grid, whole, i, cell[i]) * (i == 0 ? grid->rounds : 1);
 }
 
 void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A layout on a tensor of known rank: a regular grid of cells, each held by one or more ranks.
+ * A layout on a tensor of known rank: a grid of cells, each held by one or more ranks.
  *
  * Axis i of the tensor is cut into pieces[i] equal parts, so rank r of the stage holds the box whose
- * corner is cell(r)[i] * full[i] / pieces[i]. Every cut (of a device axis, or of a part of one, by the
+ * corner is cell(r)[i] * full[i] / pieces[i]. On axis 0 the parts may be unequal (a manual split), or a
+ * rank may hold several cells, one below the other in its slice (field slicing): cell(r)[0], and those
+ * pieces[0] / rounds, 2 * pieces[0] / rounds, … further on. Every cut (of a device axis, or of a part of one, by the
  * tensor map or by the optimizer shard) is a digit of the rank: digit = (rank / stride) % extent. The
  * digits that cut nothing are the replicas.
  *
@@ -29,6 +31,10 @@ struct rfs_grid {
     uint32_t ranks;
     uint32_t replicas;              /* ranks that hold the same cell */
     uint32_t pieces[RFS_GRID_DIMS]; /* of each tensor axis; axis 0 includes the optimizer shard */
+    uint32_t
+        rounds; /* cells that a rank holds; 1 but for field slicing, where it divides pieces[0] */
+    const uint64_t
+        *edge; /* the layout's: piece k of axis 0 is edge[k] … edge[k + 1]; NULL: equal ones */
     uint32_t n_digits;
     struct rfs_digit digits[RFS_MAX_DIGITS]; /* together they are the rank, exactly once */
 };
@@ -39,7 +45,7 @@ enum rfs_dims_of { RFS_DIMS_OF_SLICE, RFS_DIMS_OF_WHOLE };
 /*
  * The grid of LAYOUT on a tensor with NDIM dims. The dims serve to find the axes of flattened (JSON)
  * nested maps again, and to check that a whole tensor divides. On success also gives the dims of the
- * whole tensor and of the slice (either may be NULL). -EINVAL with *err (file = strategy's name WHERE,
+ * whole tensor and of the slice of rank 0 (either may be NULL). -EINVAL with *err (file = strategy's name WHERE,
  * param = PARAM) when the layout does not fit the tensor.
  */
 int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint64_t *dims,
@@ -62,10 +68,28 @@ int rfs_grid_resolve_for(const struct rfs_layout *layout, const struct rfs_layou
  */
 uint32_t rfs_layout_slice(const struct rfs_layout *layout, uint32_t rank);
 
+/*
+ * How many rows (extent of axis 0) a rank's slice has under a layout with edges, of any tensor. 0 for
+ * layouts without.
+ */
+uint64_t rfs_layout_rows(const struct rfs_layout *layout, uint32_t rank);
+
 /* One device that holds the whole tensor. */
 void rfs_grid_single(uint32_t ndim, struct rfs_grid *grid);
 
-/* Cell coordinates of a rank. */
+/* Where a piece of an axis begins in a tensor of WHOLE dims, and how long it is. */
+uint64_t rfs_grid_begin(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
+                        uint32_t piece);
+uint64_t rfs_grid_length(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
+                         uint32_t piece);
+/* The piece of an axis that position AT of it, which must be below whole[axis], is in. */
+uint32_t rfs_grid_piece(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
+                        uint64_t at);
+/* The dims of the slice of a rank. */
+void rfs_grid_slice(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank,
+                    uint64_t *dims);
+
+/* Cell coordinates of a rank; of its first cell. */
 void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell);
 /* The rank that holds CELL and agrees with LIKE in every digit that cuts nothing. */
 uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t like);

@@ -17,6 +17,8 @@
  * Against a slice they can differ in the whole shape, though only where the slice is 1 long; then bytes
  * are in the same order, but where the other side cuts them, and the dims in a header, are not the same.
  * So several possible shapes are an error, unless only one fits the layout of the other side.
+ *
+ * Manual splits and field slicing (manual.c) are of plain maps only.
  */
 #include "base/checked.h"
 #include "layout/draft.h"
@@ -122,6 +124,7 @@ static void build(const struct rfs_layout *layout, const struct grouping *by, ui
 
     rfs_grid_single(ndim, grid);
     grid->ranks = layout->devices;
+    grid->edge = layout->edge;
     map_cuts(layout, by, grid, cuts);
     /* Parsing has proved that the parts fit. */
     rfs_layout_opt_parts(layout, layout->opt_size, part);
@@ -138,11 +141,64 @@ static void build(const struct rfs_layout *layout, const struct grouping *by, ui
             add_digit(grid, stride, part[p], 0, inner);
         }
     }
+    if (layout->field > 0) {
+        grid->rounds = layout->field;
+        grid->pieces[0] *= layout->field;
+    }
+}
+
+/* Of axis 0 under a manual split: a slice must be one of it, a whole tensor all of it. */
+static bool split_extent(const struct job *job, uint64_t *whole)
+{
+    const struct rfs_layout *layout = job->layout;
+    bool found = false;
+
+    *whole = layout->edge[layout->n_edges - 1];
+    if (job->meaning == RFS_DIMS_OF_WHOLE)
+        return job->dims[0] == *whole;
+    for (uint32_t k = 0; !found && k + 1 < layout->n_edges; k++)
+        found = layout->edge[k + 1] - layout->edge[k] == job->dims[0];
+    return found;
+}
+
+/* What is wrong with axis I, which has no whole extent. */
+static int refuse_extent(const struct job *job, uint32_t i, uint64_t pieces)
+{
+    const struct rfs_layout *layout = job->layout;
+    const struct shape_text shown = show(job->ndim, job->dims);
+
+    if (i == 0 && layout->edge != NULL && job->meaning == RFS_DIMS_OF_SLICE)
+        return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
+                        "the checkpoint holds slices of %s, but none of the strategy's "
+                        "param_split_shape has %" PRIu64 " rows",
+                        shown.text, job->dims[0]);
+    if (i == 0 && layout->edge != NULL)
+        return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
+                        "the checkpoint holds a tensor of %s, but the strategy's param_split_shape "
+                        "makes %" PRIu64 " rows in all",
+                        shown.text, layout->edge[layout->n_edges - 1]);
+    if (i == 0 && layout->field > 0)
+        return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
+                        "the checkpoint holds %s of %s, which %u fields over %u devices do not "
+                        "divide",
+                        holds(job), shown.text, layout->field, layout->devices);
+    return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
+                    "the checkpoint holds %s of %s, and the strategy cuts axis %u into "
+                    "%" PRIu64 " pieces: %s",
+                    holds(job), shown.text, i, pieces,
+                    job->meaning == RFS_DIMS_OF_SLICE ? "the whole is too large"
+                                                      : "it does not divide");
 }
 
 /* The whole extent of tensor axis I, cut into PIECES, or false when there is none. */
 static bool whole_extent(const struct job *job, uint32_t i, uint64_t pieces, uint64_t *whole)
 {
+    if (i == 0 && job->layout->edge != NULL)
+        return split_extent(job, whole);
+    if (i == 0 && job->layout->field > 0 &&
+        (job->meaning == RFS_DIMS_OF_SLICE ? job->dims[0] % job->layout->field
+                                           : job->dims[0] / pieces % job->layout->field) != 0)
+        return false;
     if (job->meaning == RFS_DIMS_OF_SLICE)
         return rfs_mul_u64(job->dims[i], pieces, whole);
     *whole = job->dims[i];
@@ -152,9 +208,12 @@ static bool whole_extent(const struct job *job, uint32_t i, uint64_t pieces, uin
 static int check_plain(const struct job *job, const struct grouping *by)
 {
     const struct rfs_layout *layout = job->layout;
+    bool same = true;
 
-    if (layout->n_expanded == 0 ||
-        memcmp(layout->expanded, by->whole, job->ndim * sizeof *by->whole) == 0)
+    /* Of a manual split the compiler writes other rows than there are; manual.c. */
+    for (uint32_t i = 0; layout->n_expanded > 0 && i < job->ndim; i++)
+        same &= layout->expanded[i] == by->whole[i] || (i == 0 && layout->edge != NULL);
+    if (same)
         return 0;
     return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                     "the strategy says a tensor of %s, but the checkpoint holds %s%s",
@@ -175,12 +234,7 @@ static int group_plain(const struct job *job, struct grouping *by)
             pieces *= extent_of(layout, e);
         if (whole_extent(job, i, pieces, &by->whole[i]))
             continue;
-        return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
-                        "the checkpoint holds %s of %s, and the strategy cuts axis %u into "
-                        "%" PRIu64 " pieces: %s",
-                        holds(job), show(job->ndim, job->dims).text, i, pieces,
-                        job->meaning == RFS_DIMS_OF_SLICE ? "the whole is too large"
-                                                          : "it does not divide");
+        return refuse_extent(job, i, pieces);
     }
     by->start[job->ndim] = rfs_layout_cuts(layout);
     return check_plain(job, by);
@@ -278,14 +332,12 @@ static int check_kind(const struct job *job)
 
     if (job->ndim > RFS_GRID_DIMS)
         return rfs_fail(job->err, -EINVAL, job->where, NULL, "a tensor with %u axes", job->ndim);
-    if (layout->uneven)
-        return rfs_fail(job->err, -ENOTSUP, job->where, "a strategy without manual splits",
-                        "the strategy cuts it unevenly (param_split_shape, indices_offset)");
-    if (layout->field)
-        return rfs_fail(job->err, -ENOTSUP, job->where, "a strategy without field slicing",
-                        "the strategy cuts it by field");
+    if (layout->unclear != RFS_CLEAR)
+        return rfs_fail(job->err, -ENOTSUP, job->where, "a strategy without it",
+                        "nothing says which rank holds what under %s", rfs_layout_unclear(layout));
     if (layout->n_axes == job->ndim ||
-        (layout->n_expanded > 0 && job->ndim > 0 && layout->n_axes > job->ndim))
+        (layout->n_expanded > 0 && job->ndim > 0 && layout->n_axes > job->ndim &&
+         layout->edge == NULL && layout->field == 0))
         return 0;
     return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                     "the strategy says a tensor with %u axes, but the checkpoint holds %s of %s",
@@ -306,9 +358,9 @@ static int resolve_closed(const struct job *job, struct rfs_grid *grid, uint64_t
     for (uint32_t i = 0; i < job->ndim; i++) {
         if (whole != NULL)
             whole[i] = by.whole[i];
-        if (slice != NULL)
-            slice[i] = by.whole[i] / grid->pieces[i];
     }
+    if (slice != NULL)
+        rfs_grid_slice(grid, by.whole, 0, slice);
     return 0;
 }
 

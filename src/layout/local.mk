@@ -4,6 +4,7 @@ librfs_la_SOURCES += \
 	src/layout/grid.c src/layout/grid.h \
 	src/layout/grid_resolve.c \
 	src/layout/json_text.c src/layout/json_text.h \
+	src/layout/manual.c \
 	src/layout/merge.c src/layout/merge.h \
 	src/layout/open.c \
 	src/layout/rules.c src/layout/rules.h \

@@ -31,6 +31,7 @@ struct placement {
 struct rfs_strategy {
     char *name;
     struct rfs_intern *params; /* id = position */
+    struct rfs_intern *edges;  /* of manual splits */
     size_t n_params;
     uint32_t *first; /* parameter i's placements are first[i] … first[i+1]-1, ascending by stage */
     struct placement *placements;
@@ -65,7 +66,9 @@ struct rfs_builder *rfs_builder_new(const char *name)
     builder->keys = rfs_intern_new();
     strategy->name = strdup(name);
     strategy->params = rfs_intern_new();
-    if (builder->keys != NULL && strategy->name != NULL && strategy->params != NULL)
+    strategy->edges = rfs_intern_new();
+    if (builder->keys != NULL && strategy->name != NULL && strategy->params != NULL &&
+        strategy->edges != NULL)
         return builder;
     rfs_builder_free(builder);
     return NULL;
@@ -126,7 +129,7 @@ static int split_name(const struct rfs_draft *draft, const char **name, size_t *
     return 0;
 }
 
-#define KEY_WORDS (3 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS)
+#define KEY_WORDS (5 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS)
 
 /* What makes two layouts the same, without the unused ends of the arrays. */
 static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
@@ -134,8 +137,8 @@ static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
     size_t n = 0;
 
     key[n++] = (uint64_t)layout->n_dev << 48 | (uint64_t)layout->n_axes << 32 |
-               (uint64_t)layout->n_expanded << 16 | (uint64_t)layout->uneven << 1 |
-               (uint64_t)layout->field;
+               (uint64_t)layout->n_expanded << 16 | (uint64_t)layout->unclear;
+    key[n++] = (uint64_t)layout->n_edges << 32 | layout->field;
     key[n++] =
         (uint64_t)layout->line << 32 | (uint64_t)layout->n_tail << 1 | (uint64_t)layout->open;
     key[n++] = (uint64_t)layout->opt_step << 32 | layout->opt_size;
@@ -155,14 +158,23 @@ bool rfs_layout_same(const struct rfs_layout *a, const struct rfs_layout *b)
     uint64_t keys[2][KEY_WORDS];
     const size_t n = layout_key(a, keys[0]);
 
-    return layout_key(b, keys[1]) == n && memcmp(keys[0], keys[1], n * sizeof *keys[0]) == 0;
+    return layout_key(b, keys[1]) == n && memcmp(keys[0], keys[1], n * sizeof *keys[0]) == 0 &&
+           (a->n_edges == 0 || memcmp(a->edge, b->edge, a->n_edges * sizeof *a->edge) == 0);
 }
 
 bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id)
 {
     uint64_t key[KEY_WORDS];
-    const size_t n = layout_key(layout, key);
+    size_t n = layout_key(layout, key);
 
+    if (layout->n_edges > 0) {
+        const uint32_t edges = rfs_intern_add(builder->strategy->edges, layout->edge,
+                                              layout->n_edges * sizeof *layout->edge);
+        if (edges == RFS_NO_ID)
+            return false;
+        layout->edge = rfs_intern_bytes(builder->strategy->edges, edges, NULL);
+        key[n++] = edges;
+    }
     *id = rfs_intern_add(builder->keys, key, n * sizeof *key);
     if (*id == RFS_NO_ID)
         return false;
@@ -341,7 +353,7 @@ int rfs_strategy_parse(const char *name, const void *data, size_t size, struct r
                        struct rfs_error *err)
 {
     struct rfs_builder *builder RFS_CLEANUP(rfs_builder_cleanup) = rfs_builder_new(name);
-    struct rfs_draft draft = {.file = name, .err = err};
+    struct rfs_draft draft RFS_CLEANUP(rfs_draft_end) = {.file = name, .err = err};
     int rc;
 
     *out = NULL;
@@ -359,6 +371,7 @@ void rfs_strategy_free(struct rfs_strategy *strategy)
     if (strategy == NULL)
         return;
     rfs_intern_free(strategy->params);
+    rfs_intern_free(strategy->edges);
     free(strategy->first);
     free(strategy->placements);
     free(strategy->layouts);
@@ -384,6 +397,11 @@ uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy)
 uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy)
 {
     return strategy->first_item_stage;
+}
+
+bool rfs_strategy_has_splits(const struct rfs_strategy *strategy)
+{
+    return rfs_intern_count(strategy->edges) > 0;
 }
 
 bool rfs_strategy_has_items(const struct rfs_strategy *strategy)

@@ -22,8 +22,11 @@
 #define RFS_MAX_DEVICE_AXES 16
 #define RFS_MAX_CUTS 32 /* tensor map entries, over all tensor axes */
 #define RFS_MAX_DEVICES (UINT32_C(1) << 20)
+#define RFS_MAX_PARTS (1 << 16) /* of a tensor that is cut by field */
 /* No larger file is read: parsing takes memory for every item that it may name. */
 #define RFS_STRATEGY_BYTES ((size_t)256 << 20)
+
+enum rfs_unclear { RFS_CLEAR, RFS_UNCLEAR_OFFSETS, RFS_UNCLEAR_SPLIT, RFS_UNCLEAR_FIELD };
 
 /* One parameter's layout as written. Equal layouts of one strategy share one object. */
 struct rfs_layout {
@@ -58,8 +61,19 @@ struct rfs_layout {
     uint32_t opt_step; /* stride in ranks; informative, the cut follows from dev and map */
     uint32_t
         opt_size; /* pieces of the optimizer shard along axis 0; 0 or 1: none; -1 is resolved */
-    bool uneven;  /* param_split_shape or indices_offset given: a manual split; refused by use */
-    bool field;   /* field slicing; refused by use */
+
+    /*
+     * Manual split, of plain maps only: piece k of axis 0 is the rows edge[k] to edge[k + 1] of the whole;
+     * edge[0] is 0, and all ascend. NULL, and n_edges 0: pieces of axis 0 are equal. The strategy's.
+     */
+    uint32_t n_edges;
+    const uint64_t *edge;
+    /*
+     * Field slicing: so many fields lie one after the other on axis 0 of a matrix, and each device holds an
+     * equal part of every field. 0: none.
+     */
+    uint32_t field;
+    enum rfs_unclear unclear; /* not proved which rank holds what; refused by use */
 };
 
 struct rfs_strategy;
@@ -82,6 +96,8 @@ uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy);
 uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy);
 /* Whether it was made by rules (rules.h): then it knows every tensor of the files that they were for. */
 bool rfs_strategy_by_rules(const struct rfs_strategy *strategy);
+/* Whether any of its layouts has a manual split. */
+bool rfs_strategy_has_splits(const struct rfs_strategy *strategy);
 /* Distinct parameter names, without their stage prefix, in the order of the file. */
 size_t rfs_strategy_count(const struct rfs_strategy *strategy);
 const char *rfs_strategy_param(const struct rfs_strategy *strategy, size_t i);

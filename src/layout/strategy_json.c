@@ -77,10 +77,10 @@ static int map_entry(struct rfs_draft *draft, int64_t value)
     return rc == 0 ? rfs_draft_cut(draft, value) : rc;
 }
 
-static int split_entry(struct rfs_draft *draft, int64_t value)
+static int offset_entry(struct rfs_draft *draft, int64_t value)
 {
     (void)value;
-    draft->layout.uneven = true;
+    draft->n_offsets++;
     return 0;
 }
 
@@ -109,7 +109,6 @@ static int read_list(struct rfs_draft *draft, const cJSON *item, const char *key
 
 static int read_item(struct rfs_draft *draft, const cJSON *item)
 {
-    int64_t field = 0;
     int rc;
 
     if (!cJSON_IsObject(item))
@@ -117,14 +116,12 @@ static int read_item(struct rfs_draft *draft, const cJSON *item)
     if ((rc = read_list(draft, item, "dev_matrix", true, dev_entry)) != 0 ||
         (rc = read_list(draft, item, "tensor_map", true, map_entry)) != 0 ||
         (rc = read_list(draft, item, "tensor_shape", false, rfs_draft_expanded)) != 0 ||
-        (rc = read_list(draft, item, "param_split_shape", false, split_entry)) != 0 ||
-        (rc = read_list(draft, item, "indices_offset", false, split_entry)) != 0 ||
-        (rc = read_integer(draft, item, "field", &field)) != 0 ||
-        (rc = read_integer(draft, item, "opt_weight_shard_step", &draft->opt_step)) != 0 ||
-        (rc = read_integer(draft, item, "opt_weight_shard_size", &draft->opt_size)) != 0)
+        (rc = read_list(draft, item, "param_split_shape", false, rfs_draft_split)) != 0 ||
+        (rc = read_list(draft, item, "indices_offset", false, offset_entry)) != 0 ||
+        (rc = read_integer(draft, item, "field", &draft->field)) != 0 ||
+        (rc = read_integer(draft, item, "opt_weight_shard_step", &draft->opt_step)) != 0)
         return rc;
-    draft->layout.field = field != 0;
-    return 0;
+    return read_integer(draft, item, "opt_weight_shard_size", &draft->opt_size);
 }
 
 /* What is being read; all borrowed but the tables. */

@@ -8,7 +8,8 @@
  *
  *   ParallelLayouts { 0a n {08 dim …}   the device matrix
  *                     12 n {08 dim …} … the tensor map: one for all axes, or one for each axis
- *                     1a n {} 22 n {}   a manual split, empty when there is none
+ *                     1a n {08 dim …}   a manual split: rows of each piece; empty when there is none
+ *                     22 n {08 dim …}   and what is subtracted from indices there
  *                     28 field  30 opt_weight_shard_step  38 opt_weight_shard_size }
  *
  * More than one tensor map message means that each is an axis, empty ones dropped (a tensor of one
@@ -70,6 +71,22 @@ static int read_map(struct rfs_draft *draft, const parallel_layouts *layouts)
     return 0;
 }
 
+/* MindSpore reads the first message of each kind only, and writes one. */
+static int read_split(struct rfs_draft *draft, const parallel_layouts *layouts)
+{
+    int rc = 0;
+
+    if (layouts->n_param_split_shape > 1 || layouts->n_indices_offset > 1)
+        return rfs_draft_fail(draft, NULL, "it has %zu param_split_shape and %zu indices_offset",
+                              layouts->n_param_split_shape, layouts->n_indices_offset);
+    if (layouts->n_param_split_shape == 1)
+        for (size_t i = 0; rc == 0 && i < layouts->param_split_shape[0]->n_dim; i++)
+            rc = rfs_draft_split(draft, layouts->param_split_shape[0]->dim[i]);
+    if (layouts->n_indices_offset == 1)
+        draft->n_offsets = layouts->indices_offset[0]->n_dim;
+    return rc;
+}
+
 static int read_layouts(struct rfs_draft *draft, const parallel_layouts *layouts)
 {
     int rc = 0;
@@ -81,11 +98,9 @@ static int read_layouts(struct rfs_draft *draft, const parallel_layouts *layouts
             rc = rfs_draft_dev(draft, layouts->dev_matrix[0]->dim[i]);
     if (rc == 0)
         rc = read_map(draft, layouts);
-    for (size_t k = 0; k < layouts->n_param_split_shape; k++)
-        draft->layout.uneven |= layouts->param_split_shape[k]->n_dim > 0;
-    for (size_t k = 0; k < layouts->n_indices_offset; k++)
-        draft->layout.uneven |= layouts->indices_offset[k]->n_dim > 0;
-    draft->layout.field = layouts->field != 0;
+    if (rc == 0)
+        rc = read_split(draft, layouts);
+    draft->field = layouts->field;
     draft->opt_step = layouts->opt_weight_shard_step;
     draft->opt_size = layouts->opt_weight_shard_size;
     return rc;

@@ -2,6 +2,7 @@
 /* The planner's table of geometries. */
 #include "plan/internal.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -61,6 +62,21 @@ static uint32_t insert_key(struct rfs_planner *planner, const struct geometry_sl
     return (uint32_t)n;
 }
 
+static uint32_t add_type(struct rfs_planner *planner, const struct rfs_geometry *geometry,
+                         const uint64_t *dims)
+{
+    struct rfs_type type = {.bytes = geometry->item,
+                            .ndim = (uint8_t)geometry->ndim,
+                            .dtype = geometry->dtype,
+                            .kind = RFS_TENSOR};
+
+    for (uint32_t i = 0; i < geometry->ndim; i++) {
+        type.dims[i] = dims[i];
+        type.bytes *= dims[i];
+    }
+    return rfs_intern_add(rfs_catalog_tables(planner->config.catalog)->types, &type, sizeof type);
+}
+
 static int resolve(struct rfs_planner *planner, const struct geometry_slot *key, const char *param,
                    struct rfs_geometry *out, struct rfs_error *err)
 {
@@ -73,14 +89,40 @@ static int resolve(struct rfs_planner *planner, const struct geometry_slot *key,
     if (rc)
         return rc;
 
-    struct rfs_type type = {
-        .bytes = out->item, .ndim = slice->ndim, .dtype = slice->dtype, .kind = RFS_TENSOR};
-    for (uint32_t i = 0; i < out->ndim; i++) {
-        type.dims[i] = out->dst_dims[i];
-        type.bytes *= out->dst_dims[i];
-    }
-    out->dst_type = rfs_intern_add(rfs_catalog_tables(config->catalog)->types, &type, sizeof type);
+    out->dtype = slice->dtype;
+    out->dst_type = add_type(planner, out, out->dst_dims);
     return out->dst_type == RFS_NO_ID ? rfs_fail_memory(err) : 0;
+}
+
+int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry *geometry,
+                         uint32_t local, uint32_t *type)
+{
+    uint64_t dims[RFS_MAX_DIMS];
+
+    *type = geometry->dst_type;
+    if (!geometry->dst.edge)
+        return 0;
+    rfs_grid_slice(&geometry->dst, geometry->whole, local, dims);
+    *type = add_type(planner, geometry, dims);
+    return *type == RFS_NO_ID ? -ENOMEM : 0;
+}
+
+/*
+ * Slices of a manual split differ in their rows, and make one geometry all the same: gives the type of the
+ * first one's, or TYPE itself when it is no slice of the split, which is refused then.
+ */
+static uint32_t first_slice(struct rfs_planner *planner, const struct rfs_layout *layout,
+                            uint32_t type)
+{
+    struct rfs_type slice = *rfs_catalog_type(planner->config.catalog, type);
+    bool known = false;
+
+    for (uint32_t k = 0; slice.ndim > 0 && !known && k + 1 < layout->n_edges; k++)
+        known = layout->edge[k + 1] - layout->edge[k] == slice.dims[0];
+    if (!known || !rfs_mul_u64(slice.bytes / slice.dims[0], layout->edge[1], &slice.bytes))
+        return type;
+    slice.dims[0] = layout->edge[1];
+    return rfs_intern_add(rfs_catalog_tables(planner->config.catalog)->types, &slice, sizeof slice);
 }
 
 int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, uint32_t type,
@@ -88,6 +130,10 @@ int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, u
 {
     struct geometry_slot key = {role->src, role->dst, type, NULL};
 
+    if (role->src && role->src->edge)
+        key.type = first_slice(planner, role->src, type);
+    if (key.type == RFS_NO_ID)
+        return rfs_fail_memory(err);
     pthread_mutex_lock(&planner->lock);
     *id = find_key(planner, &key);
     pthread_mutex_unlock(&planner->lock);

@@ -38,31 +38,48 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
     return 0;
 }
 
-void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
-                        struct rfs_cells *cells)
+/* The box of a round, and what it touches. */
+static void set_box(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell)
 {
+    const struct rfs_grid *dst = &geometry->dst;
     uint32_t dst_cell[RFS_GRID_DIMS] = {0};
 
-    rfs_grid_cell(&geometry->dst, dst_rank, dst_cell);
+    rfs_grid_cell(dst, cells->dst_rank, dst_cell);
+    if (cells->round > 0)
+        dst_cell[0] += dst->pieces[0] / dst->rounds * cells->round;
     for (uint32_t i = 0; i < geometry->ndim; i++) {
-        const uint64_t lo = dst_cell[i] * geometry->dst_dims[i];
-        const uint64_t hi = lo + geometry->dst_dims[i] - 1;
+        const uint64_t lo = rfs_grid_begin(dst, geometry->whole, i, dst_cell[i]);
+        const uint64_t hi = lo + rfs_grid_length(dst, geometry->whole, i, dst_cell[i]);
         cells->lo[i] = lo;
-        cells->first[i] = (uint32_t)(lo / geometry->src_dims[i]);
-        cells->last[i] = (uint32_t)(hi / geometry->src_dims[i]);
+        cells->hi[i] = hi;
+        cells->first[i] = rfs_grid_piece(&geometry->src, geometry->whole, i, lo);
+        cells->last[i] = rfs_grid_piece(&geometry->src, geometry->whole, i, hi - 1);
+        cell[i] = cells->first[i];
     }
+    cells->row = cells->round > 0 ? (cells->hi[0] - cells->lo[0]) * cells->round : 0;
 }
 
-bool rfs_cells_next(const struct rfs_cells *cells, uint32_t ndim, uint32_t *cell)
+void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
+                        struct rfs_cells *cells, uint32_t *cell)
 {
-    for (uint32_t i = ndim; i-- > 0;) {
+    cells->dst_rank = dst_rank;
+    cells->round = 0;
+    set_box(geometry, cells, cell);
+}
+
+bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell)
+{
+    for (uint32_t i = geometry->ndim; i-- > 0;) {
         if (cell[i] < cells->last[i]) {
             cell[i]++;
             return true;
         }
         cell[i] = cells->first[i];
     }
-    return false;
+    if (++cells->round >= geometry->dst.rounds)
+        return false;
+    set_box(geometry, cells, cell);
+    return true;
 }
 
 /* Appends a loop, or folds it into the one outside of it when the two step evenly on both sides. */
@@ -93,15 +110,20 @@ void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_ce
     block->src = 0;
     block->n_loops = 0;
     for (uint32_t i = ndim; i-- > 0;) {
-        const uint64_t src_lo = cell[i] * geometry->src_dims[i];
+        const uint64_t src_lo = rfs_grid_begin(&geometry->src, geometry->whole, i, cell[i]);
+        const uint64_t src_len = rfs_grid_length(&geometry->src, geometry->whole, i, cell[i]);
+        const uint64_t src_hi = src_lo + src_len;
         const uint64_t lo = cells->lo[i] > src_lo ? cells->lo[i] : src_lo;
-        const uint64_t dst_hi = cells->lo[i] + geometry->dst_dims[i];
-        const uint64_t src_hi = src_lo + geometry->src_dims[i];
-        len[i] = (dst_hi < src_hi ? dst_hi : src_hi) - lo;
+        len[i] = (cells->hi[i] < src_hi ? cells->hi[i] : src_hi) - lo;
         dst_stride[i] = dst_step;
         src_stride[i] = src_step;
         block->dst += (lo - cells->lo[i]) * dst_step;
         block->src += (lo - src_lo) * src_step;
+        if (i == 0) {
+            const uint32_t round = cell[0] / (geometry->src.pieces[0] / geometry->src.rounds);
+            block->dst += cells->row * dst_step;
+            block->src += round * src_len * src_step;
+        }
         dst_step *= geometry->dst_dims[i];
         src_step *= geometry->src_dims[i];
     }

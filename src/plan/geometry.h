@@ -12,10 +12,12 @@
 struct rfs_geometry {
     uint32_t ndim;
     uint32_t item;     /* bytes of an element */
+    uint8_t dtype;     /* enum rfs_dtype; set by the planner, as dst_type */
     uint32_t dst_type; /* of a destination slice; id in the catalogue's types, set by the planner */
     uint64_t whole[RFS_MAX_DIMS];
-    uint64_t src_dims[RFS_MAX_DIMS]; /* of a source slice */
-    uint64_t dst_dims[RFS_MAX_DIMS]; /* of a destination slice */
+    /* Of a slice; where a grid has edges, axis 0 is that of some rank. */
+    uint64_t src_dims[RFS_MAX_DIMS];
+    uint64_t dst_dims[RFS_MAX_DIMS];
     struct rfs_grid src, dst;
 };
 
@@ -24,17 +26,24 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
                          const struct rfs_layout *dst, const char *src_name, const char *dst_name,
                          const char *param, struct rfs_geometry *out, struct rfs_error *err);
 
-/* The source cells that a destination rank's box touches: first[i] … last[i] along each axis. */
+/*
+ * The source cells that a destination rank's boxes touch, one box after the other: first[i] … last[i]
+ * along each axis. A rank has one box, but for field slicing (grid.h), where it has geometry->dst.rounds.
+ */
 struct rfs_cells {
     uint32_t first[RFS_MAX_DIMS];
     uint32_t last[RFS_MAX_DIMS];
     uint64_t lo[RFS_MAX_DIMS]; /* corner of the destination box in the whole tensor */
+    uint64_t hi[RFS_MAX_DIMS]; /* one past its end */
+    uint64_t row;              /* of the slice, where the box begins */
+    uint32_t dst_rank, round;
 };
 
+/* Sets CELLS to the rank's first box, and CELL to the first cell that it touches. */
 void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
-                        struct rfs_cells *cells);
-/* Steps CELL through the range in row-major order, from first; false after the last. */
-bool rfs_cells_next(const struct rfs_cells *cells, uint32_t ndim, uint32_t *cell);
+                        struct rfs_cells *cells, uint32_t *cell);
+/* Steps CELL through the cells of a box in row-major order, then to the next box; false after the last. */
+bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell);
 
 /* The strided copy from source CELL into the destination box; file, index and entry are left alone. */
 void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,

@@ -119,6 +119,13 @@ int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, u
 /* The geometry of an id that rfs_plan_geometry gave; lives as long as the planner. */
 const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id);
 
+/*
+ * The type of the slice of a local destination rank, id in the catalogue's types: the geometry's dst_type,
+ * unless a manual split gives ranks differing rows. 0 or -ENOMEM.
+ */
+int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry *geometry,
+                         uint32_t local, uint32_t *type);
+
 /* The global rank of a source stage's local rank 0. */
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
 
@@ -181,6 +188,11 @@ int rfs_plan_want(struct planning *planning, uint32_t s);
  */
 int rfs_plan_types_differ(const struct planning *planning, uint32_t name, uint32_t rank,
                           uint32_t other);
+/*
+ * Proves that the ranks of a stage that give something have the rows that manual splits of the source
+ * strategy give them; rows.c. 0, or -EINVAL with *err filled.
+ */
+int rfs_plan_check_rows(struct planning *planning, uint32_t s);
 /* What the files of a plan's sources have in common; attributes.c. */
 int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /*

@@ -14,6 +14,7 @@ librfs_la_SOURCES += \
 	src/plan/outward.h \
 	src/plan/planner.c \
 	src/plan/planner.h \
+	src/plan/rows.c \
 	src/plan/roles.c \
 	src/plan/roster.c \
 	src/plan/slice.c \

@@ -194,8 +194,7 @@ static int cut_slice(struct rfs_planner *planner, const struct wanting *wanting,
     struct rfs_cells cells;
     uint32_t cell[RFS_MAX_DIMS];
 
-    rfs_geometry_cells(geometry, local, &cells);
-    memcpy(cell, cells.first, sizeof cell);
+    rfs_geometry_cells(geometry, local, &cells, cell);
     do {
         const struct piece piece = rfs_piece_cell(geometry, cell);
         struct rfs_block *block;
@@ -204,7 +203,7 @@ static int cut_slice(struct rfs_planner *planner, const struct wanting *wanting,
         if (rc)
             return rc;
         rfs_geometry_block(geometry, &cells, cell, block);
-    } while (rfs_cells_next(&cells, geometry->ndim, cell));
+    } while (rfs_cells_next(geometry, &cells, cell));
     qsort(slice->blocks, slice->n, sizeof *slice->blocks, by_destination);
     return 0;
 }

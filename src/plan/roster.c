@@ -89,9 +89,12 @@ static int sliced_entry(struct planning *planning, const struct role_of *role, u
     const uint32_t type = use->survey ? rfs_survey_of(use->survey, name)->type
                                       : rfs_index_find(use->order, name)->type;
     const int rc = rfs_plan_geometry(planner, role, type, param, &target->geometry, planning->err);
-    if (!rc)
-        target->type = rfs_plan_geometry_at(planner, target->geometry)->dst_type;
-    return rc;
+    if (rc)
+        return rc;
+    return rfs_plan_target_type(planner, rfs_plan_geometry_at(planner, target->geometry),
+                                planning->local, &target->type)
+               ? rfs_fail_memory(planning->err)
+               : 0;
 }
 
 /* Sets what the file calls a target, SHOWN, and its type there. */

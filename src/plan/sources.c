@@ -212,7 +212,8 @@ static int compare_types(const struct planning *planning, const struct stage_use
         if (here->type == lead->entries[lead->by_name[i]].type)
             continue;
         const char *param = rfs_catalog_name(planning->planner->config.catalog, here->name);
-        if (rfs_plan_role(planning->planner, param, s, planning->stage).role == ROLE_SLICED)
+        const struct role_of role = rfs_plan_role(planning->planner, param, s, planning->stage);
+        if (role.role == ROLE_SLICED && !(role.src && role.src->edge)) /* rows.c checks those */
             return rfs_plan_types_differ(planning, here->name, rank, use->lead);
     }
     return 0;
@@ -320,6 +321,8 @@ int rfs_plan_sources(struct planning *planning)
             rc = each_stage(planning, index_stage);
         if (!rc)
             rc = each_stage(planning, compare_stage);
+        if (!rc)
+            rc = each_stage(planning, rfs_plan_check_rows);
     } while (!rc && any_to_survey(planning));
     return rc;
 }

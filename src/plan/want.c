@@ -108,8 +108,7 @@ static int want_cells(struct planning *planning, struct stage_use *use,
     struct rfs_cells cells;
     uint32_t cell[RFS_MAX_DIMS];
 
-    rfs_geometry_cells(geometry, planning->local, &cells);
-    memcpy(cell, cells.first, sizeof cell);
+    rfs_geometry_cells(geometry, planning->local, &cells, cell);
     do {
         const struct piece piece = rfs_piece_cell(geometry, cell);
         const uint32_t rank = rfs_plan_giver(wanting, &piece);
@@ -117,10 +116,11 @@ static int want_cells(struct planning *planning, struct stage_use *use,
             return nobody_gives(planning, wanting, &piece);
         tell_replica(planning, wanting, &piece, rank);
         use->wanted[rank - use->base] = ASKED | GIVES;
-        const int rc = of && of->mixed ? check_type(planning, wanting, rank, type) : 0;
+        const bool alike = !of || !of->mixed || geometry->src.edge;
+        const int rc = alike ? 0 : check_type(planning, wanting, rank, type);
         if (rc)
             return rc;
-    } while (rfs_cells_next(&cells, geometry->ndim, cell));
+    } while (rfs_cells_next(geometry, &cells, cell));
     return 0;
 }
 

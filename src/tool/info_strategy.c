@@ -58,9 +58,11 @@ static void add_layout(struct rfs_table *table, const char *name, uint32_t stage
     add_map(table, layout);
     rfs_table_add(table, "%" PRIu32, layout->opt_size);
     rfs_table_add(table, "%s",
-                  layout->uneven  ? "uneven split"
-                  : layout->field ? "field slicing"
-                                  : "");
+                  layout->edge || layout->unclear == RFS_UNCLEAR_OFFSETS ||
+                          layout->unclear == RFS_UNCLEAR_SPLIT
+                      ? "uneven split"
+                  : layout->field || layout->unclear == RFS_UNCLEAR_FIELD ? "field slicing"
+                                                                          : "");
 }
 
 int rfs_info_strategy(const char *path, struct rfs_report *report, struct rfs_error *err)

@@ -33,6 +33,28 @@ static void check_grid(const struct rfs_grid *grid)
     }
 }
 
+/* The pieces of axis 0 lie one after the other, and a manual split's are what the layout says. */
+static void check_rows(const struct rfs_layout *layout, const struct rfs_grid *grid,
+                       const uint64_t *whole)
+{
+    uint64_t at = 0, dims[RFS_GRID_DIMS];
+    const uint32_t ranks[] = {0, grid->ranks / 3, grid->ranks - 1};
+
+    if (grid->ndim == 0 || whole[0] == 0)
+        return;
+    for (uint32_t k = 0; k < grid->pieces[0] && k < 1000; k++) {
+        REQUIRE(rfs_grid_begin(grid, whole, 0, k) == at);
+        REQUIRE(rfs_grid_piece(grid, whole, 0, at) == k);
+        at += rfs_grid_length(grid, whole, 0, k);
+        REQUIRE(rfs_grid_piece(grid, whole, 0, at - 1) == k);
+    }
+    REQUIRE(grid->pieces[0] > 1000 || at == whole[0]);
+    for (unsigned k = 0; layout->edge != NULL && k < sizeof ranks / sizeof *ranks; k++) {
+        rfs_grid_slice(grid, whole, ranks[k], dims);
+        REQUIRE(dims[0] == rfs_layout_rows(layout, ranks[k]));
+    }
+}
+
 static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t extent)
 {
     uint64_t dims[RFS_GRID_DIMS], whole[RFS_GRID_DIMS], slice[RFS_GRID_DIMS];
@@ -46,10 +68,12 @@ static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t ext
                              RFS_NOWHERE, &err) != 0)
             continue;
         for (uint32_t i = 0; i < ndim; i++) {
-            REQUIRE(slice[i] * grid.pieces[i] == whole[i]);
-            REQUIRE(dims[i] == (meaning == RFS_DIMS_OF_SLICE ? slice[i] : whole[i]));
+            const bool split = i == 0 && grid.edge != NULL;
+            REQUIRE(split || slice[i] * (grid.pieces[i] / (i == 0 ? grid.rounds : 1)) == whole[i]);
+            REQUIRE(split || dims[i] == (meaning == RFS_DIMS_OF_SLICE ? slice[i] : whole[i]));
         }
         check_grid(&grid);
+        check_rows(layout, &grid, whole);
     }
 }
 
@@ -77,6 +101,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 resolve(layout, ndim, 0);
                 resolve(layout, ndim, 1);
                 resolve(layout, ndim, layout->devices);
+                if (layout->edge != NULL)
+                    resolve(layout, ndim, layout->edge[layout->n_edges - 1]);
+                if (layout->field > 0)
+                    resolve(layout, ndim, (uint64_t)layout->field * layout->devices);
             }
         }
         REQUIRE(found || rfs_strategy_stages(strategy) > 8);

@@ -3,6 +3,7 @@ check_PROGRAMS += $(LAYOUT_TESTS)
 TESTS += $(LAYOUT_TESTS)
 LAYOUT_TESTS = \
 	tests/unit/layout/test_fixtures \
+	tests/unit/layout/test_manual \
 	tests/unit/layout/test_merge \
 	tests/unit/layout/test_model \
 	tests/unit/layout/test_refused \
@@ -13,6 +14,8 @@ LAYOUT_TESTS = \
 LAYOUT_SUPPORT = tests/unit/layout/support.c tests/unit/layout/support.h
 tests_unit_layout_test_fixtures_SOURCES = tests/unit/layout/test_fixtures.c $(LAYOUT_SUPPORT)
 tests_unit_layout_test_fixtures_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_layout_test_manual_SOURCES = tests/unit/layout/test_manual.c $(LAYOUT_SUPPORT)
+tests_unit_layout_test_manual_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_layout_test_merge_SOURCES = tests/unit/layout/test_merge.c $(LAYOUT_SUPPORT)
 tests_unit_layout_test_merge_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_layout_test_model_SOURCES = tests/unit/layout/test_model.c $(LAYOUT_SUPPORT)

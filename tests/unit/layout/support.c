@@ -219,8 +219,11 @@ void assert_same_layout(const struct rfs_layout *a, const struct rfs_layout *b)
     assert_memory_equal(a->map, b->map, sizeof a->map);
     assert_int_equal(a->opt_step, b->opt_step);
     assert_int_equal(a->opt_size, b->opt_size);
-    assert_int_equal(a->uneven, b->uneven);
+    assert_int_equal(a->n_edges, b->n_edges);
+    if (a->n_edges > 0)
+        assert_memory_equal(a->edge, b->edge, a->n_edges * sizeof *a->edge);
     assert_int_equal(a->field, b->field);
+    assert_int_equal(a->unclear, b->unclear);
 }
 
 static uint64_t state;

@@ -363,30 +363,6 @@ static void open_nesting_is_refused_or_settled_by_the_other_side(void **unused)
     rfs_strategy_free(dst);
 }
 
-static void manual_splits_are_refused_by_use(void **unused)
-{
-    static const struct {
-        const char *member, *what;
-    } cases[] = {{"\"param_split_shape\":[4,4],\"field\":0", "cuts it unevenly"},
-                 {"\"indices_offset\":[0,4],\"field\":0", "cuts it unevenly"},
-                 {"\"field\":39", "cuts it by field"}};
-    const uint64_t dims[] = {8};
-
-    (void)unused;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text text = {0};
-        putf(&text,
-             "{\"parallel_layout_item\":{\"w\":{\"dev_matrix\":[2],\"tensor_map\":[0],%s,"
-             "\"opt_weight_shard_size\":0,\"opt_weight_shard_step\":0}}}",
-             cases[i].member);
-        struct rfs_strategy *strategy = parse_text("s.json", &text);
-        expect_misfit(rfs_strategy_layout(strategy, 0, 0), 1, dims, RFS_DIMS_OF_WHOLE,
-                      cases[i].what);
-        rfs_strategy_free(strategy);
-        text_free(&text);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,7 +375,6 @@ int main(void)
         cmocka_unit_test(protobuf_that_is_wrong),
         cmocka_unit_test(tensors_that_do_not_fit),
         cmocka_unit_test(open_nesting_is_refused_or_settled_by_the_other_side),
-        cmocka_unit_test(manual_splits_are_refused_by_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

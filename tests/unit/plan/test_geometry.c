@@ -4,6 +4,9 @@
  * hold the elements that cutting device axis by device axis gives them, and a destination slice must come
  * out as the elements that cutting gives the destination rank.
  *
+ * Some layouts split axis 0 manually, into any rows, and some by field: the rows of each field are then dealt
+ * to all ranks in equal parts.
+ *
  * RFS_SEED replays a run; RFS_CASES sets how many cases.
  */
 #include "plan/geometry.h"
@@ -35,6 +38,9 @@ struct model {
     uint32_t n_cuts[4];
     int32_t cuts[4][4]; /* by tensor axis, outer to inner: device axes from the right */
     int64_t opt;        /* pieces of the optimizer shard, 0 for none */
+    bool split;         /* manually: piece k of axis 0 is edge[k] … edge[k + 1] */
+    uint64_t edge[257];
+    uint32_t field; /* so many fields, 0 for none */
 };
 
 /* [lo, lo + len) of an axis. */
@@ -54,6 +60,11 @@ static void tensor_parallel(const struct model *m, const uint64_t *whole, uint32
 {
     for (uint32_t a = 0; a < m->ndim; a++) {
         box[a] = (struct span){0, whole[a]};
+        if (a == 0 && m->split) {
+            const uint32_t k = m->n_cuts[0] > 0 ? coordinate(m, rank, m->cuts[0][0]) : 0;
+            box[0] = (struct span){m->edge[k], m->edge[k + 1] - m->edge[k]};
+            continue;
+        }
         for (uint32_t c = 0; c < m->n_cuts[a]; c++) {
             const int32_t axis = m->cuts[a][c];
             box[a].len /= m->dev[m->n_dev - 1 - (uint32_t)axis];
@@ -94,6 +105,14 @@ static uint64_t pieces(const struct model *m, uint32_t axis)
     for (uint32_t c = 0; c < m->n_cuts[axis]; c++)
         n *= m->dev[m->n_dev - 1 - (uint32_t)m->cuts[axis][c]];
     return n;
+}
+
+/* What the whole extent of an axis must be a multiple of. */
+static uint64_t divisor(const struct model *m, uint32_t axis)
+{
+    if (axis == 0 && m->split)
+        return 1;
+    return pieces(m, axis) * (axis == 0 && m->field > 0 ? m->field : 1);
 }
 
 /* A size of optimizer shard that the repeated device axes allow, taken from the right. */
@@ -143,6 +162,35 @@ static void random_model(struct model *m, uint32_t ndim)
     m->opt = random_opt(m);
 }
 
+/* Over all devices in a line, as field slicing must be. */
+static void random_field(struct model *m)
+{
+    *m = (struct model){.n_dev = 1 + below(2), .ndim = 2, .field = 1 + below(4)};
+    m->dev[0] = 1;
+    m->dev[m->n_dev - 1] = m->ranks = 2 + below(3);
+    m->n_cuts[0] = 1;
+}
+
+/* Makes the cut of axis 0 a manual split if it may be one. */
+static void random_split(struct model *m)
+{
+    bool plain = m->ndim > 0 && m->opt <= 1 && m->field == 0;
+
+    for (uint32_t a = 0; a < m->ndim; a++)
+        plain &= m->n_cuts[a] <= 1;
+    m->split = plain && below(2);
+}
+
+/* Rows for the manual split, 1 at least for each piece. */
+static void random_edges(struct model *m, uint64_t rows)
+{
+    const uint64_t n = pieces(m, 0);
+
+    for (uint64_t k = 0; k + 1 < n; k++)
+        m->edge[k + 1] = m->edge[k] + 1 + below((uint32_t)(rows - m->edge[k] - (n - k) + 1));
+    m->edge[n] = rows;
+}
+
 static void model_layout(const struct model *m, struct rfs_layout *layout)
 {
     uint32_t at = 0;
@@ -159,6 +207,11 @@ static void model_layout(const struct model *m, struct rfs_layout *layout)
     layout->start[m->ndim] = at;
     layout->opt_size = (uint32_t)m->opt;
     layout->opt_step = m->opt > 0;
+    layout->field = m->field;
+    if (m->split) {
+        layout->edge = m->edge;
+        layout->n_edges = (uint32_t)pieces(m, 0) + 1;
+    }
 }
 
 static uint64_t volume(const struct span *box, uint32_t ndim)
@@ -169,15 +222,24 @@ static uint64_t volume(const struct span *box, uint32_t ndim)
     return n;
 }
 
+/* The row of the whole that is row ROW of a rank's slice, when rows are dealt by field. */
+static uint64_t dealt_row(const struct model *m, uint64_t rows, uint32_t rank, uint64_t row)
+{
+    const uint64_t part = rows / m->field; /* of a field, in one rank */
+    return row / part * part * m->ranks + rank * part + row % part;
+}
+
 /* The whole tensor's flat number of the element at FLAT in the box. */
-static uint64_t number_in_whole(const struct span *box, const uint64_t *whole, uint32_t ndim,
-                                uint64_t flat)
+static uint64_t number_in_whole(const struct model *m, uint32_t rank, const struct span *box,
+                                const uint64_t *whole, uint64_t flat)
 {
     uint64_t number = 0;
     uint64_t weight = 1;
 
-    for (uint32_t a = ndim; a-- > 0;) {
-        number += (box[a].lo + flat % box[a].len) * weight;
+    for (uint32_t a = m->ndim; a-- > 0;) {
+        const uint64_t at = flat % box[a].len;
+        number +=
+            weight * (a == 0 && m->field > 0 ? dealt_row(m, box[0].len, rank, at) : box[a].lo + at);
         flat /= box[a].len;
         weight *= whole[a];
     }
@@ -191,15 +253,17 @@ static void put_element(unsigned char *at, uint32_t item, uint64_t n)
         at[b] = (unsigned char)((n >> (8 * (b % 2))) + 31 * b);
 }
 
-static unsigned char *fill(const struct span *box, const uint64_t *whole, uint32_t ndim,
+static unsigned char *fill(const struct model *m, uint32_t rank, const uint64_t *whole,
                            uint32_t item, uint64_t *bytes)
 {
-    const uint64_t n = volume(box, ndim);
+    struct span box[4];
+    model_box(m, whole, rank, box);
+    const uint64_t n = volume(box, m->ndim);
     unsigned char *data = malloc(n * item);
 
     assert_non_null(data);
     for (uint64_t i = 0; i < n; i++)
-        put_element(data + i * item, item, number_in_whole(box, whole, ndim, i));
+        put_element(data + i * item, item, number_in_whole(m, rank, box, whole, i));
     *bytes = n * item;
     return data;
 }
@@ -239,31 +303,26 @@ static void check_strides(const struct rfs_block *block)
 static void check_rank(const struct rfs_geometry *geometry, const struct model *src,
                        const struct model *dst, const uint64_t *whole, uint32_t rank)
 {
-    struct span box[4];
     struct rfs_cells cells;
     uint32_t cell[RFS_MAX_DIMS];
     uint64_t bytes;
 
-    model_box(dst, whole, rank, box);
-    unsigned char *expected = fill(box, whole, dst->ndim, geometry->item, &bytes);
+    unsigned char *expected = fill(dst, rank, whole, geometry->item, &bytes);
     unsigned char *got = calloc(1, bytes);
     unsigned char *written = calloc(1, bytes);
     assert_true(got && written);
-    rfs_geometry_cells(geometry, rank, &cells);
-    memcpy(cell, cells.first, sizeof cell);
+    rfs_geometry_cells(geometry, rank, &cells, cell);
     do {
         struct rfs_block block;
-        struct span theirs[4];
         uint64_t in_bytes;
         const uint32_t holder = rfs_grid_holder(&geometry->src, cell, rank % src->ranks);
         assert_true(holder < src->ranks);
-        model_box(src, whole, holder, theirs);
-        unsigned char *in = fill(theirs, whole, src->ndim, geometry->item, &in_bytes);
+        unsigned char *in = fill(src, holder, whole, geometry->item, &in_bytes);
         rfs_geometry_block(geometry, &cells, cell, &block);
         check_strides(&block);
         run_block(&block, 0, block.dst, block.src, got, written, in, bytes, in_bytes);
         free(in);
-    } while (rfs_cells_next(&cells, geometry->ndim, cell));
+    } while (rfs_cells_next(geometry, &cells, cell));
     assert_null(memchr(written, 0, bytes));
     assert_memory_equal(got, expected, bytes);
     free(written);
@@ -271,19 +330,25 @@ static void check_rank(const struct rfs_geometry *geometry, const struct model *
     free(expected);
 }
 
-static bool random_shape(const struct model *src, const struct model *dst, uint64_t *whole)
+static bool random_shape(struct model *src, struct model *dst, uint64_t *whole)
 {
     uint64_t total = 1;
 
     for (uint32_t a = 0; a < src->ndim; a++) {
-        const uint64_t m = pieces(src, a);
-        const uint64_t n = pieces(dst, a);
+        const uint64_t m = divisor(src, a);
+        const uint64_t n = divisor(dst, a);
         uint64_t both = m;
         while (both % n)
             both += m;
         whole[a] = both * (1 + below(3));
+        while (a == 0 && (whole[0] < pieces(src, 0) || whole[0] < pieces(dst, 0)))
+            whole[0] += both;
         total *= whole[a];
     }
+    if (src->split)
+        random_edges(src, whole[0]);
+    if (dst->split)
+        random_edges(dst, whole[0]);
     return total <= MAX_WHOLE;
 }
 
@@ -294,7 +359,7 @@ static void test_against_naive_model(void **unused)
     const char *cases = getenv("RFS_CASES");
     const uint64_t start = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
     const int n = cases ? atoi(cases) : 4000;
-    int done = 0;
+    int done = 0, splits = 0, fields = 0;
 
     (void)unused;
     print_message("RFS_SEED=%llu\n", (unsigned long long)start);
@@ -305,15 +370,20 @@ static void test_against_naive_model(void **unused)
         struct rfs_error err = {0};
         uint64_t whole[4] = {0};
         struct span box[4] = {{0, 0}};
+        uint64_t dims[RFS_MAX_DIMS] = {0};
 
         state = (start + i) * UINT64_C(0x9e3779b97f4a7c15) + 1;
         random_model(&src, below(5));
         random_model(&dst, src.ndim);
+        if (src.ndim == 2 && below(4) == 0)
+            random_field(below(2) ? &src : &dst);
+        random_split(&src);
+        random_split(&dst);
         if (!random_shape(&src, &dst, whole))
             continue;
         model_layout(&src, &src_layout);
         model_layout(&dst, &dst_layout);
-        model_box(&src, whole, 0, box);
+        model_box(&src, whole, below(src.ranks), box); /* of any rank */
         struct rfs_type type = {.ndim = (uint8_t)src.ndim, .dtype = dtypes[below(4)]};
         for (uint32_t a = 0; a < src.ndim; a++)
             type.dims[a] = box[a].len;
@@ -322,11 +392,20 @@ static void test_against_naive_model(void **unused)
             fail_msg("case %llu: %s", (unsigned long long)i, err.text);
         for (uint32_t a = 0; a < src.ndim; a++)
             assert_int_equal(geometry.whole[a], whole[a]);
+        splits += src.split + dst.split;
+        fields += (src.field > 0) + (dst.field > 0);
+        const uint32_t some = below(dst.ranks);
+        rfs_grid_slice(&geometry.dst, whole, some, dims);
+        model_box(&dst, whole, some, box);
+        for (uint32_t a = 0; a < dst.ndim; a++)
+            assert_int_equal(dims[a], box[a].len);
         check_rank(&geometry, &src, &dst, whole, below(dst.ranks));
         check_rank(&geometry, &src, &dst, whole, dst.ranks - 1);
         done++;
     }
     assert_int_equal(done, n);
+    print_message("%d manual splits, %d sliced by field\n", splits, fields);
+    assert_true(splits > n / 20 && fields > n / 50);
 }
 
 static void test_absent_strategies_are_whole(void **unused)
@@ -335,13 +414,13 @@ static void test_absent_strategies_are_whole(void **unused)
     struct rfs_geometry geometry;
     struct rfs_cells cells;
     struct rfs_block block;
-    const uint32_t cell[RFS_MAX_DIMS] = {0};
+    uint32_t cell[RFS_MAX_DIMS];
 
     (void)unused;
     assert_int_equal(rfs_geometry_resolve(&type, NULL, NULL, NULL, NULL, "w", &geometry, NULL), 0);
     assert_int_equal(geometry.whole[0], 4);
     assert_int_equal(geometry.dst_dims[1], 6);
-    rfs_geometry_cells(&geometry, 0, &cells);
+    rfs_geometry_cells(&geometry, 0, &cells, cell);
     rfs_geometry_block(&geometry, &cells, cell, &block);
     assert_int_equal(block.n_loops, 0);
     assert_int_equal(block.run, 96);
