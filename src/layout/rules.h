@@ -24,11 +24,12 @@
  * The first rule that matches a parameter's name counts. A parameter that none matches is an error unless there
  * is a line "like source"; rules that no parameter takes are told in the log. All cuts are even.
  *
- * "with dp N -> M" makes the strategy of another number of replicas. In each parameter's device matrix, the axis
- * of N devices that cuts no axis of the tensor gets M. Of several the choice must not matter: no axis that cuts
- * may lie between them, nor may there be an optimizer shard. An optimizer shard over all N of that axis becomes
- * one over all M; one over a part of it stays as it is. A parameter that nothing cuts has M/N times its devices.
- * From 1, a new outermost axis is put in.
+ * "with dp N -> M" makes the strategy of another number of replicas. A parameter that is the same in all devices,
+ * or cut by an optimizer shard over all of them and by nothing else, has M/N times its devices. In the device
+ * matrix of any other, the axis of N devices that cuts no axis of the tensor gets M. Of several such the choice
+ * must not matter: no axis that cuts may lie between them, nor may there be an optimizer shard. An optimizer shard
+ * over all N of that axis becomes one over all M; one over a part of it stays as it is. From 1, a new outermost
+ * axis is put in. What fits none of this is an error.
  *
  * A strategy by rules has one stage; with "like source" it has the source's stages.
  *

@@ -92,9 +92,11 @@ int rfs_rules_layout(const struct rfs_rules *rules, const struct rule *rule, con
 #define FAIL(rules, param, err, ...)                                                               \
     rfs_rules_fail(rules, (rules)->like_line, param, REMEDY_LIKE, err, __VA_ARGS__)
 
-static bool is_cut(const struct rfs_layout *layout)
+/* Whether the tensor is the same in all devices, or cut by an optimizer shard over all of them. */
+static bool is_alike(const struct rfs_layout *layout)
 {
-    return layout->opt_size > 1 || repeats(layout) < layout->devices;
+    return repeats(layout) == layout->devices &&
+           (layout->opt_size <= 1 || layout->opt_size == layout->devices);
 }
 
 static int put_outermost(const struct rfs_rules *rules, const char *param, uint32_t extent,
@@ -108,8 +110,8 @@ static int put_outermost(const struct rfs_rules *rules, const char *param, uint3
     return 0;
 }
 
-/* Nothing cuts it: all that matters is how many devices have it. The map still names axes of one device. */
-static int scale_whole(const struct rfs_rules *rules, const char *param, struct rfs_layout *out,
+/* All that matters is the number of devices, not how they are arranged. The map still names axes of one. */
+static int scale_alike(const struct rfs_rules *rules, const char *param, struct rfs_layout *out,
                        struct rfs_error *err)
 {
     const uint64_t devices = (uint64_t)out->devices * rules->to;
@@ -117,6 +119,8 @@ static int scale_whole(const struct rfs_rules *rules, const char *param, struct 
     if (devices % rules->from != 0)
         return FAIL(rules, param, err, "its %u devices cannot become %u/%u of them", out->devices,
                     rules->to, rules->from);
+    if (out->opt_size > 1)
+        out->opt_size = (uint32_t)(devices / rules->from);
     for (uint32_t p = 0; p < out->n_dev; p++)
         out->dev[p] = 1;
     for (uint32_t p = 0; p < out->n_dev; p++)
@@ -175,8 +179,8 @@ static int change_replicas(const struct rfs_rules *rules, const char *param, str
     uint32_t at;
     int rc;
 
-    if (!is_cut(out))
-        return scale_whole(rules, param, out, err);
+    if (is_alike(out))
+        return scale_alike(rules, param, out, err);
     if (rules->from == 1)
         return put_outermost(rules, param, rules->to, out, err);
     rc = find_replicas(rules, out, param, &at, err);

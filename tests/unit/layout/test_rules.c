@@ -489,6 +489,41 @@ static void which_replicas(void **unused)
     rfs_strategy_free(source);
 }
 
+/* The compiler gives those one axis of all devices, whatever the others have. */
+static void shards_over_all_devices(void **unused)
+{
+    static const struct spec all[] = {
+        {"w", 2, {4, 2}, 1, {{1, {0}}}, {24}, 0, 0},
+        {"o", 1, {8}, 1, {{0}}, {96}, 1, 8},
+        {"p", 2, {4, 2}, 1, {{0}}, {96}, 1, -1},
+    };
+    struct rfs_strategy *source = written(all, 3);
+    struct rfs_strategy *s = made("like source with dp 4 -> 6", source, 12);
+
+    (void)unused;
+    for (int i = 1; i < 3; i++) {
+        struct rfs_grid grid;
+        resolve(of(s, all[i].name, 0), 1, 96, &grid);
+        assert_int_equal(grid.pieces[0], 12);
+        for (uint32_t rank = 0; rank < 12; rank++) {
+            uint32_t cell[RFS_GRID_DIMS];
+            rfs_grid_cell(&grid, rank, cell);
+            assert_int_equal(cell[0], rank);
+        }
+    }
+    rfs_strategy_free(s);
+    s = made("like source with dp 8 -> 1\nw: whole", source, 1);
+    expect_pieces(of(s, "o", 0), 1, (uint32_t[]){1});
+    rfs_strategy_free(s);
+    refused_for(
+        "like source with dp 3 -> 1", source, 4,
+        "r.txt: line 1: parameter 'w': none of its device axes has 3 devices and cuts no axis "
+        "of the tensor; try");
+    refused_for("w: whole\nlike source with dp 3 -> 1", source, 4,
+                "r.txt: line 2: parameter 'o': its 8 devices cannot become 1/3 of them");
+    rfs_strategy_free(source);
+}
+
 /* A map that names every device axis, each of one device. */
 static void one_device_becomes_many(void **unused)
 {
@@ -585,6 +620,7 @@ int main(void)
         cmocka_unit_test(replicas_from_8_to_6),
         cmocka_unit_test(replicas_from_1),
         cmocka_unit_test(which_replicas),
+        cmocka_unit_test(shards_over_all_devices),
         cmocka_unit_test(one_device_becomes_many),
         cmocka_unit_test(stages_stay),
         cmocka_unit_test(a_rule_for_each_of_many),
