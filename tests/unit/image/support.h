@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rosters made by hand, in the tables of a catalogue that is good for nothing else. All fail the test. */
+#ifndef TESTS_UNIT_IMAGE_SUPPORT_H
+#define TESTS_UNIT_IMAGE_SUPPORT_H
+
+#include "image/image.h"
+
+struct world {
+    char *root;
+    struct rfs_catalog *catalog;
+    struct rfs_roster *roster;
+    size_t cap;
+    struct rfs_error err;
+};
+
+int set_up(void **state);
+int tear_down(void **state);
+
+/* Adds a target that is shown by NAME with that type. */
+void add_target(struct world *w, const char *name, enum rfs_kind kind, enum rfs_dtype dtype,
+                unsigned ndim, const uint64_t *dims, uint64_t bytes);
+/* The same for a tensor, with the bytes that it has. */
+void add_tensor(struct world *w, const char *name, enum rfs_dtype dtype, unsigned ndim,
+                const uint64_t *dims);
+
+/* Regions follow each other from 0 to the end, none empty, literals one after the other. */
+void expect_covered(const struct rfs_image *image);
+/* The first literal region is TEXT. */
+void expect_literals(const struct rfs_image *image, const void *text, size_t n);
+
+#endif

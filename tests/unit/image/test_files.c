@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The other images: .ckpt files with a trailer, and the JSON files of where parameters are. */
+#include "tests/unit/image/support.h"
+
+#include "tests/support/tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void test_ckpt(void **state)
+{
+    struct world *w = *state;
+    const uint64_t dims[] = {4, 8};
+    struct bytes want = {0};
+    struct rfs_image *image;
+
+    add_tensor(w, "w", RFS_FLOAT32, 2, dims);
+    add_target(w, "m", RFS_MAP, RFS_INT32, 0, NULL, 80);
+    assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, false, &image), 0);
+    expect_covered(image);
+    ckpt_header(&want, "w", "Float32", 2, dims, 128);
+    expect_literals(image, want.data, want.n);
+    assert_int_equal(image->n, 3);
+    assert_int_equal(image->bytes, want.n + 128 + 80);
+    bytes_free(&want);
+    rfs_image_free(image);
+}
+
+static void test_trailer(void **state)
+{
+    static const char trailer[] = "crc_num\0\0\0\0\0";
+    struct world *w = *state;
+    struct rfs_image *plain;
+    struct rfs_image *image;
+
+    /* With literals before the trailer (an empty string), and with a tensor's bytes. */
+    for (unsigned i = 0; i < 2; i++) {
+        w->roster->n = 0;
+        if (i == 0)
+            add_target(w, "s", RFS_STRING, RFS_STR, 0, NULL, 0);
+        else
+            add_tensor(w, "w", RFS_INT8, 1, (uint64_t[]){3});
+        assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, false, &plain), 0);
+        assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, true, &image), 0);
+        expect_covered(image);
+        assert_int_equal(image->bytes, plain->bytes + RFS_CRC_TRAILER);
+        const struct rfs_region *last = &image->regions[image->n - 1];
+        assert_int_equal(last->target, RFS_CRC);
+        assert_int_equal(last->start, image->bytes - 4);
+        assert_int_equal(image->regions[image->n - 2].target, RFS_LITERAL);
+        assert_memory_equal(image->literals + image->literal_bytes - 13, trailer, 13);
+        rfs_image_free(plain);
+        rfs_image_free(image);
+    }
+}
+
+static void expect_map(struct world *w, int style, size_t n, const char *want)
+{
+    static const char *const names[] = {"b", "a\"\\\n\x7f", "\xc3\xa9\xf0\x9f\x98\x80", "a"};
+    static const char *const files[] = {"part1.safetensors", "part1.safetensors",
+                                        "part0.safetensors", "\xc3\xa9"};
+    struct rfs_intern *table = rfs_catalog_tables(w->catalog)->names;
+    struct rfs_image *image;
+    uint32_t ids[4];
+
+    for (size_t i = 0; i < n; i++)
+        ids[i] = rfs_intern_add(table, names[i], strlen(names[i]));
+    const struct rfs_weight_map map = {
+        .style = style, .total_size = UINT64_C(12345678901), .n = n, .names = ids, .files = files};
+    assert_int_equal(rfs_image_weight_map(w->catalog, &map, &image), 0);
+    expect_covered(image);
+    assert_null(image->roster);
+    expect_literals(image, want, strlen(want));
+    rfs_image_free(image);
+}
+
+static void test_weight_map_of_mindspore(void **state)
+{
+    expect_map(*state, RFS_WEIGHT_MAP_MINDSPORE, 3,
+               "{\n"
+               "    \"metadata\": {\n"
+               "        \"total_size\": 12345678901\n"
+               "    },\n"
+               "    \"weight_map\": {\n"
+               "        \"b\": \"part1.safetensors\",\n"
+               "        \"a\\\"\\\\\\n\\u007f\": \"part1.safetensors\",\n"
+               "        \"\\u00e9\\ud83d\\ude00\": \"part0.safetensors\"\n"
+               "    }\n"
+               "}");
+    expect_map(*state, RFS_WEIGHT_MAP_MINDSPORE, 0,
+               "{\n"
+               "    \"metadata\": {\n"
+               "        \"total_size\": 12345678901\n"
+               "    },\n"
+               "    \"weight_map\": {}\n"
+               "}");
+}
+
+static void test_weight_map_of_huggingface(void **state)
+{
+    expect_map(*state, RFS_WEIGHT_MAP_HUGGINGFACE, 4,
+               "{\n"
+               "  \"metadata\": {\n"
+               "    \"total_size\": 12345678901\n"
+               "  },\n"
+               "  \"weight_map\": {\n"
+               "    \"a\": \"\\u00e9\",\n"
+               "    \"a\\\"\\\\\\n\\u007f\": \"part1.safetensors\",\n"
+               "    \"b\": \"part1.safetensors\",\n"
+               "    \"\\u00e9\\ud83d\\ude00\": \"part0.safetensors\"\n"
+               "  }\n"
+               "}\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_ckpt, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_trailer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_weight_map_of_mindspore, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_weight_map_of_huggingface, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

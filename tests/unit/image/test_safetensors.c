@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors files: against bytes written down here, and against an encoder that is as simple as can be. */
+#include "tests/unit/image/support.h"
+
+#include "tests/support/tree.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define DIMS(...)                                                                                  \
+    (sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)), (uint64_t[])                           \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+static struct rfs_image *encode(struct world *w, const struct rfs_selection *selection)
+{
+    struct rfs_image *image;
+
+    if (rfs_image_safetensors(w->catalog, selection, "ms", &image, &w->err))
+        fail_msg("%s", w->err.text);
+    expect_covered(image);
+    return image;
+}
+
+static struct rfs_image *encode_all(struct world *w)
+{
+    return encode(w, &(struct rfs_selection){.roster = w->roster});
+}
+
+/* The header's text with its length before it and its padding behind it. */
+static void expect_header(const struct rfs_image *image, const char *text)
+{
+    unsigned char want[4096] = {0};
+    const size_t length = strlen(text);
+    const size_t padded = (length + 7) / 8 * 8;
+
+    assert_true(padded + 8 <= sizeof want);
+    want[0] = (unsigned char)padded;
+    want[1] = (unsigned char)(padded >> 8);
+    memset(want + 8, ' ', padded);
+    memcpy(want + 8, text, length);
+    expect_literals(image, want, padded + 8);
+}
+
+static void test_by_hand(void **state)
+{
+    struct world *w = *state;
+
+    add_tensor(w, "b", RFS_UINT8, 0, NULL);
+    add_tensor(w, "w", RFS_FLOAT32, DIMS(4, 8));
+    add_tensor(w, "empty", RFS_FLOAT32, DIMS(0, 3));
+    add_tensor(w, "step", RFS_INT64, DIMS(1));
+    struct rfs_image *image = encode_all(w);
+    expect_header(image, "{\"__metadata__\":{\"format\":\"ms\"},"
+                         "\"step\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+                         "\"empty\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[8,8]},"
+                         "\"w\":{\"dtype\":\"F32\",\"shape\":[4,8],\"data_offsets\":[8,136]},"
+                         "\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[136,137]}}");
+    const uint32_t order[] = {3, 1, 0};
+    const uint64_t bytes[] = {8, 128, 1};
+    assert_int_equal(image->n, 4);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(image->regions[i + 1].target, order[i]);
+        assert_int_equal(image->regions[i + 1].at, 0);
+        assert_int_equal(rfs_image_end(image, i + 1) - image->regions[i + 1].start, bytes[i]);
+    }
+    assert_ptr_equal(image->roster, w->roster);
+    rfs_image_free(image);
+}
+
+static void test_one_example_of_the_format(void **state)
+{
+    static const unsigned char want[] =
+        "\x60\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"ms\"},\"w\":{\"dtype\":\"F32\","
+        "\"shape\":[4,8],\"data_offsets\":[0,128]}}       ";
+    struct world *w = *state;
+
+    add_tensor(w, "w", RFS_FLOAT32, DIMS(4, 8));
+    struct rfs_image *image = encode_all(w);
+    expect_literals(image, want, sizeof want - 1);
+    assert_int_equal(image->bytes, 8 + 96 + 128);
+    rfs_image_free(image);
+}
+
+static void test_escapes(void **state)
+{
+    struct world *w = *state;
+
+    add_tensor(w, "a\"\\/\b\t\n\f\r\x01\x1f\x7f\xc3\xa9\xf0\x9f\x98\x80", RFS_INT8, 0, NULL);
+    struct rfs_image *image = encode_all(w);
+    expect_header(image, "{\"__metadata__\":{\"format\":\"ms\"},"
+                         "\"a\\\"\\\\/\\b\\t\\n\\f\\r\\u0001\\u001f\x7f\xc3\xa9\xf0\x9f\x98\x80\":"
+                         "{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}");
+    rfs_image_free(image);
+}
+
+static void test_int4(void **state)
+{
+    struct world *w = *state;
+
+    add_tensor(w, "z", RFS_INT4, DIMS(2));
+    add_tensor(w, "a", RFS_INT4, DIMS(1));
+    add_tensor(w, "m", RFS_INT8, DIMS(1));
+    struct rfs_image *image = encode_all(w);
+    expect_header(image, "{\"__metadata__\":{\"a\":\"Int4\",\"format\":\"ms\",\"z\":\"Int4\"},"
+                         "\"a\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                         "\"m\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[1,2]},"
+                         "\"z\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[2,4]}}");
+    rfs_image_free(image);
+
+    /* MindSpore keeps both in one dictionary. */
+    add_tensor(w, "format", RFS_INT4, 0, NULL);
+    image = encode(w, &(struct rfs_selection){w->roster, (uint32_t[]){3}, 1});
+    expect_header(image, "{\"__metadata__\":{\"format\":\"Int4\"},"
+                         "\"format\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}");
+    rfs_image_free(image);
+}
+
+static void test_selection(void **state)
+{
+    struct world *w = *state;
+
+    for (unsigned i = 0; i < 9; i++)
+        add_tensor(w, (const char[]){(char)('i' - i), 0}, RFS_INT16, DIMS(i + 1));
+    struct rfs_image *image =
+        encode(w, &(struct rfs_selection){w->roster, (uint32_t[]){2, 7, 5}, 3});
+    expect_header(image, "{\"__metadata__\":{\"format\":\"ms\"},"
+                         "\"b\":{\"dtype\":\"I16\",\"shape\":[8],\"data_offsets\":[0,16]},"
+                         "\"d\":{\"dtype\":\"I16\",\"shape\":[6],\"data_offsets\":[16,28]},"
+                         "\"g\":{\"dtype\":\"I16\",\"shape\":[3],\"data_offsets\":[28,34]}}");
+    assert_int_equal(image->regions[1].target, 7);
+    assert_int_equal(image->regions[2].target, 5);
+    assert_int_equal(image->regions[3].target, 2);
+    rfs_image_free(image);
+}
+
+/* Lowest in the file first is not how the library sorts: the last of these comes first. */
+static const struct {
+    enum rfs_dtype dtype;
+    const char *name;
+} ascending[] = {
+    {RFS_BOOL, "BOOL"},
+    {RFS_UINT8, "U8"},
+    {RFS_INT8, "I8"},
+    {RFS_FLOAT8_E5M2, "F8_E5M2"},
+    {RFS_FLOAT8_E4M3FN, "F8_E4M3"},
+    {RFS_INT16, "I16"},
+    {RFS_UINT16, "U16"},
+    {RFS_FLOAT16, "F16"},
+    {RFS_BFLOAT16, "BF16"},
+    {RFS_INT32, "I32"},
+    {RFS_UINT32, "U32"},
+    {RFS_FLOAT32, "F32"},
+    {RFS_COMPLEX64, "C64"},
+    {RFS_FLOAT64, "F64"},
+    {RFS_INT64, "I64"},
+    {RFS_UINT64, "U64"},
+};
+#define N_DTYPES (sizeof ascending / sizeof *ascending)
+
+struct random_tensor {
+    unsigned dtype; /* in ascending */
+    char name[16];
+    unsigned ndim;
+    uint64_t dims[4];
+    bool done;
+};
+
+/* Whether A stands before B in the file. */
+static bool before(const struct random_tensor *a, const struct random_tensor *b)
+{
+    return a->dtype != b->dtype ? a->dtype > b->dtype : strcmp(a->name, b->name) < 0;
+}
+
+static void make_tensor(uint64_t *seed, unsigned number, struct random_tensor *t)
+{
+    static const char *const letters[] = {"a", "b", ".", "\xc3\xa9", "\xf0\x9f\x98\x80",
+                                          "A", " ", "~"};
+
+    *t = (struct random_tensor){.dtype = test_below(seed, N_DTYPES), .ndim = test_below(seed, 5)};
+    for (unsigned i = 0; i < 2; i++)
+        strcat(t->name, letters[test_below(seed, 8)]);
+    snprintf(t->name + strlen(t->name), 6, "%u", number);
+    for (unsigned i = 0; i < t->ndim; i++)
+        t->dims[i] = test_below(seed, 8) == 0 ? 0 : test_below(seed, 300);
+}
+
+static void test_against_a_naive_encoder(void **state)
+{
+    struct world *w = *state;
+    uint64_t seed = test_seed();
+
+    for (unsigned round = 0; round < 40; round++) {
+        const unsigned n = 1 + test_below(&seed, 30);
+        struct random_tensor tensors[30];
+        char text[16384] = "{\"__metadata__\":{\"format\":\"ms\"}";
+        uint64_t at = 0;
+        w->roster->n = 0;
+        for (unsigned i = 0; i < n; i++) {
+            make_tensor(&seed, i, &tensors[i]);
+            add_tensor(w, tensors[i].name, ascending[tensors[i].dtype].dtype, tensors[i].ndim,
+                       tensors[i].dims);
+        }
+        struct rfs_image *image = encode_all(w);
+        size_t region = 1;
+        for (unsigned i = 0; i < n; i++) {
+            struct random_tensor *next = NULL;
+            for (unsigned k = 0; k < n; k++)
+                if (!tensors[k].done && (!next || before(&tensors[k], next)))
+                    next = &tensors[k];
+            uint64_t bytes = rfs_dtype_bytes(ascending[next->dtype].dtype);
+            size_t length = strlen(text);
+            length += (size_t)snprintf(text + length, sizeof text - length,
+                                       ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", next->name,
+                                       ascending[next->dtype].name);
+            for (unsigned d = 0; d < next->ndim; d++) {
+                bytes *= next->dims[d];
+                length += (size_t)snprintf(text + length, sizeof text - length, "%s%llu",
+                                           d ? "," : "", (unsigned long long)next->dims[d]);
+            }
+            snprintf(text + length, sizeof text - length, "],\"data_offsets\":[%llu,%llu]}",
+                     (unsigned long long)at, (unsigned long long)(at + bytes));
+            if (bytes > 0) {
+                assert_int_equal(image->regions[region].target, next - tensors);
+                assert_int_equal(image->regions[region].start, rfs_image_end(image, 0) + at);
+                region++;
+            }
+            at += bytes;
+            next->done = true;
+        }
+        assert_int_equal(region, image->n);
+        assert_int_equal(image->bytes, rfs_image_end(image, 0) + at);
+        strcat(text, "}");
+        while (strlen(text) % 8)
+            strcat(text, " ");
+        unsigned char length[8] = {(unsigned char)strlen(text), (unsigned char)(strlen(text) >> 8)};
+        assert_memory_equal(image->literals, length, 8);
+        assert_int_equal(image->literal_bytes, 8 + strlen(text));
+        assert_memory_equal(image->literals + 8, text, strlen(text));
+        rfs_image_free(image);
+    }
+}
+
+static void expect_refusal(struct world *w, int code, const char *fragment)
+{
+    const struct rfs_selection all = {.roster = w->roster};
+    struct rfs_image *image;
+
+    assert_int_equal(rfs_image_safetensors(w->catalog, &all, "ms", &image, &w->err), code);
+    assert_null(image);
+    if (!strstr(w->err.text, fragment))
+        fail_msg("'%s' is not in '%s'", fragment, w->err.text);
+}
+
+static void test_refused(void **state)
+{
+    struct world *w = *state;
+
+    add_tensor(w, "w", RFS_FLOAT32, DIMS(2));
+    add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
+    expect_refusal(w, -EINVAL, "parameter 's': is a string");
+    assert_non_null(strstr(w->err.text, "format=ckpt"));
+    w->roster->n = 1;
+    add_target(w, "m", RFS_MAP, RFS_INT32, 0, NULL, 80);
+    expect_refusal(w, -EINVAL, "parameter 'm': is a map tensor");
+    w->roster->n = 1;
+    add_tensor(w, "c", RFS_COMPLEX128, DIMS(2));
+    expect_refusal(w, -EINVAL, "parameter 'c': is of type Complex128");
+    w->roster->n = 1;
+    add_tensor(w, "h", RFS_HIFLOAT8, DIMS(2));
+    expect_refusal(w, -EINVAL, "parameter 'h': is of type HiFloat8");
+    w->roster->n = 1;
+    add_tensor(w, "__metadata__", RFS_FLOAT32, DIMS(2));
+    expect_refusal(w, -EINVAL, "parameter '__metadata__': has the name of what is no tensor");
+    w->roster->n = 1;
+    add_target(w, "huge", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 59), UINT64_C(1) << 61);
+    add_target(w, "huger", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 60), UINT64_C(1) << 62);
+    expect_refusal(w, -EFBIG, "parameter 'huger': with it, the file would be larger");
+}
+
+static void test_header_too_long(void **state)
+{
+    struct world *w = *state;
+    const size_t length = (size_t)30 << 20;
+    char *name = malloc(length + 1);
+
+    assert_non_null(name);
+    memset(name, 'n', length);
+    name[length] = 0;
+    for (char i = 0; i < 4; i++) {
+        name[0] = (char)('a' + i);
+        add_tensor(w, name, RFS_INT8, 0, NULL);
+    }
+    free(name);
+    expect_refusal(w, -EFBIG, "take 100000000 at most");
+    w->roster->n = 3;
+    rfs_image_free(encode_all(w));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_by_hand, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_example_of_the_format, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_escapes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_int4, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_selection, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_against_a_naive_encoder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_header_too_long, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
