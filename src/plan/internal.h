@@ -33,6 +33,7 @@ struct rfs_planner {
 
     /* [source stages] of the stages whose files were found to list different parameters, else NULL; owned */
     _Atomic(struct rfs_survey *) *surveys;
+    atomic_int *sizes; /* [source stages] what sizes.c found */
 
     pthread_mutex_t lock;                     /* of the tables; a leaf lock */
     RFS_VEC(struct geometry_slot) geometries; /* by id */
@@ -170,6 +171,8 @@ bool rfs_plan_has(const struct wanting *wanting, uint32_t rank);
 
 /* The ranks that a planning needs, indexed; sources.c. */
 int rfs_plan_sources(struct planning *planning);
+/* Whether the ranks of a source stage have files of different sizes; sizes.c. */
+bool rfs_plan_sizes_differ(struct rfs_planner *planner, uint32_t s);
 /* Names for a message: the first few, and how many there are in all; tell.c. */
 struct note {
     size_t n;

@@ -17,6 +17,7 @@ librfs_la_SOURCES += \
 	src/plan/rows.c \
 	src/plan/roles.c \
 	src/plan/roster.c \
+	src/plan/sizes.c \
 	src/plan/slice.c \
 	src/plan/slice.h \
 	src/plan/sources.c \

@@ -30,6 +30,7 @@ void rfs_planner_free(struct rfs_planner *planner)
     for (uint32_t s = 0; planner->surveys && s < planner->scale.src_stages; s++)
         rfs_survey_free(atomic_load_explicit(&planner->surveys[s], memory_order_relaxed));
     free(planner->surveys);
+    free(planner->sizes);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
@@ -66,7 +67,9 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
                            sizeof *planner->lost);
     planner->leads = calloc(planner->scale.src_stages, sizeof *planner->leads);
     planner->surveys = calloc(planner->scale.src_stages, sizeof *planner->surveys);
-    if (!planner->ranks || !planner->lost || !planner->leads || !planner->surveys)
+    planner->sizes = calloc(planner->scale.src_stages, sizeof *planner->sizes);
+    if (!planner->ranks || !planner->lost || !planner->leads || !planner->surveys ||
+        !planner->sizes)
         return rfs_fail_memory(err);
     for (uint32_t s = 0; s < planner->scale.src_stages; s++)
         atomic_init(&planner->leads[s], RFS_NO_RANK);

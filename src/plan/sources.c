@@ -12,12 +12,15 @@
  * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only when the
  *   other ranks that hold the lead's slice of it lack it too: their headers are looked at as well. (Often, as
  *   gradients and moments are in strategies and not in files. It costs the headers of the replicas, once.)
- * - when not all files that are looked at list the same, or one says that redundancy was removed, those of
- *   all ranks of the stage are, once for all destination ranks, and a survey (survey.h) tells who has what.
+ * - when not all files that are looked at list the same, or one says that redundancy was removed, or the files
+ *   of the stage are not all of one size (sizes.c), those of all its ranks are looked at, once for all
+ *   destination ranks, and a survey (survey.h) tells who has what.
  *
  * When the lead has all that the strategy knows and the ranks that give something list the same, no other
  * file has to be looked at: they have each slice that is needed. (What no strategy knows counts only when
  * a rank has it that is looked at, as with MindSpore, which loads no other.)
+ *
+ * All this depends on the files and on the destination rank, never on which ranks were planned before.
  */
 #include "plan/internal.h"
 
@@ -56,7 +59,6 @@ static int lead_stage(struct planning *planning, uint32_t s)
     use->wanted = calloc(planner->scale.src_devices, 1);
     if (!use->wanted)
         return rfs_fail_memory(planning->err);
-    use->survey = atomic_load_explicit(&planner->surveys[s], memory_order_acquire);
     use->lead = choose_lead(planning, use->base);
     if (use->lead == RFS_NO_RANK)
         return rfs_fail(planning->err, -ENOENT, RFS_IN(rfs_catalog_path(planner->config.catalog)),
@@ -68,7 +70,8 @@ static int lead_stage(struct planning *planning, uint32_t s)
                                      planning->err);
     if (!rc && first == RFS_NO_RANK)
         atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
-    use->differs = !rc && use->lead_index->redundancy_removed && planner->scale.src_devices > 1;
+    use->differs = !rc && planner->scale.src_devices > 1 &&
+                   (use->lead_index->redundancy_removed || rfs_plan_sizes_differ(planner, s));
     return rc;
 }
 

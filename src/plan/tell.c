@@ -59,8 +59,18 @@ static void tell_lacking(const struct rfs_planner *planner, const struct rfs_sur
                 note.n, note.n == 1 ? "" : "s", s, note.names);
 }
 
+static bool all_list_the_same(const struct rfs_survey *survey)
+{
+    for (size_t i = 0; i < survey->n; i++)
+        if (survey->of[survey->order[i]].ranks < survey->present)
+            return false;
+    return true;
+}
+
 void rfs_plan_tell_survey(struct rfs_planner *planner, const struct stage_use *use, uint32_t s)
 {
+    if (all_list_the_same(use->survey))
+        return; /* files of different sizes, nothing more */
     if (!use->lead_index->redundancy_removed)
         rfs_log(planner->config.log, RFS_WARNING,
                 "the checkpoints of pipeline stage %u do not list the same parameters, as after "

@@ -19,3 +19,13 @@ tests_unit_plan_test_outward_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/plan/test_outward.c
 tests_unit_plan_test_outward_LDADD = librfs.la $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/plan/test_sparse
+TESTS += tests/unit/plan/test_sparse
+tests_unit_plan_test_sparse_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_sparse.c \
+	tests/unit/plan/world.c \
+	tests/unit/plan/world.h
+tests_unit_plan_test_sparse_LDADD = librfs.la $(CMOCKA_LIBS)

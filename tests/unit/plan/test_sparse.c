@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Source stages whose files list different parameters, as after remove_redundancy: random ones against a slow
+ * model (world.h), and those that only headers tell apart.
+ */
+#include "plan/planner.h"
+#include "tests/unit/plan/world.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WORLDS 250
+
+struct open {
+    struct rfs_strategy *src, *dst;
+    struct rfs_pool *pool;
+    struct rfs_catalog *catalog;
+    struct rfs_planner *planner;
+    struct rfs_error err;
+};
+
+static struct rfs_strategy *parse(const char *name, const char *text)
+{
+    struct rfs_strategy *strategy = NULL;
+    struct rfs_error err = {0};
+
+    if (rfs_strategy_parse(name, text, strlen(text), &strategy, &err))
+        fail_msg("%s: %s", err.text, text);
+    return strategy;
+}
+
+static struct rfs_strategy *side_of(const struct world *world, const struct side *side,
+                                    const char *name)
+{
+    if (!side->any)
+        return NULL;
+    char *text = world_strategy(world, side);
+    struct rfs_strategy *strategy = parse(name, text);
+    free(text);
+    return strategy;
+}
+
+static int open_tree(struct open *o, const char *root)
+{
+    const struct rfs_source_spec spec = {
+        .path = tree_path(root, "src"), .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+
+    o->pool = rfs_pool_new(2);
+    assert_non_null(o->pool);
+    if (rfs_catalog_open(&spec, NULL, o->pool, &o->catalog, &o->err))
+        fail_msg("%s", o->err.text);
+    const struct rfs_planner_config config = {
+        .catalog = o->catalog, .src = o->src, .dst = o->dst, .pool = o->pool};
+    return rfs_planner_new(&config, &o->planner, &o->err);
+}
+
+static void close_tree(struct open *o)
+{
+    rfs_pool_free(o->pool);
+    rfs_planner_free(o->planner);
+    rfs_catalog_close(o->catalog);
+    rfs_strategy_free(o->src);
+    rfs_strategy_free(o->dst);
+}
+
+/* Copies a block as slice.h says, a byte range at a time. */
+static void copy_block(struct open *o, const struct rfs_block *block, unsigned char *out)
+{
+    uint64_t at[RFS_MAX_DIMS] = {0};
+    struct rfs_reading reading;
+
+    assert_int_equal(rfs_reading_begin(rfs_catalog_files(o->catalog), block->file, &reading), 0);
+    for (bool more = true; more;) {
+        uint64_t dst = block->dst;
+        uint64_t src = block->src;
+        for (uint32_t k = 0; k < block->n_loops; k++) {
+            dst += at[k] * block->loop[k].dst_stride;
+            src += at[k] * block->loop[k].src_stride;
+        }
+        assert_int_equal(
+            rfs_content_pread(&reading, block->index, block->entry, out + dst, block->run, src), 0);
+        more = false;
+        for (uint32_t k = block->n_loops; !more && k-- > 0;) {
+            more = ++at[k] < block->loop[k].count;
+            at[k] = more ? at[k] : 0;
+        }
+    }
+    assert_int_equal(rfs_reading_end(&reading), 0);
+}
+
+/* Whoever reads the file must notice when one of its sources changes. */
+static void expect_source(const struct rfs_rank_plan *plan, uint32_t file)
+{
+    for (uint32_t i = 0; i < plan->n_sources; i++)
+        if (plan->sources[i] == file)
+            return;
+    fail_msg("file %u is read, but not among the sources", file);
+}
+
+static void expect_target(struct open *o, uint32_t rank, const struct rfs_rank_plan *plan,
+                          const struct rfs_target *target, const struct wanted *wanted)
+{
+    const struct rfs_type *type = rfs_catalog_type(o->catalog, target->type);
+    struct rfs_slice slice = {0};
+    unsigned char bytes[sizeof wanted->bytes] = {0};
+
+    assert_int_equal(rfs_catalog_name(o->catalog, target->name)[1] - '0', wanted->param);
+    assert_int_equal(type->bytes, wanted->n);
+    for (uint32_t axis = 0; axis < type->ndim; axis++)
+        assert_int_equal(type->dims[axis], wanted->dims[axis]);
+    assert_int_equal(rfs_planner_slice(o->planner, rank, target, &slice), 0);
+    for (size_t i = 0; i < slice.n; i++) {
+        expect_source(plan, slice.blocks[i].file);
+        copy_block(o, &slice.blocks[i], bytes);
+    }
+    assert_memory_equal(bytes, wanted->bytes, wanted->n);
+    rfs_slice_free(&slice);
+}
+
+static void expect_rank(struct open *o, const struct world *world, uint32_t rank, int *refused)
+{
+    struct wanted wanted[PARAMS];
+    const struct rfs_rank_plan *plan;
+    const int n = world_file(world, rank, wanted);
+
+    o->err = (struct rfs_error){0};
+    const int rc = rfs_planner_rank(o->planner, rank, &plan, &o->err);
+    if ((n < 0) != (rc < 0))
+        fail_msg("rank %u: %d, the model says %d: %s", rank, rc, n, o->err.text);
+    *refused += n < 0;
+    if (n < 0) {
+        assert_true(o->err.text[0]);
+        return;
+    }
+    assert_int_equal(plan->roster->n, n);
+    for (int i = 0; i < n; i++)
+        expect_target(o, rank, plan, &plan->roster->targets[i], &wanted[i]);
+}
+
+static void check_world(struct world *world, int counts[4])
+{
+    char *root = tree_new();
+    struct open o = {0};
+    const uint32_t ranks = world->dst.devices * world->dst.stages;
+    bool all_lost = true;
+
+    for (uint32_t r = 0; r < world->src.devices * world->src.stages; r++)
+        all_lost &= world->lost[r];
+    if (!all_lost) {
+        world_write(world, root);
+        o.src = side_of(world, &world->src, "src.json");
+        o.dst = side_of(world, &world->dst, "dst.json");
+        const int rc = open_tree(&o, root);
+        if ((rc < 0) != world_is_lost(world))
+            fail_msg("%d: %s", rc, o.err.text);
+        counts[0] += rc < 0;
+        for (uint32_t i = 0; rc == 0 && i < ranks;
+             i++) /* not from 0 up: no rank sees another's plan */
+            expect_rank(&o, world, (i * 7 + 5) % ranks, &counts[1]);
+        counts[2] += rc == 0 ? (int)ranks : 0;
+        close_tree(&o);
+    }
+    tree_remove(root);
+}
+
+static void test_random_worlds(void **state)
+{
+    uint64_t seed = test_seed();
+    int counts[4] = {0};
+    (void)state;
+
+    for (int i = 0; i < WORLDS; i++, seed++) {
+        struct world world;
+        world_make(&world, seed);
+        if (getenv("RFS_VERBOSE"))
+            print_message("world %llu\n", (unsigned long long)seed);
+        if (world_is_plain(&world))
+            check_world(&world, counts);
+        else
+            counts[3]++;
+    }
+    print_message("%d worlds: %d not mounted, %d of %d files refused, %d left out\n", WORLDS,
+                  counts[0], counts[1], counts[2], counts[3]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_worlds),
+    };
+    return cmocka_run_group_tests_name("plan: sparse stages", tests, NULL, NULL);
+}
