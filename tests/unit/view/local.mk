@@ -4,6 +4,7 @@ view_tests = \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outward \
+	tests/unit/view/test_outputs \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_rules \
 	tests/unit/view/test_strategy_files \
@@ -27,6 +28,8 @@ tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_opti
 tests_unit_view_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_outward_SOURCES = $(view_support) tests/unit/view/test_outward.c
 tests_unit_view_test_outward_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outputs.c
+tests_unit_view_test_outputs_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c
 tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_rules_SOURCES = $(view_support) tests/unit/view/test_rules.c
