@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -390,6 +391,96 @@ static void test_pieces_of_the_cache(void **state)
     walk_both(&run, "");
 }
 
+/* ---- other outputs ---------------------------------------------------------------------------------- */
+
+/* What a view of the source alone shows: the bytes of its files, one after the other. */
+struct shown {
+    struct bytes all;
+    bool failed; /* a call said -ENOMEM, or another error that fails the test */
+};
+
+static bool show_file(struct run *run, uint64_t id, struct shown *shown)
+{
+    again();
+    const ssize_t n = reshard_pread(run->f->view, id, got, MOST, 0);
+    disarm();
+    if (n < 0) {
+        refused(run, "reshard_pread", n);
+        return false;
+    }
+    bytes_add(&shown->all, got, (size_t)n);
+    return true;
+}
+
+static void show_all(struct run *run, const char *options, struct shown *shown)
+{
+    const reshard_config config = {.struct_size = sizeof config, .options = options};
+    struct fixture *f = run->f;
+    reshard_dirent entry = {.struct_size = sizeof entry};
+
+    f->err = (reshard_error){.struct_size = sizeof f->err};
+    again();
+    const int rc = reshard_open(tree_path(f->root, "src"), &config, &f->view, &f->err);
+    disarm();
+    if (rc != 0) {
+        refused(run, "reshard_open", rc);
+        assert_null(f->view);
+        shown->failed = true;
+        return;
+    }
+    for (uint64_t at = 0; reshard_list(f->view, RESHARD_ROOT, at, &entry) > 0; at++) {
+        if (entry.is_dir)
+            assert_int_equal(reshard_list(f->view, entry.id, 0, &entry), 1);
+        shown->failed |= !show_file(run, entry.id, shown);
+    }
+    reshard_close(f->view);
+    f->view = NULL;
+}
+
+/* Whatever succeeds gives the bytes that are given when nothing fails. */
+static void walk_view(struct run *run, const char *options)
+{
+    struct shown want = {0};
+
+    arm(LONG_MAX);
+    show_all(run, options, &want);
+    assert_false(want.failed);
+    assert_true(want.all.n > 0);
+    for (unsigned good = 0; good < 2; good++) {
+        for_good = good;
+        for (run->k = 1;; run->k++) {
+            struct shown shown = {0};
+            arm(run->k);
+            show_all(run, options, &shown);
+            if (!shown.failed) {
+                assert_int_equal(shown.all.n, want.all.n);
+                assert_memory_equal(shown.all.data, want.all.data, want.all.n);
+            }
+            bytes_free(&shown.all);
+            if (LEAKS() != 0)
+                fail_msg("allocation %ld leaks", run->k);
+            if (!atomic_load(&failed))
+                break;
+        }
+        print_message("%s: %ld allocations\n", strchr(options, ',') + 1, run->k - 1);
+    }
+    bytes_free(&want.all);
+}
+
+static void test_other_outputs(void **state)
+{
+    static const char *const outputs[] = {
+        "crc", "format=safetensors", "view=huggingface,file_size=9", "view=unified,file_size=16"};
+    struct run run = {.f = *state};
+    char options[512];
+
+    for (unsigned i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        snprintf(options, sizeof options, "src_strategy=%s,%s", tree_path(run.f->root, "src.json"),
+                 outputs[i]);
+        walk_view(&run, options);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +488,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_strategies_in_protobuf, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pieces_of_the_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

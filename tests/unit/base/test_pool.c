@@ -31,6 +31,28 @@ static void test_free_runs_what_is_queued(void **state)
     rfs_pool_free(NULL);
 }
 
+static int in_this_thread(void *ctx, size_t i)
+{
+    (void)i;
+    return pthread_equal(*(pthread_t *)ctx, pthread_self()) ? 0 : -1;
+}
+
+static void test_held(void **state)
+{
+    struct rfs_pool *pool = rfs_pool_new(2);
+    pthread_t self = pthread_self();
+    atomic_int done = 0;
+
+    (void)state;
+    rfs_pool_hold(pool, true);
+    assert_false(rfs_pool_submit(pool, add_one, &done, SIZE_MAX));
+    assert_int_equal(rfs_pool_for(pool, 100, in_this_thread, &self), 0);
+    rfs_pool_hold(pool, false);
+    assert_true(rfs_pool_submit(pool, add_one, &done, SIZE_MAX));
+    rfs_pool_free(pool);
+    assert_int_equal(done, 1);
+}
+
 struct gate {
     sem_t entered, open;
 };
@@ -217,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_free_runs_what_is_queued),
+        cmocka_unit_test(test_held),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_all_workers_are_started),
         cmocka_unit_test(test_no_thread_no_job),
