@@ -24,12 +24,14 @@ class Mount:
         self.error = None
 
     def command(self, *more):
-        src, dst = self.built.strategies
+        more_options = self.built.case.options
+        src, dst = (None if f"{side}_rules" in more_options else path
+                    for side, path in zip(("src", "dst"), self.built.strategies))
         options = [f"prefix={escape(self.built.case.prefix)}"]
         options += [f"{k}={escape(v)}" for k, v in (("src_strategy", src), ("dst_strategy", dst))
                     if v]
         options += [k if v is None else f"{k}={escape(v)}"
-                    for k, v in self.built.case.options.items()]
+                    for k, v in more_options.items()]
         return [self.program, *more, self.built.src_dir, self.path, "-o", ",".join(options)]
 
     def run(self, *more):
