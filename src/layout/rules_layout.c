@@ -179,6 +179,9 @@ static int change_replicas(const struct rfs_rules *rules, const char *param, str
     uint32_t at;
     int rc;
 
+    if (out->field > 0)
+        return FAIL(rules, param, err,
+                    "it is cut by field over all devices, so none of them are replicas");
     if (is_alike(out))
         return scale_alike(rules, param, out, err);
     if (rules->from == 1)

@@ -524,6 +524,39 @@ static void shards_over_all_devices(void **unused)
     rfs_strategy_free(source);
 }
 
+/* Manual splits and fields go over with the rest of a layout. */
+static void uneven_layouts(void **unused)
+{
+    static const char json[] =
+        "{\"current_stage\": 2, \"parallel_strategy_item\": {}, \"parallel_layout_item\": {"
+        "\"split\": {\"dev_matrix\": [2, 2], \"tensor_map\": [0, -1], \"tensor_shape\": [6, 4], "
+        "\"field\": 0, \"param_split_shape\": [2, 4], \"indices_offset\": [0, 2], "
+        "\"opt_weight_shard_step\": 0, \"opt_weight_shard_size\": 0}, "
+        "\"field\": {\"dev_matrix\": [4], \"tensor_map\": [0, -1], \"tensor_shape\": [24, 4], "
+        "\"field\": 3, \"opt_weight_shard_step\": 0, \"opt_weight_shard_size\": 0}}}";
+    struct rfs_strategy *source;
+    struct rfs_error err = {0};
+
+    (void)unused;
+    if (rfs_strategy_parse("s.json", json, sizeof json - 1, &source, &err) != 0)
+        fail_msg("%s", err.text);
+    struct rfs_strategy *s = made("like source", source, 4);
+    const struct rfs_layout *split = of(s, "split", 0);
+    assert_int_equal(split->n_edges, 3);
+    assert_ptr_not_equal(split->edge, of(source, "split", 0)->edge);
+    assert_int_equal(split->edge[1], 2);
+    assert_int_equal(of(s, "field", 0)->field, 3);
+    rfs_strategy_free(s);
+    refused_for("like source with dp 2 -> 3", source, 6,
+                "r.txt: line 1: parameter 'field': it is cut by field over all devices");
+    s = made("field: whole\nlike source with dp 2 -> 3", source, 6);
+    rfs_strategy_free(source);
+    split = of(s, "split", 0);
+    assert_int_equal(split->devices, 6);
+    assert_int_equal(split->edge[2], 6);
+    rfs_strategy_free(s);
+}
+
 /* A map that names every device axis, each of one device. */
 static void one_device_becomes_many(void **unused)
 {
@@ -621,6 +654,7 @@ int main(void)
         cmocka_unit_test(replicas_from_1),
         cmocka_unit_test(which_replicas),
         cmocka_unit_test(shards_over_all_devices),
+        cmocka_unit_test(uneven_layouts),
         cmocka_unit_test(one_device_becomes_many),
         cmocka_unit_test(stages_stay),
         cmocka_unit_test(a_rule_for_each_of_many),
