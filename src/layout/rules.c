@@ -3,10 +3,10 @@
 #include "layout/rules.h"
 
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "layout/rules_parts.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static uint32_t find_rule(const struct rfs_rules *rules, const char *name)
 
     for (uint32_t i = 0; i < rules->rules.n && i < literal; i++) {
         const struct rule *rule = &rules->rules.data[i];
-        if (!rule->literal && fnmatch(rule->pattern, name, 0) == 0)
+        if (!rule->literal && rfs_glob_match(rule->pattern, name))
             return i;
     }
     return literal;

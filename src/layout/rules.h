@@ -5,7 +5,7 @@
  *   # a comment, to the end of the line; at its beginning or after a blank
  *   axes dp=2 tp=4                the device matrix, outermost axis first; ranks count row by row in it
  *   like source with dp 8 -> 6    what no rule matches is cut as in the source strategy, see below
- *   *.wq.weight: axis 0 over tp   a rule: a glob (fnmatch(3); * matches dots, too), and the cuts
+ *   *.wq.weight: axis 0 over tp   a rule: a glob (base/glob.h), and the cuts
  *   *.moe.w: axis 0 over dp, axis -1 over tp
  *   *.emb: axis 0 over dp tp      axis 0 over dp, and each piece over tp
  *   *.adam_m: axis 0 over tp, optimizer 2

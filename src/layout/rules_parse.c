@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the text of rules to rules; rules.h has the grammar. */
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "layout/rules_parts.h"
 
 #include <errno.h>
@@ -339,7 +340,7 @@ static int parse_rule(struct parser *p, const char *colon)
     rule.pattern = rfs_arena_text(&p->rules->arena, p->at, (size_t)(end - p->at));
     if (rule.pattern == NULL)
         return rfs_fail_memory(p->err);
-    rule.literal = strpbrk(rule.pattern, "*?[\\") == NULL;
+    rule.literal = !rfs_glob_is_pattern(rule.pattern);
     p->at = colon + 1;
     rc = parse_cuts(p, &rule);
     return rc == 0 ? keep(p, &rule) : rc;
