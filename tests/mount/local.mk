@@ -9,5 +9,6 @@ EXTRA_DIST += \
 	tests/mount/test_command.py \
 	tests/mount/test_errors.py \
 	tests/mount/test_life.py \
+	tests/mount/test_outputs.py \
 	tests/mount/test_reading.py \
 	tests/mount/test_stale.py
