@@ -120,8 +120,9 @@ typedef struct reshard_stat {
 } reshard_stat;
 
 /*
- * Finds NAME in folder PARENT and sets *id. Returns 0, -ENOENT when it has no such entry or there is no
- * PARENT, or -ENOTDIR when PARENT is a file; *id is untouched then. Opens no source file.
+ * Finds NAME in folder PARENT and sets *id; ".." is the folder above, which is the root for the root. Returns
+ * 0, -ENOENT when it has no such entry or there is no PARENT, or -ENOTDIR when PARENT is a file; *id is untouched
+ * then. Opens no source file.
  */
 RESHARD_API int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64_t *id);
 

@@ -133,9 +133,12 @@ static int list(reshard_view *view, uint64_t dir, uint64_t position, reshard_dir
 {
     if (position >= 2)
         return reshard_list(view, dir, position - 2, out);
+    uint64_t above = RESHARD_ROOT;
+    if (position == 1)
+        (void)reshard_lookup(view, dir, "..", &above);
     *out = (reshard_dirent){
         .struct_size = sizeof *out,
-        .id = position == 0 ? dir : RESHARD_ROOT,
+        .id = position == 0 ? dir : above,
         .is_dir = true,
         .name = position == 0 ? "." : "..",
     };

@@ -108,7 +108,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     pthread_cond_init(&catalog->done, NULL);
     catalog->log = log;
     catalog->pool = pool;
-    catalog->files = rfs_files_new(log);
+    catalog->files = rfs_files_sharing(log, spec->fds);
     catalog->tables.names = rfs_intern_new();
     catalog->tables.types = rfs_intern_new();
     RFS_CLEANUP(free_scan) struct rfs_scan scan = {0};

@@ -74,7 +74,6 @@ static void close_counted(struct rfs_fds *fds, int fd)
 static int open_path(struct rfs_fds *fds, const char *path)
 {
     for (;;) {
-        atomic_fetch_add_explicit(&fds->opens, 1, memory_order_relaxed);
         const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (fd >= 0)
             return fd;

@@ -9,7 +9,6 @@
 #define RFS_SOURCE_FDS_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,7 +28,6 @@ struct rfs_fds {
     unsigned used; /* open, being opened or being closed; at most limit */
     unsigned waiters;
     struct rfs_fd *oldest, *newest;
-    atomic_uint_fast64_t opens; /* open calls so far */
 };
 
 int rfs_fds_init(struct rfs_fds *fds, unsigned limit);

@@ -31,23 +31,31 @@ struct rfs_files {
     struct rfs_log *log;
     struct file **list; /* by id; each owned */
     uint32_t n, cap;
-    struct rfs_fds fds;
+    struct rfs_fds *fds; /* own_fds, or lent */
+    struct rfs_fds own_fds;
     pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
-    atomic_uint_fast64_t reads, bytes;
+    atomic_uint_fast64_t opens, reads, bytes;
 };
 
 struct rfs_files *rfs_files_new(struct rfs_log *log)
+{
+    return rfs_files_sharing(log, NULL);
+}
+
+struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds)
 {
     struct rfs_files *files = calloc(1, sizeof *files);
     if (!files)
         return NULL;
     files->log = log;
-    if (rfs_fds_init(&files->fds, RFS_MAX_OPEN) != 0) {
+    files->fds = fds ? fds : &files->own_fds;
+    if (!fds && rfs_fds_init(&files->own_fds, RFS_MAX_OPEN) != 0) {
         free(files);
         return NULL;
     }
     if (pthread_mutex_init(&files->lock, NULL) != 0) {
-        rfs_fds_destroy(&files->fds);
+        if (!fds)
+            rfs_fds_destroy(&files->own_fds);
         free(files);
         return NULL;
     }
@@ -58,12 +66,14 @@ void rfs_files_free(struct rfs_files *files)
 {
     if (!files)
         return;
-    rfs_fds_destroy(&files->fds);
-    pthread_mutex_destroy(&files->lock);
     for (uint32_t i = 0; i < files->n; i++) {
+        rfs_fds_drop(files->fds, &files->list[i]->fd);
         free(files->list[i]->path);
         free(files->list[i]);
     }
+    if (files->fds == &files->own_fds)
+        rfs_fds_destroy(&files->own_fds);
+    pthread_mutex_destroy(&files->lock);
     free(files->list);
     free(files);
 }
@@ -212,10 +222,12 @@ int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *
         return rc;
     rc = rfs_files_check(files, id);
     if (rc < 0) {
-        rfs_fds_drop(&files->fds, &file->fd);
+        rfs_fds_drop(files->fds, &file->fd);
         return rc;
     }
-    rc = rfs_fds_take(&files->fds, &file->fd, file->path, &fd, &fresh);
+    rc = rfs_fds_take(files->fds, &file->fd, file->path, &fd, &fresh);
+    if (fresh)
+        atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
     if (rc < 0)
         return call_failed(files, file, "open", -rc);
     if (fresh) { /* the path may have been given to another file since the check */
@@ -225,7 +237,7 @@ int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *
         rc = failed == 0 ? compare(files, file, &st) : call_failed(files, file, "fstat", errno);
     }
     if (rc < 0) {
-        rfs_fds_give(&files->fds, &file->fd, true);
+        rfs_fds_give(files->fds, &file->fd, true);
         return rc;
     }
     *reading = (struct rfs_reading){files, id, fd, (uint64_t)file->id.size};
@@ -260,14 +272,14 @@ int rfs_reading_end(struct rfs_reading *reading)
 {
     struct rfs_files *files = reading->files;
     const int rc = rfs_files_check(files, reading->id);
-    rfs_fds_give(&files->fds, &files->list[reading->id]->fd, rc < 0);
+    rfs_fds_give(files->fds, &files->list[reading->id]->fd, rc < 0);
     reading->fd = -1;
     return rc;
 }
 
 void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out)
 {
-    out->opens = atomic_load_explicit(&files->fds.opens, memory_order_relaxed);
+    out->opens = atomic_load_explicit(&files->opens, memory_order_relaxed);
     out->reads = atomic_load_explicit(&files->reads, memory_order_relaxed);
     out->bytes = atomic_load_explicit(&files->bytes, memory_order_relaxed);
 }

@@ -27,6 +27,7 @@
 
 #define RFS_MAX_OPEN 256
 
+struct rfs_fds;
 struct rfs_files;
 
 struct rfs_files_counters {
@@ -34,6 +35,8 @@ struct rfs_files_counters {
 };
 
 struct rfs_files *rfs_files_new(struct rfs_log *log);
+/* With descriptors that several share (NULL: its own), which outlive it; the limit is theirs then. */
+struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds);
 void rfs_files_free(struct rfs_files *files);
 /* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */
 uint32_t rfs_files_add(struct rfs_files *files, const char *path);

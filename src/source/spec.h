@@ -12,6 +12,7 @@
 #define RFS_RANK_DIR "rank_%d" /* the folders that MindSpore makes */
 #define RFS_ANY_NUMBER INT64_C(-1)
 
+struct rfs_fds;
 struct rfs_key;
 
 struct rfs_source_spec {
@@ -26,6 +27,7 @@ struct rfs_source_spec {
     bool check_crc;             /* verify what carries a checksum before its first use */
     struct rfs_key *key;        /* NULL: files are plain */
     uint64_t decrypt_bytes;     /* how much decrypted content may be kept */
+    struct rfs_fds *fds;        /* descriptors that it shares with other sources; NULL: its own */
 };
 
 enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_COUNT };

@@ -3,7 +3,7 @@
  * What the files of the view room share.
  *
  * Ids: the root is 1. In a view of ranks the folder of destination rank R is 2 + 2R and its file 3 + 2R; in
- * a flat view, whose files lie in the root, file F is 2 + F.
+ * a flat view, whose files lie in the root, file F is 2 + F. side.h tells those of several saves.
  */
 #ifndef RFS_VIEW_INTERNAL_H
 #define RFS_VIEW_INTERNAL_H
@@ -12,6 +12,7 @@
 #include "base/vec.h"
 #include "image/image.h"
 #include "reshard.h"
+#include "source/scan.h"
 #include "view/options.h"
 
 #include <pthread.h>
@@ -58,7 +59,27 @@ struct reshard_view {
     RFS_VEC(struct rfs_image *) images;
 
     atomic_uint_least64_t reads, bytes_replied;
+
+    struct rfs_side *side; /* of several saves, which have views of their own; owned; or NULL */
+    struct reshard_view
+        *above;    /* the view that this is of one save of, which owns the pool; or NULL */
+    uint64_t base; /* added to its ids */
 };
+
+/* What the view of one save of several takes from the whole. */
+struct rfs_view_part {
+    struct reshard_view *above;
+    uint64_t base;
+    struct rfs_save save;
+    uint64_t cache; /* its share of the budget */
+};
+
+/* As reshard_open. PART is NULL, but for a view of one save of several. */
+int rfs_view_open(const char *source, const reshard_config *config,
+                  const struct rfs_view_part *part, struct reshard_view **out,
+                  struct rfs_error *err);
+/* How the options say that SOURCE is to be read; borrows both. */
+struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char *source);
 
 enum entry_kind { ENTRY_NONE, ENTRY_ROOT, ENTRY_DIR, ENTRY_FILE };
 /* Sets *file for a file and for its folder. */

@@ -14,6 +14,8 @@ librfs_la_SOURCES += \
 	src/view/read.c \
 	src/view/rules.c \
 	src/view/rules.h \
+	src/view/side.c \
+	src/view/side.h \
 	src/view/strategies.c \
 	src/view/strategies.h \
 	src/view/strategy_files.c \

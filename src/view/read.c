@@ -4,6 +4,7 @@
  * follows are assembled in the background while the kernel takes this answer.
  */
 #include "view/internal.h"
+#include "view/side.h"
 
 #include "base/checked.h"
 
@@ -311,8 +312,9 @@ int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reade
 int reshard_reader_open(reshard_view *view, uint64_t id, reshard_reader **out)
 {
     size_t file;
-    const int rc = find_file(view, id, &file);
 
+    view = rfs_side_pick(view, id);
+    const int rc = find_file(view, id, &file);
     *out = NULL;
     return rc ? rc : rfs_view_reader(view, file, out);
 }
@@ -341,8 +343,9 @@ ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, u
 {
     struct reshard_reader reader;
     size_t file;
-    int rc = find_file(view, id, &file);
 
+    view = rfs_side_pick(view, id);
+    int rc = find_file(view, id, &file);
     if (!rc)
         rc = reader_init(view, file, &reader);
     if (rc)

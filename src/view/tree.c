@@ -2,6 +2,7 @@
 /* Names, ids and attributes of what is shown. */
 #include "view/internal.h"
 #include "view/outputs.h"
+#include "view/side.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,12 +10,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DIR_ID(file) (UINT64_C(2) + 2 * (uint64_t)(file))
-#define FILE_ID(file) (UINT64_C(3) + 2 * (uint64_t)(file))
-#define FLAT_ID(file) (UINT64_C(2) + (uint64_t)(file))
+#define DIR_ID(view, file) ((view)->base + 2 + 2 * (uint64_t)(file))
+#define FILE_ID(view, file) ((view)->base + 3 + 2 * (uint64_t)(file))
+#define FLAT_ID(view, file) ((view)->base + 2 + (uint64_t)(file))
 
 enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, size_t *file)
 {
+    id -= view->base; /* below it: a number that no file has */
     if (id == RESHARD_ROOT)
         return ENTRY_ROOT;
     if (id < 2)
@@ -48,14 +50,14 @@ static int lookup_in_root(const struct reshard_view *view, const char *name, uin
     if (!view->flat) {
         if (!parse_dir(view, name, &file))
             return -ENOENT;
-        *id = DIR_ID(file);
+        *id = DIR_ID(view, file);
         return 0;
     }
     while (file < view->n_files && strcmp(view->files[file].name, name) != 0)
         file++;
     if (file == view->n_files)
         return -ENOENT;
-    *id = FLAT_ID(file);
+    *id = FLAT_ID(view, file);
     return 0;
 }
 
@@ -63,13 +65,21 @@ int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64
 {
     size_t file;
 
+    view = rfs_side_pick(view, parent);
     switch (rfs_view_entry(view, parent, &file)) {
     case ENTRY_ROOT:
-        return lookup_in_root(view, name, id);
+        if (strcmp(name, "..") == 0) {
+            *id = RESHARD_ROOT;
+            return 0;
+        }
+        return view->side ? rfs_side_lookup(view, name, id) : lookup_in_root(view, name, id);
     case ENTRY_DIR:
-        if (strcmp(name, view->files[file].name) != 0)
+        if (strcmp(name, "..") == 0)
+            *id = view->base + RESHARD_ROOT;
+        else if (strcmp(name, view->files[file].name) == 0)
+            *id = FILE_ID(view, file);
+        else
             return -ENOENT;
-        *id = FILE_ID(file);
         return 0;
     case ENTRY_FILE:
         return -ENOTDIR;
@@ -83,18 +93,21 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
     reshard_dirent full = {0};
     size_t file;
 
+    view = rfs_side_pick(view, dir);
     switch (rfs_view_entry(view, dir, &file)) {
     case ENTRY_ROOT:
+        if (view->side && rfs_side_list(view, position, &full))
+            break;
         if (position >= view->n_files)
             return 0;
-        full.id = view->flat ? FLAT_ID(position) : DIR_ID(position);
+        full.id = view->flat ? FLAT_ID(view, position) : DIR_ID(view, position);
         full.is_dir = !view->flat;
         full.name = view->flat ? view->files[position].name : view->files[position].dir;
         break;
     case ENTRY_DIR:
         if (position > 0)
             return 0;
-        full.id = FILE_ID(file);
+        full.id = FILE_ID(view, file);
         full.name = view->files[file].name;
         break;
     case ENTRY_FILE:
@@ -109,7 +122,10 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
 static void fill_dir(const struct reshard_view *view, bool root, reshard_stat *st)
 {
     st->mode = S_IFDIR | 0555;
-    st->nlink = root && !view->flat ? 2 + view->n_ranks : 2;
+    st->nlink = !root        ? 2
+                : view->side ? 2 + (uint32_t)view->side->n
+                : view->flat ? 2
+                             : 2 + view->n_ranks;
     st->uid = view->dir_uid;
     st->gid = view->dir_gid;
     st->mtime = view->dir_mtime;
@@ -139,6 +155,7 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
     size_t file;
     int rc = 0;
 
+    view = rfs_side_pick(view, id);
     switch (rfs_view_entry(view, id, &file)) {
     case ENTRY_ROOT:
         fill_dir(view, true, &full);
@@ -162,8 +179,9 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
 bool reshard_is_ready(reshard_view *view, uint64_t id)
 {
     size_t file;
-    const enum entry_kind kind = rfs_view_entry(view, id, &file);
 
+    view = rfs_side_pick(view, id);
+    const enum entry_kind kind = rfs_view_entry(view, id, &file);
     return kind != ENTRY_FILE ||
            atomic_load_explicit(&view->files[file].image, memory_order_acquire) != NULL;
 }

@@ -2,6 +2,7 @@
 /* Opening and closing a view, and what is said of it as a whole. */
 #include "view/internal.h"
 #include "view/outputs.h"
+#include "view/side.h"
 #include "view/strategies.h"
 
 #include <errno.h>
@@ -53,10 +54,11 @@ static unsigned pool_threads(void)
     return cores < 2 ? 2 : cores > POOL_MAX ? POOL_MAX : (unsigned)cores;
 }
 
-static int open_source(struct reshard_view *view, const char *source, struct rfs_error *err)
+struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char *source)
 {
     const struct rfs_options *options = &view->options;
-    const struct rfs_source_spec spec = {
+
+    return (struct rfs_source_spec){
         .path = source,
         .rank_dir = options->rank_dir,
         .file = options->file,
@@ -67,13 +69,15 @@ static int open_source(struct reshard_view *view, const char *source, struct rfs
         .segmented = options->segmented,
         .segmented_skip = options->segmented_skip,
         .check_crc = options->check_crc,
+        .fds = view->above ? &view->above->side->fds : NULL,
     };
+}
+
+static int open_source(struct reshard_view *view, const char *source, struct rfs_error *err)
+{
+    const struct rfs_source_spec spec = rfs_view_spec(view, source);
     struct stat st;
 
-    view->pool = rfs_pool_new(pool_threads());
-    if (!view->pool)
-        return rfs_fail_memory(err);
-    rfs_pool_hold(view->pool, true); /* the caller may fork yet */
     int rc = rfs_catalog_open(&spec, &view->log, view->pool, &view->catalog, err);
     if (rc == 0)
         rc = rfs_view_strategies(view, err);
@@ -129,8 +133,18 @@ static bool asks_for_something(const struct rfs_options *options)
            options->all_steps;
 }
 
+static void take_part(struct reshard_view *view, const struct rfs_view_part *part)
+{
+    view->above = part->above;
+    view->base = part->base;
+    view->options.all_steps = false;
+    view->options.step = part->save.step;
+    view->options.epoch = part->save.epoch;
+    view->options.cache = part->cache;
+}
+
 static int open_view(struct reshard_view *view, const char *source, const char *options,
-                     struct rfs_error *err)
+                     const struct rfs_view_part *part, struct rfs_error *err)
 {
     int rc = rfs_options_parse(options, &view->options, err);
     if (rc)
@@ -140,20 +154,30 @@ static int open_view(struct reshard_view *view, const char *source, const char *
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
     rc = rfs_view_check_outputs(&view->options, err);
-    if (!rc)
-        rc = open_source(view, source, err);
+    if (rc)
+        return rc;
+    view->pool = part ? part->above->pool : rfs_pool_new(pool_threads());
+    if (!view->pool)
+        return rfs_fail_memory(err);
+    if (part)
+        take_part(view, part);
+    else
+        rfs_pool_hold(view->pool, true); /* the caller may fork yet */
+    if (view->options.all_steps)
+        return rfs_side_open(view, source, options, err);
+    rc = open_source(view, source, err);
     return rc ? rc : open_target(view, err);
 }
 
-int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
-                 reshard_error *err)
+int rfs_view_open(const char *source, const reshard_config *config,
+                  const struct rfs_view_part *part, struct reshard_view **out,
+                  struct rfs_error *err)
 {
-    struct rfs_error failure = {0};
     struct reshard_view *view = calloc(1, sizeof *view);
 
     *out = NULL;
     if (!view)
-        return rfs_view_report(err, &failure, rfs_fail_memory(&failure));
+        return rfs_fail_memory(err);
     pthread_mutex_init(&view->lock, NULL);
     pthread_cond_init(&view->summed, NULL);
     view->log_config = (reshard_config){sizeof view->log_config, NULL, NULL, NULL};
@@ -161,22 +185,34 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
         memcpy(&view->log_config, config,
                config->struct_size < sizeof *config ? config->struct_size : sizeof *config);
     rfs_log_init(&view->log, view->log_config.log ? forward_log : NULL, &view->log_config);
-    const int rc = open_view(view, source, view->log_config.options, &failure);
+    const int rc = open_view(view, source, view->log_config.options, part, err);
     view->log_config.options = NULL; /* the caller's */
     if (rc) {
         reshard_close(view);
-        return rfs_view_report(err, &failure, rc);
+        return rc;
     }
-    rfs_pool_hold(view->pool, false);
     *out = view;
     return 0;
+}
+
+int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
+                 reshard_error *err)
+{
+    struct rfs_error failure = {0};
+    const int rc = rfs_view_open(source, config, NULL, out, &failure);
+
+    if (rc == 0)
+        rfs_pool_hold((*out)->pool, false);
+    return rfs_view_report(err, &failure, rc);
 }
 
 void reshard_close(reshard_view *view)
 {
     if (!view)
         return;
-    rfs_pool_free(view->pool); /* first: read-ahead jobs use all the rest */
+    if (!view->above)
+        rfs_pool_free(view->pool); /* first: read-ahead jobs use all the rest */
+    rfs_side_close(view);
     rfs_assembler_free(view->assembler);
     rfs_planner_free(view->planner);
     rfs_outward_free(view->outward);
@@ -199,9 +235,9 @@ void reshard_close(reshard_view *view)
     free(view);
 }
 
-void reshard_summarize(reshard_view *view, reshard_summary *out)
+static void summarize(const struct reshard_view *view, reshard_summary *out)
 {
-    reshard_summary full = {
+    *out = (reshard_summary){
         .source_ranks = view->scale.src_devices * view->scale.src_stages,
         .source_stages = view->scale.src_stages,
         .target_ranks = view->n_ranks,
@@ -210,10 +246,25 @@ void reshard_summarize(reshard_view *view, reshard_summary *out)
         .entries = 1 + view->n_files + (view->flat ? 0 : view->n_ranks),
         .mapped = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS,
     };
+}
+
+void reshard_summarize(reshard_view *view, reshard_summary *out)
+{
+    reshard_summary full;
+    uint64_t entries = 1;
+
+    for (size_t i = 0; view->side && i < view->side->n; i++) {
+        summarize(view->side->data[i].view, &full);
+        entries += full.entries;
+    }
+    /* Strategies and options are the same for all saves. */
+    summarize(view->side ? view->side->data[0].view : view, &full);
+    if (view->side)
+        full.entries = entries;
     rfs_view_give(out, &full, sizeof full);
 }
 
-void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
+static void add_statistics(const struct reshard_view *view, reshard_statistics *sum)
 {
     struct rfs_files_counters files;
     struct rfs_catalog_counters catalog;
@@ -222,36 +273,62 @@ void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
     rfs_files_count(rfs_catalog_files(view->catalog), &files);
     rfs_catalog_count(view->catalog, &catalog);
     rfs_assembler_count(view->assembler, &cache);
-    reshard_statistics full = {
-        .reads = atomic_load_explicit(&view->reads, memory_order_relaxed),
-        .bytes_replied = atomic_load_explicit(&view->bytes_replied, memory_order_relaxed),
-        .source_reads = files.reads,
-        .source_bytes = files.bytes,
-        .source_opens = files.opens,
-        .ranks_indexed = catalog.indexed,
-        .ranks_predicted = catalog.predicted,
-        .index_bytes = catalog.index_bytes,
-        .cache_budget = cache.budget,
-        .cache_bytes = cache.bytes,
-        .cache_hits = cache.hits,
-        .cache_misses = cache.misses,
-        .cache_evictions = cache.evictions,
-        .read_ahead_pieces = cache.ahead,
-    };
+    sum->reads += atomic_load_explicit(&view->reads, memory_order_relaxed);
+    sum->bytes_replied += atomic_load_explicit(&view->bytes_replied, memory_order_relaxed);
+    sum->source_reads += files.reads;
+    sum->source_bytes += files.bytes;
+    sum->source_opens += files.opens;
+    sum->ranks_indexed += catalog.indexed;
+    sum->ranks_predicted += catalog.predicted;
+    sum->index_bytes += catalog.index_bytes;
+    sum->cache_budget += cache.budget;
+    sum->cache_bytes += cache.bytes;
+    sum->cache_hits += cache.hits;
+    sum->cache_misses += cache.misses;
+    sum->cache_evictions += cache.evictions;
+    sum->read_ahead_pieces += cache.ahead;
+}
+
+void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
+{
+    reshard_statistics full = {0};
+
+    if (!view->side)
+        add_statistics(view, &full);
+    for (size_t i = 0; view->side && i < view->side->n; i++)
+        add_statistics(view->side->data[i].view, &full);
     rfs_view_give(out, &full, sizeof full);
+}
+
+/* Plans the files of a view that has no saves of its own. DONE of TOTAL were before. */
+static int check_files(struct reshard_view *view, reshard_progress_fn *progress, void *ctx,
+                       uint64_t *done, uint64_t total, struct rfs_error *err)
+{
+    for (size_t f = 0; f < view->n_files; f++) {
+        const struct rfs_image *image;
+        const int rc = rfs_view_image(view, f, &image, err);
+        if (rc)
+            return rc;
+        ++*done;
+        if (progress)
+            progress(ctx, *done, total);
+    }
+    return 0;
 }
 
 int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx, reshard_error *err)
 {
     struct rfs_error failure = {0};
+    const struct rfs_side *side = view->side;
+    uint64_t done = 0;
+    uint64_t total = view->n_files;
+    int rc = 0;
 
-    for (size_t f = 0; f < view->n_files; f++) {
-        const struct rfs_image *image;
-        const int rc = rfs_view_image(view, f, &image, &failure);
-        if (rc)
-            return rfs_view_report(err, &failure, rc);
-        if (progress)
-            progress(ctx, f + 1, view->n_files);
-    }
-    return 0;
+    for (size_t i = 0; side && i < side->n; i++)
+        total += side->data[i].view->n_files;
+    if (!side)
+        rc = check_files(view, progress, ctx, &done, total, &failure);
+    for (size_t i = 0; side && i < side->n && rc == 0; i++)
+        rc = check_files(side->data[i].view, progress, ctx, &done, total, &failure);
+    return rfs_view_report(err, &failure, rc);
 }
