@@ -237,9 +237,10 @@ static int fail_no_save(const struct tree *tree)
     show_asked(tree->spec, asked, sizeof asked);
     show_saves(&all, list, sizeof list);
     if (all.n == 0)
-        return rfs_fail(tree->err, -ENOENT, RFS_IN(tree->spec->path), "file=GLOB to choose by name",
-                        "no checkpoint in it is named PREFIX-EPOCH_STEP, so that a step or an epoch "
-                        "chooses none");
+        return rfs_fail(
+            tree->err, -ENOENT, RFS_IN(tree->spec->path), "file=GLOB to choose by name",
+            "no checkpoint in it is named PREFIX-EPOCH_STEP, so that a step or an epoch "
+            "chooses none");
     if (!*asked)
         return 0;
     return rfs_fail(tree->err, -ENOENT, RFS_IN(tree->spec->path), "one of those",
@@ -305,15 +306,15 @@ static int fail_mixed(const struct tree *tree, size_t a, const char *in_a, size_
 
 /*
  * That no output is made of two saves. What ends like a save but counts the ranks, part-0_8 for rank 0 to
- * part-7_8 for rank 7, is none: epochs and steps begin with 1.
+ * part-7_8 for rank 7, is none.
  */
 static int check_one_save(const struct tree *tree, const size_t *chosen)
 {
     const struct rfs_scan *scan = tree->scan;
     size_t first = SIZE_MAX;
     size_t other = SIZE_MAX;
-    bool epochs_are_ranks = scan->data[0].rank == 0 && chosen[0] != SIZE_MAX;
-    bool steps_are_ranks = epochs_are_ranks;
+    bool epochs_are_ranks = true;
+    bool steps_are_ranks = true;
     for (size_t i = 0; i < scan->n; i++) {
         if (chosen[i] == SIZE_MAX || !tree->listings[i].data[chosen[i]].saved)
             continue;

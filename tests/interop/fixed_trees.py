@@ -120,6 +120,20 @@ def saves_that_are_not_there(rng, folder):
 
 
 @story
+def all_saves(rng, folder):
+    """step=all: what MindSpore makes of each save, side by side."""
+    options = {}
+    for save in ("1_20", "2_10", "2_20"):
+        part = os.path.join(folder, save)
+        case = matmuls(rng, 4, 2, "transform")
+        options = write(case, part)
+        for rank, named in case.files.items():
+            values.save(os.path.join(folder, "src", f"rank_{rank}", f"net-{save}.ckpt"), named)
+        shutil.move(os.path.join(part, "expected"), os.path.join(folder, "expected", save))
+    return Story(options | {"step": "all"}, expected=os.path.join(folder, "expected"))
+
+
+@story
 def mixed_saves(rng, folder):
     """A rank stopped one save early: MindSpore mixes the two, here it is refused."""
     options = saves(rng, folder)

@@ -11,4 +11,5 @@ EXTRA_DIST += \
 	tests/mount/test_life.py \
 	tests/mount/test_outputs.py \
 	tests/mount/test_reading.py \
-	tests/mount/test_stale.py
+	tests/mount/test_stale.py \
+	tests/mount/test_trees.py

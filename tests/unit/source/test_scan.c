@@ -321,7 +321,7 @@ static void test_two_saves_are_not_mixed(void **state)
     scanned(s);
 }
 
-/* part-0_4 and so on: those are no epochs, as epochs begin with 1. */
+/* part-0_3 and so on count the ranks, as long as all do. */
 static void test_ranks_in_names(void **state)
 {
     struct scanning *s = *state;
@@ -332,13 +332,23 @@ static void test_ranks_in_names(void **state)
     assert_string_equal(files_of(s, 2), "rank_2/part-2_3.ckpt");
     put(s, "rank_3/part-5_3.ckpt");
     REFUSED(s, -EINVAL, "different saves");
+    put(s, "rank_3/part-6_3.ckpt");
     assert_int_equal(unlink(tree_path(&s->tree, "rank_3/part-5_3.ckpt")), 0);
-    scanned(s);
+    REFUSED(s, -EINVAL, "different saves");
+    assert_int_equal(unlink(tree_path(&s->tree, "rank_3/part-6_3.ckpt")), 0);
     assert_int_equal(unlink(tree_path(&s->tree, "rank_0/part-0_3.ckpt")), 0);
-    REFUSED(s, -EINVAL, "different saves"); /* might be epochs 1 and 2 */
-    s->spec.rank_dir = "rank_%d";
-    assert_int_equal(unlink(tree_path(&s->tree, "rank_1/part-1_3.ckpt")), 0);
     scanned(s);
+}
+
+/* The same with the number behind. */
+static void test_ranks_as_steps(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "rank_0/net-3_0.ckpt");
+    put(s, "rank_1/net-3_1.ckpt");
+    scanned(s);
+    put(s, "rank_1/net-3_2.ckpt");
+    REFUSED(s, -EINVAL, "different saves");
 }
 
 static void saves_are(struct scanning *s, const char *want)
@@ -422,6 +432,7 @@ int main(void)
         TEST(test_many_steps_are_cut),
         TEST(test_two_saves_are_not_mixed),
         TEST(test_ranks_in_names),
+        TEST(test_ranks_as_steps),
         TEST(test_saves),
         TEST(test_segmented_ranks),
     };

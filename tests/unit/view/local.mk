@@ -7,6 +7,7 @@ view_tests = \
 	tests/unit/view/test_outputs \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_rules \
+	tests/unit/view/test_side \
 	tests/unit/view/test_strategy_files \
 	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
@@ -34,6 +35,8 @@ tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_read
 tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_rules_SOURCES = $(view_support) tests/unit/view/test_rules.c
 tests_unit_view_test_rules_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_side_SOURCES = $(view_support) tests/unit/view/test_side.c
+tests_unit_view_test_side_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_strategy_files_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several saves side by side. */
+#include "tests/unit/view/support.h"
+#include "view/side.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* net-1_2.ckpt of each rank, whose value STEPS tells the saves apart, under another name. */
+static void save(struct fixture *f, unsigned rank, const char *name, unsigned char steps)
+{
+    char old[64];
+    char renamed[64];
+
+    write_source_rank(f->root, rank, steps);
+    snprintf(old, sizeof old, "src/rank_%u/net-1_2.ckpt", rank);
+    snprintf(renamed, sizeof renamed, "src/rank_%u/%s", rank, name);
+    char *from = strdup(tree_path(f->root, old));
+    assert_int_equal(rename(from, tree_path(f->root, renamed)), 0);
+    free(from);
+}
+
+static void two_saves(struct fixture *f)
+{
+    for (unsigned rank = 0; rank < 4; rank++) {
+        save(f, rank, "net-10_7.ckpt", 77);
+        save(f, rank, "net-9_7.ckpt", 66);
+    }
+}
+
+static uint64_t find(struct fixture *f, uint64_t parent, const char *name)
+{
+    uint64_t id = 0;
+    if (reshard_lookup(f->view, parent, name, &id))
+        fail_msg("no %s", name);
+    return id;
+}
+
+static uint64_t find_file(struct fixture *f, const char *folder, unsigned rank)
+{
+    char dir[32];
+    char file[64];
+    snprintf(dir, sizeof dir, "rank_%u", rank);
+    snprintf(file, sizeof file, "checkpoint_%u.ckpt", rank);
+    return find(f, find(f, find(f, RESHARD_ROOT, folder), dir), file);
+}
+
+static void expect(struct fixture *f, const char *folder, unsigned rank, unsigned char steps)
+{
+    struct bytes want = {0};
+    unsigned char got[1024];
+    reshard_stat st = {.struct_size = sizeof st};
+    const uint64_t id = find_file(f, folder, rank);
+
+    expected_rank(&want, rank, steps);
+    assert_int_equal(reshard_getattr(f->view, id, &st, NULL), 0);
+    assert_int_equal(st.id, id);
+    assert_int_equal(st.size, want.n);
+    assert_true(S_ISREG(st.mode));
+    assert_int_equal(reshard_pread(f->view, id, got, sizeof got, 0), want.n);
+    assert_memory_equal(got, want.data, want.n);
+    memset(got, 0, sizeof got);
+    reshard_reader *reader;
+    assert_int_equal(reshard_reader_open(f->view, id, &reader), 0);
+    assert_int_equal(reshard_reader_pread(reader, got, sizeof got, 0), want.n);
+    assert_memory_equal(got, want.data, want.n);
+    reshard_reader_close(reader);
+    bytes_free(&want);
+}
+
+static void test_content(void **state)
+{
+    struct fixture *f = *state;
+    two_saves(f);
+    if (open_with(f, "step=all"))
+        fail_msg("%s", f->err.message);
+    for (unsigned rank = 0; rank < 2; rank++) {
+        expect(f, "9_7", rank, 66);
+        expect(f, "10_7", rank, 77);
+    }
+    assert_string_equal(f->lines.text, "");
+    /* Only the save whose source changes is concerned, and the log says which it is. */
+    assert_int_equal(truncate(tree_path(f->root, "src/rank_0/net-9_7.ckpt"), 5), 0);
+    unsigned char buf[1024];
+    assert_int_equal(reshard_pread(f->view, find_file(f, "9_7", 0), buf, sizeof buf, 0), -ESTALE);
+    assert_non_null(strstr(f->lines.text, "0:9_7: "));
+    expect(f, "10_7", 0, 77);
+}
+
+static void test_tree(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const names[] = {"9_7", "10_7"};
+    reshard_dirent entry = {.struct_size = sizeof entry};
+    reshard_stat st = {.struct_size = sizeof st};
+    uint64_t id = 0;
+    two_saves(f);
+    if (open_with(f, "step=all"))
+        fail_msg("%s", f->err.message);
+    for (uint64_t i = 0; i < 2; i++) {
+        assert_int_equal(reshard_list(f->view, RESHARD_ROOT, i, &entry), 1);
+        assert_string_equal(entry.name, names[i]);
+        assert_true(entry.is_dir);
+        const uint64_t folder = entry.id;
+        assert_int_equal(folder, find(f, RESHARD_ROOT, names[i]));
+        assert_int_equal(folder, (i + 1) << RFS_SIDE_SHIFT | RESHARD_ROOT);
+        assert_int_equal(reshard_getattr(f->view, folder, &st, NULL), 0);
+        assert_int_equal(st.id, folder);
+        assert_int_equal(st.mode, S_IFDIR | 0555);
+        assert_int_equal(st.nlink, 4);
+        assert_int_equal(reshard_list(f->view, folder, 1, &entry), 1);
+        assert_string_equal(entry.name, "rank_1");
+        const uint64_t dir = entry.id;
+        assert_int_equal(reshard_list(f->view, folder, 2, &entry), 0);
+        assert_int_equal(reshard_list(f->view, dir, 0, &entry), 1);
+        assert_string_equal(entry.name, "checkpoint_1.ckpt");
+        assert_false(entry.is_dir);
+        assert_int_equal(entry.id, find_file(f, names[i], 1));
+        assert_false(reshard_is_ready(f->view, entry.id));
+        assert_true(reshard_is_ready(f->view, dir));
+        assert_int_equal(find(f, dir, ".."), folder);
+        assert_int_equal(find(f, folder, ".."), RESHARD_ROOT);
+        assert_int_equal(reshard_lookup(f->view, folder, "9_7", &id), -ENOENT);
+        assert_int_equal(reshard_lookup(f->view, entry.id, "x", &id), -ENOTDIR);
+        assert_int_equal(reshard_pread(f->view, dir, NULL, 0, 0), -EISDIR);
+    }
+    assert_int_equal(reshard_list(f->view, RESHARD_ROOT, 2, &entry), 0);
+    assert_int_equal(find(f, RESHARD_ROOT, ".."), RESHARD_ROOT);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, "rank_0", &id), -ENOENT);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, "1_7", &id), -ENOENT);
+    assert_int_equal(reshard_getattr(f->view, RESHARD_ROOT, &st, NULL), 0);
+    assert_int_equal(st.nlink, 4);
+    for (uint64_t bad = 0; bad < 8; bad++) {
+        if (bad != RESHARD_ROOT) /* without a save's number there is nothing but the root */
+            assert_int_equal(reshard_getattr(f->view, bad, &st, NULL), -ENOENT);
+        assert_int_equal(reshard_getattr(f->view, UINT64_C(3) << RFS_SIDE_SHIFT | bad, &st, NULL),
+                         -ENOENT);
+        assert_int_equal(reshard_pread(f->view, UINT64_MAX - bad, NULL, 0, 0), -ENOENT);
+    }
+    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_SIDE_SHIFT, &st, NULL), -ENOENT);
+    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_SIDE_SHIFT | 6, &st, NULL),
+                     -ENOENT);
+}
+
+static void count(void *ctx, uint64_t done, uint64_t total)
+{
+    uint64_t *seen = ctx;
+    assert_int_equal(done, ++*seen);
+    assert_int_equal(total, 4);
+}
+
+static void test_sums(void **state)
+{
+    struct fixture *f = *state;
+    reshard_summary summary = {.struct_size = sizeof summary};
+    reshard_statistics statistics = {.struct_size = sizeof statistics};
+    uint64_t seen = 0;
+    two_saves(f);
+    if (open_with(f, "step=all,cache=64M"))
+        fail_msg("%s", f->err.message);
+    reshard_summarize(f->view, &summary);
+    assert_int_equal(summary.source_ranks, 4);
+    assert_int_equal(summary.target_ranks, 2);
+    assert_int_equal(summary.parameters, 2);
+    assert_int_equal(summary.entries, 11);
+    assert_int_equal(reshard_check(f->view, count, &seen, &f->err), 0);
+    assert_int_equal(seen, 4);
+    reshard_get_statistics(f->view, &statistics);
+    assert_int_equal(statistics.ranks_indexed, 8);
+    assert_int_equal(statistics.source_opens, 8);
+    assert_int_equal(statistics.cache_budget, 64 << 20);
+    expect(f, "9_7", 0, 66);
+    expect(f, "10_7", 1, 77);
+    reshard_get_statistics(f->view, &statistics);
+    assert_int_equal(statistics.reads, 4);
+}
+
+/* A save that a rank lacks is left out, and nothing else. */
+static void test_incomplete_save(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t id;
+    two_saves(f);
+    assert_int_equal(unlink(tree_path(f->root, "src/rank_3/net-9_7.ckpt")), 0);
+    if (open_with(f, "step=all"))
+        fail_msg("%s", f->err.message);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, "9_7", &id), -ENOENT);
+    assert_non_null(strstr(f->lines.text, "1:9_7: left out: "));
+    assert_non_null(strstr(f->lines.text, "rank_3"));
+    expect(f, "10_7", 1, 77);
+    reshard_close(f->view);
+    f->view = NULL;
+    assert_int_not_equal(open_with(f, "step=all,strict"), 0);
+    assert_null(f->view);
+    assert_int_equal(unlink(tree_path(f->root, "src/rank_3/net-10_7.ckpt")), 0);
+    assert_int_not_equal(open_with(f, "step=all"), 0);
+    assert_non_null(strstr(f->err.message, "rank_3"));
+}
+
+static void test_choice(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t id;
+    two_saves(f);
+    if (open_with(f, "step=all,epoch=9"))
+        fail_msg("%s", f->err.message);
+    expect(f, "9_7", 0, 66);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, "10_7", &id), -ENOENT);
+    reshard_close(f->view);
+    f->view = NULL;
+    assert_int_equal(open_with(f, "step=all,file=x*"), -ENOENT);
+    assert_int_equal(open_with(f, "step=all,rank_dir=x"), -EINVAL);
+    assert_int_equal(f->err.usage, 1);
+    assert_int_equal(open_with(f, "step=all,view=unified"), -EINVAL);
+    assert_int_equal(f->err.usage, 1);
+}
+
+/* As many saves as a view may have descriptors for two of. */
+static void test_descriptors_are_shared(void **state)
+{
+    struct fixture *f = *state;
+    char name[64];
+    reshard_statistics statistics = {.struct_size = sizeof statistics};
+    enum { SAVES = 100 };
+    for (unsigned rank = 0; rank < 4; rank++)
+        for (unsigned i = 1; i <= SAVES; i++) {
+            snprintf(name, sizeof name, "net-%u_1.ckpt", i);
+            save(f, rank, name, (unsigned char)i);
+        }
+    if (open_with(f, "step=all"))
+        fail_msg("%s", f->err.message);
+    for (unsigned round = 0; round < 2; round++)
+        for (unsigned i = 1; i <= SAVES; i++) {
+            snprintf(name, sizeof name, "%u_1", i);
+            expect(f, name, i % 2, (unsigned char)i);
+        }
+    reshard_get_statistics(f->view, &statistics);
+    assert_true(statistics.source_opens > 4 * SAVES);
+    int open_now = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        open_now += access((snprintf(name, sizeof name, "/proc/self/fd/%d", fd), name), F_OK) == 0;
+    assert_in_range(open_now, RFS_MAX_OPEN, RFS_MAX_OPEN + 32);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_content),         TEST(test_tree),   TEST(test_sums),
+        TEST(test_incomplete_save), TEST(test_choice), TEST(test_descriptors_are_shared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
