@@ -125,6 +125,7 @@ def all_saves(rng, folder):
     options = {}
     for save in ("1_20", "2_10", "2_20"):
         part = os.path.join(folder, save)
+        os.makedirs(part)
         case = matmuls(rng, 4, 2, "transform")
         options = write(case, part)
         for rank, named in case.files.items():
