@@ -28,3 +28,6 @@ tests_fuzz_fuzz_rules_SOURCES = tests/fuzz/fuzz_rules.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_outward
 tests_fuzz_fuzz_outward_SOURCES = tests/fuzz/fuzz_outward.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_safetensors
+tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)

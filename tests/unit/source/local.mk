@@ -7,8 +7,13 @@ SOURCE_TESTS = \
 	tests/unit/source/test_ckpt_bad \
 	tests/unit/source/test_ckpt_fixtures \
 	tests/unit/source/test_ckpt_match \
+	tests/unit/source/test_crc \
 	tests/unit/source/test_dtype \
 	tests/unit/source/test_files \
+	tests/unit/source/test_json_read \
+	tests/unit/source/test_parts \
+	tests/unit/source/test_safetensors \
+	tests/unit/source/test_safetensors_bad \
 	tests/unit/source/test_scan \
 	tests/unit/source/test_scan_group \
 	tests/unit/source/test_scan_whole
@@ -29,6 +34,17 @@ tests_unit_source_test_dtype_SOURCES = tests/unit/source/test_dtype.c
 tests_unit_source_test_dtype_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_files_SOURCES = tests/unit/source/test_files.c $(SOURCE_TREE)
 tests_unit_source_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_crc_SOURCES = tests/unit/source/test_crc.c $(SOURCE_WRITER)
+tests_unit_source_test_crc_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_parts_SOURCES = tests/unit/source/test_parts.c $(SOURCE_TREE)
+tests_unit_source_test_parts_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_json_read_SOURCES = tests/unit/source/test_json_read.c
+tests_unit_source_test_json_read_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_safetensors_SOURCES = tests/unit/source/test_safetensors.c $(SOURCE_WRITER)
+tests_unit_source_test_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_safetensors_bad_SOURCES = \
+	tests/unit/source/test_safetensors_bad.c $(SOURCE_WRITER)
+tests_unit_source_test_safetensors_bad_LDADD = librfs.la $(CMOCKA_LIBS)
 SOURCE_SCANNING = tests/unit/source/scanning.c tests/unit/source/scanning.h $(SOURCE_TREE)
 tests_unit_source_test_scan_SOURCES = tests/unit/source/test_scan.c $(SOURCE_SCANNING)
 tests_unit_source_test_scan_LDADD = librfs.la $(CMOCKA_LIBS)

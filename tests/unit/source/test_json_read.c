@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The strict reader of JSON: what is taken, with its value, and what is not, with the place and the reason. */
+#include "source/json_read.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct rfs_json_read begin(const char *text)
+{
+    return rfs_json_read_begin(text, strlen(text));
+}
+
+static void string_is(const char *text, const char *value)
+{
+    struct rfs_json_read json = begin(text);
+    assert_true(rfs_json_read_string(&json));
+    assert_string_equal(json.text, value);
+    assert_int_equal(json.text_n, strlen(value));
+    assert_true(rfs_json_read_end(&json));
+    rfs_json_read_free(&json);
+}
+
+static void no_string(const char *text, size_t n, size_t at, const char *wrong)
+{
+    struct rfs_json_read json = rfs_json_read_begin(text, n);
+    assert_false(rfs_json_read_string(&json));
+    assert_non_null(json.wrong);
+    assert_string_equal(json.wrong, wrong);
+    assert_int_equal(json.at, at);
+    /* It stays so. */
+    assert_false(rfs_json_read_skip(&json));
+    assert_false(rfs_json_read_end(&json));
+    assert_string_equal(json.wrong, wrong);
+    rfs_json_read_free(&json);
+}
+#define NO_STRING(text, at, wrong) no_string(text, sizeof(text) - 1, at, wrong)
+
+static void test_strings(void **state)
+{
+    (void)state;
+    string_is("\"\"", "");
+    string_is(" \t\r\n\"a b\"\n", "a b");
+    string_is("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t");
+    string_is("\"\\u0001\\u0041\\u00e9\\u20ac\\ud83d\\ude00\\uDBFF\\uDFFF\"",
+              "\x01"
+              "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf");
+    string_is("\"\xc3\xa9\xf0\x9f\x98\x80\x7f\"", "\xc3\xa9\xf0\x9f\x98\x80\x7f");
+    NO_STRING("", 0, "it ends too early");
+    NO_STRING("x", 0, "a string is expected here");
+    NO_STRING("\"abc", 4, "it ends in a string");
+    NO_STRING("\"abc\\", 5, "it ends in a string");
+    NO_STRING("\"a\nb\"", 2, "a control character in a string");
+    NO_STRING("\"a\0b\"", 2, "a control character in a string");
+    NO_STRING("\"a\\x\"", 3, "a backslash before a character that needs none");
+    NO_STRING("\"a\\\0\"", 3, "a backslash before a character that needs none");
+    NO_STRING("\"\\u00g0\"", 5, "\\u is not followed by four hexadecimal digits");
+    NO_STRING("\"\\u00", 5, "\\u is not followed by four hexadecimal digits");
+    NO_STRING("\"\\u0000\"", 7, "a string with a NUL");
+    NO_STRING("\"\\ud800\"", 7, "half a surrogate pair is no character");
+    NO_STRING("\"\\ud800\\n\"", 7, "half a surrogate pair is no character");
+    NO_STRING("\"\\ud800\\ud800\"", 13, "half a surrogate pair is no character");
+    NO_STRING("\"\\udc00\"", 7, "half a surrogate pair is no character");
+    NO_STRING("  \"\xff\"", 2, "a string that is not UTF-8");
+    NO_STRING("\"\xed\xa0\x80\"", 0, "a string that is not UTF-8");
+    NO_STRING("\"\xc0\x80\"", 0, "a string that is not UTF-8");
+}
+
+static void number_is(const char *text, uint64_t value)
+{
+    struct rfs_json_read json = begin(text);
+    uint64_t got;
+    assert_true(rfs_json_read_u64(&json, &got));
+    assert_true(got == value);
+    rfs_json_read_free(&json);
+}
+
+static void no_number(const char *text, const char *wrong)
+{
+    struct rfs_json_read json = begin(text);
+    uint64_t got;
+    assert_false(rfs_json_read_u64(&json, &got));
+    assert_string_equal(json.wrong, wrong);
+    rfs_json_read_free(&json);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    number_is("0", 0);
+    number_is(" 7]", 7);
+    number_is("9007199254740993", UINT64_C(9007199254740993)); /* no double has that */
+    number_is("18446744073709551615", UINT64_MAX);
+    no_number("18446744073709551616", "a number above 2^64 - 1");
+    no_number("99999999999999999999999", "a number above 2^64 - 1");
+    static const char *const bad[] = {"",    "-1",  "+1", "01", "00",   "1.0",
+                                      "1e3", "1E3", ".5", "x",  "\"1\""};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
+        no_number(bad[i], "a whole number is expected here");
+    number_is("0x10", 0); /* and something follows */
+}
+
+static bool skips(const char *text)
+{
+    struct rfs_json_read json = begin(text);
+    const bool good = rfs_json_read_skip(&json) && rfs_json_read_end(&json);
+    rfs_json_read_free(&json);
+    return good;
+}
+
+static void test_skip(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"1",
+                                       "-0",
+                                       "-1.5e+10",
+                                       "1E-2",
+                                       "true",
+                                       " false ",
+                                       "null",
+                                       "\"x\"",
+                                       "[]",
+                                       "{}",
+                                       "[[],{},[[]]]",
+                                       "{\"a\":[1,2,{\"b\":null}],\"c\":{\"d\":\"e\"}}",
+                                       "[ 1 , [ ] , { } ]"};
+    static const char *const bad[] = {
+        "",     "[",     "{",       "]",        "}",        "[1",  "[1,",        "[1,]",
+        "[,1]", "[1 2]", "{\"a\"}", "{\"a\":}", "{a:1}",    "{,}", "{\"a\":1,}", "tru",
+        "nul",  "-",     "1.",      "1e",       "01",       "[1}", "{\"a\":1]",  "1 1",
+        "\"",   "[\"]",  "+1",      "NaN",      "Infinity", "'a'"};
+    for (unsigned i = 0; i < sizeof good / sizeof *good; i++)
+        if (!skips(good[i]))
+            fail_msg("not skipped: %s", good[i]);
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (skips(bad[i]))
+            fail_msg("skipped: %s", bad[i]);
+}
+
+static void test_depth(void **state)
+{
+    (void)state;
+    char text[2 * RFS_JSON_DEPTH + 3];
+    memset(text, '[', RFS_JSON_DEPTH);
+    memset(text + RFS_JSON_DEPTH, ']', RFS_JSON_DEPTH);
+    text[2 * RFS_JSON_DEPTH] = '\0';
+    assert_true(skips(text));
+    memset(text, '[', RFS_JSON_DEPTH + 1);
+    memset(text + RFS_JSON_DEPTH + 1, ']', RFS_JSON_DEPTH + 1);
+    text[2 * RFS_JSON_DEPTH + 2] = '\0';
+    assert_false(skips(text));
+    const size_t n = 50 * 1000 * 1000;
+    char *deep = malloc(n);
+    assert_non_null(deep);
+    for (size_t i = 0; i < n; i++)
+        deep[i] = "{\"a\":"[i % 5];
+    struct rfs_json_read json = rfs_json_read_begin(deep, n);
+    assert_false(rfs_json_read_skip(&json));
+    assert_string_equal(json.wrong, "it is nested too deep");
+    assert_true(json.at < 1000);
+    rfs_json_read_free(&json);
+    free(deep);
+}
+
+static void test_objects(void **state)
+{
+    (void)state;
+    struct rfs_json_read json = begin("{ \"a\" : [1, 2] , \"b\":[ ] }  ");
+    bool first = true;
+    bool inner = true;
+    uint64_t value;
+    assert_true(rfs_json_read_peek(&json, '{'));
+    assert_true(rfs_json_read_member(&json, &first));
+    assert_string_equal(json.text, "a");
+    assert_true(rfs_json_read_element(&json, &inner));
+    assert_true(rfs_json_read_u64(&json, &value) && value == 1);
+    assert_true(rfs_json_read_element(&json, &inner));
+    assert_true(rfs_json_read_u64(&json, &value) && value == 2);
+    assert_false(rfs_json_read_element(&json, &inner));
+    assert_null(json.wrong);
+    assert_true(rfs_json_read_member(&json, &first));
+    assert_string_equal(json.text, "b");
+    inner = true;
+    assert_false(rfs_json_read_element(&json, &inner));
+    assert_false(rfs_json_read_member(&json, &first));
+    assert_null(json.wrong);
+    assert_true(rfs_json_read_end(&json));
+    rfs_json_read_free(&json);
+
+    json = begin("{} x");
+    first = true;
+    assert_false(rfs_json_read_member(&json, &first));
+    assert_false(rfs_json_read_end(&json));
+    assert_string_equal(json.wrong, "something follows after its end");
+    rfs_json_read_free(&json);
+
+    json = begin("[1]");
+    first = true;
+    assert_false(rfs_json_read_member(&json, &first));
+    assert_string_equal(json.wrong, "an object is expected here");
+    rfs_json_read_free(&json);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers), cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_depth),   cmocka_unit_test(test_objects),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
