@@ -464,6 +464,7 @@ void rfs_mount_options_help(void)
           "\n"
           "  -o src_strategy=FILE  strategy of SRC (none: it is one whole checkpoint)\n"
           "  -o dst_strategy=FILE  strategy to show (none: one whole checkpoint)\n"
+          "  -o {src,dst}_rules=, {src,dst}_ranks=N  rules instead (man reshardfs: RULES)\n"
           "  -o prefix=TEXT        names of the files, before the rank (checkpoint_)\n"
           "  -o cache=SIZE         memory for assembled pieces, as 512M or 2G\n"
           "  -o strict             refuse parameters that are not in both strategies\n"

@@ -97,15 +97,18 @@ for _number in range(24):
 
 SHAPES = {"embed": (16, 8), "h.0.q.weight": (16, 8), "h.0.o.weight": (16, 8), "h.0.norm": (8,),
           "h.0.moe.w": (4, 8, 4), "h.0.adam_m": (24, 4)}
-RULES = """# dp x tp
-axes dp=2 tp=4
-embed: axis 0 over dp tp        # nested
-*.q.*: axis 0 over tp
-*.o.*: axis 1 over tp
-*.moe.*: axis 0 over dp and axis -1 over tp
-*.adam_?: axis 0 over tp, optimizer 2
-*: whole
-"""
+
+
+def manual():
+    """The first example in the section RULES of reshardfs(1)."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "..", "..", "man", "reshardfs.1"), encoding="utf-8") as f:
+        section = f.read().split("\n.SH RULES\n")[1].split("\n.SH ")[0]
+    return section.split("\n.nf\n")[1].split("\n.fi\n")[0].replace("\\-", "-")
+
+
+RULES = manual() + "\n"
+INLINE = ";".join(RULES.splitlines()[1:])  # without the comment
 
 
 def dp2_tp4():
@@ -122,25 +125,24 @@ def rows(n):
 
 
 @case
-def rules_file_of_the_manual(rng):
-    """Globs, comments and all kinds of cuts, in a file, for a sharded source."""
+def rules_of_the_manual(rng):
+    """Globs and all kinds of cuts, for a sharded source."""
     out = build(rng, rows(4), dp2_tp4(), expect="transform")
-    return ruled(out, dst=RULES.replace("\n", ";").replace("# dp x tp;", "")
-                 .replace("        # nested", ""))
+    return ruled(out, dst=INLINE)
 
 
 @case
 def rules_for_an_unsharded_source(rng):
     """One whole checkpoint to 8 ranks."""
     out = build(rng, None, dp2_tp4(), expect="transform")
-    return ruled(out, dst=";".join(RULES.splitlines()[1:]).replace("        # nested", ""))
+    return ruled(out, dst=INLINE)
 
 
 @case
 def rules_for_the_source(rng):
     """8 ranks to one whole checkpoint."""
     out = build(rng, dp2_tp4(), None, expect="transform")
-    return ruled(out, src=";".join(RULES.splitlines()[1:]).replace("        # nested", ""))
+    return ruled(out, src=INLINE)
 
 
 @case

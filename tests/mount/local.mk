@@ -11,5 +11,6 @@ EXTRA_DIST += \
 	tests/mount/test_life.py \
 	tests/mount/test_outputs.py \
 	tests/mount/test_reading.py \
+	tests/mount/test_rules.py \
 	tests/mount/test_stale.py \
 	tests/mount/test_trees.py

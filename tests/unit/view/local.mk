@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 view_tests = \
 	tests/unit/view/test_budget \
+	tests/unit/view/test_by_rules \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outward \
 	tests/unit/view/test_outputs \
 	tests/unit/view/test_reading \
-	tests/unit/view/test_rules \
 	tests/unit/view/test_side \
 	tests/unit/view/test_strategy_files \
 	tests/unit/view/test_view
@@ -33,8 +33,8 @@ tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outp
 tests_unit_view_test_outputs_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c
 tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_rules_SOURCES = $(view_support) tests/unit/view/test_rules.c
-tests_unit_view_test_rules_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_by_rules_SOURCES = $(view_support) tests/unit/view/test_by_rules.c
+tests_unit_view_test_by_rules_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_side_SOURCES = $(view_support) tests/unit/view/test_side.c
 tests_unit_view_test_side_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_strategy_files_SOURCES = \
