@@ -29,3 +29,11 @@ tests_unit_plan_test_sparse_SOURCES = \
 	tests/unit/plan/world.c \
 	tests/unit/plan/world.h
 tests_unit_plan_test_sparse_LDADD = librfs.la $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/plan/test_removed
+TESTS += tests/unit/plan/test_removed
+tests_unit_plan_test_removed_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_removed.c
+tests_unit_plan_test_removed_LDADD = librfs.la $(CMOCKA_LIBS)
