@@ -82,21 +82,59 @@ static void take(struct unifying *u, uint32_t position, uint32_t part)
         u->done[position] = 1;
 }
 
-/* The parameters, in the order in which they come up; not in parts yet. */
-static void take_parameters(struct unifying *u)
+struct place {
+    uint64_t offset;
+    size_t entry;
+    uint32_t part;
+    uint32_t name;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a;
+    const struct place *y = b;
+
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* The parameters of one rank that did not come up before. */
+static int take_of_rank(struct unifying *u, const struct rfs_index *index)
 {
     struct rfs_catalog *catalog = u->view->catalog;
+    RFS_FREE struct place *places = calloc(index->n + 1, sizeof *places);
 
-    for (uint32_t r = 0; r < rfs_catalog_ranks(catalog); r++) {
-        const struct rfs_index *index = rfs_catalog_ready(catalog, r);
-        for (size_t i = 0; index && i < index->n; i++) {
-            const uint32_t name = index->entries[i].name;
-            const uint32_t position = u->position_of[name];
-            if (position != RFS_NO_ID && !u->done[position] &&
-                is_parameter(u->view, rfs_catalog_name(catalog, name)))
-                take(u, position, 0);
-        }
+    if (!places)
+        return rfs_fail_memory(u->err);
+    for (size_t i = 0; i < index->n; i++)
+        places[i] = (struct place){index->entries[i].offset, i,
+                                   index->part_of ? index->part_of[i] : 0, index->entries[i].name};
+    /* An index of safetensors files is sorted by name; here MindSpore goes by the header. */
+    if (rfs_catalog_format(catalog) == RFS_FORMAT_SAFETENSORS)
+        qsort(places, index->n, sizeof *places, by_place);
+    for (size_t i = 0; i < index->n; i++) {
+        const uint32_t position = u->position_of[places[i].name];
+        if (position != RFS_NO_ID && !u->done[position] &&
+            is_parameter(u->view, rfs_catalog_name(catalog, places[i].name)))
+            take(u, position, 0);
     }
+    return 0;
+}
+
+/* The parameters, in the order in which they come up; not in parts yet. */
+static int take_parameters(struct unifying *u)
+{
+    const struct rfs_catalog *catalog = u->view->catalog;
+    int rc = 0;
+
+    for (uint32_t r = 0; rc == 0 && r < rfs_catalog_ranks(catalog); r++) {
+        const struct rfs_index *index = rfs_catalog_ready(catalog, r);
+        rc = index ? take_of_rank(u, index) : 0;
+    }
+    return rc;
 }
 
 struct weighed {
@@ -237,10 +275,10 @@ int rfs_view_unified(struct reshard_view *view, const struct rfs_roster *roster,
     struct unifying u = {.view = view, .whole = roster, .err = err, .parts = {.format = "ms"}};
 
     int rc = prepare(&u);
-    if (rc)
-        return rc;
-    take_parameters(&u);
-    rc = divide(&u);
+    if (!rc)
+        rc = take_parameters(&u);
+    if (!rc)
+        rc = divide(&u);
     if (!rc)
         rc = take_rest(&u);
     if (!rc)
