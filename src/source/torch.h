@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file of torch.save: what it holds, as a graph of nodes, and where the bytes of its storages lie. No
+ * storage is read.
+ *
+ * Cost: that of the pickle (pickle.h) and of the directory (zip.h). Immutable once open.
+ */
+#ifndef RFS_SOURCE_TORCH_H
+#define RFS_SOURCE_TORCH_H
+
+#include "source/index.h"
+#include "source/pickle.h"
+#include "source/zip.h"
+
+struct rfs_torch {
+    struct rfs_zip zip;
+    struct rfs_pickle pickle;
+    const char *prefix; /* of all entries, "PART_000" or "archive"; the zip's, not terminated */
+    size_t prefix_bytes;
+};
+
+/*
+ * READ, SIZE and FILE as of rfs_ckpt_walk; nodes get ORIGIN. 0; -EINVAL for what is not a sound file, -ENOTSUP for one of the
+ * format before torch 1.6, a TorchScript, or of another byte order, the errors of rfs_zip_open and
+ * rfs_pickle_read; each with *err filled.
+ */
+int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
+                   struct rfs_torch *out, struct rfs_error *err);
+void rfs_torch_free(struct rfs_torch *torch);
+
+/* A tensor of the graph. Strides and offset are in elements, as torch has them. */
+struct rfs_torch_tensor {
+    const struct rfs_node *storage;
+    const struct rfs_zip_entry *record; /* the storage's bytes */
+    enum rfs_dtype dtype;
+    uint32_t ndim;
+    uint64_t dims[RFS_MAX_DIMS];
+    uint64_t strides[RFS_MAX_DIMS];
+    uint64_t offset;
+    uint64_t elements;
+    bool contiguous; /* row-major, so that its bytes are one range */
+    bool is_parameter;
+};
+
+/*
+ * Whether the node is a tensor, or a parameter that wraps one: 1 with *out filled, 0 when it is something
+ * else, or -EINVAL with *err filled when it is one that reaches out of its storage, or whose storage is not
+ * in the file or of another size. PARAM is for messages.
+ */
+int rfs_torch_tensor(const struct rfs_torch *torch, const struct rfs_node *node, const char *file,
+                     const char *param, struct rfs_torch_tensor *out, struct rfs_error *err);
+
+/* "float32" and so on; NULL for dtypes that torch does not have. */
+const char *rfs_torch_dtype_name(enum rfs_dtype dtype);
+/* "FloatStorage" and so on; NULL for dtypes that only UntypedStorage holds. */
+const char *rfs_torch_storage_class(enum rfs_dtype dtype);
+
+#endif
