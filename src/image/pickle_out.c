@@ -27,10 +27,11 @@ struct pickler {
     void *ctx;
     struct rfs_bytes *out;
     struct rfs_error *err;
-    struct seen *table; /* open addressing; at most half full */
-    size_t cap;         /* a power of two, or 0 */
-    uint32_t n;         /* of the memo */
-    uint32_t cpu;       /* the memo number of the location, or NO_MEMO */
+    struct seen *table;     /* open addressing; at most half full */
+    size_t cap;             /* a power of two, or 0 */
+    uint32_t n;             /* of the memo */
+    uint32_t cpu;           /* the memo number of the location, or NO_MEMO */
+    RFS_VEC(uint32_t) keys; /* the same of each storage's key */
     unsigned depth;
 };
 
@@ -281,11 +282,25 @@ static int save_location(struct pickler *pickler)
     return rc ? rc : put_memo(pickler);
 }
 
+static int save_key(struct pickler *pickler, uint32_t key)
+{
+    char text[16];
+
+    while (pickler->keys.n <= key)
+        if (!RFS_PUSH(&pickler->keys, NO_MEMO))
+            return rfs_fail_memory(pickler->err);
+    if (pickler->keys.data[key] != NO_MEMO)
+        return get_memo(pickler, pickler->keys.data[key]);
+    const int n = snprintf(text, sizeof text, "%u", key);
+    const int rc = save_bytes_of_text(pickler, text, (uint32_t)n);
+    pickler->keys.data[key] = pickler->n;
+    return rc ? rc : put_memo(pickler);
+}
+
 /* ("storage", CLASS, KEY, "cpu", ELEMENTS), made anew each time, as torch's pickler does. */
 static int save_storage(struct pickler *pickler, const struct rfs_node *node)
 {
     struct rfs_node *const *id = node->of.items.data;
-    char text[16];
     uint32_t key;
 
     int rc = pickler->key(pickler->ctx, node, &key);
@@ -295,11 +310,8 @@ static int save_storage(struct pickler *pickler, const struct rfs_node *node)
         rc = save(pickler, id[0]);
     if (!rc)
         rc = save(pickler, id[1]);
-    const int n = rc ? 0 : snprintf(text, sizeof text, "%u", key);
     if (!rc)
-        rc = save_bytes_of_text(pickler, text, (uint32_t)n);
-    if (!rc)
-        rc = put_memo(pickler);
+        rc = save_key(pickler, key);
     if (!rc)
         rc = save_location(pickler);
     if (!rc)
@@ -371,5 +383,6 @@ int rfs_pickle_write(const struct rfs_node *root, rfs_storage_key_fn *key, void 
     if (!rc)
         rc = put_op(&pickler, '.');
     free(pickler.table);
+    free(pickler.keys.data);
     return rc;
 }
