@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0), and the
+ * same state in another number of parts, or whole. hfai_read.c draws the format.
+ *
+ * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and proves
+ * that the parts belong together. Cost: the pickles, 64 bytes for each tensor or state entry, and 32 for
+ * each piece of a large tensor. Immutable once open, so any thread may ask.
+ */
+#ifndef RFS_PLAN_HFAI_H
+#define RFS_PLAN_HFAI_H
+
+#include "base/error.h"
+#include "plan/document.h"
+#include "source/catalog.h"
+
+#define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; what hfai calls large is more than that */
+#define RFS_HFAI_PARTS 4096                /* more parts are refused */
+
+struct rfs_hfai;
+
+/*
+ * CATALOG's ranks are the parts; it is borrowed and outlives the result. 0 with *out owned by the caller;
+ * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, what rfs_torch_open or
+ * a read gave, -ENOMEM; each with *err filled.
+ */
+int rfs_hfai_open(struct rfs_catalog *catalog, struct rfs_hfai **out, struct rfs_error *err);
+void rfs_hfai_free(struct rfs_hfai *hfai);
+
+uint32_t rfs_hfai_parts(const struct rfs_hfai *hfai);
+size_t rfs_hfai_models(const struct rfs_hfai *hfai);
+size_t rfs_hfai_optimizers(const struct rfs_hfai *hfai);
+/* The opened file of a part. */
+const struct rfs_torch *rfs_hfai_torch(const struct rfs_hfai *hfai, uint32_t part);
+
+/*
+ * The files, as documents for the caller to free (rfs_document_free), whatever is returned: 0, -ENOMEM or
+ * -EINVAL, with *err filled.
+ */
+/* Part PART of N; tensors of more than LARGE bytes are cut over all parts. */
+int rfs_hfai_part(const struct rfs_hfai *hfai, uint32_t part, uint32_t n, uint64_t large,
+                  struct rfs_document *out, struct rfs_error *err);
+/* All that dist_ckpt.load returns. */
+int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
+/* The state dict of one model, of one optimizer. */
+int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,
+                   struct rfs_error *err);
+int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
+                       struct rfs_error *err);
+
+#endif
