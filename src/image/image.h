@@ -12,21 +12,25 @@
 #define RFS_IMAGE_IMAGE_H
 
 #include "plan/planner.h"
+#include "plan/stock.h"
 
 #define RFS_LITERAL UINT32_MAX
 /* The last bytes of a file: the crc32 of its bytes before the trailer that ends with them, big-endian. */
 #define RFS_CRC (UINT32_MAX - 1)
 #define RFS_CRC_BYTES 4
 #define RFS_CRC_TRAILER 17
+/* Four bytes: the crc32 of all bytes of target region.at >> 3, little-endian, from byte region.at & 7 on. */
+#define RFS_STORAGE_CRC (UINT32_MAX - 2)
 
 struct rfs_region {
     uint64_t start;  /* in the file; it ends where the next one starts */
     uint64_t at;     /* in image.literals, or in the target's bytes */
-    uint32_t target; /* position in the roster, RFS_LITERAL or RFS_CRC */
+    uint32_t target; /* position in the roster or the stock, RFS_LITERAL, or RFS_CRC… */
 };
 
 struct rfs_image {
-    const struct rfs_roster *roster; /* NULL: it has literal regions only */
+    const struct rfs_roster *roster; /* NULL: it has literal regions only, or a stock */
+    struct rfs_stock *stock;         /* owned; the targets are its items then; NULL: the roster's */
     uint64_t bytes;                  /* of the file */
     size_t n;
     struct rfs_region *regions;

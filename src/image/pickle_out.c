@@ -37,22 +37,7 @@ struct pickler {
 
 static int put(struct pickler *pickler, const void *bytes, size_t n)
 {
-    struct rfs_bytes *out = pickler->out;
-    const unsigned char *p = bytes;
-
-    if (n > out->cap - out->n) {
-        size_t cap = out->cap ? out->cap : 4096;
-        while (cap - out->n < n)
-            cap *= 2;
-        unsigned char *data = realloc(out->data, cap);
-        if (!data)
-            return rfs_fail_memory(pickler->err);
-        out->data = data;
-        out->cap = cap;
-    }
-    memcpy(out->data + out->n, p, n);
-    out->n += n;
-    return 0;
+    return rfs_bytes_put(pickler->out, bytes, n) ? 0 : rfs_fail_memory(pickler->err);
 }
 
 static int put_op(struct pickler *pickler, unsigned char op)

@@ -8,13 +8,8 @@
 #ifndef RFS_IMAGE_PICKLE_OUT_H
 #define RFS_IMAGE_PICKLE_OUT_H
 
-#include "base/vec.h"
+#include "image/build.h"
 #include "source/pickle.h"
-
-struct rfs_bytes {
-    unsigned char *data;
-    size_t n, cap;
-};
 
 /*
  * Asked for each STORAGE node: the number that is its key in the file that is written, the same for the same

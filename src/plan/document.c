@@ -157,6 +157,11 @@ bool rfs_document_begin(struct rfs_document *document)
     return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, 0});
 }
 
+bool rfs_document_reserve(struct rfs_document *document, uint64_t bytes)
+{
+    return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, bytes});
+}
+
 bool rfs_document_range(struct rfs_document *document, const struct rfs_range *range)
 {
     struct rfs_made_storage *made = &document->made.data[document->made.n - 1];

@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
-#include <xxhash.h>
 
 static void plan_free(struct rfs_rank_plan **plan)
 {
@@ -211,24 +209,6 @@ static int cut_slice(struct rfs_planner *planner, const struct wanting *wanting,
     return 0;
 }
 
-/* The identity of the bytes: which source bytes go where. */
-static void name_slice(struct rfs_slice *slice)
-{
-    XXH3_state_t state;
-
-    XXH3_128bits_reset(&state);
-    for (size_t i = 0; i < slice->n; i++) {
-        const struct rfs_block *block = &slice->blocks[i];
-        const uint64_t words[] = {slice->bytes, block->file, block->entry->offset, block->dst,
-                                  block->src,   block->run,  block->n_loops};
-        XXH3_128bits_update(&state, words, sizeof words);
-        XXH3_128bits_update(&state, block->loop, block->n_loops * sizeof *block->loop);
-    }
-    const XXH128_hash_t hash = XXH3_128bits_digest(&state);
-    slice->id[0] = hash.low64;
-    slice->id[1] = hash.high64;
-}
-
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice)
 {
@@ -244,6 +224,6 @@ int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct r
         rc = target->geometry == RFS_NO_ID ? copied_slice(planner, &wanting, target, slice)
                                            : cut_slice(planner, &wanting, target, local, slice);
     if (!rc)
-        name_slice(slice);
+        rfs_slice_name(slice);
     return rc;
 }

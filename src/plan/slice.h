@@ -44,6 +44,8 @@ struct rfs_slice {
     struct rfs_block *blocks; /* ascending by dst */
 };
 
+/* Sets the id of a slice whose bytes and blocks are set: which source bytes go where. */
+void rfs_slice_name(struct rfs_slice *slice);
 void rfs_slice_free(struct rfs_slice *slice);
 
 #endif

@@ -268,10 +268,20 @@ static int find_dtype(const struct looking *looking, const struct rfs_node *clas
     return fail_tensor(looking, "a tensor in an untyped storage that says no dtype");
 }
 
-static int find_record(const struct looking *looking, struct rfs_torch_tensor *tensor)
+/* Bytes of an element of a storage; an untyped one counts bytes. */
+static uint64_t storage_item(const struct rfs_node *class)
 {
-    const struct rfs_items *id = &tensor->storage->of.items;
-    const uint64_t item = names(id->data[1], "UntypedStorage") ? 1 : rfs_dtype_bytes(tensor->dtype);
+    for (size_t i = 0; i < N_DTYPES; i++)
+        if (names(class, dtypes[i].storage))
+            return rfs_dtype_bytes(dtypes[i].dtype);
+    return 1;
+}
+
+static int find_record(const struct looking *looking, const struct rfs_node *storage,
+                       const struct rfs_zip_entry **record)
+{
+    const struct rfs_items *id = &storage->of.items;
+    const uint64_t item = storage_item(id->data[1]);
     char name[256];
     const struct rfs_node *key = id->data[2];
     uint64_t bytes;
@@ -280,16 +290,23 @@ static int find_record(const struct looking *looking, struct rfs_torch_tensor *t
         return fail_tensor(looking, "a storage's key is too long");
     memcpy(name, "data/", 5);
     memcpy(name + 5, key->of.text.data, key->of.text.n);
-    tensor->record = find_entry(looking->torch, name, 5 + key->of.text.n);
-    if (!tensor->record)
+    *record = find_entry(looking->torch, name, 5 + key->of.text.n);
+    if (!*record)
         return fail_tensor(looking, "its storage is not in the file");
-    if (!rfs_mul_u64((uint64_t)id->data[4]->of.integer, item, &bytes) ||
-        bytes != tensor->record->bytes)
+    if (!rfs_mul_u64((uint64_t)id->data[4]->of.integer, item, &bytes) || bytes != (*record)->bytes)
         return rfs_fail(looking->err, -EINVAL, RFS_OF(looking->file, looking->param), REMEDY_COPY,
                         "its storage has %llu bytes in the file, and not %lld elements of %llu",
-                        (unsigned long long)tensor->record->bytes,
-                        (long long)id->data[4]->of.integer, (unsigned long long)item);
+                        (unsigned long long)(*record)->bytes, (long long)id->data[4]->of.integer,
+                        (unsigned long long)item);
     return 0;
+}
+
+int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *storage,
+                     const char *file, const char *param, const struct rfs_zip_entry **record,
+                     struct rfs_error *err)
+{
+    const struct looking looking = {torch, file, param, err};
+    return find_record(&looking, storage, record);
 }
 
 static bool take_numbers(const struct rfs_node *tuple, uint32_t *n, uint64_t *out)
@@ -367,7 +384,7 @@ static int read_tensor(const struct looking *looking, const struct rfs_node *nod
     if (rc == 0)
         rc = find_dtype(looking, arg[0]->of.items.data[1], v3 ? arg[6] : NULL, &out->dtype);
     if (rc == 0)
-        rc = find_record(looking, out);
+        rc = find_record(looking, out->storage, &out->record);
     return rc ? rc : check_reach(looking, out);
 }
 

@@ -50,6 +50,14 @@ struct rfs_torch_tensor {
 int rfs_torch_tensor(const struct rfs_torch *torch, const struct rfs_node *node, const char *file,
                      const char *param, struct rfs_torch_tensor *out, struct rfs_error *err);
 
+/*
+ * Where the bytes of a STORAGE node lie: 0 with *record set, or -EINVAL with *err filled when they are not in
+ * the file or of another size than the node says.
+ */
+int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *storage,
+                     const char *file, const char *param, const struct rfs_zip_entry **record,
+                     struct rfs_error *err);
+
 /* "float32" and so on; NULL for dtypes that torch does not have. */
 const char *rfs_torch_dtype_name(enum rfs_dtype dtype);
 /* "FloatStorage" and so on; NULL for dtypes that only UntypedStorage holds. */

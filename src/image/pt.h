@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of torch.save. */
+#ifndef RFS_IMAGE_PT_H
+#define RFS_IMAGE_PT_H
+
+#include "image/image.h"
+#include "plan/stock.h"
+
+/* All is borrowed; the roster outlives the image, the rest the call. */
+struct rfs_pt_config {
+    struct rfs_catalog *catalog;
+    const struct rfs_document *document;
+    /* The opened file of an origin; NULL when the document takes no nodes from files. */
+    const struct rfs_torch *(*torch)(void *ctx, uint16_t origin);
+    void *ctx;
+    /* Whose targets the made storages are, one for one; NULL: the image gets a stock. */
+    const struct rfs_roster *roster;
+    const char *stem; /* the file's name without its ending, at most 255 bytes */
+    bool crc; /* checksums that take reading are computed when they are read, else they are 0 */
+};
+
+/* 0, -ENOMEM, or -EINVAL with *err filled for a document whose storages are not in its files. */
+int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The storages of one file of torch.save that is shown, and where their bytes are: rows of ranges of source
+ * files' storages. Made once with the file's image; immutable then.
+ *
+ * Cost: 40 bytes a storage and 48 a range.
+ */
+#ifndef RFS_PLAN_STOCK_H
+#define RFS_PLAN_STOCK_H
+
+#include "plan/document.h"
+#include "plan/slice.h"
+#include "source/catalog.h"
+
+struct rfs_stock_range {
+    uint32_t file; /* in the catalogue's files */
+    uint64_t bytes;
+    struct rfs_entry entry; /* its offset is that of the range in the file */
+};
+
+struct rfs_stock_item {
+    size_t first; /* of its ranges */
+    size_t n;
+    uint64_t bytes;
+    uint32_t crc;   /* if it is known without reading: of whole records of the sources */
+    bool crc_known; /* by the sources' directories */
+};
+
+struct rfs_stock {
+    RFS_VEC(struct rfs_stock_range) ranges;
+    RFS_VEC(struct rfs_stock_item) items;
+};
+
+void rfs_stock_free(struct rfs_stock *stock);
+/* Begins an item, whose ranges follow. False when out of memory. */
+bool rfs_stock_begin(struct rfs_stock *stock);
+/* Adds a range of a record in FILE. False when out of memory. */
+bool rfs_stock_add(struct rfs_stock *stock, uint32_t file, const struct rfs_range *range);
+
+/* The slice of an item: zero-initialised or one to use again; freed by the caller. 0 or -ENOMEM. */
+int rfs_stock_slice(const struct rfs_stock *stock, uint32_t item, struct rfs_slice *slice);
+
+#endif
