@@ -21,6 +21,7 @@
 #define RFS_CRC_TRAILER 17
 /* Four bytes: the crc32 of all bytes of target region.at >> 3, little-endian, from byte region.at & 7 on. */
 #define RFS_STORAGE_CRC (UINT32_MAX - 2)
+#define RFS_NO_TARGET RFS_STORAGE_CRC /* from here on it is no target */
 
 struct rfs_region {
     uint64_t start;  /* in the file; it ends where the next one starts */

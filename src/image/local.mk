@@ -5,5 +5,9 @@ librfs_la_SOURCES += \
 	src/image/ckpt.c \
 	src/image/image.c \
 	src/image/image.h \
+	src/image/pickle_out.c \
+	src/image/pickle_out.h \
+	src/image/pt.c \
+	src/image/pt.h \
 	src/image/safetensors.c \
 	src/image/weight_map.c

@@ -12,16 +12,15 @@ static bool later(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-/* Takes one more file into the plan's attributes. */
-static int add_file(struct planning *planning, uint32_t file, struct rfs_rank_plan *plan)
+int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_plan *plan,
+                      struct rfs_error *err)
 {
-    struct rfs_files *files = rfs_catalog_files(planning->planner->config.catalog);
     const bool first = plan->n_sources == 0;
     struct stat st;
 
     const int rc = rfs_files_stat(files, file, &st);
     if (rc)
-        return rfs_fail(planning->err, rc, RFS_IN(rfs_files_path(files, file)), NULL,
+        return rfs_fail(err, rc, RFS_IN(rfs_files_path(files, file)), NULL,
                         "cannot be examined: %s", strerror(-rc));
     plan->mode &= st.st_mode;
     if (first || later(st.st_mtim, plan->mtime))
@@ -34,11 +33,12 @@ static int add_file(struct planning *planning, uint32_t file, struct rfs_rank_pl
 
 static int add_source(struct planning *planning, uint32_t rank, struct rfs_rank_plan *plan)
 {
-    const struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
     int rc = 0;
 
     for (uint32_t part = 0; rc == 0 && part < rfs_catalog_parts(catalog, rank); part++)
-        rc = add_file(planning, rfs_catalog_file(catalog, rank) + part, plan);
+        rc = rfs_plan_add_file(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank) + part,
+                               plan, planning->err);
     return rc;
 }
 

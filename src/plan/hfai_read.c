@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION "2.0.0"
+#define FORMAT_VERSION "2.0.0"
 
 struct reading {
     struct rfs_hfai *hfai;
@@ -85,10 +85,10 @@ static int check_head(const struct reading *reading)
         return rfs_fail(reading->err, -EINVAL, RFS_IN(reading->path),
                         "the folder that dist_ckpt.save wrote",
                         "the file is not a part of an hfai checkpoint: it has no __nshards__");
-    if (!rfs_node_is_text(rfs_node_get(dict, "__version__"), VERSION))
+    if (!rfs_node_is_text(rfs_node_get(dict, "__version__"), FORMAT_VERSION))
         return rfs_fail(reading->err, -ENOTSUP, RFS_IN(reading->path),
-                        "load and save it with a hfai that writes " VERSION,
-                        "the part is not of format " VERSION);
+                        "load and save it with a hfai that writes " FORMAT_VERSION,
+                        "the part is not of format " FORMAT_VERSION);
     if (shards->of.integer != (int64_t)reading->hfai->n_parts)
         return rfs_fail(reading->err, -EINVAL, RFS_IN(reading->path), RFS_HFAI_REMEDY,
                         "the part is one of %lld, but the folder holds %u",

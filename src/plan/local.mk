@@ -8,6 +8,14 @@ librfs_la_SOURCES += \
 	src/plan/geometry.c \
 	src/plan/geometry.h \
 	src/plan/givers.c \
+	src/plan/document.c \
+	src/plan/document.h \
+	src/plan/hfai.h \
+	src/plan/hfai_internal.h \
+	src/plan/hfai_read.c \
+	src/plan/hfai_steps.c \
+	src/plan/hfai_value.c \
+	src/plan/hfai_write.c \
 	src/plan/internal.h \
 	src/plan/lost.c \
 	src/plan/outward.c \
@@ -20,6 +28,8 @@ librfs_la_SOURCES += \
 	src/plan/sizes.c \
 	src/plan/slice.c \
 	src/plan/slice.h \
+	src/plan/stock.c \
+	src/plan/stock.h \
 	src/plan/sources.c \
 	src/plan/survey.c \
 	src/plan/survey.h \

@@ -86,6 +86,13 @@ struct rfs_rank_plan {
     uint32_t *sources; /* owned: the files that it depends on, ids in the catalogue's files */
 };
 
+/*
+ * Takes one more file into the attributes of a plan, whose mode begins as 0444 and whose sources have room. 0
+ * or -errno with *err filled.
+ */
+int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_plan *plan,
+                      struct rfs_error *err);
+
 /* The plan of destination rank RANK, made at the first call. 0, or -errno with *err filled. */
 int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
                      struct rfs_error *err);

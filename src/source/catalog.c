@@ -38,6 +38,7 @@ struct rfs_catalog {
     pthread_cond_t done;
     RFS_VEC(struct rfs_built *) owned; /* under the lock */
     atomic_uint_fast64_t indexed, predicted, index_bytes;
+    bool has_parts;
 };
 
 static void free_scan(struct rfs_scan *scan)
@@ -58,6 +59,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         if (scan->data[i].n_files > 0)
             catalog->n_ranks = scan->data[i].rank + 1;
     catalog->builder.format = scan->format;
+    catalog->has_parts = scan->parts;
     catalog->ranks = calloc(catalog->n_ranks, sizeof *catalog->ranks);
     if (!catalog->ranks)
         return no_memory(err, catalog->path);
@@ -178,6 +180,11 @@ uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank)
 uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank)
 {
     return rank < catalog->n_ranks ? catalog->ranks[rank].parts : 0;
+}
+
+bool rfs_catalog_has_parts(const struct rfs_catalog *catalog)
+{
+    return catalog->has_parts;
 }
 
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)

@@ -49,6 +49,8 @@ static inline uint32_t rfs_catalog_entry_file(const struct rfs_catalog *catalog,
     const uint32_t part = index->part_of ? index->part_of[entry - index->entries] : 0;
     return rfs_catalog_file(catalog, rank) + part;
 }
+/* Whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
+bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog);
 struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog);
 struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog);

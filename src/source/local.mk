@@ -25,4 +25,8 @@ librfs_la_SOURCES += \
 	src/source/scan_whole.c \
 	src/source/spec.h \
 	src/source/weight_map.c src/source/weight_map.h \
-	src/source/wire.c src/source/wire.h
+	src/source/wire.c src/source/wire.h \
+	src/source/pickle.c src/source/pickle.h \
+	src/source/scan_parts.c \
+	src/source/torch.c src/source/torch.h \
+	src/source/zip.c src/source/zip.h

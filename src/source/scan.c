@@ -155,7 +155,9 @@ static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
 static int scan_folders(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         struct rfs_saves *saves, struct rfs_error *err)
 {
-    const int rc = rfs_scan_tree(spec, out, saves, err);
+    int rc = saves ? 0 : rfs_scan_parts(spec, out, err);
+    if (rc == 0 && out->n == 0)
+        rc = rfs_scan_tree(spec, out, saves, err);
     if (rc < 0 || out->n > 0)
         return rc;
     if (saves || spec->segmented || spec->file || rfs_spec_asks_save(spec))

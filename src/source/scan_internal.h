@@ -101,6 +101,8 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 /* One file, or a folder that is one unsharded checkpoint by its own files (scan_whole.c). */
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
+/* The parts of hfai's dist_ckpt in SRC (scan_parts.c); n stays 0 where there is none. */
+int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (scan_group.c). */
 int rfs_scan_groups(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *scan,
                     struct rfs_error *err);

@@ -26,12 +26,14 @@ static bool ends_with(const char *text, size_t n, const char *ending)
 
 const char *rfs_format_ending(enum rfs_format format)
 {
-    return format == RFS_FORMAT_CKPT ? ".ckpt" : ".safetensors";
+    static const char *const endings[] = {".ckpt", ".safetensors", ".pt"};
+
+    return endings[format];
 }
 
 bool rfs_name_format(const char *name, enum rfs_format *format)
 {
-    for (int i = 0; i < RFS_FORMAT_COUNT; i++) {
+    for (int i = 0; i < RFS_FORMAT_TORCH; i++) {
         *format = (enum rfs_format)i;
         if (ends_with(name, strlen(name), rfs_format_ending(*format)))
             return true;

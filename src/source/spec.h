@@ -30,6 +30,6 @@ struct rfs_source_spec {
     struct rfs_fds *fds;        /* descriptors that it shares with other sources; NULL: its own */
 };
 
-enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_COUNT };
+enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };
 
 #endif

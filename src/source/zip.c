@@ -319,7 +319,7 @@ int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, 
                  struct rfs_error *err)
 {
     const struct source source = {read, ctx, size, file, err};
-    struct directory directory;
+    struct directory directory = {0, 0, 0};
 
     *out = (struct rfs_zip){0};
     int rc = find_directory(&source, &directory);

@@ -59,3 +59,53 @@ int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc)
     pthread_mutex_unlock(&view->lock);
     return rc;
 }
+
+/* Targets of an image. */
+static size_t count_targets(const struct rfs_image *image)
+{
+    return image->stock ? image->stock->items.n : image->roster->n;
+}
+
+static int sum_target(struct reshard_view *view, const struct rfs_slice *slice, uint32_t *crc)
+{
+    RFS_FREE unsigned char *buf = malloc(RFS_PIECE);
+    uLong sum = crc32_z(0, NULL, 0);
+    int rc = buf ? 0 : -ENOMEM;
+
+    for (uint64_t at = 0; rc == 0 && at < slice->bytes; at += RFS_PIECE) {
+        const size_t n = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - at);
+        rc = rfs_assemble(view->assembler, slice, at, n, false, buf);
+        if (rc == 0)
+            sum = crc32_z(sum, buf, n);
+    }
+    *crc = (uint32_t)sum;
+    return rc;
+}
+
+/* Two readers that want the same at once both sum it up; it is the same then. */
+int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rfs_image *image,
+                         uint32_t target, uint32_t *crc)
+{
+    struct shown_file *shown = &view->files[file];
+    struct rfs_slice slice = {0};
+
+    pthread_mutex_lock(&view->lock);
+    if (!shown->storage_crcs)
+        shown->storage_crcs = calloc(count_targets(image), sizeof *shown->storage_crcs);
+    const bool room = shown->storage_crcs != NULL;
+    const uint64_t known = room ? shown->storage_crcs[target] : 0;
+    pthread_mutex_unlock(&view->lock);
+    *crc = (uint32_t)known;
+    if (known || !room)
+        return room ? 0 : -ENOMEM;
+    int rc = rfs_view_slice(view, file, image, target, &slice);
+    if (rc == 0)
+        rc = sum_target(view, &slice, crc);
+    rfs_slice_free(&slice);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&view->lock);
+    shown->storage_crcs[target] = UINT64_C(1) << 32 | *crc;
+    pthread_mutex_unlock(&view->lock);
+    return 0;
+}

@@ -3,7 +3,8 @@
  * What the files of the view room share.
  *
  * Ids: the root is 1. In a view of ranks the folder of destination rank R is 2 + 2R and its file 3 + 2R; in
- * a flat view, whose files lie in the root, file F is 2 + F. side.h tells those of several saves.
+ * a flat view, whose files lie in the root, file F is 2 + F, and its only folder, if any, comes after the
+ * last file. side.h tells those of several saves.
  */
 #ifndef RFS_VIEW_INTERNAL_H
 #define RFS_VIEW_INTERNAL_H
@@ -26,7 +27,11 @@ struct shown_file {
     _Atomic(const struct rfs_image *) image;                     /* NULL until it is ready */
     enum { CRC_UNKNOWN, CRC_BEING_SUMMED, CRC_KNOWN } crc_state; /* under the view's lock, as crc */
     uint32_t crc; /* of the bytes before its trailer, if it has one */
+    uint64_t *
+        storage_crcs; /* owned; by target, 1 << 32 | checksum, or 0; under the view's lock; or NULL */
 };
+
+struct rfs_bundle;
 
 struct reshard_view {
     struct rfs_options options;
@@ -43,7 +48,11 @@ struct reshard_view {
     uint32_t n_ranks;    /* of the destination */
     uint64_t parameters; /* distinct names in the strategies */
 
-    bool flat;                /* the files lie in the root, not in a folder for each */
+    struct rfs_bundle *bundle; /* of hfai's parts: there is no planner then; or NULL */
+
+    bool flat;          /* the files lie in the root, not in a folder for each */
+    const char *folder; /* but those from first_in_folder on, in a folder of this name; or NULL */
+    size_t first_in_folder;
     struct shown_file *files; /* owned, with their names; file R is rank R's in a view of ranks */
     size_t n_files;
 
@@ -89,8 +98,20 @@ enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, siz
 int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);
 
+/* What a file depends on, once it is planned. */
+const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_t file);
+/* Where the bytes of a target come from; as rfs_planner_slice. */
+int rfs_view_slice(struct reshard_view *view, size_t file, const struct rfs_image *image,
+                   uint32_t target, struct rfs_slice *slice);
+
 /* The checksum of a file whose image has one, summed up at the first call; crc.c. 0 or -errno. */
 int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc);
+
+/*
+ * The checksum of all bytes of a target of a file, summed up at the first call and remembered. 0 or -errno.
+ */
+int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rfs_image *image,
+                         uint32_t target, uint32_t *crc);
 
 /* As reshard_reader_pread, for the view itself: not counted. */
 ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset);

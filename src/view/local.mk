@@ -2,6 +2,8 @@
 librfs_la_SOURCES += \
 	src/view/budget.c \
 	src/view/budget.h \
+	src/view/bundle.c \
+	src/view/bundle.h \
 	src/view/crc.c \
 	src/view/flat.c \
 	src/view/flat.h \

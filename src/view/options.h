@@ -40,8 +40,11 @@ struct rfs_options {
     char *names;        /* a path */
     char *dtype;
     bool crc;
-    char *prefix;   /* never NULL once parsed */
-    uint64_t cache; /* bytes */
+    uint32_t nshards;    /* of the parts shown of an hfai checkpoint; 0: as many as it has */
+    uint64_t large_size; /* bytes; larger tensors are cut over those parts; 0: hfai's own */
+    bool zip_crc;        /* compute the checksums of archives that take reading */
+    char *prefix;        /* never NULL once parsed */
+    uint64_t cache;      /* bytes */
     bool strict;
 };
 

@@ -23,7 +23,6 @@ _Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_PLACE_STEP, "callers' scratch has ro
 struct reshard_reader {
     reshard_view *view;
     size_t file;
-    uint32_t rank; /* of the destination, which tells where the file's tensors come from */
     const struct rfs_image *image;
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     uint64_t last_end;
@@ -62,10 +61,12 @@ static int answer_copied(struct answer *answer, size_t size)
 }
 
 /* Whether a target leaves with other elements than its sources have, and then which. */
-static bool is_converted(const struct reshard_view *view, const struct rfs_target *target,
-                         struct rfs_conversion *conversion)
+static bool is_converted(const struct reshard_view *view, const struct rfs_image *image,
+                         uint32_t number, struct rfs_conversion *conversion)
 {
-    if (target->shown_type == target->type)
+    const struct rfs_target *target = image->stock ? NULL : &image->roster->targets[number];
+
+    if (!target || target->shown_type == target->type)
         return false;
     const struct rfs_type *from = rfs_catalog_type(view->catalog, target->type);
     const struct rfs_type *to = rfs_catalog_type(view->catalog, target->shown_type);
@@ -73,13 +74,14 @@ static bool is_converted(const struct reshard_view *view, const struct rfs_targe
     return true;
 }
 
-static int answer_slice(struct reshard_view *view, const struct rfs_target *target,
+static int answer_slice(const struct reshard_reader *reader, uint32_t target,
                         const struct rfs_slice *slice, uint64_t begin, size_t size, bool sequential,
                         struct answer *answer)
 {
+    struct reshard_view *view = reader->view;
     struct rfs_conversion conversion;
 
-    if (is_converted(view, target, &conversion)) {
+    if (is_converted(view, reader->image, target, &conversion)) {
         const int rc = rfs_assemble_converted(view->assembler, slice, &conversion, begin, size,
                                               sequential, answer_at(answer));
         return rc ? rc : answer_copied(answer, size);
@@ -111,8 +113,7 @@ static int take_slice(struct reshard_reader *reader, uint32_t target, struct rfs
     pthread_mutex_unlock(&reader->lock);
     if (same)
         return 0;
-    return rfs_planner_slice(reader->view->planner, reader->rank,
-                             &reader->image->roster->targets[target], slice);
+    return rfs_view_slice(reader->view, reader->file, reader->image, target, slice);
 }
 
 static void keep_slice(struct reshard_reader *reader, uint32_t target, struct rfs_slice *slice)
@@ -138,6 +139,19 @@ static int answer_crc(struct reshard_reader *reader, uint64_t skip, size_t size,
     return answer_copied(answer, size);
 }
 
+static int answer_storage_crc(struct reshard_reader *reader, uint64_t at, size_t size,
+                              struct answer *answer)
+{
+    uint32_t crc;
+    const int rc =
+        rfs_view_storage_crc(reader->view, reader->file, reader->image, (uint32_t)(at >> 3), &crc);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < size; i++)
+        answer_at(answer)[i] = (unsigned char)(crc >> 8 * ((at & 7) + i));
+    return answer_copied(answer, size);
+}
+
 static int answer_region(struct reshard_reader *reader, const struct rfs_region *region,
                          uint64_t skip, size_t size, bool sequential, struct answer *answer)
 {
@@ -145,14 +159,16 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
 
     if (region->target == RFS_CRC)
         return answer_crc(reader, skip, size, answer);
+    if (region->target == RFS_STORAGE_CRC)
+        return answer_storage_crc(reader, region->at + skip, size, answer);
     if (region->target == RFS_LITERAL) {
         memcpy(answer_at(answer), reader->image->literals + region->at + skip, size);
         return answer_copied(answer, size);
     }
     int rc = take_slice(reader, region->target, &slice);
     if (!rc)
-        rc = answer_slice(reader->view, &reader->image->roster->targets[region->target], &slice,
-                          region->at + skip, size, sequential, answer);
+        rc = answer_slice(reader, region->target, &slice, region->at + skip, size, sequential,
+                          answer);
     if (rc)
         rfs_slice_free(&slice);
     else
@@ -160,15 +176,15 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
     return rc;
 }
 
-static void ahead_of_target(struct reshard_reader *reader, const struct rfs_target *target,
-                            uint64_t begin, uint64_t end)
+static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint64_t begin,
+                            uint64_t end)
 {
     struct rfs_slice slice = {0};
     struct rfs_conversion conversion;
 
-    if (is_converted(reader->view, target, &conversion))
+    if (is_converted(reader->view, reader->image, target, &conversion))
         rfs_assemble_unconverted(&conversion, &begin, &end);
-    if (rfs_planner_slice(reader->view->planner, reader->rank, target, &slice))
+    if (rfs_view_slice(reader->view, reader->file, reader->image, target, &slice))
         rfs_slice_free(&slice);
     else
         rfs_assemble_ahead(reader->view->assembler, &slice, begin, end);
@@ -186,13 +202,13 @@ static void read_ahead(struct reshard_reader *reader, uint64_t begin, uint64_t e
         const struct rfs_region *region = &image->regions[i];
         if (region->start >= end)
             break;
-        if (region->target == RFS_LITERAL || region->target == RFS_CRC)
+        if (region->target >= RFS_NO_TARGET)
             continue;
         const uint64_t from = rfs_max_u64(region->start, begin);
         const uint64_t to = rfs_min_u64(rfs_image_end(image, i), end);
         if (to - from >= RFS_SMALL)
-            ahead_of_target(reader, &image->roster->targets[region->target],
-                            region->at + from - region->start, region->at + to - region->start);
+            ahead_of_target(reader, region->target, region->at + from - region->start,
+                            region->at + to - region->start);
     }
 }
 
@@ -226,7 +242,7 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
 /* A file fails as a whole once one of its sources has: its headers came from there too. */
 static int check_sources(const struct reshard_reader *reader)
 {
-    const struct rfs_rank_plan *plan = rfs_planner_ready(reader->view->planner, reader->rank);
+    const struct rfs_rank_plan *plan = rfs_view_plan(reader->view, reader->file);
     const struct rfs_files *files = rfs_catalog_files(reader->view->catalog);
 
     for (uint32_t i = 0; i < plan->n_sources; i++) {
@@ -278,7 +294,7 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
 
 static int reader_init(reshard_view *view, size_t file, struct reshard_reader *reader)
 {
-    *reader = (struct reshard_reader){.view = view, .file = file, .rank = view->files[file].rank};
+    *reader = (struct reshard_reader){.view = view, .file = file};
     const int rc = rfs_view_image(view, file, &reader->image, NULL);
     if (!rc)
         pthread_mutex_init(&reader->lock, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, ids and attributes of what is shown. */
+#include "view/bundle.h"
 #include "view/internal.h"
 #include "view/outputs.h"
 #include "view/side.h"
@@ -22,9 +23,11 @@ enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, siz
     if (id < 2)
         return ENTRY_NONE;
     const uint64_t number = view->flat ? id - 2 : (id - 2) / 2;
+    *file = (size_t)number;
+    if (view->folder && number == view->n_files)
+        return ENTRY_DIR;
     if (number >= view->n_files)
         return ENTRY_NONE;
-    *file = (size_t)number;
     return view->flat || id % 2 != 0 ? ENTRY_FILE : ENTRY_DIR;
 }
 
@@ -43,21 +46,38 @@ static bool parse_dir(const struct reshard_view *view, const char *name, size_t 
     return strcmp(view->files[*file].dir, name) == 0;
 }
 
+/* The files of the root, or of the folder, of a flat view: [*begin, *end). */
+static void flat_range(const struct reshard_view *view, bool folder, size_t *begin, size_t *end)
+{
+    const size_t middle = view->folder ? view->first_in_folder : view->n_files;
+
+    *begin = folder ? middle : 0;
+    *end = folder ? view->n_files : middle;
+}
+
+static int lookup_flat(const struct reshard_view *view, bool folder, const char *name, uint64_t *id)
+{
+    size_t file;
+    size_t end;
+
+    flat_range(view, folder, &file, &end);
+    while (file < end && strcmp(view->files[file].name, name) != 0)
+        file++;
+    if (file == end && (folder || !view->folder || strcmp(name, view->folder) != 0))
+        return -ENOENT;
+    *id = FLAT_ID(view, file < end ? file : view->n_files);
+    return 0;
+}
+
 static int lookup_in_root(const struct reshard_view *view, const char *name, uint64_t *id)
 {
     size_t file = 0;
 
-    if (!view->flat) {
-        if (!parse_dir(view, name, &file))
-            return -ENOENT;
-        *id = DIR_ID(view, file);
-        return 0;
-    }
-    while (file < view->n_files && strcmp(view->files[file].name, name) != 0)
-        file++;
-    if (file == view->n_files)
+    if (view->flat)
+        return lookup_flat(view, false, name, id);
+    if (!parse_dir(view, name, &file))
         return -ENOENT;
-    *id = FLAT_ID(view, file);
+    *id = DIR_ID(view, file);
     return 0;
 }
 
@@ -76,6 +96,8 @@ int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64
     case ENTRY_DIR:
         if (strcmp(name, "..") == 0)
             *id = view->base + RESHARD_ROOT;
+        else if (view->flat)
+            return lookup_flat(view, true, name, id);
         else if (strcmp(name, view->files[file].name) == 0)
             *id = FILE_ID(view, file);
         else
@@ -88,6 +110,22 @@ int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64
     }
 }
 
+/* As reshard_list, in a flat view. */
+static bool list_flat(const struct reshard_view *view, bool folder, uint64_t position,
+                      reshard_dirent *out)
+{
+    size_t begin;
+    size_t end;
+
+    flat_range(view, folder, &begin, &end);
+    out->is_dir = !folder && view->folder && position == end;
+    if (position >= end - begin && !out->is_dir)
+        return false;
+    out->id = FLAT_ID(view, out->is_dir ? view->n_files : begin + position);
+    out->name = out->is_dir ? view->folder : view->files[begin + position].name;
+    return true;
+}
+
 int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     reshard_dirent full = {0};
@@ -98,13 +136,21 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
     case ENTRY_ROOT:
         if (view->side && rfs_side_list(view, position, &full))
             break;
+        if (view->flat && !list_flat(view, false, position, &full))
+            return 0;
+        if (view->flat)
+            break;
         if (position >= view->n_files)
             return 0;
-        full.id = view->flat ? FLAT_ID(view, position) : DIR_ID(view, position);
-        full.is_dir = !view->flat;
-        full.name = view->flat ? view->files[position].name : view->files[position].dir;
+        full.id = DIR_ID(view, position);
+        full.is_dir = true;
+        full.name = view->files[position].dir;
         break;
     case ENTRY_DIR:
+        if (view->flat && !list_flat(view, true, position, &full))
+            return 0;
+        if (view->flat)
+            break;
         if (position > 0)
             return 0;
         full.id = FILE_ID(view, file);
@@ -124,7 +170,7 @@ static void fill_dir(const struct reshard_view *view, bool root, reshard_stat *s
     st->mode = S_IFDIR | 0555;
     st->nlink = !root        ? 2
                 : view->side ? 2 + (uint32_t)view->side->n
-                : view->flat ? 2
+                : view->flat ? 2 + (view->folder != NULL)
                              : 2 + view->n_ranks;
     st->uid = view->dir_uid;
     st->gid = view->dir_gid;
@@ -138,7 +184,7 @@ static int fill_file(struct reshard_view *view, size_t file, reshard_stat *st,
     const int rc = rfs_view_image(view, file, &image, err);
     if (rc)
         return rc;
-    const struct rfs_rank_plan *plan = rfs_planner_ready(view->planner, view->files[file].rank);
+    const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
     st->mode = S_IFREG | plan->mode;
     st->nlink = 1;
     st->uid = plan->uid;
@@ -218,20 +264,63 @@ static int share_image(struct reshard_view *view, const struct rfs_roster *roste
     return *out ? 0 : rfs_fail_memory(err);
 }
 
+/* Keeps an image that is one file's own, unless another thread was faster: the one that counts then. */
+static const struct rfs_image *keep_image(struct reshard_view *view, struct shown_file *shown,
+                                          struct rfs_image *fresh)
+{
+    pthread_mutex_lock(&view->lock);
+    const struct rfs_image *kept = atomic_load_explicit(&shown->image, memory_order_relaxed);
+    if (!kept && RFS_PUSH(&view->images, fresh)) {
+        kept = fresh;
+        fresh = NULL;
+    }
+    pthread_mutex_unlock(&view->lock);
+    rfs_image_free(fresh);
+    return kept;
+}
+
+static int plan_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
+                      struct rfs_error *err)
+{
+    struct shown_file *shown = &view->files[file];
+    const struct rfs_rank_plan *plan;
+    struct rfs_image *fresh;
+
+    if (!view->bundle) {
+        const int rc = rfs_planner_rank(view->planner, shown->rank, &plan, err);
+        return rc ? rc : share_image(view, plan->roster, out, err);
+    }
+    const int rc = rfs_view_bundle_image(view, file, &fresh, err);
+    if (rc)
+        return rc;
+    *out = keep_image(view, shown, fresh);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
 int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err)
 {
     struct shown_file *shown = &view->files[file];
-    const struct rfs_rank_plan *plan;
 
     *out = atomic_load_explicit(&shown->image, memory_order_acquire);
     if (*out)
         return 0;
-    int rc = rfs_planner_rank(view->planner, shown->rank, &plan, err);
-    if (!rc)
-        rc = share_image(view, plan->roster, out, err);
-    if (rc)
-        return rc;
-    atomic_store_explicit(&shown->image, *out, memory_order_release);
-    return 0;
+    const int rc = plan_image(view, file, out, err);
+    if (rc == 0)
+        atomic_store_explicit(&shown->image, *out, memory_order_release);
+    return rc;
+}
+
+const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_t file)
+{
+    return view->bundle ? rfs_view_bundle_plan(view->bundle)
+                        : rfs_planner_ready(view->planner, view->files[file].rank);
+}
+
+int rfs_view_slice(struct reshard_view *view, size_t file, const struct rfs_image *image,
+                   uint32_t target, struct rfs_slice *slice)
+{
+    return image->stock ? rfs_stock_slice(image->stock, target, slice)
+                        : rfs_planner_slice(view->planner, view->files[file].rank,
+                                            &image->roster->targets[target], slice);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
+#include "view/bundle.h"
 #include "view/internal.h"
 #include "view/outputs.h"
 #include "view/side.h"
@@ -79,7 +80,7 @@ static int open_source(struct reshard_view *view, const char *source, struct rfs
     struct stat st;
 
     int rc = rfs_catalog_open(&spec, &view->log, view->pool, &view->catalog, err);
-    if (rc == 0)
+    if (rc == 0 && !rfs_catalog_has_parts(view->catalog))
         rc = rfs_view_strategies(view, err);
     if (rc)
         return rc;
@@ -91,8 +92,16 @@ static int open_source(struct reshard_view *view, const char *source, struct rfs
     return 0;
 }
 
+static int open_bundle(struct reshard_view *view, struct rfs_error *err)
+{
+    view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->pool);
+    return view->assembler ? rfs_view_bundle_open(view, err) : rfs_fail_memory(err);
+}
+
 static int open_target(struct reshard_view *view, struct rfs_error *err)
 {
+    if (rfs_catalog_has_parts(view->catalog))
+        return open_bundle(view, err);
     const struct rfs_outward_config outward = {view->options.names, view->options.dtype};
     int rc = rfs_outward_open(&outward, &view->outward, err);
     if (rc)
@@ -130,7 +139,7 @@ static bool asks_for_something(const struct rfs_options *options)
            options->dst_rules || options->segmented || options->files || options->key_file ||
            options->key_env || options->key_fd >= 0 || options->format_given ||
            options->shown != RFS_SHOW_RANKS || options->names || options->dtype || options->crc ||
-           options->all_steps;
+           options->all_steps || options->nshards > 0;
 }
 
 static void take_part(struct reshard_view *view, const struct rfs_view_part *part)
@@ -215,6 +224,7 @@ void reshard_close(reshard_view *view)
     rfs_side_close(view);
     rfs_assembler_free(view->assembler);
     rfs_planner_free(view->planner);
+    rfs_view_bundle_free(view->bundle);
     rfs_outward_free(view->outward);
     rfs_catalog_close(view->catalog);
     rfs_strategy_free(view->src);
@@ -226,6 +236,7 @@ void reshard_close(reshard_view *view)
     for (size_t f = 0; f < view->n_files; f++) {
         free(view->files[f].dir);
         free(view->files[f].name);
+        free(view->files[f].storage_crcs);
     }
     free(view->files);
     rfs_options_free(&view->options);
@@ -243,7 +254,7 @@ static void summarize(const struct reshard_view *view, reshard_summary *out)
         .target_ranks = view->n_ranks,
         .target_stages = view->scale.dst_stages,
         .parameters = view->parameters,
-        .entries = 1 + view->n_files + (view->flat ? 0 : view->n_ranks),
+        .entries = 1 + view->n_files + (view->flat ? view->folder != NULL : view->n_ranks),
         .mapped = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS,
     };
 }

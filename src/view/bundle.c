@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/bundle.h"
+
+#include "base/cleanup.h"
+#include "image/pt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOLDER "merged"
+
+struct rfs_bundle {
+    struct rfs_hfai *hfai;
+    uint32_t n_shown; /* parts in the root; what is merged follows */
+    struct rfs_rank_plan plan;
+};
+
+void rfs_view_bundle_free(struct rfs_bundle *bundle)
+{
+    if (!bundle)
+        return;
+    rfs_hfai_free(bundle->hfai);
+    free(bundle->plan.sources);
+    free(bundle);
+}
+
+const struct rfs_rank_plan *rfs_view_bundle_plan(const struct rfs_bundle *bundle)
+{
+    return &bundle->plan;
+}
+
+/* Attributes as of a file that depends on every part. */
+static int take_attributes(struct reshard_view *view, struct rfs_error *err)
+{
+    struct rfs_rank_plan *plan = &view->bundle->plan;
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    const uint32_t n = rfs_catalog_ranks(view->catalog);
+
+    plan->mode = 0444;
+    plan->sources = malloc(n * sizeof *plan->sources);
+    if (!plan->sources)
+        return rfs_fail_memory(err);
+    for (uint32_t p = 0; p < n; p++) {
+        const int rc = rfs_plan_add_file(files, rfs_catalog_file(view->catalog, p), plan, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int show(struct reshard_view *view, bool in_folder, char *name, struct rfs_error *err)
+{
+    struct shown_file *file = &view->files[view->n_files];
+
+    file->name = name;
+    file->dir = in_folder && name ? strdup(FOLDER) : NULL;
+    view->n_files += name != NULL;
+    return name && (!in_folder || file->dir) ? 0 : rfs_fail_memory(err);
+}
+
+/* "model.pt", or "model_0.pt" and so on when there are several. */
+static int show_each(struct reshard_view *view, const char *what, size_t n, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        char *name;
+        const int length =
+            n == 1 ? asprintf(&name, "%s.pt", what) : asprintf(&name, "%s_%zu.pt", what, i);
+        rc = show(view, true, length < 0 ? NULL : name, err);
+    }
+    return rc;
+}
+
+static int list_files(struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_bundle *bundle = view->bundle;
+    const size_t models = rfs_hfai_models(bundle->hfai);
+    const size_t optimizers = rfs_hfai_optimizers(bundle->hfai);
+    int rc = 0;
+
+    view->flat = true;
+    view->folder = FOLDER;
+    view->first_in_folder = bundle->n_shown;
+    view->files = calloc(bundle->n_shown + 1 + models + optimizers, sizeof *view->files);
+    if (!view->files)
+        return rfs_fail_memory(err);
+    for (uint32_t p = 0; rc == 0 && p < bundle->n_shown; p++) {
+        char *name;
+        rc = show(view, false, asprintf(&name, "PART_%03u.pt", p) < 0 ? NULL : name, err);
+    }
+    if (rc == 0)
+        rc = show(view, true, strdup("checkpoint.pt"), err);
+    if (rc == 0)
+        rc = show_each(view, "model", models, err);
+    return rc ? rc : show_each(view, "optimizer", optimizers, err);
+}
+
+int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+
+    if (options->src_strategy || options->dst_strategy || options->src_rules || options->dst_rules)
+        return rfs_fail_usage(err, "-o nshards=N alone",
+                              "the source is in hfai's parts, which no strategy cuts");
+    view->bundle = calloc(1, sizeof *view->bundle);
+    if (!view->bundle)
+        return rfs_fail_memory(err);
+    int rc = rfs_hfai_open(view->catalog, &view->bundle->hfai, err);
+    if (rc == 0)
+        rc = take_attributes(view, err);
+    if (rc)
+        return rc;
+    view->bundle->n_shown =
+        options->nshards > 0 ? options->nshards : rfs_hfai_parts(view->bundle->hfai);
+    view->scale =
+        (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1};
+    view->n_ranks = view->bundle->n_shown;
+    return list_files(view, err);
+}
+
+static const struct rfs_torch *torch_of(void *ctx, uint16_t origin)
+{
+    const struct rfs_bundle *bundle = ctx;
+    return rfs_hfai_torch(bundle->hfai, origin);
+}
+
+static int make_document(const struct reshard_view *view, size_t file, struct rfs_document *out,
+                         struct rfs_error *err)
+{
+    const struct rfs_bundle *bundle = view->bundle;
+    const uint64_t large = view->options.large_size > 0 ? view->options.large_size : RFS_HFAI_LARGE;
+    const size_t models = rfs_hfai_models(bundle->hfai);
+
+    if (file < bundle->n_shown)
+        return rfs_hfai_part(bundle->hfai, (uint32_t)file, bundle->n_shown, large, out, err);
+    file -= bundle->n_shown;
+    if (file == 0)
+        return rfs_hfai_whole(bundle->hfai, out, err);
+    return file <= models ? rfs_hfai_model(bundle->hfai, file - 1, out, err)
+                          : rfs_hfai_optimizer(bundle->hfai, file - 1 - models, out, err);
+}
+
+int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_image **out,
+                          struct rfs_error *err)
+{
+    RFS_FREE char *stem = strdup(view->files[file].name);
+    struct rfs_document document = {0};
+
+    *out = NULL;
+    if (!stem)
+        return rfs_fail_memory(err);
+    stem[strlen(stem) - 3] = '\0'; /* without .pt */
+    int rc = make_document(view, file, &document, err);
+    const struct rfs_pt_config config = {
+        .catalog = view->catalog,
+        .document = &document,
+        .torch = torch_of,
+        .ctx = view->bundle,
+        .stem = stem,
+        .crc = view->options.zip_crc,
+    };
+    if (rc == 0)
+        rc = rfs_image_pt(&config, out, err);
+    rfs_document_free(&document);
+    return rc;
+}

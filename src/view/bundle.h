@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Views of hfai's parts: PART_*.pt for another number of processes in the root, and the whole state in the
+ * folder "merged".
+ */
+#ifndef RFS_VIEW_BUNDLE_H
+#define RFS_VIEW_BUNDLE_H
+
+#include "plan/hfai.h"
+#include "view/internal.h"
+
+/*
+ * Reads the parts and sets view->bundle and the files; no image is made yet. The catalogue is open. 0 or
+ * -errno with *err filled.
+ */
+int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err);
+void rfs_view_bundle_free(struct rfs_bundle *bundle);
+/* The image of a file, made at each call. 0 or -errno with *err filled. */
+int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_image **out,
+                          struct rfs_error *err);
+/* What all files depend on: every part. */
+const struct rfs_rank_plan *rfs_view_bundle_plan(const struct rfs_bundle *bundle);
+
+#endif
