@@ -469,6 +469,8 @@ void rfs_mount_options_help(void)
           "  -o dst_strategy=FILE  strategy to show (none: one whole checkpoint)\n"
           "  -o {src,dst}_rules=, {src,dst}_ranks=N  rules instead (man reshardfs: RULES)\n"
           "  -o prefix=TEXT        names of the files, before the rank (checkpoint_)\n"
+          "  -o names=FILE         JSON map from names in SRC to names shown\n"
+          "  -o dtype=RULES        convert: bfloat16, or as *.norm.*=float32;float16\n"
           "  -o cache=SIZE         memory for assembled pieces, as 512M or 2G\n"
           "  -o strict             refuse parameters that are not in both strategies\n"
           "  -o io=auto|direct|cached  past the page cache, or through it (auto: past it)\n"

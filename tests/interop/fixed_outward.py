@@ -105,28 +105,44 @@ def edged_world(rng, folder, make=rows_to_columns, twice=False, **more):
     return world
 
 
-def dtype_story(dtype):
-    def make(rng, folder):
-        world = edged_world(rng, folder, twice=FRACTION[dtype] < 23)
-        want = save_expected(world, lambda n, v: as_mindspore(v, dtype))
+def all_as(rng, folder, dtype):
+    """All floating-point types as one of them: bit by bit what Tensor.astype makes, ties and ends included."""
+    world = edged_world(rng, folder, twice=FRACTION[dtype] < 23)
+    want = save_expected(world, lambda n, v: as_mindspore(v, dtype))
 
-        def check(mnt):
-            import mindspore as ms
-            for rank, named in want.items():
-                loaded = ms.load_checkpoint(os.path.join(mnt, world.target.file_name(rank)))
-                assert list(loaded) == [n for n, _ in named]
-                for name, value in named:
-                    assert values.loaded_bytes(loaded[name]) == \
-                        (value.dtype, tuple(value.shape), value.data.tobytes()), name
-        return world.story(check, dtype=dtype.lower())
-
-    make.__name__ = f"dtype_{dtype.lower()}"
-    make.__doc__ = f"All floating-point types as {dtype}: bit by bit what Tensor.astype makes, ties and ends included."
-    story(make)
+    def check(mnt):
+        import mindspore as ms
+        for rank, named in want.items():
+            loaded = ms.load_checkpoint(os.path.join(mnt, world.target.file_name(rank)))
+            assert list(loaded) == [n for n, _ in named]
+            for name, value in named:
+                assert values.loaded_bytes(loaded[name]) == \
+                    (value.dtype, tuple(value.shape), value.data.tobytes()), name
+    return world.story(check, dtype=dtype.lower())
 
 
-for each in FLOATS:
-    dtype_story(each)
+@story
+def dtype_bfloat16(rng, folder):
+    """All floating-point types as bfloat16, bit by bit as Tensor.astype makes it."""
+    return all_as(rng, folder, "BFloat16")
+
+
+@story
+def dtype_float16(rng, folder):
+    """The same as float16."""
+    return all_as(rng, folder, "Float16")
+
+
+@story
+def dtype_float32(rng, folder):
+    """The same as float32."""
+    return all_as(rng, folder, "Float32")
+
+
+@story
+def dtype_float64(rng, folder):
+    """The same as float64."""
+    return all_as(rng, folder, "Float64")
 
 
 @story
@@ -170,21 +186,25 @@ def dtype_rules(rng, folder):
     return world.story(dtype="*.norm.*=float32; lm_head.*=keep; *.step=float16; bfloat16; a.norm.w=F64")
 
 
-def safetensors_story(dtype):
-    def make(rng, folder):
-        world = edged_world(rng, folder, twice=True)
-        want = save_expected(world, lambda n, v: as_mindspore(v, dtype), "safetensors")
-        world.target.contents = want.get
-        loads = None if dtype == "BFloat16" else loads_everywhere(world)  # numpy has no such type
-        return world.story(loads, format="safetensors", dtype=dtype.lower())
-
-    make.__name__ = f"dtype_{dtype.lower()}_safetensors"
-    make.__doc__ = f"{dtype} in safetensors, whose order goes by the new dtypes."
-    story(make)
+def in_safetensors(rng, folder, dtype):
+    """Safetensors, in which the order goes by the new dtypes."""
+    world = edged_world(rng, folder, twice=True)
+    want = save_expected(world, lambda n, v: as_mindspore(v, dtype), "safetensors")
+    world.target.contents = want.get
+    loads = None if dtype == "BFloat16" else loads_everywhere(world)  # numpy has no such type
+    return world.story(loads, format="safetensors", dtype=dtype.lower())
 
 
-for each in ("BFloat16", "Float16"):
-    safetensors_story(each)
+@story
+def dtype_bfloat16_safetensors(rng, folder):
+    """bfloat16 in safetensors, against the library."""
+    return in_safetensors(rng, folder, "BFloat16")
+
+
+@story
+def dtype_float16_safetensors(rng, folder):
+    """float16 in safetensors, loaded by MindSpore and by the library."""
+    return in_safetensors(rng, folder, "Float16")
 
 
 @story
@@ -223,57 +243,81 @@ def through_the_mount(rng, folder, dtype, sources, accept):
     return world.story(check, dtype=dtype.lower())
 
 
-def numpy_story(dtype):
+def by_numpy(rng, folder, dtype):
+    """numpy's astype, which rounds Float64 once."""
+    def accept(name, value, got):
+        with np.errstate(all="ignore"):
+            want = Value(dtype, value.data.astype(values.STORED[dtype]))
+        assert (to_bits(want) == to_bits(got)).all(), name
     sources = [d for d in ("Float32", "Float16", "Float64") if d != dtype]
-
-    def make(rng, folder):
-        def accept(name, value, got):
-            with np.errstate(all="ignore"):
-                want = Value(dtype, value.data.astype(values.STORED[dtype]))
-            assert (to_bits(want) == to_bits(got)).all(), name
-        return through_the_mount(rng, folder, dtype,
-                                 {d: edges(rng, d, (20000,)) for d in sources}, accept)
-
-    make.__name__ = f"dtype_{dtype.lower()}_by_numpy"
-    make.__doc__ = f"numpy's astype to {dtype}, which rounds Float64 once."
-    story(make)
+    return through_the_mount(rng, folder, dtype, {d: edges(rng, d, (20000,)) for d in sources}, accept)
 
 
-for each in ("Float16", "Float32", "Float64"):
-    numpy_story(each)
+@story
+def dtype_float16_by_numpy(rng, folder):
+    """float16 as numpy makes it."""
+    return by_numpy(rng, folder, "Float16")
 
 
-def nan_story(dtype):
+@story
+def dtype_float32_by_numpy(rng, folder):
+    """float32 as numpy makes it."""
+    return by_numpy(rng, folder, "Float32")
+
+
+@story
+def dtype_float64_by_numpy(rng, folder):
+    """float64 as numpy makes it."""
+    return by_numpy(rng, folder, "Float64")
+
+
+def random_nans(rng, dtype):
+    payload = rng.integers(1, 1 << FRACTION[dtype], 512, np.uint64)
+    sign = rng.integers(0, 2, 512, np.uint64) << np.uint64(EXPONENT[dtype] + FRACTION[dtype])
+    return from_bits(dtype, payload | sign | np.uint64(infinite(dtype)))
+
+
+def nans_as(rng, folder, dtype):
     """NaNs stay, with their signs and the leading bits of their payloads; MindSpore and numpy agree that they
     are NaNs, and on little else."""
-    def make(rng, folder):
-        def nans(kind):
-            payload = rng.integers(1, 1 << FRACTION[kind], 512, np.uint64)
-            sign = rng.integers(0, 2, 512, np.uint64) << np.uint64(EXPONENT[kind] + FRACTION[kind])
-            return from_bits(kind, payload | sign | np.uint64(infinite(kind)))
-
-        def accept(name, value, got):
-            bits, out = to_bits(value).astype(np.uint64), to_bits(got).astype(np.uint64)
-            shift = FRACTION[dtype] - FRACTION[value.dtype]
-            payload = bits & np.uint64((1 << FRACTION[value.dtype]) - 1)
-            payload = payload << np.uint64(shift) if shift > 0 else payload >> np.uint64(-shift)
-            sign = bits >> np.uint64(EXPONENT[value.dtype] + FRACTION[value.dtype])
-            want = sign << np.uint64(EXPONENT[dtype] + FRACTION[dtype]) | np.uint64(infinite(dtype)) \
-                | np.uint64(1 << FRACTION[dtype] - 1) | payload
-            assert (out == want).all(), name
-            theirs = to_bits(as_mindspore(value, dtype)).astype(np.uint64)
-            magnitude = theirs & np.uint64((1 << EXPONENT[dtype] + FRACTION[dtype]) - 1)
-            assert (magnitude > infinite(dtype)).all(), name
-        sources = {d: nans(d) for d in FLOATS if d != dtype}
-        return through_the_mount(rng, folder, dtype, sources, accept)
-
-    make.__name__ = f"dtype_{dtype.lower()}_nan"
-    make.__doc__ = f"NaNs as {dtype}."
-    story(make)
+    def accept(name, value, got):
+        bits, out = to_bits(value).astype(np.uint64), to_bits(got).astype(np.uint64)
+        shift = FRACTION[dtype] - FRACTION[value.dtype]
+        payload = bits & np.uint64((1 << FRACTION[value.dtype]) - 1)
+        payload = payload << np.uint64(shift) if shift > 0 else payload >> np.uint64(-shift)
+        sign = bits >> np.uint64(EXPONENT[value.dtype] + FRACTION[value.dtype])
+        want = sign << np.uint64(EXPONENT[dtype] + FRACTION[dtype]) | np.uint64(infinite(dtype)) \
+            | np.uint64(1 << FRACTION[dtype] - 1) | payload
+        assert (out == want).all(), name
+        theirs = to_bits(as_mindspore(value, dtype)).astype(np.uint64)
+        magnitude = theirs & np.uint64((1 << EXPONENT[dtype] + FRACTION[dtype]) - 1)
+        assert (magnitude > infinite(dtype)).all(), name
+    return through_the_mount(rng, folder, dtype,
+                             {d: random_nans(rng, d) for d in FLOATS if d != dtype}, accept)
 
 
-for each in FLOATS:
-    nan_story(each)
+@story
+def dtype_bfloat16_nan(rng, folder):
+    """NaNs as bfloat16; MindSpore makes one of them all."""
+    return nans_as(rng, folder, "BFloat16")
+
+
+@story
+def dtype_float16_nan(rng, folder):
+    """NaNs as float16; MindSpore keeps their signs only."""
+    return nans_as(rng, folder, "Float16")
+
+
+@story
+def dtype_float32_nan(rng, folder):
+    """NaNs as float32."""
+    return nans_as(rng, folder, "Float32")
+
+
+@story
+def dtype_float64_nan(rng, folder):
+    """NaNs as float64."""
+    return nans_as(rng, folder, "Float64")
 
 
 @story

@@ -2,9 +2,9 @@
 view_tests = \
 	tests/unit/view/test_budget \
 	tests/unit/view/test_by_rules \
+	tests/unit/view/test_converted \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_options \
-	tests/unit/view/test_outward \
 	tests/unit/view/test_outputs \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_side \
@@ -27,8 +27,8 @@ tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
 tests_unit_view_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_outward_SOURCES = $(view_support) tests/unit/view/test_outward.c
-tests_unit_view_test_outward_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_converted_SOURCES = $(view_support) tests/unit/view/test_converted.c
+tests_unit_view_test_converted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outputs.c
 tests_unit_view_test_outputs_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c

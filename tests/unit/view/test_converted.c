@@ -368,5 +368,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_too_large_to_convert, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_mistakes, set_up, tear_down),
     };
-    return cmocka_run_group_tests_name("view: outward", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("view: names and dtypes", tests, NULL, NULL);
 }
