@@ -481,11 +481,39 @@ static void test_other_outputs(void **state)
     }
 }
 
+/* A folder of two files of one stage, which are merged; its rows are given one by one. */
+static void test_files_of_a_stage(void **state)
+{
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+    char text[1024];
+    char options[512];
+
+    for (unsigned k = 0; k < 2; k++) {
+        const int n = snprintf(
+            text, sizeof text,
+            "{\"parallel_strategy_item\":{\"op\":{\"stage\":0}},%s\"parallel_layout_item\":{"
+            "\"w\":{\"dev_matrix\":[4],\"tensor_map\":[0,-1],\"tensor_shape\":[8,4],"
+            "\"param_split_shape\":[2,2,2,2],\"indices_offset\":[0,2,4,6],\"field\":0,"
+            "\"opt_weight_shard_step\":0,\"opt_weight_shard_size\":0},"
+            "\"b\":{\"dev_matrix\":[4],\"tensor_map\":[-1],\"field\":0,"
+            "\"opt_weight_shard_step\":0,\"opt_weight_shard_size\":0}}}",
+            k > 0 ? "\n" : "");
+        tree_write(root, k > 0 ? "stages/a.json" : "stages/b.json", text, (size_t)n);
+    }
+    snprintf(options, sizeof options, "src_strategy=%s,dst_strategy=%s", tree_path(root, "stages"),
+             tree_path(root, "dst.json"));
+    for (unsigned rank = 0; rank < 2; rank++)
+        expected_rank(&run.want[rank], rank, 42);
+    walk_both(&run, options);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_strategies_in_json, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strategies_in_protobuf, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_files_of_a_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pieces_of_the_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),

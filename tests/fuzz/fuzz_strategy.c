@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Both strategy parsers: an odd first byte means JSON, an even one protobuf. What parses is resolved
- * against tensors that its own layouts suggest, and the grid's promises are checked.
+ * against tensors that its own layouts suggest, and the grid's promises are checked. It is merged, too.
  */
 #include "layout/grid.h"
+#include "layout/merge.h"
 
 #include <stdlib.h>
 
@@ -77,6 +78,26 @@ static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t ext
     }
 }
 
+/* The file alone, as one of several: refused, or the same parameters in as many stages as there were. */
+static void merge_alone(const char *name, const uint8_t *data, size_t size,
+                        const struct rfs_strategy *strategy)
+{
+    struct rfs_merge *merge;
+    struct rfs_strategy *merged = NULL;
+    struct rfs_error err = {0};
+
+    REQUIRE(rfs_merge_new("folder", &merge, &err) == 0);
+    if (rfs_merge_add(merge, name, data, size, &err) == 0 &&
+        rfs_merge_add(merge, name, data, size, &err) == 0 &&
+        rfs_merge_finish(merge, &merged, &err) == 0) {
+        REQUIRE(rfs_strategy_stages(merged) == 1 && rfs_strategy_stages(strategy) == 1);
+        REQUIRE(rfs_strategy_count(merged) == rfs_strategy_count(strategy));
+        REQUIRE(rfs_strategy_layouts(merged) <= rfs_strategy_layouts(strategy));
+    }
+    rfs_strategy_free(merged);
+    rfs_merge_free(merge);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct rfs_strategy *strategy;
@@ -84,9 +105,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    if (rfs_strategy_parse(data[0] % 2 ? "s.json" : "s.ckpt", data + 1, size - 1, &strategy,
-                           &err) != 0)
+    const char *name = data[0] % 2 ? "s.json" : "s.ckpt";
+    if (rfs_strategy_parse(name, data + 1, size - 1, &strategy, &err) != 0)
         return 0;
+    merge_alone(name, data + 1, size - 1, strategy);
     REQUIRE(rfs_strategy_stages(strategy) > 0 && rfs_strategy_devices(strategy) > 0);
     for (size_t i = 0; i < rfs_strategy_count(strategy); i++) {
         bool found = false;

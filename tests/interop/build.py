@@ -91,6 +91,7 @@ class Built:
         self.src_dir = os.path.join(folder, "src")
         self.expected = os.path.join(folder, "expected")
         self.strategies = [self.strategy_path("src", case.src), self.strategy_path("dst", case.dst)]
+        self.given = list(self.strategies)  # to reshardfs: a strategy may be the files of its stages
         self.kind = None      # transform, model or refuse
         self.problem = None   # MindSpore and the model disagree, and how
         self.why = ""
@@ -105,9 +106,10 @@ class Built:
             form = self.case.source_format
             name = self.case.source_names(rank) if self.case.source_names else f"net_{rank}.{form}"
             values.save(os.path.join(self.src_dir, f"rank_{rank}", name), named, self.case.crc, form)
-        for path, strategy in zip(self.strategies, (self.case.src, self.case.dst)):
-            if path:
-                strategy.write(path)
+        for n, strategy in enumerate((self.case.src, self.case.dst)):
+            if strategy:
+                strategy.write(self.strategies[n])
+                self.given[n] = strategy.given(self.strategies[n])
         if self.case.prepare:
             self.case.prepare(self.src_dir)
 

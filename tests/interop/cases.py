@@ -5,9 +5,11 @@ import fnmatch
 import fixed_compiler  # noqa: F401 - each registers its cases
 import fixed_files  # noqa: F401
 import fixed_layouts  # noqa: F401
+import fixed_manual  # noqa: F401
 import fixed_outputs  # noqa: F401
 import fixed_outward  # noqa: F401
 import fixed_rules  # noqa: F401
+import fixed_pipelines  # noqa: F401
 import fixed_safetensors  # noqa: F401
 import fixed_stories  # noqa: F401
 import fixed_trees  # noqa: F401

@@ -7,6 +7,7 @@ a rank holds under it is the business of model.py.
 """
 import json
 import math
+import os
 
 
 class Layout:
@@ -93,6 +94,7 @@ class Strategy:
         self.ranks = self.devices * self.stages
         self.fixture = None  # a file to copy instead of writing one
         self.raw = None      # bytes to write instead
+        self.parts = None    # "folder", "list" or "ranks": the stages' files, rather than one merged
 
     def names(self):
         return list(dict.fromkeys(i.name for i in self.items))
@@ -122,6 +124,12 @@ class Strategy:
         return f"{item.stage}-{item.name}" if self.merged else item.name
 
     def write(self, path):
+        """The file that MindSpore is given; of parts, what merge_pipeline_strategys makes of them."""
+        if self.parts:
+            import mindspore as ms
+            self.write_parts(path + ".parts")
+            ms.merge_pipeline_strategys(path + ".parts", path)
+            return
         if self.raw is not None:
             data = self.raw
         elif self.fixture:
@@ -131,6 +139,23 @@ class Strategy:
             data = self.json_bytes() if self.form == "json" else self.proto_bytes()
         with open(path, "wb") as f:
             f.write(data)
+
+    def given(self, path):
+        """What reshardfs is given for the strategy that was written to PATH."""
+        if not self.parts:
+            return path
+        folder = path + ".parts"
+        files = sorted((os.path.join(folder, n) for n in os.listdir(folder)), reverse=True)
+        return ":".join(files) if self.parts == "list" else folder
+
+    def write_parts(self, folder):
+        """A file of each stage; for "ranks" one of each rank, its parameters in an order of their own."""
+        os.makedirs(folder)
+        for stage in range(self.stages):
+            items = [Item(i.name, i.layout, i.shape) for i in self.items if i.stage == stage]
+            for k in range(min(self.devices, 3) if self.parts == "ranks" else 1):
+                one = Strategy(items[k:] + items[:k], self.form, False, stage)
+                one.write(os.path.join(folder, f"stage{stage}_{k}.{self.form}"))
 
     def proto_bytes(self):
         from mindspore.train import node_strategy_pb2 as pb

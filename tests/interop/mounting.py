@@ -26,7 +26,7 @@ class Mount:
     def command(self, *more):
         more_options = self.built.case.options
         src, dst = (None if f"{side}_rules" in more_options else path
-                    for side, path in zip(("src", "dst"), self.built.strategies))
+                    for side, path in zip(("src", "dst"), self.built.given))
         options = [f"prefix={escape(self.built.case.prefix)}"]
         options += [f"{k}={escape(v)}" for k, v in (("src_strategy", src), ("dst_strategy", dst))
                     if v]

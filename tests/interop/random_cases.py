@@ -191,6 +191,8 @@ class Maker:
         self.rng.shuffle(items)
         form = "json" if self.rng.random() < 0.35 else "ckpt"
         out = Strategy(items, form)
+        if out.stages > 1 and self.rng.random() < 0.5:
+            out.parts = self.rng.choice(["folder", "list", "ranks"])
         if out.stages == 1 and self.rng.random() < 0.3:
             out.merged = True  # "0-name" is the same as "name"
         elif out.stages == 1 and self.rng.random() < 0.1:

@@ -310,10 +310,42 @@ static void what_is_not_proved_is_refused_by_use(void **unused)
                       cases[i].what);
 }
 
+/* What the compiler wrote for Gather with manual_split and MatMul with field_size. */
+static void as_the_compiler_writes(void **unused)
+{
+    static const uint64_t table[] = {0, 10, 34, 36, 40}, deep[] = {0, 7, 16};
+
+    (void)unused;
+    for (int json = 0; json < 2; json++) {
+        struct rfs_strategy *strategy =
+            parse_fixture(json ? "strategies/manual4.json" : "strategies/manual4.ckpt");
+        const struct rfs_layout *layout =
+            rfs_strategy_layout(strategy, (size_t)rfs_strategy_find(strategy, "table"), 0);
+        const uint64_t whole[] = {40, 8}, slice[] = {9, 4}, dense[] = {12, 5};
+        struct rfs_grid grid;
+        uint64_t got[2];
+        assert_int_equal(layout->n_edges, 5);
+        assert_memory_equal(layout->edge, table, sizeof table);
+        expect_grid(layout, whole, RFS_DIMS_OF_WHOLE, &grid, got);
+        layout = rfs_strategy_layout(strategy, (size_t)rfs_strategy_find(strategy, "deep"), 0);
+        assert_int_equal(layout->n_edges, 3);
+        assert_memory_equal(layout->edge, deep, sizeof deep);
+        expect_grid(layout, slice, RFS_DIMS_OF_SLICE, &grid, got);
+        assert_int_equal(got[0], 16);
+        assert_int_equal(got[1], 8);
+        layout = rfs_strategy_layout(strategy, (size_t)rfs_strategy_find(strategy, "dense"), 0);
+        assert_int_equal(layout->field, 6);
+        expect_grid(layout, dense, RFS_DIMS_OF_SLICE, &grid, got);
+        assert_int_equal(got[0], 48);
+        rfs_strategy_free(strategy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_as_given),
+        cmocka_unit_test(as_the_compiler_writes),
         cmocka_unit_test(other_axes_may_be_cut),
         cmocka_unit_test(fields),
         cmocka_unit_test(what_is_wrong_is_refused),

@@ -77,6 +77,32 @@ static void as_mindspore_merges(void **unused)
     expect_merged((const char *const[]){PB(0)}, 1, "strategies/pipe8_ckpt/s_0.ckpt");
 }
 
+/* The compiler lists what two stages share in both files, and each stage cuts it in its own way. */
+static void each_stage_keeps_its_own_layout(void **unused)
+{
+    static const char *const files[] = {"strategies/shared8_ckpt/s_0.ckpt",
+                                        "strategies/shared8_ckpt/s_1.ckpt"};
+    struct rfs_merge *merge = new_merge();
+    struct rfs_strategy *strategy = NULL;
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        struct text text = read_fixture(files[i]);
+        assert_int_equal(add(merge, files[i], &text, NULL), 0);
+        text_free(&text);
+    }
+    assert_int_equal(rfs_merge_finish(merge, &strategy, NULL), 0);
+    rfs_merge_free(merge);
+    assert_int_equal(rfs_strategy_count(strategy), 3);
+    const ptrdiff_t at = rfs_strategy_find(strategy, "network.e.w");
+    assert_true(at >= 0);
+    const struct rfs_layout *first = rfs_strategy_layout(strategy, (size_t)at, 0);
+    const struct rfs_layout *last = rfs_strategy_layout(strategy, (size_t)at, 1);
+    assert_int_equal(first->map[0], 1);
+    assert_int_equal(last->map[0], 0);
+    rfs_strategy_free(strategy);
+}
+
 /* A file of one stage: SPECS, and a strategy item that names the stage unless it is negative. */
 static struct text stage_file(int64_t stage, const struct spec *specs, size_t n)
 {
@@ -214,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_mindspore_merges),
+        cmocka_unit_test(each_stage_keeps_its_own_layout),
         cmocka_unit_test(layouts_of_a_stage_may_come_in_any_order),
         cmocka_unit_test(what_does_not_go_together_is_refused),
         cmocka_unit_test(many_files),
