@@ -10,7 +10,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 # Debian's names.
 # shellcheck disable=SC2034 # used by those who source this
 build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev protobuf-c-compiler
-    libprotobuf-c-dev libcjson-dev libxxhash-dev zlib1g-dev libfuse3-dev fuse3 libcmocka-dev)
+    libprotobuf-c-dev libcjson-dev libxxhash-dev zlib1g-dev libssl-dev libfuse3-dev fuse3
+    libcmocka-dev)
 # shellcheck disable=SC2034
 check_packages=(clang clang-format cppcheck strace python3 python3-venv)
 # shellcheck disable=SC2034

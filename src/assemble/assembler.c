@@ -25,6 +25,8 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
         return NULL;
     }
     assembler->files = rfs_catalog_files(catalog);
+    assembler->secret = rfs_files_secret(assembler->files);
+    rfs_cache_keep_secret(assembler->cache, assembler->secret);
     assembler->budget = budget;
     assembler->pool = pool;
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -44,7 +46,10 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     while (assembler->scratch) {
         struct scratch *scratch = assembler->scratch;
         assembler->scratch = scratch->next;
-        free(scratch);
+        if (assembler->secret)
+            rfs_secret_unmap(scratch, sizeof *scratch);
+        else
+            free(scratch);
     }
     pthread_cond_destroy(&assembler->idle);
     pthread_mutex_destroy(&assembler->lock);
@@ -58,7 +63,10 @@ struct scratch *rfs_scratch_take(struct rfs_assembler *assembler)
     if (scratch)
         assembler->scratch = scratch->next;
     pthread_mutex_unlock(&assembler->lock);
-    return scratch ? scratch : malloc(sizeof *scratch);
+    if (!scratch)
+        scratch = assembler->secret ? rfs_secret_map(assembler->secret, sizeof *scratch)
+                                    : malloc(sizeof *scratch);
+    return scratch;
 }
 
 void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch)

@@ -66,6 +66,11 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     return cache;
 }
 
+void rfs_cache_keep_secret(struct rfs_cache *cache, struct rfs_secret *secret)
+{
+    cache->slots.secret = secret;
+}
+
 static void free_piece(struct rfs_piece *piece)
 {
     if (piece->slot == RFS_NO_SLOT)
@@ -82,6 +87,8 @@ void rfs_cache_free(struct rfs_cache *cache)
         while (cache->table[i]) {
             struct rfs_piece *piece = cache->table[i];
             cache->table[i] = piece->chain;
+            if (cache->slots.secret)
+                rfs_wipe(piece->data, piece->size);
             free_piece(piece);
         }
     }
@@ -308,7 +315,11 @@ static uint32_t take_slot(struct rfs_cache *cache)
 static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_key *key,
                                size_t size, size_t max_files, struct later *later)
 {
-    const bool in_slot = size >= SLOT_LEAST && size <= RFS_SLOT_BYTES && cache->slots.total > 0;
+    const bool secret = cache->slots.secret != NULL;
+    const bool in_slot = size >= (secret ? RFS_SECRET_LEAST : SLOT_LEAST) &&
+                         size <= RFS_SLOT_BYTES && cache->slots.total > 0;
+    if (secret && !in_slot)
+        return NULL;
     const uint64_t charge =
         (in_slot ? RFS_SLOT_BYTES : size) + PIECE_COST + max_files * sizeof(uint32_t);
     if (cache->lists[RFS_LIST_SPENT].bytes + charge > RFS_SPENT_BYTES)
@@ -319,8 +330,10 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
     uint32_t *files = malloc((max_files > 0 ? max_files : 1) * sizeof *files);
     const uint32_t slot = piece && files && in_slot ? take_slot(cache) : RFS_NO_SLOT;
     unsigned char *data = NULL;
-    if (piece && files)
-        data = slot != RFS_NO_SLOT ? rfs_slots_data(&cache->slots, slot) : malloc(size);
+    if (piece && files && slot != RFS_NO_SLOT)
+        data = rfs_slots_data(&cache->slots, slot);
+    else if (piece && files && !secret)
+        data = malloc(size);
     if (!data) {
         free(piece);
         free(files);
@@ -375,6 +388,8 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
         got = piece ? RFS_GOT_CLAIM : RFS_GOT_NOTHING;
     }
     unlock(cache, &later);
+    if (got == RFS_GOT_CLAIM && piece->slot != RFS_NO_SLOT)
+        rfs_slots_guard(&cache->slots, piece->slot);
     *out = got > RFS_GOT_NOTHING ? piece : NULL;
     return got;
 }

@@ -64,6 +64,12 @@ struct rfs_piece {
 struct rfs_cache;
 
 struct rfs_cache *rfs_cache_new(uint64_t budget);
+/*
+ * What is kept is plain text of encrypted files, in memory that is guarded for SECRET (borrowed). Pieces shorter
+ * than RFS_SECRET_LEAST are not kept then, as each takes a slot. Before the first use.
+ */
+#define RFS_SECRET_LEAST ((size_t)64 << 10)
+void rfs_cache_keep_secret(struct rfs_cache *cache, struct rfs_secret *secret);
 /* Nothing may be pinned. */
 void rfs_cache_free(struct rfs_cache *cache);
 

@@ -27,6 +27,7 @@ struct rfs_ahead_job {
 struct rfs_assembler {
     struct rfs_cache *cache; /* has its own lock; never taken together with ours */
     struct rfs_files *files;
+    struct rfs_secret *secret; /* for whom memory is guarded; NULL: sources are plain */
     uint64_t budget;
     struct rfs_pool *pool;
     unsigned runners;     /* how many may work at once; constant */

@@ -35,6 +35,8 @@ void rfs_slots_init(struct rfs_slots *slots, uint64_t bytes)
 
 void rfs_slots_destroy(struct rfs_slots *slots)
 {
+    while (slots->secret && slots->n_warm > 0)
+        rfs_wipe(rfs_slots_data(slots, slots->warm[--slots->n_warm]), RFS_SLOT_BYTES);
     if (slots->mapping)
         munmap(slots->mapping, slots->mapping_bytes);
     free(slots->warm);
@@ -63,7 +65,15 @@ void rfs_slots_give_cold(struct rfs_slots *slots, uint32_t slot)
     slots->cold[slots->n_cold++] = slot;
 }
 
+void rfs_slots_guard(const struct rfs_slots *slots, uint32_t slot)
+{
+    if (slots->secret)
+        rfs_secret_guard(slots->secret, rfs_slots_data(slots, slot), RFS_SLOT_BYTES);
+}
+
 void rfs_slots_cool(const struct rfs_slots *slots, uint32_t slot)
 {
+    if (slots->secret)
+        rfs_secret_release(rfs_slots_data(slots, slot), RFS_SLOT_BYTES);
     madvise(rfs_slots_data(slots, slot), RFS_SLOT_BYTES, MADV_DONTNEED);
 }

@@ -4,11 +4,15 @@
  * The kernel backs it by huge pages where it may, which makes fresh memory several times cheaper, and
  * a slot that is used again costs nothing.
  *
- * A free slot is warm (it holds memory) or cold. Its owner locks; only rfs_slots_cool may be called
- * without the lock, on a slot that was taken.
+ * Where what slots hold is secret, their memory is guarded, and wiped before it is given back.
+ *
+ * A free slot is warm (it holds memory) or cold. Its owner locks; only rfs_slots_cool and rfs_slots_guard
+ * may be called without the lock, on a slot that was taken.
  */
 #ifndef RFS_ASSEMBLE_SLOTS_H
 #define RFS_ASSEMBLE_SLOTS_H
+
+#include "base/secret.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,6 +28,8 @@ struct rfs_slots {
     uint32_t fresh; /* those from here on were never used */
     uint32_t n_warm, n_cold;
     uint32_t *warm, *cold; /* stacks with room for all */
+    struct rfs_secret
+        *secret; /* borrowed; NULL: what slots hold is not; set before the first is taken */
 };
 
 /* As many slots as BYTES hold; none where the system won't reserve them. */
@@ -37,6 +43,8 @@ uint32_t rfs_slots_take_cold(struct rfs_slots *slots);
 /* Makes a slot that was taken free again: warm as it is, cold after rfs_slots_cool. */
 void rfs_slots_give_warm(struct rfs_slots *slots, uint32_t slot);
 void rfs_slots_give_cold(struct rfs_slots *slots, uint32_t slot);
+/* Guards the memory of a slot that was taken, if what it will hold is secret: before it is used. */
+void rfs_slots_guard(const struct rfs_slots *slots, uint32_t slot);
 /* Gives the slot's memory back to the system; its content is lost. */
 void rfs_slots_cool(const struct rfs_slots *slots, uint32_t slot);
 

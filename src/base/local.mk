@@ -9,5 +9,6 @@ librfs_la_SOURCES += \
 	src/base/log.c src/base/log.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
+	src/base/secret.c src/base/secret.h \
 	src/base/text.c src/base/text.h \
 	src/base/vec.c src/base/vec.h

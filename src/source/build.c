@@ -129,7 +129,7 @@ static int build_piece(const struct job *job, uint32_t file, const struct rfs_in
     const char *path = rfs_files_path(builder->files, file);
     struct rfs_index *fresh = NULL;
     struct rfs_reading reading;
-    int rc = rfs_reading_begin(builder->files, file, &reading);
+    int rc = rfs_reading_begin_quiet(builder->files, file, &reading);
     if (rc < 0)
         return fail_source(err, path, rc);
     if (builder->format == RFS_FORMAT_SAFETENSORS)
@@ -161,6 +161,7 @@ static int build_one(void *ctx, size_t i)
                                        : NULL;
     const int rc = build_piece(job, job->first + (uint32_t)i, like, &job->built->pieces[i], &err);
     if (rc < 0) {
+        rfs_files_reason(job->builder->files, job->first + (uint32_t)i, rc, &err);
         pthread_mutex_lock(&job->lock);
         if (!job->failed && job->err)
             *job->err = err;

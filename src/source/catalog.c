@@ -117,6 +117,8 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     int rc = 0;
     if (!catalog->files || !catalog->tables.names || !catalog->tables.types)
         rc = no_memory(err, spec->path);
+    else
+        rfs_files_set_sealed(catalog->files, spec->sealed);
     if (rc == 0)
         rc = rfs_scan_resolve(spec->path, &catalog->path, err);
     struct rfs_source_spec resolved = *spec;

@@ -21,6 +21,7 @@
 
 #include "base/checked.h"
 #include "base/vec.h"
+#include "source/cipher.h"
 #include "source/ckpt_value.h"
 #include "source/wire.h"
 
@@ -231,14 +232,11 @@ static int detect(struct walk *walk)
     if (rc < 0)
         return rc;
     wire->pos = 0;
-    if (n >= 4 && head[0] >= 0xd8 && head[0] <= 0xda && memcmp(head + 1, "\x5e\x3a\x7f", 3) == 0)
+    if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
         return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),
-                        "decrypt it with load_checkpoint(…, dec_key=…, dec_mode=…) and "
-                        "save_checkpoint",
-                        "the file is encrypted (%s), which is not supported here",
-                        head[0] == 0xd8   ? "AES-GCM"
-                        : head[0] == 0xd9 ? "AES-CBC"
-                                          : "SM4-CBC");
+                        "-o key_file=FILE, key_env=NAME or key_fd=N",
+                        "the file is encrypted (%s), and there is no key",
+                        rfs_cipher_name(rfs_cipher_detect(head)));
     if (n >= 9 && head[8] == '{' && head[5] == 0 && head[6] == 0 && head[7] == 0)
         return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),
                         "convert it with mindspore.safetensors_to_ckpt",

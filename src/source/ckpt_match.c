@@ -9,6 +9,7 @@
 #include "source/ckpt.h"
 
 #include "base/checked.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -169,13 +170,16 @@ static int match_batch(void *ctx, size_t i)
             start = header;
             end = span_end(match, place, stop);
             const size_t n = (size_t)(end - start);
-            unsigned char *more = n > cap ? realloc(buf, n) : buf;
-            if (!more) {
+            if (n > cap) {
+                rfs_wipe(buf, cap);
+                free(buf);
+                buf = malloc(n);
+                cap = buf ? n : 0;
+            }
+            if (!buf) {
                 rc = -ENOMEM;
                 break;
             }
-            cap = n > cap ? n : cap;
-            buf = more;
             rc = match->read(match->ctx, buf, n, start);
             if (rc < 0)
                 break;
@@ -189,6 +193,7 @@ static int match_batch(void *ctx, size_t i)
         rc = !is_header(match, &place, bytes, n, false) &&
              !(scalar && is_header(match, &place, bytes, n, true));
     } while (rc == 0 && place_next(match, &place, stop));
+    rfs_wipe(buf, cap); /* contents lie between headers, and files may be encrypted */
     free(buf);
     return rc;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/files.h"
 
+#include "base/checked.h"
 #include "source/fds.h"
+#include "source/sealed.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,9 +24,12 @@ struct identity {
 struct file {
     char *path;
     struct rfs_fd fd;
-    _Atomic int failed;   /* 0, or the -errno that stuck */
+    _Atomic int failed; /* 0, or the -errno that stuck */
+    _Atomic(char *)
+        why; /* the line that was logged of that failure; owned; set before it, or NULL */
     atomic_bool recorded; /* set, with release, after id; id never changes then */
     struct identity id;
+    _Atomic(struct rfs_cipher *) cipher; /* of an encrypted file, from its first use on; owned */
 };
 
 struct rfs_files {
@@ -33,7 +38,8 @@ struct rfs_files {
     uint32_t n, cap;
     struct rfs_fds *fds; /* own_fds, or lent */
     struct rfs_fds own_fds;
-    pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
+    struct rfs_sealed *sealed; /* what opens encrypted files; lent; NULL: files are plain */
+    pthread_mutex_t lock;      /* of recording an identity; a leaf lock, no system call under it */
     atomic_uint_fast64_t opens, reads, bytes;
 };
 
@@ -69,6 +75,8 @@ void rfs_files_free(struct rfs_files *files)
     for (uint32_t i = 0; i < files->n; i++) {
         rfs_fds_drop(files->fds, &files->list[i]->fd);
         free(files->list[i]->path);
+        free(atomic_load(&files->list[i]->why));
+        free(atomic_load(&files->list[i]->cipher));
         free(files->list[i]);
     }
     if (files->fds == &files->own_fds)
@@ -76,6 +84,16 @@ void rfs_files_free(struct rfs_files *files)
     pthread_mutex_destroy(&files->lock);
     free(files->list);
     free(files);
+}
+
+void rfs_files_set_sealed(struct rfs_files *files, struct rfs_sealed *sealed)
+{
+    files->sealed = sealed;
+}
+
+struct rfs_secret *rfs_files_secret(const struct rfs_files *files)
+{
+    return files->sealed ? rfs_sealed_secret(files->sealed) : NULL;
 }
 
 uint32_t rfs_files_add(struct rfs_files *files, const char *path)
@@ -113,15 +131,37 @@ int rfs_files_state(const struct rfs_files *files, uint32_t id)
     return atomic_load_explicit(&files->list[id]->failed, memory_order_acquire);
 }
 
-/* Makes CODE stick, unless another failure did before; logs it then. Returns the one that stuck. */
-static int stick(struct rfs_files *files, struct file *file, int code, const char *what)
+bool rfs_files_reason(const struct rfs_files *files, uint32_t id, int code, struct rfs_error *err)
+{
+    const struct file *file = files->list[id];
+    const char *why = rfs_files_state(files, id) == code
+                          ? atomic_load_explicit(&file->why, memory_order_acquire)
+                          : NULL;
+    if (why && err) {
+        *err = (struct rfs_error){.code = code};
+        snprintf(err->text, sizeof err->text, "%s", why);
+    }
+    return why != NULL;
+}
+
+/* Makes CODE stick, unless another failure did before; logs LINE then. Returns the one that stuck. */
+static int stick_line(struct rfs_files *files, struct file *file, int code, const char *line,
+                      bool quiet)
 {
     int before = 0;
     if (!atomic_compare_exchange_strong(&file->failed, &before, code))
         return before;
-    rfs_log_limited(files->log, RFS_ERROR, "%s: %s; try: %s", file->path, what,
-                    code == -ESTALE ? "mount again" : "check the disk, then mount again");
+    if (!quiet)
+        rfs_log_limited(files->log, RFS_ERROR, "%s", line);
     return code;
+}
+
+static int stick(struct rfs_files *files, struct file *file, int code, const char *what)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "%s: %s; try: %s", file->path, what,
+             code == -ESTALE ? "mount again" : "check the disk, then mount again");
+    return stick_line(files, file, code, line, false);
 }
 
 /* A system call on the file failed with ERRNO. */
@@ -211,7 +251,116 @@ int rfs_files_check(struct rfs_files *files, uint32_t id)
     return rfs_files_stat(files, id, &st);
 }
 
-int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
+/* An encrypted file, as its blocks are read. */
+struct raw {
+    struct rfs_files *files;
+    struct file *file;
+    int fd;
+};
+
+/* Takes N bytes off the front of the spans; how many spans are used up. */
+static int advance(struct iovec *spans, int count, size_t n)
+{
+    int used = 0;
+    while (used < count && n >= spans[used].iov_len)
+        n -= spans[used++].iov_len;
+    if (used < count) {
+        spans[used].iov_base = (unsigned char *)spans[used].iov_base + n;
+        spans[used].iov_len -= n;
+    }
+    return used;
+}
+
+static int read_spans(void *ctx, struct iovec *spans, int count, uint64_t offset)
+{
+    const struct raw *raw = ctx;
+    struct rfs_files *files = raw->files;
+    while (count > 0) {
+        atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
+        const ssize_t n = count == 1
+                              ? pread(raw->fd, spans->iov_base, spans->iov_len, (off_t)offset)
+                              : preadv(raw->fd, spans, count, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return call_failed(files, raw->file, "read", errno);
+        if (n == 0)
+            return stick(files, raw->file, -ESTALE, "the file was truncated");
+        atomic_fetch_add_explicit(&files->bytes, (uint64_t)n, memory_order_relaxed);
+        const int used = advance(spans, count, (size_t)n);
+        spans += used;
+        count -= used;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+static struct rfs_cipher_input input_of(struct raw *raw)
+{
+    return (struct rfs_cipher_input){read_spans, raw, (uint64_t)raw->file->id.size,
+                                     raw->file->path};
+}
+
+/* What is wrong with an encrypted file sticks, unless it was changed meanwhile or the process is short of
+ * something. */
+static int sealed_failed(struct rfs_files *files, uint32_t id, int code, bool quiet,
+                         const struct rfs_error *err)
+{
+    struct file *file = files->list[id];
+
+    if (err->code == 0 || code == -ENOMEM)
+        return code;
+    const int changed = rfs_files_check(files, id);
+    if (changed < 0)
+        return changed;
+    char *none = NULL;
+    char *why = strdup(err->text);
+    /* Of two threads that are here at once, both have found the same. */
+    if (!atomic_compare_exchange_strong(&file->why, &none, why))
+        free(why);
+    return stick_line(files, file, code, err->text, quiet && why);
+}
+
+/* At the first use of an encrypted file; several threads may be here at once. */
+static int open_sealed(struct rfs_files *files, uint32_t id, int fd, bool quiet, uint64_t *size)
+{
+    struct file *file = files->list[id];
+    struct rfs_cipher *cipher = atomic_load_explicit(&file->cipher, memory_order_acquire);
+    if (!cipher) {
+        struct rfs_error err = {0};
+        struct raw raw = {files, file, fd};
+        const struct rfs_cipher_input input = input_of(&raw);
+        struct rfs_cipher *before = NULL;
+        const int rc = rfs_sealed_open(files->sealed, &input, &cipher, &err);
+        if (rc < 0)
+            return sealed_failed(files, id, rc, quiet, &err);
+        if (!atomic_compare_exchange_strong(&file->cipher, &before, cipher)) {
+            free(cipher);
+            cipher = before;
+        }
+    }
+    *size = cipher->plain_bytes;
+    return 0;
+}
+
+static int pread_sealed(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset)
+{
+    struct rfs_files *files = reading->files;
+    struct file *file = files->list[reading->id];
+    struct raw raw = {files, file, reading->fd};
+    const struct rfs_cipher_input input = input_of(&raw);
+    struct rfs_error err = {0};
+    const int failed = rfs_files_state(files, reading->id);
+    if (failed < 0)
+        return failed; /* a block is not tried again and again */
+    const int rc =
+        rfs_sealed_pread(files->sealed, atomic_load_explicit(&file->cipher, memory_order_acquire),
+                         &input, buf, size, offset, &err);
+    return rc < 0 ? sealed_failed(files, reading->id, rc, reading->quiet, &err) : 0;
+}
+
+static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet,
+                         struct rfs_reading *reading)
 {
     struct file *file = files->list[id];
     struct stat st;
@@ -236,12 +385,25 @@ int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *
             continue;
         rc = failed == 0 ? compare(files, file, &st) : call_failed(files, file, "fstat", errno);
     }
+    uint64_t size = (uint64_t)file->id.size;
+    if (rc == 0 && files->sealed)
+        rc = open_sealed(files, id, fd, quiet, &size);
     if (rc < 0) {
         rfs_fds_give(files->fds, &file->fd, true);
         return rc;
     }
-    *reading = (struct rfs_reading){files, id, fd, (uint64_t)file->id.size};
+    *reading = (struct rfs_reading){files, id, fd, size, quiet};
     return 0;
+}
+
+int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
+{
+    return reading_begin(files, id, false, reading);
+}
+
+int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
+{
+    return reading_begin(files, id, true, reading);
 }
 
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset)
@@ -250,6 +412,8 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
     struct file *file = files->list[reading->id];
     if (offset > reading->size || size > reading->size - offset)
         return -ESTALE;
+    if (files->sealed)
+        return pread_sealed(reading, buf, size, offset);
     unsigned char *p = buf;
     while (size > 0) {
         atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);

@@ -11,7 +11,11 @@
  * A caller that finds them all pinned waits. Whoever holds readings while beginning another one must see
  * to it that all such together hold fewer than RFS_MAX_OPEN, or they may wait for each other for ever.
  *
- * Threads: all functions but new, add and free. The pool's lock is a leaf lock and is not held across
+ * With a key, all files are encrypted, and what is read of them is their plain text; cipher.h tells of which
+ * modes and how. One that is not, or that the key does not open, fails for good as well (-EINVAL, -EBADMSG,
+ * -ENOTSUP).
+ *
+ * Threads: all functions but new, set_sealed, add and free. The pool's lock is a leaf lock and is not held across
  * any system call.
  */
 #ifndef RFS_SOURCE_FILES_H
@@ -34,15 +38,27 @@ struct rfs_files_counters {
     uint64_t opens, reads, bytes;
 };
 
+struct rfs_sealed;
+struct rfs_secret;
+
 struct rfs_files *rfs_files_new(struct rfs_log *log);
 /* With descriptors that several share (NULL: its own), which outlive it; the limit is theirs then. */
 struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds);
 void rfs_files_free(struct rfs_files *files);
+/* Files are encrypted, and SEALED opens them: borrowed until they are freed. Before the first use of a file. */
+void rfs_files_set_sealed(struct rfs_files *files, struct rfs_sealed *sealed);
+/* For whom memory for plain text is guarded; NULL: files are plain anyway. */
+struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
 /* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */
 uint32_t rfs_files_add(struct rfs_files *files, const char *path);
 const char *rfs_files_path(const struct rfs_files *files, uint32_t id);
 /* 0, or -errno of the failure that stuck. Makes no system call. */
 int rfs_files_state(const struct rfs_files *files, uint32_t id);
+/*
+ * Whether CODE stuck for a reason that is worth more words than the errno has: what is wrong with an encrypted
+ * file. *err (may be NULL) is filled then.
+ */
+bool rfs_files_reason(const struct rfs_files *files, uint32_t id, int code, struct rfs_error *err);
 /* Attributes without opening; records the identity if it is not recorded yet. 0 or -errno. */
 int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st);
 /* Compares the identity now, without opening or reading. 0 or -errno. */
@@ -53,11 +69,14 @@ struct rfs_reading {
     struct rfs_files *files;
     uint32_t id;
     int fd;
-    uint64_t size; /* of the file, as recorded */
+    uint64_t size; /* of the file, as recorded; of its plain text, if it is encrypted */
+    bool quiet;    /* its user tells what rfs_files_reason says */
 };
 
 /* 0 or -errno. When 0, rfs_reading_end must follow, and only its 0 makes what was read good. */
 int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
+/* The same, for a caller that tells what rfs_files_reason says of a failure, so that the log need not. */
+int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 /* All of SIZE bytes at OFFSET, or -errno; beyond the recorded size is -ESTALE. EINTR and short reads
  * are retried. */
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);

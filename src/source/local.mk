@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/source/blocks.c src/source/blocks.h \
 	src/source/build.c src/source/build.h \
 	src/source/catalog.c src/source/catalog.h \
+	src/source/cipher.c src/source/cipher.h src/source/cipher_evp.c \
 	src/source/ckpt.c src/source/ckpt.h \
 	src/source/ckpt_match.c \
 	src/source/ckpt_value.c src/source/ckpt_value.h \
@@ -13,6 +15,7 @@ librfs_la_SOURCES += \
 	src/source/group_proto.c src/source/group_proto.h \
 	src/source/json_map.c src/source/json_map.h \
 	src/source/json_read.c src/source/json_read.h \
+	src/source/key.c src/source/key.h \
 	src/source/merge.c src/source/merge.h \
 	src/source/read_whole.c \
 	src/source/safetensors.c src/source/safetensors.h \
@@ -23,6 +26,7 @@ librfs_la_SOURCES += \
 	src/source/scan_name.c \
 	src/source/scan_tree.c \
 	src/source/scan_whole.c \
+	src/source/sealed.c src/source/sealed.h \
 	src/source/spec.h \
 	src/source/weight_map.c src/source/weight_map.h \
 	src/source/wire.c src/source/wire.h \

@@ -13,7 +13,7 @@
 #define RFS_ANY_NUMBER INT64_C(-1)
 
 struct rfs_fds;
-struct rfs_key;
+struct rfs_sealed;
 
 struct rfs_source_spec {
     const char *path;       /* a tree of rank folders, a folder of files, or one file */
@@ -25,8 +25,7 @@ struct rfs_source_spec {
     bool segmented;      /* all checkpoints of a folder make one */
     const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
     bool check_crc;             /* verify what carries a checksum before its first use */
-    struct rfs_key *key;        /* NULL: files are plain */
-    uint64_t decrypt_bytes;     /* how much decrypted content may be kept */
+    struct rfs_sealed *sealed;  /* opens encrypted files; NULL: files are plain */
     struct rfs_fds *fds;        /* descriptors that it shares with other sources; NULL: its own */
 };
 

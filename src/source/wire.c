@@ -11,6 +11,7 @@
 #include "source/wire.h"
 
 #include "base/checked.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -22,6 +23,7 @@
 
 void rfs_wire_release(struct rfs_wire *wire)
 {
+    rfs_wipe(wire->buf, wire->cap); /* contents lie between headers, and files may be encrypted */
     free(wire->buf);
     wire->buf = NULL;
     wire->cap = wire->len = 0;
@@ -61,7 +63,8 @@ static int wire_need(struct rfs_wire *wire, size_t n)
     const uint64_t want = rfs_max_u64(n, RFS_WIRE_WINDOW);
     const size_t take = (size_t)rfs_min_u64(want, wire->size - wire->pos);
     if (take > wire->cap) {
-        unsigned char *buf = realloc(wire->buf, (size_t)want);
+        rfs_wire_release(wire);
+        unsigned char *buf = malloc((size_t)want);
         if (!buf)
             return rfs_wire_fail(wire, -ENOMEM, wire->pos, NULL, "out of memory");
         wire->buf = buf;

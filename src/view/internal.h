@@ -39,6 +39,9 @@ struct reshard_view {
     struct rfs_log log;
     struct rfs_strategy *src; /* NULL: unsharded */
     struct rfs_strategy *dst;
+    struct rfs_key *key;       /* as what follows */
+    struct rfs_sealed *sealed; /* what opens encrypted sources; NULL: they are plain */
+    bool key_fits;             /* it has opened one */
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_outward *outward; /* NULL: names and dtypes as they are */
@@ -71,7 +74,7 @@ struct reshard_view {
 
     struct rfs_side *side; /* of several saves, which have views of their own; owned; or NULL */
     struct reshard_view
-        *above;    /* the view that this is of one save of, which owns the pool; or NULL */
+        *above; /* the view that this is of one save of, which owns the pool and the key; or NULL */
     uint64_t base; /* added to its ids */
 };
 

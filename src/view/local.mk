@@ -5,6 +5,8 @@ librfs_la_SOURCES += \
 	src/view/bundle.c \
 	src/view/bundle.h \
 	src/view/crc.c \
+	src/view/crypt.c \
+	src/view/crypt.h \
 	src/view/flat.c \
 	src/view/flat.h \
 	src/view/huggingface.c \

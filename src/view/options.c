@@ -145,6 +145,7 @@ static const struct key keys[] = {
     {"check", CHECK, offsetof(struct rfs_options, check_crc), "check=crc"},
     KEY(key_file, TEXT, NULL),
     KEY(key_env, TEXT, NULL),
+    KEY(key_mode, TEXT, NULL),
     KEY(key_fd, DESCRIPTOR, "an open file descriptor such as key_fd=3"),
     KEY(format, FORMAT, "format=ckpt or format=safetensors"),
     {"view", SHOWN, offsetof(struct rfs_options, shown),
@@ -266,6 +267,9 @@ static int set_option(struct rfs_options *out, const char *name, const char *val
 {
     const struct key *key = NULL;
 
+    if (strcmp(name, "key") == 0) /* what follows it is not shown to anybody else */
+        return rfs_fail_usage(err, "key_file=FILE, key_env=NAME or key_fd=N",
+                              "a key is not taken from a command line, which everybody sees");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i].name, name) == 0)
             key = &keys[i];

@@ -185,7 +185,7 @@ static int fill_file(struct reshard_view *view, size_t file, reshard_stat *st,
     if (rc)
         return rc;
     const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
-    st->mode = S_IFREG | plan->mode;
+    st->mode = S_IFREG | (view->sealed ? plan->mode & S_IRUSR : plan->mode);
     st->nlink = 1;
     st->uid = plan->uid;
     st->gid = plan->gid;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
+#include "source/sealed.h"
 #include "view/bundle.h"
+#include "view/crypt.h"
 #include "view/internal.h"
 #include "view/outputs.h"
 #include "view/side.h"
@@ -71,6 +73,7 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char
         .segmented_skip = options->segmented_skip,
         .check_crc = options->check_crc,
         .fds = view->above ? &view->above->side->fds : NULL,
+        .sealed = view->sealed,
     };
 }
 
@@ -80,6 +83,8 @@ static int open_source(struct reshard_view *view, const char *source, struct rfs
     struct stat st;
 
     int rc = rfs_catalog_open(&spec, &view->log, view->pool, &view->catalog, err);
+    if (rc == 0)
+        rc = rfs_view_try_key(view, err);
     if (rc == 0 && !rfs_catalog_has_parts(view->catalog))
         rc = rfs_view_strategies(view, err);
     if (rc)
@@ -172,6 +177,9 @@ static int open_view(struct reshard_view *view, const char *source, const char *
         take_part(view, part);
     else
         rfs_pool_hold(view->pool, true); /* the caller may fork yet */
+    rc = rfs_view_load_key(view, err);
+    if (rc)
+        return rc;
     if (view->options.all_steps)
         return rfs_side_open(view, source, options, err);
     rc = open_source(view, source, err);
@@ -227,6 +235,10 @@ void reshard_close(reshard_view *view)
     rfs_view_bundle_free(view->bundle);
     rfs_outward_free(view->outward);
     rfs_catalog_close(view->catalog);
+    if (!view->above) {
+        rfs_sealed_free(view->sealed);
+        rfs_key_free(view->key);
+    }
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
     for (size_t i = 0; i < view->images.n; i++)
@@ -308,6 +320,12 @@ void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
         add_statistics(view, &full);
     for (size_t i = 0; view->side && i < view->side->n; i++)
         add_statistics(view->side->data[i].view, &full);
+    if (view->sealed) {
+        struct rfs_blocks_counters blocks;
+        rfs_blocks_count(rfs_sealed_blocks(view->sealed), &blocks);
+        full.cache_budget += blocks.budget;
+        full.cache_bytes += blocks.bytes;
+    }
     rfs_view_give(out, &full, sizeof full);
 }
 

@@ -2,7 +2,10 @@
 check_PROGRAMS += $(SOURCE_TESTS)
 TESTS += $(SOURCE_TESTS)
 SOURCE_TESTS = \
+	tests/unit/source/test_blocks \
 	tests/unit/source/test_catalog \
+	tests/unit/source/test_cipher \
+	tests/unit/source/test_cipher_bad \
 	tests/unit/source/test_ckpt \
 	tests/unit/source/test_ckpt_bad \
 	tests/unit/source/test_ckpt_fixtures \
@@ -11,6 +14,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_dtype \
 	tests/unit/source/test_files \
 	tests/unit/source/test_json_read \
+	tests/unit/source/test_key \
 	tests/unit/source/test_parts \
 	tests/unit/source/test_safetensors \
 	tests/unit/source/test_safetensors_bad \
@@ -52,4 +56,13 @@ tests_unit_source_test_scan_group_SOURCES = tests/unit/source/test_scan_group.c 
 tests_unit_source_test_scan_group_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_scan_whole_SOURCES = tests/unit/source/test_scan_whole.c $(SOURCE_SCANNING)
 tests_unit_source_test_scan_whole_LDADD = librfs.la $(CMOCKA_LIBS)
+SOURCE_SEALER = tests/support/sealer.c tests/support/sealer.h $(SOURCE_TREE)
+tests_unit_source_test_blocks_SOURCES = tests/unit/source/test_blocks.c
+tests_unit_source_test_blocks_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_cipher_SOURCES = tests/unit/source/test_cipher.c $(SOURCE_SEALER)
+tests_unit_source_test_cipher_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_cipher_bad_SOURCES = tests/unit/source/test_cipher_bad.c $(SOURCE_SEALER)
+tests_unit_source_test_cipher_bad_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_key_SOURCES = tests/unit/source/test_key.c $(SOURCE_TREE)
+tests_unit_source_test_key_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt

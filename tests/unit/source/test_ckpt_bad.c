@@ -73,7 +73,7 @@ static void test_other_files(void **state)
     bytes_text(&file, "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
     REFUSED(&file, "Git LFS pointer", "git lfs pull");
     bytes_add(&file, "\xda\x5e\x3a\x7f\x08\1\0\0", 8);
-    REFUSED(&file, "encrypted (SM4-CBC)", "load_checkpoint", "dec_key", "save_checkpoint");
+    REFUSED(&file, "encrypted (SM4-CBC)", "key_file=FILE", "key_env=NAME", "key_fd=N");
     bytes_add(&file, "\0\0\0\0\0\0\0\0", 8);
     REFUSED(&file, "offset 0: ", "not a protobuf field");
     bytes_text(&file, "just some text, which is not a checkpoint at all");

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory for what must not get out: keys, and the plain text of encrypted files. It is left out of core
+ * files, kept from the swap as far as the limits allow (RLIMIT_MEMLOCK), and wiped before it is given
+ * back to the system.
+ *
+ * Threads: all functions. A lock on memory does not last over a fork: the child locks again what it needs.
+ */
+#ifndef RFS_BASE_SECRET_H
+#define RFS_BASE_SECRET_H
+
+#include "base/log.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Whose secrets: remembers that it has been told that not all could be locked. Owns nothing. */
+struct rfs_secret {
+    struct rfs_log *log; /* borrowed; may be NULL */
+    atomic_bool told;
+};
+
+/* Whole pages, zeroed, guarded as below; NULL when out of memory. */
+void *rfs_secret_map(struct rfs_secret *secret, size_t bytes);
+/* Wipes them first. Does nothing with NULL. */
+void rfs_secret_unmap(void *at, size_t bytes);
+
+/*
+ * Keeps these pages out of core files and locks them; memory behind them is there afterwards. The first
+ * failure to lock is logged; what is not locked is used all the same. Whether it is locked.
+ */
+bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes);
+/* Wipes and unlocks pages that stay mapped. */
+void rfs_secret_release(void *at, size_t bytes);
+
+/* Overwrites bytes, whatever a compiler thinks of it. */
+void rfs_wipe(void *at, size_t bytes);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/crypt.h"
+
+#include "base/checked.h"
+#include "source/sealed.h"
+
+#include <errno.h>
+
+#define TRIED 2 /* sources: one may be damaged */
+
+/* The cache's share for decrypted blocks: half, if that is enough for one. */
+static int share_cache(struct reshard_view *view, struct rfs_error *err)
+{
+    uint64_t *cache = &view->options.cache;
+    if (*cache < RFS_CRYPT_LEAST && *cache == rfs_options_default_cache())
+        *cache = RFS_CRYPT_LEAST;
+    if (*cache < RFS_CRYPT_LEAST)
+        return rfs_fail_usage(
+            err, "cache=80M or more",
+            "the cache is too small for encrypted sources: a block of 64 MiB must "
+            "fit, and 16 MiB beside it");
+    const uint64_t share = rfs_max_u64(*cache / 2, RFS_CIPHER_BLOCK);
+    view->sealed = rfs_sealed_new(view->key, share, &view->log);
+    *cache -= share;
+    return view->sealed ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_view_load_key(struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+    struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
+                                    RFS_NOT_ENCRYPTED};
+    const bool given = options->key_file || options->key_env || options->key_fd >= 0;
+    if (!given && !options->key_mode)
+        return 0;
+    if (view->above) {
+        view->sealed = view->above->sealed;
+        return 0;
+    }
+    if (!given)
+        return rfs_fail_usage(err, "key_file=FILE", "there is a key_mode, but no key");
+    if (options->key_mode) {
+        config.mode = rfs_cipher_named(options->key_mode);
+        if (config.mode == RFS_NOT_ENCRYPTED)
+            return rfs_fail_usage(err, "key_mode=AES-GCM, AES-CBC, SM4-CBC or AES-GCM-untagged",
+                                  "option key_mode: not one that is known");
+    }
+    const int rc = rfs_key_load(&config, &view->log, &view->key, err);
+    return rc < 0 ? rc : share_cache(view, err);
+}
+
+/* Opens the file and reads its last byte: of its last block, which is the shortest. */
+static int try_file(struct rfs_files *files, uint32_t id)
+{
+    struct rfs_reading reading;
+    unsigned char byte;
+    int rc = rfs_reading_begin_quiet(files, id, &reading);
+    if (rc < 0)
+        return rc;
+    rc = rfs_reading_pread(&reading, &byte, 1, reading.size - 1);
+    rfs_wipe(&byte, 1);
+    const int end = rfs_reading_end(&reading);
+    return end < 0 ? end : rc;
+}
+
+int rfs_view_try_key(struct reshard_view *view, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    struct reshard_view *whole = view->above ? view->above : view;
+    int first = 0;
+    unsigned tried = 0;
+    if (!view->sealed || whole->key_fits)
+        return 0;
+    for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->catalog) && tried < TRIED; rank++) {
+        if (!rfs_catalog_has(view->catalog, rank))
+            continue;
+        const uint32_t id = rfs_catalog_file(view->catalog, rank);
+        const int rc = try_file(files, id);
+        tried++;
+        if (rc == 0) {
+            whole->key_fits = true;
+            first = 0;
+            break;
+        }
+        /* What has nothing to do with the key is told when the file is needed. */
+        if (first == 0 && rfs_files_reason(files, id, rc, err))
+            first = rc;
+    }
+    rfs_blocks_drop(rfs_sealed_blocks(view->sealed));
+    return first;
+}

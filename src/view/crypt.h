@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Encrypted sources: the key that the options name, and the cache's share for what is decrypted. */
+#ifndef RFS_VIEW_CRYPT_H
+#define RFS_VIEW_CRYPT_H
+
+#include "view/internal.h"
+
+/* What a cache must have with a key: room for one block, and for the pieces that are made of blocks. */
+#define RFS_CRYPT_WORK (UINT64_C(16) << 20)
+#define RFS_CRYPT_LEAST (RFS_CIPHER_BLOCK + RFS_CRYPT_WORK)
+
+/*
+ * Loads the key, if the options name one, and sets view->sealed, which gets a share of options.cache. The view
+ * of one save of several takes both from the whole. A default cache that is too small for a key is raised; one
+ * that was asked for is refused. 0 or -errno with *err filled. Before the catalogue is opened.
+ */
+int rfs_view_load_key(struct reshard_view *view, struct rfs_error *err);
+
+/*
+ * Sees that the key, if there is one, opens the first source, or else the second, so that a wrong one is told of
+ * now. Nothing that is decrypted stays. Starts no thread. 0, or -errno with *err filled for the first.
+ */
+int rfs_view_try_key(struct reshard_view *view, struct rfs_error *err);
+
+#endif
