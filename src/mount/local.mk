@@ -8,11 +8,13 @@ reshardfs_SOURCES = \
 	src/base/error.c \
 	src/base/log.c \
 	src/base/pathlist.c \
+	src/base/secret.c \
 	src/base/text.c \
 	src/base/vec.c \
 	src/mount/capture.c src/mount/capture.h \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
+	src/mount/harden.c src/mount/harden.h \
 	src/mount/main.c \
 	src/mount/ops.c src/mount/ops.h \
 	src/mount/options.c src/mount/options.h \

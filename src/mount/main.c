@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
+#include "mount/harden.h"
 #include "mount/options.h"
 #include "mount/paths.h"
 #include "mount/report.h"
@@ -135,6 +136,8 @@ static int run(const struct rfs_mount_options *options, struct rfs_error *err)
     if (mounts)
         rc = rfs_path_mountpoint(options->mountpoint, options->source, options->nonempty, &resolved,
                                  err);
+    if (rc == 0 && options->keyed)
+        rc = rfs_harden(err);
     if (rc == 0)
         rc = open_view(options, &view, err);
     if (rc == 0 && mounts)

@@ -324,15 +324,20 @@ void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
     reshard_summarize(view, &sum);
     *mount = (struct rfs_mount){.view = view, .options = options, .dropping = ATOMIC_FLAG_INIT};
     /* auto: a .ckpt is read whole, and once; what is mapped is looked at page by page, by many. */
-    mount->cached = options->io == RFS_IO_CACHED || (options->io == RFS_IO_AUTO && sum.mapped);
+    /* What is decrypted is for no cache that outlives this process. */
+    mount->cached = !options->keyed &&
+                    (options->io == RFS_IO_CACHED || (options->io == RFS_IO_AUTO && sum.mapped));
     pthread_mutex_init(&mount->handles_lock, NULL);
     rfs_log_init(&mount->log, log_line, NULL);
+    mount->secret.log = &mount->log;
+    rfs_scratch_keep_secret(options->keyed ? &mount->secret : NULL);
 }
 
 void rfs_mount_end(struct rfs_mount *mount)
 {
     while (mount->handles)
         close_handle(mount, mount->handles);
+    rfs_scratch_drop();
     rfs_log_destroy(&mount->log);
     pthread_mutex_destroy(&mount->handles_lock);
 }

@@ -7,6 +7,7 @@
 #define RFS_MOUNT_OPS_H
 
 #include "base/log.h"
+#include "base/secret.h"
 #include "mount/fuse.h"
 #include "mount/options.h"
 #include "reshard.h"
@@ -25,7 +26,8 @@ struct rfs_mount {
     const struct rfs_mount_options *options; /* borrowed */
     struct fuse_session *session;            /* borrowed; set before the first request */
     struct rfs_log log;
-    bool cached; /* files go through the page cache; constant */
+    bool cached;              /* files go through the page cache; constant */
+    struct rfs_secret secret; /* for whom buffers are guarded, with a key */
 
     /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
     pthread_mutex_t handles_lock; /* of the list; a leaf lock */

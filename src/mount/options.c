@@ -36,7 +36,8 @@ enum own {
     THREADS,
     FSNAME,
     SUBTYPE,
-    DEBUG
+    DEBUG,
+    DECRYPTED
 };
 
 struct known {
@@ -67,6 +68,7 @@ static const struct known known[] = {
     {"key_file", VIEW_FILE, true, 0},
     {"key_env", VIEW, true, 0},
     {"key_fd", VIEW, true, 0},
+    {"key_mode", VIEW, true, 0},
     {"format", VIEW, true, 0},
     {"view", VIEW, true, 0},
     {"file_size", VIEW, true, 0},
@@ -83,6 +85,7 @@ static const struct known known[] = {
     {"nonempty", OWN, false, NONEMPTY},
     {"allow_other", OWN, false, OTHER},
     {"allow_root", OWN, false, ROOT},
+    {"allow_decrypted", OWN, false, DECRYPTED},
     {"default_permissions", OWN, false, PERMISSIONS},
     {"auto_unmount", OWN, false, AUTO_UNMOUNT},
     {"noexec", OWN, false, NOEXEC},
@@ -306,6 +309,9 @@ static int set_own(struct rfs_mount_options *o, enum own own, const char *value,
     case DEBUG:
         o->debug = true;
         break;
+    case DECRYPTED:
+        o->allow_decrypted = true;
+        break;
     }
     return 0;
 }
@@ -320,6 +326,9 @@ static int take(struct rfs_mount_options *o, char *option, struct rfs_error *err
         *value++ = '\0';
     if (is_for_others(option))
         return 0;
+    if (strcmp(option, "key") == 0) /* what follows it is not shown to anybody else */
+        return rfs_fail_usage(err, "-o key_file=FILE, key_env=NAME or key_fd=N",
+                              "a key is not taken from a command line, which everybody sees");
     k = find(option);
     if (!k)
         return refuse_unknown(option, err);
@@ -331,6 +340,7 @@ static int take(struct rfs_mount_options *o, char *option, struct rfs_error *err
                               option);
     if (value)
         unescape(value);
+    o->keyed |= strncmp(option, "key_", 4) == 0;
     switch (k->kind) {
     case VIEW:
         return value ? pass_on_value(&o->view, option, value) : pass_on(&o->view, option, NULL);
@@ -432,6 +442,20 @@ static int take_places(struct rfs_mount_options *o, int n, char **places, struct
     return o->source && (n < 2 || o->mountpoint) ? 0 : -ENOMEM;
 }
 
+/* What is decrypted is for its owner alone, and for no cache that outlives this process. */
+static int check_keyed(const struct rfs_mount_options *o, struct rfs_error *err)
+{
+    if (o->keyed && o->io == RFS_IO_CACHED)
+        return rfs_fail_usage(
+            err, "io=direct",
+            "io=cached with a key would keep decrypted content in the page cache");
+    if (o->keyed && (o->allow_other || o->allow_root) && !o->allow_decrypted)
+        return rfs_fail_usage(err, "allow_decrypted as well, if that is what you want",
+                              "%s with a key would let others at decrypted content",
+                              o->allow_other ? "allow_other" : "allow_root");
+    return 0;
+}
+
 int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out,
                             struct rfs_error *err)
 {
@@ -442,6 +466,8 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
     rc = take_flags(out, argc, argv, err);
     if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK))
         rc = take_places(out, argc - optind, argv + optind, err);
+    if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK))
+        rc = check_keyed(out, err);
     if (rc == -ENOMEM && err->code == 0)
         rfs_fail(err, rc, RFS_NOWHERE, NULL, "out of memory");
     out->foreground |= out->debug;

@@ -36,6 +36,8 @@ struct rfs_mount_options {
     bool nonempty;
     bool allow_other;
     bool allow_root;
+    bool allow_decrypted; /* asks a second time for one of those, with a key */
+    bool keyed;           /* the view is given a key */
     bool default_permissions;
     bool auto_unmount;
     bool noexec;

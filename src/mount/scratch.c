@@ -14,12 +14,28 @@ static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_error;
 
+static struct rfs_secret *guard; /* NULL: buffers hold nothing secret; set before threads are */
+
+void rfs_scratch_keep_secret(struct rfs_secret *secret)
+{
+    guard = secret;
+}
+
+static void unmap(struct scratch *s)
+{
+    if (guard)
+        rfs_secret_unmap(s->bytes, s->size);
+    else if (s->bytes)
+        munmap(s->bytes, s->size);
+    s->bytes = NULL;
+    s->size = 0;
+}
+
 static void drop(void *p)
 {
     struct scratch *s = p;
 
-    if (s->bytes)
-        munmap(s->bytes, s->size);
+    unmap(s);
     free(s);
 }
 
@@ -46,6 +62,14 @@ static struct scratch *mine(void)
     return s;
 }
 
+void rfs_scratch_drop(void)
+{
+    struct scratch *s = mine();
+
+    if (s)
+        unmap(s);
+}
+
 void *rfs_scratch_get(size_t size)
 {
     struct scratch *s = mine();
@@ -60,8 +84,9 @@ void *rfs_scratch_get(size_t size)
                  -1, 0);
     if (bytes == MAP_FAILED)
         return NULL;
-    if (s->bytes)
-        munmap(s->bytes, s->size);
+    if (guard)
+        rfs_secret_guard(guard, bytes, wanted);
+    unmap(s);
     s->bytes = bytes;
     s->size = wanted;
     return bytes;

@@ -6,10 +6,21 @@
 #ifndef RFS_MOUNT_SCRATCH_H
 #define RFS_MOUNT_SCRATCH_H
 
+#include "base/secret.h"
+
 #include <stddef.h>
 
 /* The largest request that the kernel is asked to send, and the size of a buffer. */
 #define RFS_REQUEST_BYTES ((size_t)1 << 20)
+
+/*
+ * From now on buffers hold what is decrypted: they are guarded for SECRET, and wiped in the end. Borrowed until
+ * the last buffer was got; NULL for plain sources. Before the first is got.
+ */
+void rfs_scratch_keep_secret(struct rfs_secret *secret);
+
+/* Frees the calling thread's, which otherwise goes when the thread ends. */
+void rfs_scratch_drop(void);
 
 /* At least SIZE bytes, or NULL when out of memory. */
 void *rfs_scratch_get(size_t size);

@@ -86,6 +86,5 @@ int rfs_view_try_key(struct reshard_view *view, struct rfs_error *err)
         if (first == 0 && rfs_files_reason(files, id, rc, err))
             first = rc;
     }
-    rfs_blocks_drop(rfs_sealed_blocks(view->sealed));
     return first;
 }

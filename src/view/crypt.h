@@ -18,7 +18,7 @@ int rfs_view_load_key(struct reshard_view *view, struct rfs_error *err);
 
 /*
  * Sees that the key, if there is one, opens the first source, or else the second, so that a wrong one is told of
- * now. Nothing that is decrypted stays. Starts no thread. 0, or -errno with *err filled for the first.
+ * now. Starts no thread. 0, or -errno with *err filled for the first.
  */
 int rfs_view_try_key(struct reshard_view *view, struct rfs_error *err);
 

@@ -220,6 +220,8 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
 
     if (rc == 0)
         rfs_pool_hold((*out)->pool, false);
+    if (rc == 0 && (*out)->sealed) /* memory is not locked over a fork */
+        rfs_blocks_drop(rfs_sealed_blocks((*out)->sealed));
     return rfs_view_report(err, &failure, rc);
 }
 
