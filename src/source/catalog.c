@@ -266,7 +266,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     const uint32_t id = rfs_catalog_file(catalog, rank);
     if (id == UINT32_MAX)
         return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "copy it there",
-                        "rank %u has no checkpoint (no .ckpt file in rank_%u)", rank, rank);
+                        "rank %u has no checkpoint", rank);
     *out = rfs_catalog_ready(catalog, rank);
     if (*out)
         return 0;

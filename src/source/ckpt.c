@@ -238,8 +238,7 @@ static int detect(struct walk *walk)
                         "the file is encrypted (%s), and there is no key",
                         rfs_cipher_name(rfs_cipher_detect(head)));
     if (n >= 9 && head[8] == '{' && head[5] == 0 && head[6] == 0 && head[7] == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),
-                        "convert it with mindspore.safetensors_to_ckpt",
+        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file), "give it a name in .safetensors",
                         "the file is a safetensors file, not a .ckpt");
     if (n >= 4 && memcmp(head, "PK\x03\x04", 4) == 0)
         return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),

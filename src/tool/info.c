@@ -4,7 +4,8 @@
  *
  * What PATH is: a folder with rank_N folders is a tree; another folder is one rank's; a file whose name
  * ends in .json, or whose first byte is 08 (ParallelStrategyMap.current_stage, which is required and
- * comes first) is a strategy; any other file is a checkpoint.
+ * comes first) is a strategy; any other file is a checkpoint. A folder with a map of its safetensors files is
+ * a tree of one rank.
  */
 #include "tool/info.h"
 
@@ -30,6 +31,8 @@ static int is_strategy(const char *path, struct rfs_error *err)
     const size_t length = strlen(path);
     if (length >= 5 && strcmp(path + length - 5, ".json") == 0)
         return 1;
+    if (rfs_info_is_safetensors(path))
+        return 0;
     RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return stat_failed(path, err);
@@ -43,8 +46,17 @@ static int is_strategy(const char *path, struct rfs_error *err)
     return n == 1 && first == 0x08;
 }
 
+/* A file that says which safetensors file of its folder has which parameter. */
+static bool is_weight_map(const char *name)
+{
+    static const char ending[] = ".safetensors.index.json";
+    const size_t n = strlen(name);
+    return strcmp(name, "param_name_map.json") == 0 ||
+           (n >= sizeof ending - 1 && strcmp(name + n - (sizeof ending - 1), ending) == 0);
+}
+
 /*
- * Whether a folder holds rank folders; if not, *file is the checkpoint that counts in it, as for a rank,
+ * Whether a folder holds rank folders or a weight map; if not, *file is the checkpoint that counts in it, as for a rank,
  * malloc'ed. 1, 0 or -errno with *err filled.
  */
 static int look_into(const char *path, char **file, struct rfs_error *err)
@@ -54,7 +66,7 @@ static int look_into(const char *path, char **file, struct rfs_error *err)
     if (dir == NULL)
         return stat_failed(path, err);
     for (struct dirent *entry; !ranks && (entry = readdir(dir)) != NULL;)
-        ranks = rfs_scan_is_rank(entry->d_name);
+        ranks = rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
     closedir(dir);
     if (ranks)
         return 1;

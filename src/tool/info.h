@@ -16,6 +16,8 @@ struct rfs_report {
 /* Zero-initialise the report; the caller frees path and table. 0 or -errno with *err filled. */
 int rfs_info_file(const char *path, struct rfs_report *report, struct rfs_error *err);
 int rfs_info_tree(const char *path, struct rfs_report *report, struct rfs_error *err);
+/* Whether it is a safetensors file, by its name. */
+bool rfs_info_is_safetensors(const char *path);
 int rfs_info_strategy(const char *path, struct rfs_report *report, struct rfs_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/pool.h"
 #include "source/catalog.h"
+#include "source/safetensors.h"
 #include "tool/info.h"
 
 #include <errno.h>
@@ -69,6 +70,13 @@ static int read_file(void *ctx, void *buf, size_t n, uint64_t offset)
     return rfs_reading_pread(ctx, buf, n, offset);
 }
 
+bool rfs_info_is_safetensors(const char *path)
+{
+    static const char ending[] = ".safetensors";
+    const size_t n = strlen(path);
+    return n >= sizeof ending - 1 && strcmp(path + n - (sizeof ending - 1), ending) == 0;
+}
+
 static int walk(struct rfs_files *files, const char *path, struct rfs_tables *tables,
                 struct rfs_index **index, struct rfs_error *err)
 {
@@ -77,7 +85,11 @@ static int walk(struct rfs_files *files, const char *path, struct rfs_tables *ta
     if (rc != 0)
         return rfs_fail(err, rc, RFS_IN(path), "a file that you may read", "cannot open: %s",
                         strerror(-rc));
-    rc = rfs_ckpt_walk(read_file, &reading, reading.size, path, tables, index, err);
+    if (rfs_info_is_safetensors(path))
+        rc =
+            rfs_safetensors_walk(read_file, &reading, reading.size, path, tables, NULL, index, err);
+    else
+        rc = rfs_ckpt_walk(read_file, &reading, reading.size, path, tables, index, err);
     const int end = rfs_reading_end(&reading);
     if (rc == 0 && end != 0)
         rc = rfs_fail(err, end, RFS_IN(path), "again", "changed while it was read");
@@ -121,7 +133,12 @@ static int add_ranks(struct rfs_catalog *catalog, struct rfs_report *report, str
             rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank));
         const char *name = strrchr(path, '/');
         rfs_table_add(&report->table, "%" PRIu32, rank);
-        rfs_table_add(&report->table, "%s", name == NULL ? path : name + 1);
+        const uint32_t more = rfs_catalog_parts(catalog, rank) - 1;
+        if (more > 0)
+            rfs_table_add(&report->table, "%s and %" PRIu32 " more", name == NULL ? path : name + 1,
+                          more);
+        else
+            rfs_table_add(&report->table, "%s", name == NULL ? path : name + 1);
         rfs_table_add(&report->table, "%zu", index->n);
         rfs_table_add(&report->table, "%" PRIu64, index->file_bytes);
         bytes += index->file_bytes;
