@@ -391,6 +391,38 @@ static void test_pieces_of_the_cache(void **state)
     walk_both(&run, "");
 }
 
+/* A map of names and rules for dtypes: BFloat16 from 0x3f00 up, of which Float32 has the bits above others. */
+static void test_names_and_dtypes(void **state)
+{
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+    const char names[] = "{\"w\": \"shown\", \"left out\": null}";
+    char options[600];
+
+    for (unsigned rank = 0; rank < 4; rank++) {
+        struct bytes file = {0};
+        uint16_t w[8];
+        char path[64];
+        for (unsigned i = 0; i < 8; i++)
+            w[i] = (uint16_t)(0x3f00 + rank * 8 + i);
+        ckpt_tensor(&file, "w", "BFloat16", 2, (uint64_t[]){2, 4}, w, sizeof w);
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(root, path, file.data, file.n);
+        bytes_free(&file);
+    }
+    for (unsigned rank = 0; rank < 2; rank++) {
+        uint32_t w[16];
+        for (unsigned i = 0; i < 16; i++)
+            w[i] = (0x3f00 + i / 2 * 4 + rank * 2 + i % 2) << 16;
+        ckpt_tensor(&run.want[rank], "shown", "Float32", 2, (uint64_t[]){8, 2}, w, sizeof w);
+    }
+    tree_write(root, "map.json", names, strlen(names));
+    snprintf(options, sizeof options,
+             "src_strategy=%s,dst_strategy=%s,names=%s,dtype=bfloat16;sh*=float32",
+             tree_path(root, "src.json"), tree_path(root, "dst.json"), tree_path(root, "map.json"));
+    walk_both(&run, options);
+}
+
 /* ---- other outputs ---------------------------------------------------------------------------------- */
 
 /* What a view of the source alone shows: the bytes of its files, one after the other. */
@@ -516,6 +548,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_files_of_a_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pieces_of_the_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_names_and_dtypes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
