@@ -540,6 +540,21 @@ static void test_files_of_a_stage(void **state)
     walk_both(&run, options);
 }
 
+static void test_rules(void **state)
+{
+    struct run run = {.f = *state};
+    char options[512];
+
+    walk_view(&run, "src_ranks=4,src_rules=axes a=4;w: axis 0 over a;*: whole,"
+                    "dst_ranks=2,dst_rules=x: whole;w: axis -1 over all;*: whole");
+    snprintf(options, sizeof options,
+             "src_strategy=%s,dst_ranks=8,dst_rules=like source with dp 1 -> 2;b: axis 0 over all",
+             tree_path(run.f->root, "src.json"));
+    write_strategy(run.f->root, "src.json",
+                   LAYOUT("w", "[4]", "[0, -1]", "[8, 4]") "," LAYOUT("b", "[4]", "[0]", "[16]"));
+    walk_view(&run, options);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -550,6 +565,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pieces_of_the_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_and_dtypes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

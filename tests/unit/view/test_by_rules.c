@@ -244,6 +244,31 @@ static void test_rules_make_no_part_of_a_stage(void **state)
     expect_in_file_order(f, 1);
 }
 
+/* Rules go by the names of the source, even where another parameter is shown by that name. */
+static void test_rules_and_other_names(void **state)
+{
+    static const char map[] = "{\"w\": \"b\", \"b\": \"w\"}";
+    struct fixture *f = *state;
+    struct bytes expected = {0};
+    char options[8192];
+    unsigned char w[16];
+    unsigned char b[4];
+
+    tree_write(f->root, "map.json", map, sizeof map - 1);
+    snprintf(options, sizeof options,
+             "src_strategy=%s,dst_ranks=2,dst_rules=w: axis 1 over all;b: whole,names=%s",
+             tree_path(f->root, "src.json"), tree_path(f->root, "map.json"));
+    expect_open(f, options);
+    for (unsigned row = 0; row < 8; row++)
+        fill(w + row * 2, "w", row * 4 + 2, 2);
+    fill(b, "b", 0, 4);
+    ckpt_tensor(&expected, "b", "Int8", 2, (uint64_t[]){8, 2}, w, 16);
+    ckpt_tensor(&expected, "w", "UInt8", 1, (uint64_t[]){4}, b, 4);
+    ckpt_tensor(&expected, "steps", "Int8", 0, NULL, "*", 1);
+    expect_file(f, 1, &expected);
+    bytes_free(&expected);
+}
+
 static void test_a_lost_first_rank(void **state)
 {
     struct fixture *f = *state;
@@ -347,6 +372,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_an_unsharded_source, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_like_source_with_other_replicas, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rules_make_no_part_of_a_stage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rules_and_other_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_first_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_from_all_ranks_where_they_differ, set_up,
                                         tear_down),
