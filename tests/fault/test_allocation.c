@@ -555,6 +555,53 @@ static void test_rules(void **state)
     walk_view(&run, options);
 }
 
+static void write_safetensors(const char *root, const char *path, const char *header,
+                              const char *data)
+{
+    struct bytes file = {0};
+    const size_t n = strlen(header);
+
+    bytes_add(&file, (unsigned char[8]){(unsigned char)n, (unsigned char)(n >> 8)}, 8);
+    bytes_add(&file, header, n);
+    bytes_add(&file, data, strlen(data));
+    tree_write(root, path, file.data, file.n);
+    bytes_free(&file);
+}
+
+/* Sources in safetensors: two parts with a map of what they have, and one file with a checksum. */
+static void test_safetensors_sources(void **state)
+{
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+    char path[64];
+
+    for (unsigned rank = 0; rank < 4; rank++) {
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        assert_int_equal(unlink(tree_path(root, path)), 0);
+        snprintf(path, sizeof path, "src/rank_%u", rank);
+        assert_int_equal(rmdir(tree_path(root, path)), 0);
+    }
+    write_safetensors(
+        root, "src/part0.safetensors",
+        "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"__metadata__\":"
+        "{\"v\":\"Int4\"},\"v\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[4,6]}}",
+        "abcdef");
+    write_safetensors(root, "src/hyper_param.safetensors",
+                      "{\"s\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", "x");
+    const char *map = "{\"weight_map\":{\"v\":\"part0.safetensors\",\"w\":\"part0.safetensors\"}}";
+    tree_write(root, "src/param_name_map.json", map, strlen(map));
+    walk_view(&run, "format=ckpt,check=crc");
+    assert_int_equal(unlink(tree_path(root, "src/param_name_map.json")), 0);
+    assert_int_equal(unlink(tree_path(root, "src/hyper_param.safetensors")), 0);
+    /* crc32 of "wabcd" */
+    write_safetensors(
+        root, "src/part0.safetensors",
+        "{\"__metadata__\":{\"crc_num\":\"1092016591\"},\"w\":{\"dtype\":\"F32\",\"shape\":[1],"
+        "\"data_offsets\":[0,4]}}",
+        "abcd");
+    walk_view(&run, "format=ckpt,check=crc");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +613,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_names_and_dtypes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_safetensors_sources, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
