@@ -59,8 +59,9 @@ int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selectio
                           const char *format, struct rfs_image **out, struct rfs_error *err);
 
 /* In which file each parameter is; weight_map.c draws the JSON file that says it. */
+enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
 struct rfs_weight_map {
-    enum { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE } style;
+    enum rfs_weight_map_style style;
     uint64_t total_size; /* bytes of all tensors */
     size_t n;
     const uint32_t *names;    /* [n] ids in the catalogue's names */

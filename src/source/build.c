@@ -181,9 +181,9 @@ static bool is_like(const struct job *job)
     return true;
 }
 
-static void free_map(struct rfs_weight_map *map)
+static void free_map(struct rfs_part_map *map)
 {
-    rfs_weight_map_free(map);
+    rfs_part_map_free(map);
 }
 
 static int merge(const struct job *job, const char *weight_map, struct rfs_error *err)
@@ -193,7 +193,7 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
     const uint32_t n = built->n_pieces;
     RFS_FREE const char **files = malloc(n * sizeof *files);
     RFS_FREE const struct rfs_index **indexes = malloc(n * sizeof *indexes);
-    RFS_CLEANUP(free_map) struct rfs_weight_map map = {0};
+    RFS_CLEANUP(free_map) struct rfs_part_map map = {0};
     int rc = 0;
     if (!files || !indexes)
         return fail_memory(builder, job->first, err);
@@ -202,7 +202,7 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
         indexes[i] = built->pieces[i].index;
     }
     if (weight_map)
-        rc = rfs_weight_map_read(weight_map, files, n, builder->tables, &map, err);
+        rc = rfs_part_map_read(weight_map, files, n, builder->tables, &map, err);
     const struct rfs_merge work = {
         files,         indexes,         n,           weight_map ? &map : NULL, builder->last_counts,
         builder->skip, builder->tables, builder->log};

@@ -28,7 +28,7 @@ librfs_la_SOURCES += \
 	src/source/scan_whole.c \
 	src/source/sealed.c src/source/sealed.h \
 	src/source/spec.h \
-	src/source/weight_map.c src/source/weight_map.h \
+	src/source/part_map.c src/source/part_map.h \
 	src/source/wire.c src/source/wire.h \
 	src/source/pickle.c src/source/pickle.h \
 	src/source/scan_parts.c \

@@ -61,12 +61,12 @@ static int check_map(const struct work *work)
 {
     const struct rfs_merge *merge = work->merge;
     for (size_t i = 0; merge->map && i < merge->map->n; i++) {
-        const struct rfs_weight *weight = &merge->map->data[i];
-        work->named[weight->part] = true;
-        if (!rfs_index_find(merge->indexes[weight->part], weight->name))
+        const struct rfs_mapped *mapped = &merge->map->data[i];
+        work->named[mapped->part] = true;
+        if (!rfs_index_find(merge->indexes[mapped->part], mapped->name))
             return rfs_fail(work->err, -EINVAL,
-                            RFS_OF(merge->map->path, name_text(work, weight->name)), REMEDY_SAVE,
-                            "is said to be in %s, but is not", merge->files[weight->part]);
+                            RFS_OF(merge->map->path, name_text(work, mapped->name)), REMEDY_SAVE,
+                            "is said to be in %s, but is not", merge->files[mapped->part]);
     }
     return 0;
 }
@@ -74,13 +74,13 @@ static int check_map(const struct work *work)
 static void add(struct work *work, uint32_t part, const struct rfs_entry *entry)
 {
     const struct rfs_merge *merge = work->merge;
-    const struct rfs_weight *weight =
-        merge->map ? rfs_weight_map_find(merge->map, entry->name) : NULL;
+    const struct rfs_mapped *mapped =
+        merge->map ? rfs_part_map_find(merge->map, entry->name) : NULL;
     uint64_t order = (merge->map ? merge->map->n : 0) + work->n;
     if (is_skipped(merge->skip, name_text(work, entry->name)))
         return;
-    if (weight && weight->part == part)
-        order = (uint64_t)(weight - merge->map->data);
+    if (mapped && mapped->part == part)
+        order = (uint64_t)(mapped - merge->map->data);
     else if (merge->map && merge->map->closed && work->named[part]) {
         work->unlisted++;
         return;

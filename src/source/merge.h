@@ -4,7 +4,7 @@
 #define RFS_SOURCE_MERGE_H
 
 #include "base/log.h"
-#include "source/weight_map.h"
+#include "source/part_map.h"
 
 /* What is merged, and how; all of it borrowed. */
 struct rfs_merge {
@@ -12,7 +12,7 @@ struct rfs_merge {
     const struct rfs_index *const
         *indexes; /* [n] of these files, in the order in which they count */
     size_t n;
-    const struct rfs_weight_map *map; /* NULL: there is none */
+    const struct rfs_part_map *map; /* NULL: there is none */
     bool
         last_counts; /* of a name in several files, the last's value is taken; else it is refused */
     const char *skip; /* "a:b": names that begin so are left out; or NULL */

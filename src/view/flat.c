@@ -88,7 +88,7 @@ int flat_show_parts(struct reshard_view *view, const struct flat_parts *parts,
 }
 
 int flat_show_map(struct reshard_view *view, const struct flat_parts *parts, uint32_t n,
-                  const char *name, int style, struct rfs_error *err)
+                  const char *name, enum rfs_weight_map_style style, struct rfs_error *err)
 {
     RFS_FREE uint32_t *names = calloc(parts->n + 1, sizeof *names);
     RFS_FREE const char **files = calloc(parts->n + 1, sizeof *files);

@@ -43,7 +43,7 @@ int flat_show_parts(struct reshard_view *view, const struct flat_parts *parts,
                     struct rfs_error *err);
 /* Shows where each target of the first N parts is. 0, or -ENOMEM with *err filled. */
 int flat_show_map(struct reshard_view *view, const struct flat_parts *parts, uint32_t n,
-                  const char *name, int style, struct rfs_error *err);
+                  const char *name, enum rfs_weight_map_style style, struct rfs_error *err);
 
 /* The files of each kind of flat view; ROSTER is that of the whole checkpoint. 0 or -errno. */
 int rfs_view_huggingface(struct reshard_view *view, const struct rfs_roster *roster,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source/weight_map.h"
+#include "source/part_map.h"
 
 #include "base/vec.h"
 #include "source/json_map.h"
@@ -12,7 +12,7 @@
 #define REMEDY_MAP "copy the folder again, or save the checkpoint again"
 
 struct reader {
-    struct rfs_weight_map *map;
+    struct rfs_part_map *map;
     struct rfs_tables *tables;
     const char *const *files;
     size_t n_files;
@@ -52,29 +52,29 @@ static int index_files(struct reader *reader)
 
 static int add_pair(struct reader *reader, const struct rfs_json_pair *pair)
 {
-    struct rfs_weight weight = {0};
+    struct rfs_mapped mapped = {0};
     const uint32_t id = rfs_intern_find(reader->tails, pair->value, strlen(pair->value));
     if (id == RFS_NO_ID)
         return rfs_fail(reader->err, -ENOENT, RFS_OF(reader->map->path, pair->key), REMEDY_MAP,
                         "is said to be in '%.200s', which is not there", pair->value);
-    weight.part = reader->part_of[id];
-    weight.name = rfs_intern_add(reader->tables->names, pair->key, strlen(pair->key));
-    if (weight.name == RFS_NO_ID || reader->map->n >= UINT32_MAX || !RFS_PUSH(reader->map, weight))
+    mapped.part = reader->part_of[id];
+    mapped.name = rfs_intern_add(reader->tables->names, pair->key, strlen(pair->key));
+    if (mapped.name == RFS_NO_ID || reader->map->n >= UINT32_MAX || !RFS_PUSH(reader->map, mapped))
         return fail_memory(reader);
     return 0;
 }
 
 static int compare_names(const void *a, const void *b, void *ctx)
 {
-    const struct rfs_weight *weights = ctx;
-    const uint32_t x = weights[*(const uint32_t *)a].name;
-    const uint32_t y = weights[*(const uint32_t *)b].name;
+    const struct rfs_mapped *list = ctx;
+    const uint32_t x = list[*(const uint32_t *)a].name;
+    const uint32_t y = list[*(const uint32_t *)b].name;
     return x < y ? -1 : x > y;
 }
 
 static int order_names(struct reader *reader)
 {
-    struct rfs_weight_map *map = reader->map;
+    struct rfs_part_map *map = reader->map;
     map->by_name = malloc(map->n * sizeof *map->by_name + 1);
     if (!map->by_name)
         return fail_memory(reader);
@@ -84,13 +84,12 @@ static int order_names(struct reader *reader)
     return 0;
 }
 
-int rfs_weight_map_read(const char *path, const char *const *files, size_t n_files,
-                        struct rfs_tables *tables, struct rfs_weight_map *out,
-                        struct rfs_error *err)
+int rfs_part_map_read(const char *path, const char *const *files, size_t n_files,
+                      struct rfs_tables *tables, struct rfs_part_map *out, struct rfs_error *err)
 {
     struct reader reader = {.map = out, .tables = tables, .files = files, .n_files = n_files};
     struct rfs_json_map json = {0};
-    *out = (struct rfs_weight_map){.path = strdup(path)};
+    *out = (struct rfs_part_map){.path = strdup(path)};
     reader.err = err;
     if (!out->path)
         return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
@@ -111,24 +110,24 @@ int rfs_weight_map_read(const char *path, const char *const *files, size_t n_fil
     return rc;
 }
 
-void rfs_weight_map_free(struct rfs_weight_map *map)
+void rfs_part_map_free(struct rfs_part_map *map)
 {
     free(map->data);
     free(map->by_name);
     free(map->path);
-    *map = (struct rfs_weight_map){0};
+    *map = (struct rfs_part_map){0};
 }
 
-const struct rfs_weight *rfs_weight_map_find(const struct rfs_weight_map *map, uint32_t name)
+const struct rfs_mapped *rfs_part_map_find(const struct rfs_part_map *map, uint32_t name)
 {
     size_t low = 0;
     size_t high = map->n;
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
-        const struct rfs_weight *weight = &map->data[map->by_name[mid]];
-        if (weight->name == name)
-            return weight;
-        if (weight->name < name)
+        const struct rfs_mapped *mapped = &map->data[map->by_name[mid]];
+        if (mapped->name == name)
+            return mapped;
+        if (mapped->name < name)
             low = mid + 1;
         else
             high = mid;
