@@ -75,18 +75,15 @@ static int copy_ranks(const char *path, const group_map *map, struct rfs_group *
     return 0;
 }
 
-int rfs_group_read(const char *path, struct rfs_group *out, struct rfs_error *err)
+int rfs_group_parse(const char *path, const void *data, size_t size, struct rfs_group *out,
+                    struct rfs_error *err)
 {
-    RFS_FREE char *data = NULL;
-    size_t size;
-    *out = (struct rfs_group){0};
-    int rc = rfs_read_whole(path, GROUP_BYTES, &data, &size, err);
-    if (rc < 0)
-        return rc;
     struct memory memory = {.exhausted = false};
     ProtobufCAllocator allocator = {memory_alloc, memory_keep, &memory};
-    const group_map *map =
-        mindspore__straspb__parallel_group_map__unpack(&allocator, size, (const uint8_t *)data);
+    const group_map *map = mindspore__straspb__parallel_group_map__unpack(&allocator, size, data);
+    int rc;
+
+    *out = (struct rfs_group){0};
     if (map)
         rc = copy_ranks(path, map, out, err);
     else if (memory.exhausted)
@@ -97,4 +94,13 @@ int rfs_group_read(const char *path, struct rfs_group *out, struct rfs_error *er
                       "not a group info file");
     rfs_arena_free(&memory.arena);
     return rc;
+}
+
+int rfs_group_read(const char *path, struct rfs_group *out, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size;
+    *out = (struct rfs_group){0};
+    const int rc = rfs_read_whole(path, GROUP_BYTES, &data, &size, err);
+    return rc < 0 ? rc : rfs_group_parse(path, data, size, out, err);
 }

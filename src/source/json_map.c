@@ -107,17 +107,12 @@ static const cJSON *find_map(const char *path, const cJSON *root, enum rfs_json_
     return *rc < 0 ? NULL : map;
 }
 
-int rfs_json_map_read(const char *path, enum rfs_json_map_kind kind, struct rfs_json_map *out,
-                      struct rfs_error *err)
+int rfs_json_map_parse(const char *path, const char *data, size_t size, enum rfs_json_map_kind kind,
+                       struct rfs_json_map *out, struct rfs_error *err)
 {
-    RFS_FREE char *data = NULL;
     RFS_CLEANUP(free_json) cJSON *root = NULL;
-    size_t size;
     const char *end = NULL;
     *out = (struct rfs_json_map){0};
-    int rc = rfs_read_whole(path, RFS_JSON_MAP_BYTES, &data, &size, err);
-    if (rc < 0)
-        return rc;
     if (has_nul(data, size))
         return fail(err, path, "not valid JSON: a NUL in it");
     errno = 0;
@@ -127,6 +122,7 @@ int rfs_json_map_read(const char *path, enum rfs_json_map_kind kind, struct rfs_
     if (!root)
         return rfs_fail(err, -EINVAL, RFS_AT(path, end ? end - data : 0), NULL, "not valid JSON");
     const cJSON *item;
+    int rc = 0;
     const cJSON *map = find_map(path, root, kind, &rc, err);
     if (!map)
         return rc;
@@ -140,4 +136,14 @@ int rfs_json_map_read(const char *path, enum rfs_json_map_kind kind, struct rfs_
             return rc;
     }
     return check_keys(path, out, err);
+}
+
+int rfs_json_map_read(const char *path, enum rfs_json_map_kind kind, struct rfs_json_map *out,
+                      struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size;
+    *out = (struct rfs_json_map){0};
+    const int rc = rfs_read_whole(path, RFS_JSON_MAP_BYTES, &data, &size, err);
+    return rc < 0 ? rc : rfs_json_map_parse(path, data, size, kind, out, err);
 }

@@ -28,6 +28,9 @@ enum rfs_json_map_kind {
 /* *out is to be freed in any case. */
 int rfs_json_map_read(const char *path, enum rfs_json_map_kind kind, struct rfs_json_map *out,
                       struct rfs_error *err);
+/* The same of SIZE bytes with a NUL after them; messages name PATH. */
+int rfs_json_map_parse(const char *path, const char *data, size_t size, enum rfs_json_map_kind kind,
+                       struct rfs_json_map *out, struct rfs_error *err);
 void rfs_json_map_free(struct rfs_json_map *map);
 
 #endif

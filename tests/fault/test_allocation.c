@@ -461,7 +461,7 @@ static void show_all(struct run *run, const char *options, struct shown *shown)
         return;
     }
     for (uint64_t at = 0; reshard_list(f->view, RESHARD_ROOT, at, &entry) > 0; at++) {
-        if (entry.is_dir)
+        while (entry.is_dir)
             assert_int_equal(reshard_list(f->view, entry.id, 0, &entry), 1);
         shown->failed |= !show_file(run, entry.id, shown);
     }
@@ -602,6 +602,79 @@ static void test_safetensors_sources(void **state)
     walk_view(&run, "format=ckpt,check=crc");
 }
 
+/* ---- other sources ---------------------------------------------------------------------------------- */
+
+static void write_text(const struct run *run, const char *name, const char *text)
+{
+    tree_write(run->f->root, name, text, strlen(text));
+}
+
+static void test_trees_of_other_kinds(void **state)
+{
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+    char options[1024];
+
+    write_text(&run, "map.json",
+               "{\"0\": \"src/rank_0/net-1_2.ckpt\", \"1\": \"src/rank_1/net-1_2.ckpt\", "
+               "\"2\": \"src/rank_2/net-1_2.ckpt\", \"3\": \"src/rank_3/net-1_2.ckpt\"}");
+    write_text(&run, "src/rank_0/group_info.pb", "\x12\x04\x08\x01\x08\x02");
+    snprintf(options, sizeof options, "src_strategy=%s,files=%s", tree_path(root, "src.json"),
+             tree_path(root, "map.json"));
+    walk_view(&run, options);
+    for (unsigned rank = 0; rank < 4; rank++) {
+        char path[64];
+        snprintf(path, sizeof path, "src/rank_%u/net-2_2.ckpt", rank);
+        struct bytes file = {0};
+        expected_rank(&file, 0, 42); /* another save, which is not opened */
+        tree_write(root, path, file.data, file.n);
+        bytes_free(&file);
+    }
+    snprintf(options, sizeof options, "src_strategy=%s,rank_dir=rank_%%d,file=n*,step=2,epoch=1",
+             tree_path(root, "src.json"));
+    walk_view(&run, options);
+    snprintf(options, sizeof options, "src_strategy=%s,step=all,epoch=1",
+             tree_path(root, "src.json"));
+    walk_view(&run, options);
+    assert_int_equal(unlink(tree_path(root, "src/rank_1/net-1_2.ckpt")), 0);
+    snprintf(options, sizeof options, "src_strategy=%s,epoch=1,group_info=%s",
+             tree_path(root, "src.json"), tree_path(root, "src"));
+    walk_view(&run, options); /* rank 2 stands in */
+}
+
+/* One tensor of four bytes in a safetensors file. */
+static void write_one(const struct run *run, const char *path, const char *name)
+{
+    char file[256] = {0};
+    const int n =
+        snprintf(file + 8, sizeof file - 8,
+                 "{\"%s\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[0,4]}}", name);
+    assert_true(n > 0 && n < 128);
+    file[0] = (char)n;
+    memcpy(file + 8 + n, "abcd", 4);
+    tree_write(run->f->root, path, file, (size_t)n + 12);
+}
+
+static void test_folders_of_an_unsharded_model(void **state)
+{
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+
+    assert_int_equal(rename(tree_path(root, "src"), tree_path(root, "ranks")), 0);
+    write_one(&run, "src/model-00001-of-00002.safetensors", "a");
+    write_one(&run, "src/model-00002-of-00002.safetensors", "b");
+    write_text(&run, "src/model.safetensors.index.json",
+               "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\", "
+               "\"b\": \"model-00002-of-00002.safetensors\"}}");
+    walk_view(&run, "format=ckpt,prefix=out_");
+    assert_int_equal(unlink(tree_path(root, "src/model.safetensors.index.json")), 0);
+    write_one(&run, "src/hyper_param.safetensors", "c");
+    write_text(&run, "src/param_name_map.json", "{\"a\": \"model-00001-of-00002.safetensors\"}");
+    walk_view(&run, "format=ckpt,prefix=out_");
+    assert_int_equal(unlink(tree_path(root, "src/param_name_map.json")), 0);
+    walk_view(&run, "format=ckpt,segmented");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -614,6 +687,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_safetensors_sources, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_trees_of_other_kinds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_folders_of_an_unsharded_model, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,3 +31,6 @@ tests_fuzz_fuzz_outward_SOURCES = tests/fuzz/fuzz_outward.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_safetensors
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_scan
+tests_fuzz_fuzz_scan_SOURCES = tests/fuzz/fuzz_scan.c $(FUZZ_MAIN)

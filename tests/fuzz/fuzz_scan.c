@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What tells which files a source has: by the first byte a map in JSON, a group info file, or names, in lines.
+ */
+#include "source/group_proto.h"
+#include "source/json_map.h"
+#include "source/scan_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+static void try_map(const char *text, size_t size, enum rfs_json_map_kind kind)
+{
+    struct rfs_json_map map;
+    struct rfs_error err = {0};
+
+    if (rfs_json_map_parse("map.json", text, size, kind, &map, &err) == 0)
+        for (size_t i = 0; i < map.n; i++)
+            REQUIRE(map.data[i].key && map.data[i].value);
+    else
+        REQUIRE(err.text[0] != '\0');
+    rfs_json_map_free(&map);
+}
+
+static void try_group(const char *data, size_t size)
+{
+    struct rfs_group group;
+    struct rfs_error err = {0};
+
+    if (rfs_group_parse("group.pb", data, size, &group, &err) == 0)
+        for (size_t i = 0; i < group.n; i++)
+            REQUIRE(group.ranks[i] <= RFS_MAX_RANK &&
+                    (i == 0 || group.ranks[i - 1] < group.ranks[i]));
+    free(group.ranks);
+}
+
+/* The first line is a pattern of rank folders. */
+static void try_names(char *text)
+{
+    const char *pattern = strsep(&text, "\n");
+    const char *last = "";
+
+    for (const char *name; (name = strsep(&text, "\n"));) {
+        struct rfs_save save = {0};
+        uint32_t rank = 0;
+        enum rfs_format format;
+        const int order = rfs_name_compare(name, last);
+        const int back = rfs_name_compare(last, name);
+        REQUIRE((order > 0) == (back < 0) && (order == 0) == (back == 0));
+        REQUIRE(rfs_name_compare(name, name) == 0);
+        if (rfs_name_save(name, &save))
+            REQUIRE(save.epoch >= 0 && save.step >= 0 && rfs_name_format(name, &format));
+        if (rfs_name_is_pattern(pattern) && rfs_name_rank(pattern, name, &rank))
+            REQUIRE(rank <= RFS_MAX_RANK || rank == UINT32_MAX);
+        if (rfs_name_decimal(name, &rank))
+            REQUIRE(rank <= RFS_MAX_RANK);
+        last = name;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    char *text = malloc(size);
+    REQUIRE(text);
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = '\0';
+    switch (data[0] % 5) {
+    case 0:
+    case 1:
+    case 2:
+        try_map(text, size - 1, (enum rfs_json_map_kind)(data[0] % 5));
+        break;
+    case 3:
+        try_group(text, size - 1);
+        break;
+    default:
+        try_names(text);
+    }
+    free(text);
+    return 0;
+}
