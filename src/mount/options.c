@@ -497,6 +497,8 @@ void rfs_mount_options_help(void)
           "  -o prefix=TEXT        names of the files, before the rank (checkpoint_)\n"
           "  -o names=FILE         JSON map from names in SRC to names shown\n"
           "  -o dtype=RULES        convert: bfloat16, or as *.norm.*=float32;float16\n"
+          "  -o segmented, segmented_skip=A:B  a folder's files are one; without A*, B*\n"
+          "  -o check=crc          verify the checksums of SRC before use\n"
           "  -o cache=SIZE         memory for assembled pieces, as 512M or 2G\n"
           "  -o strict             refuse parameters that are not in both strategies\n"
           "  -o io=auto|direct|cached  past the page cache, or through it (auto: past it)\n"

@@ -154,30 +154,33 @@ def ckpt_crc(rng):
     return out
 
 
-def damage(form):
-    def make(rng):
-        out = matmuls(rng, 2, 2, "refuse", crc=True, source_format=form, options={"check": "crc"},
-                      refusal="the file is damaged: it says that its crc_num is ")
+def damaged(rng, form):
+    out = matmuls(rng, 2, 2, "refuse", crc=True, source_format=form, options={"check": "crc"},
+                  refusal="the file is damaged: it says that its crc_num is ")
 
-        def prepare(folder):
-            path = os.path.join(folder, "rank_1", f"net_1.{form}")
-            os.chmod(path, 0o600)
-            with open(path, "r+b") as f:
-                f.seek(os.path.getsize(path) - 100)
-                byte = f.read(1)[0]
-                f.seek(-1, os.SEEK_CUR)
-                f.write(bytes([byte ^ 1]))
+    def prepare(folder):
+        path = os.path.join(folder, "rank_1", f"net_1.{form}")
+        os.chmod(path, 0o600)
+        with open(path, "r+b") as f:
+            f.seek(os.path.getsize(path) - 100)
+            byte = f.read(1)[0]
+            f.seek(-1, os.SEEK_CUR)
+            f.write(bytes([byte ^ 1]))
 
-        out.prepare = prepare
-        return out
-
-    make.__name__ = f"{form}_crc_wrong"
-    make.__doc__ = f"A byte of a .{form} file was changed after its checksum was made."
-    case(make)
+    out.prepare = prepare
+    return out
 
 
-damage("ckpt")
-damage("safetensors")
+@case
+def ckpt_crc_wrong(rng):
+    """A byte of a .ckpt file was changed after its checksum was made."""
+    return damaged(rng, "ckpt")
+
+
+@case
+def safetensors_crc_wrong(rng):
+    """The same of a safetensors file."""
+    return damaged(rng, "safetensors")
 
 
 @story
