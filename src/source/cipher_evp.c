@@ -72,17 +72,26 @@ int rfs_cipher_takes_key(const struct rfs_cipher *cipher, const struct rfs_key *
                     rfs_key_bytes(key));
 }
 
-/* A call of OpenSSL failed that no input can make fail: memory, or a library without that cipher. */
-static int fail_library(const struct job *job)
+static int fail_unsupported(const struct job *job)
 {
-    const unsigned long code = ERR_peek_last_error();
-    const int reason = ERR_GET_REASON(code);
-    ERR_clear_error();
-    if (code == 0 || reason == ERR_R_MALLOC_FAILURE)
-        return rfs_fail(job->err, -ENOMEM, RFS_IN(job->input->path), NULL, "out of memory");
     return rfs_fail(job->err, -ENOTSUP, RFS_IN(job->input->path), "another build of OpenSSL",
                     "OpenSSL here does not do %s with a key of %zu bytes",
                     rfs_cipher_name(job->cipher->mode), rfs_key_bytes(job->key));
+}
+
+/* A call of OpenSSL failed that no input can make fail: there is no memory, or this library has no such cipher. */
+static int fail_library(const struct job *job)
+{
+    bool lacks = false, memory = false;
+    for (unsigned long code; (code = ERR_get_error()) != 0;) {
+        memory |= ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE;
+#ifdef ERR_R_UNSUPPORTED
+        lacks |= ERR_GET_REASON(code) == ERR_R_UNSUPPORTED;
+#endif
+    }
+    if (lacks && !memory)
+        return fail_unsupported(job);
+    return rfs_fail(job->err, -ENOMEM, RFS_IN(job->input->path), NULL, "out of memory");
 }
 
 /* A context that decrypts from IV on, to be freed by the caller. 0 or -errno with *err filled. */
@@ -95,14 +104,9 @@ static int begin(const struct job *job, const unsigned char *iv, EVP_CIPHER_CTX 
     if (*out && type && EVP_DecryptInit_ex(*out, type, NULL, rfs_key_data(job->key), iv) == 1 &&
         EVP_CIPHER_CTX_set_padding(*out, 0) == 1)
         return 0;
-    const bool memory = !*out;
     EVP_CIPHER_CTX_free(*out);
     *out = NULL;
-    if (memory || type)
-        return fail_library(job);
-    return rfs_fail(job->err, -ENOTSUP, RFS_IN(job->input->path), "another build of OpenSSL",
-                    "OpenSSL here does not do %s with a key of %zu bytes",
-                    rfs_cipher_name(job->cipher->mode), rfs_key_bytes(job->key));
+    return type ? fail_library(job) : fail_unsupported(job);
 }
 
 static int decrypt(const struct job *job, EVP_CIPHER_CTX *context, unsigned char *at, size_t n)

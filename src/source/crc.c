@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -178,6 +179,7 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
     } else {
         rc = sum_tensors(&work);
     }
+    rfs_wipe(buf, CHUNK); /* the file may be encrypted */
     if (rc < 0 || says == work.crc)
         return rc;
     return rfs_fail(err, -EINVAL, RFS_IN(file), "copy the file again from where it is whole",

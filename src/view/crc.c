@@ -6,25 +6,38 @@
 #include "view/internal.h"
 
 #include "base/checked.h"
-#include "base/cleanup.h"
+#include "base/secret.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <zlib.h>
+
+/* RFS_PIECE bytes for content, to be given to free_buffer; NULL when out of memory. */
+static unsigned char *new_buffer(const struct reshard_view *view)
+{
+    struct rfs_secret *secret = rfs_files_secret(rfs_catalog_files(view->catalog));
+    return secret ? rfs_secret_map(secret, RFS_PIECE) : malloc(RFS_PIECE);
+}
+
+static void free_buffer(const struct reshard_view *view, unsigned char *buf)
+{
+    if (rfs_files_secret(rfs_catalog_files(view->catalog)))
+        rfs_secret_unmap(buf, RFS_PIECE);
+    else
+        free(buf);
+}
 
 static int sum_up(struct reshard_view *view, size_t file, uint32_t *crc)
 {
     const uint64_t end =
         atomic_load_explicit(&view->files[file].image, memory_order_acquire)->bytes -
         RFS_CRC_TRAILER;
-    RFS_FREE unsigned char *buf = malloc(RFS_PIECE);
-    struct reshard_reader *reader;
+    unsigned char *buf = new_buffer(view);
+    struct reshard_reader *reader = NULL;
     uLong sum = crc32_z(0, NULL, 0);
     ssize_t n = 0;
 
     int rc = buf ? rfs_view_reader(view, file, &reader) : -ENOMEM;
-    if (rc)
-        return rc;
     for (uint64_t at = 0; at < end && rc == 0; at += (uint64_t)n) {
         n = rfs_view_fetch(reader, buf, (size_t)rfs_min_u64(RFS_PIECE, end - at), at);
         rc = n < 0 ? (int)n : n == 0 ? -EIO : 0;
@@ -32,6 +45,7 @@ static int sum_up(struct reshard_view *view, size_t file, uint32_t *crc)
             sum = crc32_z(sum, buf, (size_t)n);
     }
     reshard_reader_close(reader);
+    free_buffer(view, buf);
     *crc = (uint32_t)sum;
     return rc;
 }
@@ -68,7 +82,7 @@ static size_t count_targets(const struct rfs_image *image)
 
 static int sum_target(struct reshard_view *view, const struct rfs_slice *slice, uint32_t *crc)
 {
-    RFS_FREE unsigned char *buf = malloc(RFS_PIECE);
+    unsigned char *buf = new_buffer(view);
     uLong sum = crc32_z(0, NULL, 0);
     int rc = buf ? 0 : -ENOMEM;
 
@@ -78,6 +92,7 @@ static int sum_target(struct reshard_view *view, const struct rfs_slice *slice, 
         if (rc == 0)
             sum = crc32_z(sum, buf, n);
     }
+    free_buffer(view, buf);
     *crc = (uint32_t)sum;
     return rc;
 }

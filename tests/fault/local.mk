@@ -3,6 +3,8 @@ if HAVE_CMOCKA
 check_PROGRAMS += tests/fault/test_allocation
 TESTS += tests/fault/test_allocation
 tests_fault_test_allocation_SOURCES = \
+	tests/support/sealer.c \
+	tests/support/sealer.h \
 	tests/support/tree.c \
 	tests/support/tree.h \
 	tests/unit/view/support.c \

@@ -10,6 +10,7 @@
  * call that succeeds gives the right bytes, and a later attempt succeeds in the same view. Leaks are for
  * the address sanitizer to find; where there is one, it is asked after each run.
  */
+#include "tests/support/sealer.h"
 #include "tests/unit/view/support.h"
 
 #include <dlfcn.h>
@@ -423,6 +424,30 @@ static void test_names_and_dtypes(void **state)
     walk_both(&run, options);
 }
 
+/* Sources of all modes, and what OpenSSL allocates: its tables are there from a first run that nothing fails. */
+static void test_encrypted(void **state)
+{
+    static const enum rfs_cipher_mode modes[] = {RFS_AES_GCM, RFS_AES_CBC, RFS_SM4_CBC,
+                                                 RFS_AES_GCM};
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+    char options[512];
+
+    for (unsigned rank = 0; rank < 4; rank++) {
+        const struct seal how = {modes[rank], NULL, 16, RFS_CIPHER_BLOCK, false};
+        char path[64];
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        seal_file(tree_path(root, path), &how, rank);
+    }
+    tree_write(root, "key", seal_key(16), 16);
+    snprintf(options, sizeof options, "key_file=%s,cache=80M", tree_path(root, "key"));
+    for (unsigned rank = 0; rank < 2; rank++)
+        expected_rank(&run.want[rank], rank, 42);
+    run.k = 1000000;
+    assert_false(run_one(&run, options));
+    walk_both(&run, options);
+}
+
 /* ---- other outputs ---------------------------------------------------------------------------------- */
 
 /* What a view of the source alone shows: the bytes of its files, one after the other. */
@@ -684,6 +709,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_lost_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pieces_of_the_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_and_dtypes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_encrypted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_safetensors_sources, set_up, tear_down),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void must(bool ok, const char *what)
 {
@@ -93,4 +94,22 @@ size_t seal(const struct seal *seal, const unsigned char *plain, size_t n, unsig
         made += seal_block(seal, plain + done, take, iv, out + made);
     }
     return made;
+}
+
+void seal_file(const char *path, const struct seal *like, unsigned salt)
+{
+    struct seal how = *like;
+    struct stat st;
+    FILE *file = fopen(path, "r+e");
+    must(file && fstat(fileno(file), &st) == 0, path);
+    const size_t n = (size_t)st.st_size;
+    unsigned char *plain = malloc(n);
+    unsigned char *sealed = malloc(seal_room(&how, n));
+    must(plain && sealed && fread(plain, 1, n, file) == n, path);
+    how.key = how.key ? how.key : seal_key(how.key_bytes);
+    const size_t made = seal(&how, plain, n, salt, sealed);
+    rewind(file);
+    must(fwrite(sealed, 1, made, file) == made && fclose(file) == 0, path);
+    free(plain);
+    free(sealed);
 }

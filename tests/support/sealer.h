@@ -23,6 +23,9 @@ size_t seal_room(const struct seal *seal, size_t n);
 size_t seal(const struct seal *seal, const unsigned char *plain, size_t n, unsigned salt,
             unsigned char *out);
 
+/* Seals the file at PATH in its place. A key of NULL is seal_key's. */
+void seal_file(const char *path, const struct seal *seal, unsigned salt);
+
 /* Key bytes that are printable, without a newline at the end; the same for the same N. */
 const unsigned char *seal_key(size_t n);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stays in the cache of pieces and what goes. */
 #include "assemble/cache.h"
+#include "tests/support/smaps.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -180,6 +181,52 @@ static void test_a_passing_piece_goes_when_it_was_read(void **state)
     rfs_cache_free(cache);
 }
 
+/* What is secret is guarded as long as it has memory; what is too short for a slot is not kept. */
+static void test_secret_pieces(void **state)
+{
+    struct rfs_secret secret = {0};
+    struct rfs_cache *cache = rfs_cache_new(8 * MIB);
+    struct rfs_piece *piece;
+    (void)state;
+    assert_non_null(cache);
+    rfs_cache_keep_secret(cache, &secret);
+    for (uint64_t i = 0; i < 20; i++) {
+        const struct rfs_piece_key key = key_of(i);
+        const size_t size = i % 2 ? MIB : RFS_SECRET_LEAST;
+        assert_int_equal(rfs_cache_get(cache, &key, size, 1, RFS_WANT_MADE, &piece), RFS_GOT_CLAIM);
+        assert_true(smaps_has(piece->data, "dd"));
+        assert_true(smaps_has(piece->data, "lo") || atomic_load(&secret.told));
+        memset(piece->data, 1, size);
+        rfs_cache_publish(cache, piece, 0);
+        rfs_cache_unpin(cache, piece);
+        assert_true(bytes_of(cache) <= 8 * MIB);
+    }
+    const struct rfs_piece_key key = key_of(99);
+    assert_int_equal(rfs_cache_get(cache, &key, RFS_SECRET_LEAST - 1, 1, RFS_WANT_MADE, &piece),
+                     RFS_GOT_NOTHING);
+    rfs_cache_free(cache);
+}
+
+static void test_secret_slots(void **state)
+{
+    struct rfs_secret secret = {0};
+    struct rfs_slots slots;
+    (void)state;
+    rfs_slots_init(&slots, 4 * MIB);
+    slots.secret = &secret;
+    const uint32_t slot = rfs_slots_take_cold(&slots);
+    unsigned char *data = rfs_slots_data(&slots, slot);
+    rfs_slots_guard(&slots, slot);
+    memset(data, 1, MIB);
+    assert_true(smaps_has(data, "lo") || atomic_load(&secret.told));
+    rfs_slots_cool(&slots, slot);
+    assert_false(smaps_has(data, "lo"));
+    for (size_t i = 0; i < MIB; i++)
+        assert_int_equal(data[i], 0);
+    rfs_slots_give_cold(&slots, slot);
+    rfs_slots_destroy(&slots);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +237,8 @@ int main(void)
         cmocka_unit_test(test_what_waits_for_its_reader_stays),
         cmocka_unit_test(test_reading_ahead_survives_a_full_cache),
         cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
+        cmocka_unit_test(test_secret_pieces),
+        cmocka_unit_test(test_secret_slots),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@ BASE_TESTS = \
 	tests/unit/base/test_log \
 	tests/unit/base/test_memory \
 	tests/unit/base/test_pathlist \
-	tests/unit/base/test_pool
+	tests/unit/base/test_pool \
+	tests/unit/base/test_secret
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_glob_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_intern_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -20,3 +21,5 @@ tests_unit_base_test_pathlist_SOURCES = \
 	tests/unit/base/test_pathlist.c
 tests_unit_base_test_pathlist_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_pool_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_secret_SOURCES = tests/support/smaps.h tests/unit/base/test_secret.c
+tests_unit_base_test_secret_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -63,6 +63,6 @@ tests_unit_source_test_cipher_SOURCES = tests/unit/source/test_cipher.c $(SOURCE
 tests_unit_source_test_cipher_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_cipher_bad_SOURCES = tests/unit/source/test_cipher_bad.c $(SOURCE_SEALER)
 tests_unit_source_test_cipher_bad_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_source_test_key_SOURCES = tests/unit/source/test_key.c $(SOURCE_TREE)
+tests_unit_source_test_key_SOURCES = tests/support/smaps.h tests/unit/source/test_key.c $(SOURCE_TREE)
 tests_unit_source_test_key_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where keys come from, and that they go nowhere. */
 #include "source/key.h"
+#include "tests/support/smaps.h"
 #include "tree.h"
 
 #include <errno.h>
@@ -214,24 +215,6 @@ static void test_one_place(void **state)
     assert_non_null(getenv("HOME")); /* nothing was touched */
 }
 
-/* The page of the key in /proc/self/smaps: VmFlags dd, not dumped, and lo, locked. */
-static bool has_flag(const void *at, const char *flag)
-{
-    FILE *maps = fopen("/proc/self/smaps", "re");
-    char line[512];
-    bool inside = false, found = false;
-    assert_non_null(maps);
-    while (fgets(line, sizeof line, maps)) {
-        unsigned long from, to;
-        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-            inside = (uintptr_t)at >= from && (uintptr_t)at < to;
-        else if (inside && strncmp(line, "VmFlags:", 8) == 0)
-            found = strstr(line, flag) != NULL;
-    }
-    fclose(maps);
-    return found;
-}
-
 static void test_memory(void **state)
 {
     struct fixture *f = *state;
@@ -239,14 +222,14 @@ static void test_memory(void **state)
     struct rfs_error err;
     int status;
     assert_int_equal(load_file(f, SECRET, 32, &key, &err), 0);
-    assert_true(has_flag(key, " dd"));
-    assert_true(has_flag(key, " lo"));
+    assert_true(smaps_has(key, "dd"));
+    assert_true(smaps_has(key, "lo"));
     const pid_t child = fork(); /* a lock ends with a fork */
     if (child == 0) {
-        if (has_flag(key, " lo"))
+        if (smaps_has(key, "lo"))
             _exit(1);
         rfs_key_hold(key);
-        _exit(has_flag(key, " lo") && has_flag(key, " dd") ? 0 : 2);
+        _exit(smaps_has(key, "lo") && smaps_has(key, "dd") ? 0 : 2);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);

@@ -3,6 +3,7 @@ view_tests = \
 	tests/unit/view/test_budget \
 	tests/unit/view/test_by_rules \
 	tests/unit/view/test_converted \
+	tests/unit/view/test_encrypted \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outputs \
@@ -23,6 +24,11 @@ tests_unit_view_test_budget_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_budget.c
 tests_unit_view_test_budget_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_encrypted_SOURCES = $(view_support) \
+	tests/support/sealer.c \
+	tests/support/sealer.h \
+	tests/unit/view/test_encrypted.c
+tests_unit_view_test_encrypted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
