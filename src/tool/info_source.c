@@ -77,8 +77,9 @@ bool rfs_info_is_safetensors(const char *path)
     return n >= sizeof ending - 1 && strcmp(path + n - (sizeof ending - 1), ending) == 0;
 }
 
+/* *index stays NULL when the report is made already, of an encrypted file. */
 static int walk(struct rfs_files *files, const char *path, struct rfs_tables *tables,
-                struct rfs_index **index, struct rfs_error *err)
+                struct rfs_report *report, struct rfs_index **index, struct rfs_error *err)
 {
     struct rfs_reading reading;
     int rc = rfs_reading_begin(files, 0, &reading);
@@ -88,6 +89,8 @@ static int walk(struct rfs_files *files, const char *path, struct rfs_tables *ta
     if (rfs_info_is_safetensors(path))
         rc =
             rfs_safetensors_walk(read_file, &reading, reading.size, path, tables, NULL, index, err);
+    else if (rfs_info_is_encrypted(&reading))
+        rc = rfs_info_encrypted(&reading, path, report, err);
     else
         rc = rfs_ckpt_walk(read_file, &reading, reading.size, path, tables, index, err);
     const int end = rfs_reading_end(&reading);
@@ -107,8 +110,8 @@ int rfs_info_file(const char *path, struct rfs_report *report, struct rfs_error 
                     rfs_files_add(files, path) != 0))
         rc = rfs_fail_memory(err);
     if (rc == 0)
-        rc = walk(files, path, &tables, &index, err);
-    if (rc == 0)
+        rc = walk(files, path, &tables, report, &index, err);
+    if (rc == 0 && index != NULL)
         add_index(report, index, &tables);
     rfs_index_free(index);
     rfs_files_free(files);

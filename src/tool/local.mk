@@ -12,7 +12,7 @@ reshard_SOURCES = \
 	$(rfs_tool_sources) \
 	src/tool/common.c \
 	src/tool/example.c \
-	src/tool/info.c src/tool/info.h src/tool/info_source.c src/tool/info_strategy.c \
+	src/tool/info.c src/tool/info.h src/tool/info_encrypted.c src/tool/info_source.c src/tool/info_strategy.c \
 	src/tool/main.c src/tool/tool.h \
 	src/tool/tree.c src/tool/tree.h
 
