@@ -5,6 +5,7 @@
  * the window is in the processor's cache.
  */
 #include "assemble/gather.h"
+#include "assemble/gather_job.h"
 
 #include "assemble/kernels.h"
 #include "assemble/place.h"
@@ -13,27 +14,10 @@
 
 #include <string.h>
 
-/* From this length on, a system call for each run costs less than copying it twice. */
-#define LONG_RUN (UINT64_C(16) << 10)
-/* Reading over a gap of this many bytes costs about as much as a system call. */
-#define LONG_GAP (UINT64_C(8) << 10)
 /* Runs of this length are not worth keeping: they read as fast as a copy from the cache. */
 #define KEEP_RUN (UINT64_C(64) << 10)
 /* A kernel's own cost is lost in this many runs. */
 #define MANY_RUNS 16
-
-/* A block's share of a range: runs [first, last], of which the first may begin late, the last end early. */
-struct job {
-    struct rfs_shape shape;
-    const struct rfs_block *block;
-    struct rfs_reading *reading;
-    unsigned char *scratch;
-    unsigned char *dst; /* where byte dst_from of the block goes */
-    uint64_t dst_from;
-    uint64_t first, last;
-    uint64_t head; /* bytes of the first run to leave out */
-    uint64_t tail; /* bytes of the last run to take; head counts in when they are the same run */
-};
 
 static bool overlap(const struct rfs_block *block, uint64_t *begin, uint64_t *end)
 {
@@ -43,7 +27,8 @@ static bool overlap(const struct rfs_block *block, uint64_t *begin, uint64_t *en
 }
 
 /* False when no run of the block has a byte in [begin, end). */
-static bool job_init(struct job *job, const struct rfs_block *block, uint64_t begin, uint64_t end)
+static bool job_init(struct rfs_gather_job *job, const struct rfs_block *block, uint64_t begin,
+                     uint64_t end)
 {
     uint64_t from = begin, to = end;
     if (!overlap(block, &from, &to))
@@ -67,19 +52,19 @@ static bool job_init(struct job *job, const struct rfs_block *block, uint64_t be
 }
 
 /* The wanted part of run K: its first byte in the run and, in *size, its length. */
-static uint64_t wanted(const struct job *job, uint64_t k, uint64_t *size)
+uint64_t rfs_gather_wanted(const struct rfs_gather_job *job, uint64_t k, uint64_t *size)
 {
     const uint64_t from = k == job->first ? job->head : 0;
     *size = (k == job->last ? job->tail : job->shape.run) - from;
     return from;
 }
 
-static unsigned char *place(const struct job *job, uint64_t k, uint64_t from)
+unsigned char *rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, uint64_t from)
 {
     return job->dst + (rfs_shape_dst(&job->shape, k) + from - job->dst_from);
 }
 
-static int read_source(const struct job *job, void *buf, uint64_t size, uint64_t offset)
+int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
     return rfs_content_pread(job->reading, block->index, block->entry, buf, (size_t)size,
@@ -93,7 +78,7 @@ static uint64_t file_offset(const struct rfs_block *block, uint64_t offset)
 }
 
 /* Where in the scratch to put what is read from OFFSET of the block. */
-static unsigned char *window_at(const struct job *job, uint64_t size, uint64_t offset)
+unsigned char *rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset)
 {
     const uint64_t from = file_offset(job->block, offset);
     return rfs_place_is_slow(job->scratch, from, size) ? job->scratch + RFS_PLACE_STEP
@@ -101,7 +86,8 @@ static unsigned char *window_at(const struct job *job, uint64_t size, uint64_t o
 }
 
 /* A read whose bytes have to go where copying is slow: by a window from which it is not. */
-static int read_by_window(const struct job *job, unsigned char *dst, uint64_t size, uint64_t offset)
+static int read_by_window(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
+                          uint64_t offset)
 {
     for (uint64_t n; size > 0; size -= n, dst += n, offset += n) {
         const uint64_t from = file_offset(job->block, offset);
@@ -110,7 +96,7 @@ static int read_by_window(const struct job *job, unsigned char *dst, uint64_t si
         /* Two places are too near at most: one to the file's bytes, one to the destination. */
         while (rfs_place_is_slow(window, from, n) || rfs_place_is_slow(dst, (uintptr_t)window, n))
             window += RFS_PLACE_STEP;
-        const int rc = read_source(job, window, n, offset);
+        const int rc = rfs_gather_read(job, window, n, offset);
         if (rc < 0)
             return rc;
         memcpy(dst, window, (size_t)n);
@@ -118,20 +104,21 @@ static int read_by_window(const struct job *job, unsigned char *dst, uint64_t si
     return 0;
 }
 
-static int read_run(const struct job *job, unsigned char *dst, uint64_t size, uint64_t offset)
+int rfs_gather_read_run(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
+                        uint64_t offset)
 {
     return rfs_place_is_slow(dst, file_offset(job->block, offset), size)
                ? read_by_window(job, dst, size, offset)
-               : read_source(job, dst, size, offset);
+               : rfs_gather_read(job, dst, size, offset);
 }
 
-static int read_runs(const struct job *job)
+static int read_runs(const struct rfs_gather_job *job)
 {
     for (uint64_t k = job->first; k <= job->last; k++) {
         uint64_t size;
-        const uint64_t from = wanted(job, k, &size);
-        const int rc =
-            read_run(job, place(job, k, from), size, rfs_shape_src(&job->shape, k) + from);
+        const uint64_t from = rfs_gather_wanted(job, k, &size);
+        const int rc = rfs_gather_read_run(job, rfs_gather_place(job, k, from), size,
+                                           rfs_shape_src(&job->shape, k) + from);
         if (rc < 0)
             return rc;
     }
@@ -192,7 +179,7 @@ static void copy_box(const struct rfs_shape *shape, uint32_t level, uint64_t ste
 }
 
 /* Whole runs [a, b), all within one step of the loop above LEVEL; src is where run A is. */
-static void copy_level(const struct job *job, uint32_t level, uint64_t a, uint64_t b,
+static void copy_level(const struct rfs_gather_job *job, uint32_t level, uint64_t a, uint64_t b,
                        const unsigned char *src)
 {
     const struct rfs_shape *shape = &job->shape;
@@ -206,7 +193,8 @@ static void copy_level(const struct job *job, uint32_t level, uint64_t a, uint64
     }
     const uint64_t steps = (b - k) / inner;
     if (steps > 0) {
-        copy_box(shape, level, steps, place(job, k, 0), src + (rfs_shape_src(shape, k) - base));
+        copy_box(shape, level, steps, rfs_gather_place(job, k, 0),
+                 src + (rfs_shape_src(shape, k) - base));
         k += steps * inner;
     }
     if (k < b)
@@ -214,36 +202,37 @@ static void copy_level(const struct job *job, uint32_t level, uint64_t a, uint64
 }
 
 /* Runs [a, b) from the window, whose first byte is SOURCE of the block. */
-static void copy_window(const struct job *job, uint64_t a, uint64_t b, uint64_t source,
+static void copy_window(const struct rfs_gather_job *job, uint64_t a, uint64_t b, uint64_t source,
                         const unsigned char *window)
 {
     const struct rfs_shape *shape = &job->shape;
     uint64_t size;
     if (a == job->first && (job->head > 0 || a == job->last)) {
-        const uint64_t from = wanted(job, a, &size);
-        memcpy(place(job, a, from), window, (size_t)size);
+        const uint64_t from = rfs_gather_wanted(job, a, &size);
+        memcpy(rfs_gather_place(job, a, from), window, (size_t)size);
         a++;
     }
     if (a < b && b - 1 == job->last && job->tail < shape->run) {
         b--;
-        memcpy(place(job, b, 0), window + (rfs_shape_src(shape, b) - source), (size_t)job->tail);
+        memcpy(rfs_gather_place(job, b, 0), window + (rfs_shape_src(shape, b) - source),
+               (size_t)job->tail);
     }
     if (a < b)
         copy_level(job, 0, a, b, window + (rfs_shape_src(shape, a) - source));
 }
 
 /* Windows never span the long gaps: runs in groups of GROUP follow each other without one. */
-static int read_windows(const struct job *job, uint64_t group)
+static int read_windows(const struct rfs_gather_job *job, uint64_t group)
 {
     const struct rfs_shape *shape = &job->shape;
     for (uint64_t a = job->first; a <= job->last;) {
         uint64_t size;
-        const uint64_t source = rfs_shape_src(shape, a) + wanted(job, a, &size);
+        const uint64_t source = rfs_shape_src(shape, a) + rfs_gather_wanted(job, a, &size);
         uint64_t b = rfs_min_u64(job->last + 1, (a / group + 1) * group);
         b = rfs_min_u64(b, rfs_shape_at_src(shape, source + RFS_SCRATCH - shape->run) + 1);
-        const uint64_t final = rfs_shape_src(shape, b - 1) + wanted(job, b - 1, &size);
-        unsigned char *window = window_at(job, final + size - source, source);
-        const int rc = read_source(job, window, final + size - source, source);
+        const uint64_t final = rfs_shape_src(shape, b - 1) + rfs_gather_wanted(job, b - 1, &size);
+        unsigned char *window = rfs_gather_window(job, final + size - source, source);
+        const int rc = rfs_gather_read(job, window, final + size - source, source);
         if (rc < 0)
             return rc;
         copy_window(job, a, b, source, window);
@@ -252,14 +241,16 @@ static int read_windows(const struct job *job, uint64_t group)
     return 0;
 }
 
-static int run_job(const struct job *job)
+static int run_job(const struct rfs_gather_job *job)
 {
     const struct rfs_shape *shape = &job->shape;
     uint64_t group = 1;
+    if (job->block->strided)
+        return rfs_gather_strided(job);
     uint32_t i = shape->n;
-    while (i > 0 && shape->loop[i - 1].src_stride - shape->src_span[i - 1] < LONG_GAP)
+    while (i > 0 && shape->loop[i - 1].src_stride - shape->src_span[i - 1] < RFS_LONG_GAP)
         group *= shape->loop[--i].count;
-    return group == 1 || shape->run >= LONG_RUN ? read_runs(job) : read_windows(job, group);
+    return group == 1 || shape->run >= RFS_LONG_RUN ? read_runs(job) : read_windows(job, group);
 }
 
 int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
@@ -270,7 +261,7 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
     int rc = 0;
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end && rc == 0; i++) {
         const struct rfs_block *block = &slice->blocks[i];
-        struct job job = {.scratch = scratch, .dst = dst, .reading = &reading};
+        struct rfs_gather_job job = {.scratch = scratch, .dst = dst, .reading = &reading};
         if (!job_init(&job, block, begin, end))
             continue;
         job.dst_from = begin - block->dst;
@@ -304,7 +295,7 @@ uint64_t rfs_gather_source(const struct rfs_slice *slice, uint64_t begin)
 
 bool rfs_gather_touches(const struct rfs_block *block, uint64_t begin, uint64_t end)
 {
-    struct job job;
+    struct rfs_gather_job job;
     return job_init(&job, block, begin, end);
 }
 
@@ -313,8 +304,8 @@ bool rfs_gather_needed(const struct rfs_slice *slice, uint64_t begin, uint64_t e
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
         const struct rfs_block *block = &slice->blocks[i];
         uint64_t from = begin, to = end;
-        if (block->n_loops > 0 && block->run < KEEP_RUN && overlap(block, &from, &to) &&
-            to - from > block->run)
+        if (block->n_loops > 0 && (block->run < KEEP_RUN || block->strided) &&
+            overlap(block, &from, &to) && to - from > block->run)
             return true;
     }
     return false;

@@ -7,6 +7,7 @@ librfs_la_SOURCES += \
 	src/assemble/convert_x86.c src/assemble/convert_x86.h \
 	src/assemble/converted.c \
 	src/assemble/gather.c src/assemble/gather.h \
+	src/assemble/gather_job.h src/assemble/gather_strided.c \
 	src/assemble/internal.h \
 	src/assemble/kernels.c src/assemble/kernels.h \
 	src/assemble/kernels_x86.c src/assemble/kernels_x86.h \

@@ -82,22 +82,8 @@ bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells
     return true;
 }
 
-/* Appends a loop, or folds it into the one outside of it when the two step evenly on both sides. */
-static void add_inner_loop(struct rfs_block *block, uint64_t count, uint64_t dst_stride,
-                           uint64_t src_stride)
-{
-    if (block->n_loops > 0) {
-        struct rfs_loop *outer = &block->loop[block->n_loops - 1];
-        if (outer->dst_stride == count * dst_stride && outer->src_stride == count * src_stride) {
-            *outer = (struct rfs_loop){outer->count * count, dst_stride, src_stride};
-            return;
-        }
-    }
-    block->loop[block->n_loops++] = (struct rfs_loop){count, dst_stride, src_stride};
-}
-
 void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                        const uint32_t *cell, struct rfs_block *block)
+                        const uint32_t *cell, const uint64_t *strides, struct rfs_block *block)
 {
     const uint32_t ndim = geometry->ndim;
     uint64_t len[RFS_MAX_DIMS];
@@ -116,31 +102,18 @@ void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_ce
         const uint64_t lo = cells->lo[i] > src_lo ? cells->lo[i] : src_lo;
         len[i] = (cells->hi[i] < src_hi ? cells->hi[i] : src_hi) - lo;
         dst_stride[i] = dst_step;
-        src_stride[i] = src_step;
+        src_stride[i] = strides ? strides[i] : src_step;
         block->dst += (lo - cells->lo[i]) * dst_step;
-        block->src += (lo - src_lo) * src_step;
+        block->src += (lo - src_lo) * src_stride[i];
         if (i == 0) {
             const uint32_t round = cell[0] / (geometry->src.pieces[0] / geometry->src.rounds);
             block->dst += cells->row * dst_step;
-            block->src += round * src_len * src_step;
+            block->src += round * src_len * src_stride[i];
         }
         dst_step *= geometry->dst_dims[i];
         src_step *= geometry->src_dims[i];
     }
 
-    /* The run: the innermost axes up to and including the first that is not whole on both sides. */
-    uint32_t inner = ndim;
-    block->run = geometry->item;
-    while (inner > 0 && dst_stride[inner - 1] == block->run &&
-           src_stride[inner - 1] == block->run) {
-        inner--;
-        block->run *= len[inner];
-    }
-    uint64_t last = block->dst + block->run;
-    for (uint32_t i = 0; i < inner; i++) {
-        last += (len[i] - 1) * dst_stride[i];
-        if (len[i] > 1)
-            add_inner_loop(block, len[i], dst_stride[i], src_stride[i]);
-    }
-    block->dst_end = last;
+    block->strided = strides != NULL;
+    rfs_block_box(block, ndim, len, geometry->item, dst_stride, src_stride);
 }

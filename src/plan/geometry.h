@@ -45,8 +45,11 @@ void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
 /* Steps CELL through the cells of a box in row-major order, then to the next box; false after the last. */
 bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell);
 
-/* The strided copy from source CELL into the destination box; file, index and entry are left alone. */
+/*
+ * The copy from source CELL into the destination box; file, index and entry are left alone. STRIDES, in
+ * bytes, are those of the source slice if it is not row-major, else NULL.
+ */
 void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                        const uint32_t *cell, struct rfs_block *block);
+                        const uint32_t *cell, const uint64_t *strides, struct rfs_block *block);
 
 #endif

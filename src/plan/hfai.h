@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "plan/document.h"
+#include "plan/stock.h"
 #include "source/catalog.h"
 
 #define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; what hfai calls large is more than that */
@@ -42,6 +43,17 @@ int rfs_hfai_part(const struct rfs_hfai *hfai, uint32_t part, uint32_t n, uint64
                   struct rfs_document *out, struct rfs_error *err);
 /* All that dist_ckpt.load returns. */
 int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
+/*
+ * The Ith tensor of a model, in the order of rfs_hfai_model: its name (not terminated), its type, and its item
+ * in STOCK, which is added. 1, 0 past the last, or -errno with *err filled.
+ */
+struct rfs_hfai_tensor {
+    const char *name;
+    uint32_t name_bytes;
+    struct rfs_type type;
+};
+int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i, struct rfs_stock *stock,
+                    struct rfs_hfai_tensor *out, struct rfs_error *err);
 /* The state dict of one model, of one optimizer. */
 int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,
                    struct rfs_error *err);

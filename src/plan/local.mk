@@ -13,6 +13,7 @@ librfs_la_SOURCES += \
 	src/plan/hfai.h \
 	src/plan/hfai_internal.h \
 	src/plan/hfai_read.c \
+	src/plan/hfai_stock.c \
 	src/plan/hfai_steps.c \
 	src/plan/hfai_value.c \
 	src/plan/hfai_write.c \

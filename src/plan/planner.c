@@ -173,11 +173,8 @@ static int copied_slice(struct rfs_planner *planner, const struct wanting *wanti
 
     if (rc)
         return rc;
-    block->dst = 0;
-    block->src = 0;
-    block->run = slice->bytes;
-    block->dst_end = slice->bytes;
-    block->n_loops = 0;
+    rfs_block_whole(block, rfs_catalog_type(planner->config.catalog, target->type),
+                    rfs_index_strides(block->index, block->entry));
     return 0;
 }
 
@@ -203,7 +200,8 @@ static int cut_slice(struct rfs_planner *planner, const struct wanting *wanting,
             add_block(planner, rfs_plan_giver(wanting, &piece), target->name, slice, &block);
         if (rc)
             return rc;
-        rfs_geometry_block(geometry, &cells, cell, block);
+        rfs_geometry_block(geometry, &cells, cell, rfs_index_strides(block->index, block->entry),
+                           block);
     } while (rfs_cells_next(geometry, &cells, cell));
     qsort(slice->blocks, slice->n, sizeof *slice->blocks, by_destination);
     return 0;

@@ -27,3 +27,57 @@ void rfs_slice_name(struct rfs_slice *slice)
     slice->id[0] = hash.low64;
     slice->id[1] = hash.high64;
 }
+
+/* Appends a loop, or folds it into the one outside of it when the two step evenly on both sides. */
+static void add_inner_loop(struct rfs_block *block, uint64_t count, uint64_t dst_stride,
+                           uint64_t src_stride)
+{
+    if (block->n_loops > 0) {
+        struct rfs_loop *outer = &block->loop[block->n_loops - 1];
+        if (outer->dst_stride == count * dst_stride && outer->src_stride == count * src_stride) {
+            *outer = (struct rfs_loop){outer->count * count, dst_stride, src_stride};
+            return;
+        }
+    }
+    block->loop[block->n_loops++] = (struct rfs_loop){count, dst_stride, src_stride};
+}
+
+void rfs_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t *len, uint64_t item,
+                   const uint64_t *dst_stride, const uint64_t *src_stride)
+{
+    /* The run: the innermost axes up to and including the first that is not whole on both sides. */
+    uint32_t inner = ndim;
+    block->run = item;
+    block->n_loops = 0;
+    while (inner > 0 && (len[inner - 1] == 1 || (dst_stride[inner - 1] == block->run &&
+                                                 src_stride[inner - 1] == block->run))) {
+        inner--;
+        block->run *= len[inner];
+    }
+    uint64_t last = block->dst + block->run;
+    for (uint32_t i = 0; i < inner; i++) {
+        last += (len[i] - 1) * dst_stride[i];
+        if (len[i] > 1)
+            add_inner_loop(block, len[i], dst_stride[i], src_stride[i]);
+    }
+    block->dst_end = last;
+}
+
+void rfs_block_whole(struct rfs_block *block, const struct rfs_type *type, const uint64_t *strides)
+{
+    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    uint64_t row_major[RFS_MAX_DIMS];
+    uint64_t step = item;
+
+    block->dst = 0;
+    block->src = 0;
+    block->run = type->bytes;
+    block->dst_end = type->bytes;
+    block->n_loops = 0;
+    block->strided = strides != NULL;
+    if (!strides)
+        return;
+    for (uint32_t i = type->ndim; i-- > 0; step *= type->dims[i])
+        row_major[i] = step;
+    rfs_block_box(block, type->ndim, type->dims, item, row_major, strides);
+}

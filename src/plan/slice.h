@@ -6,7 +6,7 @@
  * A block is a strided copy: for loop counters i0, i1, … it moves RUN bytes from
  * src + Σ i_k * loop[k].src_stride in the source content to dst + Σ i_k * loop[k].dst_stride in the
  * slice. Axes that are whole on both sides are folded into the run, so n_loops is 0 when the block is
- * contiguous on both sides. Strides decrease from loop to loop.
+ * contiguous on both sides. Strides decrease from loop to loop, but those of the source of a strided block.
  *
  * Cost: 48 bytes + 24 a loop for each block, made on demand and never kept beyond the read.
  */
@@ -15,6 +15,7 @@
 
 #include "source/index.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,8 @@ struct rfs_block {
     uint64_t run;     /* bytes */
     uint64_t dst_end; /* one past the last byte that the block writes */
     uint32_t n_loops;
+    bool
+        strided; /* source strides are any, as of a transposed tensor: they may grow inwards, or be 0 */
     struct rfs_loop loop[RFS_MAX_DIMS]; /* outermost first */
 };
 
@@ -44,6 +47,14 @@ struct rfs_slice {
     struct rfs_block *blocks; /* ascending by dst */
 };
 
+/*
+ * Sets what a block moves: a box of LEN elements along each of NDIM axes, with strides in bytes; dst and src,
+ * the first element's places, are set already.
+ */
+void rfs_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t *len, uint64_t item,
+                   const uint64_t *dst_stride, const uint64_t *src_stride);
+/* Sets that a block moves all of a value, whose strides are row-major if STRIDES is NULL. */
+void rfs_block_whole(struct rfs_block *block, const struct rfs_type *type, const uint64_t *strides);
 /* Sets the id of a slice whose bytes and blocks are set: which source bytes go where. */
 void rfs_slice_name(struct rfs_slice *slice);
 void rfs_slice_free(struct rfs_slice *slice);

@@ -24,11 +24,20 @@ struct rfs_stock_item {
     uint64_t bytes;
     uint32_t crc;   /* if it is known without reading: of whole records of the sources */
     bool crc_known; /* by the sources' directories */
+    uint32_t
+        strided; /* 1 + its number in strided, when it is a tensor that is not row-major; else 0 */
+};
+
+/* A tensor of one range, whose elements lie in any order. */
+struct rfs_stock_strided {
+    struct rfs_type type;
+    uint64_t stride[RFS_MAX_DIMS]; /* bytes */
 };
 
 struct rfs_stock {
     RFS_VEC(struct rfs_stock_range) ranges;
     RFS_VEC(struct rfs_stock_item) items;
+    RFS_VEC(struct rfs_stock_strided) strided;
 };
 
 void rfs_stock_free(struct rfs_stock *stock);
@@ -36,6 +45,10 @@ void rfs_stock_free(struct rfs_stock *stock);
 bool rfs_stock_begin(struct rfs_stock *stock);
 /* Adds a range of a record in FILE. False when out of memory. */
 bool rfs_stock_add(struct rfs_stock *stock, uint32_t file, const struct rfs_range *range);
+
+/* Makes the item that was begun last a tensor of TYPE in its one range. False when out of memory. */
+bool rfs_stock_set_strided(struct rfs_stock *stock, const struct rfs_type *type,
+                           const uint64_t *strides);
 
 /* The slice of an item: zero-initialised or one to use again; freed by the caller. 0 or -ENOMEM. */
 int rfs_stock_slice(const struct rfs_stock *stock, uint32_t item, struct rfs_slice *slice);

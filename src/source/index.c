@@ -21,10 +21,28 @@ const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t n
     return NULL;
 }
 
+const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rfs_entry *entry)
+{
+    size_t low = 0;
+    size_t high = index->n_strided;
+
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        const size_t at = index->strided[mid].entry;
+        if (at == (size_t)(entry - index->entries))
+            return index->strided[mid].stride;
+        if (at < (size_t)(entry - index->entries))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return NULL;
+}
+
 size_t rfs_index_memory(const struct rfs_index *index)
 {
     return sizeof *index + index->n * (sizeof *index->entries + sizeof *index->by_name) +
-           index->n_extents * sizeof *index->extents +
+           index->n_extents * sizeof *index->extents + index->n_strided * sizeof *index->strided +
            (index->part_of ? index->n * sizeof *index->part_of : 0);
 }
 
@@ -36,6 +54,7 @@ void rfs_index_free(struct rfs_index *index)
     free(index->by_name);
     free(index->extents);
     free(index->part_of);
+    free(index->strided);
     free(index);
 }
 

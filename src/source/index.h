@@ -5,7 +5,7 @@
  * whose headers are the same byte for byte share one index.
  *
  * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB). A rank
- * of several files (parts) takes 4 more an entry.
+ * of several files (parts) takes 4 more an entry; a strided entry 136.
  */
 #ifndef RFS_SOURCE_INDEX_H
 #define RFS_SOURCE_INDEX_H
@@ -49,12 +49,20 @@ struct rfs_entry {
     uint32_t extent_count; /* 0: one piece of type.bytes at offset */
 };
 
+/* An entry whose content does not lie row by row: strides in bytes, one for each axis. */
+struct rfs_strided {
+    uint32_t entry; /* its position */
+    uint64_t stride[RFS_MAX_DIMS];
+};
+
 struct rfs_index {
     size_t n;
     struct rfs_entry *entries; /* in file order, each name once */
     uint32_t *by_name;         /* positions in entries, ascending by name id */
     size_t n_extents;
     struct rfs_extent *extents; /* an entry's extents are consecutive and in content order */
+    size_t n_strided;
+    struct rfs_strided *strided; /* ascending by entry; of torch's files only */
     uint32_t *part_of;   /* [n] which of the rank's files the entry is in; NULL: it has one */
     uint64_t file_bytes; /* size of the file it was built from */
     bool has_crc;        /* it carries a checksum: a crc_num trailer, or metadata of that name */
@@ -67,6 +75,8 @@ struct rfs_index {
 
 /* The entry of that name, or NULL. O(log n). */
 const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name);
+/* The strides of an entry of the index, or NULL when its content is row-major. O(log n_strided). */
+const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rfs_entry *entry);
 /* Bytes of memory it takes. */
 size_t rfs_index_memory(const struct rfs_index *index);
 void rfs_index_free(struct rfs_index *index);

@@ -60,6 +60,19 @@ static int show(struct reshard_view *view, bool in_folder, char *name, struct rf
     return name && (!in_folder || file->dir) ? 0 : rfs_fail_memory(err);
 }
 
+static int show_safetensors(struct reshard_view *view, size_t n, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        char *name;
+        const int length = n == 1 ? asprintf(&name, "model.safetensors")
+                                  : asprintf(&name, "model_%zu.safetensors", i);
+        rc = show(view, true, length < 0 ? NULL : name, err);
+    }
+    return rc;
+}
+
 /* "model.pt", or "model_0.pt" and so on when there are several. */
 static int show_each(struct reshard_view *view, const char *what, size_t n, struct rfs_error *err)
 {
@@ -84,7 +97,7 @@ static int list_files(struct reshard_view *view, struct rfs_error *err)
     view->flat = true;
     view->folder = FOLDER;
     view->first_in_folder = bundle->n_shown;
-    view->files = calloc(bundle->n_shown + 1 + models + optimizers, sizeof *view->files);
+    view->files = calloc(bundle->n_shown + 1 + 2 * models + optimizers, sizeof *view->files);
     if (!view->files)
         return rfs_fail_memory(err);
     for (uint32_t p = 0; rc == 0 && p < bundle->n_shown; p++) {
@@ -95,7 +108,9 @@ static int list_files(struct reshard_view *view, struct rfs_error *err)
         rc = show(view, true, strdup("checkpoint.pt"), err);
     if (rc == 0)
         rc = show_each(view, "model", models, err);
-    return rc ? rc : show_each(view, "optimizer", optimizers, err);
+    if (rc == 0)
+        rc = show_each(view, "optimizer", optimizers, err);
+    return rc ? rc : show_safetensors(view, models, err);
 }
 
 int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
@@ -143,13 +158,70 @@ static int make_document(const struct reshard_view *view, size_t file, struct rf
                           : rfs_hfai_optimizer(bundle->hfai, file - 1 - models, out, err);
 }
 
+/* A model's tensors as a roster of its own, and where they are. */
+static int collect_tensors(struct reshard_view *view, size_t model, struct rfs_roster **roster,
+                           struct rfs_stock *stock, struct rfs_error *err)
+{
+    struct rfs_tables *tables = rfs_catalog_tables(view->catalog);
+    struct rfs_hfai_tensor tensor;
+    size_t cap = 0;
+    int rc;
+
+    for (size_t i = 0;
+         (rc = rfs_hfai_tensor(view->bundle->hfai, model, i, stock, &tensor, err)) == 1; i++) {
+        if (i >= cap) {
+            cap = cap ? cap * 2 : 64;
+            struct rfs_roster *more = realloc(*roster, sizeof *more + cap * sizeof *more->targets);
+            if (!more)
+                return rfs_fail_memory(err);
+            *roster = more;
+        }
+        struct rfs_target *target = &(*roster)->targets[i];
+        *target = (struct rfs_target){
+            .name = rfs_intern_add(tables->names, tensor.name, tensor.name_bytes),
+            .type = rfs_intern_add(tables->types, &tensor.type, sizeof tensor.type)};
+        if (target->name == RFS_NO_ID || target->type == RFS_NO_ID)
+            return rfs_fail_memory(err);
+        target->shown_name = target->name;
+        target->shown_type = target->type;
+        (*roster)->n = i + 1;
+    }
+    return rc;
+}
+
+static int safetensors_image(struct reshard_view *view, size_t model, struct rfs_image **out,
+                             struct rfs_error *err)
+{
+    RFS_FREE struct rfs_roster *roster = calloc(1, sizeof *roster);
+    struct rfs_stock *stock = calloc(1, sizeof *stock);
+
+    int rc = roster && stock ? 0 : rfs_fail_memory(err);
+    if (rc == 0)
+        rc = collect_tensors(view, model, &roster, stock, err);
+    const struct rfs_selection all = {.roster = roster};
+    if (rc == 0)
+        rc = rfs_image_safetensors(view->catalog, &all, "pt", out, err);
+    if (rc == 0) {
+        (*out)->roster = NULL;
+        (*out)->stock = stock;
+        return 0;
+    }
+    if (stock)
+        rfs_stock_free(stock);
+    free(stock);
+    return rc;
+}
+
 int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_image **out,
                           struct rfs_error *err)
 {
+    const size_t tensors = view->n_files - rfs_hfai_models(view->bundle->hfai);
     RFS_FREE char *stem = strdup(view->files[file].name);
     struct rfs_document document = {0};
 
     *out = NULL;
+    if (file >= tensors)
+        return safetensors_image(view, file - tensors, out, err);
     if (!stem)
         return rfs_fail_memory(err);
     stem[strlen(stem) - 3] = '\0'; /* without .pt */

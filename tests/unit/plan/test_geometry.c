@@ -318,7 +318,7 @@ static void check_rank(const struct rfs_geometry *geometry, const struct model *
         const uint32_t holder = rfs_grid_holder(&geometry->src, cell, rank % src->ranks);
         assert_true(holder < src->ranks);
         unsigned char *in = fill(src, holder, whole, geometry->item, &in_bytes);
-        rfs_geometry_block(geometry, &cells, cell, &block);
+        rfs_geometry_block(geometry, &cells, cell, NULL, &block);
         check_strides(&block);
         run_block(&block, 0, block.dst, block.src, got, written, in, bytes, in_bytes);
         free(in);
@@ -421,7 +421,7 @@ static void test_absent_strategies_are_whole(void **unused)
     assert_int_equal(geometry.whole[0], 4);
     assert_int_equal(geometry.dst_dims[1], 6);
     rfs_geometry_cells(&geometry, 0, &cells, cell);
-    rfs_geometry_block(&geometry, &cells, cell, &block);
+    rfs_geometry_block(&geometry, &cells, cell, NULL, &block);
     assert_int_equal(block.n_loops, 0);
     assert_int_equal(block.run, 96);
 }

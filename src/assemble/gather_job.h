@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the room: a block's share of what is being gathered. */
+#ifndef RFS_ASSEMBLE_GATHER_JOB_H
+#define RFS_ASSEMBLE_GATHER_JOB_H
+
+#include "assemble/shape.h"
+#include "source/files.h"
+
+/* From this length on, a system call for each run costs less than copying it twice. */
+#define RFS_LONG_RUN (UINT64_C(16) << 10)
+/* Reading over a gap of this many bytes costs about as much as a system call. */
+#define RFS_LONG_GAP (UINT64_C(8) << 10)
+
+/* A block's share of a range: runs [first, last], of which the first may begin late, the last end early. */
+struct rfs_gather_job {
+    struct rfs_shape shape;
+    const struct rfs_block *block;
+    struct rfs_reading *reading;
+    unsigned char *scratch;
+    unsigned char *dst; /* where byte dst_from of the block goes */
+    uint64_t dst_from;
+    uint64_t first, last;
+    uint64_t head; /* bytes of the first run to leave out */
+    uint64_t tail; /* bytes of the last run to take; head counts in when they are the same run */
+};
+
+/* The wanted part of run K: its first byte in the run and, in *size, its length. */
+uint64_t rfs_gather_wanted(const struct rfs_gather_job *job, uint64_t k, uint64_t *size);
+/* Where byte FROM of run K goes. */
+unsigned char *rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, uint64_t from);
+/* SIZE bytes from OFFSET of the block's source, relative to its first run. 0 or -errno. */
+int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset);
+/* The same, to a place that may be one to which reading is slow. */
+int rfs_gather_read_run(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
+                        uint64_t offset);
+/* Where in the scratch to put SIZE bytes that are read from OFFSET of the block. */
+unsigned char *rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset);
+
+/* All of the job, of a strided block; gather_strided.c. 0 or -errno. */
+int rfs_gather_strided(const struct rfs_gather_job *job);
+
+#endif
