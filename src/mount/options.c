@@ -62,6 +62,7 @@ static const struct known known[] = {
     {"group_info", VIEW_FILE, true, 0},
     {"step", VIEW, true, 0},
     {"epoch", VIEW, true, 0},
+    {"entry", VIEW, true, 0},
     {"segmented", VIEW, false, 0},
     {"segmented_skip", VIEW, true, 0},
     {"check", VIEW, true, 0},

@@ -13,7 +13,10 @@
 #define RFS_PLAN_DOCUMENT_H
 
 #include "base/vec.h"
+#include "source/catalog.h"
 #include "source/torch.h"
+
+struct rfs_roster;
 
 /* The origin of nodes that are made; source files have the numbers below it. */
 #define RFS_ORIGIN_MADE UINT16_MAX
@@ -68,5 +71,12 @@ bool rfs_document_range(struct rfs_document *document, const struct rfs_range *r
 /* A row-major tensor of DTYPE over the storage that was begun last. NULL when out of memory. */
 struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dtype dtype,
                                      uint32_t ndim, const uint64_t *dims);
+
+/*
+ * A document whose root is a dict of the roster's tensors by their shown names; made storage K is target K's.
+ * 0, -ENOMEM, or -EINVAL with *err filled for what torch has no tensors for.
+ */
+int rfs_document_roster(struct rfs_document *document, struct rfs_catalog *catalog,
+                        const struct rfs_roster *roster, struct rfs_error *err);
 
 #endif

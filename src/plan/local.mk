@@ -10,6 +10,7 @@ librfs_la_SOURCES += \
 	src/plan/givers.c \
 	src/plan/document.c \
 	src/plan/document.h \
+	src/plan/document_roster.c \
 	src/plan/hfai.h \
 	src/plan/hfai_internal.h \
 	src/plan/hfai_read.c \

@@ -5,6 +5,7 @@
 #include "source/crc.h"
 #include "source/merge.h"
 #include "source/safetensors.h"
+#include "source/torch_index.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -97,10 +98,22 @@ static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *rea
     return rfs_ckpt_walk(read_source, reading, reading->size, path, builder->tables, fresh, err);
 }
 
+static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
+                       struct rfs_index **fresh, struct rfs_error *err)
+{
+    size_t left_out;
+    const int rc = rfs_torch_walk(read_source, reading, reading->size, path, builder->entry,
+                                  builder->tables, fresh, &left_out, err);
+    if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->told_left_out, true))
+        rfs_log(builder->log, RFS_WARNING, "%s: %zu value%s that %s no tensors are left out", path,
+                left_out, left_out == 1 ? "" : "s", left_out == 1 ? "is" : "are");
+    return rc;
+}
+
 static int verify(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
                   const struct rfs_index *index, struct rfs_error *err)
 {
-    if (!builder->check_crc)
+    if (!builder->check_crc || builder->format == RFS_FORMAT_TORCH)
         return 0;
     const int rc =
         rfs_crc_verify(read_source, reading, builder->format, index, builder->tables, path, err);
@@ -118,7 +131,8 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
 {
     return a->n == b->n && a->file_bytes == b->file_bytes && a->has_crc == b->has_crc &&
            a->redundancy_removed == b->redundancy_removed && a->n_extents == 0 &&
-           b->n_extents == 0 && memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
+           a->n_strided == 0 && b->n_strided == 0 && b->n_extents == 0 &&
+           memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
 }
 
 /* The index of one file: LIKE, or one of its own. */
@@ -135,6 +149,8 @@ static int build_piece(const struct job *job, uint32_t file, const struct rfs_in
     if (builder->format == RFS_FORMAT_SAFETENSORS)
         rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, builder->tables, like,
                                   &fresh, err);
+    else if (builder->format == RFS_FORMAT_TORCH)
+        rc = index_torch(builder, &reading, path, &fresh, err);
     else
         rc = index_ckpt(builder, &reading, path, like, &fresh, err);
     if (rc >= 0)

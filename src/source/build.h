@@ -19,9 +19,11 @@ struct rfs_builder {
     enum rfs_format format;
     bool
         last_counts; /* of a name in several files of a rank, the last's value; else that is refused */
-    const char *skip; /* "a:b": without the names that begin so; or NULL */
+    const char *skip;  /* "a:b": without the names that begin so; or NULL */
+    const char *entry; /* of torch's files: where the state dict is */
     bool check_crc;
-    atomic_bool told_no_crc; /* the log says it once */
+    atomic_bool told_no_crc;   /* the log says it once, */
+    atomic_bool told_left_out; /* and this */
 };
 
 /* An index and what it was made of. */

@@ -96,6 +96,7 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
     builder->log = catalog->log;
     builder->last_counts = spec->segmented;
     builder->skip = spec->segmented_skip;
+    builder->entry = spec->entry;
     builder->check_crc = spec->check_crc;
 }
 

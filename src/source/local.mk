@@ -33,4 +33,5 @@ librfs_la_SOURCES += \
 	src/source/pickle.c src/source/pickle.h \
 	src/source/scan_parts.c \
 	src/source/torch.c src/source/torch.h \
+	src/source/torch_index.c src/source/torch_index.h \
 	src/source/zip.c src/source/zip.h

@@ -127,8 +127,12 @@ const char *rfs_listing_has(const struct rfs_listing *listing, enum rfs_format f
     return NULL;
 }
 
-static int fail_tie(struct rfs_error *err, const char *path, const char *a, const char *b)
+static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *path, const char *a,
+                    const char *b)
 {
+    if (format == RFS_FORMAT_TORCH)
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
+                        "the folder has several .pt files, '%s' and '%s'", a, b);
     return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
                     "the numbers in '%s' and '%s' don't tell which of them is the last", a, b);
 }
@@ -148,8 +152,9 @@ int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum
         if (!whole)
             return rfs_fail_memory(err);
         /* They come in byte order. */
-        const int order =
-            best && format == RFS_FORMAT_SAFETENSORS ? rfs_name_compare(whole, best) : 1;
+        const int order = best && format == RFS_FORMAT_SAFETENSORS ? rfs_name_compare(whole, best)
+                          : best && format == RFS_FORMAT_TORCH ? 0 /* nobody has a rule for them */
+                                                               : 1;
         if (order == 0)
             rival = i;
         if (order <= 0)
@@ -160,6 +165,6 @@ int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum
         rival = SIZE_MAX;
     }
     if (rival != SIZE_MAX)
-        return fail_tie(err, path, listing->data[*out].name, listing->data[rival].name);
+        return fail_tie(err, format, path, listing->data[*out].name, listing->data[rival].name);
     return 0;
 }

@@ -33,7 +33,7 @@ const char *rfs_format_ending(enum rfs_format format)
 
 bool rfs_name_format(const char *name, enum rfs_format *format)
 {
-    for (int i = 0; i < RFS_FORMAT_TORCH; i++) {
+    for (int i = 0; i < RFS_FORMAT_COUNT; i++) {
         *format = (enum rfs_format)i;
         if (ends_with(name, strlen(name), rfs_format_ending(*format)))
             return true;

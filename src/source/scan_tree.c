@@ -150,16 +150,18 @@ static int fail_empty(const struct tree *tree)
         snprintf(matching, sizeof matching, " that matches '%s'", spec->file);
     if (tree->scan->whole)
         return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path), "give the folder that holds them",
-                        "the folder has no .ckpt or .safetensors file%s", matching);
+                        "the folder has no .ckpt, .safetensors or .pt file%s", matching);
     return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path),
                     "give the folder that holds rank_0, rank_1 and so on",
-                    "no %s folder in it has a .ckpt or .safetensors file%s", ranks, matching);
+                    "no %s folder in it has a .ckpt, .safetensors or .pt file%s", ranks, matching);
 }
 
 static int settle_format(const struct tree *tree)
 {
     char ckpt[600];
     char safetensors[600];
+    char torch[600];
+    show_first(tree, RFS_FORMAT_TORCH, torch, sizeof torch);
     show_first(tree, RFS_FORMAT_CKPT, ckpt, sizeof ckpt);
     show_first(tree, RFS_FORMAT_SAFETENSORS, safetensors, sizeof safetensors);
     if (*ckpt && *safetensors)
@@ -167,9 +169,12 @@ static int settle_format(const struct tree *tree)
                         "move one kind to another folder, or choose one by file=*.ckpt",
                         "the tree holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
                         safetensors);
-    if (!*ckpt && !*safetensors)
+    if (!*ckpt && !*safetensors && !*torch)
         return fail_empty(tree);
-    tree->scan->format = *ckpt ? RFS_FORMAT_CKPT : RFS_FORMAT_SAFETENSORS;
+    /* MindSpore knows nothing of .pt files, so they don't disturb it. */
+    tree->scan->format = *ckpt          ? RFS_FORMAT_CKPT
+                         : *safetensors ? RFS_FORMAT_SAFETENSORS
+                                        : RFS_FORMAT_TORCH;
     return 0;
 }
 

@@ -60,7 +60,7 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
                         "the source is neither a folder nor a file");
     if (!rfs_name_format(spec->path, &format))
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
-                        "a .ckpt or .safetensors file, or a folder",
+                        "a .ckpt, .safetensors or .pt file, or a folder",
                         "the source is not a checkpoint by its name");
     if (spec->rank_dir || spec->file || rfs_spec_asks_save(spec))
         return rfs_fail_usage(err, "the folder that the file is in",
@@ -243,7 +243,10 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
 static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,
                      struct rfs_error *err)
 {
-    return take_path(out, RFS_FORMAT_SAFETENSORS, rfs_path_join(spec->path, name), err);
+    enum rfs_format format = RFS_FORMAT_SAFETENSORS;
+
+    rfs_name_format(name, &format);
+    return take_path(out, format, rfs_path_join(spec->path, name), err);
 }
 
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_listing *listing,
@@ -275,7 +278,7 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return take_huggingface(spec, &seen, out, err);
     if (seen.model)
         return take_name(spec, MODEL, out, err);
-    if (listing.n == 1 && listing.data[0].format == RFS_FORMAT_SAFETENSORS)
+    if (listing.n == 1 && listing.data[0].format != RFS_FORMAT_CKPT)
         return take_name(spec, listing.data[0].name, out, err);
     return fail_unknown(spec, &listing, err);
 }

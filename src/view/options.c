@@ -140,6 +140,7 @@ static const struct key keys[] = {
     KEY(group_info, TEXT, NULL),
     KEY(step, STEP, "a step such as step=1000, or step=all"),
     KEY(epoch, NUMBER, "an epoch such as epoch=3"),
+    KEY(entry, TEXT, NULL),
     KEY(segmented, FLAG, NULL),
     KEY(segmented_skip, TEXT, NULL),
     {"check", CHECK, offsetof(struct rfs_options, check_crc), "check=crc"},
@@ -147,7 +148,7 @@ static const struct key keys[] = {
     KEY(key_env, TEXT, NULL),
     KEY(key_mode, TEXT, NULL),
     KEY(key_fd, DESCRIPTOR, "an open file descriptor such as key_fd=3"),
-    KEY(format, FORMAT, "format=ckpt or format=safetensors"),
+    KEY(format, FORMAT, "format=ckpt, format=safetensors or format=pt"),
     {"view", SHOWN, offsetof(struct rfs_options, shown),
      "view=ranks, view=huggingface or view=unified"},
     KEY(file_size, SIZE, "a size such as file_size=5G"),
@@ -187,11 +188,11 @@ static int find_word(const char *value, const char *const *words, int n)
 
 static bool set_format(struct rfs_options *out, const char *value)
 {
-    static const char *const words[] = {"ckpt", "safetensors"};
-    const int word = find_word(value, words, 2);
+    static const char *const words[] = {"ckpt", "safetensors", "pt"};
+    const int word = find_word(value, words, 3);
 
     out->format_given = true;
-    out->format = word == 1 ? RFS_FORMAT_SAFETENSORS : RFS_FORMAT_CKPT;
+    out->format = word < 0 ? RFS_FORMAT_CKPT : (enum rfs_format)word;
     return word >= 0;
 }
 

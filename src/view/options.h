@@ -26,6 +26,7 @@ struct rfs_options {
     char *group_info;
     int64_t step, epoch;
     bool all_steps; /* step=all: each checkpoint in a folder of its own */
+    char *entry;
     bool segmented;
     char *segmented_skip;
     bool check_crc;

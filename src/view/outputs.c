@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/outputs.h"
 
+#include "image/pt.h"
 #include "view/flat.h"
 
 #include <errno.h>
@@ -25,17 +26,39 @@ int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *
             "option file_size divides one whole checkpoint into files, and a view "
             "of ranks has one for each rank");
     if (options->shown != RFS_SHOW_RANKS && !safetensors)
-        return rfs_fail_usage(err, "leave format=ckpt out",
-                              "view=%s is made of safetensors files, not of .ckpt", shown);
+        return rfs_fail_usage(err, "leave format= out", "view=%s is made of safetensors files",
+                              shown);
     if (options->shown != RFS_SHOW_RANKS && (options->dst_strategy || options->dst_rules))
         return rfs_fail_usage(err, "leave the destination's strategy out",
                               "view=%s shows one whole checkpoint, which no strategy cuts", shown);
+    if (options->crc && rfs_view_format(options) == RFS_FORMAT_TORCH)
+        return rfs_fail_usage(err, "-o zip_crc", "option crc is for .ckpt files");
     if (options->crc && safetensors)
         return rfs_fail_usage(
             err, "leave crc out, or -o format=ckpt",
             "option crc is for .ckpt files: in a safetensors file the checksum would "
             "stand before the data that it sums up");
     return 0;
+}
+
+/* A dict of tensors, as torch.save writes it. */
+static int encode_torch(struct reshard_view *view, const struct rfs_roster *roster,
+                        struct rfs_image **out, struct rfs_error *err)
+{
+    struct rfs_document document = {0};
+    const struct rfs_pt_config config = {
+        .catalog = view->catalog,
+        .document = &document,
+        .roster = roster,
+        .stem = "archive",
+        .crc = view->options.zip_crc,
+    };
+
+    int rc = rfs_document_roster(&document, view->catalog, roster, err);
+    if (rc == 0)
+        rc = rfs_image_pt(&config, out, err);
+    rfs_document_free(&document);
+    return rc;
 }
 
 int rfs_view_encode(struct reshard_view *view, const struct rfs_roster *roster,
@@ -45,13 +68,15 @@ int rfs_view_encode(struct reshard_view *view, const struct rfs_roster *roster,
 
     if (rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS)
         return rfs_image_safetensors(view->catalog, &all, "ms", out, err);
+    if (rfs_view_format(&view->options) == RFS_FORMAT_TORCH)
+        return encode_torch(view, roster, out, err);
     return rfs_image_ckpt(view->catalog, roster, view->options.crc, out) ? rfs_fail_memory(err) : 0;
 }
 
 /* rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
 static int name_rank(const struct reshard_view *view, uint32_t rank, struct shown_file *file)
 {
-    static const char *const endings[] = {"ckpt", "safetensors"};
+    static const char *const endings[] = {"ckpt", "safetensors", "pt"};
     const char *ending = endings[rfs_view_format(&view->options)];
     const int64_t part = rfs_planner_part(view->planner);
     const char *prefix = view->options.prefix;

@@ -69,6 +69,7 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char
         .group_info = options->group_info,
         .step = options->step,
         .epoch = options->epoch,
+        .entry = options->entry,
         .segmented = options->segmented,
         .segmented_skip = options->segmented_skip,
         .check_crc = options->check_crc,
@@ -118,7 +119,7 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
         .pool = view->pool,
         .log = &view->log,
         .strict = view->options.strict,
-        .keep_empty = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS,
+        .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
         .outward = view->outward,
     };
     rc = rfs_planner_new(&config, &view->planner, err);
