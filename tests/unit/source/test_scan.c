@@ -210,7 +210,7 @@ static void test_patterns(void **state)
             "file=*.ckpt");
     s->spec.file = "none*";
     REFUSED(s, -ENOENT,
-            "no nodeN folder in it has a .ckpt or .safetensors file that matches 'none*'");
+            "no nodeN folder in it has a .ckpt, .safetensors or .pt file that matches 'none*'");
     s->spec.file = NULL;
     s->spec.rank_dir = "device%d";
     REFUSED(s, -ENOENT, "no deviceN folder in it");

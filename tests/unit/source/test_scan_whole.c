@@ -243,7 +243,7 @@ static void test_other_folders(void **state)
     scanned(s);
     assert_string_equal(files_of(s, 0), "net-1_10.safetensors");
     s->spec.file = "x*";
-    REFUSED(s, -ENOENT, "no .ckpt or .safetensors file that matches 'x*'");
+    REFUSED(s, -ENOENT, "no .ckpt, .safetensors or .pt file that matches 'x*'");
     plain(s);
     s->spec.rank_dir = "node%d";
     REFUSED(s, -ENOENT, "no nodeN folder in it");
