@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stories of the outputs: safetensors files, the HuggingFace and the unified view, and crc trailers."""
+"""Stories of the outputs: safetensors files, and crc trailers."""
 import hashlib
 import json
 import mmap
 import os
-import shutil
 
 import numpy as np
 
@@ -34,6 +33,11 @@ def read_header(path):
     with open(path, "rb") as f:
         n = int.from_bytes(f.read(8), "little")
         return json.loads(f.read(n)), 8 + n
+
+
+def made_by(rng, extras):
+    """(name, dtype, shape) as source_files wants values that each rank has its own of."""
+    return [(n, lambda d=d, s=s: random_value(rng, d, s)) for n, d, s in extras]
 
 
 class World:
@@ -164,44 +168,55 @@ def safetensors_unusual_names(rng, folder):
     return world.story(check=loads_everywhere(world), format="safetensors")
 
 
-def between(name, doc, rows, to, kinds=None, extras=()):
+def between(rng, folder, rows, to, kinds=None, extras=()):
     """A safetensors tree to another, against transform_checkpoints(output_format="safetensors")."""
-    def make(rng, folder):
-        import mindspore as ms
-        dtypes = dict(zip((r[0] for r in rows), kinds)) if kinds else "Float32"
-        world = World(rng, folder, strategy(rows), strategy(to) if to else None, dtypes,
-                      [(n, lambda d=d, s=s: random_value(rng, d, s)) for n, d, s in extras], "safetensors")
-        for rank, named in world.files.items():
-            library_save(world.path("src", f"rank_{rank}", "net.safetensors"), named, {"format": "ms"})
-        ms.transform_checkpoints(world.path("src"), world.path("expected"), "checkpoint_",
-                                 world.options["src_strategy"], world.options.get("dst_strategy"),
-                                 output_format="safetensors")
-        model = world.target.contents(0)
-        one = world.path("model", "0.safetensors")
-        library_save(one, model, {"format": "ms"})
-        with open(one, "rb") as f, open(world.path("expected", "rank_0", "checkpoint_0.safetensors"),
-                                        "rb") as g:
-            assert f.read() == g.read(), "MindSpore and the model disagree"
-        return Story({**world.options, "format": "safetensors"}, expected=world.path("expected"),
-                     check=loads_everywhere(world))
-
-    make.__name__, make.__doc__ = f"safetensors_from_safetensors_{name}", doc
-    story(make)
+    import mindspore as ms
+    dtypes = dict(zip((r[0] for r in rows), kinds)) if kinds else "Float32"
+    world = World(rng, folder, strategy(rows), strategy(to) if to else None, dtypes,
+                  made_by(rng, extras), "safetensors")
+    for rank, named in world.files.items():
+        library_save(world.path("src", f"rank_{rank}", "net.safetensors"), named, {"format": "ms"})
+    ms.transform_checkpoints(world.path("src"), world.path("expected"), "checkpoint_",
+                             world.options["src_strategy"], world.options.get("dst_strategy"),
+                             output_format="safetensors")
+    one = world.path("model", "0.safetensors")
+    library_save(one, world.target.contents(0), {"format": "ms"})
+    with open(one, "rb") as f, open(world.path("expected", "rank_0", "checkpoint_0.safetensors"),
+                                    "rb") as g:
+        assert f.read() == g.read(), "MindSpore and the model disagree"
+    return Story({**world.options, "format": "safetensors"}, expected=world.path("expected"),
+                 check=loads_everywhere(world))
 
 
 NO_BFLOAT16 = [d for d in values.TRANSFORMED if d != "BFloat16"]  # MindSpore fails on it here
-between("dtypes", "Every dtype that MindSpore takes, values in no strategy.",
-        [(f"p.{d}", (8, 6), Layout([4], [0, -1])) for d in NO_BFLOAT16],
-        [(f"p.{d}", (8, 6), Layout([2], [-1, 0])) for d in NO_BFLOAT16], NO_BFLOAT16,
-        [("lr", "Float64", ()), ("step", "Int32", (1,)), ("none", "Float16", (0, 3))])
-between("merged", "To one whole checkpoint.",
-        [("w", (8, 6), Layout([4], [0, -1])), ("b", (6,), Layout([4], [-1]))], None)
-between("shards", "Optimizer shards on both sides.",
-        [("w", (16, 6), Layout([2, 2], [0, -1], -1)), ("b", (8,), Layout([4], [-1], 2))],
-        [("w", (16, 6), Layout([8], [-1, -1], 4)), ("b", (8,), Layout([8], [0]))])
-between("no_part", "What would be a part by stage, had it come from .ckpt files.",
-        [("w", (8, 4), Layout([2], [0, -1]))],
-        [("w", (8, 4), Layout([2], [-1, 0])), ("v", (4,), Layout([2], [0]))])
+@story
+def safetensors_from_safetensors_dtypes(rng, folder):
+    """Every dtype that MindSpore takes, values in no strategy, an empty one."""
+    return between(rng, folder, [(f"p.{d}", (8, 6), Layout([4], [0, -1])) for d in NO_BFLOAT16],
+                   [(f"p.{d}", (8, 6), Layout([2], [-1, 0])) for d in NO_BFLOAT16], NO_BFLOAT16,
+                   [("lr", "Float64", ()), ("step", "Int32", (1,)), ("none", "Float16", (0, 3))])
+
+
+@story
+def safetensors_from_safetensors_merged(rng, folder):
+    """To one whole checkpoint."""
+    return between(rng, folder, [("w", (8, 6), Layout([4], [0, -1])), ("b", (6,), Layout([4], [-1]))],
+                   None)
+
+
+@story
+def safetensors_from_safetensors_shards(rng, folder):
+    """Optimizer shards on both sides."""
+    return between(rng, folder,
+                   [("w", (16, 6), Layout([2, 2], [0, -1], -1)), ("b", (8,), Layout([4], [-1], 2))],
+                   [("w", (16, 6), Layout([8], [-1, -1], 4)), ("b", (8,), Layout([8], [0]))])
+
+
+@story
+def safetensors_from_safetensors_no_part(rng, folder):
+    """What would be a part by stage, had it come from .ckpt files."""
+    return between(rng, folder, [("w", (8, 4), Layout([2], [0, -1]))],
+                   [("w", (8, 4), Layout([2], [-1, 0])), ("v", (4,), Layout([2], [0]))])
 
 
 @story
@@ -231,24 +246,30 @@ def safetensors_int4(rng, folder):
     return world.story(check=check, format="safetensors")
 
 
-def refuse(what, value, fragment):
-    def make(rng, folder):
-        world = rows_to_columns(rng, folder, {"w": (8, 4)}, "Float32", extras=[("odd", value)])
-        out = world.story(format="safetensors")
-        out.refusal = fragment
-        return out
-
-    make.__name__ = f"safetensors_refuses_{what}"
-    make.__doc__ = f"A {what} value, which safetensors cannot hold."
-    story(make)
+def refuse(rng, folder, value, fragment):
+    world = rows_to_columns(rng, folder, {"w": (8, 4)}, "Float32", extras=[("odd", lambda: value)])
+    out = world.story(format="safetensors")
+    out.refusal = f"parameter 'odd': is {fragment}, which safetensors files cannot hold"
+    return out
 
 
-refuse("string", lambda: Value("str", "phase"), "parameter 'odd': is a string")
-refuse("complex128", lambda: Value("Complex128", np.ones(2, np.complex128)),
-       "parameter 'odd': is of type Complex128")
-refuse("map", lambda: values.map_messages("odd", [(np.zeros(2, np.int32), np.zeros((2, 2), np.float32),
-                                                  np.zeros(2, np.int32))]),
-       "parameter 'odd': is a map tensor")
+@story
+def safetensors_refuses_string(rng, folder):
+    """A string in the source."""
+    return refuse(rng, folder, Value("str", "phase"), "a string")
+
+
+@story
+def safetensors_refuses_map(rng, folder):
+    """A map tensor in the source."""
+    pieces = [(np.zeros(2, np.int32), np.zeros((2, 2), np.float32), np.zeros(2, np.int32))]
+    return refuse(rng, folder, values.map_messages("odd", pieces), "a map tensor")
+
+
+@story
+def safetensors_refuses_complex128(rng, folder):
+    """A type that the format does not have."""
+    return refuse(rng, folder, Value("Complex128", np.ones(2, np.complex128)), "of type Complex128")
 
 
 @story
@@ -269,163 +290,6 @@ def safetensors_mapped(rng, folder):
                             assert m[at:at + 5000] == want[at:at + 5000], at
                         assert hashlib.sha256(m).digest() == hashlib.sha256(want).digest()
     return world.story(check=check, format="safetensors")
-
-
-def expect_huggingface(world, limit):
-    """What transformers writes, with the real huggingface_hub to say which tensor goes where."""
-    from huggingface_hub.serialization._base import split_state_dict_into_shards_factory as split
-    named = dict(world.target.contents(0))
-    split = split(named, get_storage_size=lambda v: v.data.nbytes, max_shard_size=limit,
-                  filename_pattern="model{suffix}.safetensors")
-    for name, held in split.filename_to_tensors.items():
-        library_save(world.path("expected", name), [(n, named[n]) for n in held], {"format": "pt"})
-    if split.is_sharded:
-        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-        with open(world.path("expected", "model.safetensors.index.json"), "w", encoding="utf-8") as f:
-            f.write(json.dumps(index, indent=2, sort_keys=True) + "\n")
-    return len(split.filename_to_tensors)
-
-
-def huggingface(name, limit, option, files, doc):
-    def make(rng, folder):
-        shapes = {"model.embed.weight": (64, 32), "a": (8, 4), "\u6743\u91cd\U0001F600\"": (4, 4),
-                  "big": (256, 16), "z\uffff": (4,), "b": (4, 256), "c": (16, 64), "d": (4, 8)}
-        kinds = ["Float32", "BFloat16", "Int64", "Float16", "Bool", "Float32", "Int8", "Float64"]
-        world = whole(rng, folder, shapes, dict(zip(shapes, kinds)),
-                      extras=[("lr", lambda: random_value(rng, "Float32", ()))])
-        made = expect_huggingface(world, limit)
-        assert made == files, made
-        return world.story(view="huggingface", **({"file_size": option} if option else {}))
-
-    make.__name__, make.__doc__ = name, doc
-    story(make)
-
-
-huggingface("huggingface_one_file", 5 * 10**9, None, 1, "All fits into one file.")
-huggingface("huggingface_shards", 8192, "8K", 4, "Shards, tensors that fill one exactly or need one alone.")
-huggingface("huggingface_tiny_shards", 1, "1", 9, "Every tensor has a shard of its own.")
-
-
-@story
-def huggingface_of_destination(rng, folder):
-    """A sharded destination is not what that view shows."""
-    world = rows_to_columns(rng, folder, {"w": (8, 4)}, "Float32")
-    out = world.story(view="huggingface")
-    out.refusal, out.exit_code = "no strategy cuts", 2
-    return out
-
-
-def unify(world, limit=None, metadata=None):
-    """unified_safetensors, run on the same tree as safetensors files; the .ckpt files get their order."""
-    import mindspore as ms
-    from mindspore.parallel import transform_safetensors as its
-    for rank, named in world.files.items():
-        twin = world.path("twin", f"rank_{rank}", "net.safetensors")
-        library_save(twin, named, {"format": "ms", **(metadata or {})})
-        order = list(read_header(twin)[0])
-        named.sort(key=lambda pair: order.index(pair[0]))
-    real = its.math
-    if limit:
-        class Shim:  # the size of a part is a constant of its code: 1024 * 1024 * 1024 * 3
-            prod = staticmethod(real.prod)
-
-            @staticmethod
-            def ceil(x):
-                return real.ceil(x * (3 << 30) / limit)
-        its.math = Shim
-    try:
-        ms.unified_safetensors(world.path("twin"), world.options["src_strategy"],
-                               world.path("expected"), max_process_num=1)
-    finally:
-        its.math = real
-
-
-def unified(name, limit, rows, kinds, extras, doc, parts):
-    def make(rng, folder):
-        src = strategy(rows)
-        world = World(rng, folder, src, None, dict(zip((r[0] for r in rows), kinds)),
-                      extras=[(n, lambda d=d, s=s: random_value(rng, d, s)) for n, d, s in extras])
-        unify(world, limit)
-        made = [n for n in os.listdir(world.path("expected")) if n.startswith("part")]
-        assert len([n for n in made if n != "param_name_map.json"]) == parts, made
-        return world.story(view="unified", **({"file_size": limit} if limit else {}))
-
-    make.__name__, make.__doc__ = name, doc
-    story(make)
-
-
-ROWS = [("w", (8, 4), Layout([4], [0, -1])), ("v", (16, 4), Layout([4], [-1, 0])),
-        ("b", (6,), Layout([4], [-1])), ("accu_grads.w", (8, 4), Layout([4], [0, -1])),
-        ("\u6743\"\x01", (4, 4), Layout([4], [0, -1])), ("o", (16, 4), Layout([4], [-1, -1], -1))]
-KINDS = ["Float32", "Int16", "Int64", "Float32", "Bool", "Float64"]
-EXTRAS = [("lr", "Float64", ()), ("step", "Int32", (1,))]
-unified("unified_one_part", None, ROWS, KINDS, EXTRAS,
-        "unified_safetensors: one part, and rank 0's accu_grads among the hyper parameters.", 1)
-unified("unified_parts", 256, ROWS, KINDS, EXTRAS,
-        "Several parts, filled by size; two tensors of the same size.", 4)
-unified("unified_without_hyper_parameters", 300, ROWS[:3], KINDS[:3], [],
-        "No hyper_param.safetensors when rank 0 has nothing else.", 2)
-unified("unified_many", 1000,
-        [(f"layer{i}.weight", (4, 4 + i % 5), Layout([4], [0, -1])) for i in range(60)],
-        ["Float32"] * 60, EXTRAS, "Sixty tensors of five sizes.", 6)
-
-
-@story
-def unified_from_safetensors(rng, folder):
-    """The same tree of safetensors files as source; an empty tensor stays."""
-    extras = EXTRAS + [("none", "Float16", (0, 3))]
-    world = World(rng, folder, strategy(ROWS), None, dict(zip((r[0] for r in ROWS), KINDS)),
-                  extras=[(n, lambda d=d, s=s: random_value(rng, d, s)) for n, d, s in extras])
-    unify(world, 256)
-    return Story({**world.options, "view": "unified", "file_size": "256"}, source=world.path("twin"),
-                 expected=world.path("expected"))
-
-
-@story
-def unified_of_removed_redundancy(rng, folder):
-    """What remove_redundancy left: the same tensors; MindSpore's metadata of two keys has no fixed order."""
-    rows = [("w", (8, 4), Layout([4], [0, -1])), ("v", (16, 4), Layout([2, 2], [0, -1])),
-            ("b", (6,), Layout([4], [-1]))]
-    world = World(rng, folder, strategy(rows), None)
-    for rank, names in enumerate((["w", "v", "b"], ["w", "v"], ["w"], ["w"])):
-        world.files[rank] = [pair for pair in world.files[rank] if pair[0] in names]
-    unify(world, 200, {"remove_redundancy": "True"})
-
-    def check(mnt):
-        made, got = (sorted(os.listdir(x)) for x in (world.path("expected"), mnt))
-        assert made == got, (made, got)
-        for name in got:
-            mine, theirs = os.path.join(mnt, name), world.path("expected", name)
-            if name.endswith("json"):
-                with open(mine, "rb") as a, open(theirs, "rb") as b:
-                    assert a.read() == b.read()
-                continue
-            (mine_head, at), (their_head, their_at) = read_header(mine), read_header(theirs)
-            assert mine_head.pop("__metadata__") == {"format": "ms"}
-            assert their_head.pop("__metadata__") == {"format": "ms", "remove_redundancy": "False"}
-            assert list(mine_head.items()) == list(their_head.items())
-            with open(mine, "rb") as a, open(theirs, "rb") as b:
-                a.seek(at)
-                b.seek(their_at)
-                assert a.read() == b.read()
-    return Story({**world.options, "view": "unified", "file_size": "200"}, source=world.path("twin"),
-                 check=check)
-
-
-@story
-def unified_stages(rng, folder):
-    """Pipeline stages: what only the second has, and a rank 0 that lacks it. (No two sizes are the same: MindSpore
-    takes those of one size in the order in which the file system lists the folders.)"""
-    rows = [("w", (8, 4), Layout([2], [0, -1]), 0), ("v", (16, 4), Layout([2], [-1, 0]), 1),
-            ("u", (16,), Layout([2], [0]), 1), ("accu_grads.v", (16, 4), Layout([2], [-1, 0]), 1)]
-    world = World(rng, folder, strategy(rows), None,
-                  extras=[("lr", lambda: Value("Float32", np.float32(1).reshape(())))])
-    for rank in (2, 3):
-        world.files[rank].append(("only", Value("Float64", np.float64(rank).reshape(()))))
-    unify(world, 100)
-    out = world.story(view="unified", file_size="100")
-    out.says = ("1 value that rank_0 lacks is left out: 'only'",)
-    return out
 
 
 @story

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 image_tests = \
 	tests/unit/image/test_files \
-	tests/unit/image/test_safetensors
+	tests/unit/image/test_image_safetensors
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
@@ -12,5 +12,5 @@ image_support = \
 	tests/unit/image/support.h
 tests_unit_image_test_files_SOURCES = $(image_support) tests/unit/image/test_files.c
 tests_unit_image_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_image_test_safetensors_SOURCES = $(image_support) tests/unit/image/test_safetensors.c
-tests_unit_image_test_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_image_test_image_safetensors_SOURCES = $(image_support) tests/unit/image/test_image_safetensors.c
+tests_unit_image_test_image_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
