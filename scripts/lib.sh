@@ -20,7 +20,9 @@ long_packages=(valgrind xz-utils)
 # Versions of what the interop tests compare with. The folder's name has the first.
 mindspore_version=2.10.0
 safetensors_version=0.5.3
+hub_version=2.4.0 # of huggingface_hub
 interop_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/interop-$mindspore_version
+torch_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/torch
 
 say() {
     printf '%s\n' "$*"
@@ -59,21 +61,47 @@ install_packages() {
         as_root apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null
 }
 
-# The virtual environment of the interop tests: made once. A file named complete is its last part, so
-# that one whose making was interrupted is made again; the lock keeps two runs from making it at once.
-make_interop_venv() {
-    mkdir -p "$interop_venv"
+# make_venv FOLDER PYTHON WHAT MAKER: a virtual environment, made once. WHAT, in a file named complete, is its
+# last part, so that one whose making was interrupted, or that is of other versions, is made again; the lock
+# keeps two runs from making it at once.
+make_venv() {
+    mkdir -p "$1"
     (
         flock 9
-        [ ! -e "$interop_venv/complete" ] || exit 0
-        say "installing mindspore $mindspore_version into $interop_venv"
-        find "$interop_venv" -mindepth 1 -delete &&
-            python3 -m venv "$interop_venv" &&
-            "$interop_venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-                "mindspore==$mindspore_version" "safetensors==$safetensors_version" &&
-            "$interop_venv/bin/python" -c 'import mindspore, safetensors' &&
-            touch "$interop_venv/complete"
-    ) 9>"$interop_venv.lock"
+        [ "$(cat "$1/complete" 2>/dev/null)" != "$3" ] || exit 0
+        say "installing $3 into $1"
+        find "$1" -mindepth 1 -delete && "$4" "$1" "$2" && echo "$3" >"$1/complete"
+    ) 9>"$1.lock"
+}
+
+# Of huggingface_hub only the part that divides a model into files is used, which needs nothing else.
+fill_interop_venv() {
+    "$2" -m venv "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
+            "mindspore==$mindspore_version" "safetensors==$safetensors_version" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+            "huggingface_hub==$hub_version" &&
+        "$1/bin/python" -c 'import mindspore, safetensors, huggingface_hub.serialization._base'
+}
+
+# That of the interop tests.
+make_interop_venv() {
+    make_venv "$interop_venv" python3 \
+        "mindspore $mindspore_version safetensors $safetensors_version huggingface_hub $hub_version" \
+        fill_interop_venv
+}
+
+fill_torch_venv() {
+    "$2" -m venv --system-site-packages "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+            "safetensors==$safetensors_version" &&
+        "$1/bin/python" -c 'import safetensors.torch'
+}
+
+# PyTorch is Debian's: the one on PyPI brings gigabytes for graphics cards.
+make_torch_venv() {
+    install_packages python3-torch &&
+        make_venv "$torch_venv" /usr/bin/python3 "torch, safetensors $safetensors_version" fill_torch_venv
 }
 
 # The generated parts of the build system, where they are missing or older than what they come from.

@@ -5,6 +5,7 @@ EXTRA_DIST += \
 	tests/mount/forge.py \
 	tests/mount/harness.py \
 	tests/mount/run \
+	tests/mount/torch_loads \
 	tests/mount/test_access.py \
 	tests/mount/test_command.py \
 	tests/mount/test_errors.py \
