@@ -67,14 +67,13 @@ enum { ASKED = 1 /* its headers */, GIVES = 2 /* and its bytes, or MindSpore's o
 
 struct stage_use {
     bool needed;
-    uint32_t base; /* global rank of its local rank 0 */
-    uint32_t lead; /* global rank whose headers stand for the stage's */
-    const struct rfs_index *lead_index;
-    unsigned char *wanted;         /* [src_devices] by local rank */
-    const struct rfs_index *order; /* of the rank that MindSpore would load first */
-    const struct rfs_survey
-        *survey;  /* NULL: its files that are looked at list the same parameters; then
-                                        lead_index and order say which */
+    uint32_t base;                      /* global rank of its local rank 0 */
+    uint32_t lead;                      /* global rank whose headers stand for the stage's */
+    const struct rfs_index *lead_index; /* NULL when its file holds nothing; then differs */
+    unsigned char *wanted;              /* [src_devices] by local rank */
+    const struct rfs_index *order;      /* of the rank that MindSpore would load first */
+    /* NULL: its files that are looked at list the same parameters; then lead_index and order say which. */
+    const struct rfs_survey *survey;
     bool differs; /* they do not: a survey is needed */
 };
 

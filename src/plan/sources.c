@@ -12,7 +12,7 @@
  * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only when the
  *   other ranks that hold the lead's slice of it lack it too: their headers are looked at as well. (Often, as
  *   gradients and moments are in strategies and not in files. It costs the headers of the replicas, once.)
- * - when not all files that are looked at list the same, or one says that redundancy was removed, or the files
+ * - when not all files that are looked at list the same (one may list nothing), or one says that redundancy was removed, or the files
  *   of the stage are not all of one size (sizes.c), those of all its ranks are looked at, once for all
  *   destination ranks, and a survey (survey.h) tells who has what.
  *
@@ -70,9 +70,11 @@ static int lead_stage(struct planning *planning, uint32_t s)
                                      planning->err);
     if (!rc && first == RFS_NO_RANK)
         atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
-    use->differs = !rc && planner->scale.src_devices > 1 &&
-                   (use->lead_index->redundancy_removed || rfs_plan_sizes_differ(planner, s));
-    return rc;
+    if (planner->scale.src_devices == 1 ||
+        (rc && !rfs_catalog_is_empty(planner->config.catalog, use->lead)))
+        return rc;
+    use->differs = rc || use->lead_index->redundancy_removed || rfs_plan_sizes_differ(planner, s);
+    return 0;
 }
 
 /* For each name the lowest needed stage whose files have it: from there it comes. */
@@ -153,6 +155,7 @@ struct indexing {
     struct planning *planning;
     struct stage_use *use;
     const uint32_t *ranks;
+    atomic_bool empty;    /* a rank's file holds nothing */
     pthread_mutex_t lock; /* of err */
     int failed;
     struct rfs_error *err; /* the first failure */
@@ -165,6 +168,10 @@ static int index_one(void *ctx, size_t i)
     const struct rfs_index *index;
     const int rc = rfs_catalog_index(job->planning->planner->config.catalog, job->ranks[i],
                                      job->use->lead, &index, &err);
+    if (rc && rfs_catalog_is_empty(job->planning->planner->config.catalog, job->ranks[i])) {
+        atomic_store(&job->empty, true);
+        return 0;
+    }
     if (rc) {
         pthread_mutex_lock(&job->lock);
         if (!job->failed && job->err)
@@ -190,8 +197,11 @@ static int index_stage(struct planning *planning, uint32_t s)
             ranks[n++] = use->base + local;
     if (n == 0)
         return 0;
-    struct indexing job = {planning, use, ranks, PTHREAD_MUTEX_INITIALIZER, 0, planning->err};
-    return rfs_pool_for(planning->planner->config.pool, n, index_one, &job);
+    struct indexing job = {planning, use,          ranks, false, PTHREAD_MUTEX_INITIALIZER,
+                           0,        planning->err};
+    const int rc = rfs_pool_for(planning->planner->config.pool, n, index_one, &job);
+    use->differs |= atomic_load(&job.empty);
+    return rc;
 }
 
 /* Whether two files list the same parameters, in whatever order. */
@@ -234,6 +244,8 @@ static int compare_stage(struct planning *planning, uint32_t s)
             continue;
         const struct rfs_index *index =
             rfs_catalog_ready(planner->config.catalog, use->base + local);
+        if (!index)
+            continue; /* it keeps nothing: index_stage said that the stage differs */
         const bool gives = use->wanted[local] & GIVES;
         if (gives && (!use->order || !planner->part))
             use->order = index; /* loaded first: the highest rank, or the lowest of a part */
@@ -298,6 +310,9 @@ static int survey_stage(struct planning *planning, uint32_t s)
     use->survey = share_survey(planner, s, fresh, &first);
     if (first)
         rfs_plan_tell_survey(planner, use, s);
+    if (use->survey->n == 0) /* what is wrong with the first of them */
+        return rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index,
+                                 planning->err);
     return 0;
 }
 

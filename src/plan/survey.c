@@ -65,11 +65,11 @@ static int number_lists(struct making *making, struct rfs_survey *survey)
         return -ENOMEM;
     for (uint32_t rank = 0; rank < survey->devices; rank++) {
         const struct rfs_index *index = index_of(making, rank);
+        survey->present += rfs_catalog_has(making->catalog, making->base + rank);
         if (index)
             keyed[n++] = (struct keyed){index, rank};
     }
     qsort(keyed, n, sizeof *keyed, by_index);
-    survey->present = n;
     for (uint32_t i = 0; i < n; i++) {
         if (i == 0 || keyed[i].index != keyed[i - 1].index) {
             survey->member[survey->n_lists] = i;

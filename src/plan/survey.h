@@ -25,20 +25,21 @@ struct rfs_surveyed {
 
 struct rfs_survey {
     uint32_t devices; /* ranks of the stage; all ranks here are local to it */
-    uint32_t present; /* how many have a file */
+    uint32_t present; /* how many have a file, if only one without parameters */
     size_t n;
     uint32_t *order;  /* [n] names as they first appear over the files, the first loaded first */
     uint32_t n_names; /* ids below this are known */
     struct rfs_surveyed *of; /* [n_names] */
     uint32_t *lists;         /* indexes by number, ascending for each name */
     uint32_t n_lists;
-    uint32_t *list_of; /* [devices] the number of a rank's index; n_lists: it has no file */
+    uint32_t *list_of; /* [devices] the number of a rank's index; n_lists: it has none */
     uint32_t *members; /* ranks, ascending, index by index: those of index i */
     size_t *member;    /* [n_lists + 1] begin at member[i] */
 };
 
 /*
- * Of DEVICES ranks from global rank BASE; those that have a file are indexed already. ASCENDING: the lowest
+ * Of DEVICES ranks from global rank BASE; those that have a file are indexed already, as far as it has
+ * parameters. ASCENDING: the lowest
  * rank is loaded first, else the highest. 0 with *out owned by the caller, or -ENOMEM.
  */
 int rfs_survey_make(struct rfs_catalog *catalog, uint32_t base, uint32_t devices, bool ascending,

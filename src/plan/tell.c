@@ -71,7 +71,7 @@ void rfs_plan_tell_survey(struct rfs_planner *planner, const struct stage_use *u
 {
     if (all_list_the_same(use->survey))
         return; /* files of different sizes, nothing more */
-    if (!use->lead_index->redundancy_removed)
+    if (!use->lead_index || !use->lead_index->redundancy_removed)
         rfs_log(planner->config.log, RFS_WARNING,
                 "the checkpoints of pipeline stage %u do not list the same parameters, as after "
                 "remove_redundancy: each is read from a rank that has it",

@@ -30,6 +30,14 @@ static void add_rank(struct rank_names *names, uint32_t rank)
     names->n++;
 }
 
+/* A file that should have it and has nothing was probably cut off: its own failure says more. */
+static int tell_empty(const struct planning *planning, uint32_t rank)
+{
+    const struct rfs_index *index;
+    return rfs_catalog_index(planning->planner->config.catalog, rank, RFS_NO_RANK, &index,
+                             planning->err);
+}
+
 /* No rank gives PIECE: none that holds it has a file, or those that have one lack the parameter. */
 static int nobody_gives(const struct planning *planning, const struct wanting *wanting,
                         const struct piece *piece)
@@ -39,12 +47,18 @@ static int nobody_gives(const struct planning *planning, const struct wanting *w
     const struct rfs_where where = RFS_OF(rfs_catalog_path(catalog), param);
     struct rank_names names = {.n = 0};
     uint32_t lost = 0;
+    uint32_t empty = RFS_NO_RANK;
 
     for (uint32_t rank = 0; rank < planning->planner->scale.src_devices; rank++)
         if (rfs_plan_holds(piece, rank)) {
             add_rank(&names, wanting->base + rank);
             lost += !rfs_catalog_has(catalog, wanting->base + rank);
+            empty =
+                rfs_catalog_is_empty(catalog, wanting->base + rank) ? wanting->base + rank : empty;
         }
+    const int rc = empty == RFS_NO_RANK ? 0 : tell_empty(planning, empty);
+    if (rc)
+        return rc;
     if (lost == names.n)
         return rfs_fail(planning->err, -ENOENT, where, "the checkpoint of that rank",
                         "rank_%u holds a slice that rank_%u of the destination needs, but its "

@@ -248,6 +248,11 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
         rc = rfs_pool_for(builder->pool, parts, build_one, &job);
     for (uint32_t i = 0; (!builder->pool || parts == 1) && rc == 0 && i < parts; i++)
         rc = build_one(&job, i);
+    if (rc == -ENODATA && merged) { /* a part without parameters is not a rank without */
+        rc = -EINVAL;
+        if (err)
+            err->code = rc;
+    }
     if (rc == 0 && is_like(&job)) {
         rfs_built_free(built);
         *out = like;

@@ -21,6 +21,7 @@ struct rank {
     _Atomic(const struct rfs_index *) index; /* set once, with release; that of built */
     bool busy;                               /* somebody is indexing it; under the lock */
     int failed; /* 0, or the -errno of the failure that is remembered; under the lock */
+    bool empty; /* that failure is that its file holds no parameters; under the lock */
     char *text; /* of that failure; owned; NULL when there was no memory for it */
 };
 
@@ -242,6 +243,9 @@ static int publish(struct rfs_catalog *catalog, struct rank *rank, int rc, struc
         rank->built = built;
         atomic_store_explicit(&rank->index, built->index, memory_order_release);
     } else if (!is_passing(rc)) {
+        rank->empty = rc == -ENODATA;
+        rc = rank->empty ? -EINVAL : rc;
+        err->code = rc;
         rank->failed = rc;
         rank->text = strdup(err->text);
     }
@@ -301,6 +305,16 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     else if (err)
         *err = failure;
     return rc;
+}
+
+bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank)
+{
+    if (!rfs_catalog_has(catalog, rank))
+        return false;
+    pthread_mutex_lock(&catalog->lock);
+    const bool empty = catalog->ranks[rank].empty;
+    pthread_mutex_unlock(&catalog->lock);
+    return empty;
 }
 
 void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out)

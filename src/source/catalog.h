@@ -72,6 +72,11 @@ static inline const char *rfs_catalog_name(struct rfs_catalog *catalog, uint32_t
  */
 int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
                       const struct rfs_index **out, struct rfs_error *err);
+/*
+ * Whether rfs_catalog_index failed because the rank's one file holds no parameters: a full disk leaves such
+ * files, and so does remove_redundancy with a rank that keeps nothing.
+ */
+bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank);
 /* The rank's index if it is built, else NULL. Lock-free. */
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank);
 

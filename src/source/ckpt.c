@@ -224,7 +224,7 @@ static int detect(struct walk *walk)
     struct rfs_wire *wire = &walk->wire;
     const unsigned char *head;
     if (wire->size == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),
+        return rfs_fail(wire->err, -ENODATA, RFS_IN(wire->file),
                         "copy or save it again; a full disk leaves such files",
                         "the file is empty");
     const size_t n = (size_t)rfs_min_u64(wire->size, 16);
@@ -262,9 +262,10 @@ static int finish(struct walk *walk, struct rfs_index **out)
     struct rfs_wire *wire = &walk->wire;
     const size_t n = walk->entries.n;
     wire->param = NULL;
-    if (n == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file), REMEDY_COPY,
-                        "the file holds no parameters");
+    if (n == 0) /* nothing but a checksum is what MindSpore writes of nothing */
+        return rfs_fail(wire->err,
+                        walk->has_crc && wire->size == TRAILER_BYTES ? -ENODATA : -EINVAL,
+                        RFS_IN(wire->file), REMEDY_COPY, "the file holds no parameters");
     struct rfs_index *index = calloc(1, sizeof *index);
     if (!index)
         return rfs_fail(wire->err, -ENOMEM, RFS_IN(wire->file), NULL, "out of memory");

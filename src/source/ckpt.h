@@ -21,8 +21,8 @@ struct rfs_tables {
  * Walks a file of SIZE bytes from header to header. read(ctx, buf, n, offset) gives 0 and n whole bytes, or
  * -errno, which is passed on. FILE is for messages. Names and types are added to TABLES, also by a walk that
  * fails; the index refers to them by id, so TABLES outlive it. err may be NULL.
- * Returns 0 with *out owned by the caller (rfs_index_free), else *out is NULL: -EINVAL for what is not a sound
- * checkpoint, -EFBIG for a SIZE beyond what an index can hold, -ENOMEM, each with *err filled.
+ * Returns 0 with *out owned by the caller (rfs_index_free), else *out is NULL: -ENODATA for one without
+ * parameters (of no bytes, or a checksum alone), -EINVAL for what is not a sound checkpoint, -EFBIG for a SIZE beyond what an index can hold, -ENOMEM, each with *err filled.
  */
 typedef int rfs_read_fn(void *ctx, void *buf, size_t n, uint64_t offset);
 int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,

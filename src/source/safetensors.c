@@ -305,8 +305,8 @@ static int read_header(struct header *header)
     if (!rfs_json_read_end(json))
         return fail_json(header);
     if (header->entries.n == 0)
-        return rfs_fail(header->err, -EINVAL, RFS_IN(header->file), REMEDY_COPY,
-                        "the file holds no parameters");
+        return rfs_fail(header->err, header->data_bytes == 0 ? -ENODATA : -EINVAL,
+                        RFS_IN(header->file), REMEDY_COPY, "the file holds no parameters");
     if (header->end != header->data_bytes)
         return rfs_fail(header->err, -EINVAL, RFS_IN(header->file), REMEDY_COPY,
                         "%llu bytes follow the last tensor",

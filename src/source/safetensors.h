@@ -15,7 +15,7 @@
  * Reads the header of a file of SIZE bytes. READ, FILE and TABLES are as for rfs_ckpt_walk. LIKE (or NULL) is the
  * index of another file, as this function gave it: when this header is the same byte for byte, nothing is built.
  * Returns 0 with *out owned by the caller, its entries in the order of the header, or 1 when LIKE is this file's
- * index too; else *out is NULL: -EINVAL for what is not a sound safetensors file, -ENOMEM, or what READ returned,
+ * index too; else *out is NULL: -ENODATA for one without tensors, -EINVAL for what is not a sound safetensors file, -ENOMEM, or what READ returned,
  * each with *err filled.
  * Takes as much memory as the header, for the time of the call.
  */

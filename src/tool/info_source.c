@@ -120,6 +120,24 @@ int rfs_info_file(const char *path, struct rfs_report *report, struct rfs_error 
     return rc;
 }
 
+/* The index of a rank, NULL when its file holds nothing, as remove_redundancy leaves some. */
+static int index_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
+                      const struct rfs_index **index, uint64_t *bytes, struct rfs_error *err)
+{
+    const int rc = rfs_catalog_index(catalog, rank, like, index, err);
+    struct stat st;
+
+    if (rc == 0)
+        *bytes = (*index)->file_bytes;
+    if (rc == 0 || !rfs_catalog_is_empty(catalog, rank))
+        return rc;
+    *index = NULL;
+    *bytes = 0;
+    if (rfs_files_stat(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank), &st) == 0)
+        *bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
 static int add_ranks(struct rfs_catalog *catalog, struct rfs_report *report, struct rfs_error *err)
 {
     const uint32_t ranks = rfs_catalog_ranks(catalog);
@@ -129,7 +147,8 @@ static int add_ranks(struct rfs_catalog *catalog, struct rfs_report *report, str
         if (!rfs_catalog_has(catalog, rank))
             continue;
         const struct rfs_index *index;
-        const int rc = rfs_catalog_index(catalog, rank, like, &index, err);
+        uint64_t file_bytes;
+        const int rc = index_rank(catalog, rank, like, &index, &file_bytes, err);
         if (rc != 0)
             return rc;
         const char *path =
@@ -142,10 +161,10 @@ static int add_ranks(struct rfs_catalog *catalog, struct rfs_report *report, str
                           more);
         else
             rfs_table_add(&report->table, "%s", name == NULL ? path : name + 1);
-        rfs_table_add(&report->table, "%zu", index->n);
-        rfs_table_add(&report->table, "%" PRIu64, index->file_bytes);
-        bytes += index->file_bytes;
-        like = rank;
+        rfs_table_add(&report->table, "%zu", index ? index->n : 0);
+        rfs_table_add(&report->table, "%" PRIu64, file_bytes);
+        bytes += file_bytes;
+        like = index ? rank : like;
     }
     const uint32_t present = rfs_catalog_present(catalog);
     char missing[64] = "";

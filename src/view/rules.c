@@ -95,6 +95,9 @@ static int read_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t lead, 
     size_t tensors = 0;
     const int rc = rfs_catalog_index(catalog, rank, rank == lead ? RFS_NO_RANK : lead, &index, err);
 
+    *complete = false;
+    if (rc && rfs_catalog_is_empty(catalog, rank))
+        return 0; /* redundancy was removed, and this rank keeps nothing */
     if (rc)
         return rc;
     for (size_t i = 0; i < index->n; i++)
@@ -113,12 +116,13 @@ static int read_names(struct rfs_catalog *catalog, struct names *names, struct r
 {
     const uint32_t lead = lowest_rank(catalog);
     const uint32_t last = rfs_catalog_ranks(catalog) - 1;
-    bool complete;
-    int rc = read_rank(catalog, lead, lead, names, &complete, err);
+    bool first;
+    bool complete = true;
+    int rc = read_rank(catalog, lead, lead, names, &first, err);
 
     if (!rc && last > lead)
         rc = read_rank(catalog, last, lead, names, &complete, err);
-    for (uint32_t rank = lead + 1; !rc && !complete && rank < last; rank++)
+    for (uint32_t rank = lead + 1; !rc && !(first && complete) && rank < last; rank++)
         if (rfs_catalog_has(catalog, rank)) {
             bool unused;
             rc = read_rank(catalog, rank, lead, names, &unused, err);

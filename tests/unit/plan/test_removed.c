@@ -361,6 +361,49 @@ static void test_not_declared(void **state)
     expect_file(f, 0, "w0 x0"); /* as MindSpore, which loads one file */
 }
 
+/* MindSpore writes a file of no bytes for a rank that keeps nothing. */
+static void test_ranks_that_keep_nothing(void **state)
+{
+    struct fixture *f = *state;
+
+    write_rank(f, 0, "");
+    write_rank(f, 1, "ab");
+    write_rank(f, 2, "");
+    open_tree(f, OVER("a", "[3]") ", " OVER("b", "[3]"), OVER("a", "[3]") ", " OVER("b", "[3]"));
+    expect_file(f, 0, "a1 b1");
+    expect_file(f, 1, "a1 b1");
+    expect_file(f, 2, "a1 b1");
+}
+
+static void test_files_that_should_not_be_empty(void **state)
+{
+    struct fixture *f = *state;
+
+    write_rank(f, 0, "a");
+    write_rank(f, 1, "");
+    open_tree(f, LAYOUT("a", "[2]", "0"), OVER("a", "[1]"));
+    expect_refusal(f, 0, -EINVAL, "rank_1/net-1_1.ckpt: the file is empty; try: copy or save");
+}
+
+static void test_a_stage_that_keeps_nothing(void **state)
+{
+    struct fixture *f = *state;
+
+    write_rank(f, 0, "");
+    write_rank(f, 1, "");
+    open_tree(f, OVER("a", "[2]"), NULL);
+    expect_refusal(f, 0, -EINVAL, "rank_0/net-1_1.ckpt: the file is empty");
+}
+
+static void test_a_lone_file_without_parameters(void **state)
+{
+    struct fixture *f = *state;
+
+    write_safetensors(f, 0, "", "");
+    open_tree(f, OVER("a", "[1]"), NULL);
+    expect_refusal(f, 0, -EINVAL, "the file holds no parameters");
+}
+
 /* A dropped weight is worth a line, gradients are not. */
 static void test_lacking_everywhere(void **state)
 {
@@ -493,6 +536,10 @@ int main(void)
         TEST(test_values_that_several_do_not_prove),
         TEST(test_declared),
         TEST(test_not_declared),
+        TEST(test_ranks_that_keep_nothing),
+        TEST(test_files_that_should_not_be_empty),
+        TEST(test_a_stage_that_keeps_nothing),
+        TEST(test_a_lone_file_without_parameters),
         TEST(test_lacking_everywhere),
         TEST(test_slices_of_other_types),
         TEST(test_layouts_by_either_name),

@@ -166,11 +166,12 @@ static void make_files(struct world *world)
 {
     const uint32_t mode = below(world, 4);
     const uint32_t keep = 1 + below(world, 4) / 3;
+    const bool bare = mode == 1 && below(world, 3) == 0; /* nothing but the network's */
 
     for (uint32_t s = 0; s < world->src.stages; s++)
         for (uint32_t p = 0; p < PARAMS; p++) {
             const bool listed = p >= EXTRA || !world->src.any || world->src.lay[p][s].has;
-            const bool nowhere = below(world, 8) == 0 && p > 0;
+            const bool nowhere = (below(world, 8) == 0 && p > 0) || (bare && p >= EXTRA);
             const uint32_t one = below(world, world->src.devices);
             const bool single = p >= EXTRA && below(world, 4) == 0 && mode > 0;
             for (uint32_t r = 0; r < world->src.devices; r++)
@@ -211,10 +212,7 @@ void world_make(struct world *world, uint64_t seed)
     make_files(world);
     const bool losses = below(world, 3) == 0;
     for (uint32_t r = 0; r < world->src.devices * world->src.stages; r++) {
-        bool empty = true;
-        for (uint32_t p = 0; p < PARAMS; p++)
-            empty &= !world->has[r][p];
-        world->lost[r] = empty || (losses && below(world, 8) == 0);
+        world->lost[r] = losses && below(world, 8) == 0;
     }
 }
 

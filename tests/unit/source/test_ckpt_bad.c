@@ -36,6 +36,7 @@ static void refused(struct bytes *file, int code, const char *const *parts)
     bytes_free(file);
 }
 #define REFUSED(file, ...) refused(file, -EINVAL, (const char *const[]){__VA_ARGS__, NULL})
+#define REFUSED_EMPTY(file, ...) refused(file, -ENODATA, (const char *const[]){__VA_ARGS__, NULL})
 
 /* A good value before the bad one; its length is the offset of what follows. */
 static struct bytes begun(void)
@@ -61,9 +62,9 @@ static void test_other_files(void **state)
 {
     (void)state;
     struct bytes file = {0};
-    REFUSED(&file, "the file is empty", "try: ");
+    REFUSED_EMPTY(&file, "the file is empty", "try: ");
     bytes_add(&file, "crc_num\0\0\0\0\0\0\1\2\3\4", 17);
-    REFUSED(&file, "holds no parameters");
+    REFUSED_EMPTY(&file, "holds no parameters");
     bytes_field(&file, 5, "unknown only", 12);
     REFUSED(&file, "holds no parameters");
     bytes_add(&file, "\x40\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"F32\"}}", 30);

@@ -21,7 +21,7 @@ static void put_length(struct bytes *file, uint64_t n)
 }
 
 /* Walks the file, which must fail with a message with all of these parts; frees it. SIZE: what it claims. */
-static void refused(struct bytes *file, uint64_t size, const char *const *parts)
+static void refused_as(int code, struct bytes *file, uint64_t size, const char *const *parts)
 {
     struct rfs_tables tables = tables_new();
     struct rfs_index *index;
@@ -29,8 +29,8 @@ static void refused(struct bytes *file, uint64_t size, const char *const *parts)
     struct memory memory = {.p = file->p, .n = file->n};
     assert_int_equal(rfs_safetensors_walk(memory_read, &memory, size, "rank_0/x.safetensors",
                                           &tables, NULL, &index, &err),
-                     -EINVAL);
-    assert_int_equal(err.code, -EINVAL);
+                     code);
+    assert_int_equal(err.code, code);
     assert_null(index);
     assert_ptr_equal(strstr(err.text, "rank_0/x.safetensors: "), err.text);
     assert_non_null(strstr(err.text, "; try: "));
@@ -38,24 +38,29 @@ static void refused(struct bytes *file, uint64_t size, const char *const *parts)
         if (!strstr(err.text, *parts))
             fail_msg("no '%s' in: %s", *parts, err.text);
     assert_int_equal(
-        rfs_safetensors_walk(memory_read, &memory, size, "x", &tables, NULL, &index, NULL),
-        -EINVAL);
+        rfs_safetensors_walk(memory_read, &memory, size, "x", &tables, NULL, &index, NULL), code);
     tables_free(&tables);
     bytes_free(file);
 }
 
 /* A file with this header and so much data. */
-static void refused_header(const void *header, size_t n, size_t data, const char *const *parts)
+static void refused_header(int code, const void *header, size_t n, size_t data,
+                           const char *const *parts)
 {
     struct bytes file = {0};
     put_length(&file, n);
     bytes_add(&file, header, n);
     bytes_add(&file, filler(data), data);
-    refused(&file, file.n, parts);
+    refused_as(code, &file, file.n, parts);
 }
 #define REFUSED(data, header, ...)                                                                 \
-    refused_header(header, sizeof(header) - 1, data, (const char *const[]){__VA_ARGS__, NULL})
-#define REFUSED_FILE(file, size, ...) refused(file, size, (const char *const[]){__VA_ARGS__, NULL})
+    refused_header(-EINVAL, header, sizeof(header) - 1, data,                                      \
+                   (const char *const[]){__VA_ARGS__, NULL})
+#define REFUSED_EMPTY(header, ...)                                                                 \
+    refused_header(-ENODATA, header, sizeof(header) - 1, 0,                                        \
+                   (const char *const[]){__VA_ARGS__, NULL})
+#define REFUSED_FILE(file, size, ...)                                                              \
+    refused_as(-EINVAL, file, size, (const char *const[]){__VA_ARGS__, NULL})
 
 /* A description without the braces around it. */
 #define TENSOR(name, dtype, shape, begin, end)                                                     \
@@ -92,8 +97,9 @@ static void test_json(void **state)
     REFUSED(0, "", "offset 8: ", "does not begin with a brace");
     REFUSED(0, " {}", "offset 8: ", "does not begin with a brace");
     REFUSED(0, "[]", "does not begin with a brace");
-    REFUSED(0, "{}", "holds no parameters");
-    REFUSED(0, "{\"__metadata__\":{\"format\":\"ms\"}}", "holds no parameters");
+    REFUSED_EMPTY("{}", "holds no parameters");
+    REFUSED_EMPTY("{\"__metadata__\":{\"format\":\"ms\"}}", "holds no parameters");
+    REFUSED(4, "{}", "holds no parameters");
     REFUSED(4, "{" GOOD, "ends too early");
     REFUSED(4, "{" GOOD "}x", "something follows");
     REFUSED(4, "{" GOOD "}\0", "something follows");
@@ -137,7 +143,8 @@ static void test_deep(void **state)
     bytes_text(&header, "{\"w\":{\"x\":");
     for (unsigned i = 0; i < 1000000; i++)
         bytes_text(&header, "[");
-    refused_header(header.p, header.n, 0, (const char *const[]){"it is nested too deep", NULL});
+    refused_header(-EINVAL, header.p, header.n, 0,
+                   (const char *const[]){"it is nested too deep", NULL});
     bytes_free(&header);
 }
 
@@ -158,7 +165,7 @@ static void test_names(void **state)
     for (unsigned i = 0; i < (1 << 20) + 1; i++)
         bytes_text(&header, "n");
     bytes_text(&header, "\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}");
-    refused_header(header.p, header.n, 1,
+    refused_header(-EINVAL, header.p, header.n, 1,
                    (const char *const[]){"a name of more than 2^20 bytes", NULL});
     bytes_free(&header);
 }
