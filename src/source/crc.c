@@ -164,13 +164,13 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
                    const struct rfs_index *index, const struct rfs_tables *tables, const char *file,
                    struct rfs_error *err)
 {
-    RFS_FREE unsigned char *buf = malloc(CHUNK);
-    struct work work = {read, ctx, index, tables, file, err, buf, crc32(0, NULL, 0)};
+    struct work work = {read, ctx, index, tables, file, err, NULL, crc32(0, NULL, 0)};
     uint64_t says = index->crc;
     int rc = 0;
     if (!index->has_crc)
         return 1;
-    if (!buf)
+    work.buf = malloc(CHUNK);
+    if (!work.buf)
         return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
     if (format == RFS_FORMAT_CKPT) {
         rc = read_trailer(&work, &says);
@@ -179,7 +179,11 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
     } else {
         rc = sum_tensors(&work);
     }
+<<<<<<< Updated upstream
     rfs_wipe(buf, CHUNK); /* the file may be encrypted */
+=======
+    free(work.buf);
+>>>>>>> Stashed changes
     if (rc < 0 || says == work.crc)
         return rc;
     return rfs_fail(err, -EINVAL, RFS_IN(file), "copy the file again from where it is whole",

@@ -25,7 +25,7 @@ struct rfs_scanned {
 
 struct rfs_scan {
     enum rfs_format format;   /* of all files */
-    bool parts;             /* the ranks are the parts of hfai's dist_ckpt */
+    bool parts;               /* the ranks are the parts of hfai's dist_ckpt */
     bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
     struct rfs_scanned *data; /* ascending by rank, each rank once */
     size_t n, cap;
