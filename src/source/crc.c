@@ -179,11 +179,8 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
     } else {
         rc = sum_tensors(&work);
     }
-<<<<<<< Updated upstream
-    rfs_wipe(buf, CHUNK); /* the file may be encrypted */
-=======
+    rfs_wipe(work.buf, CHUNK); /* the file may be encrypted */
     free(work.buf);
->>>>>>> Stashed changes
     if (rc < 0 || says == work.crc)
         return rc;
     return rfs_fail(err, -EINVAL, RFS_IN(file), "copy the file again from where it is whole",
