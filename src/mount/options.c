@@ -506,7 +506,7 @@ void rfs_mount_options_help(void)
           "  -o allow_other        let other users in; implies default_permissions\n"
           "  -o nonempty           mount over a folder that is not empty\n"
           "  -o fsname=, subtype=, allow_root, auto_unmount, ...  as in mount.fuse3(8)\n"
-          "  -f, -d, -s            stay in the foreground; print all requests; one at a time\n"
+          "  -f, -d, -s  stay in the foreground; print requests; one at a time\n"
           "  --check               plan every rank, report, mount nothing\n"
           "\n"
           "A comma inside a value is written \"\\,\". Unmount with: fusermount3 -u MNT\n",

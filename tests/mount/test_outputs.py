@@ -186,8 +186,7 @@ def test_output_options_that_contradict():
          "rank; try: -o view=huggingface or -o view=unified"),
         ("view=unified", "view=unified shows one whole checkpoint, which no strategy cuts; try: leave the destination's "
          "strategy out"),
-        ("format=ckpt,view=huggingface", "view=huggingface is made of safetensors files, not of .ckpt; try: leave "
-         "format=ckpt out"),
+        ("format=ckpt,view=huggingface", "view=huggingface is made of safetensors files; try: leave format= out"),
         ("format=safetensors,crc", "option crc is for .ckpt files: in a safetensors file the checksum would stand before "
          "the data that it sums up; try: leave crc out, or -o format=ckpt"),
     ):
