@@ -8,6 +8,7 @@ import fixed_layouts  # noqa: F401
 import fixed_manual  # noqa: F401
 import fixed_outputs  # noqa: F401
 import fixed_outward  # noqa: F401
+import fixed_redundancy  # noqa: F401
 import fixed_rules  # noqa: F401
 import fixed_pipelines  # noqa: F401
 import fixed_safetensors  # noqa: F401

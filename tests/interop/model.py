@@ -67,7 +67,7 @@ def gather(slices, layout, like):
             continue
         if rank not in slices:  # a proven replica stands in
             same = cuts_of(layout, rank)[0]
-            rank = next(r for r in slices if cuts_of(layout, r)[0] == same)
+            rank = min(r for r in slices if cuts_of(layout, r)[0] == same)
         index = cut(where, layout, rank)
         out.reshape(-1)[index] = slices[rank]
         filled[index.reshape(-1)] = True
