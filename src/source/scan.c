@@ -79,7 +79,10 @@ int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
                       "the folder holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
                       safetensors);
     if (rc == 0)
-        rc = rfs_listing_choose(&listing, folder, ckpt ? RFS_FORMAT_CKPT : RFS_FORMAT_SAFETENSORS,
+        rc = rfs_listing_choose(&listing, folder,
+                                ckpt          ? RFS_FORMAT_CKPT
+                                : safetensors ? RFS_FORMAT_SAFETENSORS
+                                              : RFS_FORMAT_TORCH,
                                 NULL, &chosen, err);
     if (rc < 0 || chosen == SIZE_MAX)
         return rc;

@@ -178,6 +178,21 @@ static int settle_format(const struct tree *tree)
     return 0;
 }
 
+/* Drops what is of another format, as .pt files beside those of MindSpore. */
+static void keep_format(const struct tree *tree)
+{
+    for (size_t i = 0; i < tree->n_listings; i++) {
+        struct rfs_listing *listing = &tree->listings[i];
+        size_t n = 0;
+        for (size_t k = 0; k < listing->n; k++)
+            if (listing->data[k].format == tree->scan->format)
+                listing->data[n++] = listing->data[k];
+            else
+                free(listing->data[k].name);
+        listing->n = n;
+    }
+}
+
 /* ---- one save ---- */
 
 static bool is_asked(const struct rfs_source_spec *spec, const struct rfs_found *found)
@@ -404,8 +419,11 @@ static int look_into_folders(struct tree *tree, struct rfs_saves *saves)
     int rc = list_files(tree);
     if (rc == 0)
         rc = settle_format(tree);
-    if (rc < 0 || !saves)
-        return rc < 0 ? rc : choose_files(tree);
+    if (rc < 0)
+        return rc;
+    keep_format(tree);
+    if (!saves)
+        return choose_files(tree);
     rc = collect_saves(tree, true, saves);
     return rc < 0 || saves->n > 0 ? rc : fail_no_save(tree);
 }

@@ -412,6 +412,9 @@ static void test_segmented_ranks(void **state)
     assert_string_equal(files_of(s, 0), "rank_0/c_0_part0.ckpt rank_0/c_0_part1.ckpt");
     assert_string_equal(files_of(s, 1), "rank_1/c_1_part0.ckpt");
     assert_string_equal(files_of(s, 2), "-");
+    put(s, "rank_0/c_0_part2.pt"); /* nothing to MindSpore */
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "rank_0/c_0_part0.ckpt rank_0/c_0_part1.ckpt");
     put(s, "rank_1/x.safetensors");
     REFUSED(s, -EINVAL, "both");
 }
