@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	tests/mount/test_errors.py \
 	tests/mount/test_life.py \
 	tests/mount/test_outputs.py \
+	tests/mount/test_pipelines.py \
 	tests/mount/test_reading.py \
 	tests/mount/test_rules.py \
 	tests/mount/test_stale.py \
