@@ -109,6 +109,22 @@ def manual_split_over_replicas(rng, folder):
 
 
 @story
+def manual_split_without_redundancy(rng, folder):
+    """Each slice is kept by one of its two ranks, as remove_redundancy leaves it: here by the first, there by the
+    second."""
+    path = strategy_file(os.path.join(folder, "src.ckpt"),
+                         {"table": ([4, 2], [1, -1], ROWS, 0, [40, 8]), "b": ([4, 2], [-1], None, 0, [3])})
+    own = random_slices(rng, [(n, 8) for n in ROWS], "Float32")
+    bias = random_value(rng, "Float32", (3,))
+    for rank in range(8):
+        kept = [("table", own[rank // 2])] if rank in (0, 3, 5, 6) else []
+        values.save(os.path.join(folder, "src", f"rank_{rank}", "net.ckpt"), [("b", bias), *kept])
+    values.save(os.path.join(folder, "expected", "rank_0", "checkpoint_0.ckpt"),
+                [("b", bias), ("table", merged(path, "table", [own[rank // 2] for rank in range(8)]))])
+    return Story({"src_strategy": path}, expected=os.path.join(folder, "expected"))
+
+
+@story
 def manual_split_with_columns_cut(rng, folder):
     """Rows 7 and 9, columns cut, too: one number a piece, as the compiler writes; the function wants one for
     each slice."""

@@ -178,19 +178,52 @@ def target_of(stages, alike=True):
     return Strategy(items)
 
 
-def add_shared(sender, stages):
-    def make(rng):
-        return shared(rng, sender, target_of(stages) if stages else None, noise=stages == 2)
-
-    make.__doc__ = (f"a table that two stages share, saved by stage {sender} only, "
-                    f"to {stages or 'no'} stage(s)")
-    make.__name__ = f"shared_from_stage_{sender}_to_{stages}"
-    case(make)
+@case
+def shared_from_stage_0_to_0(rng):
+    """A table that two stages share, saved by the first only, to no strategy."""
+    return shared(rng, 0, None)
 
 
-for number in (0, 1):
-    for count in (0, 1, 2, 4):
-        add_shared(number, count)
+@case
+def shared_from_stage_0_to_1(rng):
+    """A table that two stages share, saved by the first only, to one stage."""
+    return shared(rng, 0, target_of(1))
+
+
+@case
+def shared_from_stage_0_to_2(rng):
+    """A table that two stages share, saved by the first only, to 2 stages; replicas have values of their own."""
+    return shared(rng, 0, target_of(2), noise=True)
+
+
+@case
+def shared_from_stage_0_to_4(rng):
+    """A table that two stages share, saved by the first only, to 4 stages."""
+    return shared(rng, 0, target_of(4))
+
+
+@case
+def shared_from_stage_1_to_0(rng):
+    """A table that two stages share, saved by the last only, to no strategy."""
+    return shared(rng, 1, None)
+
+
+@case
+def shared_from_stage_1_to_1(rng):
+    """A table that two stages share, saved by the last only, to one stage."""
+    return shared(rng, 1, target_of(1))
+
+
+@case
+def shared_from_stage_1_to_2(rng):
+    """A table that two stages share, saved by the last only, to 2 stages; replicas have values of their own."""
+    return shared(rng, 1, target_of(2), noise=True)
+
+
+@case
+def shared_from_stage_1_to_4(rng):
+    """A table that two stages share, saved by the last only, to 4 stages."""
+    return shared(rng, 1, target_of(4))
 
 
 @case
