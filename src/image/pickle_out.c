@@ -27,11 +27,13 @@ struct pickler {
     void *ctx;
     struct rfs_bytes *out;
     struct rfs_error *err;
-    struct seen *table;     /* open addressing; at most half full */
-    size_t cap;             /* a power of two, or 0 */
-    uint32_t n;             /* of the memo */
-    uint32_t cpu;           /* the memo number of the location, or NO_MEMO */
-    RFS_VEC(uint32_t) keys; /* the same of each storage's key */
+    struct seen *table;         /* open addressing; at most half full */
+    size_t cap;                 /* a power of two, or 0 */
+    uint32_t n;                 /* of the memo */
+    uint32_t storage;           /* the memo number of the text "storage", or NO_MEMO */
+    uint32_t cpu;               /* the same of the location */
+    RFS_VEC(uint32_t) keys;     /* the same of each storage's key */
+    RFS_VEC(struct seen) names; /* globals: those of several files are the same objects */
     unsigned depth;
 };
 
@@ -166,8 +168,22 @@ static int save_text(struct pickler *pickler, const struct rfs_node *node)
     return rc ? rc : memoize(pickler, node);
 }
 
+static bool same_name(const struct rfs_node *a, const struct rfs_node *b)
+{
+    const size_t n = (size_t)a->of.global.module_bytes + 1 + a->of.global.name_bytes;
+
+    return a->of.global.module_bytes == b->of.global.module_bytes &&
+           a->of.global.name_bytes == b->of.global.name_bytes &&
+           memcmp(a->of.global.module, b->of.global.module, n) == 0;
+}
+
 static int save_global(struct pickler *pickler, const struct rfs_node *node)
 {
+    for (size_t i = 0; i < pickler->names.n; i++)
+        if (same_name(pickler->names.data[i].node, node))
+            return get_memo(pickler, pickler->names.data[i].memo);
+    if (!RFS_PUSH(&pickler->names, (struct seen){node, pickler->n}))
+        return rfs_fail_memory(pickler->err);
     int rc = put_op(pickler, 'c');
     if (!rc)
         rc = put(pickler, node->of.global.module, node->of.global.module_bytes);
@@ -177,7 +193,7 @@ static int save_global(struct pickler *pickler, const struct rfs_node *node)
         rc = put(pickler, rfs_node_global_name(node), node->of.global.name_bytes);
     if (!rc)
         rc = put_op(pickler, '\n');
-    return rc ? rc : memoize(pickler, node);
+    return rc ? rc : put_memo(pickler);
 }
 
 /* Its items are on the stack, below them a mark if there are more than three. */
@@ -258,12 +274,13 @@ static int save_call(struct pickler *pickler, const struct rfs_node *node)
     return rc;
 }
 
-static int save_location(struct pickler *pickler)
+/* One of the texts that all storages name; *MEMO is its number once it was written. */
+static int save_word(struct pickler *pickler, const char *word, uint32_t *memo)
 {
-    if (pickler->cpu != NO_MEMO)
-        return get_memo(pickler, pickler->cpu);
-    const int rc = save_bytes_of_text(pickler, "cpu", 3);
-    pickler->cpu = pickler->n;
+    if (*memo != NO_MEMO)
+        return get_memo(pickler, *memo);
+    const int rc = save_bytes_of_text(pickler, word, (uint32_t)strlen(word));
+    *memo = pickler->n;
     return rc ? rc : put_memo(pickler);
 }
 
@@ -292,13 +309,13 @@ static int save_storage(struct pickler *pickler, const struct rfs_node *node)
     if (!rc)
         rc = put_op(pickler, '(');
     if (!rc)
-        rc = save(pickler, id[0]);
+        rc = save_word(pickler, "storage", &pickler->storage);
     if (!rc)
         rc = save(pickler, id[1]);
     if (!rc)
         rc = save_key(pickler, key);
     if (!rc)
-        rc = save_location(pickler);
+        rc = save_word(pickler, "cpu", &pickler->cpu);
     if (!rc)
         rc = save(pickler, id[4]);
     if (!rc)
@@ -343,7 +360,8 @@ static int save(struct pickler *pickler, const struct rfs_node *node)
 {
     const bool kept = node->kind != RFS_NODE_NONE && node->kind != RFS_NODE_BOOL &&
                       node->kind != RFS_NODE_INT && node->kind != RFS_NODE_LONG &&
-                      node->kind != RFS_NODE_FLOAT && node->kind != RFS_NODE_STORAGE;
+                      node->kind != RFS_NODE_FLOAT && node->kind != RFS_NODE_STORAGE &&
+                      node->kind != RFS_NODE_GLOBAL;
     int rc = kept ? recall(pickler, node) : 0;
 
     if (rc)
@@ -360,7 +378,8 @@ static int save(struct pickler *pickler, const struct rfs_node *node)
 int rfs_pickle_write(const struct rfs_node *root, rfs_storage_key_fn *key, void *ctx,
                      struct rfs_bytes *out, struct rfs_error *err)
 {
-    struct pickler pickler = {.key = key, .ctx = ctx, .out = out, .err = err, .cpu = NO_MEMO};
+    struct pickler pickler = {
+        .key = key, .ctx = ctx, .out = out, .err = err, .storage = NO_MEMO, .cpu = NO_MEMO};
 
     int rc = put_number(&pickler, 0x80, 2, 1);
     if (!rc)
@@ -369,5 +388,6 @@ int rfs_pickle_write(const struct rfs_node *root, rfs_storage_key_fn *key, void 
         rc = put_op(&pickler, '.');
     free(pickler.table);
     free(pickler.keys.data);
+    free(pickler.names.data);
     return rc;
 }

@@ -149,6 +149,16 @@ bool rfs_hfai_same(const struct rfs_node *a, const struct rfs_node *b)
     return same(&walk, a, b, 0);
 }
 
+/* The storage of a tensor that was made here: it is all of it. NULL for anything else. */
+static const struct rfs_node *made_storage(const struct rfs_node *value)
+{
+    if (value->origin != RFS_ORIGIN_MADE || value->kind != RFS_NODE_CALL ||
+        (value->of.call.callee->callable != RFS_CALL_TENSOR &&
+         value->of.call.callee->callable != RFS_CALL_TENSOR_V3))
+        return NULL;
+    return value->of.call.args->of.items.data[0];
+}
+
 static uint64_t weigh(struct walk *walk, const struct rfs_hfai *hfai, const struct rfs_node *value,
                       unsigned depth)
 {
@@ -163,6 +173,9 @@ static uint64_t weigh(struct walk *walk, const struct rfs_hfai *hfai, const stru
     if (value->origin < hfai->n_parts &&
         rfs_torch_tensor(&hfai->parts[value->origin].torch, value, "", "", &tensor, NULL) == 1)
         return tensor.elements * rfs_dtype_bytes(tensor.dtype);
+    const struct rfs_node *storage = made_storage(value);
+    if (storage)
+        return rfs_torch_storage_bytes(storage);
     const struct rfs_items *pairs = rfs_node_pairs(value);
     for (uint32_t i = 1; pairs && i < pairs->n; i += 2)
         rfs_add_u64(sum, weigh(walk, hfai, pairs->data[i], depth + 1), &sum);

@@ -277,14 +277,22 @@ static uint64_t storage_item(const struct rfs_node *class)
     return 1;
 }
 
+uint64_t rfs_torch_storage_bytes(const struct rfs_node *storage)
+{
+    const struct rfs_items *id = &storage->of.items;
+    uint64_t bytes;
+
+    return rfs_mul_u64((uint64_t)id->data[4]->of.integer, storage_item(id->data[1]), &bytes)
+               ? bytes
+               : UINT64_MAX;
+}
+
 static int find_record(const struct looking *looking, const struct rfs_node *storage,
                        const struct rfs_zip_entry **record)
 {
     const struct rfs_items *id = &storage->of.items;
-    const uint64_t item = storage_item(id->data[1]);
     char name[256];
     const struct rfs_node *key = id->data[2];
-    uint64_t bytes;
 
     if (key->of.text.n > sizeof name - 6)
         return fail_tensor(looking, "a storage's key is too long");
@@ -293,11 +301,11 @@ static int find_record(const struct looking *looking, const struct rfs_node *sto
     *record = find_entry(looking->torch, name, 5 + key->of.text.n);
     if (!*record)
         return fail_tensor(looking, "its storage is not in the file");
-    if (!rfs_mul_u64((uint64_t)id->data[4]->of.integer, item, &bytes) || bytes != (*record)->bytes)
+    if (rfs_torch_storage_bytes(storage) != (*record)->bytes)
         return rfs_fail(looking->err, -EINVAL, RFS_OF(looking->file, looking->param), REMEDY_COPY,
                         "its storage has %llu bytes in the file, and not %lld elements of %llu",
                         (unsigned long long)(*record)->bytes, (long long)id->data[4]->of.integer,
-                        (unsigned long long)item);
+                        (unsigned long long)storage_item(id->data[1]));
     return 0;
 }
 

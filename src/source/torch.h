@@ -58,6 +58,9 @@ int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *stora
                      const char *file, const char *param, const struct rfs_zip_entry **record,
                      struct rfs_error *err);
 
+/* Bytes of a STORAGE node, by what it says itself; UINT64_MAX when that is impossible. */
+uint64_t rfs_torch_storage_bytes(const struct rfs_node *storage);
+
 /* "float32" and so on; NULL for dtypes that torch does not have. */
 const char *rfs_torch_dtype_name(enum rfs_dtype dtype);
 /* "FloatStorage" and so on; NULL for dtypes that only UntypedStorage holds. */
