@@ -492,11 +492,13 @@ static int role(const struct world *world, uint32_t p, uint32_t dst_stage)
     return COPY;
 }
 
+/* Files of a whole stage that hold nothing were cut off, rather than made so. */
 static bool whole_stage_lost(const struct world *world, uint32_t s)
 {
     for (uint32_t r = 0; r < world->src.devices; r++)
-        if (!world->lost[s * world->src.devices + r])
-            return false;
+        for (uint32_t p = 0; p < PARAMS; p++)
+            if (gives(world, s, r, p))
+                return false;
     return true;
 }
 
