@@ -73,8 +73,9 @@ typedef void reshard_log_fn(void *ctx, enum reshard_level level, const char *lin
 typedef struct reshard_config {
     size_t struct_size;
     /*
-     * "key=value,key=value" as after -o, of which these are the view's: src_strategy, dst_strategy (paths;
-     * at least one is needed), prefix, cache, strict. A comma inside a value is written "\,", a backslash
+     * "key=value,key=value" as after -o, of which these are the view's: src_strategy, dst_strategy (each a
+     * path, or several with ':' between), prefix, cache, strict, and the others of reshardfs(1) that tell
+     * what is read and shown; one that asks for something is needed. A comma inside a value is written "\,", a backslash
      * before a comma or a backslash "\\". Of a key that comes twice the last counts. NULL is "".
      */
     const char *options;
