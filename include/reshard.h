@@ -75,8 +75,9 @@ typedef struct reshard_config {
     /*
      * "key=value,key=value" as after -o, of which these are the view's: src_strategy, dst_strategy (each a
      * path, or several with ':' between), prefix, cache, strict, and the others of reshardfs(1) that tell
-     * what is read and shown; one that asks for something is needed. A comma inside a value is written "\,", a backslash
-     * before a comma or a backslash "\\". Of a key that comes twice the last counts. NULL is "".
+     * what is read and shown. One that asks for something is needed. A comma inside a value is written
+     * "\,", a backslash before a comma or a backslash "\\". Of a key that comes twice the last counts. NULL
+     * is "".
      */
     const char *options;
     reshard_log_fn *log; /* NULL: no log */
