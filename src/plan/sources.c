@@ -66,12 +66,16 @@ static int lead_stage(struct planning *planning, uint32_t s)
                         "rank_%u to rank_%u, pipeline stage %u, are all missing", use->base,
                         use->base + planner->scale.src_devices - 1, s);
     uint32_t first = atomic_load(&planner->leads[s]);
-    const int rc = rfs_catalog_index(planner->config.catalog, use->lead, first, &use->lead_index,
-                                     planning->err);
+    struct rfs_error err = {0};
+    const int rc =
+        rfs_catalog_index(planner->config.catalog, use->lead, first, &use->lead_index, &err);
     if (!rc && first == RFS_NO_RANK)
         atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
-    if (planner->scale.src_devices == 1 ||
-        (rc && !rfs_catalog_is_empty(planner->config.catalog, use->lead)))
+    const bool alone = planner->scale.src_devices == 1;
+    const bool fatal = rc && (alone || !rfs_catalog_is_empty(planner->config.catalog, use->lead));
+    if (fatal && planning->err)
+        *planning->err = err;
+    if (alone || fatal)
         return rc;
     use->differs = rc || use->lead_index->redundancy_removed || rfs_plan_sizes_differ(planner, s);
     return 0;
@@ -286,19 +290,13 @@ static const struct rfs_survey *share_survey(struct rfs_planner *planner, uint32
     return shared;
 }
 
-/* Surveys a stage whose files differ, or takes the survey that was made before. */
-static int survey_stage(struct planning *planning, uint32_t s)
+static int make_survey(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
     struct stage_use *use = &planning->stages[s];
     struct rfs_survey *fresh;
     bool first;
 
-    if (!use->differs || use->survey)
-        return 0;
-    use->survey = atomic_load_explicit(&planner->surveys[s], memory_order_acquire);
-    if (use->survey)
-        return 0;
     for (uint32_t local = 0; local < planner->scale.src_devices; local++)
         use->wanted[local] = rfs_catalog_has(planner->config.catalog, use->base + local);
     const int rc = index_stage(planning, s);
@@ -310,10 +308,23 @@ static int survey_stage(struct planning *planning, uint32_t s)
     use->survey = share_survey(planner, s, fresh, &first);
     if (first)
         rfs_plan_tell_survey(planner, use, s);
-    if (use->survey->n == 0) /* what is wrong with the first of them */
+    return 0;
+}
+
+/* Surveys a stage whose files differ, or takes the survey that was made before. */
+static int survey_stage(struct planning *planning, uint32_t s)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct stage_use *use = &planning->stages[s];
+
+    if (!use->differs || use->survey)
+        return 0;
+    use->survey = atomic_load_explicit(&planner->surveys[s], memory_order_acquire);
+    const int rc = use->survey ? 0 : make_survey(planning, s);
+    if (!rc && use->survey->n == 0) /* all are empty: what is wrong with one of them */
         return rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index,
                                  planning->err);
-    return 0;
+    return rc;
 }
 
 static bool any_to_survey(const struct planning *planning)
