@@ -109,7 +109,7 @@ static int check_same(const struct rfs_strategy *first, const struct rfs_strateg
     const struct rfs_strategy *has = again;
     ptrdiff_t i = first_difference(again, first);
 
-    if (i < 0) {
+    if (i < 0 && rfs_strategy_count(first) > rfs_strategy_count(again)) {
         has = first;
         i = first_difference(first, again);
     }
