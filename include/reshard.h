@@ -119,6 +119,7 @@ typedef struct reshard_stat {
     uint32_t gid;
     uint64_t size;         /* bytes */
     struct timespec mtime; /* since the epoch */
+    bool mapped;           /* its readers map it, by several processes at once (safetensors) */
 } reshard_stat;
 
 /*
@@ -218,7 +219,7 @@ typedef struct reshard_summary {
     uint32_t target_stages;
     uint64_t parameters; /* distinct names in the strategies */
     uint64_t entries;    /* files and folders shown, with the root */
-    bool mapped; /* readers map the files (safetensors): a mount should keep them in the page cache */
+    bool mapped;         /* some files are: a mount should keep those in the page cache */
 } reshard_summary;
 
 /* Fills *out; never fails. */

@@ -246,6 +246,14 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
     return 0;
 }
 
+static bool is_cached(struct rfs_mount *m, uint64_t id)
+{
+    reshard_stat known = {.struct_size = sizeof known};
+
+    return m->cached &&
+           (!m->by_file || (reshard_getattr(m->view, id, &known, NULL) == 0 && known.mapped));
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
@@ -261,8 +269,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, -rc);
         return;
     }
-    fi->direct_io = !m->cached;
-    fi->keep_cache = m->cached && !atomic_load(&m->stale);
+    fi->direct_io = !is_cached(m, ino);
+    fi->keep_cache = !fi->direct_io && !atomic_load(&m->stale);
     fi->fh = (uintptr_t)handle;
     if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
         close_handle(m, handle);
@@ -323,7 +331,8 @@ void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
 
     reshard_summarize(view, &sum);
     *mount = (struct rfs_mount){.view = view, .options = options, .dropping = ATOMIC_FLAG_INIT};
-    /* auto: a .ckpt is read whole, and once; what is mapped is looked at page by page, by many. */
+    /* auto: a .ckpt or .pt is read whole, and once; what is mapped is looked at page by page, by many. */
+    mount->by_file = options->io == RFS_IO_AUTO;
     /* What is decrypted is for no cache that outlives this process. */
     mount->cached = !options->keyed &&
                     (options->io == RFS_IO_CACHED || (options->io == RFS_IO_AUTO && sum.mapped));

@@ -27,6 +27,7 @@ struct rfs_mount {
     struct fuse_session *session;            /* borrowed; set before the first request */
     struct rfs_log log;
     bool cached;              /* files go through the page cache; constant */
+    bool by_file;             /* but only those that are mapped by their readers; constant */
     struct rfs_secret secret; /* for whom buffers are guarded, with a key */
 
     /* Files that are open, because the kernel releases none of those that an unmount cuts off. */

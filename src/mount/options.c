@@ -78,6 +78,7 @@ static const struct known known[] = {
     {"crc", VIEW, false, 0},
     {"nshards", VIEW, true, 0},
     {"large_size", VIEW, true, 0},
+    {"uneven_steps", VIEW, false, 0},
     {"zip_crc", VIEW, false, 0},
     {"prefix", VIEW, true, 0},
     {"cache", VIEW, true, 0},

@@ -21,11 +21,13 @@
 struct rfs_hfai;
 
 /*
- * CATALOG's ranks are the parts; it is borrowed and outlives the result. 0 with *out owned by the caller;
+ * CATALOG's ranks are the parts; it is borrowed and outlives the result. UNEVEN_STEPS: parts whose optimizers
+ * count other steps are taken for those of one save all the same. 0 with *out owned by the caller;
  * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, what rfs_torch_open or
  * a read gave, -ENOMEM; each with *err filled.
  */
-int rfs_hfai_open(struct rfs_catalog *catalog, struct rfs_hfai **out, struct rfs_error *err);
+int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
+                  struct rfs_error *err);
 void rfs_hfai_free(struct rfs_hfai *hfai);
 
 uint32_t rfs_hfai_parts(const struct rfs_hfai *hfai);

@@ -370,7 +370,7 @@ const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part)
     return rfs_files_path(rfs_catalog_files(hfai->catalog), hfai->parts[part].file);
 }
 
-static int read_all(struct rfs_hfai *hfai, struct rfs_error *err)
+static int read_all(struct rfs_hfai *hfai, bool uneven_steps, struct rfs_error *err)
 {
     struct reading reading = {.hfai = hfai, .err = err};
     int rc = 0;
@@ -390,10 +390,11 @@ static int read_all(struct rfs_hfai *hfai, struct rfs_error *err)
         rc = check_states(&reading, hfai->models, hfai->n_models, false);
     if (rc == 0)
         rc = check_states(&reading, hfai->optimizers, hfai->n_optimizers, true);
-    return rc ? rc : rfs_hfai_check_steps(hfai, err);
+    return rc || uneven_steps ? rc : rfs_hfai_check_steps(hfai, err);
 }
 
-int rfs_hfai_open(struct rfs_catalog *catalog, struct rfs_hfai **out, struct rfs_error *err)
+int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
+                  struct rfs_error *err)
 {
     struct rfs_hfai *hfai = calloc(1, sizeof *hfai);
     int rc = 0;
@@ -410,7 +411,7 @@ int rfs_hfai_open(struct rfs_catalog *catalog, struct rfs_hfai **out, struct rfs
         rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)), NULL,
                       "has %u parts; at most %d are read", hfai->n_parts, RFS_HFAI_PARTS);
     else
-        rc = read_all(hfai, err);
+        rc = read_all(hfai, uneven_steps, err);
     if (rc) {
         rfs_hfai_free(hfai);
         return rc;

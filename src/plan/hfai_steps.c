@@ -1,104 +1,206 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A save that was killed half-way leaves parts of two saves, and nothing in them says so. But optimizers
- * count their steps, and hfai spreads their entries over all parts: where each part agrees in itself and
- * two parts differ, they are of different saves.
+ * count the steps of each parameter, and hfai spreads those over all parts. The parameters of one group
+ * were trained together, as a rule: where each part has one count for all of its parameters of a group,
+ * and two parts have different ones, they are of different saves. Where some part by itself has several
+ * counts in a group, parameters were trained unevenly there (some were frozen for a while, or are experts
+ * that few inputs reach), and the group proves nothing.
  */
 #include "plan/hfai_internal.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
-#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-struct steps {
-    bool any;
-    bool
-        mixed; /* entries of the part differ among themselves, as they may if some were added later */
-    uint64_t bits; /* of the first, whatever its type is */
+#define NO_PART UINT32_MAX
+
+/* What the parts say of one group of parameters. */
+struct group {
+    double count;     /* of the first part that has one */
+    uint32_t part;    /* that part, or NO_PART */
+    uint32_t other;   /* a part with another one, or NO_PART */
+    uint32_t now;     /* the part that is being looked at, once it has said something */
+    double now_count; /* what it said */
+    bool uneven;      /* a part has several */
 };
 
-static int read_step(const struct rfs_hfai *hfai, uint32_t part, struct rfs_reading *reading,
-                     const struct rfs_node *step, bool *known, uint64_t *bits)
+struct steps {
+    const struct rfs_hfai *hfai;
+    const struct hfai_state *state;
+    uint32_t *group_of;   /* by entry */
+    struct group *groups; /* the last one is of entries in no group */
+    uint32_t n_groups;
+};
+
+/* The number in a tensor of one element. False for types that count no steps. */
+static bool to_number(enum rfs_dtype dtype, const unsigned char *bytes, double *number)
+{
+    int64_t whole;
+    int32_t half;
+    float single;
+
+    switch (dtype) {
+    case RFS_FLOAT64:
+        memcpy(number, bytes, sizeof *number);
+        return true;
+    case RFS_FLOAT32:
+        memcpy(&single, bytes, sizeof single);
+        *number = (double)single;
+        return true;
+    case RFS_INT64:
+        memcpy(&whole, bytes, sizeof whole);
+        *number = (double)whole;
+        return true;
+    case RFS_INT32:
+        memcpy(&half, bytes, sizeof half);
+        *number = half;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Reads a count: 1, 0 for what is none, or -errno. */
+static int read_count(const struct rfs_hfai *hfai, uint32_t part, struct rfs_reading *reading,
+                      const struct rfs_node *step, double *count)
 {
     struct rfs_torch_tensor tensor;
+    unsigned char bytes[8];
 
-    *bits = 0;
-    *known = step->kind == RFS_NODE_INT || step->kind == RFS_NODE_FLOAT;
-    if (*known) {
-        *bits = step->of.bits;
-        return 0;
+    if (step->kind == RFS_NODE_INT) {
+        *count = (double)step->of.integer;
+        return 1;
+    }
+    if (step->kind == RFS_NODE_FLOAT) {
+        memcpy(count, &step->of.bits, sizeof *count);
+        return 1;
     }
     if (step->origin != part ||
         rfs_torch_tensor(&hfai->parts[part].torch, step, "", "", &tensor, NULL) != 1 ||
-        tensor.elements != 1 || rfs_dtype_bytes(tensor.dtype) > sizeof *bits)
+        tensor.elements != 1 || rfs_dtype_bytes(tensor.dtype) > sizeof bytes)
         return 0;
-    *known = true;
-    const uint64_t item = rfs_dtype_bytes(tensor.dtype);
-    return rfs_reading_pread(reading, bits, (size_t)item,
-                             tensor.record->offset + tensor.offset * item);
+    const size_t item = rfs_dtype_bytes(tensor.dtype);
+    const int rc =
+        rfs_reading_pread(reading, bytes, item, tensor.record->offset + tensor.offset * item);
+    return rc ? rc : to_number(tensor.dtype, bytes, count);
 }
 
-/* The steps of one optimizer's entries that came from one part. */
-static int collect(const struct rfs_hfai *hfai, const struct hfai_state *state, uint32_t part,
-                   struct rfs_reading *reading, struct steps *steps)
+static void add_count(struct group *group, uint32_t part, double count)
 {
-    for (size_t i = 0; i < state->entries.n; i++) {
-        const struct rfs_node *value = state->entries.data[i].value;
+    if (group->now == part) {
+        group->uneven |= count != group->now_count;
+        return;
+    }
+    group->now = part;
+    group->now_count = count;
+    if (group->part == NO_PART) {
+        group->part = part;
+        group->count = count;
+    } else if (count != group->count && group->other == NO_PART) {
+        group->other = part;
+    }
+}
+
+/* The entries that came from one part. */
+static int collect(struct steps *steps, uint32_t part, struct rfs_reading *reading)
+{
+    for (size_t i = 0; i < steps->state->entries.n; i++) {
+        const struct rfs_node *value = steps->state->entries.data[i].value;
         const struct rfs_node *step =
             value->origin == part && rfs_node_pairs(value) ? rfs_node_get(value, "step") : NULL;
-        bool known = false;
-        uint64_t bits = 0;
-        const int rc = step ? read_step(hfai, part, reading, step, &known, &bits) : 0;
-        if (rc)
+        double count;
+        const int rc = step ? read_count(steps->hfai, part, reading, step, &count) : 0;
+        if (rc < 0)
             return rc;
-        if (!known)
-            continue;
-        steps->mixed |= steps->any && bits != steps->bits;
-        steps->bits = steps->any ? steps->bits : bits;
-        steps->any = true;
+        if (rc > 0)
+            add_count(&steps->groups[steps->group_of[i]], part, count);
     }
     return 0;
 }
 
-static int collect_part(const struct rfs_hfai *hfai, const struct hfai_state *state, uint32_t part,
-                        struct steps *steps, struct rfs_error *err)
+static int collect_part(struct steps *steps, uint32_t part, struct rfs_error *err)
 {
     struct rfs_reading reading;
 
-    *steps = (struct steps){false, false, 0};
-    int rc = rfs_reading_begin(rfs_catalog_files(hfai->catalog), hfai->parts[part].file, &reading);
+    int rc = rfs_reading_begin(rfs_catalog_files(steps->hfai->catalog),
+                               steps->hfai->parts[part].file, &reading);
     if (rc == 0) {
-        rc = collect(hfai, state, part, &reading, steps);
+        rc = collect(steps, part, &reading);
         const int ended = rfs_reading_end(&reading);
         rc = rc ? rc : ended;
     }
     return rc == 0 ? 0
-                   : rfs_fail(err, rc, RFS_IN(rfs_hfai_path(hfai, part)), NULL,
+                   : rfs_fail(err, rc, RFS_IN(rfs_hfai_path(steps->hfai, part)), NULL,
                               "the file cannot be read: %s", strerror(-rc));
+}
+
+/* Notes which entries the "params" of a group name. */
+static int take_group(struct steps *steps, uint32_t number, const struct rfs_node *group)
+{
+    const struct rfs_node *params = rfs_node_pairs(group) ? rfs_node_get(group, "params") : NULL;
+
+    for (uint32_t i = 0; params && params->kind == RFS_NODE_LIST && i < params->of.items.n; i++) {
+        size_t n;
+        const struct rfs_node *key = params->of.items.data[i];
+        if (key->kind != RFS_NODE_INT && key->kind != RFS_NODE_TEXT)
+            continue;
+        RFS_FREE char *canonical = rfs_hfai_key(key, &n);
+        if (!canonical)
+            return -ENOMEM;
+        const uint32_t entry = rfs_intern_find(steps->state->keys, canonical, n);
+        if (entry != RFS_NO_ID)
+            steps->group_of[entry] = number;
+    }
+    return 0;
+}
+
+static int make_groups(struct steps *steps)
+{
+    const struct rfs_node *list = rfs_node_get(steps->state->rest, "param_groups");
+    const uint32_t n = list && list->kind == RFS_NODE_LIST ? list->of.items.n : 0;
+    int rc = 0;
+
+    steps->n_groups = n + 1;
+    steps->groups = calloc(steps->n_groups, sizeof *steps->groups);
+    steps->group_of = calloc(steps->state->entries.n + 1, sizeof *steps->group_of);
+    if (!steps->groups || !steps->group_of)
+        return -ENOMEM;
+    for (uint32_t g = 0; g <= n; g++)
+        steps->groups[g] = (struct group){.part = NO_PART, .other = NO_PART, .now = NO_PART};
+    for (size_t i = 0; i < steps->state->entries.n; i++)
+        steps->group_of[i] = n;
+    for (uint32_t g = 0; rc == 0 && g < n; g++)
+        rc = take_group(steps, g, list->of.items.data[g]);
+    return rc;
+}
+
+static void free_steps(struct steps *steps)
+{
+    free(steps->groups);
+    free(steps->group_of);
 }
 
 static int check_optimizer(const struct rfs_hfai *hfai, const struct hfai_state *state,
                            struct rfs_error *err)
 {
-    struct steps first = {false, false, 0};
-    uint32_t first_part = 0;
+    RFS_CLEANUP(free_steps) struct steps steps = {.hfai = hfai, .state = state};
 
-    for (uint32_t p = 0; p < hfai->n_parts; p++) {
-        struct steps steps;
-        const int rc = collect_part(hfai, state, p, &steps, err);
-        if (rc)
-            return rc;
-        if (!steps.any || steps.mixed)
-            continue;
-        if (first.any && first.bits != steps.bits)
-            return rfs_fail(err, -EINVAL, RFS_IN(rfs_hfai_path(hfai, p)), RFS_HFAI_REMEDY,
+    int rc = make_groups(&steps) ? rfs_fail_memory(err) : 0;
+    for (uint32_t p = 0; rc == 0 && p < hfai->n_parts; p++)
+        rc = collect_part(&steps, p, err);
+    for (uint32_t g = 0; rc == 0 && g < steps.n_groups; g++) {
+        const struct group *group = &steps.groups[g];
+        if (group->other != NO_PART && !group->uneven)
+            return rfs_fail(err, -EINVAL, RFS_IN(rfs_hfai_path(hfai, group->other)),
+                            RFS_HFAI_REMEDY ", or -o uneven_steps if that is how it was trained",
                             "its optimizer counts other steps than part %u's: the parts are of "
                             "different saves",
-                            first_part);
-        first_part = first.any ? first_part : p;
-        first = first.any ? first : steps;
+                            group->part);
     }
-    return 0;
+    return rc;
 }
 
 int rfs_hfai_check_steps(const struct rfs_hfai *hfai, struct rfs_error *err)

@@ -3,9 +3,10 @@
  * The state in other files: what dist_ckpt.save would write from another number of ranks, and what
  * dist_ckpt.load returns, whole.
  *
- * Division (split_dict): values in descending order of their weight, later ones first among equals, each to
- * the part that has the least so far, the lowest of those. Which tensors of part 0 are buffers is not
- * written anywhere, so they are divided as parameters are; load() does not care where a name is.
+ * Division (split_dict): values in descending order of their weight, each to the part that has the least so
+ * far, the lowest of those. Among equals the parts' own order stays, which is the reverse of the module's.
+ * Which tensors of part 0 are buffers is not written anywhere, so they are divided as parameters are;
+ * load() does not care where a name is.
  */
 #include "plan/hfai_internal.h"
 
@@ -243,7 +244,7 @@ static int heavier(const void *a, const void *b)
     const struct weighed *y = b;
     if (x->weight != y->weight)
         return x->weight > y->weight ? -1 : 1;
-    return x->entry > y->entry ? -1 : 1;
+    return x->entry < y->entry ? -1 : 1;
 }
 
 /* Adds this part's values to PAIRS. */

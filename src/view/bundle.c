@@ -14,6 +14,8 @@
 struct rfs_bundle {
     struct rfs_hfai *hfai;
     uint32_t n_shown; /* parts in the root; what is merged follows */
+    size_t
+        n_archives; /* files of torch.save; safetensors files, the rank of each a model, follow */
     struct rfs_rank_plan plan;
 };
 
@@ -60,19 +62,6 @@ static int show(struct reshard_view *view, bool in_folder, char *name, struct rf
     return name && (!in_folder || file->dir) ? 0 : rfs_fail_memory(err);
 }
 
-static int show_safetensors(struct reshard_view *view, size_t n, struct rfs_error *err)
-{
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        char *name;
-        const int length = n == 1 ? asprintf(&name, "model.safetensors")
-                                  : asprintf(&name, "model_%zu.safetensors", i);
-        rc = show(view, true, length < 0 ? NULL : name, err);
-    }
-    return rc;
-}
-
 /* "model.pt", or "model_0.pt" and so on when there are several. */
 static int show_each(struct reshard_view *view, const char *what, size_t n, struct rfs_error *err)
 {
@@ -85,55 +74,6 @@ static int show_each(struct reshard_view *view, const char *what, size_t n, stru
         rc = show(view, true, length < 0 ? NULL : name, err);
     }
     return rc;
-}
-
-static int list_files(struct reshard_view *view, struct rfs_error *err)
-{
-    const struct rfs_bundle *bundle = view->bundle;
-    const size_t models = rfs_hfai_models(bundle->hfai);
-    const size_t optimizers = rfs_hfai_optimizers(bundle->hfai);
-    int rc = 0;
-
-    view->flat = true;
-    view->folder = FOLDER;
-    view->first_in_folder = bundle->n_shown;
-    view->files = calloc(bundle->n_shown + 1 + 2 * models + optimizers, sizeof *view->files);
-    if (!view->files)
-        return rfs_fail_memory(err);
-    for (uint32_t p = 0; rc == 0 && p < bundle->n_shown; p++) {
-        char *name;
-        rc = show(view, false, asprintf(&name, "PART_%03u.pt", p) < 0 ? NULL : name, err);
-    }
-    if (rc == 0)
-        rc = show(view, true, strdup("checkpoint.pt"), err);
-    if (rc == 0)
-        rc = show_each(view, "model", models, err);
-    if (rc == 0)
-        rc = show_each(view, "optimizer", optimizers, err);
-    return rc ? rc : show_safetensors(view, models, err);
-}
-
-int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
-{
-    const struct rfs_options *options = &view->options;
-
-    if (options->src_strategy || options->dst_strategy || options->src_rules || options->dst_rules)
-        return rfs_fail_usage(err, "-o nshards=N alone",
-                              "the source is in hfai's parts, which no strategy cuts");
-    view->bundle = calloc(1, sizeof *view->bundle);
-    if (!view->bundle)
-        return rfs_fail_memory(err);
-    int rc = rfs_hfai_open(view->catalog, &view->bundle->hfai, err);
-    if (rc == 0)
-        rc = take_attributes(view, err);
-    if (rc)
-        return rc;
-    view->bundle->n_shown =
-        options->nshards > 0 ? options->nshards : rfs_hfai_parts(view->bundle->hfai);
-    view->scale =
-        (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1};
-    view->n_ranks = view->bundle->n_shown;
-    return list_files(view, err);
 }
 
 static const struct rfs_torch *torch_of(void *ctx, uint16_t origin)
@@ -212,16 +152,20 @@ static int safetensors_image(struct reshard_view *view, size_t model, struct rfs
     return rc;
 }
 
+bool rfs_view_bundle_is_mapped(const struct reshard_view *view, size_t file)
+{
+    return file >= view->bundle->n_archives;
+}
+
 int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_image **out,
                           struct rfs_error *err)
 {
-    const size_t tensors = view->n_files - rfs_hfai_models(view->bundle->hfai);
     RFS_FREE char *stem = strdup(view->files[file].name);
     struct rfs_document document = {0};
 
     *out = NULL;
-    if (file >= tensors)
-        return safetensors_image(view, file - tensors, out, err);
+    if (rfs_view_bundle_is_mapped(view, file))
+        return safetensors_image(view, view->files[file].rank, out, err);
     if (!stem)
         return rfs_fail_memory(err);
     stem[strlen(stem) - 3] = '\0'; /* without .pt */
@@ -238,4 +182,122 @@ int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_ima
         rc = rfs_image_pt(&config, out, err);
     rfs_document_free(&document);
     return rc;
+}
+
+/* A model whose tensors fit that format; of another, a line in the log says why it is not shown. */
+static int show_safetensors(struct reshard_view *view, size_t model, struct rfs_error *err)
+{
+    struct rfs_image *image = NULL;
+    struct rfs_error failure = {0};
+    char *name;
+
+    const int length = rfs_hfai_models(view->bundle->hfai) == 1
+                           ? asprintf(&name, "model.safetensors")
+                           : asprintf(&name, "model_%zu.safetensors", model);
+    if (length < 0)
+        return rfs_fail_memory(err);
+    int rc = safetensors_image(view, model, &image, &failure);
+    rfs_image_free(image);
+    if (rc == 0) {
+        view->files[view->n_files].rank = (uint32_t)model;
+        return show(view, true, name, err);
+    }
+    if (rc == -EINVAL || rc == -EFBIG) {
+        rfs_log(&view->log, RFS_WARNING, FOLDER "/%s is left out: %s", name, failure.text);
+        rc = 0;
+    } else {
+        *err = failure;
+    }
+    free(name);
+    return rc;
+}
+
+static int list_files(struct reshard_view *view, struct rfs_error *err)
+{
+    struct rfs_bundle *bundle = view->bundle;
+    const size_t models = rfs_hfai_models(bundle->hfai);
+    const size_t optimizers = rfs_hfai_optimizers(bundle->hfai);
+    int rc = 0;
+
+    view->flat = true;
+    view->folder = FOLDER;
+    view->first_in_folder = bundle->n_shown;
+    view->files = calloc(bundle->n_shown + 1 + 2 * models + optimizers, sizeof *view->files);
+    if (!view->files)
+        return rfs_fail_memory(err);
+    for (uint32_t p = 0; rc == 0 && p < bundle->n_shown; p++) {
+        char *name;
+        rc = show(view, false, asprintf(&name, "PART_%03u.pt", p) < 0 ? NULL : name, err);
+    }
+    if (rc == 0)
+        rc = show(view, true, strdup("checkpoint.pt"), err);
+    if (rc == 0)
+        rc = show_each(view, "model", models, err);
+    if (rc == 0)
+        rc = show_each(view, "optimizer", optimizers, err);
+    bundle->n_archives = view->n_files;
+    for (size_t i = 0; rc == 0 && i < models; i++)
+        rc = show_safetensors(view, i, err);
+    return rc;
+}
+
+/* An option that is given, and is for other sources. */
+static const char *unused_option(const struct rfs_options *o)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } others[] = {
+        {o->src_strategy != NULL, "src_strategy"},
+        {o->dst_strategy != NULL, "dst_strategy"},
+        {o->src_rules != NULL, "src_rules"},
+        {o->dst_rules != NULL, "dst_rules"},
+        {o->rank_dir != NULL, "rank_dir"},
+        {o->file != NULL, "file"},
+        {o->group_info != NULL, "group_info"},
+        {o->step != RFS_ANY_NUMBER, "step"},
+        {o->epoch != RFS_ANY_NUMBER, "epoch"},
+        {o->segmented, "segmented"},
+        {o->entry != NULL, "entry"},
+        {o->segmented_skip != NULL, "segmented_skip"},
+        {o->check_crc, "check"},
+        {o->key_file || o->key_env || o->key_fd >= 0, "key_file, key_env or key_fd"},
+        {o->format_given && o->format != RFS_FORMAT_TORCH, "format"},
+        {o->shown != RFS_SHOW_RANKS, "view"},
+        {o->names != NULL, "names"},
+        {o->dtype != NULL, "dtype"},
+        {o->crc, "crc"},
+        {strcmp(o->prefix, RFS_PREFIX) != 0, "prefix"},
+        {o->strict, "strict"},
+    };
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].given)
+            return others[i].name;
+    return NULL;
+}
+
+int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+
+    const char *unused = unused_option(options);
+    if (unused)
+        return rfs_fail_usage(err, "nshards=, large_size= and zip_crc alone",
+                              "the source is in hfai's parts, for which option %s does nothing",
+                              unused);
+    view->bundle = calloc(1, sizeof *view->bundle);
+    if (!view->bundle)
+        return rfs_fail_memory(err);
+    int rc = rfs_hfai_open(view->catalog, options->uneven_steps, &view->bundle->hfai, err);
+    if (rc == 0)
+        rc = take_attributes(view, err);
+    if (rc)
+        return rc;
+    view->bundle->n_shown =
+        options->nshards > 0 ? options->nshards : rfs_hfai_parts(view->bundle->hfai);
+    view->scale =
+        (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1};
+    view->n_ranks = view->bundle->n_shown;
+    return list_files(view, err);
 }

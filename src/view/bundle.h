@@ -18,6 +18,8 @@ void rfs_view_bundle_free(struct rfs_bundle *bundle);
 /* The image of a file, made at each call. 0 or -errno with *err filled. */
 int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_image **out,
                           struct rfs_error *err);
+/* Whether a file's readers map it. */
+bool rfs_view_bundle_is_mapped(const struct reshard_view *view, size_t file);
 /* What all files depend on: every part. */
 const struct rfs_rank_plan *rfs_view_bundle_plan(const struct rfs_bundle *bundle);
 

@@ -101,6 +101,9 @@ enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, siz
 int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);
 
+/* Whether a file's readers map it. */
+bool rfs_view_is_mapped(const struct reshard_view *view, size_t file);
+
 /* What a file depends on, once it is planned. */
 const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_t file);
 /* Where the bytes of a target come from; as rfs_planner_slice. */

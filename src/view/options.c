@@ -157,6 +157,7 @@ static const struct key keys[] = {
     KEY(crc, FLAG, NULL),
     KEY(nshards, COUNT, "a number of parts such as nshards=4"),
     KEY(large_size, SIZE, "a size such as large_size=256M"),
+    KEY(uneven_steps, FLAG, NULL),
     KEY(zip_crc, FLAG, NULL),
     KEY(prefix, NAME_PART, "a name such as prefix=checkpoint_"),
     KEY(cache, SIZE, "a size such as cache=2G"),
@@ -330,7 +331,7 @@ int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_erro
                                 .step = RFS_ANY_NUMBER,
                                 .epoch = RFS_ANY_NUMBER,
                                 .key_fd = -1};
-    if (!copy || !(out->prefix = strdup("checkpoint_")))
+    if (!copy || !(out->prefix = strdup(RFS_PREFIX)))
         return rfs_fail_memory(err);
     for (char *option; (option = next_option(&rest));) {
         if (!*option)

@@ -191,6 +191,7 @@ static int fill_file(struct reshard_view *view, size_t file, reshard_stat *st,
     st->gid = plan->gid;
     st->size = image->bytes;
     st->mtime = plan->mtime;
+    st->mapped = rfs_view_is_mapped(view, file);
     return 0;
 }
 
@@ -220,6 +221,12 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
         return rfs_view_report(err, &failure, rc);
     rfs_view_give(out, &full, sizeof full);
     return 0;
+}
+
+bool rfs_view_is_mapped(const struct reshard_view *view, size_t file)
+{
+    return view->bundle ? rfs_view_bundle_is_mapped(view, file)
+                        : rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS;
 }
 
 bool reshard_is_ready(reshard_view *view, uint64_t id)

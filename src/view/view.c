@@ -104,12 +104,35 @@ static int open_bundle(struct reshard_view *view, struct rfs_error *err)
     return view->assembler ? rfs_view_bundle_open(view, err) : rfs_fail_memory(err);
 }
 
+/* Options for sources or outputs of torch.save, and there are none. */
+static int check_torch_options(const struct reshard_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+
+    if (options->nshards > 0 || options->large_size > 0 || options->uneven_steps)
+        return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
+                              "option %s is for hfai's PART_000.pt and so on, which the source "
+                              "does not have",
+                              options->nshards > 0      ? "nshards"
+                              : options->large_size > 0 ? "large_size"
+                                                        : "uneven_steps");
+    if (options->entry && rfs_catalog_format(view->catalog) != RFS_FORMAT_TORCH)
+        return rfs_fail_usage(err, "leave entry out",
+                              "option entry says where in a .pt file the tensors are, and the "
+                              "source has none");
+    if (options->zip_crc && rfs_view_format(options) != RFS_FORMAT_TORCH)
+        return rfs_fail_usage(err, "-o format=pt", "option zip_crc is for .pt files");
+    return 0;
+}
+
 static int open_target(struct reshard_view *view, struct rfs_error *err)
 {
     if (rfs_catalog_has_parts(view->catalog))
         return open_bundle(view, err);
     const struct rfs_outward_config outward = {view->options.names, view->options.dtype};
-    int rc = rfs_outward_open(&outward, &view->outward, err);
+    int rc = check_torch_options(view, err);
+    if (rc == 0)
+        rc = rfs_outward_open(&outward, &view->outward, err);
     if (rc)
         return rc;
     const struct rfs_planner_config config = {
@@ -145,7 +168,19 @@ static bool asks_for_something(const struct rfs_options *options)
            options->dst_rules || options->segmented || options->files || options->key_file ||
            options->key_env || options->key_fd >= 0 || options->format_given ||
            options->shown != RFS_SHOW_RANKS || options->names || options->dtype || options->crc ||
-           options->all_steps || options->nshards > 0;
+           options->all_steps || options->nshards > 0 || options->entry;
+}
+
+/* hfai's parts are shown merged, too, whatever else is asked for. */
+static bool has_parts(const char *source)
+{
+    char *first;
+
+    if (asprintf(&first, "%s/PART_000.pt", source) < 0)
+        return false;
+    const bool there = access(first, F_OK) == 0;
+    free(first);
+    return there;
 }
 
 static void take_part(struct reshard_view *view, const struct rfs_view_part *part)
@@ -164,7 +199,7 @@ static int open_view(struct reshard_view *view, const char *source, const char *
     int rc = rfs_options_parse(options, &view->options, err);
     if (rc)
         return rc;
-    if (!asks_for_something(&view->options))
+    if (!asks_for_something(&view->options) && !has_parts(source))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
@@ -270,7 +305,8 @@ static void summarize(const struct reshard_view *view, reshard_summary *out)
         .target_stages = view->scale.dst_stages,
         .parameters = view->parameters,
         .entries = 1 + view->n_files + (view->flat ? view->folder != NULL : view->n_ranks),
-        .mapped = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS,
+        /* Those that are, come last. */
+        .mapped = view->n_files > 0 && rfs_view_is_mapped(view, view->n_files - 1),
     };
 }
 
