@@ -168,7 +168,7 @@ static const struct {
 
 struct random_tensor {
     unsigned dtype; /* in ascending */
-    char name[16];
+    char name[32];
     unsigned ndim;
     uint64_t dims[4];
     bool done;
@@ -188,7 +188,7 @@ static void make_tensor(uint64_t *seed, unsigned number, struct random_tensor *t
     *t = (struct random_tensor){.dtype = test_below(seed, N_DTYPES), .ndim = test_below(seed, 5)};
     for (unsigned i = 0; i < 2; i++)
         strcat(t->name, letters[test_below(seed, 8)]);
-    snprintf(t->name + strlen(t->name), 6, "%u", number);
+    snprintf(t->name + strlen(t->name), 16, "%u", number);
     for (unsigned i = 0; i < t->ndim; i++)
         t->dims[i] = test_below(seed, 8) == 0 ? 0 : test_below(seed, 300);
 }

@@ -336,7 +336,7 @@ static void add_item(char *text, size_t cap, const struct world *world, uint32_t
 char *world_strategy(const struct world *world, const struct side *side)
 {
     char items[8192] = "";
-    char prefix[8] = "";
+    char prefix[16] = "";
     char *text = NULL;
 
     for (uint32_t s = 0; s < side->stages; s++)
