@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, ids and attributes of what is shown. */
+#include "source/key.h"
 #include "view/bundle.h"
 #include "view/internal.h"
 #include "view/outputs.h"
@@ -202,6 +203,8 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
     size_t file;
     int rc = 0;
 
+    if (view->key) /* the caller may have forked since */
+        rfs_key_hold(view->key);
     view = rfs_side_pick(view, id);
     switch (rfs_view_entry(view, id, &file)) {
     case ENTRY_ROOT:

@@ -5,9 +5,11 @@ EXTRA_DIST += \
 	tests/mount/forge.py \
 	tests/mount/harness.py \
 	tests/mount/run \
+	tests/mount/seal.py \
 	tests/mount/torch_loads \
 	tests/mount/test_access.py \
 	tests/mount/test_command.py \
+	tests/mount/test_encrypted.py \
 	tests/mount/test_errors.py \
 	tests/mount/test_life.py \
 	tests/mount/test_outputs.py \

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encrypted sources: what is read, who may read it, and what is left behind of it."""
+import errno
+import mmap
+import os
+import re
+import shutil
+import stat
+import subprocess
+
+from forge import Param, Tree, usual
+from harness import *
+from seal import KEY, key_file, seal, seal_tree
+from test_access import NOBODY, as_nobody, place_of
+
+
+def sealed(params=None, mode="AES-GCM", key=KEY):
+    tree = Tree(folder("tree"), params or usual(), 4, 2)
+    seal_tree(tree, key, mode)
+    return tree, f"key_file={key_file(tree, key)}"
+
+
+def all_right(m, tree):
+    for rank in range(2):
+        equal(os.stat(m.file(rank)).st_size, len(tree.expected(rank)), f"size of rank {rank}")
+        same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+
+
+def test_encrypted_sources():
+    for number, (mode, n) in enumerate((("AES-GCM", 32), ("AES-CBC", 16), ("SM4-CBC", 16))):
+        tree = Tree(folder(f"tree{number}"), usual(), 4, 2)
+        seal_tree(tree, KEY[:n], mode)
+        with Mount(tree.src, tree.options(f"key_file={key_file(tree, KEY[:n])}")) as m:
+            warned = f"encrypted by {mode}, which cannot tell a changed byte" in m.stderr
+            equal(warned, mode != "AES-GCM", f"{mode}: a warning when mounting")
+            all_right(m, tree)
+            equal(stat.S_IMODE(os.stat(m.file(0)).st_mode), 0o400, "mode")
+
+
+def test_blocks_of_64_mib():
+    """More than one block, a cache with room for one, and no more memory than that and the usual."""
+    tree = Tree(folder("tree"), [Param("w", (2, 3 << 22), 0, 1)], 2, 1)  # 48 MiB a rank …
+    both = read_all(tree.path(0)) + read_all(tree.path(1)).replace(b"\x01w\x12", b"\x01v\x12")
+    tree.write(0, seal(both))  # … and one of 96 MiB
+    tree.write(1, seal(read_all(tree.path(1))))
+    options = tree.options(f"key_file={key_file(tree)}", "cache=80M")
+    with Mount(tree.src, options, "-s") as m:
+        st = os.stat(m.file(0))
+        with open(m.file(0), "rb") as file:
+            got = file.read()
+        equal(st.st_size, len(got), "size")
+        check(tree.expected(0) in got, "w, of both ranks")
+        peak = int(re.search(rb"VmHWM:\s+(\d+) kB", read_all(f"/proc/{m.pid}/status"))[1]) << 10
+        check("libasan" in read_all(f"/proc/{m.pid}/maps").decode() or peak < (80 + 64) << 20, f"{peak} bytes")
+
+
+def test_key_from_the_environment():
+    tree, _ = sealed(key=KEY[:24])
+    env = {**os.environ, "THE_KEY": KEY[:24].decode(), "OTHER": "stays"}
+    with Mount(tree.src, tree.options("key_env=THE_KEY"), env=env) as m:
+        environment = read_all(f"/proc/{m.pid}/environ")
+        check(b"OTHER=stays" in environment, "what others see of the environment")
+        check(KEY[:24] not in environment, "the key is still there")
+        all_right(m, tree)
+
+
+def test_key_from_a_descriptor():
+    tree, _ = sealed()
+    mnt = folder("mnt")
+    reader, writer = os.pipe()
+    os.write(writer, KEY)
+    os.close(writer)
+    command = [reshardfs, tree.src, mnt, "-o", tree.options(f"key_fd={reader}")]
+    got = subprocess.run(command, pass_fds=[reader], capture_output=True, timeout=LIMIT)
+    os.close(reader)
+    equal((got.returncode, got.stderr), (0, b""), "mounting")
+    (pid,) = servers(mnt)
+    check(not any("pipe:" in os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")
+                  if int(n) == reader), "the descriptor is still open")
+    same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
+    unmount(mnt)
+    eventually(lambda: not servers(mnt), "the server ends")
+
+
+def test_wrong_key():
+    tree, _ = sealed()
+    path = tree.path(0)
+    line = (
+        f"{path}: offset 0: block 0 fails its AES-GCM check: the key is wrong, or the file was changed; "
+        "try: check the key, or compare the file with its original"
+    )
+    options = tree.options(f"key_file={key_file(tree, KEY[::-1])}")
+    fails(1, line, tree.src, folder("mnt"), "-o", options)
+    fails(1, line, "--check", tree.src, "-o", options)
+
+
+def test_encrypted_without_a_key():
+    tree, _ = sealed()
+    line = (
+        f"{tree.path(3)}: the file is encrypted (AES-GCM), and there is no key; try: -o key_file=FILE, "
+        "key_env=NAME or key_fd=N"
+    )
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    equal(got.returncode, 1, "status")
+    check(re.sub(r"rank_\d/net-1_\d", "rank_3/net-1_3", got.stderr.strip()).endswith(line), got.stderr)
+
+
+def test_refused_with_a_key():
+    tree, key = sealed()
+    mnt = folder("mnt")
+
+    def refused(line, *options):
+        fails(2, line, tree.src, mnt, "-o", tree.options(*options))
+
+    refused("a key is not taken from a command line, which everybody sees; try: -o key_file=FILE, key_env=NAME "
+            "or key_fd=N", "key=" + KEY.decode())
+    refused("there is more than one place for the key, or none; try: one of key_file, key_env and key_fd",
+            key, "key_env=HOME")
+    refused("io=cached with a key would keep decrypted content in the page cache; try: io=direct", key, "io=cached")
+    for word in ("allow_other", "allow_root"):
+        refused(f"{word} with a key would let others at decrypted content; try: allow_decrypted as well, if that "
+                "is what you want", key, word)
+    refused("the cache is too small for encrypted sources: a block of 64 MiB must fit, and 16 MiB beside it; try: "
+            "cache=80M or more", key, "cache=64M")
+
+
+def test_allow_other_asked_for_twice():
+    need(os.geteuid() == 0 and shutil.which("setpriv"), "only root may become somebody else")
+    tree, key = sealed()
+    for rank in range(4):
+        os.chmod(tree.path(rank), 0o644)
+    with Mount(tree.src, tree.options(key, "allow_other", "allow_decrypted")) as m:
+        equal(as_nobody("ls", os.path.join(m.mnt, "rank_0")).returncode, 0, "names are seen")
+        got = as_nobody("cat", m.file(0))
+        check(got.returncode != 0 and "Permission denied" in got.stderr, f"readable by its owner alone: {got}")
+        all_right(m, tree)
+
+
+def test_past_the_page_cache():
+    """Also safetensors, which go through it otherwise."""
+    tree, key = sealed()
+    for more in ((), ("format=safetensors",)):
+        with Mount(tree.src, tree.options(key, *more)) as m:
+            name = m.file(0) if not more else m.file(0)[:-5] + ".safetensors"
+            with open(name, "rb") as file:
+                try:
+                    mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+                except OSError as error:
+                    equal(error.errno, errno.ENODEV, "a shared mapping")
+                else:
+                    raise AssertionError("a shared mapping works")
+                private = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+                same_bytes(private[:], file.read(), "a private mapping")
+                private.close()
+
+
+def test_a_changed_byte():
+    tree, key = sealed([Param("w", (64, 96), 0, 0)])  # rank R of the two from ranks 2R and 2R + 1
+    data = bytearray(read_all(tree.path(3)))
+    data[len(data) // 2] ^= 16
+    tree.write(3, bytes(data))
+    with Foreground(tree.src, tree.options(key)) as m:
+        for _ in range(2):
+            try:
+                os.stat(m.file(1))
+            except OSError as error:
+                equal(error.errno, errno.EBADMSG, "stat of what depends on it")
+            else:
+                raise AssertionError("a file with a changed byte has attributes")
+        same_bytes(m.read(0), tree.expected(0), "what does not")
+        check(f"{tree.path(3)}: offset 0: block 0 fails its AES-GCM check" in m.log(), m.log())
+
+
+def test_changed_while_mounted():
+    tree, key = sealed()
+    with Mount(tree.src, tree.options(key)) as m:
+        all_right(m, tree)
+        tree.write(2, seal(b"\x0a" + bytes(100)))
+        for rank in range(2):
+            try:
+                m.read(rank)
+            except OSError as error:
+                equal(error.errno, errno.ESTALE, "a source was replaced")
+            else:
+                raise AssertionError("read all the same")
+
+
+def dumpable(pid):
+    """Mappings that a core file would have: (from, to)."""
+    spot = None
+    with open(f"/proc/{pid}/smaps") as file:
+        for line in file:
+            range_ = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
+            if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+                spot = tuple(int(x, 16) for x in range_.groups()) if range_ else None
+            elif line.startswith("VmFlags:") and spot and " dd" not in line and " io" not in line:
+                yield spot
+
+
+def test_nothing_is_left_in_memory():
+    """Of key and content, outside of what is kept from core files."""
+    need(os.geteuid() == 0, "only root may look")
+    tree, key = sealed([Param("w", (512, 4096), 0, 1, "Int8"), Param("n", (64,), 0, 0, "Int8")])
+    wanted = {"the key": KEY}
+    # Small values lie within what is read of headers.
+    wanted.update({f"n at {at}": tree.full["n"][at : at + 16] for at in range(0, 64, 16)})
+    for rank in range(2):
+        data = tree.expected(rank)
+        wanted.update({f"byte {at} of rank {rank}": data[at : at + 24] for at in range(99, len(data) - 24, 65521)})
+    for flags in ((), ("-s",)):
+        with Mount(tree.src, tree.options(key), *flags) as m:
+            all_right(m, tree)
+            try:
+                memory = open(f"/proc/{m.pid}/mem", "rb", buffering=0)
+            except OSError as error:
+                need(False, f"the memory of another process: {error}")
+            looked = 0
+            with memory:
+                for begin, end in dumpable(m.pid):
+                    try:
+                        memory.seek(begin)
+                        held = memory.read(end - begin)
+                    except (OSError, OverflowError, ValueError):
+                        continue  # [vvar] and the like
+                    looked += len(held)
+                    for what, data in wanted.items():
+                        check(data not in held, f"{what} is in memory that a core file would have, at {begin:x}")
+            check(looked > 1 << 20, "hardly anything was looked at")
+
+
+def test_no_core_file():
+    tree, key = sealed()
+    with Mount(tree.src, tree.options()) as m:
+        before = read_all(f"/proc/{m.pid}/limits")
+    with Mount(tree.src, tree.options(key)) as m:
+        limits = read_all(f"/proc/{m.pid}/limits")
+        check(re.search(rb"^Max core file size +0 +0 ", limits, re.M), limits)
+        smaps = read_all(f"/proc/{m.pid}/smaps").decode()
+        check(re.search(r"VmFlags:.* lo .*\bdd\b", smaps), "nothing is locked and left out of core files")
+    check(before, "limits of a mount without a key")
+
+
+def test_not_dumpable():
+    """Nobody else of the same user gets at it, once it has a key."""
+    need(os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("unshare"), "only root can set it up")
+    tree, key = sealed()
+    mnt, dev = folder("mnt"), folder("dev")
+    spots = [mnt, tree.src, key.split("=")[1], *(os.path.dirname(tree.path(r)) for r in range(4))]
+    for spot in (*spots, *map(tree.path, range(4))):
+        os.chown(spot, NOBODY, NOBODY)
+    script = """
+        set -e
+        mount --make-rprivate /
+        mknod -m 666 "$4/fuse" c 10 229 && mount --bind "$4/fuse" /dev/fuse
+        user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+        for options in "$5" "$6"; do
+            user "$1" "$2" "$3" -o "$options"
+            for pid in $(ls /proc | grep '^[0-9]*$'); do
+                if (tr '\\0' ' ' </proc/$pid/cmdline) 2>/dev/null | grep -q "^[^ ]*reshardfs [^ ]* $3 "; then
+                    if user cat /proc/$pid/maps >/dev/null 2>&1; then echo open; else echo closed; fi
+                fi
+            done
+            user md5sum "$3/rank_1/checkpoint_1.ckpt" 2>/dev/null | cut -c1-32
+            user fusermount3 -u "$3"
+        done
+    """
+    for spot in (place_of(), tree.dir):
+        os.chmod(spot, 0o755)
+    got = run("unshare", "-m", "sh", "-c", script, "sh", reshardfs, tree.src, mnt, dev, tree.options(),
+              tree.options(key))
+    equal(got.returncode, 0, got.stderr)
+    words = got.stdout.split()
+    equal(words[:2], ["open", "closed"], "the memory of the server, without a key and with one")
+    import hashlib
+    equal(words[-1], hashlib.md5(tree.expected(1)).hexdigest(), "what it shows all the same")
+    eventually(lambda: not servers(mnt), "the server ends")
