@@ -3,6 +3,7 @@
 import fnmatch
 
 import fixed_compiler  # noqa: F401 - each registers its cases
+import fixed_encrypted  # noqa: F401
 import fixed_files  # noqa: F401
 import fixed_layouts  # noqa: F401
 import fixed_manual  # noqa: F401
