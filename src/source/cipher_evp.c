@@ -280,8 +280,9 @@ static int measure_last(struct rfs_cipher *cipher, const struct job *job)
     struct edges edges;
     int rc = read_units(job, &units, &edges, NULL);
     const uint32_t padding = edges.head[UNIT - 1];
-    if (rc == 0 && (padding < 1 || padding > UNIT || !is_padding(edges.head, padding) ||
-                    padding == cipher->last_sealed))
+    if (rc == 0 &&
+        (padding < 1 || padding > UNIT || !is_padding(edges.head, padding) ||
+         padding == cipher->last_sealed || cipher->last_sealed - padding > cipher->block_bytes))
         rc = fail_doubt(job, "has no padding at its end");
     rfs_wipe(&edges, sizeof edges);
     if (rc < 0)

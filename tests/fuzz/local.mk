@@ -34,3 +34,6 @@ tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_scan
 tests_fuzz_fuzz_scan_SOURCES = tests/fuzz/fuzz_scan.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_cipher
+tests_fuzz_fuzz_cipher_SOURCES = tests/fuzz/fuzz_cipher.c $(FUZZ_MAIN)

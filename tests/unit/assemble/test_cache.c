@@ -220,7 +220,7 @@ static void test_secret_slots(void **state)
     memset(data, 1, MIB);
     assert_true(smaps_has(data, "lo") || atomic_load(&secret.told));
     rfs_slots_cool(&slots, slot);
-    assert_false(smaps_has(data, "lo"));
+    assert_true(SMAPS_NO_LOCKS || !smaps_has(data, "lo"));
     for (size_t i = 0; i < MIB; i++)
         assert_int_equal(data[i], 0);
     rfs_slots_give_cold(&slots, slot);

@@ -236,6 +236,19 @@ static void test_changed_bytes_cbc(void **state)
     }
 }
 
+/* A last block as long as a full one, whose padding says that it holds more than one can. */
+static void test_padding_of_a_full_block(void **state)
+{
+    struct fixture *f = *state;
+    const struct seal how = {RFS_AES_CBC, seal_key(16), 16, BLOCK + 16, false};
+    for (size_t n = BLOCK; n < BLOCK + 16; n++) {
+        f->n = seal(&how, f->plain, n, 1, f->sealed);
+        assert_int_equal(try_all(f), n == BLOCK ? 0 : -EBADMSG);
+        assert_int_equal(f->size, BLOCK);
+    }
+    assert_says(f, "block 0 has no padding at its end");
+}
+
 static void test_headers(void **state)
 {
     struct fixture *f = *state;
@@ -463,6 +476,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_changed_bits_gcm, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names_block_and_offset, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_bytes_cbc, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_padding_of_a_full_block, setup, teardown),
         cmocka_unit_test_setup_teardown(test_headers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_truncated, setup, teardown),
         cmocka_unit_test_setup_teardown(test_garbage_at_the_end, setup, teardown),
