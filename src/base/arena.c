@@ -76,6 +76,30 @@ void *rfs_arena_alloc(struct rfs_arena *arena, size_t size)
     return p;
 }
 
+void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more)
+{
+    struct rfs_arena_chunk **slot = &arena->chunks;
+
+    if (*slot && (*slot)->room != p)
+        slot = &(*slot)->next;
+    struct rfs_arena_chunk *chunk = *slot;
+    size_t bytes;
+    if (size > CHUNK_BYTES / 4 && chunk && chunk->room == p && more <= PTRDIFF_MAX &&
+        rfs_add_size(sizeof *chunk, more, &bytes)) {
+        struct rfs_arena_chunk *moved = realloc(chunk, bytes);
+        if (!moved)
+            return NULL;
+        arena->bytes += more - moved->cap;
+        moved->used = moved->cap = more;
+        *slot = moved;
+        return moved->room;
+    }
+    void *copy = rfs_arena_alloc(arena, more);
+    if (copy && size > 0)
+        memcpy(copy, p, size);
+    return copy;
+}
+
 char *rfs_arena_text(struct rfs_arena *arena, const char *text, size_t length)
 {
     size_t size;

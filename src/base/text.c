@@ -63,18 +63,19 @@ size_t rfs_text_printable(char *out, size_t cap, const char *text)
     return n;
 }
 
-bool rfs_text_is_utf8(const char *text, size_t n)
+/* ANY: NULs and surrogates too. */
+static bool is_utf8(const char *text, size_t n, bool any)
 {
     const unsigned char *s = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
         const unsigned char c = s[i++];
-        if (c > 0 && c < 0x80)
+        if (c < 0x80 && (c > 0 || any))
             continue;
         const unsigned more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
         if (c < 0xc2 || c > 0xf4 || more > n - i)
             return false;
         const unsigned char low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
-        const unsigned char high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+        const unsigned char high = c == 0xed && !any ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
         if (s[i] < low || s[i] > high)
             return false;
         for (unsigned k = 1; k < more; k++)
@@ -83,4 +84,14 @@ bool rfs_text_is_utf8(const char *text, size_t n)
         i += more;
     }
     return true;
+}
+
+bool rfs_text_is_utf8(const char *text, size_t n)
+{
+    return is_utf8(text, n, false);
+}
+
+bool rfs_text_is_python(const char *text, size_t n)
+{
+    return is_utf8(text, n, true);
 }

@@ -14,5 +14,7 @@ size_t rfs_text_printable(char *out, size_t cap, const char *text);
 
 /* Whether all N bytes are well-formed UTF-8 (no overlong forms, no surrogates) without a NUL. */
 bool rfs_text_is_utf8(const char *text, size_t n);
+/* The same, but NULs and lone surrogates may be in it, as in a text of Python's. */
+bool rfs_text_is_python(const char *text, size_t n);
 
 #endif

@@ -31,6 +31,10 @@ librfs_la_SOURCES += \
 	src/source/part_map.c src/source/part_map.h \
 	src/source/wire.c src/source/wire.h \
 	src/source/pickle.c src/source/pickle.h \
+	src/source/pickle_internal.h \
+	src/source/pickle_make.c \
+	src/source/pickle_names.c \
+	src/source/pickle_node.c \
 	src/source/scan_parts.c \
 	src/source/torch.c src/source/torch.h \
 	src/source/torch_index.c src/source/torch_index.h \

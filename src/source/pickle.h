@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A pickle of protocol 2 as a graph of nodes. Nothing in it is executed: a callable is a name from a short
- * list, a call is a node that keeps its name and arguments, and any other name is refused.
+ * list, a call is a node that keeps its name and arguments, and any other name, and any call that pickling
+ * does not write, is refused: so whoever loads the graph, written again, executes nothing of others' choice
+ * either.
  *
  * Nodes are shared where the pickle shares them, and a list may contain itself: whoever walks the graph
  * bounds its depth (RFS_PICKLE_DEPTH) and, if it must not see a node twice, marks it by its number.
  *
- * Cost: 48 bytes a node, 8 for each item of a container, and the pickle itself, which texts point into.
- * Immutable once read.
+ * Cost: 32 bytes a node, but for None, booleans and integers up to 65,535, which cost nothing; 8 to 12 for each
+ * item of a container; and the pickle itself, which texts point into. While it is read, 8 for each value on
+ * the stack or in the memo. Immutable once read.
  */
 #ifndef RFS_SOURCE_PICKLE_H
 #define RFS_SOURCE_PICKLE_H
@@ -56,8 +59,8 @@ struct rfs_after {
 struct rfs_node {
     uint8_t kind;     /* enum rfs_node_kind */
     uint8_t callable; /* enum rfs_callable, of a GLOBAL */
-    uint16_t origin;  /* which of several files it is from; set by the reader's caller */
-    uint32_t number;  /* dense, from 0, in the order of the pickle */
+    uint16_t origin;  /* which of several files it is from; says nothing of constants, */
+    uint32_t number;  /* nor does this: dense, from 0, in the order of the pickle */
     union {
         bool truth;
         int64_t integer;
@@ -71,6 +74,7 @@ struct rfs_node {
             const char *module; /* in the pickle, not terminated; the name follows after one byte */
             uint16_t module_bytes;
             uint16_t name_bytes;
+            uint16_t place; /* of one that was read: pickle_names.c */
         } global;
         struct {
             struct rfs_node *callee; /* a GLOBAL */
@@ -99,11 +103,18 @@ struct rfs_pickle {
     uint32_t n_nodes;
 };
 
+/* Where a pickle is from: for messages, and what its nodes get. */
+struct rfs_pickle_from {
+    const char *file;
+    uint64_t offset;
+    uint16_t origin;
+};
+
 /*
- * Takes BYTES (from malloc) over in any case. FILE is for messages; nodes get ORIGIN. 0, -ENOMEM, -EINVAL for what is not a
- * sound pickle, -EPERM for one that names something that is not allowed, -ENOTSUP for another protocol.
+ * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for what is not a sound pickle, -EPERM for one
+ * that names or calls something that is not allowed, -ENOTSUP for another protocol; *err (may be NULL) is filled.
  */
-int rfs_pickle_read(unsigned char *bytes, size_t n, uint16_t origin, const char *file,
+int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err);
 void rfs_pickle_free(struct rfs_pickle *pickle);
 

@@ -211,8 +211,9 @@ static int read_pickle(const struct opening *opening)
     if (rc)
         return rfs_fail(opening->err, rc, RFS_AT(opening->file, entry->offset), NULL,
                         "cannot be read: %s", strerror(-rc));
-    return rfs_pickle_read(RFS_STEAL(bytes), (size_t)entry->bytes, opening->origin, opening->file,
-                           &opening->torch->pickle, opening->err);
+    const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin};
+    return rfs_pickle_read(RFS_STEAL(bytes), (size_t)entry->bytes, &from, &opening->torch->pickle,
+                           opening->err);
 }
 
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,

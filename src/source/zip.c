@@ -37,8 +37,13 @@ enum {
 };
 
 #define FLAG_ENCRYPTED 0x2041u /* bits 0, 6 and 13 */
+#define FLAG_DESCRIPTOR 0x0008u
 #define REMEDY_COPY "compare the file with its original, or save it again"
 #define REMEDY_SAVE "save it again with torch.save"
+
+/* Local headers of small entries lie near together: what is read of the file for one serves the next. */
+enum { WINDOW_BYTES = 4096, HEADER_MOST = LOCAL_BYTES + RFS_ZIP_NAME_MOST };
+_Static_assert(HEADER_MOST <= WINDOW_BYTES, "a local header fits the window");
 
 struct source {
     rfs_read_fn *read;
@@ -46,6 +51,9 @@ struct source {
     uint64_t size;
     const char *file;
     struct rfs_error *err;
+    uint64_t window_offset;
+    size_t window_bytes; /* 0: nothing was read yet */
+    unsigned char window[WINDOW_BYTES];
 };
 
 struct directory {
@@ -110,34 +118,58 @@ static int find_end64(const struct source *source, uint64_t end, struct director
     return 1;
 }
 
-/* Finds the end of the archive and, by it, the directory. */
-static int find_directory(const struct source *source, struct directory *out)
+/* The end record in the last N bytes, copied to RECORD: its offset, 0 when there is none, or -errno. */
+static int64_t find_end(const struct source *source, size_t n, unsigned char *record)
 {
-    const size_t n = (size_t)rfs_min_u64(source->size, END_MOST);
     RFS_FREE unsigned char *tail = malloc(n + 1);
 
     if (!tail)
         return rfs_fail_memory(source->err);
-    int rc = fetch(source, tail, n, source->size - n);
+    const int rc = fetch(source, tail, n, source->size - n);
     if (rc)
         return rc;
-    const unsigned char *end = NULL;
-    for (size_t at = n < END_BYTES ? 0 : n - END_BYTES + 1; at-- > 0 && !end;)
-        if (get32(tail + at) == 0x06054b50 && get16(tail + at + 20) == n - at - END_BYTES)
-            end = tail + at;
-    if (!end)
+    for (size_t at = n < END_BYTES ? 0 : n - END_BYTES + 1; at-- > 0;)
+        if (get32(tail + at) == 0x06054b50 && get16(tail + at + 20) == n - at - END_BYTES) {
+            memcpy(record, tail + at, END_BYTES);
+            return (int64_t)(source->size - n + at);
+        }
+    return 0;
+}
+
+/* Whether a number of the end record is that of the zip64 end, as far as it fits there. */
+static bool fits(uint64_t number, uint64_t wide, uint64_t most)
+{
+    return number == most || number == wide;
+}
+
+/* Finds the end of the archive and, by it, the directory. */
+static int find_directory(const struct source *source, struct directory *out)
+{
+    unsigned char end[END_BYTES] = {0};
+    int64_t found = 0;
+
+    /* Nearly no archive has a comment behind the end. */
+    for (size_t n = 1024; found == 0 && n <= END_MOST; n += END_MOST - 1024)
+        found = find_end(source, (size_t)rfs_min_u64(source->size, n), end);
+    if (found < 0)
+        return (int)found;
+    if (found == 0)
         return rfs_fail(source->err, -EINVAL, RFS_IN(source->file), REMEDY_COPY,
                         "the file has no zip directory: it is truncated, or not written by "
                         "torch.save");
-    const uint64_t at = source->size - n + (uint64_t)(end - tail);
-    rc = find_end64(source, at, out);
-    if (rc < 0)
-        return rc;
-    if (rc == 0) {
-        *out = (struct directory){get32(end + 16), get32(end + 12), get16(end + 10)};
-        if (get16(end + 4) != 0 || get16(end + 6) != 0 || get16(end + 8) != out->entries)
-            return fail_at(source, at, "the archive is split over several files");
-    }
+    const uint64_t at = (uint64_t)found;
+    const struct directory narrow = {get32(end + 16), get32(end + 12), get16(end + 10)};
+    const int wide = find_end64(source, at, out);
+    if (wide < 0)
+        return wide;
+    if (wide == 0)
+        *out = narrow;
+    if (get16(end + 4) != 0 || get16(end + 6) != 0 || get16(end + 8) != narrow.entries)
+        return fail_at(source, at, "the archive is split over several files");
+    if (!fits(narrow.offset, out->offset, UINT32_MAX) ||
+        !fits(narrow.bytes, out->bytes, UINT32_MAX) ||
+        !fits(narrow.entries, out->entries, UINT16_MAX))
+        return fail_at(source, at, "the archive has two ends that differ");
     if (out->offset > at || out->bytes > at - out->offset)
         return fail_at(source, at, "the archive's directory lies beyond its end");
     if (out->bytes > RFS_ZIP_DIRECTORY_MOST || out->entries > out->bytes / CENTRAL_BYTES)
@@ -179,7 +211,7 @@ static bool take_extra64(const unsigned char *extra, size_t n, uint64_t *size, u
     return true;
 }
 
-/* While reading, offset is that of the local header. */
+/* All but where the content begins. */
 static int read_central(const struct source *source, const struct directory *directory,
                         const unsigned char *bytes, uint64_t at, struct rfs_zip_entry *entry,
                         char **names, size_t *used)
@@ -199,14 +231,14 @@ static int read_central(const struct source *source, const struct directory *dir
     *entry = (struct rfs_zip_entry){.name = *names,
                                     .name_bytes = (uint32_t)name_bytes,
                                     .crc = get32(p + 16),
-                                    .offset = get32(p + 42),
+                                    .header = get32(p + 42),
                                     .bytes = get32(p + 24)};
     if (!take_extra64(p + CENTRAL_BYTES + name_bytes, extra_bytes, &entry->bytes, &csize,
-                      &entry->offset))
+                      &entry->header))
         return fail_at(source, where, "a size of more than 4 GiB is missing in the zip directory");
     memcpy(*names, p + CENTRAL_BYTES, name_bytes);
     (*names)[name_bytes] = '\0';
-    if (name_bytes == 0 || memchr(*names, '\0', name_bytes))
+    if (name_bytes == 0 || name_bytes > RFS_ZIP_NAME_MOST || memchr(*names, '\0', name_bytes))
         return fail_at(source, where, "an entry has no proper name");
     if (get16(p + 8) & FLAG_ENCRYPTED)
         return rfs_fail(source->err, -ENOTSUP, RFS_OF(source->file, *names), REMEDY_SAVE,
@@ -221,37 +253,67 @@ static int read_central(const struct source *source, const struct directory *dir
     return 0;
 }
 
-/* Turns the offset of the local header into that of the content. */
-static int read_local(const struct source *source, const struct directory *directory,
+/* N bytes of the file, valid until the next call; *bytes is NULL on failure. */
+static int look(struct source *source, size_t n, uint64_t offset, const unsigned char **bytes)
+{
+    *bytes = NULL;
+    if (offset < source->window_offset || offset - source->window_offset > source->window_bytes ||
+        source->window_bytes - (size_t)(offset - source->window_offset) < n) {
+        const size_t left = (size_t)rfs_min_u64(source->size - offset, WINDOW_BYTES);
+        source->window_bytes = 0;
+        const int rc = fetch(source, source->window, left, offset);
+        if (rc)
+            return rc;
+        source->window_offset = offset;
+        source->window_bytes = left;
+    }
+    *bytes = source->window + (offset - source->window_offset);
+    return 0;
+}
+
+/* Whether what the local header says itself is what the directory says; it may leave sizes to that. */
+static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entry)
+{
+    const uint32_t flags = get16(header + 6);
+    const uint32_t csize = get32(header + 18);
+    const uint32_t size = get32(header + 22);
+    const bool told = !(flags & FLAG_DESCRIPTOR) && csize != UINT32_MAX && size != UINT32_MAX;
+
+    return get32(header) == 0x04034b50 && get16(header + 8) == 0 && !(flags & FLAG_ENCRYPTED) &&
+           get16(header + 26) == entry->name_bytes &&
+           memcmp(header + LOCAL_BYTES, entry->name, entry->name_bytes) == 0 &&
+           (!told || (csize == entry->bytes && size == entry->bytes));
+}
+
+/* Where the content begins: only the local header tells. */
+static int read_local(struct source *source, const struct directory *directory,
                       struct rfs_zip_entry *entry)
 {
-    unsigned char header[LOCAL_BYTES + 256];
-    const uint64_t at = entry->offset;
-    const size_t take = LOCAL_BYTES + rfs_min_u64(entry->name_bytes, 256);
+    const struct rfs_where where = RFS_OF(source->file, entry->name);
+    const size_t take = LOCAL_BYTES + entry->name_bytes;
+    const unsigned char *header;
 
-    if (at > directory->offset || directory->offset - at < take)
-        return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, entry->name), REMEDY_COPY,
+    if (entry->header > directory->offset || directory->offset - entry->header < take)
+        return rfs_fail(source->err, -EINVAL, where, REMEDY_COPY,
                         "the archive's entry does not lie before its directory");
-    const int rc = fetch(source, header, take, at);
+    const int rc = look(source, take, entry->header, &header);
     if (rc)
         return rc;
-    const bool same = get32(header) == 0x04034b50 && get16(header + 26) == entry->name_bytes &&
-                      memcmp(header + LOCAL_BYTES, entry->name, take - LOCAL_BYTES) == 0;
-    if (!same || get16(header + 8) != 0 || get16(header + 6) & FLAG_ENCRYPTED)
-        return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, entry->name), REMEDY_COPY,
+    if (!agrees(header, entry))
+        return rfs_fail(source->err, -EINVAL, where, REMEDY_COPY,
                         "the archive's entry has another header than its directory says");
-    entry->offset = at + LOCAL_BYTES + entry->name_bytes + get16(header + 28);
+    entry->offset = entry->header + take + get16(header + 28);
     if (entry->offset > directory->offset || entry->bytes > directory->offset - entry->offset)
-        return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, entry->name), REMEDY_COPY,
+        return rfs_fail(source->err, -EINVAL, where, REMEDY_COPY,
                         "the archive's entry runs into its directory");
     return 0;
 }
 
-static int by_offset(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
     const struct rfs_zip_entry *x = a;
     const struct rfs_zip_entry *y = b;
-    return (x->offset > y->offset) - (x->offset < y->offset);
+    return (x->header > y->header) - (x->header < y->header);
 }
 
 static int compare_names(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
@@ -271,12 +333,11 @@ static int by_name(const void *a, const void *b)
 static int check_apart(const struct source *source, struct rfs_zip *zip)
 {
     if (zip->n > 0)
-        qsort(zip->entries, zip->n, sizeof *zip->entries, by_offset);
+        qsort(zip->entries, zip->n, sizeof *zip->entries, by_place);
     for (size_t i = 1; i < zip->n; i++) {
         const struct rfs_zip_entry *before = &zip->entries[i - 1];
         const struct rfs_zip_entry *entry = &zip->entries[i];
-        const uint64_t header = LOCAL_BYTES + (uint64_t)entry->name_bytes;
-        if (entry->offset < before->offset + before->bytes + header)
+        if (entry->header < before->offset + before->bytes)
             return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, entry->name), REMEDY_COPY,
                             "the archive's entry overlaps another, '%s'", before->name);
     }
@@ -289,7 +350,7 @@ static int check_apart(const struct source *source, struct rfs_zip *zip)
     return 0;
 }
 
-static int read_directory(const struct source *source, const struct directory *directory,
+static int read_directory(struct source *source, const struct directory *directory,
                           struct rfs_zip *zip)
 {
     RFS_FREE unsigned char *bytes = malloc((size_t)directory->bytes + 1);
@@ -318,7 +379,7 @@ static int read_directory(const struct source *source, const struct directory *d
 int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, struct rfs_zip *out,
                  struct rfs_error *err)
 {
-    const struct source source = {read, ctx, size, file, err};
+    struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
     struct directory directory = {0, 0, 0};
 
     *out = (struct rfs_zip){0};

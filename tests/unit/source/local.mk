@@ -16,11 +16,13 @@ SOURCE_TESTS = \
 	tests/unit/source/test_json_read \
 	tests/unit/source/test_key \
 	tests/unit/source/test_parts \
+	tests/unit/source/test_pickle \
 	tests/unit/source/test_safetensors \
 	tests/unit/source/test_safetensors_bad \
 	tests/unit/source/test_scan \
 	tests/unit/source/test_scan_group \
-	tests/unit/source/test_scan_whole
+	tests/unit/source/test_scan_whole \
+	tests/unit/source/test_zip
 SOURCE_WRITER = tests/unit/source/writer.c tests/unit/source/writer.h
 SOURCE_TREE = tests/unit/source/tree.c tests/unit/source/tree.h $(SOURCE_WRITER)
 tests_unit_source_test_catalog_SOURCES = tests/unit/source/test_catalog.c $(SOURCE_TREE)
@@ -65,4 +67,9 @@ tests_unit_source_test_cipher_bad_SOURCES = tests/unit/source/test_cipher_bad.c 
 tests_unit_source_test_cipher_bad_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_key_SOURCES = tests/support/smaps.h tests/unit/source/test_key.c $(SOURCE_TREE)
 tests_unit_source_test_key_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_pickle_SOURCES = tests/unit/source/test_pickle.c $(SOURCE_WRITER)
+tests_unit_source_test_pickle_LDADD = librfs.la $(CMOCKA_LIBS)
+SOURCE_ARCHIVE = tests/unit/source/archive.c tests/unit/source/archive.h $(SOURCE_WRITER)
+tests_unit_source_test_zip_SOURCES = tests/unit/source/test_zip.c $(SOURCE_ARCHIVE)
+tests_unit_source_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt
