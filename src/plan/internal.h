@@ -33,7 +33,9 @@ struct rfs_planner {
 
     /* [source stages] of the stages whose files were found to list different parameters, else NULL; owned */
     _Atomic(struct rfs_survey *) *surveys;
-    atomic_int *sizes; /* [source stages] what sizes.c found */
+    atomic_int *sizes;         /* [source stages] what sizes.c found */
+    atomic_bool *told_survey;  /* [source stages] what a survey says was logged */
+    atomic_bool *told_damaged; /* [source stages] that none can be made was */
 
     pthread_mutex_t lock;                     /* of the tables; a leaf lock */
     RFS_VEC(struct geometry_slot) geometries; /* by id */
@@ -74,7 +76,8 @@ struct stage_use {
     const struct rfs_index *order;      /* of the rank that MindSpore would load first */
     /* NULL: its files that are looked at list the same parameters; then lead_index and order say which. */
     const struct rfs_survey *survey;
-    bool differs; /* they do not: a survey is needed */
+    bool differs; /* they do not, or may not: a survey is needed */
+    bool hinted;  /* their sizes alone say so */
 };
 
 /*

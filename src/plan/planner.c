@@ -29,6 +29,8 @@ void rfs_planner_free(struct rfs_planner *planner)
         rfs_survey_free(atomic_load_explicit(&planner->surveys[s], memory_order_relaxed));
     free(planner->surveys);
     free(planner->sizes);
+    free(planner->told_survey);
+    free(planner->told_damaged);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
@@ -66,8 +68,10 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     planner->leads = calloc(planner->scale.src_stages, sizeof *planner->leads);
     planner->surveys = calloc(planner->scale.src_stages, sizeof *planner->surveys);
     planner->sizes = calloc(planner->scale.src_stages, sizeof *planner->sizes);
+    planner->told_survey = calloc(planner->scale.src_stages, sizeof *planner->told_survey);
+    planner->told_damaged = calloc(planner->scale.src_stages, sizeof *planner->told_damaged);
     if (!planner->ranks || !planner->lost || !planner->leads || !planner->surveys ||
-        !planner->sizes)
+        !planner->sizes || !planner->told_survey || !planner->told_damaged)
         return rfs_fail_memory(err);
     for (uint32_t s = 0; s < planner->scale.src_stages; s++)
         atomic_init(&planner->leads[s], RFS_NO_RANK);

@@ -12,9 +12,9 @@
  * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only when the
  *   other ranks that hold the lead's slice of it lack it too: their headers are looked at as well. (Often, as
  *   gradients and moments are in strategies and not in files. It costs the headers of the replicas, once.)
- * - when not all files that are looked at list the same (one may list nothing), or one says that redundancy was removed, or the files
- *   of the stage are not all of one size (sizes.c), those of all its ranks are looked at, once for all
- *   destination ranks, and a survey (survey.h) tells who has what.
+ * - when not all files that are looked at list the same (one may list nothing), or one says that redundancy
+ *   was removed, or the files of the stage are not all of one size (sizes.c), those of all its ranks are
+ *   looked at, once for all destination ranks, and a survey (survey.h) tells who has what.
  *
  * When the lead has all that the strategy knows and the ranks that give something list the same, no other
  * file has to be looked at: they have each slice that is needed. (What no strategy knows counts only when
@@ -77,7 +77,9 @@ static int lead_stage(struct planning *planning, uint32_t s)
         *planning->err = err;
     if (alone || fatal)
         return rc;
-    use->differs = rc || use->lead_index->redundancy_removed || rfs_plan_sizes_differ(planner, s);
+    use->differs = rc || use->lead_index->redundancy_removed;
+    use->hinted = !use->differs && rfs_plan_sizes_differ(planner, s);
+    use->differs |= use->hinted;
     return 0;
 }
 
@@ -279,12 +281,11 @@ static int each_stage(struct planning *planning, int (*step)(struct planning *pl
 
 /* Gives the survey that belongs to the planner from now on: FRESH, or one that another thread made. */
 static const struct rfs_survey *share_survey(struct rfs_planner *planner, uint32_t s,
-                                             struct rfs_survey *fresh, bool *first)
+                                             struct rfs_survey *fresh)
 {
     struct rfs_survey *shared = NULL;
 
-    *first = atomic_compare_exchange_strong(&planner->surveys[s], &shared, fresh);
-    if (*first)
+    if (atomic_compare_exchange_strong(&planner->surveys[s], &shared, fresh))
         return fresh;
     rfs_survey_free(fresh);
     return shared;
@@ -295,7 +296,6 @@ static int make_survey(struct planning *planning, uint32_t s)
     struct rfs_planner *planner = planning->planner;
     struct stage_use *use = &planning->stages[s];
     struct rfs_survey *fresh;
-    bool first;
 
     for (uint32_t local = 0; local < planner->scale.src_devices; local++)
         use->wanted[local] = rfs_catalog_has(planner->config.catalog, use->base + local);
@@ -305,9 +305,30 @@ static int make_survey(struct planning *planning, uint32_t s)
     if (rfs_survey_make(planner->config.catalog, use->base, planner->scale.src_devices,
                         planner->part, &fresh))
         return rfs_fail_memory(planning->err);
-    use->survey = share_survey(planner, s, fresh, &first);
-    if (first)
-        rfs_plan_tell_survey(planner, use, s);
+    use->survey = share_survey(planner, s, fresh);
+    return 0;
+}
+
+/*
+ * A damaged file, too, has another size than the rest. Ranks that need nothing of it are not to suffer: they go
+ * by the files that they need, which are compared as ever.
+ */
+static int go_without_survey(struct planning *planning, uint32_t s, int rc)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct stage_use *use = &planning->stages[s];
+
+    if (rc != -EINVAL || !use->hinted)
+        return rc;
+    if (!atomic_exchange(&planner->told_damaged[s], true))
+        rfs_log(
+            planner->config.log, RFS_WARNING,
+            "pipeline stage %u has a damaged checkpoint: what only that one has is not found%s%s",
+            s, planning->err ? ": " : "", planning->err ? planning->err->text : "");
+    if (planning->err)
+        *planning->err = (struct rfs_error){0};
+    use->differs = false;
+    use->hinted = false;
     return 0;
 }
 
@@ -321,7 +342,9 @@ static int survey_stage(struct planning *planning, uint32_t s)
         return 0;
     use->survey = atomic_load_explicit(&planner->surveys[s], memory_order_acquire);
     const int rc = use->survey ? 0 : make_survey(planning, s);
-    if (!rc && use->survey->n == 0) /* all are empty: what is wrong with one of them */
+    if (rc)
+        return go_without_survey(planning, s, rc);
+    if (use->survey->n == 0) /* all are empty: what is wrong with one of them */
         return rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index,
                                  planning->err);
     return rc;
@@ -333,6 +356,16 @@ static bool any_to_survey(const struct planning *planning)
         if (planning->stages[s].differs && !planning->stages[s].survey)
             return true;
     return false;
+}
+
+/* Once everything is proved: a survey of damaged files is not worth telling of. */
+static int tell_stage(struct planning *planning, uint32_t s)
+{
+    const struct stage_use *use = &planning->stages[s];
+
+    if (use->survey && !atomic_exchange(&planning->planner->told_survey[s], true))
+        rfs_plan_tell_survey(planning->planner, use, s);
+    return 0;
 }
 
 int rfs_plan_sources(struct planning *planning)
@@ -353,5 +386,5 @@ int rfs_plan_sources(struct planning *planning)
         if (!rc)
             rc = each_stage(planning, rfs_plan_check_rows);
     } while (!rc && any_to_survey(planning));
-    return rc;
+    return rc ? rc : each_stage(planning, tell_stage);
 }
