@@ -123,7 +123,7 @@ void tree_write(const char *root, const char *path, const void *data, size_t n)
     }
     FILE *file = fopen(name, "wb");
     assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, n, file), n);
+    assert_true(n == 0 || fwrite(data, 1, n, file) == n);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(chmod(name, 0600), 0);
 }
