@@ -20,16 +20,18 @@
  * The errors of a file, from every function that needs its attributes or content:
  *   -ENOENT   a source rank is missing, and no other rank is known to hold the same. (There is such an
  *             entry all the same, so the mount says EIO.)
- *   -EINVAL   a source is damaged, or not what the strategies or the other sources make it.
- *   -ENOTSUP  a strategy cuts a tensor in a way that is not supported.
+ *   -EINVAL   a source is damaged, or not what the strategies or the other sources make it; with a key, one that
+ *             is not encrypted.
+ *   -EBADMSG  an encrypted source is not what the key makes of it: the key is wrong, or the file was changed.
+ *   -ENOTSUP  a strategy cuts a tensor in a way that is not supported, or OpenSSL lacks a cipher.
  *   -EFBIG    a source, or the file, is larger than what can be.
  *   -EACCES   a source may not be opened; -EPERM likewise.
  *   -ESTALE   a source was changed, truncated, replaced or removed since its headers were read, or since the
  *             view was opened if it is gone.
  *   -EIO      a source cannot be read.
  *   -ENOMEM, -EMFILE, -ENFILE: what the process may have is used up; a later call may succeed.
- * All but the last three last until a new view is opened; -ESTALE and -EIO of a source hold for every file that
- * depends on it.
+ * All but the last three last until a new view is opened; -ESTALE, -EIO and -EBADMSG of a source hold for every
+ * file that depends on it.
  */
 #ifndef RESHARD_H
 #define RESHARD_H
@@ -92,7 +94,12 @@ typedef struct reshard_config {
  * Returns 0, or -errno with *err filled: -EINVAL with err->usage 1 for the options, -EINVAL for strategies
  * or a tree that do not fit, -ENOENT for a source, a strategy or a rank's checkpoint that is not there and
  * whose slices no other rank holds, -ENOMEM, what the system said of a path, or an error of a file, as above,
- * where the headers are read.
+ * where the headers are read, or a key is tried.
+ *
+ * With a key (key_file, key_fd or key_env; one of them) files are readable by their owner alone. The descriptor is
+ * read to its end and closed, the variable overwritten and removed from the environment, which no other thread may
+ * use meanwhile. The key and what is decrypted are kept from core files and from the swap, as far as the limits
+ * allow, and wiped; whether the process may be dumped or traced is its own affair.
  */
 RESHARD_API int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
                              reshard_error *err);
@@ -236,7 +243,7 @@ typedef struct reshard_statistics {
     uint64_t ranks_indexed;
     uint64_t ranks_predicted; /* of those, how many were verified against a predicted index */
     uint64_t index_bytes;     /* memory of the indexes */
-    uint64_t cache_budget;    /* what the cache may hold: the option cache= */
+    uint64_t cache_budget;    /* what the cache may hold, with decrypted blocks: the option cache= */
     uint64_t cache_bytes;     /* what it holds now */
     uint64_t cache_hits;      /* pieces of up to 1 MiB that were there, or on their way */
     uint64_t cache_misses;    /* pieces that were not */
