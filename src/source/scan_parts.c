@@ -38,6 +38,16 @@ static bool is_part(const char *name)
     return n >= 8 && strncmp(name, "PART_", 5) == 0 && strcmp(name + n - 3, ".pt") == 0;
 }
 
+/* The number of a part named PART_%03d.pt, and nothing else; UINT32_MAX when it is not. */
+static uint32_t number_of(const char *name)
+{
+    char expected[32];
+    const unsigned long number = strtoul(name + strlen("PART_"), NULL, 10);
+
+    snprintf(expected, sizeof expected, "PART_%03lu.pt", number);
+    return number < UINT32_MAX && strcmp(name, expected) == 0 ? (uint32_t)number : UINT32_MAX;
+}
+
 static int list_parts(const char *path, struct part_names *names, struct rfs_error *err)
 {
     RFS_CLOSE_DIR DIR *dir = opendir(path);
@@ -51,7 +61,7 @@ static int list_parts(const char *path, struct part_names *names, struct rfs_err
             return rc;
         if (!is_part(entry->d_name))
             continue;
-        struct part_name part = {strdup(entry->d_name), UINT32_MAX};
+        struct part_name part = {strdup(entry->d_name), number_of(entry->d_name)};
         if (!part.name || !RFS_PUSH(names, part)) {
             free(part.name);
             return rfs_fail_memory(err);
@@ -59,35 +69,30 @@ static int list_parts(const char *path, struct part_names *names, struct rfs_err
     }
 }
 
-/* Part NUMBER's name is PART_%03d.pt, and nothing else. */
-static bool is_number(const char *name, size_t number)
+static int by_number(const void *a, const void *b)
 {
-    char expected[32];
-
-    snprintf(expected, sizeof expected, "PART_%03zu.pt", number);
-    return strcmp(name, expected) == 0;
+    const struct part_name *x = a;
+    const struct part_name *y = b;
+    return (x->number > y->number) - (x->number < y->number);
 }
 
-static int add_part(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                    const struct part_names *names, size_t number, struct rfs_error *err)
+static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                     const struct part_names *names, struct rfs_error *err)
 {
+    const struct part_name *last = &names->data[names->n - 1];
+
+    if (last->number >= names->n) /* else they are all there: no two have one number */
+        return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
+                        "the folder holds %zu files PART_*.pt, of which '%s' is none of "
+                        "PART_000.pt to PART_%03zu.pt",
+                        names->n, last->name, names->n - 1);
     for (size_t i = 0; i < names->n; i++) {
-        if (!is_number(names->data[i].name, number))
-            continue;
-        struct rfs_scanned *item = rfs_scan_add(out, (uint32_t)number, NULL);
+        struct rfs_scanned *item = rfs_scan_add(out, names->data[i].number, NULL);
         if (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, names->data[i].name)))
             return rfs_fail_memory(err);
         out->present++;
-        names->data[i].number = (uint32_t)number;
-        return 0;
     }
-    for (size_t i = 0; i < names->n; i++)
-        if (names->data[i].number == UINT32_MAX)
-            return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
-                            "the folder holds %zu files PART_*.pt, of which '%s' is none of "
-                            "PART_000.pt to PART_%03zu.pt",
-                            names->n, names->data[i].name, names->n - 1);
-    return rfs_fail(err, -ENOENT, RFS_IN(spec->path), REMEDY, "PART_%03zu.pt is missing", number);
+    return 0;
 }
 
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
@@ -101,7 +106,6 @@ int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), NULL, "has %zu parts", names.n);
     out->format = RFS_FORMAT_TORCH;
     out->parts = true;
-    for (size_t i = 0; rc == 0 && i < names.n; i++)
-        rc = add_part(spec, out, &names, i, err);
-    return rc;
+    qsort(names.data, names.n, sizeof *names.data, by_number);
+    return add_parts(spec, out, &names, err);
 }
