@@ -243,10 +243,10 @@ typedef struct reshard_statistics {
     uint64_t ranks_indexed;
     uint64_t ranks_predicted; /* of those, how many were verified against a predicted index */
     uint64_t index_bytes;     /* memory of the indexes */
-    uint64_t cache_budget;    /* what the cache may hold, with decrypted blocks: the option cache= */
-    uint64_t cache_bytes;     /* what it holds now */
-    uint64_t cache_hits;      /* pieces of up to 1 MiB that were there, or on their way */
-    uint64_t cache_misses;    /* pieces that were not */
+    uint64_t cache_budget; /* what the cache may hold, with decrypted blocks: the option cache= */
+    uint64_t cache_bytes;  /* what it holds now */
+    uint64_t cache_hits;   /* pieces of up to 1 MiB that were there, or on their way */
+    uint64_t cache_misses; /* pieces that were not */
     uint64_t cache_evictions; /* pieces dropped for others */
     uint64_t read_ahead_pieces;
 } reshard_statistics;

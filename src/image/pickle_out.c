@@ -126,13 +126,10 @@ static int save_int(struct pickler *pickler, int64_t value)
     if (value >= INT32_MIN && value <= INT32_MAX)
         return put_number(pickler, 'J', (uint64_t)value, 4);
     /* As few bytes as keep the sign. */
-    unsigned n = 8;
-    while (n > 1) {
-        const int64_t high = value >> (8 * (n - 1) - 1);
-        if (high != 0 && high != -1)
-            break;
-        n--;
-    }
+    const uint64_t magnitude = value < 0 ? ~(uint64_t)value : (uint64_t)value;
+    unsigned n = 1;
+    while (n < 8 && magnitude >> (8 * n - 1) != 0)
+        n++;
     const int rc = put_number(pickler, 0x8a, n, 1);
     unsigned char bytes[8];
     for (unsigned i = 0; i < n; i++)

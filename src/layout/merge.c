@@ -47,7 +47,7 @@ static void strategy_cleanup(struct rfs_strategy **strategy)
 
 int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *err)
 {
-    struct rfs_merge *merge RFS_CLEANUP(merge_cleanup) = calloc(1, sizeof *merge);
+    RFS_CLEANUP(merge_cleanup) struct rfs_merge *merge = calloc(1, sizeof *merge);
 
     *out = NULL;
     if (merge == NULL)

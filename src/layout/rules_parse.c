@@ -404,7 +404,7 @@ static void free_rules(struct rfs_rules **rules)
 int rfs_rules_parse(const char *name, const char *text, size_t size, struct rfs_rules **out,
                     struct rfs_error *err)
 {
-    struct rfs_rules *rules RFS_CLEANUP(free_rules) = calloc(1, sizeof *rules);
+    RFS_CLEANUP(free_rules) struct rfs_rules *rules = calloc(1, sizeof *rules);
     int rc;
 
     *out = NULL;

@@ -347,7 +347,7 @@ static int survey_stage(struct planning *planning, uint32_t s)
     if (use->survey->n == 0) /* all are empty: what is wrong with one of them */
         return rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index,
                                  planning->err);
-    return rc;
+    return 0;
 }
 
 static bool any_to_survey(const struct planning *planning)

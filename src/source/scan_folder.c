@@ -82,6 +82,16 @@ static bool is_wanted(const char *name, const char *glob)
     return glob ? fnmatch(glob, name, FNM_PERIOD) == 0 : name[0] != '.';
 }
 
+/* False when out of memory. */
+static bool add_found(struct rfs_listing *listing, struct rfs_found *found, const char *name)
+{
+    found->name = strdup(name);
+    if (found->name && RFS_PUSH(listing, *found))
+        return true;
+    free(found->name);
+    return false;
+}
+
 int rfs_listing_read(int at, const char *name, const char *path, const char *glob,
                      struct rfs_listing *out, struct rfs_error *err)
 {
@@ -108,11 +118,8 @@ int rfs_listing_read(int at, const char *name, const char *path, const char *glo
         if (rc == 0)
             continue;
         found.saved = rfs_name_save(entry->d_name, &found.save);
-        found.name = strdup(entry->d_name);
-        if (!found.name || !RFS_PUSH(out, found)) {
-            free(found.name);
+        if (!add_found(out, &found, entry->d_name))
             return rfs_fail_memory(err);
-        }
     }
     if (out->n > 0)
         qsort(out->data, out->n, sizeof *out->data, compare_found);

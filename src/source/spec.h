@@ -24,10 +24,10 @@ struct rfs_source_spec {
     int64_t step, epoch; /* of the checkpoint to take where there are several; or RFS_ANY_NUMBER */
     bool segmented;      /* all checkpoints of a folder make one */
     const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
-    const char *entry;          /* where in a file of torch.save the state dict is; NULL: it is all of it */
-    bool check_crc;             /* verify what carries a checksum before its first use */
-    struct rfs_sealed *sealed;  /* opens encrypted files; NULL: files are plain */
-    struct rfs_fds *fds;        /* descriptors that it shares with other sources; NULL: its own */
+    const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
+    bool check_crc;    /* verify what carries a checksum before its first use */
+    struct rfs_sealed *sealed; /* opens encrypted files; NULL: files are plain */
+    struct rfs_fds *fds;       /* descriptors that it shares with other sources; NULL: its own */
 };
 
 enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };

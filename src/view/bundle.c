@@ -160,12 +160,12 @@ bool rfs_view_bundle_is_mapped(const struct reshard_view *view, size_t file)
 int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_image **out,
                           struct rfs_error *err)
 {
-    RFS_FREE char *stem = strdup(view->files[file].name);
     struct rfs_document document = {0};
 
     *out = NULL;
     if (rfs_view_bundle_is_mapped(view, file))
         return safetensors_image(view, view->files[file].rank, out, err);
+    RFS_FREE char *stem = strdup(view->files[file].name);
     if (!stem)
         return rfs_fail_memory(err);
     stem[strlen(stem) - 3] = '\0'; /* without .pt */
