@@ -35,11 +35,6 @@ static int out_of_memory(struct rfs_error *err, const char *file)
     return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
 }
 
-static void merge_cleanup(struct rfs_merge **merge)
-{
-    rfs_merge_free(*merge);
-}
-
 static void strategy_cleanup(struct rfs_strategy **strategy)
 {
     rfs_strategy_free(*strategy);
@@ -47,17 +42,18 @@ static void strategy_cleanup(struct rfs_strategy **strategy)
 
 int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(merge_cleanup) struct rfs_merge *merge = calloc(1, sizeof *merge);
+    struct rfs_merge *merge = calloc(1, sizeof *merge);
 
-    *out = NULL;
+    *out = merge;
     if (merge == NULL)
         return out_of_memory(err, name);
     merge->name = strdup(name);
     merge->seen = rfs_intern_new();
-    if (merge->name == NULL || merge->seen == NULL)
-        return out_of_memory(err, name);
-    *out = RFS_STEAL(merge);
-    return 0;
+    if (merge->name != NULL && merge->seen != NULL)
+        return 0;
+    rfs_merge_free(merge);
+    *out = NULL;
+    return out_of_memory(err, name);
 }
 
 void rfs_merge_free(struct rfs_merge *merge)

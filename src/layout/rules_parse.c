@@ -396,29 +396,27 @@ static int parse_lines(struct rfs_rules *rules, const char *text, size_t size,
     return rc;
 }
 
-static void free_rules(struct rfs_rules **rules)
-{
-    rfs_rules_free(*rules);
-}
-
 int rfs_rules_parse(const char *name, const char *text, size_t size, struct rfs_rules **out,
                     struct rfs_error *err)
 {
-    RFS_CLEANUP(free_rules) struct rfs_rules *rules = calloc(1, sizeof *rules);
-    int rc;
+    struct rfs_rules *rules = calloc(1, sizeof *rules);
+    int rc = 0;
 
-    *out = NULL;
+    *out = rules;
     if (rules == NULL)
         return rfs_fail_memory(err);
     rules->name = strdup(name);
     rules->literals = rfs_intern_new();
-    if (rules->name == NULL || rules->literals == NULL)
-        return rfs_fail_memory(err);
     rules->n_dev = 1;
     strcpy(rules->dev[0].name, RULES_ALL);
-    rc = parse_lines(rules, text, size, err);
+    if (rules->name == NULL || rules->literals == NULL)
+        rc = rfs_fail_memory(err);
     if (rc == 0)
-        *out = RFS_STEAL(rules);
+        rc = parse_lines(rules, text, size, err);
+    if (rc != 0) {
+        rfs_rules_free(rules);
+        *out = NULL;
+    }
     return rc;
 }
 
