@@ -59,7 +59,7 @@ static void test_trailer(void **state)
     }
 }
 
-static void expect_map(struct world *w, int style, size_t n, const char *want)
+static void expect_map(struct world *w, enum rfs_weight_map_style style, size_t n, const char *want)
 {
     static const char *const names[] = {"b", "a\"\\\n\x7f", "\xc3\xa9\xf0\x9f\x98\x80", "a"};
     static const char *const files[] = {"part1.safetensors", "part1.safetensors",
