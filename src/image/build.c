@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/build.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -92,7 +93,8 @@ bool rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t 
 {
     const struct rfs_region region = {builder->offset, at, target};
 
-    builder->offset += bytes;
+    if (!rfs_add_u64(builder->offset, bytes, &builder->offset) || builder->offset > INT64_MAX)
+        builder->too_large = true;
     return bytes == 0 || RFS_PUSH(&builder->regions, region);
 }
 
@@ -111,9 +113,11 @@ bool rfs_image_add_literals(struct rfs_image_builder *builder, size_t at)
 int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_roster *roster,
                      struct rfs_image **out)
 {
-    struct rfs_image *image = calloc(1, sizeof *image);
+    struct rfs_image *image = builder->too_large ? NULL : calloc(1, sizeof *image);
 
     *out = image;
+    if (builder->too_large)
+        return -EFBIG;
     if (!image)
         return -ENOMEM;
     image->roster = roster;

@@ -33,13 +33,14 @@ struct rfs_image_builder {
     uint64_t offset; /* in the file, of what is added next */
     struct rfs_bytes literals;
     RFS_VEC(struct rfs_region) regions;
+    bool too_large; /* the file would be larger than a file can be */
 };
 
 /* A region of a target's bytes, or RFS_CRC; none when BYTES is 0. */
 bool rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t at, uint64_t bytes);
 /* The literals from AT on; they continue the region before when that is literal too. */
 bool rfs_image_add_literals(struct rfs_image_builder *builder, size_t at);
-/* The image, which takes the builder's arrays over. 0 or -ENOMEM. */
+/* The image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger than a file can be. */
 int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_roster *roster,
                      struct rfs_image **out);
 void rfs_image_builder_end(struct rfs_image_builder *builder);

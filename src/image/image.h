@@ -19,7 +19,7 @@
 #define RFS_CRC (UINT32_MAX - 1)
 #define RFS_CRC_BYTES 4
 #define RFS_CRC_TRAILER 17
-/* Four bytes: the crc32 of all bytes of target region.at >> 3, little-endian, from byte region.at & 7 on. */
+/* Four bytes: the crc32 of the bytes of region number region.at >> 3, little-endian, from byte region.at & 7 on. */
 #define RFS_STORAGE_CRC (UINT32_MAX - 2)
 #define RFS_NO_TARGET RFS_STORAGE_CRC /* from here on it is no target */
 
@@ -39,8 +39,10 @@ struct rfs_image {
     size_t literal_bytes;
 };
 
-/* The .ckpt file that save_checkpoint writes for the roster; ckpt.c draws it. CRC: with its trailer. 0 or
- * -ENOMEM. */
+/*
+ * The .ckpt file that save_checkpoint writes for the roster; ckpt.c draws it. CRC: with its trailer. 0, -ENOMEM,
+ * or -EFBIG when it would be larger than a file can be.
+ */
 int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_roster *roster, bool crc,
                    struct rfs_image **out);
 

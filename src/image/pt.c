@@ -29,7 +29,8 @@ struct entry {
     uint64_t header; /* where its local header is */
     uint64_t bytes;
     uint32_t crc;
-    uint32_t storage; /* whose checksum is to be computed, or RFS_LITERAL */
+    bool summed;   /* the checksum is to be computed, of */
+    size_t region; /* this region */
 };
 
 struct encoder {
@@ -123,8 +124,7 @@ static int number_storage(void *ctx, const struct rfs_node *storage, uint32_t *k
     const void *what;
 
     if (storage->origin == RFS_ORIGIN_MADE) {
-        made = &config->document->made
-                    .data[strtoul(storage->of.items.data[2]->of.text.data, NULL, 10)];
+        made = &config->document->made.data[storage->number];
         what = made;
     } else {
         const uint32_t file = rfs_catalog_file(config->catalog, storage->origin);
@@ -195,8 +195,8 @@ static bool put_crc(struct encoder *encoder, const struct entry *entry)
 {
     const size_t at = encoder->builder.literals.n;
 
-    if (entry->storage != RFS_LITERAL)
-        return rfs_image_add(&encoder->builder, RFS_STORAGE_CRC, (uint64_t)entry->storage << 3, 4);
+    if (entry->summed)
+        return rfs_image_add(&encoder->builder, RFS_STORAGE_CRC, (uint64_t)entry->region << 3, 4);
     return put_little(&encoder->builder.literals, entry->crc, 4) &&
            rfs_image_add_literals(&encoder->builder, at);
 }
@@ -218,7 +218,7 @@ static bool put_descriptor(struct encoder *encoder, const struct entry *entry)
 
 static struct entry *new_entry(struct encoder *encoder, const char *name)
 {
-    if (!RFS_PUSH(&encoder->entries, (struct entry){.storage = RFS_LITERAL}))
+    if (!RFS_PUSH(&encoder->entries, (struct entry){0}))
         return NULL;
     struct entry *entry = &encoder->entries.data[encoder->entries.n - 1];
     snprintf(entry->name, sizeof entry->name, "%s/%s", encoder->config->stem, name);
@@ -254,9 +254,12 @@ static bool add_storage(struct encoder *encoder, uint32_t number)
         encoder->config->roster ? NULL : &encoder->stock.items.data[target];
     if (entry->bytes > 0 && item && item->crc_known)
         entry->crc = item->crc;
-    else if (entry->bytes > 0 && encoder->config->crc)
-        entry->storage = target;
-    return put_local(encoder, entry) && rfs_image_add(&encoder->builder, target, 0, entry->bytes) &&
+    else
+        entry->summed = entry->bytes > 0 && encoder->config->crc;
+    if (!put_local(encoder, entry))
+        return false;
+    entry->region = encoder->builder.regions.n;
+    return rfs_image_add(&encoder->builder, target, 0, entry->bytes) &&
            (entry->bytes == 0 || put_descriptor(encoder, entry));
 }
 
@@ -328,11 +331,15 @@ int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, str
     RFS_CLEANUP(encoder_end) struct encoder encoder = {.config = config, .err = err};
 
     *out = NULL;
-    const int rc =
+    int rc =
         rfs_pickle_write(config->document->root, number_storage, &encoder, &encoder.pickle, err);
     if (rc)
         return rc;
-    if (!encode(&encoder) || rfs_image_finish(&encoder.builder, config->roster, out))
+    rc = encode(&encoder) ? rfs_image_finish(&encoder.builder, config->roster, out) : -ENOMEM;
+    if (rc == -EFBIG)
+        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(config->catalog)), NULL,
+                        "'%s.pt' would be larger than a file can be", config->stem);
+    if (rc)
         return rfs_fail_memory(err);
     if (!config->roster) {
         (*out)->stock = calloc(1, sizeof *(*out)->stock);

@@ -173,16 +173,17 @@ bool rfs_document_range(struct rfs_document *document, const struct rfs_range *r
     return true;
 }
 
-/* The persistent id of the storage begun last. Its key is its number among the made ones. */
+/* The persistent id of the storage begun last, whose number among the made ones it has. */
 static struct rfs_node *storage(struct rfs_document *document, enum rfs_dtype dtype)
 {
     const struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
     const char *class = rfs_torch_storage_class(dtype);
     const uint64_t item = class ? rfs_dtype_bytes(dtype) : 1;
     struct rfs_node *node = new_node(document, RFS_NODE_STORAGE);
-    char key[32];
 
-    snprintf(key, sizeof key, "%zu", document->made.n - 1);
+    if (!node)
+        return NULL;
+    node->number = (uint32_t)document->made.n - 1;
     if (!document->storage_text)
         document->storage_text = rfs_document_text(document, "storage");
     const bool ok =
@@ -191,8 +192,8 @@ static struct rfs_node *storage(struct rfs_document *document, enum rfs_dtype dt
                          rfs_document_global(document, RFS_CALL_STORAGE_CLASS,
                                              class ? "torch" : "torch.storage",
                                              class ? class : "UntypedStorage")) &&
-        rfs_document_add(document, node, rfs_document_text(document, key)) &&
-        rfs_document_add(document, node, rfs_document_text(document, "cpu")) &&
+        rfs_document_add(document, node, document->storage_text) && /* key and location: */
+        rfs_document_add(document, node, document->storage_text) && /* whoever writes it knows */
         rfs_document_add(document, node, rfs_document_int(document, (int64_t)(made->bytes / item)));
     return ok ? node : NULL;
 }

@@ -68,7 +68,10 @@ bool rfs_document_begin(struct rfs_document *document);
 /* A made storage of BYTES bytes that come from elsewhere: a target of a roster. */
 bool rfs_document_reserve(struct rfs_document *document, uint64_t bytes);
 bool rfs_document_range(struct rfs_document *document, const struct rfs_range *range);
-/* A row-major tensor of DTYPE over the storage that was begun last. NULL when out of memory. */
+/*
+ * A row-major tensor of DTYPE over the storage that was begun last, whose node has its number among the made
+ * ones. NULL when out of memory.
+ */
 struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dtype dtype,
                                      uint32_t ndim, const uint64_t *dims);
 

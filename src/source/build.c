@@ -137,7 +137,7 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
 
 /* The index of one file: LIKE, or one of its own. */
 static int build_piece(const struct job *job, uint32_t file, const struct rfs_index *like,
-                       struct rfs_piece *piece, struct rfs_error *err)
+                       struct rfs_built_piece *piece, struct rfs_error *err)
 {
     struct rfs_builder *builder = job->builder;
     const char *path = rfs_files_path(builder->files, file);
@@ -164,7 +164,7 @@ static int build_piece(const struct job *job, uint32_t file, const struct rfs_in
         rfs_index_free(fresh);
         fresh = NULL;
     }
-    *piece = (struct rfs_piece){fresh ? fresh : like, fresh};
+    *piece = (struct rfs_built_piece){fresh ? fresh : like, fresh};
     return rc;
 }
 

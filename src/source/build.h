@@ -31,7 +31,7 @@ struct rfs_built {
     const struct rfs_index *index;
     struct rfs_index *merged; /* the index, if it was merged of pieces; owned */
     uint32_t n_pieces;
-    struct rfs_piece {
+    struct rfs_built_piece {
         const struct rfs_index *index; /* of one file */
         struct rfs_index *owned;       /* the same, unless it is that of an earlier rank's file */
     } pieces[];

@@ -38,5 +38,7 @@ librfs_la_SOURCES += \
 	src/source/pickle_node.c \
 	src/source/scan_parts.c \
 	src/source/torch.c src/source/torch.h \
+	src/source/torch_check.c \
+	src/source/torch_tensor.c \
 	src/source/torch_index.c src/source/torch_index.h \
 	src/source/zip.c src/source/zip.h

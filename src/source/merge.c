@@ -136,40 +136,56 @@ static struct rfs_index *allocate(const struct work *work)
 {
     struct rfs_index *index = calloc(1, sizeof *index);
     size_t extents = 0;
+    size_t strided = 0;
     if (!index)
         return NULL;
-    for (size_t i = 0; i < work->merge->n; i++)
+    for (size_t i = 0; i < work->merge->n; i++) {
         extents += work->merge->indexes[i]->n_extents;
+        strided += work->merge->indexes[i]->n_strided;
+    }
     index->entries = malloc(work->n * sizeof *index->entries);
     index->extents = extents > 0 ? malloc(extents * sizeof *index->extents) : NULL;
+    index->strided = strided > 0 ? malloc(strided * sizeof *index->strided) : NULL;
     index->part_of = work->merge->n > 1 ? malloc(work->n * sizeof *index->part_of) : NULL;
-    if (index->entries && (index->extents || extents == 0) &&
+    if (index->entries && (index->extents || extents == 0) && (index->strided || strided == 0) &&
         (index->part_of || work->merge->n == 1))
         return index;
     rfs_index_free(index);
     return NULL;
 }
 
+/* Appends an entry with all that belongs to it; there is room. False for too many extents. */
+static bool take(struct rfs_index *index, const struct candidate *one, const struct rfs_index *from)
+{
+    const uint64_t *strides = rfs_index_strides(from, one->entry);
+    struct rfs_entry *to = &index->entries[index->n];
+
+    *to = *one->entry;
+    if (to->extent_count > 0) {
+        if (index->n_extents > UINT32_MAX - to->extent_count)
+            return false;
+        memcpy(index->extents + index->n_extents, from->extents + to->extent,
+               to->extent_count * sizeof *index->extents);
+        to->extent = (uint32_t)index->n_extents;
+        index->n_extents += to->extent_count;
+    }
+    if (strides) {
+        struct rfs_strided *strided = &index->strided[index->n_strided++];
+        strided->entry = (uint32_t)index->n;
+        memcpy(strided->stride, strides, sizeof strided->stride);
+    }
+    if (index->part_of)
+        index->part_of[index->n] = one->part;
+    index->n++;
+    return true;
+}
+
 static int fill(const struct work *work, struct rfs_index *index)
 {
     const struct rfs_merge *merge = work->merge;
-    for (size_t i = 0; i < work->n; i++) {
-        const struct candidate *one = &work->list[i];
-        const struct rfs_index *from = merge->indexes[one->part];
-        struct rfs_entry *to = &index->entries[index->n];
-        *to = *one->entry;
-        if (to->extent_count > 0) {
-            if (index->n_extents > UINT32_MAX - to->extent_count)
-                return -ENOMEM;
-            memcpy(index->extents + index->n_extents, from->extents + to->extent,
-                   to->extent_count * sizeof *index->extents);
-            to->extent = (uint32_t)index->n_extents;
-            index->n_extents += to->extent_count;
-        }
-        if (index->part_of)
-            index->part_of[index->n] = one->part;
-        index->n++;
-    }
+    for (size_t i = 0; i < work->n; i++)
+        if (!take(index, &work->list[i], merge->indexes[work->list[i].part]))
+            return -ENOMEM;
     for (size_t i = 0; i < merge->n; i++) {
         if (!rfs_add_u64(index->file_bytes, merge->indexes[i]->file_bytes, &index->file_bytes))
             index->file_bytes = UINT64_MAX;

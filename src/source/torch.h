@@ -28,6 +28,10 @@ int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin,
                    struct rfs_torch *out, struct rfs_error *err);
 void rfs_torch_free(struct rfs_torch *torch);
 
+/* The entry NAME of the archive's folder, or NULL. O(log n). */
+const struct rfs_zip_entry *rfs_torch_entry(const struct rfs_torch *torch, const char *name,
+                                            size_t name_bytes);
+
 /* A tensor of the graph. Strides and offset are in elements, as torch has them. */
 struct rfs_torch_tensor {
     const struct rfs_node *storage;
@@ -36,16 +40,17 @@ struct rfs_torch_tensor {
     uint32_t ndim;
     uint64_t dims[RFS_MAX_DIMS];
     uint64_t strides[RFS_MAX_DIMS];
-    uint64_t offset;
-    uint64_t elements;
-    bool contiguous; /* row-major, so that its bytes are one range */
+    uint64_t offset;   /* 0 when there are no elements */
+    uint64_t elements; /* times 16 they fit an int64_t */
+    bool contiguous;   /* row-major, so that its bytes are one range */
     bool is_parameter;
 };
 
 /*
  * Whether the node is a tensor, or a parameter that wraps one: 1 with *out filled, 0 when it is something
- * else, or -EINVAL with *err filled when it is one that reaches out of its storage, or whose storage is not
- * in the file or of another size. PARAM is for messages.
+ * else, -EINVAL with *err filled when it is one that reaches out of its storage, or whose storage is not in the
+ * file or of another size, or -ENOTSUP when it is sound, but its values are not what is stored. PARAM is for
+ * messages.
  */
 int rfs_torch_tensor(const struct rfs_torch *torch, const struct rfs_node *node, const char *file,
                      const char *param, struct rfs_torch_tensor *out, struct rfs_error *err);
@@ -60,6 +65,13 @@ int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *stora
 
 /* Bytes of a STORAGE node, by what it says itself; UINT64_MAX when that is impossible. */
 uint64_t rfs_torch_storage_bytes(const struct rfs_node *storage);
+
+/*
+ * Whether every tensor and storage of the graph is sound, whether or not somebody asks for it, and nothing is
+ * nested so deep that it could not be written again. 0, -EINVAL with *err filled, or
+ * -ENOMEM. O(nodes).
+ */
+int rfs_torch_check(const struct rfs_torch *torch, const char *file, struct rfs_error *err);
 
 /* "float32" and so on; NULL for dtypes that torch does not have. */
 const char *rfs_torch_dtype_name(enum rfs_dtype dtype);

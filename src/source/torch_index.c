@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/torch_index.h"
 
+#include "base/checked.h"
+#include "base/text.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -8,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A file of a few bytes can describe tensors of any size. */
+#define EXPANDED_MOST (UINT64_C(1) << 40)
 #define REMEDY_ENTRY "-o entry=NAME, which says where in it the state dict is"
 
 struct walk {
@@ -17,6 +21,7 @@ struct walk {
     struct rfs_error *err;
     RFS_VEC(struct rfs_entry) entries;
     RFS_VEC(struct rfs_strided) strided;
+    uint64_t expanded; /* bytes of tensors that are larger than their storages */
     size_t left_out;
 };
 
@@ -79,22 +84,38 @@ static int take_tensor(struct walk *walk, uint32_t name, const struct rfs_torch_
     return ok ? 0 : rfs_fail_memory(walk->err);
 }
 
+/* Counts what a tensor shows beyond the bytes that it has: with a stride of 0 that may be any number. */
+static bool is_bounded(struct walk *walk, const struct rfs_torch_tensor *tensor)
+{
+    const uint64_t bytes = tensor->elements * rfs_dtype_bytes(tensor->dtype);
+
+    if (bytes <= tensor->record->bytes)
+        return true;
+    return rfs_add_u64(walk->expanded, bytes, &walk->expanded) && walk->expanded <= EXPANDED_MOST;
+}
+
 static int take_pair(struct walk *walk, const struct rfs_node *key, const struct rfs_node *value)
 {
     struct rfs_torch_tensor tensor;
     char name[256];
 
-    if (key->kind != RFS_NODE_TEXT || key->of.text.n == 0 ||
-        memchr(key->of.text.data, '\0', key->of.text.n)) {
+    if (key->kind != RFS_NODE_TEXT || key->of.text.n == 0) {
         walk->left_out++;
         return 0;
     }
     snprintf(name, sizeof name, "%.*s", (int)(key->of.text.n < 255 ? key->of.text.n : 255),
              key->of.text.data);
+    if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
+        return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, name), "give it another name",
+                        "the name is not UTF-8 text without NULs");
     const int rc = rfs_torch_tensor(walk->torch, value, walk->file, name, &tensor, walk->err);
     walk->left_out += rc == 0;
     if (rc != 1)
         return rc;
+    if (!is_bounded(walk, &tensor))
+        return rfs_fail(walk->err, -EFBIG, RFS_OF(walk->file, name), "save it after contiguous()",
+                        "tensors that are expanded have more than %llu bytes together",
+                        (unsigned long long)EXPANDED_MOST);
     return take_tensor(walk, rfs_intern_add(walk->tables->names, key->of.text.data, key->of.text.n),
                        &tensor);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum at the end of a .ckpt file: the file's own bytes are read through once, when somebody reads
- * those of the checksum. Whoever else wants it meanwhile waits.
+ * The checksum at the end of a .ckpt file, and those of storages in an archive: the file's own bytes are read
+ * through once, when somebody reads those of the checksum. Whoever else wants a .ckpt file's meanwhile waits.
  */
 #include "view/internal.h"
 
@@ -27,18 +27,17 @@ static void free_buffer(const struct reshard_view *view, unsigned char *buf)
         free(buf);
 }
 
-static int sum_up(struct reshard_view *view, size_t file, uint32_t *crc)
+/* The checksum of the file's bytes [begin, end). */
+static int sum_up(struct reshard_view *view, size_t file, uint64_t begin, uint64_t end,
+                  uint32_t *crc)
 {
-    const uint64_t end =
-        atomic_load_explicit(&view->files[file].image, memory_order_acquire)->bytes -
-        RFS_CRC_TRAILER;
     unsigned char *buf = new_buffer(view);
     struct reshard_reader *reader = NULL;
     uLong sum = crc32_z(0, NULL, 0);
     ssize_t n = 0;
 
     int rc = buf ? rfs_view_reader(view, file, &reader) : -ENOMEM;
-    for (uint64_t at = 0; at < end && rc == 0; at += (uint64_t)n) {
+    for (uint64_t at = begin; at < end && rc == 0; at += (uint64_t)n) {
         n = rfs_view_fetch(reader, buf, (size_t)rfs_min_u64(RFS_PIECE, end - at), at);
         rc = n < 0 ? (int)n : n == 0 ? -EIO : 0;
         if (rc == 0)
@@ -65,7 +64,8 @@ int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc)
     if (known)
         return 0;
 
-    const int rc = sum_up(view, file, crc);
+    const struct rfs_image *image = atomic_load_explicit(&shown->image, memory_order_acquire);
+    const int rc = sum_up(view, file, 0, image->bytes - RFS_CRC_TRAILER, crc);
     pthread_mutex_lock(&view->lock);
     shown->crc_state = rc ? CRC_UNKNOWN : CRC_KNOWN;
     shown->crc = *crc;
@@ -80,29 +80,12 @@ static size_t count_targets(const struct rfs_image *image)
     return image->stock ? image->stock->items.n : image->roster->n;
 }
 
-static int sum_target(struct reshard_view *view, const struct rfs_slice *slice, uint32_t *crc)
-{
-    unsigned char *buf = new_buffer(view);
-    uLong sum = crc32_z(0, NULL, 0);
-    int rc = buf ? 0 : -ENOMEM;
-
-    for (uint64_t at = 0; rc == 0 && at < slice->bytes; at += RFS_PIECE) {
-        const size_t n = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - at);
-        rc = rfs_assemble(view->assembler, slice, at, n, false, buf);
-        if (rc == 0)
-            sum = crc32_z(sum, buf, n);
-    }
-    free_buffer(view, buf);
-    *crc = (uint32_t)sum;
-    return rc;
-}
-
 /* Two readers that want the same at once both sum it up; it is the same then. */
 int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rfs_image *image,
-                         uint32_t target, uint32_t *crc)
+                         size_t region, uint32_t *crc)
 {
     struct shown_file *shown = &view->files[file];
-    struct rfs_slice slice = {0};
+    const uint32_t target = image->regions[region].target;
 
     pthread_mutex_lock(&view->lock);
     if (!shown->storage_crcs)
@@ -113,10 +96,8 @@ int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rf
     *crc = (uint32_t)known;
     if (known || !room)
         return room ? 0 : -ENOMEM;
-    int rc = rfs_view_slice(view, file, image, target, &slice);
-    if (rc == 0)
-        rc = sum_target(view, &slice, crc);
-    rfs_slice_free(&slice);
+    const int rc =
+        sum_up(view, file, image->regions[region].start, rfs_image_end(image, region), crc);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);

@@ -113,11 +113,9 @@ int rfs_view_slice(struct reshard_view *view, size_t file, const struct rfs_imag
 /* The checksum of a file whose image has one, summed up at the first call; crc.c. 0 or -errno. */
 int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc);
 
-/*
- * The checksum of all bytes of a target of a file, summed up at the first call and remembered. 0 or -errno.
- */
+/* The checksum of the bytes of a file's region, one of a target, summed up and remembered. 0 or -errno. */
 int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rfs_image *image,
-                         uint32_t target, uint32_t *crc);
+                         size_t region, uint32_t *crc);
 
 /* As reshard_reader_pread, for the view itself: not counted. */
 ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset);

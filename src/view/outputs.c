@@ -70,7 +70,11 @@ int rfs_view_encode(struct reshard_view *view, const struct rfs_roster *roster,
         return rfs_image_safetensors(view->catalog, &all, "ms", out, err);
     if (rfs_view_format(&view->options) == RFS_FORMAT_TORCH)
         return encode_torch(view, roster, out, err);
-    return rfs_image_ckpt(view->catalog, roster, view->options.crc, out) ? rfs_fail_memory(err) : 0;
+    const int rc = rfs_image_ckpt(view->catalog, roster, view->options.crc, out);
+    if (rc == -EFBIG)
+        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
+                        "a rank's file would be larger than a file can be");
+    return rc ? rfs_fail_memory(err) : 0;
 }
 
 /* rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */

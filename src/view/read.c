@@ -144,7 +144,7 @@ static int answer_storage_crc(struct reshard_reader *reader, uint64_t at, size_t
 {
     uint32_t crc;
     const int rc =
-        rfs_view_storage_crc(reader->view, reader->file, reader->image, (uint32_t)(at >> 3), &crc);
+        rfs_view_storage_crc(reader->view, reader->file, reader->image, (size_t)(at >> 3), &crc);
     if (rc)
         return rc;
     for (size_t i = 0; i < size; i++)

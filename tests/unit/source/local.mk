@@ -22,6 +22,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_scan \
 	tests/unit/source/test_scan_group \
 	tests/unit/source/test_scan_whole \
+	tests/unit/source/test_torch \
 	tests/unit/source/test_zip
 SOURCE_WRITER = tests/unit/source/writer.c tests/unit/source/writer.h
 SOURCE_TREE = tests/unit/source/tree.c tests/unit/source/tree.h $(SOURCE_WRITER)
@@ -69,7 +70,14 @@ tests_unit_source_test_key_SOURCES = tests/support/smaps.h tests/unit/source/tes
 tests_unit_source_test_key_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_pickle_SOURCES = tests/unit/source/test_pickle.c $(SOURCE_WRITER)
 tests_unit_source_test_pickle_LDADD = librfs.la $(CMOCKA_LIBS)
-SOURCE_ARCHIVE = tests/unit/source/archive.c tests/unit/source/archive.h $(SOURCE_WRITER)
+SOURCE_ARCHIVE = \
+	tests/support/archive.c \
+	tests/support/archive.h \
+	tests/support/tree.c \
+	tests/support/tree.h
 tests_unit_source_test_zip_SOURCES = tests/unit/source/test_zip.c $(SOURCE_ARCHIVE)
 tests_unit_source_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
+SOURCE_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(SOURCE_ARCHIVE)
+tests_unit_source_test_torch_SOURCES = tests/unit/source/test_torch.c $(SOURCE_TORCH)
+tests_unit_source_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt

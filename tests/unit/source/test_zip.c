@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The directory of a zip archive: what it tells, and what is refused. */
-#include "archive.h"
 #include "source/zip.h"
+#include "tests/support/archive.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -12,9 +12,33 @@
 
 #include <cmocka.h>
 
+struct memory {
+    const unsigned char *data;
+    size_t n;
+    unsigned reads;
+};
+
+static int memory_read(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    struct memory *memory = ctx;
+    assert_true(offset <= memory->n && n <= memory->n - offset);
+    memcpy(buf, memory->data + offset, n);
+    memory->reads++;
+    return 0;
+}
+
+static const void *filler(size_t n)
+{
+    static unsigned char data[8000];
+    assert_true(n <= sizeof data);
+    for (size_t i = 0; i < n; i++)
+        data[i] = (unsigned char)(i * 167 + (i >> 8) * 13);
+    return data;
+}
+
 static int open_archive(const struct archive *archive, struct rfs_zip *zip, struct rfs_error *err)
 {
-    struct memory memory = {.p = archive->file.p, .n = archive->file.n};
+    struct memory memory = {.data = archive->file.data, .n = archive->file.n};
     return rfs_zip_open(memory_read, &memory, memory.n, "a.pt", zip, err);
 }
 
@@ -79,7 +103,7 @@ static void test_reads_little(void **state)
         archive_put(&a, name, "1234", 4);
     }
     archive_end(&a, END_WIDE);
-    struct memory memory = {.p = a.file.p, .n = a.file.n};
+    struct memory memory = {.data = a.file.data, .n = a.file.n};
     assert_int_equal(rfs_zip_open(memory_read, &memory, memory.n, "a.pt", &zip, NULL), 0);
     assert_int_equal(zip.n, 1000);
     assert_true(memory.reads < 50);
@@ -139,11 +163,11 @@ static void test_refuses_overlap(void **state)
         struct archive hidden = {0};
         struct archive a = {0};
         archive_add(&hidden, &(struct member){.name = "x/in", .fill = fill});
-        const uint64_t at = archive_put(&a, "out", hidden.file.p, 34);
+        const uint64_t at = archive_put(&a, "out", hidden.file.data, 34);
         bytes_add(&a.file, filler(200), 200);
         archive_free(&hidden);
         archive_add(&hidden, &(struct member){.name = "x/in", .shift = (int64_t)at});
-        bytes_add(&a.directory, hidden.directory.p, hidden.directory.n);
+        bytes_add(&a.directory, hidden.directory.data, hidden.directory.n);
         a.n++;
         archive_end(&a, END_PLAIN);
         refused(&a, -EINVAL, "'x/in': the archive's entry overlaps another, 'x/out'");
@@ -178,7 +202,7 @@ static void test_refuses_cuts(void **state)
     archive_put(&a, "b", filler(300), 300);
     archive_end(&a, END_WIDE);
     for (size_t n = 0; n < a.file.n; n++) {
-        struct memory memory = {.p = a.file.p, .n = n};
+        struct memory memory = {.data = a.file.data, .n = n};
         struct rfs_zip zip;
         struct rfs_error err = {0};
         assert_int_equal(rfs_zip_open(memory_read, &memory, n, "a.pt", &zip, &err), -EINVAL);
@@ -191,18 +215,18 @@ static void test_refuses_cuts(void **state)
 static void test_random_damage(void **state)
 {
     (void)state;
-    struct random random = {random_seed()};
+    uint64_t random = test_seed();
     for (unsigned round = 0; round < 20000; round++) {
         struct archive a = {0};
         archive_put(&a, "a", filler(30), 30);
         archive_add(&a,
                     &(struct member){.name = "x/b", .content = filler(3), .n = 3, .wide = true});
         const size_t contents = a.file.n;
-        archive_end(&a, random_below(&random, 2) ? END_WIDE : END_PLAIN);
-        for (uint64_t i = random_below(&random, 4) + 1; i > 0; i--) {
-            const size_t from = random_below(&random, 3) ? contents : 0;
-            a.file.p[from + random_below(&random, a.file.n - from)] =
-                (unsigned char)(random_below(&random, 2) ? random_next(&random) : 255);
+        archive_end(&a, test_below(&random, 2) ? END_WIDE : END_PLAIN);
+        for (uint32_t i = test_below(&random, 4) + 1; i > 0; i--) {
+            const size_t from = test_below(&random, 3) ? contents : 0;
+            a.file.data[from + test_below(&random, (uint32_t)(a.file.n - from))] =
+                (unsigned char)(test_below(&random, 2) ? test_below(&random, 256) : 255);
         }
         struct rfs_zip zip;
         struct rfs_error err = {0};

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 view_tests = \
+	tests/unit/view/test_archives \
 	tests/unit/view/test_budget \
 	tests/unit/view/test_by_rules \
 	tests/unit/view/test_converted \
@@ -29,6 +30,8 @@ tests_unit_view_test_encrypted_SOURCES = $(view_support) \
 	tests/support/sealer.h \
 	tests/unit/view/test_encrypted.c
 tests_unit_view_test_encrypted_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_archives_SOURCES = $(view_support) tests/unit/view/test_archives.c
+tests_unit_view_test_archives_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c

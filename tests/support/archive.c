@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "archive.h"
+#include "tests/support/archive.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +11,12 @@ static void put(struct bytes *b, uint64_t number, unsigned n)
     for (unsigned i = 0; i < n; i++)
         little[i] = (unsigned char)(number >> 8 * i);
     bytes_add(b, little, n);
+}
+
+static void put_fill(struct bytes *b, size_t n)
+{
+    while (n-- > 0)
+        bytes_add(b, "Z", 1);
 }
 
 uint64_t archive_add(struct archive *archive, const struct member *m)
@@ -33,8 +39,8 @@ uint64_t archive_add(struct archive *archive, const struct member *m)
     put(out, local_size, 4);
     put(out, strlen(local_name), 2);
     put(out, m->fill, 2);
-    bytes_text(out, local_name);
-    bytes_add(out, filler(m->fill), m->fill);
+    bytes_add(out, local_name, strlen(local_name));
+    put_fill(out, m->fill);
     const uint64_t content = out->n;
     if (m->n > 0)
         bytes_add(out, m->content, m->n);
@@ -58,7 +64,7 @@ uint64_t archive_add(struct archive *archive, const struct member *m)
     put(dir, 0, 2);
     put(dir, 0, 8);
     put(dir, m->wide ? UINT32_MAX : (uint64_t)((int64_t)header + m->shift), 4);
-    bytes_text(dir, m->name);
+    bytes_add(dir, m->name, strlen(m->name));
     if (m->wide) { /* after a field that is nobody's */
         put(dir, 0x4646, 2);
         put(dir, 2, 2);
@@ -87,7 +93,7 @@ void archive_end(struct archive *archive, enum archive_end end)
     const uint64_t size = archive->directory.n;
     const unsigned n = archive->n + (end == END_MORE ? 1u : 0u) - (end == END_FEWER ? 1u : 0u);
 
-    bytes_add(out, archive->directory.p, size);
+    bytes_add(out, archive->directory.data, size);
     if (end == END_WIDE || end == END_DIFFERS) {
         const uint64_t at = out->n;
         bytes_add(out, "PK\6\6", 4);
@@ -112,7 +118,7 @@ void archive_end(struct archive *archive, enum archive_end end)
     put(out, end == END_WIDE ? UINT32_MAX : begin - (end == END_DIFFERS), 4);
     put(out, end == END_COMMENT ? 5000 : 0, 2);
     if (end == END_COMMENT)
-        bytes_add(out, filler(5000), 5000);
+        put_fill(out, 5000);
 }
 
 void archive_free(struct archive *archive)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes zip archives of stored entries into memory, right or wrong, as torch.save does. For tests. */
-#ifndef TESTS_UNIT_SOURCE_ARCHIVE_H
-#define TESTS_UNIT_SOURCE_ARCHIVE_H
+#ifndef TESTS_SUPPORT_ARCHIVE_H
+#define TESTS_SUPPORT_ARCHIVE_H
 
-#include "writer.h"
+#include "tests/support/tree.h"
+
+#include <stdbool.h>
 
 struct archive {
     struct bytes file, directory;
