@@ -67,9 +67,8 @@ int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *stora
 uint64_t rfs_torch_storage_bytes(const struct rfs_node *storage);
 
 /*
- * Whether every tensor and storage of the graph is sound, whether or not somebody asks for it, and nothing is
- * nested so deep that it could not be written again. 0, -EINVAL with *err filled, or
- * -ENOMEM. O(nodes).
+ * Whether every tensor and storage of the graph is sound, whether or not somebody asks for it. 0, -EINVAL with
+ * *err filled, or -ENOMEM. O(nodes).
  */
 int rfs_torch_check(const struct rfs_torch *torch, const char *file, struct rfs_error *err);
 

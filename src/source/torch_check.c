@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor is written as values in values of its own, which are not walked through here. */
-#define DEPTH_MOST (RFS_PICKLE_DEPTH - 4)
-
 struct walk {
     const struct rfs_torch *torch;
     const char *file;
@@ -120,10 +117,10 @@ static int visit(struct walk *walk, const struct rfs_node *node)
 {
     if (is_constant(node) || was_seen(walk, node))
         return 0;
-    if (walk->depth >= DEPTH_MOST)
+    if (walk->depth >= RFS_PICKLE_DEPTH)
         return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, walk->name),
-                        "save it with less nesting", "a value is nested deeper than %d levels",
-                        DEPTH_MOST);
+                        "save it with less nesting",
+                        "a value in it is nested deeper than %d levels", RFS_PICKLE_DEPTH);
     walk->depth++;
     const int rc = visit_kind(walk, node);
     walk->depth--;
