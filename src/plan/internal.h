@@ -36,6 +36,10 @@ struct rfs_planner {
     atomic_int *sizes;         /* [source stages] what sizes.c found */
     atomic_bool *told_survey;  /* [source stages] what a survey says was logged */
     atomic_bool *told_damaged; /* [source stages] that none can be made was */
+    /* Of ask.c. [source ranks, from the first stage's base] the index that samples of a rank's headers were
+     * found to agree with, or NULL; [source stages] the log says that nothing but samples were read. */
+    _Atomic(const struct rfs_index *) *resembled;
+    atomic_bool *sampled;
 
     pthread_mutex_t lock;                     /* of the tables; a leaf lock */
     RFS_VEC(struct geometry_slot) geometries; /* by id */
@@ -183,8 +187,12 @@ struct note {
     size_t used;
 };
 void rfs_plan_note(struct note *note, const char *param);
+/* Whether it is the accumulated gradient of a parameter, which is never saved. */
+bool rfs_plan_is_gradient(const char *param);
 /* Logs what a stage's new survey says that the user should know; tell.c. */
 void rfs_plan_tell_survey(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
+/* Asks the replicas of a stage's lead for what it lacks; ask.c. After rfs_plan_want. 0 or -ENOMEM. */
+int rfs_plan_ask(struct planning *planning, uint32_t s);
 /* Marks the ranks that a stage's parameters come from; want.c. */
 int rfs_plan_want(struct planning *planning, uint32_t s);
 /*

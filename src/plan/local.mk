@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/plan/agree.c \
+	src/plan/ask.c \
 	src/plan/attributes.c \
 	src/plan/dtype_rules.c \
 	src/plan/dtype_rules.h \

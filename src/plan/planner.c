@@ -31,6 +31,8 @@ void rfs_planner_free(struct rfs_planner *planner)
     free(planner->sizes);
     free(planner->told_survey);
     free(planner->told_damaged);
+    free(planner->resembled);
+    free(planner->sampled);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
@@ -45,6 +47,27 @@ void rfs_planner_free(struct rfs_planner *planner)
 static void planner_cleanup(struct rfs_planner **planner)
 {
     rfs_planner_free(*planner);
+}
+
+static int make_tables(struct rfs_planner *planner)
+{
+    const size_t stages = planner->scale.src_stages;
+    const size_t ranks = stages * planner->scale.src_devices;
+
+    planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
+    planner->lost = calloc(ranks, sizeof *planner->lost);
+    planner->resembled = calloc(ranks, sizeof *planner->resembled);
+    planner->leads = calloc(stages, sizeof *planner->leads);
+    planner->surveys = calloc(stages, sizeof *planner->surveys);
+    planner->sizes = calloc(stages, sizeof *planner->sizes);
+    planner->sampled = calloc(stages, sizeof *planner->sampled);
+    planner->told_survey = calloc(stages, sizeof *planner->told_survey);
+    planner->told_damaged = calloc(stages, sizeof *planner->told_damaged);
+    return planner->ranks && planner->lost && planner->resembled && planner->leads &&
+                   planner->surveys && planner->sizes && planner->sampled && planner->told_survey &&
+                   planner->told_damaged
+               ? 0
+               : -ENOMEM;
 }
 
 int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
@@ -62,16 +85,8 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
         rc = rfs_plan_check_lost(planner, err);
     if (rc)
         return rc;
-    planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
-    planner->lost = calloc((size_t)planner->scale.src_devices * planner->scale.src_stages,
-                           sizeof *planner->lost);
-    planner->leads = calloc(planner->scale.src_stages, sizeof *planner->leads);
-    planner->surveys = calloc(planner->scale.src_stages, sizeof *planner->surveys);
-    planner->sizes = calloc(planner->scale.src_stages, sizeof *planner->sizes);
-    planner->told_survey = calloc(planner->scale.src_stages, sizeof *planner->told_survey);
-    planner->told_damaged = calloc(planner->scale.src_stages, sizeof *planner->told_damaged);
-    if (!planner->ranks || !planner->lost || !planner->leads || !planner->surveys ||
-        !planner->sizes || !planner->told_survey || !planner->told_damaged)
+    rc = make_tables(planner);
+    if (rc)
         return rfs_fail_memory(err);
     for (uint32_t s = 0; s < planner->scale.src_stages; s++)
         atomic_init(&planner->leads[s], RFS_NO_RANK);

@@ -10,8 +10,7 @@
  * After remove_redundancy the files of a stage list different parameters. So
  *
  * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only when the
- *   other ranks that hold the lead's slice of it lack it too: their headers are looked at as well. (Often, as
- *   gradients and moments are in strategies and not in files. It costs the headers of the replicas, once.)
+ *   other ranks that hold the lead's slice of it lack it too: ask.c looks at them.
  * - when not all files that are looked at list the same (one may list nothing), or one says that redundancy
  *   was removed, or the files of the stage are not all of one size (sizes.c), those of all its ranks are
  *   looked at, once for all destination ranks, and a survey (survey.h) tells who has what.
@@ -107,53 +106,10 @@ static int find_stages(struct planning *planning)
     return 0;
 }
 
-/* Marks the ranks that hold the lead's slice by LAYOUT. */
-static void ask_replicas(const struct planning *planning, struct stage_use *use,
-                         const struct rfs_layout *layout)
-{
-    const struct rfs_catalog *catalog = planning->planner->config.catalog;
-    const uint32_t slice = rfs_layout_slice(layout, use->lead - use->base);
-
-    for (uint32_t rank = 0; rank < layout->devices; rank++)
-        if (rfs_catalog_has(catalog, use->base + rank) && rfs_layout_slice(layout, rank) == slice)
-            use->wanted[rank] |= ASKED;
-}
-
-/* Asks the replicas of the lead for each parameter of the strategy that it lacks. */
-static int ask_for_lacking(struct planning *planning, uint32_t s)
-{
-    const struct rfs_planner *planner = planning->planner;
-    const struct rfs_strategy *src = planner->config.src;
-    struct stage_use *use = &planning->stages[s];
-
-    if (use->survey || !src || planner->scale.src_devices == 1)
-        return 0;
-    RFS_FREE unsigned char *listed = calloc(rfs_strategy_count(src) + 1, 1);
-    RFS_FREE unsigned char *asked = calloc(rfs_strategy_layouts(src) + 1, 1);
-    if (!listed || !asked)
-        return rfs_fail_memory(planning->err);
-    for (size_t i = 0; i < use->lead_index->n; i++) {
-        const ptrdiff_t at = rfs_strategy_find(
-            src, rfs_catalog_name(planner->config.catalog, use->lead_index->entries[i].name));
-        if (at >= 0)
-            listed[at] = 1;
-    }
-    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
-        const struct rfs_layout *layout = listed[i] ? NULL : rfs_strategy_layout(src, i, s);
-        if (!layout || asked[layout->id] ||
-            rfs_plan_role(planner, rfs_strategy_param(src, i), s, planning->stage).role ==
-                ROLE_DROPPED)
-            continue;
-        asked[layout->id] = 1;
-        ask_replicas(planning, use, layout);
-    }
-    return 0;
-}
-
 static int want_stage(struct planning *planning, uint32_t s)
 {
     const int rc = rfs_plan_want(planning, s);
-    return rc ? rc : ask_for_lacking(planning, s);
+    return rc ? rc : rfs_plan_ask(planning, s);
 }
 
 /* The job of indexing many ranks at once. */

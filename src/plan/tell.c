@@ -26,12 +26,17 @@ void rfs_plan_note(struct note *note, const char *param)
     }
 }
 
-/* Whether a parameter of the strategy is of this stage alone, and is saved (as gradients are not). */
+bool rfs_plan_is_gradient(const char *param)
+{
+    return strncmp(param, "accu_grads", 10) == 0;
+}
+
+/* Whether a parameter of the strategy is of this stage alone, and is saved. */
 static bool is_expected(const struct rfs_strategy *src, size_t i, uint32_t s)
 {
     return rfs_strategy_next_stage(src, i, 0) == s &&
            rfs_strategy_next_stage(src, i, s + 1) == RFS_NO_STAGE &&
-           strncmp(rfs_strategy_param(src, i), "accu_grads", 10) != 0;
+           !rfs_plan_is_gradient(rfs_strategy_param(src, i));
 }
 
 /* What no rank of the stage has was perhaps removed everywhere, as older releases of MindSpore do. */

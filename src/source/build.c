@@ -267,3 +267,24 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
         *out = built;
     return rc;
 }
+
+/* One of the first block and one of the last: each takes the decryption of a block. */
+#define SAMPLES_ENCRYPTED 2
+
+int rfs_build_resembles(struct rfs_builder *builder, uint32_t file, const struct rfs_built *like,
+                        size_t samples)
+{
+    struct rfs_reading reading;
+
+    if (builder->format != RFS_FORMAT_CKPT || like->n_pieces != 1 || like->merged)
+        return 0;
+    if (rfs_files_secret(builder->files))
+        samples = SAMPLES_ENCRYPTED;
+    int rc = rfs_reading_begin(builder->files, file, &reading);
+    if (rc < 0)
+        return rc;
+    rc = rfs_ckpt_resembles(read_source, &reading, reading.size, like->index, builder->tables,
+                            samples);
+    const int end = rfs_reading_end(&reading);
+    return end < 0 ? end : rc;
+}

@@ -45,6 +45,12 @@ struct rfs_built {
  */
 int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const char *weight_map,
               struct rfs_built *like, struct rfs_built **out, struct rfs_error *err);
+/*
+ * Whether the rank with that file seems to have the index LIKE, by samples of its headers: 1; or 0, as when
+ * only building can tell, or -errno.
+ */
+int rfs_build_resembles(struct rfs_builder *builder, uint32_t file, const struct rfs_built *like,
+                        size_t samples);
 void rfs_built_free(struct rfs_built *built);
 /* Bytes of memory it takes. */
 size_t rfs_built_memory(const struct rfs_built *built);

@@ -307,6 +307,14 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     return rc;
 }
 
+int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t like, size_t samples)
+{
+    const struct rank *slot = &catalog->ranks[rank];
+    if (slot->parts != 1 || slot->weight_map)
+        return 0;
+    return rfs_build_resembles(&catalog->builder, slot->file, catalog->ranks[like].built, samples);
+}
+
 bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank)
 {
     if (!rfs_catalog_has(catalog, rank))

@@ -77,6 +77,12 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
  * files, and so does remove_redundancy with a rank that keeps nothing.
  */
 bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank);
+/*
+ * Whether a rank that has a file seems to list what LIKE does, which is indexed: 1 when SAMPLES (two or more) of
+ * its headers say so, of two blocks if it is encrypted, and its index was not built for that; else 0, or -errno.
+ */
+int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
+                          size_t samples);
 /* The rank's index if it is built, else NULL. Lock-free. */
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank);
 

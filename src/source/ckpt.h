@@ -35,4 +35,11 @@ int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
 int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *like,
                      struct rfs_tables *tables, struct rfs_pool *pool);
 
+/*
+ * A sample of that: whether the file is of LIKE's size and ends as it does, and SAMPLES of its headers (two or
+ * more), evenly spread from the first to the last, are LIKE's, each at its offset. 1, 0 or -errno.
+ */
+int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *like,
+                       struct rfs_tables *tables, size_t samples);
+
 #endif

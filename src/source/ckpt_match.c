@@ -137,6 +137,20 @@ static bool is_header(const struct match *match, const struct place *place,
     return rest.same && rest.n == 0;
 }
 
+/* Whether these bytes, up to the content, are the header of a value; a scalar's may be written in two ways. */
+static bool is_value(const struct match *match, const struct place *place,
+                     const unsigned char *bytes)
+{
+    const struct rfs_type *type =
+        rfs_intern_bytes(match->tables->types, match->like->entries[place->entry].type, NULL);
+    const bool scalar =
+        type->kind == RFS_TENSOR && type->ndim == 0 && place->content.bytes == type->bytes;
+    const size_t n = (size_t)(place->content.offset - place->header);
+
+    return is_header(match, place, bytes, n, false) ||
+           (scalar && is_header(match, place, bytes, n, true));
+}
+
 /* How far one read from this header on is worth going: over near contents, up to a header's end. */
 static uint64_t span_end(const struct match *match, struct place place, size_t stop)
 {
@@ -184,14 +198,7 @@ static int match_batch(void *ctx, size_t i)
             if (rc < 0)
                 break;
         }
-        const unsigned char *bytes = buf + (header - start);
-        const size_t n = (size_t)(place.content.offset - header);
-        const struct rfs_type *type =
-            rfs_intern_bytes(match->tables->types, match->like->entries[place.entry].type, NULL);
-        const bool scalar =
-            type->kind == RFS_TENSOR && type->ndim == 0 && place.content.bytes == type->bytes;
-        rc = !is_header(match, &place, bytes, n, false) &&
-             !(scalar && is_header(match, &place, bytes, n, true));
+        rc = !is_value(match, &place, buf + (header - start));
     } while (rc == 0 && place_next(match, &place, stop));
     rfs_wipe(buf, cap); /* contents lie between headers, and files may be encrypted */
     free(buf);
@@ -215,18 +222,54 @@ static int match_end(const struct match *match)
     return left == 0 || memcmp(bytes, "crc_num", sizeof bytes) == 0;
 }
 
+/* Whether a file of that size may be like LIKE, and ends as it: 1, 0 or -errno. */
+static int match_size(const struct match *match, uint64_t size)
+{
+    const struct rfs_index *like = match->like;
+    if (size != like->file_bytes || like->n == 0)
+        return 0;
+    for (size_t i = 0; i < like->n; i++) {
+        const struct rfs_type *type =
+            rfs_intern_bytes(match->tables->types, like->entries[i].type, NULL);
+        if (type->kind == RFS_MAP)
+            return 0;
+    }
+    return match_end(match);
+}
+
+/* The header of entry I: 1, 0 or -errno. */
+static int match_one(const struct match *match, size_t i)
+{
+    const struct place place = place_at(match, i);
+    if (place.content.offset <= place.header || place.content.offset > match->like->file_bytes)
+        return 0;
+    const size_t n = (size_t)(place.content.offset - place.header);
+    unsigned char *buf = malloc(n);
+    if (!buf)
+        return -ENOMEM;
+    int rc = match->read(match->ctx, buf, n, place.header);
+    if (rc == 0)
+        rc = is_value(match, &place, buf);
+    rfs_wipe(buf, n);
+    free(buf);
+    return rc;
+}
+
+int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *like,
+                       struct rfs_tables *tables, size_t samples)
+{
+    const struct match match = {.read = read, .ctx = ctx, .like = like, .tables = tables};
+    int rc = match_size(&match, size);
+    for (size_t k = 0; rc == 1 && k < samples; k++)
+        rc = match_one(&match, k * (like->n - 1) / (samples - 1));
+    return rc;
+}
+
 int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *like,
                      struct rfs_tables *tables, struct rfs_pool *pool)
 {
     struct match match = {.read = read, .ctx = ctx, .like = like, .tables = tables};
-    if (size != like->file_bytes || like->n == 0)
-        return 0;
-    for (size_t i = 0; i < like->n; i++) {
-        const struct rfs_type *type = rfs_intern_bytes(tables->types, like->entries[i].type, NULL);
-        if (type->kind == RFS_MAP)
-            return 0;
-    }
-    int rc = match_end(&match);
+    int rc = match_size(&match, size);
     if (rc != 1)
         return rc;
     const size_t tasks = like->n / BATCH + (like->n % BATCH != 0);

@@ -27,7 +27,7 @@ struct fixture {
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
     struct rfs_outward *outward;
-    bool keep_empty;
+    bool strict, keep_empty;
     struct rfs_log log;
     char lines[2048];
     struct rfs_error err;
@@ -77,6 +77,7 @@ static void open_tree(struct fixture *f, const char *src, const char *dst)
                                               .dst = f->dst,
                                               .pool = f->pool,
                                               .log = &f->log,
+                                              .strict = f->strict,
                                               .keep_empty = f->keep_empty,
                                               .outward = f->outward};
     if (rfs_planner_new(&config, &f->planner, &f->err))
@@ -361,6 +362,75 @@ static void test_not_declared(void **state)
     expect_file(f, 0, "w0 x0"); /* as MindSpore, which loads one file */
 }
 
+#define MANY 66000 /* more headers than are read of a file for what may be nowhere */
+
+/* MANY parameters of one byte, and FIRST and LAST around them. */
+static void write_many(const struct fixture *f, unsigned rank, const char *first, const char *last)
+{
+    const uint64_t one = 1;
+    struct bytes file = {0};
+    char name[32];
+
+    ckpt_tensor(&file, first, "Int8", 1, &one, "x", 1);
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "p%05u", i);
+        ckpt_tensor(&file, name, "Int8", 1, &one, "y", 1);
+    }
+    ckpt_tensor(&file, last, "Int8", 1, &one, "z", 1);
+    snprintf(name, sizeof name, "rank_%u/net-1_1.ckpt", rank);
+    tree_write(f->root, name, file.data, file.n);
+    bytes_free(&file);
+}
+
+static void many(struct fixture *f, const char *first, const char *last)
+{
+    write_many(f, 0, "w", "v");
+    write_many(f, 1, first, last);
+    open_tree(f, OVER("w", "[2]") ", " OVER("m", "[2]") ", " OVER("accu_grads.w", "[2]"),
+              OVER("w", "[1]"));
+    if (plan_rank(f, 0))
+        fail_msg("%s", f->err.text);
+}
+
+static void test_samples_of_large_files(void **state)
+{
+    struct fixture *f = *state;
+
+    many(f, "w", "v");
+    expect_indexed(f, 1);
+    assert_int_equal(f->plan->roster->n, MANY + 2);
+    assert_non_null(strstr(f->lines, "1 parameter of the source strategy in none of the "
+                                     "checkpoints of pipeline stage 0, by samples of their "
+                                     "headers: m"));
+}
+
+static void test_samples_that_differ(void **state)
+{
+    struct fixture *f = *state;
+
+    many(f, "m", "v");
+    expect_indexed(f, 2);
+    assert_int_equal(f->plan->roster->n, MANY + 3);
+}
+
+static void test_the_last_sample_differs(void **state)
+{
+    struct fixture *f = *state;
+
+    many(f, "w", "m");
+    assert_int_equal(f->plan->roster->n, MANY + 3);
+}
+
+static void test_strict_looks_at_all(void **state)
+{
+    struct fixture *f = *state;
+
+    f->strict = true;
+    many(f, "w", "v");
+    expect_indexed(f, 2);
+    assert_string_equal(f->lines, "");
+}
+
 /* MindSpore writes a file of no bytes for a rank that keeps nothing. */
 static void test_ranks_that_keep_nothing(void **state)
 {
@@ -536,6 +606,10 @@ int main(void)
         TEST(test_values_that_several_do_not_prove),
         TEST(test_declared),
         TEST(test_not_declared),
+        TEST(test_samples_of_large_files),
+        TEST(test_samples_that_differ),
+        TEST(test_the_last_sample_differs),
+        TEST(test_strict_looks_at_all),
         TEST(test_ranks_that_keep_nothing),
         TEST(test_files_that_should_not_be_empty),
         TEST(test_a_stage_that_keeps_nothing),

@@ -29,6 +29,13 @@ static int matches(const struct bytes *file, const struct rfs_index *index,
     return rfs_ckpt_matches(memory_read, &memory, file->n, index, tables, pool);
 }
 
+static int resembles(const struct bytes *file, const struct rfs_index *index,
+                     struct rfs_tables *tables, size_t samples)
+{
+    struct memory memory = {.p = file->p, .n = file->n};
+    return rfs_ckpt_resembles(memory_read, &memory, file->n, index, tables, samples);
+}
+
 static bool same_index(const struct rfs_index *a, const struct rfs_index *b)
 {
     return b && a->n == b->n && a->n_extents == b->n_extents && a->has_crc == b->has_crc &&
@@ -100,6 +107,11 @@ static void flip(struct random *random, struct bytes *file, const struct rfs_ind
         assert_true(same_index(index, truth));
     if (in_content(index, tables, at))
         assert_int_equal(rc, 1);
+    /* Samples find nothing that is not there, and of every header they find all but chunks between. */
+    const int few = resembles(file, index, tables, 2 + (size_t)random_below(random, 10));
+    const int all = resembles(file, index, tables, index->n > 2 ? index->n : 2);
+    assert_true(few == 1 || rc == 0);
+    assert_true(all == rc || (all == 1 && index->n_extents > 0));
     *(rc ? hits : misses) += 1;
     rfs_index_free(truth);
     file->p[at] ^= bit;
