@@ -115,13 +115,27 @@ static int want_stage(struct planning *planning, uint32_t s)
 /* The job of indexing many ranks at once. */
 struct indexing {
     struct planning *planning;
+    uint32_t s;
     struct stage_use *use;
+    bool all; /* of which none may be damaged; else only those that give something */
     const uint32_t *ranks;
     atomic_bool empty;    /* a rank's file holds nothing */
     pthread_mutex_t lock; /* of err */
     int failed;
     struct rfs_error *err; /* the first failure */
 };
+
+/* Once for each stage. */
+static void tell_damaged(const struct planning *planning, uint32_t s, const struct rfs_error *err)
+{
+    struct rfs_planner *planner = planning->planner;
+
+    if (!atomic_exchange(&planner->told_damaged[s], true))
+        rfs_log(
+            planner->config.log, RFS_WARNING,
+            "pipeline stage %u has a damaged checkpoint: what only that one has is not found%s%s",
+            s, err ? ": " : "", err ? err->text : "");
+}
 
 static int index_one(void *ctx, size_t i)
 {
@@ -134,6 +148,10 @@ static int index_one(void *ctx, size_t i)
         atomic_store(&job->empty, true);
         return 0;
     }
+    if (rc == -EINVAL && !job->all && !(job->use->wanted[job->ranks[i] - job->use->base] & GIVES)) {
+        tell_damaged(job->planning, job->s, &err);
+        return 0;
+    }
     if (rc) {
         pthread_mutex_lock(&job->lock);
         if (!job->failed && job->err)
@@ -144,7 +162,7 @@ static int index_one(void *ctx, size_t i)
     return rc;
 }
 
-static int index_stage(struct planning *planning, uint32_t s)
+static int index_ranks(struct planning *planning, uint32_t s, bool all)
 {
     struct stage_use *use = &planning->stages[s];
     const uint32_t devices = planning->planner->scale.src_devices;
@@ -159,11 +177,16 @@ static int index_stage(struct planning *planning, uint32_t s)
             ranks[n++] = use->base + local;
     if (n == 0)
         return 0;
-    struct indexing job = {planning, use,          ranks, false, PTHREAD_MUTEX_INITIALIZER,
-                           0,        planning->err};
+    struct indexing job = {planning,     s, use, all, ranks, false, PTHREAD_MUTEX_INITIALIZER, 0,
+                           planning->err};
     const int rc = rfs_pool_for(planning->planner->config.pool, n, index_one, &job);
     use->differs |= atomic_load(&job.empty);
     return rc;
+}
+
+static int index_stage(struct planning *planning, uint32_t s)
+{
+    return index_ranks(planning, s, false);
 }
 
 /* Whether two files list the same parameters, in whatever order. */
@@ -207,7 +230,7 @@ static int compare_stage(struct planning *planning, uint32_t s)
         const struct rfs_index *index =
             rfs_catalog_ready(planner->config.catalog, use->base + local);
         if (!index)
-            continue; /* it keeps nothing: index_stage said that the stage differs */
+            continue; /* damaged, or it keeps nothing and differs says so */
         const bool gives = use->wanted[local] & GIVES;
         if (gives && (!use->order || !planner->part))
             use->order = index; /* loaded first: the highest rank, or the lowest of a part */
@@ -255,7 +278,7 @@ static int make_survey(struct planning *planning, uint32_t s)
 
     for (uint32_t local = 0; local < planner->scale.src_devices; local++)
         use->wanted[local] = rfs_catalog_has(planner->config.catalog, use->base + local);
-    const int rc = index_stage(planning, s);
+    const int rc = index_ranks(planning, s, true);
     if (rc)
         return rc;
     if (rfs_survey_make(planner->config.catalog, use->base, planner->scale.src_devices,
@@ -271,16 +294,11 @@ static int make_survey(struct planning *planning, uint32_t s)
  */
 static int go_without_survey(struct planning *planning, uint32_t s, int rc)
 {
-    struct rfs_planner *planner = planning->planner;
     struct stage_use *use = &planning->stages[s];
 
     if (rc != -EINVAL || !use->hinted)
         return rc;
-    if (!atomic_exchange(&planner->told_damaged[s], true))
-        rfs_log(
-            planner->config.log, RFS_WARNING,
-            "pipeline stage %u has a damaged checkpoint: what only that one has is not found%s%s",
-            s, planning->err ? ": " : "", planning->err ? planning->err->text : "");
+    tell_damaged(planning, s, planning->err);
     if (planning->err)
         *planning->err = (struct rfs_error){0};
     use->differs = false;

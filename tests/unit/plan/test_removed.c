@@ -431,6 +431,23 @@ static void test_strict_looks_at_all(void **state)
     assert_string_equal(f->lines, "");
 }
 
+/* What is damaged is neither needed nor able to say whether it has what the others lack. */
+static void test_a_damaged_file_that_is_asked(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned rank = 0; rank < 3; rank++)
+        write_rank(f, rank, "ws");
+    tree_write(f->root, "rank_2/net-1_1.ckpt", "\x0a\x7fxxx", 5);
+    open_tree(f, OVER("w", "[3]") ", " OVER("m", "[3]"), OVER("w", "[3]") ", " OVER("m", "[3]"));
+    expect_file(f, 0, "w0 s0");
+    expect_refusal(f, 2, -EINVAL, "rank_2/net-1_1.ckpt: offset");
+    expect_file(f, 1, "w1 s1");
+    assert_non_null(strstr(f->lines,
+                           "pipeline stage 0 has a damaged checkpoint: what only that one "
+                           "has is not found: "));
+}
+
 /* MindSpore writes a file of no bytes for a rank that keeps nothing. */
 static void test_ranks_that_keep_nothing(void **state)
 {
@@ -610,6 +627,7 @@ int main(void)
         TEST(test_samples_that_differ),
         TEST(test_the_last_sample_differs),
         TEST(test_strict_looks_at_all),
+        TEST(test_a_damaged_file_that_is_asked),
         TEST(test_ranks_that_keep_nothing),
         TEST(test_files_that_should_not_be_empty),
         TEST(test_a_stage_that_keeps_nothing),
