@@ -71,7 +71,9 @@ static int nobody_gives(const struct planning *planning, const struct wanting *w
                     "rank_%u of the destination needs the slice of %s, which %s, though other "
                     "ranks have theirs: a redundancy hole that nobody fills",
                     planning->rank, names.text,
-                    lost > 0 ? "have no checkpoint or none with it" : "do not have it");
+                    lost > 0      ? "have no checkpoint or none with it"
+                    : names.n > 1 ? "do not have it"
+                                  : "does not have it");
 }
 
 /* Once for each source rank, however many files take its replica. */

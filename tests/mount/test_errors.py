@@ -259,6 +259,23 @@ def test_missing_rank_with_replica():
         equal(len(said), 1, f"lines about it in {m.log()!r}")
 
 
+def test_redundancy_hole():
+    """A slice that its one rank does not have, though others have theirs."""
+    tree = new()
+    kept = [p for p in tree.params if p.name != "rows"]
+    whole = tree.params
+    tree.params = kept
+    tree.write(1, tree.source(1))
+    tree.params = whole
+    found_later(
+        tree,
+        f"{tree.src}: parameter 'rows': rank_0 of the destination needs the slice of rank_1, which does not have "
+        "it, though other ranks have theirs: a redundancy hole that nobody fills; try: the checkpoints as they "
+        "were saved",
+        ranks=(0,),
+    )
+
+
 def test_missing_rank_with_a_value_of_its_own():
     """No strategy proves that another rank has the same; only the files that need it fail."""
     tree = new(params=[Param("w", (8, 8), WHOLE, 0), Param("moment", (40,), ABSENT, ABSENT)])
