@@ -15,6 +15,8 @@ build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev protobuf
 # shellcheck disable=SC2034
 check_packages=(clang clang-format cppcheck strace python3 python3-venv)
 # shellcheck disable=SC2034
+torch_packages=(python3-torch unzip)
+# shellcheck disable=SC2034
 long_packages=(valgrind xz-utils)
 
 # Versions of what the interop tests compare with. The folder's name has the first.
@@ -22,7 +24,9 @@ mindspore_version=2.10.0
 safetensors_version=0.5.3
 hub_version=2.4.0 # of huggingface_hub
 interop_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/interop-$mindspore_version
+torch_version=2.9.1 # the current one; Debian's is what it is
 torch_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/torch
+current_torch_venv=$torch_venv-$torch_version
 
 say() {
     printf '%s\n' "$*"
@@ -98,10 +102,28 @@ fill_torch_venv() {
         "$1/bin/python" -c 'import safetensors.torch'
 }
 
-# PyTorch is Debian's: the one on PyPI brings gigabytes for graphics cards.
+# Debian's PyTorch.
 make_torch_venv() {
-    install_packages python3-torch &&
+    install_packages "${torch_packages[@]}" &&
         make_venv "$torch_venv" /usr/bin/python3 "torch, safetensors $safetensors_version" fill_torch_venv
+}
+
+# That of PyPI without what it depends on for graphics cards, which is gigabytes more.
+fill_current_torch_venv() {
+    "$2" -m venv "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
+            filelock fsspec jinja2 networkx numpy sympy typing-extensions \
+            "safetensors==$safetensors_version" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+            "torch==$torch_version" &&
+        "$1/bin/python" "$top/tests/torch/without_cuda.py" "$1"/lib/python3*/site-packages/torch &&
+        "$1/bin/python" -c 'import torch, safetensors.torch; torch.ones(2) + 1'
+}
+
+make_current_torch_venv() {
+    install_packages "${torch_packages[@]}" &&
+        make_venv "$current_torch_venv" python3 "torch $torch_version, safetensors $safetensors_version" \
+            fill_current_torch_venv
 }
 
 # The generated parts of the build system, where they are missing or older than what they come from.

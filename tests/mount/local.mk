@@ -6,7 +6,6 @@ EXTRA_DIST += \
 	tests/mount/harness.py \
 	tests/mount/run \
 	tests/mount/seal.py \
-	tests/mount/torch_loads \
 	tests/mount/test_access.py \
 	tests/mount/test_command.py \
 	tests/mount/test_encrypted.py \

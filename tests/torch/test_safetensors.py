@@ -1,18 +1,12 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch loads safetensors files through a mount. Run by scripts/test --long, in a virtual environment of its
-own, as PyTorch is large; otherwise like ./run."""
+"""PyTorch loads safetensors files of MindSpore's checkpoints through a mount."""
 import json
 import os
-import sys
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-import harness
 from forge import Param, Tree, WHOLE, cut
 from harness import *
 
@@ -53,7 +47,7 @@ def look_at_rank(t, path, rank):
     same_bytes(bytes_of(part), bytes_of(want), "a slice")
 
 
-def test_ranks():
+def test_safetensors_of_ranks():
     t = tree()
     with Mount(t.src, t.options("format=safetensors")) as m:
         for rank in (0, 1):
@@ -70,12 +64,8 @@ def look_at_parts(t, mnt):
     compare(loaded, t, lambda p: (p.shape, t.full[p.name]))
 
 
-def test_huggingface():
+def test_safetensors_of_huggingface():
     t = tree()
     options = ",".join([t.options().split(",")[0], "view=huggingface,file_size=2M"])
     with Mount(t.src, options) as m:
         look_at_parts(t, m.mnt)
-
-
-if __name__ == "__main__":
-    sys.exit(harness.run_all([(n[5:], f) for n, f in list(globals().items()) if n.startswith("test_")], sys.argv[1:]))
