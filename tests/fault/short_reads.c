@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded: read and pread of regular files give fewer bytes than were asked for, as signals, network
+ * To be preloaded: read, pread and preadv of regular files give fewer bytes than were asked for, as signals, network
  * file systems and nearly full pipes make them, and every third time EINTR instead. tests/fault/run builds it.
  */
 #include <dlfcn.h>
@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define TAKES_PART __attribute__((visibility("default")))
@@ -58,4 +59,31 @@ TAKES_PART ssize_t read(int fd, void *buf, size_t n)
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "read");
     return real(fd, buf, part);
+}
+
+/* The first spans that are wholly allowed, or the beginning of the first. */
+TAKES_PART ssize_t preadv64(int fd, const struct iovec *spans, int count, off_t offset)
+{
+    static ssize_t (*real)(int, const struct iovec *, int, off_t);
+    size_t wanted = 0;
+    int whole = 0;
+
+    for (int i = 0; i < count; i++)
+        wanted += spans[i].iov_len;
+    size_t left = allowed(fd, wanted);
+    if (wanted > 0 && left == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    while (whole < count && spans[whole].iov_len <= left)
+        left -= spans[whole++].iov_len;
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "preadv64");
+    const struct iovec first = {spans[0].iov_base, left};
+    return whole > 0 ? real(fd, spans, whole, offset) : real(fd, &first, 1, offset);
+}
+
+TAKES_PART ssize_t preadv(int fd, const struct iovec *spans, int count, off_t offset)
+{
+    return preadv64(fd, spans, count, offset);
 }

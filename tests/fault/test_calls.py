@@ -12,6 +12,7 @@ import shutil
 
 from forge import Param, Tree
 from harness import *
+from seal import key_file, seal_tree
 
 ALONE = [Param("w", (256, 1024), 0, 0)]
 MIXED = [Param("x", (256, 1024), 0, 1)]
@@ -57,7 +58,8 @@ def all_right(m, tree, ranks=range(4)):
 # ---- what nobody sees ------------------------------------------------------------------------------------
 
 
-def test_short_reads():
+def short_reads():
+    """The environment in which reads are short and interrupted."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     need(compiler, "there is no C compiler")
     library = os.path.join(folder("lib"), "short_reads.so")
@@ -66,13 +68,42 @@ def test_short_reads():
     got = run(compiler, *flags, source, "-o", library, "-ldl")
     equal(got.returncode, 0, f"compiling: {got.stderr}")
     asan = os.environ["ASAN_OPTIONS"] + ":verify_asan_link_order=0"
-    env = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": asan}
+    return {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": asan}
+
+
+def test_short_reads():
+    env = short_reads()
     for number, (params, how) in enumerate(((ALONE, "io=direct"), (MIXED, "io=direct"), (MIXED, "io=cached"))):
         tree = Tree(folder(f"tree{number}"), params, 4, 4)
         with Foreground(tree.src, tree.options(how), env=env) as m:
             all_right(m, tree)
             maps = read_all(f"/proc/{m.process.pid}/maps").decode()
             check("short_reads.so" in maps, "it is not loaded")
+
+
+def encrypted(params, mode, name="tree"):
+    tree = Tree(folder(name), params, 4, 4)
+    seal_tree(tree, mode=mode, key=b"a key for tests.")
+    return tree, f"key_file={key_file(tree, b'a key for tests.')}"
+
+
+MODES = ("AES-GCM", "AES-CBC", "SM4-CBC")
+
+
+def test_short_reads_of_encrypted_sources():
+    env = short_reads()
+    for mode in MODES:
+        tree, key = encrypted(MIXED, mode, mode)
+        with Foreground(tree.src, tree.options(key), env=env) as m:
+            all_right(m, tree)
+
+
+def test_interrupted_reads_of_encrypted_sources():
+    for mode in MODES:
+        tree, key = encrypted(MIXED, mode, mode)
+        with injected(tree, READS, "error=EINTR:when=1+2", options=(key,)) as m:
+            all_right(m, tree)
+        was_injected(tree)
 
 
 def test_interrupted_reads():
@@ -156,6 +187,16 @@ def test_every_file_that_depends_on_it():
     with injected(tree, READS, "error=EIO:when=1", "-s") as m:
         equal([outcome(read_all, m.file(rank)) for rank in range(4)], ["EIO"] * 4, "each file")
     was_injected(tree)
+
+
+def test_a_read_error_in_an_encrypted_source():
+    """In its headers, and in a block."""
+    for mode, when in (("AES-GCM", 1), ("AES-GCM", 3), ("AES-CBC", 1), ("AES-CBC", 2)):
+        tree, key = encrypted(ALONE, mode, f"{mode}-{when}")
+        with injected(tree, READS, f"error=EIO:when={when}", "-s", options=(key,)) as m:
+            equal([outcome(read_all, m.file(VICTIM)) for _ in range(3)], ["EIO"] * 3, f"{mode}, read {when}")
+            all_right(m, tree, [r for r in range(4) if r != VICTIM])
+        was_injected(tree)
 
 
 # ---- what passes -----------------------------------------------------------------------------------------
