@@ -49,15 +49,18 @@ int rfs_view_load_key(struct reshard_view *view, struct rfs_error *err)
     return rc < 0 ? rc : share_cache(view, err);
 }
 
-/* Opens the file and reads its last byte: of its last block, which is the shortest. */
+/* Opens the file and reads its last byte: of its last block, which is the shortest. 1: it is empty. */
 static int try_file(struct rfs_files *files, uint32_t id)
 {
     struct rfs_reading reading;
-    unsigned char byte;
+    unsigned char byte = 0;
     int rc = rfs_reading_begin_quiet(files, id, &reading);
     if (rc < 0)
         return rc;
-    rc = rfs_reading_pread(&reading, &byte, 1, reading.size - 1);
+    if (reading.size > 0)
+        rc = rfs_reading_pread(&reading, &byte, 1, reading.size - 1);
+    else
+        rc = 1;
     rfs_wipe(&byte, 1);
     const int end = rfs_reading_end(&reading);
     return end < 0 ? end : rc;
@@ -76,7 +79,7 @@ int rfs_view_try_key(struct reshard_view *view, struct rfs_error *err)
             continue;
         const uint32_t id = rfs_catalog_file(view->catalog, rank);
         const int rc = try_file(files, id);
-        tried++;
+        tried += rc <= 0;
         if (rc == 0) {
             whole->key_fits = true;
             first = 0;

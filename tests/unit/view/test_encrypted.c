@@ -238,6 +238,20 @@ static void test_one_damaged(void **state)
     }
 }
 
+/* What MindSpore writes, with a key or without, for a rank that keeps nothing: no key is tried on that. */
+static void test_an_empty_file(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st;
+    write_strategy(f->root, "dst.json", SRC_ITEMS);
+    seal_ranks(f, &GCM);
+    tree_write(f->root, "src/rank_0/net-1_2.ckpt", "", 0);
+    must_open(f, "");
+    assert_int_equal(stat_rank(f, 0, &st), -EINVAL);
+    assert_says(f->err.message, "the file is empty");
+    assert_int_equal(stat_rank(f, 1, &st), 0);
+}
+
 static void test_statistics(void **state)
 {
     struct fixture *f = *state;
@@ -417,6 +431,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_key, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_plain_sources, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_damaged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_empty_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_statistics, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_saves_side_by_side, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_large, set_up, tear_down),
