@@ -222,23 +222,40 @@ static int save_tuple(struct pickler *pickler, const struct rfs_node *node)
     return rc ? rc : end_tuple(pickler, node);
 }
 
-/* Adds the items to the container on the stack, WIDTH of them (1, or a key and a value) as one. */
-static int save_items(struct pickler *pickler, const struct rfs_items *items, uint32_t width)
+/* Items from FIRST on: as one batch if MARKED, else as the single one that they are. */
+static int save_batch(struct pickler *pickler, const struct rfs_items *items, uint32_t width,
+                      uint32_t first, uint32_t n, bool marked)
+{
+    int rc = marked ? put_op(pickler, '(') : 0;
+
+    for (uint32_t k = first * width; !rc && k < (first + n) * width; k++)
+        rc = save(pickler, items->data[k]);
+    return rc ? rc : put_op(pickler, width == 2 ? (marked ? 'u' : 's') : (marked ? 'e' : 'a'));
+}
+
+/*
+ * Adds the items to the container on the stack, WIDTH of them (1, or a key and a value) as one. CPython does it
+ * in three ways: of a list, of a dict (an empty batch follows a full one at its end), and of what an iterator
+ * gives after a call (the last one is single if a full batch ended before it).
+ */
+enum way { OF_LIST, OF_DICT, OF_ITERATOR };
+
+static int save_items(struct pickler *pickler, const struct rfs_items *items, uint32_t width,
+                      enum way way)
 {
     const uint32_t n = items->n / width;
+    uint32_t at = 0;
+    int rc = 0;
 
-    for (uint32_t i = 0; i < n;) {
-        const uint32_t batch = n - i < BATCH ? n - i : BATCH;
-        int rc = n > 1 ? put_op(pickler, '(') : 0;
-        for (uint32_t k = i * width; !rc && k < (i + batch) * width; k++)
-            rc = save(pickler, items->data[k]);
-        if (!rc)
-            rc = put_op(pickler, width == 2 ? (n > 1 ? 'u' : 's') : (n > 1 ? 'e' : 'a'));
-        if (rc)
-            return rc;
-        i += batch;
+    if (n == 1)
+        return save_batch(pickler, items, width, 0, 1, false);
+    while (!rc && at < n) {
+        const uint32_t batch = n - at < BATCH ? n - at : BATCH;
+        rc = save_batch(pickler, items, width, at, batch, way != OF_ITERATOR || batch > 1);
+        at += batch;
     }
-    return 0;
+    const bool full = n > 0 && n % BATCH == 0;
+    return !rc && way == OF_DICT && full ? save_batch(pickler, items, width, n, 0, true) : rc;
 }
 
 static int save_container(struct pickler *pickler, const struct rfs_node *node, bool dict)
@@ -246,7 +263,7 @@ static int save_container(struct pickler *pickler, const struct rfs_node *node, 
     int rc = put_op(pickler, dict ? '}' : ']');
     if (!rc)
         rc = memoize(pickler, node);
-    return rc ? rc : save_items(pickler, &node->of.items, dict ? 2 : 1);
+    return rc ? rc : save_items(pickler, &node->of.items, dict ? 2 : 1, dict ? OF_DICT : OF_LIST);
 }
 
 static int save_call(struct pickler *pickler, const struct rfs_node *node)
@@ -261,9 +278,9 @@ static int save_call(struct pickler *pickler, const struct rfs_node *node)
     if (!rc)
         rc = memoize(pickler, node);
     if (!rc && after && after->list)
-        rc = save_items(pickler, &after->list->of.items, 1);
+        rc = save_items(pickler, &after->list->of.items, 1, OF_ITERATOR);
     if (!rc && after && after->dict)
-        rc = save_items(pickler, &after->dict->of.items, 2);
+        rc = save_items(pickler, &after->dict->of.items, 2, OF_ITERATOR);
     if (!rc && after && after->state) {
         rc = save(pickler, after->state);
         rc = rc ? rc : put_op(pickler, 'b');

@@ -194,7 +194,9 @@ def nested():
         "numpy": [numpy.float64(0.5), numpy.int32(7), numpy.arange(6, dtype="f4").reshape(2, 3)],
         "views": [weights, weights[1:3], weights.t(), weights[0]], "transposed": torch.randn(3, 4).t(),
         "parameter": nn.Parameter(torch.randn(3)), "with_attribute": with_attribute, 5: "five", (1, "pair"): "of keys",
-        "many": list(range(2500)), "mapping": {str(i): i for i in range(1001)},
+        # CPython's pickler adds items by the thousand, in three ways.
+        "many": [[list(range(n)), {-i: i for i in range(n)}, OrderedDict((-i, i) for i in range(n)), deque(range(n))]
+                 for n in (0, 1, 2, 999, 1000, 1001, 2000, 2001, 2500)],
     }
     return [model], [optimizer], dict(others, ring=ring, loop=loop)
 

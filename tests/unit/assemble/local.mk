@@ -4,13 +4,15 @@ check_PROGRAMS += \
 	tests/unit/assemble/test_cache \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
-	tests/unit/assemble/test_kernels
+	tests/unit/assemble/test_kernels \
+	tests/unit/assemble/test_strided
 TESTS += \
 	tests/unit/assemble/test_assembler \
 	tests/unit/assemble/test_cache \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
-	tests/unit/assemble/test_kernels
+	tests/unit/assemble/test_kernels \
+	tests/unit/assemble/test_strided
 tests_unit_assemble_test_assembler_SOURCES = tests/unit/assemble/test_assembler.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_assembler_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -25,3 +27,6 @@ tests_unit_assemble_test_cache_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_assemble_test_convert_SOURCES = tests/unit/assemble/test_convert.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_convert_LDADD = librfs.la $(CMOCKA_LIBS) -lm
+tests_unit_assemble_test_strided_SOURCES = tests/unit/assemble/test_strided.c \
+	tests/unit/assemble/support.c tests/unit/assemble/support.h
+tests_unit_assemble_test_strided_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 image_tests = \
 	tests/unit/image/test_files \
-	tests/unit/image/test_image_safetensors
+	tests/unit/image/test_image_safetensors \
+	tests/unit/image/test_pickle_out
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
@@ -14,3 +15,5 @@ tests_unit_image_test_files_SOURCES = $(image_support) tests/unit/image/test_fil
 tests_unit_image_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_image_safetensors_SOURCES = $(image_support) tests/unit/image/test_image_safetensors.c
 tests_unit_image_test_image_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_image_test_pickle_out_SOURCES = $(image_support) tests/unit/image/test_pickle_out.c
+tests_unit_image_test_pickle_out_LDADD = librfs.la $(CMOCKA_LIBS)
