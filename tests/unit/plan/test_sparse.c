@@ -7,6 +7,7 @@
 #include "tests/unit/plan/world.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -143,7 +144,39 @@ static void expect_rank(struct open *o, const struct world *world, uint32_t rank
         expect_target(o, rank, plan, &plan->roster->targets[i], &wanted[i]);
 }
 
-static void check_world(struct world *world, int counts[4])
+/* Plans all ranks, beginning with one of its own. */
+struct walker {
+    struct open *o;
+    uint32_t first, ranks;
+};
+
+static void *plan_all(void *arg)
+{
+    const struct walker *walker = arg;
+
+    for (uint32_t i = 0; i < walker->ranks; i++) {
+        const struct rfs_rank_plan *plan;
+        struct rfs_error err = {0};
+        (void)rfs_planner_rank(walker->o->planner, (walker->first + i) % walker->ranks, &plan,
+                               &err);
+    }
+    return NULL;
+}
+
+static void plan_by_threads(struct open *o, uint32_t ranks)
+{
+    pthread_t threads[4];
+    struct walker walkers[4];
+
+    for (uint32_t i = 0; i < 4; i++) {
+        walkers[i] = (struct walker){o, i * 5, ranks};
+        assert_int_equal(pthread_create(&threads[i], NULL, plan_all, &walkers[i]), 0);
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void check_world(struct world *world, bool threads, int counts[4])
 {
     char *root = tree_new();
     struct open o = {0};
@@ -160,8 +193,10 @@ static void check_world(struct world *world, int counts[4])
         if ((rc < 0) != world_is_lost(world))
             fail_msg("%d: %s", rc, o.err.text);
         counts[0] += rc < 0;
-        for (uint32_t i = 0; rc == 0 && i < ranks;
-             i++) /* not from 0 up: no rank sees another's plan */
+        if (rc == 0 && threads)
+            plan_by_threads(&o, ranks);
+        /* Not from 0 up: no rank sees another's plan. */
+        for (uint32_t i = 0; rc == 0 && i < ranks; i++)
             expect_rank(&o, world, (i * 7 + 5) % ranks, &counts[1]);
         counts[2] += rc == 0 ? (int)ranks : 0;
         close_tree(&o);
@@ -181,7 +216,7 @@ static void test_random_worlds(void **state)
         if (getenv("RFS_VERBOSE"))
             print_message("world %llu\n", (unsigned long long)seed);
         if (world_is_plain(&world))
-            check_world(&world, counts);
+            check_world(&world, i % 8 == 0, counts);
         else
             counts[3]++;
     }
