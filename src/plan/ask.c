@@ -4,6 +4,9 @@
  * not in files; after remove_redundancy another rank has them. So the other ranks that hold the lead's slice are
  * asked: when all of them list what the lead lists, nobody has it whole.
  *
+ * That it is nowhere, and not lost with a rank that kept it, takes more: those that hold another slice are asked
+ * too, and where a holder of the lead's slice is lost, or shows another rank's file, all ranks of the stage.
+ *
  * What the network cuts nowhere is held by all ranks of the stage, and to read all headers of 1,024 files of
  * 10,000 parameters takes ten million reads. So no more than PROBES headers are read for this (one in 160 then):
  * files that are of one size, end in the same way and have the same headers in the same places, from the first to
@@ -25,23 +28,52 @@ struct asking {
     struct stage_use *use;
     unsigned char *look; /* [src_devices] ranks to be looked at */
     size_t n;            /* how many */
+    bool all;            /* all ranks are to be */
     size_t samples;      /* of each file's headers */
     struct note lacking; /* parameters */
 };
 
-/* The ranks that hold the lead's slice by LAYOUT. */
-static void add_replicas(struct asking *asking, const struct rfs_layout *layout)
+static void look_at(struct asking *asking, uint32_t rank)
+{
+    const uint32_t base = asking->use->base;
+
+    if (asking->look[rank] || base + rank == asking->use->lead ||
+        !rfs_catalog_has(asking->planning->planner->config.catalog, base + rank))
+        return;
+    asking->look[rank] = 1;
+    asking->n++;
+}
+
+/* Whether what RANK kept may be gone. */
+static bool is_lost(const struct asking *asking, uint32_t rank)
 {
     const struct rfs_catalog *catalog = asking->planning->planner->config.catalog;
-    const uint32_t base = asking->use->base;
-    const uint32_t slice = rfs_layout_slice(layout, asking->use->lead - base);
+    const uint32_t global = asking->use->base + rank;
 
-    for (uint32_t rank = 0; rank < layout->devices; rank++)
-        if (!asking->look[rank] && rfs_catalog_has(catalog, base + rank) &&
-            base + rank != asking->use->lead && rfs_layout_slice(layout, rank) == slice) {
-            asking->look[rank] = 1;
-            asking->n++;
+    return !rfs_catalog_has(catalog, global) || rfs_catalog_stands_in(catalog, global);
+}
+
+/* The ranks that hold the lead's slice by LAYOUT, and if that is not the lead alone, those of another slice. */
+static void add_replicas(struct asking *asking, const struct rfs_layout *layout)
+{
+    const uint32_t lead = asking->use->lead - asking->use->base;
+    const uint32_t slice = rfs_layout_slice(layout, lead);
+    uint32_t other = slice;
+    bool alone = true;
+
+    for (uint32_t rank = 0; rank < layout->devices; rank++) {
+        const uint32_t held = rfs_layout_slice(layout, rank);
+        if (held != slice) {
+            other = other == slice ? held : other;
+            continue;
         }
+        alone = alone && rank == lead;
+        asking->all = asking->all || is_lost(asking, rank);
+        look_at(asking, rank);
+    }
+    for (uint32_t rank = 0; !alone && other != slice && rank < layout->devices; rank++)
+        if (rfs_layout_slice(layout, rank) == other)
+            look_at(asking, rank);
 }
 
 /* Marks the parameters of the source strategy that an index lists. */
@@ -78,6 +110,8 @@ static int find_lacking(struct asking *asking, uint32_t s)
             add_replicas(asking, layout);
         added[layout->id] = 1;
     }
+    for (uint32_t rank = 0; asking->all && rank < planner->scale.src_devices; rank++)
+        look_at(asking, rank);
     return 0;
 }
 

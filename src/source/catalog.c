@@ -16,6 +16,7 @@
 struct rank {
     uint32_t file;           /* id of its first file, UINT32_MAX: none */
     uint32_t parts;          /* how many files it has; their ids follow each other */
+    bool stands_in;          /* they are another rank's */
     char *weight_map;        /* path of the file that says which of them has what, or NULL; owned */
     struct rfs_built *built; /* set before index; in catalog->owned */
     _Atomic(const struct rfs_index *) index; /* set once, with release; that of built */
@@ -71,6 +72,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         if (item->n_files == 0)
             continue;
         struct rank *rank = &catalog->ranks[item->rank];
+        rank->stands_in = item->stands_in;
         if (item->weight_map) {
             rank->weight_map = strdup(item->weight_map);
             if (!rank->weight_map)
@@ -199,6 +201,11 @@ enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)
 {
     return rfs_catalog_file(catalog, rank) != UINT32_MAX;
+}
+
+bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank)
+{
+    return rfs_catalog_has(catalog, rank) && catalog->ranks[rank].stands_in;
 }
 
 struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog)

@@ -35,6 +35,8 @@ uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog);
 /* How many ranks have a file. */
 uint32_t rfs_catalog_present(const struct rfs_catalog *catalog);
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
+/* Whether its files are those of another rank, by group info: what it kept itself is lost. */
+bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank);
 /*
  * The id of the rank's first file in rfs_catalog_files; UINT32_MAX when it has none. Its other parts have
  * the ids after it, parts in all.

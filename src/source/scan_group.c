@@ -202,6 +202,7 @@ static int stand_in(const struct groups *groups, const struct member *member, st
             item = NULL;
     if (!item)
         return rfs_fail_memory(groups->err);
+    item->stands_in = true;
     scan->present++;
     rfs_log(
         log, RFS_WARNING,

@@ -227,6 +227,21 @@ def one_group_info_file(rng, folder):
 
 
 @story
+def lost_rank_that_kept_something(rng, folder):
+    """A group says that ranks hold the same, but redundancy was removed: what the lost rank kept is missed."""
+    src = strategy([(n, (8, 4), Layout([2, 2], [0, -1])) for n in ("w", "v")])
+    case = build(rng, src, None)
+    src.write(os.path.join(folder, "src.ckpt"))
+    for rank, keeps in ((1, "v"), (2, "v"), (3, "w")):
+        values.save(os.path.join(folder, "src", f"rank_{rank}", "net.ckpt"),
+                    [(n, v) for n, v in case.files[rank] if n == keeps])
+    info = os.path.join(folder, "group.pb")
+    group_info(info, [0, 2])
+    return Story({"src_strategy": os.path.join(folder, "src.ckpt"), "group_info": info},
+                 refusal="a redundancy hole that nobody fills")
+
+
+@story
 def groups_that_contradict(rng, folder):
     """Group info of two runs."""
     options = write(two_groups(rng), folder, lambda r: f"rank_{r}/net.ckpt")

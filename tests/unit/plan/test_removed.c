@@ -298,6 +298,30 @@ static void test_a_hole_beside_a_lost_rank(void **state)
                    "needs the slice of rank_0, rank_2, which have no checkpoint or none with it");
 }
 
+/* The files are of one size, and those that are needed list the same: what the lost rank kept is missed all the same. */
+static void test_a_hole_among_files_of_one_size(void **state)
+{
+    struct fixture *f = *state;
+
+    write_rank(f, 0, "v");
+    write_rank(f, 1, "v");
+    write_rank(f, 3, "w");
+    open_tree(f, LAYOUT("w", "[2, 2]", "0") ", " LAYOUT("v", "[2, 2]", "0"), OVER("w", "[1]"));
+    expect_refusal(f, 0, -ENOENT,
+                   "needs the slice of rank_0, rank_2, which have no checkpoint or none with it");
+}
+
+/* The same if the lost rank's file was replaced by a copy of its replica's. */
+static void test_a_hole_behind_a_copy(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned rank = 0; rank < 4; rank++)
+        write_rank(f, rank, rank == 3 ? "w" : "v");
+    open_tree(f, LAYOUT("w", "[2, 2]", "0") ", " LAYOUT("v", "[2, 2]", "0"), OVER("w", "[1]"));
+    expect_refusal(f, 0, -EINVAL, "needs the slice of rank_0, rank_2, which do not have it");
+}
+
 /* What no strategy knows: one keeper is believed, several must agree, on one element. */
 static void test_values_without_layout(void **state)
 {
@@ -618,6 +642,8 @@ int main(void)
         TEST(test_copies_that_nobody_has),
         TEST(test_a_hole),
         TEST(test_a_hole_beside_a_lost_rank),
+        TEST(test_a_hole_among_files_of_one_size),
+        TEST(test_a_hole_behind_a_copy),
         TEST(test_values_without_layout),
         TEST(test_values_without_layout_of_several),
         TEST(test_values_that_several_do_not_prove),
