@@ -82,6 +82,7 @@ struct stage_use {
     const struct rfs_survey *survey;
     bool differs; /* they do not, or may not: a survey is needed */
     bool hinted;  /* their sizes alone say so */
+    char *damage; /* what is wrong with one that was passed over; owned; NULL: nothing */
 };
 
 /*

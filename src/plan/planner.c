@@ -106,8 +106,10 @@ int64_t rfs_planner_part(const struct rfs_planner *planner)
 
 static void planning_end(struct planning *planning)
 {
-    for (uint32_t s = 0; planning->stages && s < planning->n_stages; s++)
+    for (uint32_t s = 0; planning->stages && s < planning->n_stages; s++) {
         free(planning->stages[s].wanted);
+        free(planning->stages[s].damage);
+    }
     free(planning->stages);
     free(planning->seen.data);
     free(planning->stage_of);

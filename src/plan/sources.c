@@ -115,26 +115,20 @@ static int want_stage(struct planning *planning, uint32_t s)
 /* The job of indexing many ranks at once. */
 struct indexing {
     struct planning *planning;
-    uint32_t s;
     struct stage_use *use;
     bool all; /* of which none may be damaged; else only those that give something */
     const uint32_t *ranks;
     atomic_bool empty;    /* a rank's file holds nothing */
-    pthread_mutex_t lock; /* of err */
+    pthread_mutex_t lock; /* of what follows, and of use->damage */
     int failed;
     struct rfs_error *err; /* the first failure */
 };
 
-/* Once for each stage. */
-static void tell_damaged(const struct planning *planning, uint32_t s, const struct rfs_error *err)
+/* Remembers what is wrong with a file, to be told if the plan is made without it. */
+static void note_damage(struct stage_use *use, const struct rfs_error *err)
 {
-    struct rfs_planner *planner = planning->planner;
-
-    if (!atomic_exchange(&planner->told_damaged[s], true))
-        rfs_log(
-            planner->config.log, RFS_WARNING,
-            "pipeline stage %u has a damaged checkpoint: what only that one has is not found%s%s",
-            s, err ? ": " : "", err ? err->text : "");
+    if (!use->damage)
+        use->damage = strdup(err ? err->text : "one of its files");
 }
 
 static int index_one(void *ctx, size_t i)
@@ -149,7 +143,9 @@ static int index_one(void *ctx, size_t i)
         return 0;
     }
     if (rc == -EINVAL && !job->all && !(job->use->wanted[job->ranks[i] - job->use->base] & GIVES)) {
-        tell_damaged(job->planning, job->s, &err);
+        pthread_mutex_lock(&job->lock);
+        note_damage(job->use, &err);
+        pthread_mutex_unlock(&job->lock);
         return 0;
     }
     if (rc) {
@@ -177,8 +173,8 @@ static int index_ranks(struct planning *planning, uint32_t s, bool all)
             ranks[n++] = use->base + local;
     if (n == 0)
         return 0;
-    struct indexing job = {planning,     s, use, all, ranks, false, PTHREAD_MUTEX_INITIALIZER, 0,
-                           planning->err};
+    struct indexing job = {planning, use,          all, ranks, false, PTHREAD_MUTEX_INITIALIZER,
+                           0,        planning->err};
     const int rc = rfs_pool_for(planning->planner->config.pool, n, index_one, &job);
     use->differs |= atomic_load(&job.empty);
     return rc;
@@ -298,7 +294,7 @@ static int go_without_survey(struct planning *planning, uint32_t s, int rc)
 
     if (rc != -EINVAL || !use->hinted)
         return rc;
-    tell_damaged(planning, s, planning->err);
+    note_damage(use, planning->err);
     if (planning->err)
         *planning->err = (struct rfs_error){0};
     use->differs = false;
@@ -332,13 +328,20 @@ static bool any_to_survey(const struct planning *planning)
     return false;
 }
 
-/* Once everything is proved: a survey of damaged files is not worth telling of. */
+/* Once everything is proved: what fails says itself what is wrong. */
 static int tell_stage(struct planning *planning, uint32_t s)
 {
+    struct rfs_planner *planner = planning->planner;
     const struct stage_use *use = &planning->stages[s];
 
-    if (use->survey && !atomic_exchange(&planning->planner->told_survey[s], true))
-        rfs_plan_tell_survey(planning->planner, use, s);
+    if (use->damage && !atomic_exchange(&planner->told_damaged[s], true))
+        rfs_log(
+            planner->config.log, RFS_WARNING,
+            "pipeline stage %u has a damaged checkpoint: what only that one has is not found: %s",
+            s, use->damage);
+
+    if (use->survey && !atomic_exchange(&planner->told_survey[s], true))
+        rfs_plan_tell_survey(planner, use, s);
     return 0;
 }
 
