@@ -376,6 +376,25 @@ static void test_a_lost_rank(void **state)
 }
 
 /* Rows to columns of 1.5 MiB: pieces that go through the cache and are lent from it. */
+/* rank_1 keeps no "b", and the moments that the strategy names are nowhere. */
+static void test_removed_redundancy(void **state)
+{
+    struct fixture *f = *state;
+    struct run run = {.f = f};
+    struct bytes file = {0};
+    unsigned char w[8];
+
+    write_strategy(f->root, "src.json", SRC_ITEMS ", " LAYOUT("m", "[4]", "[-1]", "[4]"));
+    fill(w, "w", 8, 8);
+    ckpt_tensor(&file, "steps", "Int8", 0, NULL, "\x2a", 1);
+    ckpt_tensor(&file, "w", "Int8", 2, (uint64_t[]){2, 4}, w, 8);
+    tree_write(f->root, "src/rank_1/net-1_2.ckpt", file.data, file.n);
+    bytes_free(&file);
+    for (unsigned rank = 0; rank < 2; rank++)
+        expected_rank(&run.want[rank], rank, 42);
+    walk_both(&run, "cache=1M");
+}
+
 static void test_pieces_of_the_cache(void **state)
 {
     enum { ROWS = 384, COLUMNS = 4096, PART = ROWS / 4 * COLUMNS, WIDTH = COLUMNS / 2 };
@@ -721,6 +740,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_strategies_in_protobuf, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_files_of_a_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_removed_redundancy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pieces_of_the_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_and_dtypes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_encrypted, set_up, tear_down),
