@@ -210,7 +210,7 @@ def dtype_float16_safetensors(rng, folder):
 @story
 def dtype_huggingface(rng, folder):
     """A HuggingFace view, its names and its dtype from options."""
-    from fixed_outputs import expect_huggingface
+    from fixed_whole import expect_huggingface
     kinds = {"embed": "Float32", "layer.w": "Float32", "layer.n": "Int8"}
     world = whole(rng, folder, {n: (64, 32) for n in kinds}, kinds)
     names = {"embed": "model.embed_tokens.weight", "layer.w": "model.layers.0.weight", "layer.n": None}
