@@ -2,7 +2,8 @@
 image_tests = \
 	tests/unit/image/test_files \
 	tests/unit/image/test_image_safetensors \
-	tests/unit/image/test_pickle_out
+	tests/unit/image/test_pickle_out \
+	tests/unit/image/test_pt
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
@@ -17,3 +18,5 @@ tests_unit_image_test_image_safetensors_SOURCES = $(image_support) tests/unit/im
 tests_unit_image_test_image_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_pickle_out_SOURCES = $(image_support) tests/unit/image/test_pickle_out.c
 tests_unit_image_test_pickle_out_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_image_test_pt_SOURCES = $(image_support) tests/unit/image/test_pt.c
+tests_unit_image_test_pt_LDADD = librfs.la $(CMOCKA_LIBS) -lz

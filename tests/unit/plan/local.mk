@@ -37,3 +37,15 @@ tests_unit_plan_test_removed_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/plan/test_removed.c
 tests_unit_plan_test_removed_LDADD = librfs.la $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/plan/test_hfai
+TESTS += tests/unit/plan/test_hfai
+tests_unit_plan_test_hfai_SOURCES = \
+	tests/support/archive.c \
+	tests/support/archive.h \
+	tests/support/torch_file.c \
+	tests/support/torch_file.h \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_hfai.c
+tests_unit_plan_test_hfai_LDADD = librfs.la $(CMOCKA_LIBS) -lz
