@@ -110,6 +110,7 @@ static int find_lacking(struct asking *asking, uint32_t s)
             add_replicas(asking, layout);
         added[layout->id] = 1;
     }
+    asking->use->bereft = asking->all && asking->lacking.n > 0;
     for (uint32_t rank = 0; asking->all && rank < planner->scale.src_devices; rank++)
         look_at(asking, rank);
     return 0;

@@ -83,6 +83,7 @@ struct stage_use {
     bool differs; /* they do not, or may not: a survey is needed */
     bool hinted;  /* their sizes alone say so */
     char *damage; /* what is wrong with one that was passed over; owned; NULL: nothing */
+    bool bereft;  /* a lost rank may have kept what no file has */
 };
 
 /*

@@ -340,7 +340,7 @@ static int tell_stage(struct planning *planning, uint32_t s)
             "pipeline stage %u has a damaged checkpoint: what only that one has is not found: %s",
             s, use->damage);
 
-    if (use->survey && !atomic_exchange(&planner->told_survey[s], true))
+    if ((use->survey || use->bereft) && !atomic_exchange(&planner->told_survey[s], true))
         rfs_plan_tell_survey(planner, use, s);
     return 0;
 }

@@ -40,18 +40,20 @@ static bool is_expected(const struct rfs_strategy *src, size_t i, uint32_t s)
 }
 
 /* What no rank of the stage has was perhaps removed everywhere, as older releases of MindSpore do. */
-static void tell_lacking(const struct rfs_planner *planner, const struct rfs_survey *survey,
-                         uint32_t s)
+static void tell_lacking(const struct rfs_planner *planner, const struct stage_use *use, uint32_t s)
 {
+    const struct rfs_survey *survey = use->survey;
+    const size_t n = survey ? survey->n : use->lead_index->n;
     const struct rfs_strategy *src = planner->config.src;
     RFS_FREE unsigned char *found = calloc(rfs_strategy_count(src) + 1, 1);
     struct note note = {0};
 
     if (!found)
         return; /* a line of the log less */
-    for (size_t i = 0; i < survey->n; i++) {
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t name = survey ? survey->order[i] : use->lead_index->entries[i].name;
         const ptrdiff_t at =
-            rfs_strategy_find(src, rfs_catalog_name(planner->config.catalog, survey->order[i]));
+            rfs_strategy_find(src, rfs_catalog_name(planner->config.catalog, name));
         if (at >= 0)
             found[at] = 1;
     }
@@ -74,12 +76,14 @@ static bool all_list_the_same(const struct rfs_survey *survey)
 
 void rfs_plan_tell_survey(struct rfs_planner *planner, const struct stage_use *use, uint32_t s)
 {
-    if (all_list_the_same(use->survey))
+    const bool same = !use->survey || all_list_the_same(use->survey);
+
+    if (same && !use->bereft)
         return; /* files of different sizes, nothing more */
-    if (!use->lead_index || !use->lead_index->redundancy_removed)
+    if (!same && (!use->lead_index || !use->lead_index->redundancy_removed))
         rfs_log(planner->config.log, RFS_WARNING,
                 "the checkpoints of pipeline stage %u do not list the same parameters, as after "
                 "remove_redundancy: each is read from a rank that has it",
                 s);
-    tell_lacking(planner, use->survey, s);
+    tell_lacking(planner, use, s);
 }

@@ -225,7 +225,8 @@ static bool set_parsed(struct rfs_options *out, const struct key *key, const cha
 
     switch (key->form) {
     case SIZE:
-        return rfs_options_size(value, member);
+        return rfs_options_size(value, member) &&
+               (out->file_size > 0 || key->member != offsetof(struct rfs_options, file_size));
     case COUNT:
         if (!parse_number(value, UINT32_MAX, &number) || number == 0)
             return false;
@@ -319,6 +320,10 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
 {
     const int rc = check_rules("src", o->src_strategy, o->src_rules, o->src_ranks, err);
 
+    if (!rc && o->segmented_skip && !o->segmented)
+        return rfs_fail_usage(err, "segmented as well, or names= with null for each",
+                              "option segmented_skip leaves out parameters of segmented "
+                              "checkpoints only");
     return rc ? rc : check_rules("dst", o->dst_strategy, o->dst_rules, o->dst_ranks, err);
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum rfs_format rfs_view_format(const struct rfs_options *options)
 {
@@ -25,6 +26,9 @@ int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *
             err, "-o view=huggingface or -o view=unified",
             "option file_size divides one whole checkpoint into files, and a view "
             "of ranks has one for each rank");
+    if (options->shown != RFS_SHOW_RANKS && strcmp(options->prefix, RFS_PREFIX) != 0)
+        return rfs_fail_usage(err, "leave prefix= out",
+                              "view=%s has names of its own, which no prefix begins", shown);
     if (options->shown != RFS_SHOW_RANKS && !safetensors)
         return rfs_fail_usage(err, "leave format= out", "view=%s is made of safetensors files",
                               shown);

@@ -311,6 +311,19 @@ static void test_a_hole_among_files_of_one_size(void **state)
                    "needs the slice of rank_0, rank_2, which have no checkpoint or none with it");
 }
 
+/* Nothing proves that it was saved, so that it is left out, but not without a word. */
+static void test_what_a_lost_rank_may_have_kept(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned rank = 0; rank < 3; rank++)
+        write_rank(f, rank, "v");
+    open_tree(f, LAYOUT("n", "[4]", "-1") ", " LAYOUT("v", "[2, 2]", "0"), OVER("v", "[1]"));
+    expect_file(f, 0, "v0,1");
+    assert_non_null(strstr(f->lines, "1 parameter of the source strategy in no checkpoint of "
+                                     "pipeline stage 0: n"));
+}
+
 /* The same if the lost rank's file was replaced by a copy of its replica's. */
 static void test_a_hole_behind_a_copy(void **state)
 {
@@ -644,6 +657,7 @@ int main(void)
         TEST(test_a_hole_beside_a_lost_rank),
         TEST(test_a_hole_among_files_of_one_size),
         TEST(test_a_hole_behind_a_copy),
+        TEST(test_what_a_lost_rank_may_have_kept),
         TEST(test_values_without_layout),
         TEST(test_values_without_layout_of_several),
         TEST(test_values_that_several_do_not_prove),
