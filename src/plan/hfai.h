@@ -4,8 +4,9 @@
  * same state in another number of parts, or whole. hfai_read.c draws the format.
  *
  * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and proves
- * that the parts belong together. Cost: the pickles, 64 bytes for each tensor or state entry, and 32 for
- * each piece of a large tensor. Immutable once open, so any thread may ask.
+ * that the parts belong together. Cost: the pickles (which list each optimizer's parameters in every part), 64
+ * bytes for each tensor or state entry, and 48 for each piece of a large tensor; all is linear in these.
+ * Immutable once open, so any thread may ask.
  */
 #ifndef RFS_PLAN_HFAI_H
 #define RFS_PLAN_HFAI_H
@@ -16,7 +17,7 @@
 #include "source/catalog.h"
 
 #define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; what hfai calls large is more than that */
-#define RFS_HFAI_PARTS 4096                /* more parts are refused */
+#define RFS_HFAI_PARTS 4096                /* more parts are refused, and not shown */
 
 struct rfs_hfai;
 
@@ -37,12 +38,22 @@ size_t rfs_hfai_optimizers(const struct rfs_hfai *hfai);
 const struct rfs_torch *rfs_hfai_torch(const struct rfs_hfai *hfai, uint32_t part);
 
 /*
+ * Who holds what when there are N parts, and tensors of more than LARGE bytes are cut over all of them. 0 with
+ * *out owned by the caller, which does not outlive HFAI, or -ENOMEM with *err filled. O(e log e) for e entries;
+ * 4 bytes for each, 12 for each tensor that is cut.
+ */
+struct rfs_hfai_division;
+int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
+                    struct rfs_hfai_division **out, struct rfs_error *err);
+void rfs_hfai_division_free(struct rfs_hfai_division *division);
+
+/*
  * The files, as documents for the caller to free (rfs_document_free), whatever is returned: 0, -ENOMEM or
  * -EINVAL, with *err filled.
  */
-/* Part PART of N; tensors of more than LARGE bytes are cut over all parts. */
-int rfs_hfai_part(const struct rfs_hfai *hfai, uint32_t part, uint32_t n, uint64_t large,
-                  struct rfs_document *out, struct rfs_error *err);
+/* One part. O(what it holds), a piece of each tensor that is cut included. */
+int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
+                  struct rfs_error *err);
 /* All that dist_ckpt.load returns. */
 int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
 /*

@@ -6,19 +6,31 @@
 #include "base/intern.h"
 #include "plan/hfai.h"
 
+#define RFS_HFAI_FORMAT "2.0.0"
 #define RFS_HFAI_REMEDY "save it again, all ranks together, into an empty folder"
+
+#define HFAI_NONE UINT32_MAX
 
 /* A value that one part holds whole: a parameter, a buffer, or an optimizer's state of a parameter. */
 struct hfai_entry {
     const struct rfs_node *key;
     const struct rfs_node *value;
+    uint32_t
+        first_large; /* of an optimizer: the first of the large tensors that go back into it, or HFAI_NONE */
+};
+
+/* Ranges that follow each other: the bytes of one tensor. */
+struct hfai_row {
+    const struct rfs_range *ranges;
+    const uint64_t *ends; /* [n] of each range in the tensor */
+    size_t n;
 };
 
 /* A large tensor, of which each part holds a piece. */
 struct hfai_large {
     const struct rfs_node *key;   /* a name, or a tuple (k1, k2) */
-    uint32_t owner;               /* of (k1, k2): the entry of k1; else unused */
     const struct rfs_node *inner; /* of (k1, k2): k2 */
+    uint32_t next;                /* the owner's next one, or HFAI_NONE */
     enum rfs_dtype dtype;
     uint32_t ndim;
     uint64_t dims[RFS_MAX_DIMS];
@@ -29,9 +41,11 @@ struct hfai_large {
 /* A model, or the state of an optimizer, over all parts. */
 struct hfai_state {
     struct rfs_intern *keys;            /* of entries, in a canonical form: id = position */
+    struct rfs_intern *large_keys;      /* the same of large tensors */
     RFS_VEC(struct hfai_entry) entries; /* in the order in which load() would have them */
     RFS_VEC(struct hfai_large) large;
     RFS_VEC(struct rfs_range) ranges;
+    uint64_t *ends;              /* [ranges.n] of each range in its tensor */
     const struct rfs_node *rest; /* of an optimizer: part 0's dict, with "state" in it */
 };
 
@@ -51,15 +65,67 @@ struct rfs_hfai {
 };
 
 const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part);
-/* A key as bytes by which equal keys are equal, malloc'ed; NULL for one that is no text or integer. */
-char *rfs_hfai_key(const struct rfs_node *key, size_t *n);
+/*
+ * A key, a text or an integer or a pair of such, as bytes by which equal keys are equal; *OUT is malloc'ed. 0,
+ * -EINVAL for another one, or -ENOMEM.
+ */
+int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n);
 /* A key for messages. */
 void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap);
 /* Whether two graphs say the same (bytes of storages aside). */
 bool rfs_hfai_same(const struct rfs_node *a, const struct rfs_node *b);
 /* The steps of a part's optimizers; hfai_steps.c. 0 or -errno with *err filled. */
 int rfs_hfai_check_steps(const struct rfs_hfai *hfai, struct rfs_error *err);
-/* Bytes by which a value is weighed when it is divided, as split_dict does. */
-uint64_t rfs_hfai_weight(const struct rfs_hfai *hfai, const struct rfs_node *value);
+
+/* Weighs values; zero-initialise but for hfai, end by rfs_hfai_weigher_end. */
+struct hfai_weigher {
+    const struct rfs_hfai *hfai;
+    uint64_t **known; /* [parts][nodes] weight + 1 of containers; owned */
+    bool no_memory;
+};
+/*
+ * Bytes by which a value is weighed when it is divided, as split_dict does; 0 when out of memory. All of them
+ * together cost O(nodes), however often they share some.
+ */
+uint64_t rfs_hfai_weight(struct hfai_weigher *weigher, const struct rfs_node *value);
+void rfs_hfai_weigher_end(struct hfai_weigher *weigher);
+
+static inline uint64_t rfs_hfai_large_bytes(const struct hfai_large *large)
+{
+    return large->elements * rfs_dtype_bytes(large->dtype);
+}
+static inline struct hfai_row rfs_hfai_row(const struct rfs_hfai *hfai,
+                                           const struct hfai_state *state,
+                                           const struct hfai_large *large)
+{
+    return (struct hfai_row){&state->ranges.data[large->first], &state->ends[large->first],
+                             hfai->n_parts};
+}
+/* The tensor of a value if it is to be cut: larger than LARGE bytes, and its bytes are one range. */
+bool rfs_hfai_is_cut(const struct rfs_hfai *hfai, const struct rfs_node *value, uint64_t large,
+                     struct rfs_torch_tensor *tensor);
+
+/* A value of which each part holds a piece. */
+struct hfai_cut {
+    uint32_t entry; /* the value itself, or */
+    uint32_t pair;  /* unless HFAI_NONE, that one of the entry's dict */
+    uint32_t large; /* or, unless HFAI_NONE, a large tensor, and no entry at all */
+};
+
+/* Who holds what of a state. */
+struct hfai_share {
+    RFS_VEC(struct hfai_cut) cuts; /* all parts, a piece each */
+    /* By part, in its order: an entry, or (of a model) entries.n + a large tensor that is joined. */
+    uint32_t *items; /* owned */
+    size_t *first;   /* [n + 1] owned */
+};
+
+struct rfs_hfai_division {
+    const struct rfs_hfai *hfai;
+    uint32_t n;
+    uint64_t large; /* bytes; more than that is cut */
+    struct hfai_share *models;
+    struct hfai_share *optimizers;
+};
 
 #endif

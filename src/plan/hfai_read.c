@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT_VERSION "2.0.0"
-
 struct reading {
     struct rfs_hfai *hfai;
     uint32_t part;
@@ -85,10 +83,10 @@ static int check_head(const struct reading *reading)
         return rfs_fail(reading->err, -EINVAL, RFS_IN(reading->path),
                         "the folder that dist_ckpt.save wrote",
                         "the file is not a part of an hfai checkpoint: it has no __nshards__");
-    if (!rfs_node_is_text(rfs_node_get(dict, "__version__"), FORMAT_VERSION))
+    if (!rfs_node_is_text(rfs_node_get(dict, "__version__"), RFS_HFAI_FORMAT))
         return rfs_fail(reading->err, -ENOTSUP, RFS_IN(reading->path),
-                        "load and save it with a hfai that writes " FORMAT_VERSION,
-                        "the part is not of format " FORMAT_VERSION);
+                        "load and save it with a hfai that writes " RFS_HFAI_FORMAT,
+                        "the part is not of format " RFS_HFAI_FORMAT);
     if (shards->of.integer != (int64_t)reading->hfai->n_parts)
         return rfs_fail(reading->err, -EINVAL, RFS_IN(reading->path), RFS_HFAI_REMEDY,
                         "the part is one of %lld, but the folder holds %u",
@@ -113,15 +111,26 @@ static int get_list(const struct reading *reading, const char *what, const struc
     return 0;
 }
 
+/* The canonical form of a key. */
+static int get_key(const struct reading *reading, const struct rfs_node *key, char **out, size_t *n)
+{
+    const int rc = rfs_hfai_key(key, out, n);
+
+    return rc == -EINVAL ? fail_key(reading, key, "a key that is neither a text nor an integer")
+           : rc < 0      ? rfs_fail_memory(reading->err)
+                         : 0;
+}
+
 /* Adds an entry, or lets it take the place of an earlier one of the same key, as dict.update does. */
 static int add_entry(const struct reading *reading, struct hfai_state *state,
                      const struct rfs_node *key, const struct rfs_node *value)
 {
+    RFS_FREE char *canonical = NULL;
     size_t n;
-    RFS_FREE char *canonical = rfs_hfai_key(key, &n);
 
-    if (!canonical)
-        return fail_key(reading, key, "a key that is neither a text nor an integer");
+    const int rc = get_key(reading, key, &canonical, &n);
+    if (rc)
+        return rc;
     const uint32_t id = rfs_intern_add(state->keys, canonical, n);
     if (id == RFS_NO_ID)
         return rfs_fail_memory(reading->err);
@@ -129,7 +138,7 @@ static int add_entry(const struct reading *reading, struct hfai_state *state,
         state->entries.data[id].value = value;
         return 0;
     }
-    return RFS_PUSH(&state->entries, (struct hfai_entry){key, value})
+    return RFS_PUSH(&state->entries, (struct hfai_entry){key, value, HFAI_NONE})
                ? 0
                : rfs_fail_memory(reading->err);
 }
@@ -232,7 +241,7 @@ static bool same_large(const struct hfai_large *a, const struct hfai_large *b)
 static int add_piece(const struct reading *reading, struct hfai_state *state, size_t i,
                      const struct rfs_node *key, const struct rfs_node *value)
 {
-    struct hfai_large large = {.key = key, .first = i * reading->hfai->n_parts};
+    struct hfai_large large = {.key = key, .next = HFAI_NONE, .first = i * reading->hfai->n_parts};
     struct rfs_torch_tensor piece;
 
     const int rc = read_piece(reading, key, value, &piece, &large);
@@ -253,7 +262,6 @@ static int add_piece(const struct reading *reading, struct hfai_state *state, si
     const uint64_t item = rfs_dtype_bytes(large.dtype);
     state->ranges.data[have->first + reading->part] = (struct rfs_range){
         piece.record, piece.offset * item, piece.elements * item, (uint16_t)reading->part};
-    have->elements += piece.elements;
     return 0;
 }
 
@@ -285,7 +293,8 @@ static int make_states(const struct reading *reading, size_t n, size_t *count,
     *count = n;
     for (size_t i = 0; i < n; i++) {
         (*states)[i].keys = rfs_intern_new();
-        if (!(*states)[i].keys)
+        (*states)[i].large_keys = rfs_intern_new();
+        if (!(*states)[i].keys || !(*states)[i].large_keys)
             return rfs_fail_memory(reading->err);
     }
     return 0;
@@ -320,38 +329,96 @@ static int read_part(const struct reading *reading)
         if (rc == 0)
             rc = read_large(reading, &hfai->optimizers[i], rfs_node_pairs(pair[1]));
     }
-    return rc;
+    /* Last, as what is above names a parameter by its own name. */
+    return rc ? rc
+              : rfs_torch_check(&hfai->parts[reading->part].torch, reading->path, reading->err);
 }
 
-/* The pieces of a large tensor are all of it; and it is nowhere whole. */
-static int check_large(const struct reading *reading, struct hfai_state *state,
-                       struct hfai_large *large, bool optimizer)
+/* The pieces of a large tensor are all of it. */
+static int check_pieces(const struct reading *reading, struct hfai_state *state,
+                        struct hfai_large *large)
 {
-    uint64_t elements = 1;
-    const struct rfs_node *key = large->key;
+    uint64_t bytes = rfs_dtype_bytes(large->dtype);
+    uint64_t end = 0;
 
     for (uint32_t i = 0; i < large->ndim; i++)
-        if (!rfs_mul_u64(elements, large->dims[i], &elements))
-            return fail_key(reading, key, "a large tensor of an impossible size");
-    if (elements != large->elements)
-        return fail_key(reading, key,
-                        "the pieces of the large tensor have another number of elements than the "
-                        "whole: parts are missing, or of different saves");
-    if (optimizer && (key->kind != RFS_NODE_TUPLE || key->of.items.n != 2))
-        return fail_key(reading, key, "a large tensor of an optimizer that has no pair of keys");
+        if (!rfs_mul_u64(bytes, large->dims[i], &bytes) || bytes > INT64_MAX / 16)
+            return fail_key(reading, large->key, "a large tensor of an impossible size");
+    for (uint32_t p = 0; p < reading->hfai->n_parts; p++) {
+        /* Each is within its file: so many cannot be more than a number holds. */
+        if (!rfs_add_u64(end, state->ranges.data[large->first + p].bytes, &end))
+            return fail_key(reading, large->key, "a large tensor of an impossible size");
+        state->ends[large->first + p] = end;
+    }
+    large->elements = bytes / rfs_dtype_bytes(large->dtype);
+    return bytes == end ? 0
+                        : fail_key(reading, large->key,
+                                   "the pieces of the large tensor have another number of elements "
+                                   "than the whole: parts are missing, or of different saves");
+}
+
+/* Links a large tensor with the entry that it goes back into. */
+static int find_owner(const struct reading *reading, struct hfai_state *state,
+                      struct hfai_large *large)
+{
+    const struct rfs_node *key = large->key;
+    RFS_FREE char *canonical = NULL;
     size_t n;
-    RFS_FREE char *canonical = rfs_hfai_key(optimizer ? key->of.items.data[0] : key, &n);
-    if (!canonical)
-        return fail_key(reading, key, "a key that is neither a text nor an integer");
-    large->owner = rfs_intern_find(state->keys, canonical, n);
-    large->inner = optimizer ? key->of.items.data[1] : NULL;
-    if (!optimizer && large->owner != RFS_NO_ID)
-        return fail_key(reading, key, "is both whole and in pieces");
-    if (optimizer && large->owner == RFS_NO_ID)
+
+    if (key->kind != RFS_NODE_TUPLE || key->of.items.n != 2)
+        return fail_key(reading, key, "a large tensor of an optimizer that has no pair of keys");
+    const int rc = get_key(reading, key->of.items.data[0], &canonical, &n);
+    if (rc)
+        return rc;
+    const uint32_t owner = rfs_intern_find(state->keys, canonical, n);
+    if (owner == RFS_NO_ID)
         return fail_key(reading, key, "a large tensor of a state that no part has");
-    if (optimizer && !rfs_node_pairs(state->entries.data[large->owner].value))
+    struct hfai_entry *entry = &state->entries.data[owner];
+    if (!rfs_node_pairs(entry->value))
         return fail_key(reading, key, "a large tensor of a state that is no dict");
+    large->inner = key->of.items.data[1];
+    large->next = entry->first_large;
+    entry->first_large = (uint32_t)(large - state->large.data);
     return 0;
+}
+
+/* It is there once, and nowhere whole. */
+static int check_key(const struct reading *reading, struct hfai_state *state,
+                     const struct hfai_large *large)
+{
+    RFS_FREE char *canonical = NULL;
+    size_t n;
+
+    const int rc = get_key(reading, large->key, &canonical, &n);
+    if (rc)
+        return rc;
+    const uint32_t before = rfs_intern_count(state->large_keys);
+    const uint32_t id = rfs_intern_add(state->large_keys, canonical, n);
+    if (id == RFS_NO_ID)
+        return rfs_fail_memory(reading->err);
+    if (id < before)
+        return fail_key(reading, large->key, "is in pieces twice");
+    return rfs_intern_find(state->keys, canonical, n) == RFS_NO_ID
+               ? 0
+               : fail_key(reading, large->key, "is both whole and in pieces");
+}
+
+static int check_state(const struct reading *reading, struct hfai_state *state, bool optimizer)
+{
+    int rc = 0;
+
+    state->ends = calloc(state->ranges.n + 1, sizeof *state->ends);
+    if (!state->ends)
+        return rfs_fail_memory(reading->err);
+    for (size_t k = state->large.n; rc == 0 && k-- > 0;) { /* so that lists are in order */
+        struct hfai_large *large = &state->large.data[k];
+        rc = check_pieces(reading, state, large);
+        if (rc == 0)
+            rc = check_key(reading, state, large);
+        if (rc == 0 && optimizer)
+            rc = find_owner(reading, state, large);
+    }
+    return rc;
 }
 
 static int check_states(const struct reading *reading, struct hfai_state *states, size_t n,
@@ -360,8 +427,7 @@ static int check_states(const struct reading *reading, struct hfai_state *states
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < n; i++)
-        for (size_t k = 0; rc == 0 && k < states[i].large.n; k++)
-            rc = check_large(reading, &states[i], &states[i].large.data[k], optimizer);
+        rc = check_state(reading, &states[i], optimizer);
     return rc;
 }
 
@@ -425,9 +491,12 @@ static void free_states(struct hfai_state *states, size_t n)
     for (size_t i = 0; states && i < n; i++) {
         if (states[i].keys)
             rfs_intern_free(states[i].keys);
+        if (states[i].large_keys)
+            rfs_intern_free(states[i].large_keys);
         free(states[i].entries.data);
         free(states[i].large.data);
         free(states[i].ranges.data);
+        free(states[i].ends);
     }
     free(states);
 }

@@ -31,6 +31,8 @@ struct steps {
     const struct rfs_hfai *hfai;
     const struct hfai_state *state;
     uint32_t *group_of;   /* by entry */
+    uint32_t *by_part;    /* entries in the order of the parts that they came from */
+    size_t *first;        /* [parts + 1] of each part in by_part */
     struct group *groups; /* the last one is of entries in no group */
     uint32_t n_groups;
 };
@@ -107,10 +109,10 @@ static void add_count(struct group *group, uint32_t part, double count)
 /* The entries that came from one part. */
 static int collect(struct steps *steps, uint32_t part, struct rfs_reading *reading)
 {
-    for (size_t i = 0; i < steps->state->entries.n; i++) {
+    for (size_t k = steps->first[part]; k < steps->first[part + 1]; k++) {
+        const uint32_t i = steps->by_part[k];
         const struct rfs_node *value = steps->state->entries.data[i].value;
-        const struct rfs_node *step =
-            value->origin == part && rfs_node_pairs(value) ? rfs_node_get(value, "step") : NULL;
+        const struct rfs_node *step = rfs_node_pairs(value) ? rfs_node_get(value, "step") : NULL;
         double count;
         const int rc = step ? read_count(steps->hfai, part, reading, step, &count) : 0;
         if (rc < 0)
@@ -143,14 +145,13 @@ static int take_group(struct steps *steps, uint32_t number, const struct rfs_nod
     const struct rfs_node *params = rfs_node_pairs(group) ? rfs_node_get(group, "params") : NULL;
 
     for (uint32_t i = 0; params && params->kind == RFS_NODE_LIST && i < params->of.items.n; i++) {
+        RFS_FREE char *canonical = NULL;
         size_t n;
-        const struct rfs_node *key = params->of.items.data[i];
-        if (key->kind != RFS_NODE_INT && key->kind != RFS_NODE_TEXT)
-            continue;
-        RFS_FREE char *canonical = rfs_hfai_key(key, &n);
-        if (!canonical)
-            return -ENOMEM;
-        const uint32_t entry = rfs_intern_find(steps->state->keys, canonical, n);
+        const int rc = rfs_hfai_key(params->of.items.data[i], &canonical, &n);
+        if (rc == -ENOMEM)
+            return rc;
+        const uint32_t entry =
+            rc == 0 ? rfs_intern_find(steps->state->keys, canonical, n) : RFS_NO_ID;
         if (entry != RFS_NO_ID)
             steps->group_of[entry] = number;
     }
@@ -177,8 +178,29 @@ static int make_groups(struct steps *steps)
     return rc;
 }
 
+static int order_entries(struct steps *steps)
+{
+    const size_t n = steps->state->entries.n;
+    const uint32_t n_parts = steps->hfai->n_parts;
+
+    steps->by_part = calloc(n + 1, sizeof *steps->by_part);
+    steps->first = calloc((size_t)n_parts + 2, sizeof *steps->first);
+    if (!steps->by_part || !steps->first)
+        return -ENOMEM;
+    /* Each part's place is where the one before it ends, once all that come before are in. */
+    for (size_t i = 0; i < n; i++)
+        steps->first[steps->state->entries.data[i].value->origin + 2]++;
+    for (uint32_t p = 0; p < n_parts; p++)
+        steps->first[p + 2] += steps->first[p + 1];
+    for (uint32_t i = 0; i < n; i++)
+        steps->by_part[steps->first[steps->state->entries.data[i].value->origin + 1]++] = i;
+    return 0;
+}
+
 static void free_steps(struct steps *steps)
 {
+    free(steps->by_part);
+    free(steps->first);
     free(steps->groups);
     free(steps->group_of);
 }
@@ -188,7 +210,7 @@ static int check_optimizer(const struct rfs_hfai *hfai, const struct hfai_state 
 {
     RFS_CLEANUP(free_steps) struct steps steps = {.hfai = hfai, .state = state};
 
-    int rc = make_groups(&steps) ? rfs_fail_memory(err) : 0;
+    int rc = make_groups(&steps) || order_entries(&steps) ? rfs_fail_memory(err) : 0;
     for (uint32_t p = 0; rc == 0 && p < hfai->n_parts; p++)
         rc = collect_part(&steps, p, err);
     for (uint32_t g = 0; rc == 0 && g < steps.n_groups; g++) {

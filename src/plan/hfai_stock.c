@@ -2,6 +2,9 @@
 /* The tensors of a model one by one, for formats that are not torch's: row-major, and none shared. */
 #include "plan/hfai_internal.h"
 
+#include "base/text.h"
+
+#include <errno.h>
 #include <string.h>
 
 static void set_type(struct rfs_type *type, enum rfs_dtype dtype, uint32_t ndim,
@@ -80,6 +83,9 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i, struct 
         key = large->key;
         ok = add_large(hfai, state, large, stock, &out->type);
     }
+    if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
+        return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(hfai->catalog)), NULL,
+                        "the name of a parameter is not UTF-8 text without NULs");
     out->name = key->of.text.data;
     out->name_bytes = key->of.text.n;
     return ok ? 1 : rfs_fail_memory(err);

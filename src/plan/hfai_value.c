@@ -3,8 +3,9 @@
 #include "plan/hfai_internal.h"
 
 #include "base/checked.h"
-#include "base/text.h"
+#include "base/cleanup.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +13,56 @@
 /* Nodes that one walk looks at: shared ones count each time, so that no graph takes for ever. */
 #define WALK_MOST (UINT32_C(1) << 22)
 
-char *rfs_hfai_key(const struct rfs_node *key, size_t *n)
+static bool is_pair(const struct rfs_node *key)
 {
-    char *out = NULL;
+    return key->kind == RFS_NODE_TUPLE && key->of.items.n == 2 &&
+           key->of.items.data[0]->kind != RFS_NODE_TUPLE &&
+           key->of.items.data[1]->kind != RFS_NODE_TUPLE;
+}
 
+/* Both keys, and how long the first is. */
+static int pair_key(const struct rfs_node *key, char **out, size_t *n)
+{
+    RFS_FREE char *left = NULL;
+    RFS_FREE char *right = NULL;
+    size_t left_n;
+    size_t right_n;
+
+    int rc = rfs_hfai_key(key->of.items.data[0], &left, &left_n);
+    if (rc == 0)
+        rc = rfs_hfai_key(key->of.items.data[1], &right, &right_n);
+    if (rc)
+        return rc;
+    char *at = *out = malloc(1 + sizeof left_n + left_n + right_n);
+    if (!at)
+        return -ENOMEM;
+    *at++ = 'p';
+    at = (char *)mempcpy(at, &left_n, sizeof left_n);
+    at = (char *)mempcpy(at, left, left_n);
+    at = (char *)mempcpy(at, right, right_n);
+    *n = (size_t)(at - *out);
+    return 0;
+}
+
+int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n)
+{
+    *out = NULL;
     if (key->kind == RFS_NODE_TEXT) {
         *n = (size_t)key->of.text.n + 1;
-        out = malloc(*n);
-        if (out) {
-            out[0] = 't';
-            memcpy(out + 1, key->of.text.data, key->of.text.n);
-        }
-    } else if (key->kind == RFS_NODE_INT) {
-        const int length = asprintf(&out, "i%lld", (long long)key->of.integer);
-        *n = length < 0 ? 0 : (size_t)length;
-        out = length < 0 ? NULL : out;
+        *out = malloc(*n);
+        if (!*out)
+            return -ENOMEM;
+        **out = 't';
+        memcpy(*out + 1, key->of.text.data, key->of.text.n);
+        return 0;
     }
-    return out;
+    if (key->kind == RFS_NODE_INT) {
+        const int length = asprintf(out, "i%lld", (long long)key->of.integer);
+        *n = length < 0 ? 0 : (size_t)length;
+        *out = length < 0 ? NULL : *out;
+        return length < 0 ? -ENOMEM : 0;
+    }
+    return is_pair(key) ? pair_key(key, out, n) : -EINVAL;
 }
 
 void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap)
@@ -41,9 +75,7 @@ void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap)
                  key->of.text.data);
     } else if (key->kind == RFS_NODE_INT) {
         snprintf(out, cap, "%lld", (long long)key->of.integer);
-    } else if (key->kind == RFS_NODE_TUPLE && key->of.items.n == 2 &&
-               key->of.items.data[0]->kind != RFS_NODE_TUPLE &&
-               key->of.items.data[1]->kind != RFS_NODE_TUPLE) {
+    } else if (is_pair(key)) {
         rfs_hfai_show_key(key->of.items.data[0], left, sizeof left);
         rfs_hfai_show_key(key->of.items.data[1], right, sizeof right);
         snprintf(out, cap, "%s.%s", left, right);
@@ -149,44 +181,84 @@ bool rfs_hfai_same(const struct rfs_node *a, const struct rfs_node *b)
     return same(&walk, a, b, 0);
 }
 
-/* The storage of a tensor that was made here: it is all of it. NULL for anything else. */
-static const struct rfs_node *made_storage(const struct rfs_node *value)
+/* Where the weight of a container is kept; NULL for another value, or when out of memory. */
+static uint64_t *known_of(struct hfai_weigher *weigher, const struct rfs_node *node)
 {
-    if (value->origin != RFS_ORIGIN_MADE || value->kind != RFS_NODE_CALL ||
-        (value->of.call.callee->callable != RFS_CALL_TENSOR &&
-         value->of.call.callee->callable != RFS_CALL_TENSOR_V3))
+    const struct rfs_hfai *hfai = weigher->hfai;
+
+    if (node->kind < RFS_NODE_TUPLE || node->origin >= hfai->n_parts)
         return NULL;
-    return value->of.call.args->of.items.data[0];
+    if (!weigher->known)
+        weigher->known = calloc(hfai->n_parts, sizeof *weigher->known);
+    uint64_t **nodes = weigher->known ? &weigher->known[node->origin] : NULL;
+    if (nodes && !*nodes)
+        *nodes = calloc(hfai->parts[node->origin].torch.pickle.n_nodes, sizeof **nodes);
+    weigher->no_memory |= !nodes || !*nodes;
+    return weigher->no_memory ? NULL : *nodes + node->number;
 }
 
-static uint64_t weigh(struct walk *walk, const struct rfs_hfai *hfai, const struct rfs_node *value,
-                      unsigned depth)
+void rfs_hfai_weigher_end(struct hfai_weigher *weigher)
 {
-    struct rfs_torch_tensor tensor;
+    for (uint32_t p = 0; weigher->known && p < weigher->hfai->n_parts; p++)
+        free(weigher->known[p]);
+    free(weigher->known);
+}
+
+static uint64_t weigh(struct hfai_weigher *weigher, const struct rfs_node *value, unsigned depth);
+
+/* Every STEPth item, from FIRST on. */
+static uint64_t weigh_items(struct hfai_weigher *weigher, const struct rfs_items *items,
+                            uint32_t first, uint32_t step, unsigned depth)
+{
     uint64_t sum = 0;
 
-    if (depth > RFS_PICKLE_DEPTH || ++walk->steps > WALK_MOST)
-        return 0;
-    if (value->kind == RFS_NODE_INT || value->kind == RFS_NODE_FLOAT ||
-        value->kind == RFS_NODE_BOOL)
-        return 8;
-    if (value->origin < hfai->n_parts &&
-        rfs_torch_tensor(&hfai->parts[value->origin].torch, value, "", "", &tensor, NULL) == 1)
-        return tensor.elements * rfs_dtype_bytes(tensor.dtype);
-    const struct rfs_node *storage = made_storage(value);
-    if (storage)
-        return rfs_torch_storage_bytes(storage);
-    const struct rfs_items *pairs = rfs_node_pairs(value);
-    for (uint32_t i = 1; pairs && i < pairs->n; i += 2)
-        rfs_add_u64(sum, weigh(walk, hfai, pairs->data[i], depth + 1), &sum);
-    const bool row = value->kind == RFS_NODE_LIST || value->kind == RFS_NODE_TUPLE;
-    for (uint32_t i = 0; row && i < value->of.items.n; i++)
-        rfs_add_u64(sum, weigh(walk, hfai, value->of.items.data[i], depth + 1), &sum);
+    for (uint32_t i = first; i < items->n; i += step)
+        if (!rfs_add_u64(sum, weigh(weigher, items->data[i], depth + 1), &sum))
+            sum = UINT64_MAX - 1;
     return sum;
 }
 
-uint64_t rfs_hfai_weight(const struct rfs_hfai *hfai, const struct rfs_node *value)
+static uint64_t weigh_container(struct hfai_weigher *weigher, const struct rfs_node *value,
+                                unsigned depth)
 {
-    struct walk walk = {0};
-    return weigh(&walk, hfai, value, 0);
+    const struct rfs_torch *torch = &weigher->hfai->parts[value->origin].torch;
+    const struct rfs_items *pairs = rfs_node_pairs(value);
+    struct rfs_torch_tensor tensor;
+
+    if (value->kind == RFS_NODE_LIST || value->kind == RFS_NODE_TUPLE)
+        return weigh_items(weigher, &value->of.items, 0, 1, depth);
+    if (pairs)
+        return weigh_items(weigher, pairs, 1, 2, depth);
+    /* Tensors are sound; one that is lazily conjugate has its size as well. */
+    return rfs_torch_tensor(torch, value, "", "", &tensor, NULL) == 0
+               ? 0
+               : tensor.elements * rfs_dtype_bytes(tensor.dtype);
+}
+
+static uint64_t weigh(struct hfai_weigher *weigher, const struct rfs_node *value, unsigned depth)
+{
+    if (value->kind == RFS_NODE_INT || value->kind == RFS_NODE_LONG ||
+        value->kind == RFS_NODE_FLOAT || value->kind == RFS_NODE_BOOL)
+        return 8;
+    uint64_t *known = depth > RFS_PICKLE_DEPTH ? NULL : known_of(weigher, value);
+    if (!known)
+        return 0;
+    if (*known == 0) {
+        *known = 1; /* what contains itself weighs nothing there */
+        *known = weigh_container(weigher, value, depth) + 1;
+    }
+    return *known - 1;
+}
+
+uint64_t rfs_hfai_weight(struct hfai_weigher *weigher, const struct rfs_node *value)
+{
+    return weigh(weigher, value, 0);
+}
+
+bool rfs_hfai_is_cut(const struct rfs_hfai *hfai, const struct rfs_node *value, uint64_t large,
+                     struct rfs_torch_tensor *tensor)
+{
+    return large < UINT64_MAX && value->kind == RFS_NODE_CALL &&
+           rfs_torch_tensor(&hfai->parts[value->origin].torch, value, "", "", tensor, NULL) == 1 &&
+           tensor->contiguous && tensor->elements * rfs_dtype_bytes(tensor->dtype) > large;
 }

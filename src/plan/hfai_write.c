@@ -1,120 +1,115 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state in other files: what dist_ckpt.save would write from another number of ranks, and what
- * dist_ckpt.load returns, whole.
- *
- * Division (split_dict): values in descending order of their weight, each to the part that has the least so
- * far, the lowest of those. Among equals the parts' own order stays, which is the reverse of the module's.
- * Which tensors of part 0 are buffers is not written anywhere, so they are divided as parameters are;
- * load() does not care where a name is.
+ * The state in other files: what dist_ckpt.save would write from another number of ranks (hfai_divide.c says
+ * who holds what), and what dist_ckpt.load returns, whole.
  */
 #include "plan/hfai_internal.h"
 
-#include "base/cleanup.h"
-
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A document at work. */
 struct writing {
     const struct rfs_hfai *hfai;
     struct rfs_document *document;
     uint32_t part, n;
     uint64_t large; /* bytes; more than that is cut */
-    struct rfs_error *err;
 };
 
-static uint64_t large_bytes(const struct hfai_large *large)
+/* Adds bytes [begin, end) of a row to the storage that was begun last. */
+static bool add_ranges(struct rfs_document *document, const struct hfai_row *row, uint64_t begin,
+                       uint64_t end)
 {
-    return large->elements * rfs_dtype_bytes(large->dtype);
-}
+    size_t i = 0;
 
-/* The tensor of a value, if it is to be cut; whole values that do not lie in a row are left whole. */
-static bool is_cut(const struct writing *writing, const struct rfs_node *value,
-                   struct rfs_torch_tensor *tensor)
-{
-    return value->origin < writing->hfai->n_parts &&
-           rfs_torch_tensor(&writing->hfai->parts[value->origin].torch, value, "", "", tensor,
-                            NULL) == 1 &&
-           tensor->contiguous && tensor->elements * rfs_dtype_bytes(tensor->dtype) > writing->large;
-}
-
-/* Adds bytes [begin, end) of what the ranges make together to the storage that was begun last. */
-static bool add_ranges(struct rfs_document *document, const struct rfs_range *ranges, size_t n,
-                       uint64_t begin, uint64_t end)
-{
-    uint64_t at = 0;
-
-    for (size_t i = 0; i < n && at < end; i++) {
-        const uint64_t from = begin > at ? begin - at : 0;
-        const uint64_t to = end - at < ranges[i].bytes ? end - at : ranges[i].bytes;
-        at += ranges[i].bytes;
-        if (from >= to)
-            continue;
-        struct rfs_range range = ranges[i];
-        range.offset += from;
-        range.bytes = to - from;
+    for (size_t high = row->n; i < high;) { /* the first that ends behind BEGIN */
+        const size_t middle = i + (high - i) / 2;
+        if (row->ends[middle] > begin)
+            high = middle;
+        else
+            i = middle + 1;
+    }
+    for (; i < row->n && begin < end; i++) {
+        const uint64_t start = row->ends[i] - row->ranges[i].bytes;
+        const uint64_t stop = row->ends[i] < end ? row->ends[i] : end;
+        struct rfs_range range = row->ranges[i];
+        range.offset += begin - start;
+        range.bytes = stop - begin;
         if (!rfs_document_range(document, &range))
             return false;
+        begin = stop;
     }
     return true;
 }
 
-/* What torch.chunk gives: bytes [*begin, *end) of BYTES for this part; later parts may get nothing. */
-static void cut(const struct writing *writing, uint64_t elements, uint64_t item, uint64_t *begin,
-                uint64_t *end)
+/* What torch.chunk gives: elements [*begin, *end) for this part; later parts may get nothing. */
+static void chunk(const struct writing *writing, uint64_t elements, uint64_t *begin, uint64_t *end)
 {
-    const uint64_t chunk = elements / writing->n + (elements % writing->n != 0);
+    const uint64_t each = elements / writing->n + (elements % writing->n != 0);
 
-    *begin = chunk * writing->part < elements ? chunk * writing->part : elements;
-    *end = *begin + chunk < elements ? *begin + chunk : elements;
-    *begin *= item;
-    *end *= item;
+    *begin = each * writing->part < elements ? each * writing->part : elements;
+    *end = *begin + each < elements ? *begin + each : elements;
 }
 
+/* What is cut, and its bytes. */
+struct whole {
+    enum rfs_dtype dtype;
+    uint32_t ndim;
+    const uint64_t *dims;
+    uint64_t elements;
+    struct hfai_row row;
+};
+
 /* (torch.Size, piece) */
-static struct rfs_node *make_piece(const struct writing *writing, enum rfs_dtype dtype,
-                                   uint32_t ndim, const uint64_t *dims, uint64_t elements,
-                                   const struct rfs_range *ranges, size_t n)
+static struct rfs_node *make_piece(const struct writing *writing, const struct whole *whole)
 {
     struct rfs_document *document = writing->document;
     struct rfs_node *pair = rfs_document_container(document, RFS_NODE_TUPLE);
-    const uint64_t item = rfs_dtype_bytes(dtype);
+    const uint64_t item = rfs_dtype_bytes(whole->dtype);
     uint64_t begin;
     uint64_t end;
 
-    cut(writing, elements, item, &begin, &end);
-    const uint64_t length = (end - begin) / item;
+    chunk(writing, whole->elements, &begin, &end);
+    const uint64_t length = end - begin;
     const bool ok =
-        rfs_document_begin(document) && add_ranges(document, ranges, n, begin, end) &&
-        rfs_document_add(document, pair, rfs_document_size(document, ndim, dims)) &&
-        rfs_document_add(document, pair, rfs_document_tensor(document, dtype, 1, &length));
+        rfs_document_begin(document) &&
+        add_ranges(document, &whole->row, begin * item, end * item) &&
+        rfs_document_add(document, pair, rfs_document_size(document, whole->ndim, whole->dims)) &&
+        rfs_document_add(document, pair, rfs_document_tensor(document, whole->dtype, 1, &length));
     return ok ? pair : NULL;
 }
 
-static struct rfs_range range_of(const struct rfs_torch_tensor *tensor, uint16_t origin)
+/* A piece of a value that was whole. */
+static struct rfs_node *cut_value(const struct writing *writing, const struct rfs_node *value)
 {
-    const uint64_t item = rfs_dtype_bytes(tensor->dtype);
-    return (struct rfs_range){tensor->record, tensor->offset * item, tensor->elements * item,
-                              origin};
+    struct rfs_torch_tensor tensor;
+
+    if (!rfs_hfai_is_cut(writing->hfai, value, writing->large, &tensor))
+        return NULL; /* cannot be: it was asked before */
+    const uint64_t item = rfs_dtype_bytes(tensor.dtype);
+    const uint64_t bytes = tensor.elements * item;
+    const struct rfs_range range = {tensor.record, tensor.offset * item, bytes, value->origin};
+    const struct whole whole = {
+        tensor.dtype, tensor.ndim, tensor.dims, tensor.elements, {&range, &bytes, 1}};
+    return make_piece(writing, &whole);
 }
 
-/* A piece of a value that was whole. */
-static struct rfs_node *cut_value(const struct writing *writing, const struct rfs_node *value,
-                                  const struct rfs_torch_tensor *tensor)
+static struct rfs_node *cut_large(const struct writing *writing, const struct hfai_state *state,
+                                  const struct hfai_large *large)
 {
-    const struct rfs_range range = range_of(tensor, value->origin);
-    return make_piece(writing, tensor->dtype, tensor->ndim, tensor->dims, tensor->elements, &range,
-                      1);
+    const struct whole whole = {large->dtype, large->ndim, large->dims, large->elements,
+                                rfs_hfai_row(writing->hfai, state, large)};
+    return make_piece(writing, &whole);
 }
 
 /* A large tensor as one. */
-static struct rfs_node *join(struct rfs_document *document, const struct hfai_state *state,
-                             const struct hfai_large *large, uint32_t n_parts)
+static struct rfs_node *join(const struct writing *writing, const struct hfai_state *state,
+                             const struct hfai_large *large)
 {
+    struct rfs_document *document = writing->document;
+    const struct hfai_row row = rfs_hfai_row(writing->hfai, state, large);
     const bool ok =
-        rfs_document_begin(document) &&
-        add_ranges(document, &state->ranges.data[large->first], n_parts, 0, large_bytes(large));
+        rfs_document_begin(document) && add_ranges(document, &row, 0, rfs_hfai_large_bytes(large));
     return ok ? rfs_document_tensor(document, large->dtype, large->ndim, large->dims) : NULL;
 }
 
@@ -122,49 +117,6 @@ static bool add_pair(struct rfs_document *document, struct rfs_node *dict,
                      const struct rfs_node *key, const struct rfs_node *value)
 {
     return rfs_document_add(document, dict, key) && rfs_document_add(document, dict, value);
-}
-
-/* What one file is to hold of a state: whole values, still to be divided, and pieces. */
-struct share {
-    RFS_VEC(struct hfai_entry) whole;
-    struct rfs_node *pieces; /* a DICT */
-};
-
-/* A large tensor under the new threshold: a piece again, or a whole value. */
-static bool place_large(const struct writing *writing, const struct hfai_state *state,
-                        const struct hfai_large *large, struct share *share, struct rfs_node *dict)
-{
-    struct rfs_document *document = writing->document;
-    const uint32_t n_parts = writing->hfai->n_parts;
-
-    if (large_bytes(large) > writing->large) {
-        struct rfs_node *piece =
-            make_piece(writing, large->dtype, large->ndim, large->dims, large->elements,
-                       &state->ranges.data[large->first], n_parts);
-        return add_pair(document, share->pieces, large->key, piece);
-    }
-    struct rfs_node *whole = join(document, state, large, n_parts);
-    if (dict)
-        return add_pair(document, dict, large->inner, whole);
-    return whole && RFS_PUSH(&share->whole, (struct hfai_entry){large->key, whole});
-}
-
-static bool share_model(const struct writing *writing, const struct hfai_state *state,
-                        struct share *share)
-{
-    bool ok = share->pieces != NULL;
-
-    for (size_t i = 0; ok && i < state->entries.n; i++) {
-        const struct hfai_entry *entry = &state->entries.data[i];
-        struct rfs_torch_tensor tensor;
-        ok = is_cut(writing, entry->value, &tensor)
-                 ? add_pair(writing->document, share->pieces, entry->key,
-                            cut_value(writing, entry->value, &tensor))
-                 : RFS_PUSH(&share->whole, *entry);
-    }
-    for (size_t i = 0; ok && i < state->large.n; i++)
-        ok = place_large(writing, state, &state->large.data[i], share, NULL);
-    return ok;
 }
 
 /* (k1, k2) */
@@ -176,97 +128,70 @@ static struct rfs_node *pair_key(struct rfs_document *document, const struct rfs
                                                                                             : NULL;
 }
 
-static bool has_large(const struct hfai_state *state, size_t entry)
-{
-    for (size_t i = 0; i < state->large.n; i++)
-        if (state->large.data[i].owner == entry)
-            return true;
-    return false;
-}
-
-/* An entry whose dict changes: large values go out of it, and come in, at its end. */
-static const struct rfs_node *change_entry(const struct writing *writing,
-                                           const struct hfai_state *state, size_t i,
-                                           struct share *share)
+/* Adds this part's piece of a value. */
+static bool add_piece(const struct writing *writing, const struct hfai_state *state,
+                      const struct hfai_cut *cut, struct rfs_node *pieces)
 {
     struct rfs_document *document = writing->document;
-    const struct hfai_entry *entry = &state->entries.data[i];
+
+    if (cut->large != HFAI_NONE) {
+        const struct hfai_large *large = &state->large.data[cut->large];
+        return add_pair(document, pieces, large->key, cut_large(writing, state, large));
+    }
+    const struct hfai_entry *entry = &state->entries.data[cut->entry];
+    if (cut->pair == HFAI_NONE)
+        return add_pair(document, pieces, entry->key, cut_value(writing, entry->value));
+    struct rfs_node *const *pair = &rfs_node_pairs(entry->value)->data[cut->pair];
+    return add_pair(document, pieces, pair_key(document, entry->key, pair[0]),
+                    cut_value(writing, pair[1]));
+}
+
+static bool is_changed(const struct writing *writing, const struct hfai_entry *entry)
+{
+    const struct rfs_items *pairs = rfs_node_pairs(entry->value);
+    struct rfs_torch_tensor tensor;
+    bool changed = entry->first_large != HFAI_NONE;
+
+    for (uint32_t k = 1; !changed && pairs && k < pairs->n; k += 2)
+        changed = rfs_hfai_is_cut(writing->hfai, pairs->data[k], writing->large, &tensor);
+    return changed;
+}
+
+/* An entry of an optimizer: large values go out of its dict, and come in, at its end. */
+static const struct rfs_node *write_entry(const struct writing *writing,
+                                          const struct hfai_state *state,
+                                          const struct hfai_entry *entry)
+{
+    struct rfs_document *document = writing->document;
+    struct rfs_torch_tensor tensor;
+
+    if (!is_changed(writing, entry))
+        return entry->value;
     const struct rfs_items *pairs = rfs_node_pairs(entry->value);
     struct rfs_node *dict = rfs_document_container(document, RFS_NODE_DICT);
     bool ok = dict != NULL;
-
-    for (uint32_t k = 0; ok && k < pairs->n; k += 2) {
-        struct rfs_torch_tensor tensor;
-        ok = is_cut(writing, pairs->data[k + 1], &tensor)
-                 ? add_pair(document, share->pieces, pair_key(document, entry->key, pairs->data[k]),
-                            cut_value(writing, pairs->data[k + 1], &tensor))
-                 : add_pair(document, dict, pairs->data[k], pairs->data[k + 1]);
+    for (uint32_t k = 0; ok && k < pairs->n; k += 2)
+        ok = rfs_hfai_is_cut(writing->hfai, pairs->data[k + 1], writing->large, &tensor) ||
+             add_pair(document, dict, pairs->data[k], pairs->data[k + 1]);
+    for (uint32_t l = entry->first_large; ok && l != HFAI_NONE; l = state->large.data[l].next) {
+        const struct hfai_large *large = &state->large.data[l];
+        ok = rfs_hfai_large_bytes(large) > writing->large ||
+             add_pair(document, dict, large->inner, join(writing, state, large));
     }
-    for (size_t k = 0; ok && k < state->large.n; k++)
-        if (state->large.data[k].owner == i)
-            ok = place_large(writing, state, &state->large.data[k], share, dict);
     return ok ? dict : NULL;
 }
 
-static bool holds_cut(const struct writing *writing, const struct rfs_node *value)
+/* Adds a value that is whole: an entry or (by a number behind those) a large tensor. */
+static bool add_item(const struct writing *writing, const struct hfai_state *state, size_t item,
+                     struct rfs_node *pairs)
 {
-    const struct rfs_items *pairs = rfs_node_pairs(value);
-    struct rfs_torch_tensor tensor;
-
-    for (uint32_t k = 1; pairs && k < pairs->n; k += 2)
-        if (is_cut(writing, pairs->data[k], &tensor))
-            return true;
-    return false;
-}
-
-static bool share_optimizer(const struct writing *writing, const struct hfai_state *state,
-                            struct share *share)
-{
-    bool ok = share->pieces != NULL;
-
-    for (size_t i = 0; ok && i < state->entries.n; i++) {
-        struct hfai_entry entry = state->entries.data[i];
-        if (has_large(state, i) || holds_cut(writing, entry.value))
-            entry.value = change_entry(writing, state, i, share);
-        ok = entry.value && RFS_PUSH(&share->whole, entry);
+    if (item >= state->entries.n) {
+        const struct hfai_large *large = &state->large.data[item - state->entries.n];
+        return add_pair(writing->document, pairs, large->key, join(writing, state, large));
     }
-    return ok;
-}
-
-struct weighed {
-    size_t entry;
-    uint64_t weight;
-};
-
-static int heavier(const void *a, const void *b)
-{
-    const struct weighed *x = a;
-    const struct weighed *y = b;
-    if (x->weight != y->weight)
-        return x->weight > y->weight ? -1 : 1;
-    return x->entry < y->entry ? -1 : 1;
-}
-
-/* Adds this part's values to PAIRS. */
-static bool divide(const struct writing *writing, const struct share *share, struct rfs_node *pairs)
-{
-    RFS_FREE struct weighed *order = malloc((share->whole.n + 1) * sizeof *order);
-    RFS_FREE uint64_t *sums = calloc(writing->n, sizeof *sums);
-    bool ok = order && sums && pairs;
-
-    for (size_t i = 0; ok && i < share->whole.n; i++)
-        order[i] = (struct weighed){i, rfs_hfai_weight(writing->hfai, share->whole.data[i].value)};
-    if (ok && share->whole.n > 0)
-        qsort(order, share->whole.n, sizeof *order, heavier);
-    for (size_t i = 0; ok && i < share->whole.n; i++) {
-        const struct hfai_entry *entry = &share->whole.data[order[i].entry];
-        uint32_t least = 0;
-        for (uint32_t p = 1; p < writing->n; p++)
-            least = sums[p] < sums[least] ? p : least;
-        sums[least] += order[i].weight;
-        ok = least != writing->part || add_pair(writing->document, pairs, entry->key, entry->value);
-    }
-    return ok;
+    const struct hfai_entry *entry = &state->entries.data[item];
+    return add_pair(writing->document, pairs, entry->key,
+                    state->rest ? write_entry(writing, state, entry) : entry->value);
 }
 
 /* An optimizer's dict as part 0 has it, with another "state". */
@@ -284,33 +209,35 @@ static struct rfs_node *with_state(struct rfs_document *document, const struct h
 }
 
 /* The pair of one model or optimizer in this part. */
-static struct rfs_node *share_state(const struct writing *writing, const struct hfai_state *state)
+static struct rfs_node *write_state(const struct writing *writing, const struct hfai_state *state,
+                                    const struct hfai_share *share)
 {
     struct rfs_document *document = writing->document;
-    const bool optimizer = state->rest != NULL;
-    struct share share = {.pieces = rfs_document_container(document, RFS_NODE_DICT)};
     struct rfs_node *pair = rfs_document_container(document, RFS_NODE_TUPLE);
+    struct rfs_node *pieces = rfs_document_container(document, RFS_NODE_DICT);
     struct rfs_node *pairs = rfs_document_container(document, RFS_NODE_DICT);
+    bool ok = pair && pieces && pairs;
 
-    bool ok =
-        optimizer ? share_optimizer(writing, state, &share) : share_model(writing, state, &share);
-    ok = ok && divide(writing, &share, pairs);
-    free(share.whole.data);
+    for (size_t i = share->first[writing->part]; ok && i < share->first[writing->part + 1]; i++)
+        ok = add_item(writing, state, share->items[i], pairs);
+    for (size_t i = 0; ok && i < share->cuts.n; i++)
+        ok = add_piece(writing, state, &share->cuts.data[i], pieces);
     struct rfs_node *whole = ok ? rfs_document_ordered(document, pairs) : NULL;
-    if (optimizer)
+    if (state->rest)
         whole = with_state(document, state, whole);
-    return rfs_document_add(document, pair, whole) && rfs_document_add(document, pair, share.pieces)
+    return rfs_document_add(document, pair, whole) && rfs_document_add(document, pair, pieces)
                ? pair
                : NULL;
 }
 
-static struct rfs_node *share_states(const struct writing *writing, const struct hfai_state *states,
-                                     size_t n)
+static struct rfs_node *write_states(const struct writing *writing, const struct hfai_state *states,
+                                     const struct hfai_share *shares, size_t n)
 {
     struct rfs_node *list = rfs_document_container(writing->document, RFS_NODE_LIST);
 
     for (size_t i = 0; i < n; i++)
-        if (!rfs_document_add(writing->document, list, share_state(writing, &states[i])))
+        if (!rfs_document_add(writing->document, list,
+                              write_state(writing, &states[i], &shares[i])))
             return NULL;
     return list;
 }
@@ -332,56 +259,45 @@ static int finish(struct rfs_document *document, struct rfs_node *root, struct r
     return root ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_hfai_part(const struct rfs_hfai *hfai, uint32_t part, uint32_t n, uint64_t large,
-                  struct rfs_document *out, struct rfs_error *err)
+int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
+                  struct rfs_error *err)
 {
-    const struct writing writing = {hfai, out, part, n, large, err};
+    const struct rfs_hfai *hfai = division->hfai;
+    const struct writing writing = {hfai, out, part, division->n, division->large};
     const struct rfs_items *first = first_pairs(hfai);
 
     *out = (struct rfs_document){0};
     struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
-    bool ok =
-        dict &&
-        add_pair(out, dict, rfs_document_text(out, "__nshards__"), rfs_document_int(out, n)) &&
-        add_pair(out, dict, rfs_document_text(out, "__version__"),
-                 rfs_document_text(out, "2.0.0")) &&
-        add_pair(out, dict, rfs_document_text(out, "model"),
-                 share_states(&writing, hfai->models, hfai->n_models)) &&
-        add_pair(out, dict, rfs_document_text(out, "optimizer"),
-                 share_states(&writing, hfai->optimizers, hfai->n_optimizers));
+    bool ok = dict &&
+              add_pair(out, dict, rfs_document_text(out, "__nshards__"),
+                       rfs_document_int(out, division->n)) &&
+              add_pair(out, dict, rfs_document_text(out, "__version__"),
+                       rfs_document_text(out, RFS_HFAI_FORMAT)) &&
+              add_pair(out, dict, rfs_document_text(out, "model"),
+                       write_states(&writing, hfai->models, division->models, hfai->n_models)) &&
+              add_pair(out, dict, rfs_document_text(out, "optimizer"),
+                       write_states(&writing, hfai->optimizers, division->optimizers,
+                                    hfai->n_optimizers));
     for (uint32_t i = 0; ok && part == 0 && i < first->n; i += 2)
         ok = is_own(first->data[i]) || add_pair(out, dict, first->data[i], first->data[i + 1]);
     return finish(out, ok ? dict : NULL, err);
 }
 
-/* name -> tensor, whole ones in the order of the parts, then large ones. */
-static struct rfs_node *whole_model(const struct rfs_hfai *hfai, const struct hfai_state *state,
+/* One model or optimizer, whole: entries in the order of the parts, then a model's large tensors. */
+static struct rfs_node *whole_state(const struct rfs_hfai *hfai, const struct hfai_state *state,
                                     struct rfs_document *out)
 {
-    struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
-    bool ok = dict != NULL;
-
-    for (size_t i = 0; ok && i < state->entries.n; i++)
-        ok = add_pair(out, dict, state->entries.data[i].key, state->entries.data[i].value);
-    for (size_t i = 0; ok && i < state->large.n; i++)
-        ok = add_pair(out, dict, state->large.data[i].key,
-                      join(out, state, &state->large.data[i], hfai->n_parts));
-    return ok ? dict : NULL;
-}
-
-static struct rfs_node *whole_optimizer(const struct rfs_hfai *hfai, const struct hfai_state *state,
-                                        struct rfs_document *out)
-{
     /* Nothing is more than this, so that all is joined. */
-    const struct writing writing = {hfai, out, 0, 1, UINT64_MAX, NULL};
-    struct share share = {.pieces = rfs_document_container(out, RFS_NODE_DICT)};
+    const struct writing writing = {hfai, out, 0, 1, UINT64_MAX};
+    const size_t n = state->entries.n + (state->rest ? 0 : state->large.n);
     struct rfs_node *pairs = rfs_document_container(out, RFS_NODE_DICT);
+    bool ok = pairs != NULL;
 
-    bool ok = pairs && share_optimizer(&writing, state, &share);
-    for (size_t i = 0; ok && i < share.whole.n; i++)
-        ok = add_pair(out, pairs, share.whole.data[i].key, share.whole.data[i].value);
-    free(share.whole.data);
-    return ok ? with_state(out, state, rfs_document_ordered(out, pairs)) : NULL;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = add_item(&writing, state, i, pairs);
+    if (!ok || !state->rest)
+        return ok ? pairs : NULL;
+    return with_state(out, state, rfs_document_ordered(out, pairs));
 }
 
 /* One of them as itself, two and more as a list, none as an empty list. */
@@ -393,8 +309,7 @@ static struct rfs_node *whole_states(const struct rfs_hfai *hfai, struct rfs_doc
     struct rfs_node *one = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        one = optimizers ? whole_optimizer(hfai, &hfai->optimizers[i], out)
-                         : whole_model(hfai, &hfai->models[i], out);
+        one = whole_state(hfai, optimizers ? &hfai->optimizers[i] : &hfai->models[i], out);
         if (!rfs_document_add(out, list, one))
             return NULL;
     }
@@ -424,12 +339,12 @@ int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_documen
                    struct rfs_error *err)
 {
     *out = (struct rfs_document){0};
-    return finish(out, whole_model(hfai, &hfai->models[model], out), err);
+    return finish(out, whole_state(hfai, &hfai->models[model], out), err);
 }
 
 int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
                        struct rfs_error *err)
 {
     *out = (struct rfs_document){0};
-    return finish(out, whole_optimizer(hfai, &hfai->optimizers[optimizer], out), err);
+    return finish(out, whole_state(hfai, &hfai->optimizers[optimizer], out), err);
 }

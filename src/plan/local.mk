@@ -13,6 +13,7 @@ librfs_la_SOURCES += \
 	src/plan/document.h \
 	src/plan/document_roster.c \
 	src/plan/hfai.h \
+	src/plan/hfai_divide.c \
 	src/plan/hfai_internal.h \
 	src/plan/hfai_read.c \
 	src/plan/hfai_stock.c \

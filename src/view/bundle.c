@@ -13,7 +13,8 @@
 
 struct rfs_bundle {
     struct rfs_hfai *hfai;
-    uint32_t n_shown; /* parts in the root; what is merged follows */
+    struct rfs_hfai_division *division; /* of the parts shown */
+    uint32_t n_shown;                   /* parts in the root; what is merged follows */
     size_t
         n_archives; /* files of torch.save; safetensors files, the rank of each a model, follow */
     struct rfs_rank_plan plan;
@@ -23,6 +24,7 @@ void rfs_view_bundle_free(struct rfs_bundle *bundle)
 {
     if (!bundle)
         return;
+    rfs_hfai_division_free(bundle->division);
     rfs_hfai_free(bundle->hfai);
     free(bundle->plan.sources);
     free(bundle);
@@ -86,11 +88,10 @@ static int make_document(const struct reshard_view *view, size_t file, struct rf
                          struct rfs_error *err)
 {
     const struct rfs_bundle *bundle = view->bundle;
-    const uint64_t large = view->options.large_size > 0 ? view->options.large_size : RFS_HFAI_LARGE;
     const size_t models = rfs_hfai_models(bundle->hfai);
 
     if (file < bundle->n_shown)
-        return rfs_hfai_part(bundle->hfai, (uint32_t)file, bundle->n_shown, large, out, err);
+        return rfs_hfai_part(bundle->division, (uint32_t)file, out, err);
     file -= bundle->n_shown;
     if (file == 0)
         return rfs_hfai_whole(bundle->hfai, out, err);
@@ -286,6 +287,9 @@ int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
         return rfs_fail_usage(err, "nshards=, large_size= and zip_crc alone",
                               "the source is in hfai's parts, for which option %s does nothing",
                               unused);
+    if (options->nshards > RFS_HFAI_PARTS)
+        return rfs_fail_usage(err, "fewer parts", "option nshards=%u: at most %d parts are shown",
+                              options->nshards, RFS_HFAI_PARTS);
     view->bundle = calloc(1, sizeof *view->bundle);
     if (!view->bundle)
         return rfs_fail_memory(err);
@@ -299,5 +303,8 @@ int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
     view->scale =
         (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1};
     view->n_ranks = view->bundle->n_shown;
-    return list_files(view, err);
+    rc = rfs_hfai_divide(view->bundle->hfai, view->bundle->n_shown,
+                         options->large_size > 0 ? options->large_size : RFS_HFAI_LARGE,
+                         &view->bundle->division, err);
+    return rc ? rc : list_files(view, err);
 }
