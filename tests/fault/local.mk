@@ -3,6 +3,10 @@ if HAVE_CMOCKA
 check_PROGRAMS += tests/fault/test_allocation
 TESTS += tests/fault/test_allocation
 tests_fault_test_allocation_SOURCES = \
+	tests/support/archive.c \
+	tests/support/archive.h \
+	tests/support/torch_file.c \
+	tests/support/torch_file.h \
 	tests/support/sealer.c \
 	tests/support/sealer.h \
 	tests/support/tree.c \

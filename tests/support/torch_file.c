@@ -57,10 +57,10 @@ void torch_tuple(struct torch_file *file, unsigned n, const int64_t *numbers)
 void torch_tensor(struct torch_file *file, const struct torch_tensor *tensor)
 {
     int64_t strides[32];
-    int64_t step = 1;
+    uint64_t step = 1; /* dims may be impossible */
 
-    for (unsigned i = tensor->ndim; i-- > 0; step *= tensor->dims[i])
-        strides[i] = step;
+    for (unsigned i = tensor->ndim; i-- > 0; step *= (uint64_t)tensor->dims[i])
+        strides[i] = (int64_t)step;
     torch_global(file, "torch._utils", "_rebuild_tensor_v2");
     torch_ops(file, "((");
     torch_text(file, "storage");
