@@ -8,8 +8,9 @@
  *
  * There are as many parts as files of 3 GiB would hold all bytes. The tensors, the largest first, each go to
  * the part that has the least so far. Those of the same size go in the order in which they come up in the
- * files of rank 0, rank 1, … (MindSpore: of the folders as the file system lists them). Of what is neither in the strategy nor
- * in rank 0's file, nothing is left; here a warning says so.
+ * files of rank 0, rank 1, … (MindSpore: of the folders as the file system lists them). Of what is neither in
+ * the strategy nor in rank 0's file, nothing is left; here a warning says so. If rank 0 has no file, what the
+ * other ranks prove to be the same is taken.
  */
 #include "view/flat.h"
 
@@ -208,6 +209,17 @@ static int take_raw(struct unifying *u, const struct rfs_entry *entry)
     return 0;
 }
 
+/* Rank 0 is lost: what the planner proved to be the same elsewhere stands for what it held. */
+static void take_proved(struct unifying *u)
+{
+    for (uint32_t i = 0; i < u->whole->n; i++) {
+        const struct rfs_target *target = &u->whole->targets[i];
+        const char *name = rfs_catalog_name(u->view->catalog, target->name);
+        if (!u->done[i] && target->geometry == RFS_NO_ID && !is_gradient(name))
+            take(u, i, u->parts.n_parts - 1);
+    }
+}
+
 /* What rank 0 holds beside the parameters goes into a part of its own. */
 static int take_rest(struct unifying *u)
 {
@@ -215,6 +227,8 @@ static int take_rest(struct unifying *u)
     const struct rfs_index *index = rfs_catalog_ready(catalog, 0);
 
     u->parts.n_parts++;
+    if (!rfs_catalog_has(catalog, 0))
+        take_proved(u);
     for (size_t i = 0; index && i < index->n; i++) {
         const struct rfs_entry *entry = &index->entries[i];
         const uint32_t position = u->position_of[entry->name];

@@ -299,6 +299,39 @@ static void test_unified_two_parts(void **state)
                 "        \"b\": \"part1.safetensors\"\n    }\n}");
 }
 
+/* What rank 0 would have given to the last file, the ranks that are left prove. */
+static void test_unified_without_rank_0(void **state)
+{
+    struct fixture *f = *state;
+    char path[512];
+
+    write_flat_source(f, "view=unified");
+    reshard_close(f->view);
+    f->view = NULL;
+    write_strategy(f->root, "same.json", LAYOUT("v", "[2]", "[-1]", "[6]"));
+    for (unsigned rank = 0; rank < 2; rank++) {
+        struct bytes file = {0};
+        unsigned char data[6];
+        fill(data, "v", 0, 6);
+        ckpt_tensor(&file, "v", "Int8", 1, (uint64_t[]){6}, data, 6);
+        ckpt_tensor(&file, "steps", "Int8", 0, NULL, "\x05", 1);
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(f->root, path, file.data, file.n);
+        bytes_free(&file);
+    }
+    snprintf(path, sizeof path, "%s/src/rank_0/net-1_2.ckpt", f->root);
+    assert_int_equal(remove(path), 0);
+    snprintf(path, sizeof path, "src_strategy=%s,view=unified", tree_path(f->root, "same.json"));
+    if (open_options(f, path))
+        fail_msg("%s", f->err.message);
+    expect_names(f, (const char *const[]){"part0.safetensors", "hyper_param.safetensors",
+                                          "param_name_map.json", NULL});
+    expect_safetensors(f, 3,
+                       "{\"__metadata__\":{\"format\":\"ms\"},"
+                       "\"steps\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}",
+                       (const unsigned char *)"\x05", 1);
+}
+
 static unsigned count_threads(void)
 {
     DIR *dir = opendir("/proc/self/task");
@@ -480,6 +513,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_huggingface_of_one_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unified, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unified_two_parts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unified_without_rank_0, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_thread_when_opened, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damaged_source_of_flat_view, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_crc, set_up, tear_down),
