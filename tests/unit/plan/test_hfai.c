@@ -432,9 +432,11 @@ static const struct rfs_node *only(const struct rfs_node *dict, const char *name
 
 static void check_part(struct shown *s)
 {
+    struct rfs_hfai_division *division;
     struct rfs_error err = {0};
 
-    if (rfs_hfai_part(s->hfai, s->part, s->n, s->large, &s->document, &err))
+    if (rfs_hfai_divide(s->hfai, s->n, s->large, &division, &err) ||
+        rfs_hfai_part(division, s->part, &s->document, &err))
         fail_msg("%s", err.text);
     const struct rfs_node *root = s->document.root;
     assert_int_equal(rfs_node_get(root, "__nshards__")->of.integer, s->n);
@@ -443,6 +445,7 @@ static void check_part(struct shown *s)
     expect_model(s, only(root, "model"));
     expect_optimizer(s, only(root, "optimizer"));
     rfs_document_free(&s->document);
+    rfs_hfai_division_free(division);
 }
 
 /* All at once: by name, in load()'s order. */
