@@ -105,8 +105,10 @@ static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading,
     const int rc = rfs_torch_walk(read_source, reading, reading->size, path, builder->entry,
                                   builder->tables, fresh, &left_out, err);
     if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->told_left_out, true))
-        rfs_log(builder->log, RFS_WARNING, "%s: %zu value%s that %s no tensors are left out", path,
-                left_out, left_out == 1 ? "" : "s", left_out == 1 ? "is" : "are");
+        rfs_log(builder->log, RFS_WARNING,
+                left_out == 1 ? "%s: %zu value that is no tensor is left out"
+                              : "%s: %zu values that are no tensors are left out",
+                path, left_out);
     return rc;
 }
 

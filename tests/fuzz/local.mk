@@ -37,3 +37,12 @@ tests_fuzz_fuzz_scan_SOURCES = tests/fuzz/fuzz_scan.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_cipher
 tests_fuzz_fuzz_cipher_SOURCES = tests/fuzz/fuzz_cipher.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_zip
+tests_fuzz_fuzz_zip_SOURCES = tests/fuzz/fuzz_zip.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_torch
+tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c tests/fuzz/wrap.c tests/fuzz/wrap.h $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_hfai
+tests_fuzz_fuzz_hfai_SOURCES = tests/fuzz/fuzz_hfai.c tests/fuzz/wrap.c tests/fuzz/wrap.h $(FUZZ_MAIN)

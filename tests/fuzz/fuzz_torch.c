@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any bytes as a file of torch.save, or as the pickle in one: the graph, its tensors, the index of a state dict,
+ * and the pickle written again, which must say the same.
+ */
+#include "image/pickle_out.h"
+#include "source/torch_index.h"
+#include "tests/fuzz/wrap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static int read_input(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    const struct wrapped *input = ctx;
+    must(offset <= input->size && n <= input->size - offset);
+    memcpy(buf, input->data + offset, n);
+    return 0;
+}
+
+static void check_error(const struct rfs_error *err, int rc)
+{
+    must(rc < 0 && err->code == rc && err->text[0] && !strpbrk(err->text, "\n\r\t\033"));
+}
+
+/* The end of an entry's last element, in the file. */
+static uint64_t end_of(const struct rfs_index *index, const struct rfs_entry *entry,
+                       const struct rfs_type *type)
+{
+    const uint64_t *strides = rfs_index_strides(index, entry);
+    uint64_t end = entry->offset + rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+
+    if (!strides || type->bytes == 0)
+        return entry->offset + type->bytes;
+    for (unsigned i = 0; i < type->ndim; i++)
+        end += (type->dims[i] - 1) * strides[i];
+    return end;
+}
+
+static void check_index(struct wrapped *input)
+{
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_index *index = NULL;
+    struct rfs_error err = {0};
+    size_t left_out;
+
+    must(tables.names && tables.types);
+    const int rc = rfs_torch_walk(read_input, input, input->size, "x.pt", NULL, &tables, &index,
+                                  &left_out, &err);
+    if (rc)
+        check_error(&err, rc);
+    for (size_t i = 0; rc == 0 && i < index->n; i++) {
+        const struct rfs_entry *entry = &index->entries[i];
+        const struct rfs_type *type = rfs_intern_bytes(tables.types, entry->type, NULL);
+        must(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT);
+        must(end_of(index, entry, type) <= input->size);
+        must(rfs_index_find(index, entry->name) == entry);
+    }
+    rfs_index_free(index);
+    rfs_intern_free(tables.names);
+    rfs_intern_free(tables.types);
+}
+
+/* A storage's key in what is written: the number in the key that it has, or 0. */
+static int key_of(void *ctx, const struct rfs_node *storage, uint32_t *key)
+{
+    const struct rfs_node *text = storage->of.items.data[2];
+
+    (void)ctx;
+    *key = text->of.text.n == 1 && text->of.text.data[0] >= '0' && text->of.text.data[0] <= '9'
+               ? (uint32_t)(text->of.text.data[0] - '0')
+               : 0;
+    return 0;
+}
+
+/* Written, read and written once more: the same bytes. */
+static void check_written(const struct rfs_pickle *pickle)
+{
+    const struct rfs_pickle_from from = {"y.pt", 0, 0};
+    struct rfs_bytes out = {0};
+    struct rfs_bytes again = {0};
+    struct rfs_pickle second;
+    struct rfs_error err = {0};
+
+    must(rfs_pickle_write(pickle->root, key_of, NULL, &out, &err) == 0);
+    unsigned char *copy = malloc(out.n);
+    must(copy != NULL);
+    memcpy(copy, out.data, out.n);
+    must(rfs_pickle_read(copy, out.n, &from, &second, &err) == 0);
+    must(rfs_pickle_write(second.root, key_of, NULL, &again, &err) == 0);
+    must(again.n == out.n && memcmp(again.data, out.data, out.n) == 0);
+    rfs_pickle_free(&second);
+    free(out.data);
+    free(again.data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct wrapped input = wrap_torch(data, size);
+    struct rfs_torch torch;
+    struct rfs_error err = {0};
+
+    int rc = rfs_torch_open(read_input, &input, input.size, 3, "x.pt", &torch, &err);
+    if (rc == 0) {
+        check_written(&torch.pickle);
+        rc = rfs_torch_check(&torch, "x.pt", &err);
+        rfs_torch_free(&torch);
+    }
+    if (rc)
+        check_error(&err, rc);
+    check_index(&input);
+    free(input.data);
+    return 0;
+}
