@@ -5,8 +5,10 @@ librfs_la_SOURCES += \
 	src/base/cleanup.h \
 	src/base/error.c src/base/error.h \
 	src/base/glob.c src/base/glob.h \
+	src/base/harden.c src/base/harden.h \
 	src/base/intern.c src/base/intern.h \
 	src/base/log.c src/base/log.h \
+	src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/secret.c src/base/secret.h \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_continuation(unsigned char c)
@@ -94,4 +95,19 @@ bool rfs_text_is_utf8(const char *text, size_t n)
 bool rfs_text_is_python(const char *text, size_t n)
 {
     return is_utf8(text, n, true);
+}
+
+char *rfs_text_option_value(const char *value)
+{
+    char *out = malloc(2 * strlen(value) + 1), *to = out;
+
+    if (!out)
+        return NULL;
+    for (; *value; value++) {
+        if (*value == ',' || *value == '\\')
+            *to++ = '\\';
+        *to++ = *value;
+    }
+    *to = '\0';
+    return out;
 }

@@ -17,4 +17,10 @@ bool rfs_text_is_utf8(const char *text, size_t n);
 /* The same, but NULs and lone surrogates may be in it, as in a text of Python's. */
 bool rfs_text_is_python(const char *text, size_t n);
 
+/*
+ * VALUE as it is written in a list of options "key=value,key=value": with "," and "\" escaped. malloc'ed, or
+ * NULL.
+ */
+char *rfs_text_option_value(const char *value);
+
 #endif

@@ -6,6 +6,7 @@ if HAVE_FUSE
 reshardfs_CFLAGS = $(AM_CFLAGS)
 reshardfs_SOURCES = \
 	src/base/error.c \
+	src/base/harden.c \
 	src/base/log.c \
 	src/base/pathlist.c \
 	src/base/secret.c \
@@ -14,7 +15,6 @@ reshardfs_SOURCES = \
 	src/mount/capture.c src/mount/capture.h \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
-	src/mount/harden.c src/mount/harden.h \
 	src/mount/main.c \
 	src/mount/ops.c src/mount/ops.h \
 	src/mount/options.c src/mount/options.h \

@@ -4,9 +4,9 @@
  * background, then the mount.
  */
 #include "base/cleanup.h"
+#include "base/harden.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
-#include "mount/harden.h"
 #include "mount/options.h"
 #include "mount/paths.h"
 #include "mount/report.h"

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/pathlist.h"
+#include "base/text.h"
 #include "mount/paths.h"
 #include "mount/suggest.h"
 
@@ -165,21 +166,6 @@ static int refuse_unknown(const char *name, struct rfs_error *err)
     return rfs_fail_usage(err, remedy, "unknown option '%s'", name);
 }
 
-char *rfs_mount_options_escape(const char *value)
-{
-    char *out = malloc(2 * strlen(value) + 1), *to = out;
-
-    if (!out)
-        return NULL;
-    for (; *value; value++) {
-        if (*value == ',' || *value == '\\')
-            *to++ = '\\';
-        *to++ = *value;
-    }
-    *to = '\0';
-    return out;
-}
-
 /* In place: "\," and "\\" become the second character; any other backslash stays. */
 static void unescape(char *value)
 {
@@ -220,7 +206,7 @@ static int pass_on(char **list, const char *name, const char *value)
 /* Escaped anew: a backslash that ended the value as written would take in the comma that follows. */
 static int pass_on_value(char **list, const char *name, const char *value)
 {
-    RFS_FREE char *escaped = rfs_mount_options_escape(value);
+    RFS_FREE char *escaped = rfs_text_option_value(value);
 
     return escaped ? pass_on(list, name, escaped) : -ENOMEM;
 }

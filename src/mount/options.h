@@ -53,7 +53,4 @@ void rfs_mount_options_free(struct rfs_mount_options *options);
 
 void rfs_mount_options_help(void);
 
-/* VALUE with "," and "\" escaped, for a list of options. NULL when out of memory. The caller frees. */
-char *rfs_mount_options_escape(const char *value);
-
 #endif

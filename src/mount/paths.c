@@ -29,15 +29,6 @@ char *rfs_path_absolute(const char *path)
     return asprintf(&out, "%s/%s", cwd, path) < 0 ? NULL : out;
 }
 
-bool rfs_path_within(const char *inner, const char *outer)
-{
-    const size_t n = strlen(outer);
-
-    if (strcmp(outer, "/") == 0)
-        return true;
-    return strncmp(inner, outer, n) == 0 && (inner[n] == '\0' || inner[n] == '/');
-}
-
 /* The second is what a server that is just ending leaves for a moment. */
 static bool is_dead(int code)
 {

@@ -4,6 +4,7 @@
 #define RFS_MOUNT_PATHS_H
 
 #include "base/error.h"
+#include "base/path.h"
 
 #include <stdbool.h>
 
@@ -12,9 +13,6 @@
  * opens it says what is wrong. NULL when out of memory. The caller frees.
  */
 char *rfs_path_absolute(const char *path);
-
-/* Whether INNER is OUTER or lies below it. Both absolute and resolved. */
-bool rfs_path_within(const char *inner, const char *outer);
 
 /*
  * Resolves the mount point and refuses what cannot or must not be mounted on: no folder, a dead mount,

@@ -2,6 +2,7 @@
 #include "mount/session.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "mount/capture.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
@@ -80,7 +81,7 @@ static void start_herald(void *ctx)
 
 static int add_text(struct fuse_args *args, const char *name, const char *value)
 {
-    RFS_FREE char *escaped = rfs_mount_options_escape(value), *option = NULL;
+    RFS_FREE char *escaped = rfs_text_option_value(value), *option = NULL;
 
     if (!escaped || asprintf(&option, "-o%s=%s", name, escaped) < 0)
         return -1;

@@ -112,7 +112,7 @@ static int parse_option(int option, int index, struct request *request, struct r
     else
         good = parse_number(option, request);
     if (!good)
-        return rfs_fail_usage(err, "reshard --help", "--%s cannot be '%s'",
+        return rfs_fail_usage(err, "reshard example --help", "--%s cannot be '%s'",
                               long_options[index].name, optarg);
     return 0;
 }
@@ -133,9 +133,9 @@ static int parse(int argc, char **argv, struct request *request, struct rfs_erro
         else if (option == 1)
             rc = rfs_fail_usage(err, "one DIR", "'%s' is a second folder", optarg);
         else if (option == '?')
-            rc = rfs_fail_usage(err, "reshard --help", "unknown option '%s'", argv[at]);
+            rc = rfs_fail_usage(err, "reshard example --help", "unknown option '%s'", argv[at]);
         else if (option == ':')
-            rc = rfs_fail_usage(err, "reshard --help", "a value is missing after '%s'", argv[at]);
+            rc = rfs_fail_usage(err, "reshard example --help", "a value is missing after '%s'", argv[at]);
         else
             rc = parse_option(option, index, request, err);
         if (rc != 0)

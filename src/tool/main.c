@@ -7,13 +7,32 @@
 
 static const char usage[] =
     "usage: reshard info [--json] PATH\n"
-    "       reshard example DIR [option…]\n"
-    "       reshard --help | --version\n"
-    "\n"
+    "       reshard export SRC DST [-s FILE] [-d FILE] [-o OPTION,...] [option...]\n"
+    "       reshard export --verify DST\n"
+    "       reshard example DIR [option...]\n"
+    "       reshard --help | --version | COMMAND --help\n"
+    "\n";
+
+static const char commands[] =
     "info     shows what a checkpoint, rank folder, source tree or strategy holds\n"
-    "example  writes a sharded checkpoint and two strategies, of any size\n"
-    "\n"
-    "Options of example:\n"
+    "export   writes what a mount would show into a folder; goes on where it was\n"
+    "         stopped; on several machines under srun or mpirun\n"
+    "example  writes a sharded checkpoint and two strategies, of any size\n";
+
+static const char export_help[] =
+    "  -s FILE, -d FILE   strategies of SRC and of DST (none: one whole checkpoint)\n"
+    "  -o OPTION,...      any option of the view, as of reshardfs: view=huggingface\n"
+    "  --format FORMAT    ckpt, safetensors or pt (ckpt)\n"
+    "  --ranks 0-63,70    the files of these ranks alone\n"
+    "  -j N               threads (as many as there are processors)\n"
+    "  --no-fsync         do not wait until all is on the disk\n"
+    "  --force            replace what is there and differs; write into any folder\n"
+    "  --trust            keep what the manifest has without reading it again\n"
+    "  --verify           write nothing: compare all with the manifest\n"
+    "  --task K/N         the files of task K of N (as srun or mpirun say)\n"
+    "  --json             progress and result as JSON, a line each\n";
+
+static const char example_help[] =
     "  --src M            ranks of the source (8)\n"
     "  --dst N            ranks of the destination (4)\n"
     "  --layers L         a transformer of L layers, not the tutorial's network\n"
@@ -37,10 +56,16 @@ int main(int argc, char **argv)
     const char *first = argc > 2 ? argv[2] : "";
     if (is_help(command) || is_help(first)) {
         fputs(usage, stdout);
+        fputs(strcmp(command, "export") == 0    ? export_help
+              : strcmp(command, "example") == 0 ? example_help
+                                                : commands,
+              stdout);
         return rfs_tool_done();
     }
     if (strcmp(command, "example") == 0)
         return rfs_tool_example(argc - 1, argv + 1);
+    if (strcmp(command, "export") == 0)
+        return rfs_tool_export(argc - 1, argv + 1);
     if (strcmp(command, "info") == 0)
         return rfs_tool_info(argc - 1, argv + 1);
     if (strcmp(command, "--version") == 0 || strcmp(command, "-V") == 0) {

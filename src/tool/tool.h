@@ -10,6 +10,7 @@
 
 enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 
+int rfs_tool_export(int argc, char **argv);
 int rfs_tool_example(int argc, char **argv);
 int rfs_tool_info(int argc, char **argv);
 

@@ -74,6 +74,18 @@ int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc)
     return rc;
 }
 
+void rfs_view_know_crc(struct reshard_view *view, size_t file, uint32_t crc)
+{
+    struct shown_file *shown = &view->files[file];
+
+    pthread_mutex_lock(&view->lock);
+    if (shown->crc_state == CRC_UNKNOWN) {
+        shown->crc_state = CRC_KNOWN;
+        shown->crc = crc;
+    }
+    pthread_mutex_unlock(&view->lock);
+}
+
 /* Targets of an image. */
 static size_t count_targets(const struct rfs_image *image)
 {

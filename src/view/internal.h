@@ -110,8 +110,14 @@ const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_
 int rfs_view_slice(struct reshard_view *view, size_t file, const struct rfs_image *image,
                    uint32_t target, struct rfs_slice *slice);
 
+/* Whether a target leaves with other elements than its sources have, and then which. */
+bool rfs_view_conversion(const struct reshard_view *view, const struct rfs_image *image,
+                         uint32_t target, struct rfs_conversion *conversion);
+
 /* The checksum of a file whose image has one, summed up at the first call; crc.c. 0 or -errno. */
 int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc);
+/* Somebody who has read the file's bytes tells it. */
+void rfs_view_know_crc(struct reshard_view *view, size_t file, uint32_t crc);
 
 /* The checksum of the bytes of a file's region, one of a target, summed up and remembered. 0 or -errno. */
 int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rfs_image *image,
@@ -121,6 +127,9 @@ int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rf
 ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset);
 /* The reader of a file by its number; to be closed by reshard_reader_close. 0 or -errno. */
 int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reader **out);
+
+/* Its owner reads several ranges at once: nothing is to be read ahead. Before its first use. */
+void rfs_view_scatter(struct reshard_reader *reader);
 
 /* Fills a struct of the public API as far as its caller's size goes, and returns CODE. */
 int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code);

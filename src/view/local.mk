@@ -15,6 +15,8 @@ librfs_la_SOURCES += \
 	src/view/options.h \
 	src/view/outputs.c \
 	src/view/outputs.h \
+	src/view/ranges.c \
+	src/view/ranges.h \
 	src/view/read.c \
 	src/view/rules.c \
 	src/view/rules.h \

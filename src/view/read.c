@@ -24,6 +24,7 @@ struct reshard_reader {
     reshard_view *view;
     size_t file;
     const struct rfs_image *image;
+    bool scattered; /* nothing is read ahead; constant once it is used */
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     uint64_t last_end;
     uint64_t streak;    /* bytes read in sequence: as many are worth reading ahead, and no more */
@@ -60,8 +61,7 @@ static int answer_copied(struct answer *answer, size_t size)
     return 0;
 }
 
-/* Whether a target leaves with other elements than its sources have, and then which. */
-static bool is_converted(const struct reshard_view *view, const struct rfs_image *image,
+bool rfs_view_conversion(const struct reshard_view *view, const struct rfs_image *image,
                          uint32_t number, struct rfs_conversion *conversion)
 {
     const struct rfs_target *target = image->stock ? NULL : &image->roster->targets[number];
@@ -81,7 +81,7 @@ static int answer_slice(const struct reshard_reader *reader, uint32_t target,
     struct reshard_view *view = reader->view;
     struct rfs_conversion conversion;
 
-    if (is_converted(view, reader->image, target, &conversion)) {
+    if (rfs_view_conversion(view, reader->image, target, &conversion)) {
         const int rc = rfs_assemble_converted(view->assembler, slice, &conversion, begin, size,
                                               sequential, answer_at(answer));
         return rc ? rc : answer_copied(answer, size);
@@ -182,7 +182,7 @@ static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint
     struct rfs_slice slice = {0};
     struct rfs_conversion conversion;
 
-    if (is_converted(reader->view, reader->image, target, &conversion))
+    if (rfs_view_conversion(reader->view, reader->image, target, &conversion))
         rfs_assemble_unconverted(&conversion, &begin, &end);
     if (rfs_view_slice(reader->view, reader->file, reader->image, target, &slice))
         rfs_slice_free(&slice);
@@ -218,6 +218,8 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
     uint64_t ahead_from = 0;
     uint64_t ahead_to = 0;
 
+    if (reader->scattered)
+        return false;
     pthread_mutex_lock(&reader->lock);
     const uint64_t last = reader->last_end;
     const bool sequential =
@@ -323,6 +325,11 @@ int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reade
     if (rc)
         free(reader);
     return rc;
+}
+
+void rfs_view_scatter(struct reshard_reader *reader)
+{
+    reader->scattered = true;
 }
 
 int reshard_reader_open(reshard_view *view, uint64_t id, reshard_reader **out)

@@ -3,6 +3,7 @@
  * The text after -o. It goes through the mount's parser, and what that passes on through the view's.
  * Then it is the value of an option itself: escaped, it must come back as it was.
  */
+#include "base/text.h"
 #include "mount/options.h"
 #include "view/options.h"
 
@@ -58,7 +59,7 @@ static void parse_mount(char *text)
 static void round_trip(const char *text)
 {
     struct rfs_options view = {0};
-    char *escaped = rfs_mount_options_escape(text);
+    char *escaped = rfs_text_option_value(text);
     char *option = NULL;
 
     if (escaped && asprintf(&option, "strict,src_strategy=%s,cache=1K", escaped) >= 0) {

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "mount/options.h"
 #include "mount/paths.h"
 #include "mount/suggest.h"
@@ -88,7 +89,7 @@ static void strategy_paths_become_absolute(void **state)
 
     (void)state;
     assert_non_null(cwd);
-    escaped = rfs_mount_options_escape(cwd);
+    escaped = rfs_text_option_value(cwd);
     assert_non_null(escaped);
     assert_true(asprintf(&want, "src_strategy=/,dst_strategy=%s/no\\,ne\\\\x\\\\y", escaped) > 0);
     assert_int_equal(
@@ -209,7 +210,7 @@ static void within(void **state)
 
 static void escaping(void **state)
 {
-    char *out = rfs_mount_options_escape("a,b\\c");
+    char *out = rfs_text_option_value("a,b\\c");
 
     (void)state;
     assert_non_null(out);

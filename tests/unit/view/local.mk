@@ -8,6 +8,7 @@ view_tests = \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outputs \
+	tests/unit/view/test_ranges \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_side \
 	tests/unit/view/test_strategy_files \
@@ -40,6 +41,8 @@ tests_unit_view_test_converted_SOURCES = $(view_support) tests/unit/view/test_co
 tests_unit_view_test_converted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outputs.c
 tests_unit_view_test_outputs_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_ranges_SOURCES = $(view_support) tests/unit/view/test_ranges.c
+tests_unit_view_test_ranges_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c
 tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_by_rules_SOURCES = $(view_support) tests/unit/view/test_by_rules.c

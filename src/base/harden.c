@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mount/harden.h"
+#include "base/harden.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the process gives up before it reads a key. */
-#ifndef RFS_MOUNT_HARDEN_H
-#define RFS_MOUNT_HARDEN_H
+#ifndef RFS_BASE_HARDEN_H
+#define RFS_BASE_HARDEN_H
 
 #include "base/error.h"
 

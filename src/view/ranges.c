@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/ranges.h"
+
+#include "base/checked.h"
+#include "source/sealed.h"
+#include "view/internal.h"
+#include "view/side.h"
+
+#include <errno.h>
+#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
+#include <xxhash.h>
+
+/* What words of a key begin with, so that those of different things never meet. */
+enum { LITERAL = 1, TARGET, CONVERTED, FILE_CRC, STORAGE_CRC };
+
+/* A file of a view that has no saves of its own, and its image, which is ready. */
+struct place {
+    struct reshard_view *view;
+    size_t file;
+    const struct rfs_image *image;
+};
+
+/* False when there is no such file, or it is not planned. */
+static bool find(struct reshard_view *view, uint64_t id, struct place *out)
+{
+    out->view = rfs_side_pick(view, id);
+    if (rfs_view_entry(out->view, id, &out->file) != ENTRY_FILE)
+        return false;
+    out->image = atomic_load_explicit(&out->view->files[out->file].image, memory_order_acquire);
+    return out->image != NULL;
+}
+
+/* ---- ranges of sources ----------------------------------------------------------------------------- */
+
+/* The part of a block's one run that lies in one piece in its file, from byte SKIP of the run on. */
+static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_plain *out,
+                      uint64_t *bytes)
+{
+    const struct rfs_entry *entry = block->entry;
+    uint64_t at = block->src + skip;
+
+    *bytes = block->run - skip;
+    out->file = block->file;
+    out->source = rfs_content_offset(block->index, entry, at);
+    const struct rfs_extent *extent =
+        entry->extent_count > 0 ? &block->index->extents[entry->extent] : NULL;
+    for (uint32_t i = 0; extent && i < entry->extent_count; i++, extent++) {
+        if (at < extent->bytes) {
+            *bytes = rfs_min_u64(*bytes, extent->bytes - at);
+            break;
+        }
+        at -= extent->bytes;
+    }
+}
+
+/*
+ * The first piece of [begin, end) of the slice, of at least LEAST bytes; *out is in the slice's bytes then.
+ * Blocks that go on where the one before ends, in the slice and in the file, are one piece.
+ */
+static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t end, uint64_t least,
+                       struct rfs_plain *out)
+{
+    struct rfs_plain found = {0};
+
+    for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
+        const struct rfs_block *block = &slice->blocks[i];
+        uint64_t at = rfs_max_u64(begin, block->dst);
+        uint64_t bytes;
+
+        if (block->n_loops > 0)
+            continue;
+        for (; at < rfs_min_u64(end, block->dst_end); at += bytes) {
+            struct rfs_plain piece = {.begin = at};
+            run_piece(block, at - block->dst, &piece, &bytes);
+            bytes = rfs_min_u64(bytes, end - at);
+            const bool goes_on = found.end == at && found.end > 0 && found.file == piece.file &&
+                                 found.source + (found.end - found.begin) == piece.source;
+            if (!goes_on && found.end - found.begin >= least) {
+                *out = found;
+                return true;
+            }
+            if (!goes_on)
+                found = piece;
+            found.end = at + bytes;
+        }
+    }
+    *out = found;
+    return found.end - found.begin >= least;
+}
+
+static int plain_in_region(const struct place *place, const struct rfs_region *region,
+                           uint64_t from, uint64_t to, uint64_t least, struct rfs_plain *out)
+{
+    struct rfs_slice slice = {0};
+    struct rfs_conversion conversion;
+
+    if (region->target >= RFS_NO_TARGET || to - from < least ||
+        rfs_view_conversion(place->view, place->image, region->target, &conversion))
+        return 0;
+    const uint64_t shift = region->at - region->start; /* modulo 2^64 */
+    int rc = rfs_view_slice(place->view, place->file, place->image, region->target, &slice);
+    if (rc == 0 && find_piece(&slice, from + shift, to + shift, least, out)) {
+        out->begin -= shift;
+        out->end -= shift;
+        rc = 1;
+    }
+    rfs_slice_free(&slice);
+    return rc;
+}
+
+int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
+                   uint64_t least, struct rfs_plain *out)
+{
+    struct place place;
+    int rc = 0;
+
+    if (!find(view, id, &place))
+        return -ENOENT;
+    end = rfs_min_u64(end, place.image->bytes);
+    if (begin >= end || rfs_view_secret(view))
+        return 0;
+    for (size_t i = rfs_image_find(place.image, begin); rc == 0 && i < place.image->n; i++) {
+        const struct rfs_region *region = &place.image->regions[i];
+        if (region->start >= end)
+            break;
+        rc = plain_in_region(&place, region, rfs_max_u64(begin, region->start),
+                             rfs_min_u64(end, rfs_image_end(place.image, i)), least, out);
+    }
+    return rc;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------------- */
+
+static int add_target(XXH3_state_t *state, const struct place *place, uint32_t target,
+                      uint64_t from, uint64_t bytes, uint64_t tag)
+{
+    struct rfs_slice slice = {0};
+    struct rfs_conversion conversion = {0};
+
+    const bool converted =
+        tag == TARGET && rfs_view_conversion(place->view, place->image, target, &conversion);
+    const int rc = rfs_view_slice(place->view, place->file, place->image, target, &slice);
+    if (rc == 0) {
+        const uint64_t words[] = {converted ? CONVERTED : tag,
+                                  slice.id[0],
+                                  slice.id[1],
+                                  from,
+                                  bytes,
+                                  conversion.from,
+                                  conversion.to};
+        XXH3_128bits_update(state, words, sizeof words);
+    }
+    rfs_slice_free(&slice);
+    return rc;
+}
+
+/* Bytes [from, to) of the region, counted from its start. */
+static int add_region(XXH3_state_t *state, const struct place *place, uint64_t id,
+                      const struct rfs_region *region, uint64_t from, uint64_t to)
+{
+    if (region->target == RFS_LITERAL) {
+        const uint64_t words[] = {LITERAL, to - from};
+        XXH3_128bits_update(state, words, sizeof words);
+        XXH3_128bits_update(state, place->image->literals + region->at + from, (size_t)(to - from));
+        return 0;
+    }
+    if (region->target == RFS_CRC) {
+        const uint64_t words[] = {FILE_CRC, id, from, to - from};
+        XXH3_128bits_update(state, words, sizeof words);
+        return 0;
+    }
+    if (region->target == RFS_STORAGE_CRC)
+        return add_target(state, place, (uint32_t)(region->at >> 3), (region->at & 7) + from,
+                          to - from, STORAGE_CRC);
+    return add_target(state, place, region->target, region->at + from, to - from, TARGET);
+}
+
+int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
+                 uint64_t key[2])
+{
+    XXH3_state_t state;
+    struct place place;
+    int rc = 0;
+
+    if (!find(view, id, &place))
+        return -ENOENT;
+    XXH3_128bits_reset(&state);
+    end = rfs_min_u64(end, place.image->bytes);
+    for (size_t i = begin < end ? rfs_image_find(place.image, begin) : place.image->n;
+         rc == 0 && i < place.image->n; i++) {
+        const struct rfs_region *region = &place.image->regions[i];
+        if (region->start >= end)
+            break;
+        rc = add_region(&state, &place, id, region,
+                        rfs_max_u64(begin, region->start) - region->start,
+                        rfs_min_u64(end, rfs_image_end(place.image, i)) - region->start);
+    }
+    const XXH128_hash_t hash = XXH3_128bits_digest(&state);
+    key[0] = hash.low64;
+    key[1] = hash.high64;
+    return rc;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------- */
+
+const uint32_t *rfs_view_sources(struct reshard_view *view, uint64_t id, uint32_t *n,
+                                 struct rfs_files **files)
+{
+    struct place place;
+
+    *n = 0;
+    if (!find(view, id, &place))
+        return NULL;
+    const struct rfs_rank_plan *plan = rfs_view_plan(place.view, place.file);
+    *n = plan->n_sources;
+    *files = rfs_catalog_files(place.view->catalog);
+    return plan->sources;
+}
+
+const char *rfs_view_source_path(struct reshard_view *view, uint64_t id)
+{
+    return rfs_catalog_path(rfs_side_pick(view, id)->catalog);
+}
+
+uint32_t rfs_view_rank(struct reshard_view *view, uint64_t id)
+{
+    size_t file;
+
+    view = rfs_side_pick(view, id);
+    return rfs_view_entry(view, id, &file) == ENTRY_FILE && !view->flat ? view->files[file].rank
+                                                                        : RFS_NO_RANK;
+}
+
+bool rfs_view_has_crc(struct reshard_view *view, uint64_t id, uint64_t *trailer)
+{
+    struct place place;
+
+    if (!find(view, id, &place) || place.image->n == 0 ||
+        place.image->regions[place.image->n - 1].target != RFS_CRC)
+        return false;
+    *trailer = place.image->bytes - RFS_CRC_TRAILER;
+    return true;
+}
+
+void rfs_view_tell_crc(struct reshard_view *view, uint64_t id, uint32_t crc)
+{
+    size_t file;
+
+    view = rfs_side_pick(view, id);
+    if (rfs_view_entry(view, id, &file) == ENTRY_FILE)
+        rfs_view_know_crc(view, file, crc);
+}
+
+int rfs_view_reader_scattered(struct reshard_view *view, uint64_t id, struct reshard_reader **out)
+{
+    const int rc = reshard_reader_open(view, id, out);
+
+    if (rc == 0)
+        rfs_view_scatter(*out);
+    return rc;
+}
+
+struct rfs_secret *rfs_view_secret(const struct reshard_view *view)
+{
+    return view->sealed ? rfs_sealed_secret(view->sealed) : NULL;
+}
