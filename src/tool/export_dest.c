@@ -364,10 +364,25 @@ int rfs_partial_finish(const struct rfs_dest *dest, struct rfs_partial *partial,
     return rc;
 }
 
+/* A folder that was made for it is not left behind without it. One that holds something stays. */
+static void remove_folder(const struct rfs_partial *partial)
+{
+    RFS_FREE char *above = strdup(partial->path);
+    char *slash = above ? strrchr(above, '/') : NULL;
+    RFS_CLOSE int up = slash ? openat(partial->folder, "..", FOLDER_FLAGS) : -1;
+
+    if (up < 0)
+        return;
+    *slash = '\0';
+    slash = strrchr(above, '/');
+    unlinkat(up, slash ? slash + 1 : above, AT_REMOVEDIR);
+}
+
 void rfs_partial_drop(struct rfs_partial *partial)
 {
-    if (partial->temporary)
-        unlinkat(partial->folder, partial->temporary, 0);
+    if (partial->temporary && unlinkat(partial->folder, partial->temporary, 0) == 0 &&
+        partial->made_folder)
+        remove_folder(partial);
     if (partial->fd >= 0)
         close(partial->fd);
     if (partial->folder >= 0)

@@ -67,14 +67,13 @@ static int check_ranks(const struct rfs_export *export, struct rfs_error *err)
     reshard_summary summary = {.struct_size = sizeof summary};
 
     reshard_summarize(export->view, &summary);
-    if (ranks->n > 0 && export->files.n == 0 && summary.target_ranks <= ranks->data[0].first)
-        return rfs_fail_usage(err, "leave --ranks out",
-                              "--ranks: no file of these is of one rank alone, or of rank %u",
-                              ranks->data[0].first);
     for (size_t i = 0; i < ranks->n; i++)
         if (ranks->data[i].last >= summary.target_ranks)
             return rfs_fail_usage(err, "ranks from 0 on", "--ranks: there is no rank %u of %u",
                                   ranks->data[i].last, summary.target_ranks);
+    if (ranks->n > 0 && export->files.n == 0)
+        return rfs_fail_usage(err, "leave --ranks out",
+                              "--ranks: the files are those of one whole checkpoint, not of ranks");
     return 0;
 }
 

@@ -132,16 +132,15 @@ int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint6
 /* ---- keys ------------------------------------------------------------------------------------------- */
 
 static int add_target(XXH3_state_t *state, const struct place *place, uint32_t target,
-                      uint64_t from, uint64_t bytes, uint64_t tag)
+                      uint64_t from, uint64_t bytes)
 {
     struct rfs_slice slice = {0};
     struct rfs_conversion conversion = {0};
 
-    const bool converted =
-        tag == TARGET && rfs_view_conversion(place->view, place->image, target, &conversion);
+    const bool converted = rfs_view_conversion(place->view, place->image, target, &conversion);
     const int rc = rfs_view_slice(place->view, place->file, place->image, target, &slice);
     if (rc == 0) {
-        const uint64_t words[] = {converted ? CONVERTED : tag,
+        const uint64_t words[] = {converted ? CONVERTED : TARGET,
                                   slice.id[0],
                                   slice.id[1],
                                   from,
@@ -154,10 +153,12 @@ static int add_target(XXH3_state_t *state, const struct place *place, uint32_t t
     return rc;
 }
 
-/* Bytes [from, to) of the region, counted from its start. */
-static int add_region(XXH3_state_t *state, const struct place *place, uint64_t id,
-                      const struct rfs_region *region, uint64_t from, uint64_t to)
+/* Bytes [from, to) of a region, counted from its start. */
+static int add_region(XXH3_state_t *state, const struct place *place, uint64_t id, size_t number,
+                      uint64_t from, uint64_t to)
 {
+    const struct rfs_region *region = &place->image->regions[number];
+
     if (region->target == RFS_LITERAL) {
         const uint64_t words[] = {LITERAL, to - from};
         XXH3_128bits_update(state, words, sizeof words);
@@ -169,10 +170,15 @@ static int add_region(XXH3_state_t *state, const struct place *place, uint64_t i
         XXH3_128bits_update(state, words, sizeof words);
         return 0;
     }
-    if (region->target == RFS_STORAGE_CRC)
-        return add_target(state, place, (uint32_t)(region->at >> 3), (region->at & 7) + from,
-                          to - from, STORAGE_CRC);
-    return add_target(state, place, region->target, region->at + from, to - from, TARGET);
+    if (region->target != RFS_STORAGE_CRC)
+        return add_target(state, place, region->target, region->at + from, to - from);
+    /* Of another region, which is no checksum. */
+    const size_t of = (size_t)(region->at >> 3);
+    const uint64_t bytes = rfs_image_end(place->image, of) - place->image->regions[of].start;
+    const uint64_t words[] = {STORAGE_CRC, (region->at & 7) + from, to - from};
+    XXH3_128bits_update(state, words, sizeof words);
+    return add_target(state, place, place->image->regions[of].target, place->image->regions[of].at,
+                      bytes);
 }
 
 int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
@@ -191,8 +197,7 @@ int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_
         const struct rfs_region *region = &place.image->regions[i];
         if (region->start >= end)
             break;
-        rc = add_region(&state, &place, id, region,
-                        rfs_max_u64(begin, region->start) - region->start,
+        rc = add_region(&state, &place, id, i, rfs_max_u64(begin, region->start) - region->start,
                         rfs_min_u64(end, rfs_image_end(place.image, i)) - region->start);
     }
     const XXH128_hash_t hash = XXH3_128bits_digest(&state);

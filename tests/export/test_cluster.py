@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several tasks of one export: under mpirun, and as Slurm and others announce themselves."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from exporting import *
+from forge import Param, Tree, usual
+
+TASKS = 4
+RANKS = 32
+
+
+def tree_of(ranks=RANKS):
+    return Tree(folder("tree"), [Param("w", (ranks * 64, 512), 0, 0), *usual()[4:]], 8, ranks)
+
+
+def mpirun():
+    need(shutil.which("mpirun"), "Open MPI is missing")
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return ["mpirun", *root, "--oversubscribe", "-n", str(TASKS)]
+
+
+def check_all(tree, target):
+    got = run(reshard, "export", "--verify", target)
+    equal((got.returncode, got.stderr), (0, ""), f"verified, with {got.stdout!r}")
+    is_right(tree, target)
+    equal(sorted(n for n in os.listdir(target) if n.startswith("reshard-")), [MANIFEST], "manifests")
+    equal(len(manifest(target)["files"]), tree.dst_n, "files in the manifest")
+
+
+def test_mpirun():
+    tree, target = tree_of(), place()
+    got = run(*mpirun(), *words(tree.src, target, tree.options()))
+    equal(got.returncode, 0, got.stderr)
+    lines = sorted(line for line in got.stdout.splitlines() if line.startswith("task "))
+    equal([line.split(": ")[0] for line in lines], [f"task {t} of {TASKS}" for t in range(TASKS)], got.stdout)
+    check(all(f" {RANKS // TASKS} files written, " in line for line in lines), got.stdout)
+    parts = [n for n in os.listdir(target) if n.startswith("reshard-")]
+    equal(sorted(parts), [f"reshard-manifest.{t}.json" for t in range(TASKS)], "manifests")
+    check_all(tree, target)
+
+
+def tasks_of(target):
+    """{number: pid} of the tasks that run."""
+    out = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            command = read_all(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
+            if target not in command or os.path.basename(command[0]) != os.path.basename(reshard):
+                continue
+            environment = dict(v.split("=", 1) for v in read_all(f"/proc/{pid}/environ").decode().split("\0") if "=" in v)
+            out[int(environment["OMPI_COMM_WORLD_RANK"])] = int(pid)
+        except (OSError, KeyError):
+            continue
+    return out
+
+
+def test_mpirun_with_a_task_that_is_killed():
+    """mpirun ends the others then. Running it again writes what is missing."""
+    tree, target = tree_of(96), place()
+    slow = [*mpirun(), *slowed("renameat2", 20000), *words(tree.src, target, tree.options(), "-j", "1")]
+    with subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=under_strace()) as process:
+        end = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < end:
+            if len(names(target)[0]) >= 8 and 2 in tasks_of(target):
+                os.kill(tasks_of(target)[2], signal.SIGKILL)
+                break
+            time.sleep(0.001)
+        process.communicate()
+    check(process.returncode != 0, "all was written before the task could be killed")
+    eventually(lambda: not tasks_of(target), "all tasks end")
+    done = names(target)[0]
+    check(8 <= len(done) < 96, f"{len(done)} of 96 files are complete")
+    equal(run(reshard, "export", "--verify", target).returncode, 1, "verified though it is not complete")
+    inodes = {n: os.stat(os.path.join(target, n)).st_ino for n in done}
+    got = run(*mpirun(), *words(tree.src, target, tree.options()))
+    equal(got.returncode, 0, got.stderr)
+    equal({n: os.stat(os.path.join(target, n)).st_ino for n in done}, inodes, "inodes of what was complete")
+    check_all(tree, target)
+
+
+ENGINES = {
+    "Slurm": ("SLURM_PROCID", "SLURM_NTASKS"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    "MPICH": ("PMI_RANK", "PMI_SIZE"),
+    "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+}
+
+
+def start(tree, target, engine, task, tasks, *more):
+    number, count = ENGINES[engine]
+    env = {**os.environ, number: str(task), count: str(tasks)}
+    return subprocess.Popen(words(tree.src, target, tree.options(), *more), stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True, env=env)
+
+
+def test_engines():
+    tree = tree_of(8)
+    for engine in ENGINES:
+        target = place(engine)
+        processes = [start(tree, target, engine, task, 3) for task in range(3)]
+        for process in processes:
+            errors = process.communicate()[1]
+            equal((process.returncode, errors), (0, ""), f"{engine}: status, stderr")
+        check_all(tree, target)
+
+
+def test_tasks_divide_by_size():
+    """Each file is one task's, and no task has much more than another."""
+    params = [Param("w", (4096, 128), 0, 0)]
+    tree = Tree(folder("tree"), params, 8, 16)
+    target = place()
+    seen = []
+    for task in range(5):
+        before = set(contents(target)) if os.path.isdir(target) else set()
+        result = events(export(tree, target, "--task", f"{task}/5", "--json", "--no-fsync").stdout)[-1]
+        new = set(contents(target)) - before
+        equal(result["files_written"], len(new), "files written")
+        check(3 <= len(new) <= 4, f"{len(new)} of 16 files for a task of 5")
+        seen += new
+    equal(sorted(seen), sorted(wanted(tree)), "files")
+
+
+def test_another_number_of_tasks():
+    """What one of four has written is kept by one of two, and by one alone."""
+    tree, target = tree_of(8), place()
+    export(tree, target, "--task", "3/4")
+    first = sorted(contents(target))
+    equal(len(first), 2, "files of a task")
+    result = [events(export(tree, target, "--task", f"{t}/2", "--json").stdout)[-1] for t in range(2)]
+    equal(sum(r["files_kept"] for r in result), 2, "files kept")
+    result = events(export(tree, target, "--json").stdout)[-1]
+    equal((result["files_written"], result["files_kept"]), (0, 8), "written, kept")
+    check_all(tree, target)
+
+
+def test_a_batch_script_is_no_task():
+    tree, target = tree_of(4), place()
+    env = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
+    got = run(*words(tree.src, target, tree.options()), env=env)
+    equal(got.returncode, 0, got.stderr)
+    check("this is Slurm's batch script, not a task of it" in got.stderr, got.stderr)
+    is_right(tree, target)
+
+
+def test_an_environment_that_makes_no_sense():
+    tree = tree_of(4)
+    env = {**os.environ, "PMI_RANK": "4", "PMI_SIZE": "4"}
+    got = run(*words(tree.src, place(), tree.options()), env=env)
+    equal((got.returncode, got.stderr), (2, "reshard: error: PMI_RANK=4 and PMI_SIZE=4 in the environment name no task; "
+                                         "try: --task 0/1 for all files, or --task K/N\n"), "status, stderr")
+
+
+def test_verify_by_tasks():
+    tree, target = tree_of(8), place()
+    export(tree, target)
+    for task in range(3):
+        got = run(reshard, "export", "--verify", target, "--task", f"{task}/3")
+        equal((got.returncode, got.stderr), (0, ""), "status, stderr")
