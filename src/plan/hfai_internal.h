@@ -65,6 +65,29 @@ struct rfs_hfai {
 };
 
 const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part);
+
+/* A part that is being read. */
+struct hfai_reading {
+    struct rfs_hfai *hfai;
+    uint32_t part;
+    const char *path;
+    struct rfs_error *err;
+};
+/* -EINVAL, about the part. */
+int rfs_hfai_fail(const struct hfai_reading *reading, const char *what);
+/* The same, about what has that key. */
+int rfs_hfai_fail_key(const struct hfai_reading *reading, const struct rfs_node *key,
+                      const char *what);
+/* As rfs_hfai_key, with the error filled. */
+int rfs_hfai_canonical(const struct hfai_reading *reading, const struct rfs_node *key, char **out,
+                       size_t *n);
+/* Takes a part's pieces of a state's large tensors. 0 or -errno with *err filled, as what follows. */
+int rfs_hfai_read_large(const struct hfai_reading *reading, struct hfai_state *state,
+                        const struct rfs_items *pairs);
+/* Proves those of N states once all parts are read, and finds out where they belong. */
+int rfs_hfai_check_large(const struct hfai_reading *reading, struct hfai_state *states, size_t n,
+                         bool optimizer);
+
 /*
  * A key, a text or an integer or a pair of such, as bytes by which equal keys are equal; *OUT is malloc'ed. 0,
  * -EINVAL for another one, or -ENOMEM.

@@ -65,6 +65,24 @@ int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n)
     return is_pair(key) ? pair_key(key, out, n) : -EINVAL;
 }
 
+/* A key that is no name, in words. */
+static const char *what_is(const struct rfs_node *key)
+{
+    switch ((enum rfs_node_kind)key->kind) {
+    case RFS_NODE_NONE:
+        return "None";
+    case RFS_NODE_BOOL:
+        return "a boolean";
+    case RFS_NODE_LONG:
+    case RFS_NODE_FLOAT:
+        return "a number";
+    case RFS_NODE_TUPLE:
+        return "a tuple";
+    default:
+        return "an object";
+    }
+}
+
 void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap)
 {
     char left[96];
@@ -80,7 +98,7 @@ void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap)
         rfs_hfai_show_key(key->of.items.data[1], right, sizeof right);
         snprintf(out, cap, "%s.%s", left, right);
     } else {
-        snprintf(out, cap, "(a key of kind %d)", key->kind);
+        snprintf(out, cap, "(%s)", what_is(key));
     }
 }
 

@@ -15,6 +15,7 @@ librfs_la_SOURCES += \
 	src/plan/hfai.h \
 	src/plan/hfai_divide.c \
 	src/plan/hfai_internal.h \
+	src/plan/hfai_large.c \
 	src/plan/hfai_read.c \
 	src/plan/hfai_stock.c \
 	src/plan/hfai_steps.c \
