@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of torch.save as sources and as outputs, apart from hfai's parts."""
+import json
 import os
 import zipfile
 from collections import OrderedDict
@@ -209,3 +210,46 @@ def test_what_torch_cannot_hold():
         check("merged/model.safetensors is left out: " in m.log() and "Complex128" in m.log(), m.log())
     got = run(reshardfs, "--check", saved, "-o", "nshards=4")
     equal(got.returncode, 0, got.stderr)
+
+
+def sparse():
+    """A safetensors file with a tensor of 5 GiB, most of which takes no disk, and a small one behind it."""
+    path = os.path.join(folder("sparse"), "rank_0", "net.safetensors")
+    os.makedirs(os.path.dirname(path))
+    big, small = (5 << 30) + 3, torch.tensor([1.5, -2, 3], dtype=torch.float32)
+    described = {"large": {"dtype": "U8", "shape": [big], "data_offsets": [12, 12 + big]},
+                 "small": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
+    head = json.dumps(dict(sorted(described.items(), reverse=True))).encode()
+    head += b" " * (-len(head) % 8)
+    with open(path, "wb") as f:
+        f.write(len(head).to_bytes(8, "little") + head + small.numpy().tobytes() + b"begin")
+        f.truncate(8 + len(head) + 12 + big)
+        f.seek(-3, 2)
+        f.write(b"end")
+    return os.path.dirname(os.path.dirname(path)), big, small
+
+
+def test_archives_over_4_gib():
+    """Sizes and offsets that need the wide fields of a zip archive, as torch's own reader and ours take them."""
+    src, big, small = sparse()
+    with Mount(src, "format=pt") as m:
+        path = shown(m.mnt, "pt")
+        with zipfile.ZipFile(path) as z:
+            equal({i.filename: i.file_size for i in z.infolist() if "/data/" in i.filename},
+                  {"archive/data/0": big, "archive/data/1": 12}, "sizes")
+        reader = torch._C.PyTorchFileReader(path)
+        same_bytes(bytes(reader.get_record("data/1")), small.numpy().tobytes(), "what lies behind 5 GiB")
+        if hasattr(torch.serialization, "set_crc32_options"):
+            mapped = torch.load(path, mmap=True, weights_only=True)
+            check(torch.equal(mapped["small"], small), "small")
+            equal((bytes(mapped["large"][:5].numpy()), bytes(mapped["large"][-3:].numpy())), (b"begin", b"end"), "large")
+            del mapped
+        del reader
+        with Mount(path, "format=safetensors", mnt=folder("again")) as other:
+            with open(shown(other.mnt, "safetensors"), "rb") as f, open(os.path.join(src, "rank_0/net.safetensors"), "rb") as g:
+                equal(os.fstat(f.fileno()).st_size - int.from_bytes(f.read(8), "little"),
+                      os.fstat(g.fileno()).st_size - int.from_bytes(g.read(8), "little"), "size of the data")
+                for at, whence, n in [(-big - 12, 2, 40), (-40, 2, 40), (-big // 2, 2, 1 << 20)]:
+                    f.seek(at, whence)
+                    g.seek(at, whence)
+                    same_bytes(f.read(n), g.read(n), f"{n} bytes at {at}")
