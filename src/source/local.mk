@@ -31,7 +31,6 @@ librfs_la_SOURCES += \
 	src/source/part_map.c src/source/part_map.h \
 	src/source/wire.c src/source/wire.h \
 	src/source/pickle.c src/source/pickle.h \
-	src/source/pickle_depth.c \
 	src/source/pickle_internal.h \
 	src/source/pickle_make.c \
 	src/source/pickle_names.c \

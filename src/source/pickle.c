@@ -344,12 +344,7 @@ static int run(struct rfs_unpickler *machine)
     if (machine->p != machine->end)
         return rfs_unpickle_fail(machine, "something follows its end");
     machine->pickle->root = machine->stack.data[0];
-    const int shallow = rfs_pickle_is_shallow(machine->pickle);
-    if (shallow < 0)
-        return rfs_fail_memory(machine->err);
-    return shallow ? 0
-                   : rfs_fail(machine->err, -EINVAL, RFS_IN(machine->file), REMEDY_SAVE,
-                              "a value in it is nested deeper than %d levels", RFS_PICKLE_DEPTH);
+    return 0;
 }
 
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,

@@ -60,11 +60,6 @@ int rfs_unpickle_call(struct rfs_unpickler *machine, enum rfs_node_kind kind);
 int rfs_unpickle_build(struct rfs_unpickler *machine);
 int rfs_unpickle_storage(struct rfs_unpickler *machine);
 
-/* ---- how deep it is (pickle_depth.c) ---- */
-
-/* Whether no value is nested deeper than RFS_PICKLE_DEPTH: 1, 0 or -ENOMEM. */
-int rfs_pickle_is_shallow(const struct rfs_pickle *pickle);
-
 /* ---- what may be named (pickle_names.c) ---- */
 
 /* The place of "MODULE\nNAME", N bytes, among the names that may stand in a pickle; -1 when it is none. */

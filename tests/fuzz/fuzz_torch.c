@@ -111,8 +111,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     int rc = rfs_torch_open(read_input, &input, input.size, 3, "x.pt", &torch, &err);
     if (rc == 0) {
-        check_written(&torch.pickle);
         rc = rfs_torch_check(&torch, "x.pt", &err);
+        if (rc == 0)
+            check_written(&torch.pickle);
         rfs_torch_free(&torch);
     }
     if (rc)
