@@ -165,19 +165,10 @@ static int save_text(struct pickler *pickler, const struct rfs_node *node)
     return rc ? rc : memoize(pickler, node);
 }
 
-static bool same_name(const struct rfs_node *a, const struct rfs_node *b)
-{
-    const size_t n = (size_t)a->of.global.module_bytes + 1 + a->of.global.name_bytes;
-
-    return a->of.global.module_bytes == b->of.global.module_bytes &&
-           a->of.global.name_bytes == b->of.global.name_bytes &&
-           memcmp(a->of.global.module, b->of.global.module, n) == 0;
-}
-
 static int save_global(struct pickler *pickler, const struct rfs_node *node)
 {
     for (size_t i = 0; i < pickler->names.n; i++)
-        if (same_name(pickler->names.data[i].node, node))
+        if (rfs_node_same_name(pickler->names.data[i].node, node))
             return get_memo(pickler, pickler->names.data[i].memo);
     if (!RFS_PUSH(&pickler->names, (struct seen){node, pickler->n}))
         return rfs_fail_memory(pickler->err);

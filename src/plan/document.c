@@ -97,23 +97,10 @@ struct rfs_node *rfs_document_call(struct rfs_document *document, struct rfs_nod
 bool rfs_document_add(struct rfs_document *document, struct rfs_node *container,
                       const struct rfs_node *item)
 {
-    struct rfs_items *items = container ? &container->of.items : NULL;
-
-    if (!items || !item)
-        return false;
-    if (items->n == items->cap) {
-        const uint32_t cap = items->cap ? items->cap * 2 : 4;
-        struct rfs_node **data = rfs_arena_alloc(&document->arena, cap * sizeof(struct rfs_node *));
-        if (!data)
-            return false;
-        if (items->n > 0)
-            memcpy(data, items->data, items->n * sizeof(struct rfs_node *));
-        items->data = data;
-        items->cap = cap;
-    }
     /* Nobody changes a node once it is in a container. */
-    items->data[items->n++] = (struct rfs_node *)item;
-    return true;
+    struct rfs_node *added = (struct rfs_node *)(uintptr_t)item;
+
+    return container && item && rfs_items_add(&document->arena, &container->of.items, &added, 1);
 }
 
 struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_node *pairs)

@@ -180,10 +180,7 @@ static bool same(struct walk *walk, const struct rfs_node *a, const struct rfs_n
     case RFS_NODE_DICT:
         return same_items(walk, &a->of.items, &b->of.items, depth);
     case RFS_NODE_GLOBAL:
-        return a->of.global.module_bytes == b->of.global.module_bytes &&
-               a->of.global.name_bytes == b->of.global.name_bytes &&
-               memcmp(a->of.global.module, b->of.global.module,
-                      (size_t)a->of.global.module_bytes + 1 + a->of.global.name_bytes) == 0;
+        return rfs_node_same_name(a, b);
     case RFS_NODE_CALL:
     case RFS_NODE_NEW:
         return same_call(walk, a, b, depth);

@@ -118,6 +118,11 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
                     struct rfs_pickle *out, struct rfs_error *err);
 void rfs_pickle_free(struct rfs_pickle *pickle);
 
+/* Adds N nodes to items of the arena. False when out of memory. */
+bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_node *const *nodes,
+                   size_t n);
+/* Whether two GLOBALs are the same name. */
+bool rfs_node_same_name(const struct rfs_node *a, const struct rfs_node *b);
 /* Whether a TEXT says exactly this. */
 bool rfs_node_is_text(const struct rfs_node *node, const char *text);
 /* The value of a dict (or of what was set on a call) by a text key; NULL when it is not there. O(n). */

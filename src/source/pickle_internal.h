@@ -25,9 +25,6 @@ struct rfs_unpickler {
 struct rfs_node *rfs_unpickle_node(struct rfs_unpickler *machine, enum rfs_node_kind kind);
 /* The node that stands for None, a boolean or a number up to 65,535 in all pickles. */
 struct rfs_node *rfs_node_constant(enum rfs_node_kind kind, uint16_t value);
-/* Adds N nodes. False when out of memory. */
-bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_node *const *nodes,
-                   size_t n);
 
 /* ---- the stack (pickle.c): 0 or -errno with the error filled ---- */
 

@@ -57,7 +57,7 @@ bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_
 {
     if (n > items->cap - items->n) {
         const uint64_t least = (uint64_t)items->n + n;
-        const uint64_t more = items->n + (uint64_t)items->n / 2;
+        const uint64_t more = items->n > 2 ? items->n + (uint64_t)items->n / 2 : 2 * items->n;
         const uint64_t cap = least > more ? least : more;
         if (cap > UINT32_MAX)
             return false;
@@ -72,6 +72,15 @@ bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_
         memcpy(items->data + items->n, nodes, n * sizeof *nodes);
     items->n += (uint32_t)n;
     return true;
+}
+
+bool rfs_node_same_name(const struct rfs_node *a, const struct rfs_node *b)
+{
+    const size_t n = (size_t)a->of.global.module_bytes + 1 + a->of.global.name_bytes;
+
+    return a->of.global.module_bytes == b->of.global.module_bytes &&
+           a->of.global.name_bytes == b->of.global.name_bytes &&
+           memcmp(a->of.global.module, b->of.global.module, n) == 0;
 }
 
 bool rfs_node_is_text(const struct rfs_node *node, const char *text)
