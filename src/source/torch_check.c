@@ -21,6 +21,12 @@ struct walk {
 
 static int visit(struct walk *walk, const struct rfs_node *node);
 
+/* For messages; NULL at the root. */
+static const char *name_of(const struct walk *walk)
+{
+    return walk->named > 0 ? walk->name : NULL;
+}
+
 static bool is_constant(const struct rfs_node *node)
 {
     return node->kind <= RFS_NODE_TEXT || node->kind == RFS_NODE_GLOBAL;
@@ -82,7 +88,7 @@ static int visit_call(struct walk *walk, const struct rfs_node *node)
     const struct rfs_after *after = node->of.call.after;
     struct rfs_torch_tensor tensor;
 
-    int rc = rfs_torch_tensor(walk->torch, node, walk->file, walk->name, &tensor, walk->err);
+    int rc = rfs_torch_tensor(walk->torch, node, walk->file, name_of(walk), &tensor, walk->err);
     if (rc != 0) /* what is conjugate only lazily can be written again as it is */
         return rc == 1 || rc == -ENOTSUP ? 0 : rc;
     rc = visit(walk, node->of.call.args);
@@ -107,7 +113,7 @@ static int visit_kind(struct walk *walk, const struct rfs_node *node)
     case RFS_NODE_NEW:
         return visit_call(walk, node);
     case RFS_NODE_STORAGE:
-        return rfs_torch_record(walk->torch, node, walk->file, walk->name, &record, walk->err);
+        return rfs_torch_record(walk->torch, node, walk->file, name_of(walk), &record, walk->err);
     default:
         return 0;
     }
@@ -118,7 +124,7 @@ static int visit(struct walk *walk, const struct rfs_node *node)
     if (is_constant(node) || was_seen(walk, node))
         return 0;
     if (walk->depth >= RFS_PICKLE_DEPTH)
-        return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, walk->name),
+        return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, name_of(walk)),
                         "save it with less nesting",
                         "a value in it is nested deeper than %d levels", RFS_PICKLE_DEPTH);
     walk->depth++;
