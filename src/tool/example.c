@@ -135,7 +135,8 @@ static int parse(int argc, char **argv, struct request *request, struct rfs_erro
         else if (option == '?')
             rc = rfs_fail_usage(err, "reshard example --help", "unknown option '%s'", argv[at]);
         else if (option == ':')
-            rc = rfs_fail_usage(err, "reshard example --help", "a value is missing after '%s'", argv[at]);
+            rc = rfs_fail_usage(err, "reshard example --help", "a value is missing after '%s'",
+                                argv[at]);
         else
             rc = parse_option(option, index, request, err);
         if (rc != 0)

@@ -367,15 +367,19 @@ int rfs_partial_finish(const struct rfs_dest *dest, struct rfs_partial *partial,
 /* A folder that was made for it is not left behind without it. One that holds something stays. */
 static void remove_folder(const struct rfs_partial *partial)
 {
-    RFS_FREE char *above = strdup(partial->path);
-    char *slash = above ? strrchr(above, '/') : NULL;
-    RFS_CLOSE int up = slash ? openat(partial->folder, "..", FOLDER_FLAGS) : -1;
+    const char *end = strrchr(partial->path, '/');
+    const char *begin = end;
+    char name[NAME_MAX + 1];
 
-    if (up < 0)
+    while (begin && begin > partial->path && begin[-1] != '/')
+        begin--;
+    if (!end || (size_t)(end - begin) >= sizeof name)
         return;
-    *slash = '\0';
-    slash = strrchr(above, '/');
-    unlinkat(up, slash ? slash + 1 : above, AT_REMOVEDIR);
+    memcpy(name, begin, (size_t)(end - begin));
+    name[end - begin] = '\0';
+    RFS_CLOSE int up = openat(partial->folder, "..", FOLDER_FLAGS);
+    if (up >= 0)
+        unlinkat(up, name, AT_REMOVEDIR);
 }
 
 void rfs_partial_drop(struct rfs_partial *partial)

@@ -24,7 +24,7 @@ struct reshard_reader {
     reshard_view *view;
     size_t file;
     const struct rfs_image *image;
-    bool scattered; /* nothing is read ahead; constant once it is used */
+    bool scattered;       /* nothing is read ahead; constant once it is used */
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     uint64_t last_end;
     uint64_t streak;    /* bytes read in sequence: as many are worth reading ahead, and no more */
