@@ -23,9 +23,12 @@
 enum { ALIGN = 64, LOCAL_BYTES = 30, EXTRA_HEAD = 4, EXTRA64_LOCAL = 28 };
 #define OVERFLOWS(number) ((number) >= UINT32_MAX)
 
+#define NAME_MOST 300
+
 /* An entry of the archive. */
 struct entry {
-    char name[300];
+    const char *name; /* in the folder; NULL: data/ and the number */
+    uint32_t number;
     uint64_t header; /* where its local header is */
     uint64_t bytes;
     uint32_t crc;
@@ -165,12 +168,22 @@ static bool put_fill(struct rfs_bytes *bytes, size_t n)
     return rfs_bytes_put(bytes, fill, n);
 }
 
+/* An entry's name with that of the folder; its length. */
+static size_t name_of(const struct encoder *encoder, const struct entry *entry, char *name)
+{
+    const char *stem = encoder->config->stem;
+    const int n = entry->name ? snprintf(name, NAME_MOST, "%s/%s", stem, entry->name)
+                              : snprintf(name, NAME_MOST, "%s/data/%u", stem, entry->number);
+    return (size_t)n; /* it has room: a stem is not longer than a file's name */
+}
+
 /* The local header, up to the content. */
 static bool put_local(struct encoder *encoder, struct entry *entry)
 {
     struct rfs_bytes *out = &encoder->builder.literals;
     const size_t at = out->n;
-    const size_t name = strlen(entry->name);
+    char text[NAME_MOST];
+    const size_t name = name_of(encoder, entry, text);
     const bool wide = OVERFLOWS(entry->bytes) || OVERFLOWS(encoder->builder.offset);
 
     entry->header = encoder->builder.offset;
@@ -182,7 +195,7 @@ static bool put_local(struct encoder *encoder, struct entry *entry)
               put_little(out, entry->bytes > 0 ? 0x0808 : 0x0800, 2) && put_little(out, 0, 2 + 4) &&
               put_little(out, 0, 4) && put_little(out, wide ? UINT32_MAX : 0, 4) &&
               put_little(out, wide ? UINT32_MAX : 0, 4) && put_little(out, name, 2) &&
-              put_little(out, extra, 2) && rfs_bytes_put(out, entry->name, name);
+              put_little(out, extra, 2) && rfs_bytes_put(out, text, name);
     if (ok && wide)
         ok = put_little(out, 1, 2) && put_little(out, EXTRA64_LOCAL - 4, 2) &&
              put_little(out, 0, 8) && put_little(out, 0, 8) && put_little(out, entry->header, 8);
@@ -216,18 +229,16 @@ static bool put_descriptor(struct encoder *encoder, const struct entry *entry)
            rfs_image_add_literals(&encoder->builder, at);
 }
 
-static struct entry *new_entry(struct encoder *encoder, const char *name)
+static struct entry *new_entry(struct encoder *encoder, const char *name, uint32_t number)
 {
-    if (!RFS_PUSH(&encoder->entries, (struct entry){0}))
-        return NULL;
-    struct entry *entry = &encoder->entries.data[encoder->entries.n - 1];
-    snprintf(entry->name, sizeof entry->name, "%s/%s", encoder->config->stem, name);
-    return entry;
+    return RFS_PUSH(&encoder->entries, (struct entry){.name = name, .number = number})
+               ? &encoder->entries.data[encoder->entries.n - 1]
+               : NULL;
 }
 
 static bool add_small(struct encoder *encoder, const char *name, const void *content, size_t n)
 {
-    struct entry *entry = new_entry(encoder, name);
+    struct entry *entry = new_entry(encoder, name, 0);
 
     if (!entry)
         return false;
@@ -243,10 +254,8 @@ static bool add_small(struct encoder *encoder, const char *name, const void *con
 static bool add_storage(struct encoder *encoder, uint32_t number)
 {
     const uint32_t target = encoder->targets.data[number];
-    char name[24];
+    struct entry *entry = new_entry(encoder, NULL, number);
 
-    snprintf(name, sizeof name, "data/%u", number);
-    struct entry *entry = new_entry(encoder, name);
     if (!entry)
         return false;
     entry->bytes = encoder->sizes.data[number];
@@ -269,6 +278,8 @@ static bool put_central(struct encoder *encoder, const struct entry *entry)
     const bool wide_size = OVERFLOWS(entry->bytes);
     const bool wide_offset = OVERFLOWS(entry->header);
     const unsigned extra = (wide_size ? 16u : 0u) + (wide_offset ? 8u : 0u);
+    char text[NAME_MOST];
+    const size_t name = name_of(encoder, entry, text);
     size_t at = out->n;
 
     if (!rfs_bytes_put(out, "PK\1\2", 4) || !put_little(out, 0, 4) ||
@@ -277,12 +288,11 @@ static bool put_central(struct encoder *encoder, const struct entry *entry)
         return false;
     at = out->n;
     const uint64_t size = wide_size ? UINT32_MAX : entry->bytes;
-    bool ok = put_little(out, size, 4) && put_little(out, size, 4) &&
-              put_little(out, strlen(entry->name), 2) &&
+    bool ok = put_little(out, size, 4) && put_little(out, size, 4) && put_little(out, name, 2) &&
               put_little(out, extra > 0 ? extra + 4 : 0, 2) && put_little(out, 0, 2) &&
               put_little(out, 0, 8) &&
               put_little(out, wide_offset ? UINT32_MAX : entry->header, 4) &&
-              rfs_bytes_put_text(out, entry->name);
+              rfs_bytes_put(out, text, name);
     if (ok && extra > 0)
         ok = put_little(out, 1, 2) && put_little(out, extra, 2);
     if (ok && wide_size)

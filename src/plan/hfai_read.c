@@ -57,18 +57,15 @@ static int open_part(const struct hfai_reading *reading)
     struct rfs_files *files = rfs_catalog_files(reading->hfai->catalog);
     struct rfs_reading source;
 
-    int rc = rfs_reading_begin(files, part->file, &source);
+    int rc = rfs_reading_begin_quiet(files, part->file, &source);
     if (rc)
-        return rfs_fail(reading->err, rc, RFS_IN(reading->path), NULL,
-                        "the file cannot be read: %s", strerror(-rc));
+        return rfs_files_fail(reading->err, reading->path, rc);
     rc = rfs_torch_open(read_source, &source, source.size, (uint16_t)reading->part, reading->path,
                         &part->torch, reading->err);
     part->open = rc == 0;
     const int ended = rfs_reading_end(&source);
-    if (rc == 0 && ended)
-        rc =
-            rfs_fail(reading->err, ended, RFS_IN(reading->path),
-                     "mount again once nobody writes it", "the file was changed while it was read");
+    if (ended)
+        rc = rfs_files_fail(reading->err, reading->path, ended);
     return rc;
 }
 

@@ -134,9 +134,7 @@ static int collect_part(struct steps *steps, uint32_t part, struct rfs_error *er
         const int ended = rfs_reading_end(&reading);
         rc = rc ? rc : ended;
     }
-    return rc == 0 ? 0
-                   : rfs_fail(err, rc, RFS_IN(rfs_hfai_path(steps->hfai, part)), NULL,
-                              "the file cannot be read: %s", strerror(-rc));
+    return rc == 0 ? 0 : rfs_files_fail(err, rfs_hfai_path(steps->hfai, part), rc);
 }
 
 /* Notes which entries the "params" of a group name. */

@@ -53,18 +53,6 @@ static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
     return rfs_reading_pread(ctx, buf, n, offset);
 }
 
-static int fail_source(struct rfs_error *err, const char *path, int code)
-{
-    if (code == -ESTALE)
-        return rfs_fail(err, code, RFS_IN(path), "mount again once nobody writes it",
-                        "the file was changed or removed while in use");
-    return rfs_fail(err, code, RFS_IN(path),
-                    code == -EACCES ? "check the file's permissions"
-                    : code == -EIO  ? "check the disk, then mount again"
-                                    : NULL,
-                    "the file cannot be read: %s", strerror(-code));
-}
-
 static int compare_names(const void *a, const void *b, void *ctx)
 {
     const struct rfs_entry *x = a;
@@ -92,7 +80,7 @@ static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *rea
         rc = rfs_ckpt_matches(read_source, reading, reading->size, like, builder->tables,
                               builder->pool);
     if (rc < 0)
-        return fail_source(err, path, rc);
+        return rfs_files_fail(err, path, rc);
     if (rc == 1)
         return 1;
     return rfs_ckpt_walk(read_source, reading, reading->size, path, builder->tables, fresh, err);
@@ -147,7 +135,7 @@ static int build_piece(const struct job *job, uint32_t file, const struct rfs_in
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(builder->files, file, &reading);
     if (rc < 0)
-        return fail_source(err, path, rc);
+        return rfs_files_fail(err, path, rc);
     if (builder->format == RFS_FORMAT_SAFETENSORS)
         rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, builder->tables, like,
                                   &fresh, err);
@@ -159,7 +147,7 @@ static int build_piece(const struct job *job, uint32_t file, const struct rfs_in
         rc = verify(builder, &reading, path, fresh ? fresh : like, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
-        rc = fail_source(err, path, end);
+        rc = rfs_files_fail(err, path, end);
     if (rc == 0 && fresh && job->by_name && sort_entries(builder, fresh) < 0)
         rc = fail_memory(builder, file, err);
     if (rc < 0 || (fresh && like && is_same(fresh, like))) {

@@ -450,3 +450,15 @@ void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out)
     out->reads = atomic_load_explicit(&files->reads, memory_order_relaxed);
     out->bytes = atomic_load_explicit(&files->bytes, memory_order_relaxed);
 }
+
+int rfs_files_fail(struct rfs_error *err, const char *path, int code)
+{
+    if (code == -ESTALE)
+        return rfs_fail(err, code, RFS_IN(path), "mount again once nobody writes it",
+                        "the file was changed or removed while in use");
+    return rfs_fail(err, code, RFS_IN(path),
+                    code == -EACCES ? "check the file's permissions"
+                    : code == -EIO  ? "check the disk, then mount again"
+                                    : NULL,
+                    "the file cannot be read: %s", strerror(-code));
+}

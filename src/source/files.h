@@ -83,6 +83,9 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
 /* Compares the identity again and unpins. 0 or -errno. */
 int rfs_reading_end(struct rfs_reading *reading);
 
+/* Says that a file could not be read, and what helps; returns CODE, a -errno of the above. */
+int rfs_files_fail(struct rfs_error *err, const char *path, int code);
+
 void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);
 
 /*

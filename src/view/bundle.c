@@ -304,7 +304,7 @@ int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
         (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1};
     view->n_ranks = view->bundle->n_shown;
     rc = rfs_hfai_divide(view->bundle->hfai, view->bundle->n_shown,
-                         options->large_size > 0 ? options->large_size : RFS_HFAI_LARGE,
+                         options->large_size != RFS_NO_SIZE ? options->large_size : RFS_HFAI_LARGE,
                          &view->bundle->division, err);
     return rc ? rc : list_files(view, err);
 }

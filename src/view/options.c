@@ -335,7 +335,8 @@ int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_erro
     *out = (struct rfs_options){.cache = rfs_options_default_cache(),
                                 .step = RFS_ANY_NUMBER,
                                 .epoch = RFS_ANY_NUMBER,
-                                .key_fd = -1};
+                                .key_fd = -1,
+                                .large_size = RFS_NO_SIZE};
     if (!copy || !(out->prefix = strdup(RFS_PREFIX)))
         return rfs_fail_memory(err);
     for (char *option; (option = next_option(&rest));) {

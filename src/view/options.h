@@ -11,6 +11,8 @@
 
 #define RFS_PREFIX "checkpoint_" /* of the names of files, unless another is given */
 
+#define RFS_NO_SIZE UINT64_MAX /* of large_size: not given, hfai's own */
+
 enum rfs_shown { RFS_SHOW_RANKS, RFS_SHOW_HUGGINGFACE, RFS_SHOW_UNIFIED };
 
 /* Texts are NULL when not given. */
@@ -45,7 +47,7 @@ struct rfs_options {
     char *dtype;
     bool crc;
     uint32_t nshards;    /* of the parts shown of an hfai checkpoint; 0: as many as it has */
-    uint64_t large_size; /* bytes; larger tensors are cut over those parts; 0: hfai's own */
+    uint64_t large_size; /* bytes; larger tensors are cut over those parts; or RFS_NO_SIZE */
     bool uneven_steps;   /* take parts for those of one save whatever steps they count */
     bool zip_crc;        /* compute the checksums of archives that take reading */
     char *prefix;        /* never NULL once parsed */

@@ -109,13 +109,13 @@ static int check_torch_options(const struct reshard_view *view, struct rfs_error
 {
     const struct rfs_options *options = &view->options;
 
-    if (options->nshards > 0 || options->large_size > 0 || options->uneven_steps)
+    if (options->nshards > 0 || options->large_size != RFS_NO_SIZE || options->uneven_steps)
         return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
                               "option %s is for hfai's PART_000.pt and so on, which the source "
                               "does not have",
-                              options->nshards > 0      ? "nshards"
-                              : options->large_size > 0 ? "large_size"
-                                                        : "uneven_steps");
+                              options->nshards > 0                 ? "nshards"
+                              : options->large_size != RFS_NO_SIZE ? "large_size"
+                                                                   : "uneven_steps");
     if (options->entry && rfs_catalog_format(view->catalog) != RFS_FORMAT_TORCH)
         return rfs_fail_usage(err, "leave entry out",
                               "option entry says where in a .pt file the tensors are, and the "
