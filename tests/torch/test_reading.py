@@ -4,6 +4,7 @@ import mmap
 import os
 import random
 
+import hfai
 import safetensors
 import torch
 from harness import *
@@ -89,3 +90,46 @@ def test_mappings():
     with Mount(src, "nshards=2,io=direct") as m:
         tensors = os.path.join(m.mnt, "merged", "model.safetensors")
         same_bytes(mapped(tensors, mmap.MAP_PRIVATE), read_all(tensors), "past the page cache")
+
+
+def test_mounting_reads_no_tensors():
+    """Sizes of all files come from the pickles; of tensors only the counts of steps are read."""
+    src = os.path.join(folder("heavy"), "saved")
+    model = torch.nn.ModuleList(torch.nn.Linear(1000, 1000) for _ in range(12))
+    optimizer = torch.optim.Adam(model.parameters())
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    hfai.save(src, [model], [optimizer], {}, 2, 1 << 20)
+    total = sum(os.stat(os.path.join(src, n)).st_size for n in os.listdir(src))
+    with Mount(src, "nshards=3,large_size=1M") as m:
+        shown = sum(os.stat(path).st_size for path in every_file(m.mnt))
+        check(shown > 2 * total, f"{shown} bytes are shown of {total}")
+        with open(f"/proc/{m.pid}/io", encoding="ascii") as f:
+            read = int(f.readline().split()[1])
+        check(read < total // 20, f"{read} bytes were read of {total}")
+
+
+def test_changed_parts():
+    """Every file depends on every part."""
+    src = saved("adam", 3)
+    with Mount(src, "nshards=2") as m:
+        paths = every_file(m.mnt)
+        for path in paths:
+            read_all(path)
+        os.utime(os.path.join(src, "PART_001.pt"))
+        stale = 0
+        for path in paths:
+            try:
+                read_all(path)
+            except OSError as error:
+                equal(error.errno, 116, path)
+                stale += 1
+        check(stale > 0, "nobody minds")
+        for path in paths:
+            if path.endswith("checkpoint.pt"):
+                try:
+                    read_all(path)
+                    raise AssertionError("the whole is still read")
+                except OSError as error:
+                    equal(error.errno, 116, path)
