@@ -242,7 +242,7 @@ static int detect(struct walk *walk)
                         "the file is a safetensors file, not a .ckpt");
     if (n >= 4 && memcmp(head, "PK\x03\x04", 4) == 0)
         return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),
-                        "unpack it; a PyTorch checkpoint must be converted for MindSpore first",
+                        "a name in .pt for a file of torch.save; unpack any other",
                         "the file is a zip archive, as PyTorch writes, not a MindSpore .ckpt");
     if (n >= 16 && memcmp(head, "version https://", 16) == 0)
         return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file), "git lfs pull",

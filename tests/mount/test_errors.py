@@ -181,7 +181,7 @@ def test_something_else_than_a_checkpoint():
     found_later(
         tree,
         f"{tree.path(0)}: the file is a zip archive, as PyTorch writes, not a MindSpore .ckpt; "
-        "try: unpack it; a PyTorch checkpoint must be converted for MindSpore first",
+        "try: a name in .pt for a file of torch.save; unpack any other",
     )
 
 
