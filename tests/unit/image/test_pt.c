@@ -268,7 +268,7 @@ static void test_ranges(void **state)
 static struct rfs_image *roster_image(struct world *w, const char *stem)
 {
     struct rfs_document document = {0};
-    struct rfs_image *image;
+    struct rfs_image *image = NULL;
     const struct rfs_pt_config config = {
         .catalog = w->catalog, .document = &document, .roster = w->roster, .stem = stem};
 
