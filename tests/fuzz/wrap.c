@@ -21,8 +21,10 @@ static void put(struct wrapped *out, const void *bytes, size_t n)
 
 static void put_number(struct wrapped *out, uint64_t number, unsigned n)
 {
-    for (unsigned i = 0; i < n; i++)
-        out->data[out->size++] = i < 8 ? (uint8_t)(number >> 8 * i) : 0;
+    for (unsigned i = 0; i < n; i++) {
+        out->data[out->size++] = (uint8_t)number;
+        number >>= 8;
+    }
 }
 
 /* What a local header and an entry of the directory have in common. */
