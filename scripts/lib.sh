@@ -13,7 +13,7 @@ build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev protobuf
     libprotobuf-c-dev libcjson-dev libxxhash-dev zlib1g-dev libssl-dev libfuse3-dev fuse3
     libcmocka-dev)
 # shellcheck disable=SC2034
-check_packages=(clang clang-format cppcheck openmpi-bin strace python3 python3-venv)
+check_packages=(clang clang-format cppcheck openmpi-bin strace python3 python3-venv xfsprogs)
 # shellcheck disable=SC2034
 torch_packages=(python3-torch unzip)
 # shellcheck disable=SC2034
@@ -167,6 +167,11 @@ fuse_obstacle() {
     elif ! (: <>/dev/fuse) 2>/dev/null; then
         say "/dev/fuse can't be opened; try: start the container with --device /dev/fuse --cap-add SYS_ADMIN"
     fi
+}
+
+# Neither a tmpfs nor a disk in a file can be mounted.
+no_mounting() {
+    [ "$(id -u)" != 0 ] || ! losetup --find >/dev/null 2>&1
 }
 
 no_fuse() {

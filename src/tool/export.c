@@ -120,10 +120,10 @@ static int check_room(const struct rfs_export *export, struct rfs_error *err)
     for (size_t i = 0; i < export->files.n; i++) {
         const struct rfs_export_file *file = &export->files.data[i];
         const bool mine = rfs_export_is_mine(export, file);
-        struct stat st = {.st_size = -1};
-        if (export->dest.fd >= 0 && !mine && rfs_dest_stat(&export->dest, file->path, &st) != 0)
-            st.st_size = -1;
-        if (mine ? file->todo == RFS_EXPORT_KEEP : (uint64_t)st.st_size == file->size)
+        struct stat st;
+        const bool there =
+            !mine && export->dest.fd >= 0 && rfs_dest_stat(&export->dest, file->path, &st) == 0;
+        if (mine ? file->todo == RFS_EXPORT_KEEP : there)
             continue;
         needed += (file->size + 4095) / 4096 * 4096;
         begun += export->dest.fd >= 0 ? rfs_dest_partial_bytes(&export->dest, file->path) : 0;
@@ -135,25 +135,15 @@ static int check_room(const struct rfs_export *export, struct rfs_error *err)
 static int begin_record(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_manifest *mine = &export->record.manifest;
-    uint64_t bytes = 0;
 
     for (size_t i = 0; i < export->known.entries.n; i++) {
         const char *path = rfs_intern_text(export->known.paths, (uint32_t)i);
         if (rfs_manifest_put(mine, path, &export->known.entries.data[i]))
             return rfs_fail_memory(err);
     }
+    mine->total_files = export->known.entries.n;
     for (size_t i = 0; i < export->files.n; i++)
-        bytes += export->files.data[i].size;
-    mine->total_files = export->files.n;
-    for (size_t i = 0; i < export->known.entries.n; i++)
-        bytes += export->known.entries.data[i].size, mine->total_files++;
-    for (size_t i = 0; i < export->files.n; i++) {
-        const struct rfs_manifest_entry *both =
-            rfs_manifest_find(&export->known, export->files.data[i].path);
-        bytes -= both ? both->size : 0;
-        mine->total_files -= both != NULL;
-    }
-    mine->total_bytes = bytes;
+        mine->total_files += !rfs_manifest_find(&export->known, export->files.data[i].path);
     mine->task = export->task.number;
     mine->tasks = export->task.count;
     mine->source = realpath(export->options->source, NULL);

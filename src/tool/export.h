@@ -28,7 +28,8 @@ enum rfs_export_todo {
 struct rfs_export_file {
     char *path;    /* below the folder; owned */
     uint64_t id;   /* in the view */
-    uint64_t size; /* bytes */
+    uint64_t size; /* bytes; of what another task writes, that of a file of its kin */
+    bool planned;
     mode_t mode;   /* permission bits of the view's file */
     uint32_t task; /* whose it is */
     enum rfs_export_todo todo;

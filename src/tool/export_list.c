@@ -114,6 +114,7 @@ static int plan_file(struct rfs_export *export, struct rfs_export_file *file, st
     }
     file->size = st.size;
     file->mode = st.mode & 0777;
+    file->planned = true;
     rfs_progress_file(&export->progress);
     rfs_progress_tick(&export->progress);
     return 0;
@@ -212,17 +213,52 @@ static int divide(struct rfs_export *export, struct rfs_error *err)
     return 0;
 }
 
+/*
+ * For the division: one file of each kin is planned, by every task, and the others are taken to be as large. So no
+ * task reads the headers of all sources, and all come to the same division.
+ */
+static int estimate(struct rfs_export *export, struct rfs_error *err)
+{
+    uint64_t kin = 0;
+    uint64_t size = 0;
+
+    for (size_t i = 0; i < export->files.n; i++) {
+        struct rfs_export_file *file = &export->files.data[i];
+        const uint64_t own = rfs_view_kin(export->view, file->id);
+        if (i > 0 && own == kin) {
+            file->size = size;
+            continue;
+        }
+        const int rc = plan_file(export, file, err);
+        if (rc)
+            return rc;
+        kin = own;
+        size = file->size;
+    }
+    return 0;
+}
+
 int rfs_export_list(struct rfs_export *export, struct rfs_error *err)
 {
     int rc = walk(export, RESHARD_ROOT, "", 0, err);
 
     if (rc == 0)
         rc = check_ranks(export, err);
-    rfs_progress_begin(&export->progress, "planning", 0, export->files.n);
-    for (size_t i = 0; rc == 0 && i < export->files.n; i++)
-        rc = plan_file(export, &export->files.data[i], err);
-    for (size_t i = 0; rc == 0 && i < export->files.n; i++)
-        rc = note_sources(export, &export->files.data[i], err);
+    rfs_progress_begin(&export->progress, "planning", 0,
+                       (export->files.n + export->task.count - 1) / export->task.count);
+    if (rc == 0 && export->task.count > 1)
+        rc = estimate(export, err);
+    if (rc == 0)
+        rc = divide(export, err);
+    for (size_t i = 0; rc == 0 && i < export->files.n; i++) {
+        struct rfs_export_file *file = &export->files.data[i];
+        if (!rfs_export_is_mine(export, file))
+            continue;
+        if (!file->planned)
+            rc = plan_file(export, file, err);
+        if (rc == 0)
+            rc = note_sources(export, file, err);
+    }
     rfs_progress_end(&export->progress);
-    return rc ? rc : divide(export, err);
+    return rc;
 }

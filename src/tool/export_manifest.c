@@ -81,8 +81,7 @@ static void put_all(FILE *out, const struct rfs_manifest *manifest)
     rfs_json_text(out, manifest->options ? manifest->options : "");
     fprintf(out, ",\n\"task\": %" PRIu32 ", \"tasks\": %" PRIu32 ",\n", manifest->task,
             manifest->tasks);
-    fprintf(out, "\"total_files\": %" PRIu64 ", \"total_bytes\": %" PRIu64 ",\n\"files\": [",
-            manifest->total_files, manifest->total_bytes);
+    fprintf(out, "\"total_files\": %" PRIu64 ",\n\"files\": [", manifest->total_files);
     for (size_t i = 0; i < manifest->entries.n; i++) {
         const struct rfs_manifest_entry *entry = &manifest->entries.data[i];
 
@@ -224,6 +223,17 @@ static bool read_small(struct rfs_json_read *json, uint32_t *out)
     return number <= UINT32_MAX || rfs_json_read_fail(json, "a number is too large");
 }
 
+/* Of several manifests the largest counts. */
+static bool read_most(struct rfs_json_read *json, uint64_t *most)
+{
+    uint64_t number;
+
+    if (!rfs_json_read_u64(json, &number))
+        return false;
+    *most = number > *most ? number : *most;
+    return true;
+}
+
 static bool read_member(struct rfs_json_read *json, struct rfs_manifest *manifest, bool *is_one)
 {
     uint32_t version;
@@ -247,9 +257,7 @@ static bool read_member(struct rfs_json_read *json, struct rfs_manifest *manifes
     if (strcmp(json->text, "tasks") == 0)
         return read_small(json, &manifest->tasks);
     if (strcmp(json->text, "total_files") == 0)
-        return rfs_json_read_u64(json, &manifest->total_files);
-    if (strcmp(json->text, "total_bytes") == 0)
-        return rfs_json_read_u64(json, &manifest->total_bytes);
+        return read_most(json, &manifest->total_files);
     return strcmp(json->text, "files") == 0 ? read_files(json, manifest) : rfs_json_read_skip(json);
 }
 

@@ -12,7 +12,7 @@
  *     "source": "/data/ckpt",                   as text: printable, for people
  *     "options": "src_strategy=…,…",            likewise
  *     "task": 0, "tasks": 1,
- *     "total_files": 4, "total_bytes": 1234,    of the whole export, all tasks
+ *     "total_files": 4,                         of the whole export, all tasks
  *     "files": [
  *     {"path": "rank_0/checkpoint_0.ckpt", "size": 310, "xxh3_128": "<32 hex digits>",
  *      "made_of": "<32 hex digits>", "written_ms": 1763700000000}
@@ -54,7 +54,7 @@ struct rfs_manifest_entry {
 struct rfs_manifest {
     char *source, *options; /* owned; may be NULL */
     uint32_t task, tasks;
-    uint64_t total_files, total_bytes;
+    uint64_t total_files;
     struct rfs_intern *paths;                   /* of the entries, below the folder; owned */
     RFS_VEC(struct rfs_manifest_entry) entries; /* by the paths' ids */
 };

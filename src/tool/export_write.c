@@ -41,7 +41,8 @@ static int write_spans(int fd, const struct spans *spans, uint64_t from, uint64_
 {
     while (from < to) {
         struct spans left;
-        cut_spans(spans, from, to, &left);
+        const uint64_t stop = from + RFS_EXPORT_AT_ONCE - (offset + from) % RFS_EXPORT_AT_ONCE;
+        cut_spans(spans, from, rfs_min_u64(to, stop), &left);
         const ssize_t n = pwritev(fd, left.iov, left.n, (off_t)(offset + from));
         if (n < 0 && errno == EINTR)
             continue;

@@ -18,6 +18,12 @@
 #define RFS_EXPORT_PIECES (UINT64_C(64) << 20)
 #define RFS_EXPORT_PIECE_MOST (UINT64_C(4) << 20)
 #define RFS_EXPORT_PIECE_LEAST (UINT64_C(256) << 10)
+/*
+ * Bytes of one write, which ends at a multiple of this in the file. Larger ones make the kernel keep them in pages of 2 MiB, which on virtual machines are just those
+ * that are given back to the host when they are free: the next write waits for the host then, and took up to five
+ * times as long.
+ */
+#define RFS_EXPORT_AT_ONCE (UINT64_C(1) << 20)
 
 /* A file of a wave while it is written. */
 struct rfs_writing {

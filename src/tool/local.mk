@@ -38,4 +38,4 @@ reshard_SOURCES = \
 
 EXTRA_DIST += scripts/check-example
 
-dist_doc_DATA = README.md HACKING.md doc/SEMANTICS.md doc/TROUBLESHOOTING.md
+dist_doc_DATA = README.md HACKING.md doc/CLUSTER.md doc/SEMANTICS.md doc/TROUBLESHOOTING.md

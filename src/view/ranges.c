@@ -236,6 +236,16 @@ uint32_t rfs_view_rank(struct reshard_view *view, uint64_t id)
                                                                         : RFS_NO_RANK;
 }
 
+uint64_t rfs_view_kin(struct reshard_view *view, uint64_t id)
+{
+    const uint32_t rank = rfs_view_rank(view, id);
+
+    if (rank == RFS_NO_RANK)
+        return id; /* each for itself */
+    const struct rfs_scale *scale = &rfs_side_pick(view, id)->scale;
+    return (id >> RFS_SIDE_SHIFT) << 32 | rank / (scale->dst_devices > 0 ? scale->dst_devices : 1);
+}
+
 bool rfs_view_has_crc(struct reshard_view *view, uint64_t id, uint64_t *trailer)
 {
     struct place place;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the bytes of shown files are made of, for those who write whole files (reshard export). Files are
- * named by the ids that reshard_list gives; all are planned (reshard_getattr has succeeded).
+ * named by the ids that reshard_list gives; but where something else is said they are planned (reshard_getattr has
+ * succeeded).
  *
  * Threads: all functions.
  */
@@ -40,8 +41,14 @@ const uint32_t *rfs_view_sources(struct reshard_view *view, uint64_t id, uint32_
 /* The resolved path of the source that the file is made from. */
 const char *rfs_view_source_path(struct reshard_view *view, uint64_t id);
 
-/* The destination rank that a file is of; RFS_NO_RANK in a view that has a file for no rank alone. */
+/* The destination rank that a file is of, planned or not; RFS_NO_RANK in a view that has a file for no rank alone. */
 uint32_t rfs_view_rank(struct reshard_view *view, uint64_t id);
+
+/*
+ * A number that files share which are probably of the same size, as those of the ranks of a pipeline stage are.
+ * Also of files that are not planned.
+ */
+uint64_t rfs_view_kin(struct reshard_view *view, uint64_t id);
 
 /*
  * Where the computed checksum of the whole file begins, which is that of the bytes before its trailer, from

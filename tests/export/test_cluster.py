@@ -154,6 +154,54 @@ def test_an_environment_that_makes_no_sense():
                                          "try: --task 0/1 for all files, or --task K/N\n"), "status, stderr")
 
 
+def node_reads(tree, options, node, target):
+    """(bytes of its ranks' files, bytes read of the sources) of a node of 8 ranks."""
+    ranks = f"{8 * node}-{8 * node + 7}"
+    command = [reshard, "export", tree + "/src", target, "-s", tree + "/src_strategy.ckpt", *options, "--ranks", ranks,
+               "--json", "--no-fsync"]
+    got = run(*command)
+    equal((got.returncode, got.stderr), (0, ""), "status, stderr")
+    result = events(got.stdout)[-1]
+    equal(result["files_written"], 8, "files")
+    return result["bytes_written"], result["source_bytes"]
+
+
+def test_bytes_read_by_each_node():
+    """The table of doc/CLUSTER.md, for the first node, one in the middle and the last."""
+    for source, target in ((64, 56), (1024, 768)):
+        tree = os.path.join(folder("trees"), f"{source}")
+        example = ["--src", str(source), "--dst", str(target), "--cut", "rows", "--layers", "2", "--hidden", "4096"]
+        equal(run(reshard, "example", tree, *example).returncode, 0, "example")
+        # Cut over all ranks, the sources together hold each byte once.
+        total = sum(os.path.getsize(os.path.join(base, n)) for base, _, names in os.walk(tree + "/src") for n in names)
+        nodes = target // 8
+        headers = 8 * 3 * 8192  # what looking at the headers of 3 files for each of 8 ranks may take
+        for node in (0, nodes // 2, nodes - 1):
+            written, read = node_reads(tree, ["-d", tree + "/dst_strategy.ckpt"], node, place(f"{source}.{node}"))
+            check(abs(written - total / nodes) < headers, f"files of {written} bytes for {total} / {nodes}")
+            check(written - headers < read < written * 1.01 + headers, f"{read} bytes read for {written}")
+            rules = f"dst_ranks={target},dst_rules=axes dp={nodes} tp=8\n*: axis 0 over tp"
+            written, read = node_reads(tree, ["-o", rules], node, place(f"{source}.{node}.replicas"))
+            check(abs(written - total) < source * 8192, f"files of {written} bytes for {total}")
+            check(written - headers < read < written * 1.01 + source * 8192, f"{read} bytes read for {written}")
+        shutil.rmtree(tree)
+        shutil.rmtree(folder("to"))
+
+
+def test_a_task_looks_at_its_own_sources():
+    """Not at the headers of all: what another task will need may even be missing yet."""
+    tree, target = Tree(folder("tree"), [Param("w", (256, 64), 0, 0)], 8, 8), place()
+    result = events(export(tree, target, "--task", "3/4", "--json").stdout)[-1]
+    equal(result["files_written"], 2, "files written")
+    with open(tree.path(1), "wb") as file:  # no checkpoint any more
+        file.write(b"?")
+    os.unlink(os.path.join(target, "rank_3", "checkpoint_3.ckpt"))
+    result = events(export(tree, target, "--task", "3/4", "--json").stdout)[-1]
+    equal((result["files_written"], result["files_kept"]), (1, 1), "written, kept")
+    got = export(tree, target, "--task", "1/4", status=1)
+    check(tree.path(1) in got.stderr, got.stderr)
+
+
 def test_verify_by_tasks():
     tree, target = tree_of(8), place()
     export(tree, target)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is exported is what a mount shows, byte for byte, in whatever form."""
 import os
-import resource
+import shutil
 import stat
 import subprocess
 
@@ -180,6 +180,33 @@ def test_each_source_byte_is_read_once():
     check(result["source_bytes"] < size * 1.01, f"{result['source_bytes']} of {size}")
 
 
+def test_shared_blocks():
+    """Where the file system can, ranges of sources that lie right are not copied; the bytes are the same."""
+    makers = [m for m in ("mkfs.xfs", "mkfs.btrfs") if shutil.which(m)]
+    need(os.geteuid() == 0 and makers, "this needs root, and mkfs.xfs or mkfs.btrfs")
+    for maker in makers:
+        image, disk = os.path.join(place_of_disk(), maker), folder("disk." + maker)
+        with open(image, "wb") as file:
+            file.truncate(1 << 30)
+        equal(run(maker, "-f", image).returncode, 0, maker)
+        got = run("mount", "-o", "loop", image, disk)
+        need(got.returncode == 0, f"no loop device: {got.stderr}")
+        tree = Tree(os.path.join(disk, "tree"), [Param("w", (4096, 1024), 0, 0)], 2, 2)
+        target = os.path.join(disk, "out")
+        result = events(export(tree, target, "--json").stdout)[-1]
+        check(result["bytes_taken_over"] > 0.9 * result["bytes_written"], f"{result}")
+        is_right(tree, target)
+        # Elsewhere on the same disk nothing lies right, and it is written.
+        other = os.path.join(disk, "other")
+        result = events(export(tree, other, "--json", options=["format=safetensors"]).stdout)[-1]
+        equal((result["ok"], result["bytes_taken_over"]), (True, 0), "ok, bytes taken over")
+        equal(run("umount", disk).returncode, 0, "umount")
+
+
+def place_of_disk():
+    return folder("images")
+
+
 def test_memory_does_not_grow_with_the_files():
     tree = os.path.join(folder("tree"), "big")
     equal(run(reshard, "example", tree, "--src", "4", "--dst", "2", "--size", "600M", "--cut", "cols").returncode, 0,
@@ -192,4 +219,3 @@ def test_memory_does_not_grow_with_the_files():
     equal(status, 0, "status")
     if "asan" not in reshard and "tsan" not in reshard:  # sanitizers have memory of their own
         check(usage.ru_maxrss < 300 << 10, f"{usage.ru_maxrss} KiB")
-    check(resource.getpagesize() > 0, "pages")
