@@ -221,10 +221,8 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     if (export->task.count == 0)
         rc = rfs_task_detect(&export->task, err);
     if (rc == 0 && export->task.batch_script)
-        fputs("reshard: warning: this is Slurm's batch script, not a task of it: all files are "
-              "exported "
-              "here; try: srun reshard export\n",
-              stderr);
+        fprintf(stderr, "reshard: warning: %s; try: srun reshard export\n",
+                "this is Slurm's batch script, not a task of it: all files are exported here");
     return rc;
 }
 
