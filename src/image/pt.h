@@ -19,7 +19,11 @@ struct rfs_pt_config {
     bool crc; /* checksums that take reading are computed when they are read, else they are 0 */
 };
 
-/* 0, -ENOMEM, or -EINVAL with *err filled for a document whose storages are not in its files. */
+/*
+ * 0, -ENOMEM, -EINVAL with *err filled for a document whose storages are not in its files, or -EFBIG. The image
+ * has the pickle and some 200 bytes of headers for each storage, besides its regions (two, or four with CRC) and
+ * its stock. O(nodes).
+ */
 int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err);
 
 #endif

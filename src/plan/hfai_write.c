@@ -146,6 +146,18 @@ static bool add_piece(const struct writing *writing, const struct hfai_state *st
                     cut_value(writing, pair[1]));
 }
 
+/* A dict of PAIRS that is of the class of LIKE, with its attributes: a plain one, or an OrderedDict. */
+static struct rfs_node *dict_like(struct rfs_document *document, const struct rfs_node *like,
+                                  struct rfs_node *pairs)
+{
+    if (like->kind != RFS_NODE_CALL)
+        return pairs;
+    struct rfs_node *dict = pairs ? rfs_document_ordered(document, pairs) : NULL;
+    if (dict && like->of.call.after)
+        dict->of.call.after->state = like->of.call.after->state;
+    return dict;
+}
+
 static bool is_changed(const struct writing *writing, const struct hfai_entry *entry)
 {
     const struct rfs_items *pairs = rfs_node_pairs(entry->value);
@@ -178,7 +190,7 @@ static const struct rfs_node *write_entry(const struct writing *writing,
         ok = rfs_hfai_large_bytes(large) > writing->large ||
              add_pair(document, dict, large->inner, join(writing, state, large));
     }
-    return ok ? dict : NULL;
+    return ok ? dict_like(document, entry->value, dict) : NULL;
 }
 
 /* Adds a value that is whole: an entry or (by a number behind those) a large tensor. */
@@ -205,7 +217,7 @@ static struct rfs_node *with_state(struct rfs_document *document, const struct h
     for (uint32_t i = 0; ok && i < rest->n; i += 2)
         ok = add_pair(document, dict, rest->data[i],
                       rfs_node_is_text(rest->data[i], "state") ? entries : rest->data[i + 1]);
-    return ok ? dict : NULL;
+    return ok ? dict_like(document, state->rest, dict) : NULL;
 }
 
 /* The pair of one model or optimizer in this part. */
