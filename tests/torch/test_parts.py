@@ -6,6 +6,7 @@ from collections import OrderedDict
 import hfai
 import safetensors.torch
 import states
+import torch
 from archive import Archive, repickled
 from harness import *
 
@@ -131,6 +132,23 @@ def look_at_pairs(name, pairs, large, shown_large):
                     look_at_hfais_own(mount.mnt, saved(name, m, large), large == hfai.LARGE)
             except AssertionError as error:
                 raise AssertionError(f"{n} -> {m}: {error}") from error
+
+
+def test_parts_of_other_dicts():
+    """A state's dict keeps its class and its attributes when a tensor goes out of it, or back into it."""
+    src = os.path.join(folder("dicts"), "src")
+    hfai.save(src, *states.make("odd"), 2, 300)
+    for name in os.listdir(src):
+        part = hfai.torch_load(os.path.join(src, name))
+        for optimizer, _ in part["optimizer"]:
+            for key, value in optimizer["state"].items():
+                optimizer["state"][key] = OrderedDict(value)
+                optimizer["state"][key].note = "on it"
+        torch.save(part, os.path.join(src, name))
+    whole = hfai.load(src)
+    with Mount(src, "nshards=3,large_size=100") as mount:
+        same_state(hfai.load(mount.mnt), whole)
+        hfai.same(hfai.torch_load(os.path.join(mount.mnt, "merged", "optimizer.pt")), whole["optimizer"])
 
 
 def make_tests():

@@ -400,6 +400,7 @@ def test_refused_options():
     taken(src, "nshards=2,format=pt")
     for value in ("0", "-1", "x", ""):
         refused(src, "option nshards", f"nshards={value}", 2)
+    refused(src, "option nshards=4097: at most 4096 parts are shown", "nshards=4097", 2)
     tree = folder("tree")
     os.makedirs(os.path.join(tree, "rank_0"))
     torch.save({"w": torch.ones(3)}, os.path.join(tree, "rank_0", "a.pt"))
