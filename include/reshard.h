@@ -232,6 +232,9 @@ typedef struct reshard_summary {
 /* Fills *out; never fails. */
 RESHARD_API void reshard_summarize(reshard_view *view, reshard_summary *out);
 
+/* Buckets of reshard_statistics.latency. */
+#define RESHARD_LATENCIES 24
+
 /* Since the view was opened. Bytes are bytes of memory or of files; the rest are counts. */
 typedef struct reshard_statistics {
     size_t struct_size;
@@ -246,9 +249,25 @@ typedef struct reshard_statistics {
     uint64_t cache_budget; /* what the cache may hold, with decrypted blocks: the option cache= */
     uint64_t cache_bytes;  /* what it holds now */
     uint64_t cache_hits;   /* pieces of up to 1 MiB that were there, or on their way */
-    uint64_t cache_misses; /* pieces that were not */
+    uint64_t cache_misses; /* pieces that were not; the hit rate is hits / (hits + misses) */
     uint64_t cache_evictions; /* pieces dropped for others */
     uint64_t read_ahead_pieces;
+
+    uint64_t bytes_asked;  /* by all calls, with what lies beyond the end or was not given */
+    uint64_t reads_failed; /* calls answered with an error */
+    /* Source files found changed, damaged or unreadable, and calls on them that failed for lack of memory
+     * or descriptors. */
+    uint64_t source_errors;
+    uint64_t decrypted_blocks; /* blocks of encrypted source files that were decrypted */
+    uint64_t cache_inserts;    /* pieces that were put there, read ahead or not */
+    uint64_t cache_regrets;    /* of the misses, pieces that were dropped for others not long ago */
+    uint64_t read_ahead_unread; /* pieces that were dropped before anybody had read of them */
+    uint64_t latency_sum;       /* nanoseconds that the calls took which "reads" counts */
+    /*
+     * How many of these took less than 1 microsecond, and then, in latency[k], from 2^(k-1) to less than
+     * 2^k microseconds; all slower ones are in the last.
+     */
+    uint64_t latency[RESHARD_LATENCIES];
 } reshard_statistics;
 
 /* Fills *out; never fails. Each number is right by itself; together they are not of one moment. */

@@ -292,17 +292,9 @@ int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice 
 
 void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out)
 {
-    struct rfs_cache_counters cache;
-    rfs_cache_count(assembler->cache, &cache);
+    *out = (struct rfs_assembler_counters){.budget = assembler->budget};
+    rfs_cache_count(assembler->cache, &out->cache);
     pthread_mutex_lock(&assembler->lock);
-    const uint64_t ahead = assembler->ahead;
+    out->ahead = assembler->ahead;
     pthread_mutex_unlock(&assembler->lock);
-    *out = (struct rfs_assembler_counters){
-        .budget = assembler->budget,
-        .bytes = cache.bytes,
-        .hits = cache.hits,
-        .misses = cache.misses,
-        .evictions = cache.evictions,
-        .ahead = ahead,
-    };
 }

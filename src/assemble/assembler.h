@@ -18,6 +18,7 @@
 #ifndef RFS_ASSEMBLE_ASSEMBLER_H
 #define RFS_ASSEMBLE_ASSEMBLER_H
 
+#include "assemble/cache.h"
 #include "assemble/gather.h"
 #include "assemble/place.h"
 #include "base/pool.h"
@@ -103,7 +104,9 @@ void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice
                         uint64_t end);
 
 struct rfs_assembler_counters {
-    uint64_t budget, bytes, hits, misses, evictions, ahead;
+    struct rfs_cache_counters cache;
+    uint64_t budget;
+    uint64_t ahead; /* pieces made ahead */
 };
 void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out);
 

@@ -35,7 +35,7 @@ struct rfs_cache {
     uint64_t
         *ghosts; /* [GHOSTS] hashes of keys, by hash; a newer one takes the place of an older */
     struct rfs_slots slots;
-    uint64_t hits, misses, evictions;
+    uint64_t hits, misses, evictions, inserts, regrets, unread;
 };
 
 /* Work that a call found under the lock and does when it is released. */
@@ -187,6 +187,12 @@ static uint64_t *ghost_place(struct rfs_cache *cache, uint64_t ghost)
     return &cache->ghosts[ghost / 2 % GHOSTS];
 }
 
+static bool was_here(struct rfs_cache *cache, const struct rfs_piece_key *key)
+{
+    const uint64_t ghost = ghost_of(key);
+    return *ghost_place(cache, ghost) == ghost;
+}
+
 /* Out of the table and of the list. */
 static void forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
 {
@@ -195,8 +201,10 @@ static void forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
         place = &(*place)->chain;
     *place = piece->chain;
     cache->n--;
-    if (piece->state == RFS_PIECE_READY)
+    if (piece->state == RFS_PIECE_READY) {
         list_remove(cache, piece);
+        cache->unread += piece->unread;
+    }
     piece->state = RFS_PIECE_GONE;
     piece->rc = rc;
 }
@@ -346,8 +354,7 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
                                 .charge = charge,
                                 .slot = slot,
                                 .data = data};
-    const uint64_t ghost = ghost_of(key);
-    piece->again = *ghost_place(cache, ghost) == ghost;
+    piece->again = was_here(cache, key);
     cache->bytes += charge;
     insert(cache, piece);
     return piece;
@@ -366,6 +373,7 @@ static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later 
         return rc < 0 ? rc : RFS_GOT_NOTHING;
     }
     cache->hits += !piece->passing;
+    piece->unread = false;
     const bool proven =
         piece->list != RFS_LIST_NEW || (!piece->passing && ++piece->hits >= HITS_PROVE);
     list_move(cache, piece, proven ? RFS_LIST_PROVEN : RFS_LIST_NEW);
@@ -382,9 +390,13 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
     if (piece && want != RFS_WANT_ABSENT) {
         got = await(cache, piece, &later);
     } else if (!piece) {
-        cache->misses += want == RFS_WANT_FOUND || want == RFS_WANT_MADE;
+        const bool missed = want == RFS_WANT_FOUND || want == RFS_WANT_MADE;
+        cache->misses += missed;
+        cache->regrets += missed && was_here(cache, key);
         if (want == RFS_WANT_MADE || want == RFS_WANT_ABSENT)
             piece = claim(cache, key, size, max_files, &later);
+        if (piece)
+            piece->unread = want == RFS_WANT_ABSENT;
         got = piece ? RFS_GOT_CLAIM : RFS_GOT_NOTHING;
     }
     unlock(cache, &later);
@@ -400,6 +412,7 @@ void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
     pthread_mutex_lock(&cache->lock);
     if (rc == 0) {
         piece->state = RFS_PIECE_READY;
+        cache->inserts++;
         list_add(cache, piece, RFS_LIST_NEW);
     } else {
         forget(cache, piece, rc);
@@ -430,6 +443,14 @@ void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece)
 void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out)
 {
     pthread_mutex_lock(&cache->lock);
-    *out = (struct rfs_cache_counters){cache->bytes, cache->hits, cache->misses, cache->evictions};
+    *out = (struct rfs_cache_counters){
+        .bytes = cache->bytes,
+        .hits = cache->hits,
+        .misses = cache->misses,
+        .evictions = cache->evictions,
+        .inserts = cache->inserts,
+        .regrets = cache->regrets,
+        .unread = cache->unread,
+    };
     pthread_mutex_unlock(&cache->lock);
 }

@@ -55,6 +55,7 @@ struct rfs_piece {
     bool again;               /* it was here before, and spent */
     uint32_t hits;            /* before it was spent */
     bool passing;      /* read ahead for one reader: forgotten when that has read it; constant */
+    bool unread;       /* made ahead, and nobody has asked for it yet */
     atomic_bool spent; /* somebody has read it to its end */
     uint64_t charge;   /* what it counts in the budget */
     uint32_t slot;     /* of the data, or RFS_NO_SLOT: from malloc */
@@ -98,6 +99,9 @@ void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece);
 
 struct rfs_cache_counters {
     uint64_t bytes, hits, misses, evictions;
+    uint64_t inserts;
+    uint64_t regrets; /* of the misses, those of pieces that were dropped not long ago */
+    uint64_t unread;  /* pieces that were made ahead and went before anybody asked for them */
 };
 void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out);
 

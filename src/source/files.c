@@ -40,7 +40,7 @@ struct rfs_files {
     struct rfs_fds own_fds;
     struct rfs_sealed *sealed; /* what opens encrypted files; lent; NULL: files are plain */
     pthread_mutex_t lock;      /* of recording an identity; a leaf lock, no system call under it */
-    atomic_uint_fast64_t opens, reads, bytes;
+    atomic_uint_fast64_t opens, reads, bytes, errors;
 };
 
 struct rfs_files *rfs_files_new(struct rfs_log *log)
@@ -151,6 +151,7 @@ static int stick_line(struct rfs_files *files, struct file *file, int code, cons
     int before = 0;
     if (!atomic_compare_exchange_strong(&file->failed, &before, code))
         return before;
+    atomic_fetch_add_explicit(&files->errors, 1, memory_order_relaxed);
     if (!quiet)
         rfs_log_limited(files->log, RFS_ERROR, "%s", line);
     return code;
@@ -162,6 +163,13 @@ static int stick(struct rfs_files *files, struct file *file, int code, const cha
     snprintf(line, sizeof line, "%s: %s; try: %s", file->path, what,
              code == -ESTALE ? "mount again" : "check the disk, then mount again");
     return stick_line(files, file, code, line, false);
+}
+
+/* A call failed for a reason that says nothing about the file. */
+static int passing_failure(struct rfs_files *files, int code)
+{
+    atomic_fetch_add_explicit(&files->errors, 1, memory_order_relaxed);
+    return -code;
 }
 
 /* A system call on the file failed with ERRNO. */
@@ -176,7 +184,7 @@ static int call_failed(struct rfs_files *files, struct file *file, const char *c
     case ENFILE:
     case EINTR:
     case EAGAIN:
-        return -code; /* says nothing about the file */
+        return passing_failure(files, code);
     case ENOENT:
     case ENOTDIR:
     case ELOOP:
@@ -185,7 +193,7 @@ static int call_failed(struct rfs_files *files, struct file *file, const char *c
         return stick(files, file, -ESTALE, what);
     case EACCES:
     case EPERM:
-        return recorded ? stick(files, file, -ESTALE, what) : -code;
+        return recorded ? stick(files, file, -ESTALE, what) : passing_failure(files, code);
     default:
         return stick(files, file, -EIO, what);
     }
@@ -449,6 +457,7 @@ void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out)
     out->opens = atomic_load_explicit(&files->opens, memory_order_relaxed);
     out->reads = atomic_load_explicit(&files->reads, memory_order_relaxed);
     out->bytes = atomic_load_explicit(&files->bytes, memory_order_relaxed);
+    out->errors = atomic_load_explicit(&files->errors, memory_order_relaxed);
 }
 
 int rfs_files_fail(struct rfs_error *err, const char *path, int code)

@@ -36,6 +36,8 @@ struct rfs_files;
 
 struct rfs_files_counters {
     uint64_t opens, reads, bytes;
+    uint64_t
+        errors; /* failures that stuck, each once, and failed system calls that say nothing of the file */
 };
 
 struct rfs_sealed;

@@ -15,6 +15,7 @@
 #include "reshard.h"
 #include "source/scan.h"
 #include "view/options.h"
+#include "view/statistics.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -70,7 +71,7 @@ struct reshard_view {
     /* Owned; by roster id in a view of ranks, where it may hold NULL, and by file in a flat one. */
     RFS_VEC(struct rfs_image *) images;
 
-    atomic_uint_least64_t reads, bytes_replied;
+    struct rfs_tally tally;
 
     struct rfs_side *side; /* of several saves, which have views of their own; owned; or NULL */
     struct reshard_view

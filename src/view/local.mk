@@ -22,6 +22,8 @@ librfs_la_SOURCES += \
 	src/view/rules.h \
 	src/view/side.c \
 	src/view/side.h \
+	src/view/statistics.c \
+	src/view/statistics.h \
 	src/view/strategies.c \
 	src/view/strategies.h \
 	src/view/strategy_files.c \

@@ -285,12 +285,10 @@ static ssize_t answer_bytes(struct reshard_reader *reader, size_t size, uint64_t
 static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t offset,
                            struct answer *answer)
 {
+    const uint64_t since = rfs_tally_clock();
     const ssize_t n = answer_bytes(reader, size, offset, answer);
 
-    if (n > 0) {
-        atomic_fetch_add_explicit(&reader->view->reads, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&reader->view->bytes_replied, (uint64_t)n, memory_order_relaxed);
-    }
+    rfs_tally_read(&reader->view->tally, size, n, rfs_tally_clock() - since);
     return n;
 }
 

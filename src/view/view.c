@@ -326,48 +326,6 @@ void reshard_summarize(reshard_view *view, reshard_summary *out)
     rfs_view_give(out, &full, sizeof full);
 }
 
-static void add_statistics(const struct reshard_view *view, reshard_statistics *sum)
-{
-    struct rfs_files_counters files;
-    struct rfs_catalog_counters catalog;
-    struct rfs_assembler_counters cache;
-
-    rfs_files_count(rfs_catalog_files(view->catalog), &files);
-    rfs_catalog_count(view->catalog, &catalog);
-    rfs_assembler_count(view->assembler, &cache);
-    sum->reads += atomic_load_explicit(&view->reads, memory_order_relaxed);
-    sum->bytes_replied += atomic_load_explicit(&view->bytes_replied, memory_order_relaxed);
-    sum->source_reads += files.reads;
-    sum->source_bytes += files.bytes;
-    sum->source_opens += files.opens;
-    sum->ranks_indexed += catalog.indexed;
-    sum->ranks_predicted += catalog.predicted;
-    sum->index_bytes += catalog.index_bytes;
-    sum->cache_budget += cache.budget;
-    sum->cache_bytes += cache.bytes;
-    sum->cache_hits += cache.hits;
-    sum->cache_misses += cache.misses;
-    sum->cache_evictions += cache.evictions;
-    sum->read_ahead_pieces += cache.ahead;
-}
-
-void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
-{
-    reshard_statistics full = {0};
-
-    if (!view->side)
-        add_statistics(view, &full);
-    for (size_t i = 0; view->side && i < view->side->n; i++)
-        add_statistics(view->side->data[i].view, &full);
-    if (view->sealed) {
-        struct rfs_blocks_counters blocks;
-        rfs_blocks_count(rfs_sealed_blocks(view->sealed), &blocks);
-        full.cache_budget += blocks.budget;
-        full.cache_bytes += blocks.bytes;
-    }
-    rfs_view_give(out, &full, sizeof full);
-}
-
 /* Plans the files of a view that has no saves of its own. DONE of TOTAL were before. */
 static int check_files(struct reshard_view *view, reshard_progress_fn *progress, void *ctx,
                        uint64_t *done, uint64_t total, struct rfs_error *err)

@@ -95,7 +95,7 @@ static uint64_t cached(struct rfs_assembler *assembler)
 {
     struct rfs_assembler_counters counters;
     rfs_assembler_count(assembler, &counters);
-    return counters.bytes;
+    return counters.cache.bytes;
 }
 
 static const uint64_t budgets[] = {0,           1000,    MIB,           MIB + 4096,
@@ -218,9 +218,9 @@ static void test_pieces_are_made_once(void **state)
         assert_int_equal(source_bytes(&world) - before, slice.bytes);
         struct rfs_assembler_counters counters;
         rfs_assembler_count(assembler, &counters);
-        assert_int_equal(counters.misses, 4); /* 3.5 MiB in pieces */
-        assert_int_equal(counters.hits, 3 * 4);
-        assert_int_equal(counters.evictions, 0);
+        assert_int_equal(counters.cache.misses, 4); /* 3.5 MiB in pieces */
+        assert_int_equal(counters.cache.hits, 3 * 4);
+        assert_int_equal(counters.cache.evictions, 0);
         rfs_assembler_free(assembler);
     }
     close_halves(&world, &slice, bytes);
@@ -280,8 +280,8 @@ static void test_pinned_pieces_stay(void **state)
     assert_memory_equal(buf, bytes + 2 * MIB, MIB);
     struct rfs_assembler_counters counters;
     rfs_assembler_count(assembler, &counters);
-    assert_int_equal(counters.evictions, 1);
-    assert_true(counters.bytes <= budget);
+    assert_int_equal(counters.cache.evictions, 1);
+    assert_true(counters.cache.bytes <= budget);
     free(buf);
     rfs_assembler_free(assembler);
     close_halves(&world, &slice, bytes);
@@ -338,7 +338,7 @@ static void test_read_ahead(void **state)
     assert_int_equal(read_range(assembler, &slice, bytes, &rng, 0, slice.bytes), 0);
     assert_int_equal(source_bytes(&world), before);
     rfs_assembler_count(assembler, &counters);
-    assert_int_equal(counters.misses, 0);
+    assert_int_equal(counters.cache.misses, 0);
     rfs_assembler_free(assembler);
     close_halves(&world, &slice, bytes);
 }
@@ -385,7 +385,7 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
     assert_memory_equal(buf, bytes + MIB, MIB);
     assert_int_equal(source_bytes(&world), slice.bytes + MIB);
     rfs_assembler_count(assembler, &counters);
-    assert_int_equal(counters.hits + counters.misses, 0);
+    assert_int_equal(counters.cache.hits + counters.cache.misses, 0);
     rfs_assembler_free(assembler);
     free(buf);
     free(bytes);

@@ -11,6 +11,7 @@ view_tests = \
 	tests/unit/view/test_ranges \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_side \
+	tests/unit/view/test_statistics \
 	tests/unit/view/test_strategy_files \
 	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
@@ -33,6 +34,8 @@ tests_unit_view_test_encrypted_SOURCES = $(view_support) \
 tests_unit_view_test_encrypted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_archives_SOURCES = $(view_support) tests/unit/view/test_archives.c
 tests_unit_view_test_archives_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_statistics_SOURCES = $(view_support) tests/unit/view/test_statistics.c
+tests_unit_view_test_statistics_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c

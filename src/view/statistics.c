@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/statistics.h"
+
+#include "view/internal.h"
+#include "view/side.h"
+
+#include "source/blocks.h"
+#include "source/sealed.h"
+
+static void add(atomic_uint_least64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static uint64_t get(const atomic_uint_least64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+uint64_t rfs_tally_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* The number of binary digits of its microseconds. */
+static unsigned bucket_of(uint64_t nanoseconds)
+{
+    unsigned bucket = 0;
+    for (uint64_t left = nanoseconds / 1000; left > 0 && bucket < RESHARD_LATENCIES - 1; left >>= 1)
+        bucket++;
+    return bucket;
+}
+
+void rfs_tally_read(struct rfs_tally *tally, size_t asked, ssize_t n, uint64_t nanoseconds)
+{
+    add(&tally->asked, asked);
+    if (n < 0)
+        add(&tally->failed, 1);
+    if (n <= 0)
+        return;
+    add(&tally->reads, 1);
+    add(&tally->replied, (uint64_t)n);
+    add(&tally->nanoseconds, nanoseconds);
+    add(&tally->latency[bucket_of(nanoseconds)], 1);
+}
+
+static void add_tally(const struct rfs_tally *tally, reshard_statistics *sum)
+{
+    sum->reads += get(&tally->reads);
+    sum->bytes_replied += get(&tally->replied);
+    sum->bytes_asked += get(&tally->asked);
+    sum->reads_failed += get(&tally->failed);
+    sum->latency_sum += get(&tally->nanoseconds);
+    for (unsigned i = 0; i < RESHARD_LATENCIES; i++)
+        sum->latency[i] += get(&tally->latency[i]);
+}
+
+static void add_statistics(const struct reshard_view *view, reshard_statistics *sum)
+{
+    struct rfs_files_counters files;
+    struct rfs_catalog_counters catalog;
+    struct rfs_assembler_counters assembler;
+
+    rfs_files_count(rfs_catalog_files(view->catalog), &files);
+    rfs_catalog_count(view->catalog, &catalog);
+    rfs_assembler_count(view->assembler, &assembler);
+    add_tally(&view->tally, sum);
+    sum->source_reads += files.reads;
+    sum->source_bytes += files.bytes;
+    sum->source_opens += files.opens;
+    sum->source_errors += files.errors;
+    sum->ranks_indexed += catalog.indexed;
+    sum->ranks_predicted += catalog.predicted;
+    sum->index_bytes += catalog.index_bytes;
+    sum->cache_budget += assembler.budget;
+    sum->cache_bytes += assembler.cache.bytes;
+    sum->cache_hits += assembler.cache.hits;
+    sum->cache_misses += assembler.cache.misses;
+    sum->cache_evictions += assembler.cache.evictions;
+    sum->cache_inserts += assembler.cache.inserts;
+    sum->cache_regrets += assembler.cache.regrets;
+    sum->read_ahead_pieces += assembler.ahead;
+    sum->read_ahead_unread += assembler.cache.unread;
+}
+
+void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
+{
+    reshard_statistics full = {0};
+
+    if (!view->side)
+        add_statistics(view, &full);
+    for (size_t i = 0; view->side && i < view->side->n; i++)
+        add_statistics(view->side->data[i].view, &full);
+    if (view->sealed) {
+        struct rfs_blocks_counters blocks;
+        rfs_blocks_count(rfs_sealed_blocks(view->sealed), &blocks);
+        full.cache_budget += blocks.budget;
+        full.cache_bytes += blocks.bytes;
+        full.decrypted_blocks += blocks.made;
+    }
+    rfs_view_give(out, &full, sizeof full);
+}

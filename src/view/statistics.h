@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a view counts of its own; reshard_get_statistics adds what the other rooms count. */
+#ifndef RFS_VIEW_STATISTICS_H
+#define RFS_VIEW_STATISTICS_H
+
+#include "reshard.h"
+
+#include <stdatomic.h>
+
+/* As in reshard_statistics. Each is right by itself. */
+struct rfs_tally {
+    atomic_uint_least64_t reads, replied, asked, failed, nanoseconds;
+    atomic_uint_least64_t latency[RESHARD_LATENCIES];
+};
+
+/* Nanoseconds since some moment. */
+uint64_t rfs_tally_clock(void);
+
+/* A call that asked for ASKED bytes returns N after so long. Any thread, no lock. */
+void rfs_tally_read(struct rfs_tally *tally, size_t asked, ssize_t n, uint64_t nanoseconds);
+
+#endif
