@@ -6,14 +6,12 @@ TOOL_TESTS = \
 	tests/unit/tool/test_manifest \
 	tests/unit/tool/test_value \
 	tests/unit/tool/test_write
-tests_unit_tool_test_export_SOURCES = tests/unit/tool/test_export.c tests/support/tree.c tests/support/tree.h \
-	$(rfs_export_sources) $(rfs_tool_sources)
-tests_unit_tool_test_export_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_tool_test_manifest_SOURCES = tests/unit/tool/test_manifest.c tests/support/tree.c tests/support/tree.h \
-	$(rfs_export_sources) $(rfs_tool_sources)
-tests_unit_tool_test_manifest_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_tool_test_value_SOURCES = tests/unit/tool/test_value.c $(rfs_tool_sources)
-tests_unit_tool_test_value_LDADD = librfs.la $(CMOCKA_LIBS) -lm
-tests_unit_tool_test_write_SOURCES = tests/unit/tool/test_write.c $(rfs_tool_sources)
-tests_unit_tool_test_write_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_tool_test_export_SOURCES = tests/unit/tool/test_export.c tests/support/tree.c tests/support/tree.h
+tests_unit_tool_test_export_LDADD = librfstool.la $(CMOCKA_LIBS)
+tests_unit_tool_test_manifest_SOURCES = tests/unit/tool/test_manifest.c tests/support/tree.c tests/support/tree.h
+tests_unit_tool_test_manifest_LDADD = librfstool.la $(CMOCKA_LIBS)
+tests_unit_tool_test_value_SOURCES = tests/unit/tool/test_value.c
+tests_unit_tool_test_value_LDADD = librfstool.la $(CMOCKA_LIBS) -lm
+tests_unit_tool_test_write_SOURCES = tests/unit/tool/test_write.c
+tests_unit_tool_test_write_LDADD = librfstool.la $(CMOCKA_LIBS)
 dist_check_SCRIPTS += tests/unit/tool/commands tests/unit/tool/messages

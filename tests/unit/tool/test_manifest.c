@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Manifests of exports: written and read back, damaged in every way, and several as one; and the folder of one. */
 #include "tests/support/tree.h"
-#include "tool/export_copy.h"
-#include "tool/export_dest.h"
-#include "tool/export_manifest.h"
+#include "tool/export/copy.h"
+#include "tool/export/dest.h"
+#include "tool/export/manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>

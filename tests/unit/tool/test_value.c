@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The content function against constants computed by scripts/check-example's scalar formula. */
-#include "tool/value.h"
+#include "tool/example/value.h"
 
 #include <math.h>
 #include <setjmp.h>

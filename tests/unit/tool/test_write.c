@@ -6,8 +6,8 @@
 #include "layout/grid.h"
 #include "layout/strategy.h"
 #include "source/ckpt.h"
-#include "tool/value.h"
-#include "tool/write.h"
+#include "tool/example/value.h"
+#include "tool/example/write.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of `reshard`, each defined in the folder of its name and listed in main.c. */
+#ifndef RFS_TOOL_COMMAND_H
+#define RFS_TOOL_COMMAND_H
+
+struct rfs_command {
+    const char *name;
+    const char *usage; /* its forms, a line each: "reshard info [--json] PATH\n" */
+    const char
+        *summary; /* one line of the list of commands: "info     shows what …\n" less the name */
+    const char *options; /* what --help says of its options, a line each; NULL: it has none */
+    /* ARGV[0] is the name. Gives the exit code. */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct rfs_command rfs_command_example;
+extern const struct rfs_command rfs_command_export;
+extern const struct rfs_command rfs_command_info;
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/open.h"
+
+#include "base/cleanup.h"
+#include "base/harden.h"
+#include "view/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void print_line(void *ctx, enum reshard_level level, const char *line)
+{
+    (void)ctx;
+    if (level <= RESHARD_LOG_WARNING)
+        fprintf(stderr, "reshard: %s: %s\n", level == RESHARD_LOG_ERROR ? "error" : "warning",
+                line);
+}
+
+int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
+                  reshard_view **out, struct rfs_error *err)
+{
+    struct rfs_options parsed;
+    RFS_FREE char *text = NULL;
+    int rc = rfs_options_parse(options, &parsed, err);
+    const bool keyed = rc == 0 && (parsed.key_file || parsed.key_env || parsed.key_fd >= 0);
+
+    *out = NULL;
+    rfs_options_free(&parsed);
+    if (rc == 0 && keyed)
+        rc = rfs_harden(err);
+    if (rc)
+        return rc;
+    /* What the user says of the cache comes later, and counts. */
+    if (asprintf(&text, "cache=%s%s%s", keyed ? RFS_TOOL_CACHE_KEYED : RFS_TOOL_CACHE,
+                 options ? "," : "", options ? options : "") < 0) {
+        text = NULL;
+        return rfs_fail_memory(err);
+    }
+    const reshard_config config = {.struct_size = sizeof config,
+                                   .options = text,
+                                   .log = log ? log : print_line,
+                                   .log_ctx = log_ctx};
+    reshard_error why = {.struct_size = sizeof why};
+    rc = reshard_open(source, &config, out, &why);
+    if (rc) {
+        *err = (struct rfs_error){.code = rc, .usage = why.usage};
+        snprintf(err->text, sizeof err->text, "%s", why.message);
+    }
+    return rc;
+}

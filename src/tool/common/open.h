@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens views for the commands that need one. */
+#ifndef RFS_TOOL_OPEN_H
+#define RFS_TOOL_OPEN_H
+
+#include "base/error.h"
+#include "reshard.h"
+
+/* Unless cache= is among the options. With a key, blocks of 64 MiB must fit. */
+#define RFS_TOOL_CACHE "128M"
+#define RFS_TOOL_CACHE_KEYED "256M"
+
+/*
+ * Opens SOURCE with OPTIONS (a list as reshard_open takes; NULL: none), after hardening the process if they name a
+ * key. LOG may be NULL: then errors and warnings go to the standard error. 0, or -errno with *err filled; *out is
+ * the caller's, NULL on failure.
+ */
+int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
+                  reshard_view **out, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/progress.h"
+
+#include "tool/common/show.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DRAW_EVERY 0.2
+#define TELL_EVERY 1.0
+#define BAR 20
+#define LINE 79
+
+double rfs_progress_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void rfs_progress_init(struct rfs_progress *progress, bool json)
+{
+    *progress = (struct rfs_progress){.terminal = isatty(STDERR_FILENO) == 1, .json = json};
+    pthread_mutex_init(&progress->lock, NULL);
+}
+
+void rfs_progress_destroy(struct rfs_progress *progress)
+{
+    rfs_progress_end(progress);
+    pthread_mutex_destroy(&progress->lock);
+}
+
+void rfs_progress_begin(struct rfs_progress *progress, const char *phase, uint64_t bytes,
+                        uint64_t files)
+{
+    pthread_mutex_lock(&progress->lock);
+    progress->phase = phase;
+    progress->bytes = bytes;
+    progress->files = files;
+    atomic_store(&progress->bytes_done, 0);
+    atomic_store(&progress->files_done, 0);
+    progress->begun = progress->drawn = progress->told = progress->mark = rfs_progress_now();
+    progress->mark_bytes = 0;
+    progress->rate = 0;
+    pthread_mutex_unlock(&progress->lock);
+}
+
+void rfs_progress_add(struct rfs_progress *progress, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&progress->bytes_done, bytes, memory_order_relaxed);
+}
+
+void rfs_progress_file(struct rfs_progress *progress)
+{
+    atomic_fetch_add_explicit(&progress->files_done, 1, memory_order_relaxed);
+}
+
+/* The caller has the lock. */
+static void measure(struct rfs_progress *progress, double now, uint64_t done)
+{
+    const double passed = now - progress->mark;
+
+    if (passed < 0.5)
+        return;
+    const double rate = (double)(done - progress->mark_bytes) / passed;
+    progress->rate = progress->rate > 0 ? 0.7 * progress->rate + 0.3 * rate : rate;
+    progress->mark = now;
+    progress->mark_bytes = done;
+}
+
+static void draw_bar(const struct rfs_progress *progress, uint64_t done, char *line, size_t cap)
+{
+    char bar[BAR + 1], have[RFS_SHOWN_BYTES], all[RFS_SHOWN_BYTES], rate[RFS_SHOWN_BYTES],
+        left[RFS_SHOWN_BYTES];
+    const double part = (double)done / (double)progress->bytes;
+    const size_t filled = part >= 1 ? BAR : (size_t)(part * BAR);
+
+    memset(bar, '.', BAR);
+    memset(bar, '#', filled);
+    bar[BAR] = '\0';
+    rfs_show_bytes((uint64_t)progress->rate, rate);
+    if (progress->rate > 0)
+        rfs_show_seconds((double)(progress->bytes - done) / progress->rate, left);
+    snprintf(line, cap, "%s [%s] %3.0f%% %s of %s%s%s%s%s%s", progress->phase, bar, part * 100,
+             rfs_show_bytes(done, have), rfs_show_bytes(progress->bytes, all),
+             progress->rate > 0 ? ", " : "", progress->rate > 0 ? rate : "",
+             progress->rate > 0 ? "/s, " : "", progress->rate > 0 ? left : "",
+             progress->rate > 0 ? " left" : "");
+}
+
+/* The caller has the lock. */
+static void draw(struct rfs_progress *progress, uint64_t done, uint64_t files)
+{
+    char line[160];
+
+    if (progress->bytes > 0)
+        draw_bar(progress, done, line, sizeof line);
+    else
+        snprintf(line, sizeof line, "%s: %" PRIu64 " of %" PRIu64 " files", progress->phase, files,
+                 progress->files);
+    fprintf(stderr, "\r%-*.*s", LINE, LINE, line);
+    fflush(stderr);
+    progress->shown = true;
+}
+
+/* The caller has the lock. */
+static void tell(const struct rfs_progress *progress, double now, uint64_t done, uint64_t files)
+{
+    printf("{\"event\":\"progress\",\"phase\":\"%s\",\"bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64
+           ",\"files\":%" PRIu64 ",\"total_files\":%" PRIu64
+           ",\"bytes_per_second\":%.0f,\"seconds\":%.3f}\n",
+           progress->phase, done, progress->bytes, files, progress->files, progress->rate,
+           now - progress->begun);
+    fflush(stdout);
+}
+
+void rfs_progress_tick(struct rfs_progress *progress)
+{
+    if ((!progress->terminal && !progress->json) || pthread_mutex_trylock(&progress->lock) != 0)
+        return;
+    const double now = rfs_progress_now();
+    uint64_t done = atomic_load(&progress->bytes_done);
+    const uint64_t files = atomic_load(&progress->files_done);
+
+    if (done > progress->bytes)
+        done = progress->bytes;
+    measure(progress, now, done);
+    if (progress->terminal && now - progress->drawn >= DRAW_EVERY) {
+        draw(progress, done, files);
+        progress->drawn = now;
+    }
+    if (progress->json && now - progress->told >= TELL_EVERY) {
+        tell(progress, now, done, files);
+        progress->told = now;
+    }
+    pthread_mutex_unlock(&progress->lock);
+}
+
+void rfs_progress_end(struct rfs_progress *progress)
+{
+    pthread_mutex_lock(&progress->lock);
+    if (progress->shown) {
+        fprintf(stderr, "\r%*s\r", LINE, "");
+        fflush(stderr);
+    }
+    progress->shown = false;
+    pthread_mutex_unlock(&progress->lock);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/table.h"
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#define GAP 2
+
+/* malloc'ed, or NULL. */
+static char *printable(const char *text)
+{
+    const size_t cap = strlen(text) * 4 + 1;
+    char *out = malloc(cap);
+    if (out != NULL)
+        rfs_text_printable(out, cap, text);
+    return out;
+}
+
+void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
+{
+    char *raw = NULL;
+    va_list args;
+    va_start(args, fmt);
+    if (vasprintf(&raw, fmt, args) < 0)
+        raw = NULL;
+    va_end(args);
+    RFS_FREE char *clean = raw == NULL ? NULL : printable(raw);
+    free(raw);
+    const char *cell = clean == NULL ? NULL : rfs_arena_text(&table->arena, clean, strlen(clean));
+    if (cell == NULL || !RFS_PUSH(&table->cells, cell))
+        table->failed = true;
+}
+
+/* Columns of a terminal, near enough: characters. */
+static size_t width_of(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+/* *owed spaces stand before the next character, so that no line ends in spaces. */
+static void print_cell(const struct rfs_column *column, size_t width, const char *text, int *owed,
+                       FILE *out)
+{
+    const size_t have = width_of(text);
+    const int pad = have < width ? (int)(width - have) : 0;
+    if (column->right)
+        *owed += pad;
+    if (*text != '\0') {
+        fprintf(out, "%*s%s", *owed, "", text);
+        *owed = 0;
+    }
+    *owed += GAP + (column->right ? 0 : pad);
+}
+
+static void print_row(const struct rfs_table *table, const size_t *widths, const char *const *cells,
+                      FILE *out)
+{
+    int owed = 0;
+    for (size_t i = 0; i < table->n_columns; i++)
+        print_cell(&table->columns[i], widths[i],
+                   cells != NULL ? cells[i] : table->columns[i].title, &owed, out);
+    fputc('\n', out);
+}
+
+void rfs_table_print(const struct rfs_table *table, FILE *out)
+{
+    const size_t columns = table->n_columns;
+    RFS_FREE size_t *widths = calloc(columns, sizeof *widths);
+    if (widths == NULL)
+        return;
+    for (size_t i = 0; i < columns; i++)
+        widths[i] = strlen(table->columns[i].title);
+    for (size_t i = 0; i < table->cells.n; i++) {
+        const size_t width = width_of(table->cells.data[i]);
+        if (width > widths[i % columns])
+            widths[i % columns] = width;
+    }
+    print_row(table, widths, NULL, out);
+    for (size_t row = 0; row + columns <= table->cells.n; row += columns)
+        print_row(table, widths, table->cells.data + row, out);
+}
+
+static void put_quoted(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+void rfs_json_text(FILE *out, const char *text)
+{
+    RFS_FREE char *clean = printable(text);
+    put_quoted(out, clean == NULL ? "" : clean);
+}
+
+void rfs_table_print_json(const struct rfs_table *table, FILE *out)
+{
+    const size_t columns = table->n_columns;
+    fputc('[', out);
+    for (size_t i = 0; i < table->cells.n; i++) {
+        const struct rfs_column *column = &table->columns[i % columns];
+        fputs(i % columns != 0 ? "," : i == 0 ? "{" : ",\n{", out);
+        put_quoted(out, column->title);
+        fputc(':', out);
+        if (column->json)
+            fputs(table->cells.data[i], out);
+        else
+            put_quoted(out, table->cells.data[i]);
+        if (i % columns + 1 == columns)
+            fputc('}', out);
+    }
+    fputc(']', out);
+}
+
+void rfs_table_free(struct rfs_table *table)
+{
+    free(table->cells.data);
+    rfs_arena_free(&table->arena);
+    *table = (struct rfs_table){0};
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/tool.h"
+#include "base/checked.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+int rfs_tool_failed(const struct rfs_error *err)
+{
+    fprintf(stderr, "reshard: error: %s\n", err->text);
+    return err->usage ? RFS_EXIT_USAGE : RFS_EXIT_INPUT;
+}
+
+int rfs_tool_done(void)
+{
+    struct rfs_error err = {0};
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return RFS_EXIT_OK;
+    rfs_fail(&err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
+    return rfs_tool_failed(&err);
+}
+
+static unsigned shift_of(char suffix)
+{
+    switch (suffix) {
+    case 'k':
+    case 'K':
+        return 10;
+    case 'm':
+    case 'M':
+        return 20;
+    case 'g':
+    case 'G':
+        return 30;
+    case 't':
+    case 'T':
+        return 40;
+    default:
+        return 0;
+    }
+}
+
+bool rfs_tool_number(const char *text, bool suffix, uint64_t min, uint64_t max, uint64_t *out)
+{
+    uint64_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (!rfs_mul_u64(value, 10, &value) || !rfs_add_u64(value, (uint64_t)(*at - '0'), &value))
+            return false;
+    if (at == text)
+        return false;
+    if (suffix && shift_of(*at) != 0 && !rfs_mul_u64(value, UINT64_C(1) << shift_of(*at++), &value))
+        return false;
+    if (*at != '\0' || value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}

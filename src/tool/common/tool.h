@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all commands of `reshard` say and read alike. */
+#ifndef RFS_TOOL_TOOL_H
+#define RFS_TOOL_TOOL_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
+
+/* Prints "reshard: error: …" and gives the exit code. */
+int rfs_tool_failed(const struct rfs_error *err);
+
+/* Flushes the standard output: what could not be written is a failure. Gives the exit code. */
+int rfs_tool_done(void);
+
+/* A decimal number in [MIN, MAX], with a suffix K, M, G or T (powers of 1024) if SUFFIX. */
+bool rfs_tool_number(const char *text, bool suffix, uint64_t min, uint64_t max, uint64_t *out);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks to files: source ranks and strategies. */
+#ifndef RFS_TOOL_WRITE_H
+#define RFS_TOOL_WRITE_H
+
+#include "tool/common/emit.h"
+#include "tool/example/network.h"
+
+/* The strategy of SIDE (0 source, 1 destination) as the bytes of a protobuf strategy file. */
+void rfs_write_strategy(const struct rfs_net *net, unsigned side, struct rfs_emit *out);
+
+/* What stands before the content of one value (or one chunk of it) in a .ckpt file. */
+void rfs_write_value_head(const struct rfs_net_param *param, const uint64_t *dims,
+                          uint64_t content_bytes, struct rfs_emit *out);
+
+/*
+ * Writes the .ckpt file of one source rank to FD, with memory of about a MiB whatever its size.
+ * PATH is for messages. 0 or -errno with *err filled.
+ */
+int rfs_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
+                   const char *path, struct rfs_error *err);
+
+/* All of SIZE bytes. 0 or -errno. */
+int rfs_write_all(int fd, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One rank's .ckpt file: a concatenation of Checkpoint messages of one value each (proto2).
+ *
+ *     0a LEN                      Checkpoint.value
+ *        0a LEN name              Value.tag
+ *        12 LEN                   Value.tensor
+ *           08 DIM …              TensorProto.dims, unpacked; none for a scalar
+ *           12 LEN "Float32"      TensorProto.tensor_type
+ *           1a LEN content        TensorProto.tensor_content, little-endian, row-major
+ *
+ * A content of more than 512 MiB is cut into consecutive values with the same name and dims.
+ */
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "source/dtype.h"
+#include "tool/example/value.h"
+#include "tool/example/write.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHUNK (UINT64_C(512) << 20)
+#define BUFFER ((size_t)1 << 20)
+
+int rfs_write_all(int fd, const void *data, size_t size)
+{
+    const char *from = data;
+    while (size > 0) {
+        const ssize_t n = write(fd, from, size < BUFFER ? size : BUFFER);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        from += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+void rfs_write_value_head(const struct rfs_net_param *param, const uint64_t *dims,
+                          uint64_t content_bytes, struct rfs_emit *out)
+{
+    struct rfs_emit tensor = {0}; /* up to the content */
+    struct rfs_emit value = {0};  /* up to the tensor */
+    for (uint32_t i = 0; i < param->ndim; i++)
+        rfs_emit_uint(&tensor, 1, dims[i]);
+    rfs_emit_text(&tensor, 2, rfs_dtype_name(param->dtype));
+    rfs_emit_head(&tensor, 3, content_bytes);
+    rfs_emit_text(&value, 1, param->name);
+    rfs_emit_head(&value, 2, tensor.n + content_bytes);
+    rfs_emit_head(out, 1, value.n + tensor.n + content_bytes);
+    rfs_emit_raw(out, value.data, value.n);
+    rfs_emit_raw(out, tensor.data, tensor.n);
+    out->failed |= tensor.failed || value.failed;
+    rfs_emit_free(&tensor);
+    rfs_emit_free(&value);
+}
+
+/* A rank's part of a tensor, as a sequence of runs that are contiguous in the whole tensor. */
+struct slice {
+    uint64_t key;
+    enum rfs_dtype dtype;
+    uint64_t run;    /* elements */
+    uint64_t stride; /* elements from run to run */
+    uint64_t first;  /* place of the first element in the whole tensor */
+    uint64_t dims[RFS_NET_DIMS];
+    uint64_t elements;
+};
+
+static struct slice slice_of(const struct rfs_net_param *param, uint64_t seed, uint32_t rank)
+{
+    struct slice slice = {.dtype = param->dtype, .dims = {1, 1}, .elements = 1};
+    uint32_t pieces[RFS_NET_DIMS] = {1, 1};
+    uint32_t cell[RFS_NET_DIMS] = {0, 0};
+    char name[sizeof param->name + 16];
+    snprintf(name, sizeof name, "%s", param->name);
+    if (param->per_rank)
+        snprintf(name, sizeof name, "%s@%u", param->name, rank);
+    slice.key = rfs_value_key(seed, name);
+    if (param->shared) {
+        rfs_cut_pieces(&param->cut[0], param->ndim, pieces);
+        rfs_cut_cell(&param->cut[0], param->ndim, rank, cell);
+    }
+    for (uint32_t axis = 0; axis < param->ndim; axis++) {
+        slice.dims[axis] = param->dims[axis] / pieces[axis];
+        slice.elements *= slice.dims[axis];
+    }
+    const uint64_t row = param->ndim == 2 ? param->dims[1] : 1;
+    slice.first = cell[0] * slice.dims[0] * row + cell[1] * slice.dims[1];
+    slice.run = pieces[1] == 1 ? slice.elements : slice.dims[1];
+    slice.stride = row;
+    return slice;
+}
+
+/* COUNT elements from the slice's element BEGIN on. */
+static void fill(const struct slice *slice, uint64_t begin, uint64_t count, unsigned char *out)
+{
+    const uint32_t bytes = rfs_value_bytes(slice->dtype);
+    uint64_t run = begin / slice->run;
+    uint64_t in_run = begin % slice->run;
+    while (count > 0) {
+        const uint64_t n = rfs_min_u64(count, slice->run - in_run);
+        rfs_value_fill(slice->key, slice->dtype, slice->first + run * slice->stride + in_run, n,
+                       out);
+        out += n * bytes;
+        count -= n;
+        in_run = 0;
+        run++;
+    }
+}
+
+static int write_param(const struct rfs_net_param *param, const struct slice *slice,
+                       struct rfs_emit *head, unsigned char *buffer, int fd)
+{
+    const uint64_t element = rfs_value_bytes(param->dtype);
+    const uint64_t whole = slice->elements * element;
+    for (uint64_t at = 0; at < whole; at += CHUNK) {
+        const uint64_t chunk = rfs_min_u64(whole - at, CHUNK);
+        rfs_emit_clear(head);
+        rfs_write_value_head(param, slice->dims, chunk, head);
+        int rc = head->failed ? -ENOMEM : rfs_write_all(fd, head->data, head->n);
+        for (uint64_t done = 0; rc == 0 && done < chunk;) {
+            const uint64_t n = rfs_min_u64(chunk - done, BUFFER);
+            fill(slice, (at + done) / element, n / element, buffer);
+            rc = rfs_write_all(fd, buffer, (size_t)n);
+            done += n;
+        }
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int rfs_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
+                   const char *path, struct rfs_error *err)
+{
+    RFS_FREE unsigned char *buffer = malloc(BUFFER);
+    struct rfs_emit head = {0};
+    int rc = buffer == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < net->params.n; i++) {
+        const struct rfs_net_param *param = &net->params.data[i];
+        const struct slice slice = slice_of(param, seed, rank);
+        rc = write_param(param, &slice, &head, buffer, fd);
+        if (rc != 0)
+            rfs_fail(err, rc, RFS_OF(path, param->name), "a file system with more room",
+                     "cannot write: %s", strerror(-rc));
+    }
+    if (buffer == NULL)
+        rfs_fail(err, rc, RFS_NOWHERE, NULL, "out of memory");
+    rfs_emit_free(&head);
+    return rc;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/example/write_tree.h"
+
+#include "base/cleanup.h"
+#include "base/pool.h"
+#include "tool/example/write.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_THREADS 8
+
+struct job {
+    const char *dir;
+    const struct rfs_net *net;
+    uint64_t seed;
+    pthread_mutex_t lock; /* of what follows; a leaf lock */
+    uint64_t bytes;
+    struct rfs_error *err;
+};
+
+/* malloc'ed, or NULL. */
+static char *path_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static char *path_of(const char *fmt, ...)
+{
+    char *path = NULL;
+    va_list args;
+    va_start(args, fmt);
+    if (vasprintf(&path, fmt, args) < 0)
+        path = NULL;
+    va_end(args);
+    return path;
+}
+
+static int make_dir(const char *path, mode_t mode, struct rfs_error *err)
+{
+    if (mkdir(path, mode) != 0 && errno != EEXIST)
+        return rfs_fail(err, -errno, RFS_IN(path), "a folder that you may write to",
+                        "cannot make the folder: %s", strerror(errno));
+    return 0;
+}
+
+/* Whether NAME is PREFIX, a decimal number, SUFFIX. */
+static bool is_numbered(const char *name, const char *prefix, const char *suffix)
+{
+    const size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0)
+        return false;
+    const size_t digits = strspn(name + n, "0123456789");
+    return digits > 0 && strcmp(name + n + digits, suffix) == 0;
+}
+
+static int unlink_one(const char *path, bool is_dir, struct rfs_error *err)
+{
+    if ((is_dir ? rmdir(path) : unlink(path)) != 0 && errno != ENOENT)
+        return rfs_fail(err, -errno, RFS_IN(path), "another DIR", "cannot remove: %s",
+                        strerror(errno));
+    return 0;
+}
+
+/* Removes from FOLDER what the example calls by that pattern, then FOLDER itself. */
+static int remove_folder(const char *folder, const char *prefix, const char *suffix,
+                         int (*remove)(const char *path, struct rfs_error *err),
+                         struct rfs_error *err)
+{
+    DIR *dir = opendir(folder);
+    if (dir == NULL && errno == ENOENT)
+        return 0;
+    if (dir == NULL)
+        return rfs_fail(err, -errno, RFS_IN(folder), "another DIR", "cannot list: %s",
+                        strerror(errno));
+    int rc = 0;
+    for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;) {
+        if (!is_numbered(entry->d_name, prefix, suffix))
+            continue;
+        RFS_FREE char *path = path_of("%s/%s", folder, entry->d_name);
+        rc = path == NULL ? rfs_fail_memory(err) : remove(path, err);
+    }
+    closedir(dir);
+    return rc == 0 ? unlink_one(folder, true, err) : rc;
+}
+
+static int remove_file(const char *path, struct rfs_error *err)
+{
+    return unlink_one(path, false, err);
+}
+
+static int remove_rank(const char *path, struct rfs_error *err)
+{
+    return remove_folder(path, "checkpoint_", ".ckpt", remove_file, err);
+}
+
+static int remove_example(const char *dir, struct rfs_error *err)
+{
+    RFS_FREE char *src = path_of("%s/src", dir);
+    RFS_FREE char *one = path_of("%s/src_strategy.ckpt", dir);
+    RFS_FREE char *two = path_of("%s/dst_strategy.ckpt", dir);
+    if (src == NULL || one == NULL || two == NULL)
+        return rfs_fail_memory(err);
+    int rc = remove_folder(src, "rank_", "", remove_rank, err);
+    if (rc == 0)
+        rc = unlink_one(one, false, err);
+    return rc == 0 ? unlink_one(two, false, err) : rc;
+}
+
+static int require_empty(const char *path, struct rfs_error *err)
+{
+    DIR *dir = opendir(path);
+    if (dir == NULL)
+        return rfs_fail(err, -errno, RFS_IN(path), "another DIR", "cannot list: %s",
+                        strerror(errno));
+    bool empty = true;
+    for (struct dirent *entry; empty && (entry = readdir(dir)) != NULL;)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    closedir(dir);
+    return empty ? 0
+                 : rfs_fail(err, -ENOTEMPTY, RFS_IN(path),
+                            "another DIR, or --force to replace an example", "not empty");
+}
+
+/* A new file with mode 0400; fill writes it. It is removed again when that fails. */
+static int create(const char *path,
+                  int (*fill)(int fd, const char *path, void *ctx, struct rfs_error *err),
+                  void *ctx, uint64_t *bytes, struct rfs_error *err)
+{
+    RFS_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+    if (fd < 0)
+        return rfs_fail(err, -errno, RFS_IN(path), "a folder that you may write to",
+                        "cannot create: %s", strerror(errno));
+    struct stat st = {0};
+    int rc = fill(fd, path, ctx, err);
+    if (rc == 0 && (fstat(fd, &st) != 0 || close(rfs_steal_fd(&fd)) != 0))
+        rc = rfs_fail(err, -errno, RFS_IN(path), "a file system with more room", "cannot write: %s",
+                      strerror(errno));
+    if (rc != 0)
+        unlink(path);
+    *bytes = (uint64_t)st.st_size;
+    return rc;
+}
+
+struct rank_ctx {
+    const struct job *job;
+    uint32_t rank;
+};
+
+static int fill_rank(int fd, const char *path, void *ctx, struct rfs_error *err)
+{
+    const struct rank_ctx *rank = ctx;
+    return rfs_write_rank(rank->job->net, rank->job->seed, rank->rank, fd, path, err);
+}
+
+static int fill_strategy(int fd, const char *path, void *ctx, struct rfs_error *err)
+{
+    const struct rfs_emit *emit = ctx;
+    const int rc = emit->failed ? -ENOMEM : rfs_write_all(fd, emit->data, emit->n);
+    if (rc != 0)
+        rfs_fail(err, rc, RFS_IN(path), "a file system with more room", "cannot write: %s",
+                 strerror(-rc));
+    return rc;
+}
+
+static int write_rank(void *ctx, size_t i)
+{
+    struct job *job = ctx;
+    struct rank_ctx rank = {job, (uint32_t)i};
+    struct rfs_error err = {0};
+    uint64_t bytes = 0;
+    RFS_FREE char *folder = path_of("%s/src/rank_%zu", job->dir, i);
+    RFS_FREE char *path = path_of("%s/src/rank_%zu/checkpoint_%zu.ckpt", job->dir, i, i);
+    int rc = folder == NULL || path == NULL ? rfs_fail_memory(&err) : make_dir(folder, 0700, &err);
+    if (rc == 0)
+        rc = create(path, fill_rank, &rank, &bytes, &err);
+    pthread_mutex_lock(&job->lock);
+    job->bytes += bytes;
+    if (rc != 0 && job->err->code == 0)
+        *job->err = err;
+    pthread_mutex_unlock(&job->lock);
+    return rc;
+}
+
+static int write_strategy(const struct job *job, unsigned side, struct rfs_error *err)
+{
+    struct rfs_emit wire = {0};
+    uint64_t bytes;
+    RFS_FREE char *path = path_of("%s/%s_strategy.ckpt", job->dir, side == 0 ? "src" : "dst");
+    rfs_write_strategy(job->net, side, &wire);
+    const int rc =
+        path == NULL ? rfs_fail_memory(err) : create(path, fill_strategy, &wire, &bytes, err);
+    rfs_emit_free(&wire);
+    return rc;
+}
+
+static int write_ranks(struct job *job)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    struct rfs_pool *pool = rfs_pool_new(processors < 1             ? 1
+                                         : processors > MAX_THREADS ? MAX_THREADS
+                                                                    : (unsigned)processors);
+    if (pool == NULL)
+        return rfs_fail_memory(job->err);
+    const int rc = rfs_pool_for(pool, job->net->ranks[0], write_rank, job);
+    rfs_pool_free(pool);
+    return rc;
+}
+
+int rfs_tree_write(const char *dir, const struct rfs_net *net, uint64_t seed, bool force,
+                   uint64_t *bytes, struct rfs_error *err)
+{
+    struct rfs_error first = {0};
+    struct job job = {.dir = dir, .net = net, .seed = seed, .err = &first};
+    RFS_FREE char *src = path_of("%s/src", dir);
+    int rc = src == NULL ? rfs_fail_memory(&first) : make_dir(dir, 0777, &first);
+    if (rc == 0 && force)
+        rc = remove_example(dir, &first);
+    if (rc == 0)
+        rc = require_empty(dir, &first);
+    if (rc == 0) {
+        pthread_mutex_init(&job.lock, NULL);
+        rc = make_dir(src, 0777, &first);
+        if (rc == 0)
+            rc = write_ranks(&job);
+        for (unsigned side = 0; rc == 0 && side < 2; side++)
+            rc = write_strategy(&job, side, &first);
+        pthread_mutex_destroy(&job.lock);
+        if (rc != 0)
+            remove_example(dir, NULL);
+    }
+    *bytes = job.bytes;
+    if (rc != 0 && err != NULL)
+        *err = first;
+    return rc;
+}

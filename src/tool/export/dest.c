@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/export/dest.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "tool/common/show.h"
+#include "tool/example/write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+
+int rfs_dest_failed(const struct rfs_dest *dest, const char *path, const char *what, int code,
+                    struct rfs_error *err)
+{
+    char shown[PATH_MAX + 256];
+    const char *remedy = NULL;
+
+    if (code == ENOSPC || code == EDQUOT)
+        remedy = "free some room, then the same command again";
+    else if (code == EIO)
+        remedy = "check the disk, then the same command again";
+    else if (code == EACCES || code == EPERM || code == EROFS)
+        remedy = "a folder that you may write to";
+    snprintf(shown, sizeof shown, "%s%s%s", dest->path, *path ? "/" : "", path);
+    return rfs_fail(err, -code, RFS_IN(shown), remedy, "%s: %s", what, strerror(code));
+}
+
+/* ---- the folder ------------------------------------------------------------------------------------- */
+
+/* GIVEN resolved, or its parent resolved with its last part behind. malloc'ed; NULL with errno set. */
+static char *resolve(const char *given)
+{
+    char *out = realpath(given, NULL);
+    if (out || errno != ENOENT)
+        return out;
+    RFS_FREE char *copy = strdup(given);
+    if (!copy)
+        return NULL;
+    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--)
+        copy[n - 1] = '\0';
+    char *slash = strrchr(copy, '/');
+    const char *name = slash ? slash + 1 : copy;
+    if (strcmp(name, "..") == 0 || strcmp(name, ".") == 0) {
+        errno = ENOENT;
+        return NULL;
+    }
+    if (slash)
+        *slash = '\0';
+    RFS_FREE char *parent = realpath(!slash ? "." : slash == copy ? "/" : copy, NULL);
+    if (!parent)
+        return NULL;
+    if (asprintf(&out, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < 0)
+        out = NULL;
+    return out;
+}
+
+static int refuse_overlap(const char *path, const char *source, struct rfs_error *err)
+{
+    static const char remedy[] = "a folder elsewhere";
+
+    if (strcmp(path, source) == 0)
+        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy, "the folder to write to is the source");
+    if (rfs_path_within(path, source))
+        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy,
+                        "the folder to write to is inside the source %s", source);
+    if (rfs_path_within(source, path))
+        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy,
+                        "the source %s is inside the folder to write to", source);
+    return 0;
+}
+
+static int open_folder(struct rfs_dest *dest, struct rfs_error *err)
+{
+    dest->fd = open(dest->path, FOLDER_FLAGS);
+    return dest->fd < 0 && errno != ENOENT
+               ? rfs_dest_failed(dest, "", "the folder cannot be opened", errno, err)
+               : 0;
+}
+
+int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
+                  struct rfs_error *err)
+{
+    *out = RFS_DEST_NONE;
+    out->path = resolve(given);
+    if (!out->path)
+        return rfs_fail(err, -errno, RFS_IN(given), "a folder in one that is there",
+                        "cannot be written to: %s", strerror(errno));
+    /* What is no source is told when it is opened. */
+    RFS_FREE char *from = source ? realpath(source, NULL) : NULL;
+    const int rc = from ? refuse_overlap(out->path, from, err) : 0;
+    return rc ? rc : open_folder(out, err);
+}
+
+int rfs_dest_make(struct rfs_dest *dest, struct rfs_error *err)
+{
+    if (dest->fd >= 0)
+        return 0;
+    if (mkdir(dest->path, 0777) != 0 && errno != EEXIST)
+        return rfs_dest_failed(dest, "", "cannot make the folder", errno, err);
+    const int rc = open_folder(dest, err);
+    return rc == 0 && dest->fd < 0
+               ? rfs_dest_failed(dest, "", "the folder cannot be opened", ENOENT, err)
+               : rc;
+}
+
+void rfs_dest_close(struct rfs_dest *dest)
+{
+    if (dest->fd >= 0)
+        close(dest->fd);
+    free(dest->path);
+    *dest = RFS_DEST_NONE;
+}
+
+int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error *err)
+{
+    struct statvfs fs;
+    uint64_t room;
+    char wanted[RFS_SHOWN_BYTES], free_bytes[RFS_SHOWN_BYTES];
+    RFS_FREE char *parent = strdup(dest->path);
+
+    if (!parent)
+        return rfs_fail_memory(err);
+    char *slash = strrchr(parent, '/');
+    slash[slash == parent] = '\0';
+    /* Who cannot tell says 0 of 0 blocks. */
+    if ((dest->fd >= 0 ? fstatvfs(dest->fd, &fs) : statvfs(parent, &fs)) != 0 || fs.f_blocks == 0 ||
+        !rfs_mul_u64(fs.f_bavail, fs.f_frsize, &room) || bytes <= room)
+        return 0;
+    rfs_show_bytes(bytes, wanted);
+    rfs_show_bytes(room, free_bytes);
+    return rfs_fail(err, -ENOSPC, RFS_IN(dest->path),
+                    "free some room, another DST, or a part of the ranks by --ranks",
+                    "%s are to be written, and %s are free there", wanted, free_bytes);
+}
+
+/* ---- what is in it ----------------------------------------------------------------------------------- */
+
+/*
+ * The folder that PATH is in, each part opened for itself so that no link is followed; MAKE: made where it is
+ * missing, and *made is set then. -errno or it.
+ */
+static int folder_of(const struct rfs_dest *dest, const char *path, bool make, bool *made,
+                     const char **name)
+{
+    int folder = fcntl(dest->fd, F_DUPFD_CLOEXEC, 0);
+
+    *name = path;
+    if (folder < 0)
+        return -errno;
+    for (const char *slash; (slash = strchr(*name, '/')); *name = slash + 1) {
+        char part[NAME_MAX + 1];
+        const size_t n = (size_t)(slash - *name);
+        int next = -1;
+
+        errno = ENAMETOOLONG;
+        if (n < sizeof part) {
+            memcpy(part, *name, n);
+            part[n] = '\0';
+            if (make && mkdirat(folder, part, 0777) == 0)
+                *made = true;
+            next = openat(folder, part, FOLDER_FLAGS | O_NOFOLLOW);
+        }
+        const int code = errno;
+        close(folder);
+        if (next < 0)
+            return -code;
+        folder = next;
+    }
+    return folder;
+}
+
+int rfs_dest_stat(const struct rfs_dest *dest, const char *path, struct stat *st)
+{
+    const char *name;
+    RFS_CLOSE int folder = folder_of(dest, path, false, NULL, &name);
+
+    if (folder < 0)
+        return folder;
+    return fstatat(folder, name, st, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -errno;
+}
+
+int rfs_dest_open(const struct rfs_dest *dest, const char *path)
+{
+    const char *name;
+    struct stat st;
+    RFS_CLOSE int folder = folder_of(dest, path, false, NULL, &name);
+
+    if (folder < 0)
+        return folder;
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        return fd;
+    close(fd);
+    return -EINVAL;
+}
+
+/* ".NAME.part": hidden, and with no ending that a reader of checkpoints looks for. malloc'ed, or NULL. */
+static char *temporary_of(const char *name)
+{
+    char *out;
+    return asprintf(&out, ".%s.part", name) < 0 ? NULL : out;
+}
+
+uint64_t rfs_dest_partial_bytes(const struct rfs_dest *dest, const char *path)
+{
+    const char *name;
+    struct stat st;
+    RFS_CLOSE int folder = folder_of(dest, path, false, NULL, &name);
+    RFS_FREE char *temporary = temporary_of(name);
+
+    if (folder < 0 || !temporary || fstatat(folder, temporary, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return 0;
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/*
+ * Removes a temporary that nobody has locked. Where a file system has no locks, whoever comes later wins. 0, also
+ * when there is none, or -EBUSY or another -errno.
+ */
+static int remove_stale(int folder, const char *temporary)
+{
+    RFS_CLOSE int fd = openat(folder, temporary, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return -EBUSY;
+    return unlinkat(folder, temporary, 0) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+void rfs_dest_sweep(const struct rfs_dest *dest, const char *path)
+{
+    const char *name;
+    RFS_CLOSE int folder = folder_of(dest, path, false, NULL, &name);
+    RFS_FREE char *temporary = temporary_of(name);
+
+    if (folder >= 0 && temporary)
+        remove_stale(folder, temporary);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------- */
+
+static void forget_name(struct rfs_partial *partial)
+{
+    free(partial->temporary);
+    partial->temporary = NULL;
+}
+
+/* Who found it before it was locked has taken it for stale, and has removed it. -EBUSY then. */
+static int lock_it(int fd)
+{
+    struct stat st;
+
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return -EBUSY;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0 ? -EBUSY : 0;
+}
+
+int rfs_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode,
+                      struct rfs_partial *out, struct rfs_error *err)
+{
+    const char *name;
+
+    *out = RFS_PARTIAL_NONE;
+    out->path = path;
+    out->folder = folder_of(dest, path, true, &out->made_folder, &name);
+    if (out->folder < 0)
+        return rfs_dest_failed(dest, path, "cannot make its folder", -out->folder, err);
+    out->temporary = temporary_of(name);
+    int rc = out->temporary ? remove_stale(out->folder, out->temporary) : -ENOMEM;
+    if (rc == 0) {
+        out->fd =
+            openat(out->folder, out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        rc = out->fd < 0 ? -errno : 0;
+    }
+    if (rc == 0)
+        rc = lock_it(out->fd);
+    if (rc == 0)
+        return 0;
+    forget_name(out); /* not ours to remove */
+    rfs_partial_drop(out);
+    return rc == -EBUSY || rc == -EEXIST
+               ? rfs_fail(err, -EBUSY, RFS_IN(path), "once that has ended",
+                          "another export to %s is writing it", dest->path)
+               : rfs_dest_failed(dest, path, "cannot create", -rc, err);
+}
+
+/* Not over what is there, where the file system can see to that; else nobody else writes there anyway. */
+static int rename_new(int folder, const char *from, const char *to)
+{
+    if (renameat2(folder, from, folder, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    if (faccessat(folder, to, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return -EEXIST;
+    return renameat(folder, from, folder, to) == 0 ? 0 : -errno;
+}
+
+static int sync_folder(int folder)
+{
+    return folder < 0 || fsync(folder) != 0 ? -errno : 0;
+}
+
+/* The folder, and where it is new those above it. */
+static int sync_folders(const struct rfs_dest *dest, const struct rfs_partial *partial)
+{
+    int rc = sync_folder(partial->folder);
+
+    if (rc == 0 && partial->made_folder) {
+        RFS_CLOSE int above = openat(partial->folder, "..", FOLDER_FLAGS);
+        rc = sync_folder(above);
+        if (rc == 0)
+            rc = sync_folder(dest->fd);
+    }
+    return rc;
+}
+
+static int name_it(const struct rfs_dest *dest, struct rfs_partial *partial, bool replace,
+                   bool sync, const char **what)
+{
+    const char *slash = strrchr(partial->path, '/');
+    const char *name = slash ? slash + 1 : partial->path;
+
+    *what = "cannot write";
+    if (sync && fsync(partial->fd) != 0)
+        return -errno;
+    if (close(rfs_steal_fd(&partial->fd)) != 0)
+        return -errno;
+    *what = "cannot rename";
+    int rc = 0;
+    if (!replace)
+        rc = rename_new(partial->folder, partial->temporary, name);
+    else if (renameat(partial->folder, partial->temporary, partial->folder, name) != 0)
+        rc = -errno;
+    if (rc)
+        return rc;
+    forget_name(partial);
+    *what = "cannot write its folder";
+    return sync ? sync_folders(dest, partial) : 0;
+}
+
+int rfs_partial_finish(const struct rfs_dest *dest, struct rfs_partial *partial, bool replace,
+                       bool sync, struct rfs_error *err)
+{
+    const char *what;
+    int rc = name_it(dest, partial, replace, sync, &what);
+
+    if (rc)
+        rc = rfs_dest_failed(dest, partial->path, what, -rc, err);
+    rfs_partial_drop(partial);
+    return rc;
+}
+
+/* A folder that was made for it is not left behind without it. One that holds something stays. */
+static void remove_folder(const struct rfs_partial *partial)
+{
+    const char *end = strrchr(partial->path, '/');
+    const char *begin = end;
+    char name[NAME_MAX + 1];
+
+    while (begin && begin > partial->path && begin[-1] != '/')
+        begin--;
+    if (!end || (size_t)(end - begin) >= sizeof name)
+        return;
+    memcpy(name, begin, (size_t)(end - begin));
+    name[end - begin] = '\0';
+    RFS_CLOSE int up = openat(partial->folder, "..", FOLDER_FLAGS);
+    if (up >= 0)
+        unlinkat(up, name, AT_REMOVEDIR);
+}
+
+void rfs_partial_drop(struct rfs_partial *partial)
+{
+    if (partial->temporary && unlinkat(partial->folder, partial->temporary, 0) == 0 &&
+        partial->made_folder)
+        remove_folder(partial);
+    if (partial->fd >= 0)
+        close(partial->fd);
+    if (partial->folder >= 0)
+        close(partial->folder);
+    free(partial->temporary);
+    *partial = RFS_PARTIAL_NONE;
+}
+
+int rfs_dest_save(const struct rfs_dest *dest, const char *name, const void *data, size_t size,
+                  bool sync, struct rfs_error *err)
+{
+    struct rfs_partial partial;
+    int rc = rfs_partial_begin(dest, name, 0666, &partial, err);
+
+    if (rc)
+        return rc;
+    rc = rfs_write_all(partial.fd, data, size);
+    if (rc == 0)
+        return rfs_partial_finish(dest, &partial, true, sync, err);
+    rc = rfs_dest_failed(dest, name, "cannot write", -rc, err);
+    rfs_partial_drop(&partial);
+    return rc;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/export/export.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "tool/common/command.h"
+#include "tool/common/open.h"
+#include "tool/common/show.h"
+#include "tool/common/table.h"
+#include "tool/common/tool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what is said ------------------------------------------------------------------------------------ */
+
+/* A reshard_log_fn: as the mount does on a terminal, without what is only of use in a log. */
+static void print_line(void *ctx, enum reshard_level level, const char *line)
+{
+    struct rfs_export *export = ctx;
+
+    if (level > RESHARD_LOG_WARNING)
+        return;
+    rfs_progress_end(&export->progress);
+    fprintf(stderr, "reshard: %s: %s\n", level == RESHARD_LOG_ERROR ? "error" : "warning", line);
+}
+
+static void print_json(const struct rfs_export *export, double seconds, const struct rfs_error *err)
+{
+    reshard_statistics statistics = {.struct_size = sizeof statistics};
+
+    if (export->view)
+        reshard_get_statistics(export->view, &statistics);
+    printf("{\"event\":\"result\",\"ok\":%s,\"folder\":", err->code ? "false" : "true");
+    rfs_json_text(stdout, export->dest.path ? export->dest.path : "");
+    printf(",\"task\":%" PRIu32 ",\"tasks\":%" PRIu32 ",\"files_written\":%" PRIu64
+           ",\"bytes_written\":%" PRIu64 ",\"files_kept\":%" PRIu64 ",\"bytes_kept\":%" PRIu64
+           ",\"bytes_taken_over\":%" PRIu64 ",\"source_reads\":%" PRIu64
+           ",\"source_bytes\":%" PRIu64 ",\"index_bytes\":%" PRIu64 ",\"seconds\":%.3f,\"error\":",
+           export->task.number, export->task.count, export->files_written, export->bytes_written,
+           export->files_kept, export->bytes_kept, export->bytes_taken, statistics.source_reads,
+           statistics.source_bytes, statistics.index_bytes, seconds);
+    if (err->code)
+        rfs_json_text(stdout, err->text);
+    else
+        fputs("null", stdout);
+    fputs("}\n", stdout);
+}
+
+static void print_summary(const struct rfs_export *export, double seconds)
+{
+    char written[RFS_SHOWN_BYTES], kept[RFS_SHOWN_BYTES];
+    const bool tasks = export->task.count > 1;
+
+    if (tasks)
+        printf("task %" PRIu32 " of %" PRIu32 ": ", export->task.number, export->task.count);
+    rfs_show_bytes(export->bytes_kept, kept);
+    if (export->options->verify)
+        printf("%s: %" PRIu64 " files, %s: all as the manifest says\n", export->dest.path,
+               export->files_kept, kept);
+    else
+        printf("%s: %" PRIu64 " files written, %s in %.1f s; %" PRIu64 " were there, %s\n",
+               export->dest.path, export->files_written,
+               rfs_show_bytes(export->bytes_written, written), seconds, export->files_kept, kept);
+}
+
+/* ---- before the first byte --------------------------------------------------------------------------- */
+
+static unsigned processors(void)
+{
+    cpu_set_t set; /* what this process is bound to, as engines of clusters do */
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                         : sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : n > RFS_EXPORT_MOST_THREADS ? RFS_EXPORT_MOST_THREADS : (unsigned)n;
+}
+
+/* What this and all other tasks still have to write, less what is written of it in temporary files. */
+static int check_room(const struct rfs_export *export, struct rfs_error *err)
+{
+    uint64_t needed = 0;
+    uint64_t begun = 0;
+
+    for (size_t i = 0; i < export->files.n; i++) {
+        const struct rfs_export_file *file = &export->files.data[i];
+        const bool mine = rfs_export_is_mine(export, file);
+        struct stat st;
+        const bool there =
+            !mine && export->dest.fd >= 0 && rfs_dest_stat(&export->dest, file->path, &st) == 0;
+        if (mine ? file->todo == RFS_EXPORT_KEEP : there)
+            continue;
+        needed += (file->size + 4095) / 4096 * 4096;
+        begun += export->dest.fd >= 0 ? rfs_dest_partial_bytes(&export->dest, file->path) : 0;
+    }
+    return rfs_dest_room(&export->dest, needed > begun ? needed - begun : 0, err);
+}
+
+/* The manifest begins with all that is known, so that no task loses what another one has written down. */
+static int begin_record(struct rfs_export *export, struct rfs_error *err)
+{
+    struct rfs_manifest *mine = &export->record.manifest;
+
+    for (size_t i = 0; i < export->known.entries.n; i++) {
+        const char *path = rfs_intern_text(export->known.paths, (uint32_t)i);
+        if (rfs_manifest_put(mine, path, &export->known.entries.data[i]))
+            return rfs_fail_memory(err);
+    }
+    mine->total_files = export->known.entries.n;
+    for (size_t i = 0; i < export->files.n; i++)
+        mine->total_files += !rfs_manifest_find(&export->known, export->files.data[i].path);
+    mine->task = export->task.number;
+    mine->tasks = export->task.count;
+    mine->source = realpath(export->options->source, NULL);
+    mine->options = strdup(export->options->view ? export->options->view : "");
+    return mine->source && mine->options ? 0 : rfs_fail_memory(err);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------- */
+
+/* What is complete when it was stopped is written down. */
+static int write_files(struct rfs_export *export, struct rfs_error *err)
+{
+    struct rfs_error later = {0};
+    int rc = rfs_dest_make(&export->dest, err);
+
+    if (rc == 0)
+        rc = rfs_record_save(&export->record, err); /* before anything that it vouches for */
+    if (rc)
+        return rc;
+    rc = rfs_export_write(export, err);
+    const int saved = rfs_record_save(&export->record, &later);
+    if (rc == 0 && saved) {
+        *err = later;
+        return saved;
+    }
+    if (rc == 0 && rfs_export_stopped())
+        rc = rfs_fail(err, -EINTR, RFS_IN(export->dest.path), "the same command, to go on",
+                      "stopped by a signal: %" PRIu64 " files are complete",
+                      export->files_written + export->files_kept);
+    return rc;
+}
+
+static int export_all(struct rfs_export *export, struct rfs_error *err)
+{
+    const struct rfs_export_options *options = export->options;
+    int rc = rfs_dest_find(options->target, options->source, &export->dest, err);
+
+    if (rc == 0 && options->source)
+        rc = rfs_tool_open(options->source, options->view, print_line, export, &export->view, err);
+    if (rc == 0 && options->source)
+        rc = rfs_export_list(export, err);
+    if (rc == 0)
+        rc = rfs_export_look(export, err);
+    if (rc == 0 && options->verify)
+        return rfs_export_verify(export, err);
+    if (rc == 0)
+        rc = begin_record(export, err);
+    if (rc == 0)
+        rc = rfs_export_check(export, err);
+    for (size_t i = 0; rc == 0 && i < export->files.n; i++) {
+        const struct rfs_export_file *file = &export->files.data[i];
+        const bool kept = rfs_export_is_mine(export, file) && file->todo == RFS_EXPORT_KEEP;
+        export->files_kept += kept;
+        export->bytes_kept += kept ? file->size : 0;
+    }
+    if (rc == 0)
+        rc = check_room(export, err);
+    return rc ? rc : write_files(export, err);
+}
+
+static int set_up(struct rfs_export *export, struct rfs_error *err)
+{
+    const struct rfs_export_options *options = export->options;
+    int rc = 0;
+
+    export->dest = RFS_DEST_NONE;
+    export->threads = options->threads ? options->threads : processors();
+    export->task = options->task;
+    rfs_progress_init(&export->progress, options->json);
+    const bool room = rfs_manifest_init(&export->known) == 0 &&
+                      rfs_record_init(&export->record, &export->dest, !options->no_fsync) == 0 &&
+                      (export->source_paths = rfs_intern_new()) != NULL;
+    if (!room)
+        return rfs_fail_memory(err);
+    if (export->task.count == 0)
+        rc = rfs_task_detect(&export->task, err);
+    if (rc == 0 && export->task.batch_script)
+        fprintf(stderr, "reshard: warning: %s; try: srun reshard export\n",
+                "this is Slurm's batch script, not a task of it: all files are exported here");
+    return rc;
+}
+
+static void tear_down(struct rfs_export *export)
+{
+    reshard_close(export->view);
+    for (size_t i = 0; i < export->files.n; i++)
+        free(export->files.data[i].path);
+    free(export->files.data);
+    if (export->source_paths)
+        rfs_intern_free(export->source_paths);
+    free(export->source_ids.data);
+    rfs_manifest_free(&export->known);
+    rfs_record_destroy(&export->record);
+    rfs_dest_close(&export->dest);
+    rfs_progress_destroy(&export->progress);
+}
+
+/* As if nobody had caught it, for those who wait for this process. */
+static void end_by_signal(void)
+{
+    signal(rfs_export_stopped(), SIG_DFL);
+    raise(rfs_export_stopped());
+}
+
+static int run(int argc, char **argv)
+{
+    struct rfs_export_options options;
+    struct rfs_error err = {0};
+    struct rfs_export export = {.options = &options};
+    const double begun = rfs_progress_now();
+
+    signal(SIGPIPE, SIG_IGN); /* who reads the progress may go; the export goes on */
+    int rc = rfs_export_options_parse(argc, argv, &options, &err);
+    if (rc == 0) {
+        rc = set_up(&export, &err);
+        if (rc == 0)
+            rc = export_all(&export, &err);
+        if (options.json)
+            print_json(&export, rfs_progress_now() - begun, &err);
+        else if (rc == 0)
+            print_summary(&export, rfs_progress_now() - begun);
+        tear_down(&export);
+    }
+    rfs_export_options_free(&options);
+    if (rc == 0)
+        return rfs_tool_done();
+    fflush(stdout);
+    rc = rfs_tool_failed(&err);
+    if (rfs_export_stopped())
+        end_by_signal();
+    return rc;
+}
+
+const struct rfs_command rfs_command_export = {
+    .name = "export",
+    .usage = "reshard export SRC DST [-s FILE] [-d FILE] [-o OPTION,...] [option...]\n"
+             "reshard export --verify DST\n",
+    .summary = "writes what a mount would show into a folder",
+    .options = "  -s FILE, -d FILE   strategies of SRC and of DST (none: one whole checkpoint)\n"
+               "  -o OPTION,...      any option of the view, as of reshardfs: view=huggingface\n"
+               "  --format FORMAT    ckpt, safetensors or pt (ckpt)\n"
+               "  --ranks 0-63,70    the files of these ranks alone\n"
+               "  -j N               threads (as many as there are processors)\n"
+               "  --no-fsync         do not wait until all is on the disk\n"
+               "  --force            replace what is there and differs; write into any folder\n"
+               "  --trust            keep what the manifest has without reading it again\n"
+               "  --verify           write nothing: compare all with the manifest\n"
+               "  --task K/N         the files of task K of N (as srun or mpirun say)\n"
+               "  --json             progress and result as JSON, a line each\n"
+               "It goes on where it was stopped. On several machines: under srun or mpirun.\n",
+    .run = run,
+};

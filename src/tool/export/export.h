@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `reshard export`: what a mount would show, written into a folder. The steps, each in a file of its own:
+ *
+ *     list      the view's files, planned (their headers are read), and divided over the tasks
+ *     check     what is there already is kept if it proves to be what would be written
+ *     write     the others, in waves of files that take from the same sources (export_wave.h)
+ *     verify    instead of these: what is there against the manifest
+ *
+ * Nothing is written before all of the list is planned, all that is there is checked, and there is room.
+ */
+#ifndef RFS_TOOL_EXPORT_H
+#define RFS_TOOL_EXPORT_H
+
+#include "reshard.h"
+#include "tool/common/progress.h"
+#include "tool/export/dest.h"
+#include "tool/export/manifest.h"
+#include "tool/export/options.h"
+#include "tool/export/record.h"
+
+enum rfs_export_todo {
+    RFS_EXPORT_WRITE,   /* it is not there */
+    RFS_EXPORT_REPLACE, /* something else is, and --force is given */
+    RFS_EXPORT_KEEP,    /* it is there */
+};
+
+struct rfs_export_file {
+    char *path;    /* below the folder; owned */
+    uint64_t id;   /* in the view */
+    uint64_t size; /* bytes; of what another task writes, that of a file of its kin */
+    bool planned;
+    mode_t mode;   /* permission bits of the view's file */
+    uint32_t task; /* whose it is */
+    enum rfs_export_todo todo;
+};
+
+struct rfs_export {
+    const struct rfs_export_options *options;
+    struct rfs_task task;
+    unsigned threads;
+    reshard_view *view; /* owned; NULL: --verify of the manifest alone */
+    struct rfs_dest dest;
+    RFS_VEC(struct rfs_export_file) files; /* in the view's order; their ranks are asked for */
+    struct rfs_intern *source_paths;       /* owned; of all source files, and */
+    RFS_VEC(struct rfs_hash) source_ids;   /* by its ids, what tells each from a changed one */
+    struct rfs_manifest known;             /* what the manifests that were there say */
+    struct rfs_record record;              /* this task's own */
+    struct rfs_progress progress;
+
+    uint64_t bytes_written, bytes_kept, files_written, files_kept;
+    uint64_t bytes_taken; /* of those written, that the file system took over from sources */
+};
+
+static inline bool rfs_export_is_mine(const struct rfs_export *export,
+                                      const struct rfs_export_file *file)
+{
+    return file->task == export->task.number;
+}
+
+/* ---- the steps: 0, or -errno with *err filled -------------------------------------------------------- */
+
+int rfs_export_list(struct rfs_export *export, struct rfs_error *err);
+/* Reads the manifests; refuses a folder that holds something else. */
+int rfs_export_look(struct rfs_export *export, struct rfs_error *err);
+int rfs_export_check(struct rfs_export *export, struct rfs_error *err);
+int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
+/* Prints what differs; -EBADMSG if anything does. */
+int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);
+
+/* ---- what they share --------------------------------------------------------------------------------- */
+
+/* What a file is made of, and of which sources: a name for it. 0 or -errno. From any thread. */
+int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,
+                       struct rfs_hash *out);
+
+/* Memory for what may be plain text of encrypted sources; NULL when out of memory. */
+void *rfs_export_buffer(const struct rfs_export *export, size_t bytes);
+void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes);
+
+/* The XXH3-128 of a file of SIZE bytes in the folder; counted as progress. 0, -errno, or -EINVAL for another size. */
+int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
+                    struct rfs_hash *out);
+
+/* A failure of the source, told as the view does. CODE, with *err filled. */
+int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
+                             int code, struct rfs_error *err);
+
+/* The signal that asked to stop, or 0. */
+int rfs_export_stopped(void);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/export/wave.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_sources(const void *a, const void *b)
+{
+    const struct rfs_wave_file *x = a;
+    const struct rfs_wave_file *y = b;
+
+    for (uint32_t i = 0; i < x->n_sources && i < y->n_sources; i++)
+        if (x->sources[i] != y->sources[i])
+            return x->sources[i] < y->sources[i] ? -1 : 1;
+    if (x->n_sources != y->n_sources)
+        return x->n_sources < y->n_sources ? -1 : 1;
+    return x->file < y->file ? -1 : x->file > y->file;
+}
+
+void rfs_wave_sort(struct rfs_wave_file *files, size_t n, bool flat)
+{
+    if (!flat)
+        qsort(files, n, sizeof *files, by_sources);
+}
+
+/* Whether half of the sources of the one that has fewer are the other's, too; MARKED are A's. */
+static bool shares(const struct rfs_wave_file *a, const unsigned char *marked, uint32_t most,
+                   const struct rfs_wave_file *b)
+{
+    uint64_t both = 0;
+
+    for (uint32_t i = 0; i < b->n_sources; i++)
+        both += b->sources[i] <= most && marked[b->sources[i]];
+    return both > 0 && 2 * both >= rfs_min_u64(a->n_sources, b->n_sources);
+}
+
+int rfs_wave_next(const struct rfs_wave_file *files, size_t n, unsigned threads, bool flat,
+                  size_t *count, bool *share)
+{
+    uint32_t most = 0;
+
+    *count = n > 0;
+    *share = false;
+    for (uint32_t i = 0; n > 0 && i < files->n_sources; i++)
+        most = files->sources[i] > most ? files->sources[i] : most;
+    RFS_FREE unsigned char *marked = calloc((size_t)most + 1, 1);
+    if (!marked)
+        return -ENOMEM;
+    for (uint32_t i = 0; n > 0 && i < files->n_sources; i++)
+        marked[files->sources[i]] = 1;
+    while (*count < n && *count < RFS_WAVE_MOST) {
+        const bool both = !flat && shares(files, marked, most, &files[*count]);
+        if (!both && *count >= threads)
+            break;
+        *share |= both;
+        ++*count;
+    }
+    return 0;
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------------- */
+
+static uint64_t first_part(const struct rfs_wave_file *file)
+{
+    return file->cut > 0 && file->cut < file->size ? file->cut : file->size;
+}
+
+uint64_t rfs_wave_pieces(const struct rfs_wave_file *file, uint64_t piece)
+{
+    const uint64_t first = first_part(file);
+    const uint64_t rest = file->size - first;
+
+    return first / piece + (first % piece != 0) + rest / piece + (rest % piece != 0);
+}
+
+void rfs_wave_piece(const struct rfs_wave_file *file, uint64_t piece, uint64_t i, uint64_t *offset,
+                    uint64_t *size)
+{
+    const uint64_t first = first_part(file);
+    const uint64_t n = first / piece + (first % piece != 0);
+
+    *offset = i < n ? i * piece : first + (i - n) * piece;
+    *size = rfs_min_u64(piece, (i < n ? first : file->size) - *offset);
+}
+
+/* ---- items ------------------------------------------------------------------------------------------ */
+
+static bool same_key(const struct rfs_wave_key *a, const struct rfs_wave_key *b)
+{
+    return a->word[0] == b->word[0] && a->word[1] == b->word[1];
+}
+
+/* Appends the item of piece I of file F, with all files behind it that have the same. False: out of memory. */
+static bool add_item(const struct rfs_wave_file *files, size_t n, uint64_t piece, uint64_t i,
+                     size_t f, struct rfs_wave_key *const *keys, bool *taken,
+                     struct rfs_wave_plan *out)
+{
+    struct rfs_wave_item item = {.first = out->members.n};
+    uint64_t size;
+
+    rfs_wave_piece(&files[f], piece, i, &item.offset, &size);
+    item.size = (uint32_t)size;
+    for (size_t g = f; g < n; g++) {
+        uint64_t offset = 0;
+        uint64_t other = 0;
+
+        if (taken[g] || i >= rfs_wave_pieces(&files[g], piece))
+            continue;
+        rfs_wave_piece(&files[g], piece, i, &offset, &other);
+        if (g != f && (!keys || !same_key(&keys[f][i], &keys[g][i]) || offset != item.offset ||
+                       other != size))
+            continue;
+        taken[g] = true;
+        if (!RFS_PUSH(&out->members, (uint32_t)g))
+            return false;
+        item.n++;
+        if (!keys)
+            break;
+    }
+    return RFS_PUSH(&out->items, item);
+}
+
+int rfs_wave_plan(const struct rfs_wave_file *files, size_t n, uint64_t piece,
+                  struct rfs_wave_key *const *keys, struct rfs_wave_plan *out)
+{
+    uint64_t most = 0;
+
+    *out = (struct rfs_wave_plan){0};
+    for (size_t f = 0; f < n; f++)
+        most = rfs_max_u64(most, rfs_wave_pieces(&files[f], piece));
+    for (uint64_t i = 0; i < most; i++) {
+        RFS_FREE bool *taken = calloc(n, sizeof *taken);
+        if (!taken)
+            return -ENOMEM;
+        for (size_t f = 0; f < n; f++)
+            if (!taken[f] && i < rfs_wave_pieces(&files[f], piece) &&
+                !add_item(files, n, piece, i, f, keys, taken, out))
+                return -ENOMEM;
+    }
+    return 0;
+}
+
+void rfs_wave_plan_free(struct rfs_wave_plan *plan)
+{
+    free(plan->items.data);
+    free(plan->members.data);
+    *plan = (struct rfs_wave_plan){0};
+}

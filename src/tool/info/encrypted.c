@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be told of an encrypted checkpoint without its key. */
+#include "source/cipher.h"
+#include "source/files.h"
+#include "tool/info/info.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const struct rfs_column columns[] = {
+    {"mode", false, false},
+    {"blocks", true, true},
+    {"bytes", true, true},
+};
+
+static int read_spans(void *ctx, struct iovec *spans, int n, uint64_t offset)
+{
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < n; offset += spans[i].iov_len, i++)
+        rc = rfs_reading_pread(ctx, spans[i].iov_base, spans[i].iov_len, offset);
+    return rc;
+}
+
+bool rfs_info_is_encrypted(struct rfs_reading *reading)
+{
+    unsigned char head[4];
+    return reading->size >= sizeof head && rfs_reading_pread(reading, head, sizeof head, 0) == 0 &&
+           rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED;
+}
+
+int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs_report *report,
+                       struct rfs_error *err)
+{
+    const struct rfs_cipher_input input = {read_spans, reading, reading->size, path};
+    struct rfs_error why = {0};
+    struct rfs_cipher cipher;
+    const int rc = rfs_cipher_scan(&input, RFS_NOT_ENCRYPTED, RFS_CIPHER_BLOCK, &cipher, &why);
+    if (rc != 0 && why.code == 0)
+        return rfs_fail(err, rc, RFS_IN(path), NULL, "cannot read: %s", strerror(-rc));
+    if (rc != 0) {
+        *err = why;
+        return rc;
+    }
+    const char *mode = rfs_cipher_name(cipher.mode);
+    report->kind = "encrypted";
+    report->table.columns = columns;
+    report->table.n_columns = sizeof columns / sizeof *columns;
+    rfs_table_add(&report->table, "%s", mode);
+    rfs_table_add(&report->table, "%" PRIu32, cipher.blocks);
+    rfs_table_add(&report->table, "%" PRIu64, reading->size);
+    snprintf(report->summary, sizeof report->summary,
+             "encrypted (%s, %" PRIu32
+             " block%s): what is in it is told to those who mount it with "
+             "its key",
+             mode, cipher.blocks, cipher.blocks == 1 ? "" : "s");
+    return 0;
+}
