@@ -121,12 +121,33 @@ static void enqueue(struct rfs_assembler *assembler, struct rfs_shared_slice *sh
     pthread_mutex_unlock(&assembler->lock);
 }
 
-void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice, uint64_t begin,
-                        uint64_t end)
+struct rfs_window rfs_windows_hull(const struct rfs_windows *windows)
+{
+    if (windows->kept.end == 0)
+        return windows->lent;
+    if (windows->lent.end == 0)
+        return windows->kept;
+    return (struct rfs_window){rfs_min_u64(windows->kept.begin, windows->lent.begin),
+                               rfs_max_u64(windows->kept.end, windows->lent.end)};
+}
+
+/* Whether a piece is to be made, and in *passing for whom. */
+static bool is_wanted(const struct rfs_slice *slice, uint64_t at, uint64_t size,
+                      const struct rfs_windows *windows, bool *passing)
+{
+    *passing = !rfs_gather_needed(slice, at, at + size);
+    if (*passing)
+        return size >= PASSING_LEAST && windows->lent.begin <= at && at + size <= windows->lent.end;
+    return windows->kept.begin <= at && at < windows->kept.end;
+}
+
+void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice,
+                        const struct rfs_windows *windows)
 {
     struct rfs_shared_slice *shared = NULL;
-    end = rfs_min_u64(end, slice->bytes);
-    if (begin < end && assembler->pool && assembler->budget >= ROOM_PIECES * RFS_PIECE)
+    const struct rfs_window hull = rfs_windows_hull(windows);
+    const uint64_t end = rfs_min_u64(hull.end, slice->bytes);
+    if (hull.begin < end && assembler->pool && assembler->budget >= ROOM_PIECES * RFS_PIECE)
         shared = malloc(sizeof *shared);
     if (!shared) {
         rfs_slice_free(slice);
@@ -136,12 +157,12 @@ void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice
     shared->slice = *slice;
     *slice = (struct rfs_slice){0};
     /* The reader is in the middle of a piece that begins before: it gets that by itself. */
-    for (uint64_t number = (begin + RFS_PIECE - 1) / RFS_PIECE; number * RFS_PIECE < end;
+    for (uint64_t number = (hull.begin + RFS_PIECE - 1) / RFS_PIECE; number * RFS_PIECE < end;
          number++) {
         const uint64_t at = number * RFS_PIECE;
-        const uint64_t size = rfs_min_u64(RFS_PIECE, shared->slice.bytes - at);
-        const bool passing = !rfs_gather_needed(&shared->slice, at, at + size);
-        if (!passing || size >= PASSING_LEAST)
+        bool passing;
+        if (is_wanted(&shared->slice, at, rfs_min_u64(RFS_PIECE, shared->slice.bytes - at), windows,
+                      &passing))
             enqueue(assembler, shared, number, passing);
     }
     release(shared);

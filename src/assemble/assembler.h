@@ -96,12 +96,23 @@ int rfs_assemble_converted(struct rfs_assembler *assembler, const struct rfs_sli
 void rfs_assemble_unconverted(const struct rfs_conversion *conversion, uint64_t *begin,
                               uint64_t *end);
 
+/* What a reader will want next: bytes [begin, end), of a slice or of a file. */
+struct rfs_window {
+    uint64_t begin, end;
+};
+struct rfs_windows {
+    struct rfs_window kept; /* of what must be gathered, which stays in the cache */
+    struct rfs_window lent; /* of what is contiguous, which is forgotten once that reader has it */
+};
+/* The least window that holds both; one that ends at 0 is none. */
+struct rfs_window rfs_windows_hull(const struct rfs_windows *windows);
+
 /*
- * Starts assembling the pieces that hold [begin, end) in the background, if they need gathering and
- * are not there. Takes the slice over in any case (frees it).
+ * Starts assembling pieces in the background that are not there: those that begin in the one window and need
+ * gathering, and those that lie in the other as a whole and don't. Takes the slice over in any case (frees it).
  */
-void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice, uint64_t begin,
-                        uint64_t end);
+void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice,
+                        const struct rfs_windows *windows);
 
 struct rfs_assembler_counters {
     struct rfs_cache_counters cache;

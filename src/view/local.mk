@@ -28,6 +28,8 @@ librfs_la_SOURCES += \
 	src/view/strategies.h \
 	src/view/strategy_files.c \
 	src/view/strategy_files.h \
+	src/view/streak.c \
+	src/view/streak.h \
 	src/view/tree.c \
 	src/view/unified.c \
 	src/view/view.c

@@ -5,6 +5,7 @@
  */
 #include "view/internal.h"
 #include "view/side.h"
+#include "view/streak.h"
 
 #include "base/checked.h"
 
@@ -13,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD_BYTES (4 * RFS_PIECE)
-#define NEAR_BYTES                                                                                 \
-    (2 * RFS_PIECE) /* parallel requests of one reader arrive a little out of order */
 #define BORROW_LEAST (UINT64_C(64) << 10) /* shorter spans are cheaper copied than sent apart */
 
 _Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_PLACE_STEP, "callers' scratch has room for moving");
@@ -26,9 +24,7 @@ struct reshard_reader {
     const struct rfs_image *image;
     bool scattered;       /* nothing is read ahead; constant once it is used */
     pthread_mutex_t lock; /* of the rest; a leaf lock */
-    uint64_t last_end;
-    uint64_t streak;    /* bytes read in sequence: as many are worth reading ahead, and no more */
-    uint64_t ahead_end; /* read-ahead was asked for up to here */
+    struct rfs_streak streak;
     struct rfs_slice slice; /* of slice_target, when slice.n > 0 and nobody has taken it */
     uint32_t slice_target;
 };
@@ -176,68 +172,68 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
     return rc;
 }
 
-static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint64_t begin,
-                            uint64_t end)
+static void ahead_of_target(struct reshard_reader *reader, uint32_t target,
+                            struct rfs_windows *windows)
 {
     struct rfs_slice slice = {0};
     struct rfs_conversion conversion;
 
-    if (rfs_view_conversion(reader->view, reader->image, target, &conversion))
-        rfs_assemble_unconverted(&conversion, &begin, &end);
+    if (rfs_view_conversion(reader->view, reader->image, target, &conversion)) {
+        rfs_assemble_unconverted(&conversion, &windows->kept.begin, &windows->kept.end);
+        rfs_assemble_unconverted(&conversion, &windows->lent.begin, &windows->lent.end);
+    }
     if (rfs_view_slice(reader->view, reader->file, reader->image, target, &slice))
         rfs_slice_free(&slice);
     else
-        rfs_assemble_ahead(reader->view->assembler, &slice, begin, end);
+        rfs_assemble_ahead(reader->view->assembler, &slice, windows);
+}
+
+/* A window's part in a region, as bytes of the region's target. */
+static struct rfs_window part_of(const struct rfs_window *window, const struct rfs_region *region,
+                                 uint64_t region_end)
+{
+    const uint64_t from = rfs_max_u64(region->start, window->begin);
+    const uint64_t to = rfs_min_u64(region_end, window->end);
+
+    if (from >= to)
+        return (struct rfs_window){0};
+    return (struct rfs_window){region->at + from - region->start, region->at + to - region->start};
 }
 
 /* Starts on the bytes that a sequential reader will want next. */
-static void read_ahead(struct reshard_reader *reader, uint64_t begin, uint64_t end)
+static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *windows)
 {
     const struct rfs_image *image = reader->image;
+    const struct rfs_window hull = rfs_windows_hull(windows);
 
-    end = rfs_min_u64(end, image->bytes);
-    if (begin >= end)
+    if (hull.begin >= rfs_min_u64(hull.end, image->bytes))
         return;
-    for (size_t i = rfs_image_find(image, begin); i < image->n; i++) {
+    for (size_t i = rfs_image_find(image, hull.begin); i < image->n; i++) {
         const struct rfs_region *region = &image->regions[i];
-        if (region->start >= end)
+        const uint64_t region_end = rfs_image_end(image, i);
+        if (region->start >= hull.end)
             break;
-        if (region->target >= RFS_NO_TARGET)
+        if (region->target >= RFS_NO_TARGET || region_end - region->start < RFS_SMALL)
             continue;
-        const uint64_t from = rfs_max_u64(region->start, begin);
-        const uint64_t to = rfs_min_u64(rfs_image_end(image, i), end);
-        if (to - from >= RFS_SMALL)
-            ahead_of_target(reader, region->target, region->at + from - region->start,
-                            region->at + to - region->start);
+        struct rfs_windows parts = {part_of(&windows->kept, region, region_end),
+                                    part_of(&windows->lent, region, region_end)};
+        if (parts.kept.end > 0 || parts.lent.end > 0)
+            ahead_of_target(reader, region->target, &parts);
     }
 }
 
 /* Notes a read, says whether it goes on from the last one, and reads ahead then. */
 static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t end)
 {
-    uint64_t ahead_from = 0;
-    uint64_t ahead_to = 0;
+    struct rfs_windows ahead;
 
     if (reader->scattered)
         return false;
     pthread_mutex_lock(&reader->lock);
-    const uint64_t last = reader->last_end;
-    const bool sequential =
-        offset <= last + NEAR_BYTES && last <= offset + NEAR_BYTES && end + NEAR_BYTES > last;
-    if (sequential) {
-        reader->streak += end - offset;
-        ahead_from = rfs_max_u64(reader->ahead_end, end);
-        ahead_to = rfs_max_u64(end + rfs_min_u64(reader->streak, AHEAD_BYTES), ahead_from);
-        reader->ahead_end = ahead_to;
-        reader->last_end = rfs_max_u64(last, end);
-    } else {
-        reader->streak = 0;
-        reader->ahead_end = 0;
-        reader->last_end = end;
-    }
+    const bool sequential = rfs_streak_note(&reader->streak, offset, end, &ahead);
     pthread_mutex_unlock(&reader->lock);
-    if (sequential)
-        read_ahead(reader, ahead_from, ahead_to);
+    if (ahead.kept.end > 0 || ahead.lent.end > 0)
+        read_ahead(reader, &ahead);
     return sequential;
 }
 
@@ -371,7 +367,7 @@ ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, u
         rc = reader_init(view, file, &reader);
     if (rc)
         return rc;
-    reader.last_end = UINT64_MAX / 2; /* one read is no sequence */
+    reader.scattered = true; /* one read is no sequence */
     const ssize_t n = reshard_reader_pread(&reader, buf, size, offset);
     reader_end(&reader);
     return n;

@@ -19,6 +19,7 @@
 #define IOV_MOST 6
 
 static struct random rng;
+static const struct rfs_windows all = {.kept = {0, UINT64_MAX}, .lent = {0, UINT64_MAX}};
 
 /* Two ranks with a half of each row, joined: a slice of 3.5 MiB that is gathered all over. */
 static void open_halves(struct world *world, struct rfs_slice *slice, unsigned char **bytes)
@@ -191,7 +192,7 @@ static void test_threads(void **state)
             world_slice(&world, (uint64_t[]){0, 0}, (uint64_t[]){3584, 512}, true);
         ahead.id[0] = slices[0].id[0];
         ahead.id[1] = slices[0].id[1];
-        rfs_assemble_ahead(assembler, &ahead, 0, UINT64_MAX);
+        rfs_assemble_ahead(assembler, &ahead, &all);
         assert_null(ahead.blocks);
         hold(&party, &rng);
         rfs_assembler_free(assembler);
@@ -328,7 +329,7 @@ static void test_read_ahead(void **state)
     copy.blocks = malloc(slice.n * sizeof *copy.blocks);
     assert_non_null(copy.blocks);
     memcpy(copy.blocks, slice.blocks, slice.n * sizeof *copy.blocks);
-    rfs_assemble_ahead(assembler, &copy, 0, slice.bytes);
+    rfs_assemble_ahead(assembler, &copy, &all);
     rfs_pool_free(pool); /* runs what is queued */
     struct rfs_assembler_counters counters;
     rfs_assembler_count(assembler, &counters);
@@ -361,7 +362,8 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
     struct rfs_pool *pool = rfs_pool_new(1);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
     /* From within the first piece: that is the reader's own; the last is too short to be worth it. */
-    rfs_assemble_ahead(assembler, &copy, 7, UINT64_MAX);
+    const struct rfs_windows ahead = {.lent = {7, UINT64_MAX}};
+    rfs_assemble_ahead(assembler, &copy, &ahead);
     rfs_pool_free(pool);
     rfs_assembler_count(assembler, &counters);
     assert_int_equal(counters.ahead, 3);

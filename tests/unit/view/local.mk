@@ -13,6 +13,7 @@ view_tests = \
 	tests/unit/view/test_side \
 	tests/unit/view/test_statistics \
 	tests/unit/view/test_strategy_files \
+	tests/unit/view/test_streak \
 	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
 TESTS += $(view_tests)
@@ -36,6 +37,11 @@ tests_unit_view_test_archives_SOURCES = $(view_support) tests/unit/view/test_arc
 tests_unit_view_test_archives_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_statistics_SOURCES = $(view_support) tests/unit/view/test_statistics.c
 tests_unit_view_test_statistics_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_streak_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/test_streak.c
+tests_unit_view_test_streak_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
