@@ -67,7 +67,7 @@ static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *jo
     if (piece)
         rfs_cache_unpin(assembler->cache, piece);
     release(job->slice);
-    if (got != RFS_GOT_FRESH)
+    if (got != RFS_GOT_CLAIM)
         return;
     pthread_mutex_lock(&assembler->lock);
     assembler->ahead++;

@@ -78,12 +78,12 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch)
 }
 
 static int gather(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
-                  uint64_t end, unsigned char *dst)
+                  uint64_t end, unsigned char *dst, enum rfs_gather_proof proof)
 {
     struct scratch *scratch = rfs_scratch_take(assembler);
     if (!scratch)
         return -ENOMEM;
-    const int rc = rfs_gather(assembler->files, slice, begin, end, scratch->bytes, dst);
+    const int rc = rfs_gather(assembler->files, slice, begin, end, scratch->bytes, dst, proof);
     rfs_scratch_give(assembler, scratch);
     return rc;
 }
@@ -114,17 +114,10 @@ int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice
     if (got == RFS_GOT_CLAIM) {
         (*out)->passing = passing;
         note_files(*out, slice, begin);
-        const int rc = gather(assembler, slice, begin, begin + size, (*out)->data);
+        const int rc =
+            gather(assembler, slice, begin, begin + size, (*out)->data, RFS_GATHER_UNPROVEN);
         rfs_cache_publish(assembler->cache, *out, rc);
-        got = rc < 0 ? rc : RFS_GOT_FRESH;
-    } else if (got == RFS_GOT_PIECE) {
-        int rc = 0;
-        for (uint32_t i = 0; i < (*out)->n_files && rc == 0; i++)
-            rc = rfs_files_check(assembler->files, (*out)->files[i]);
-        if (rc < 0) {
-            rfs_cache_drop(assembler->cache, *out);
-            got = rc;
-        }
+        got = rc < 0 ? rc : got;
     }
     if (got < 0)
         *out = NULL;
@@ -177,7 +170,32 @@ struct request {
     bool sequential;
     unsigned char *buf;      /* where byte BEGIN goes; NULL with a reply */
     struct rfs_reply *reply; /* or NULL */
+    struct rfs_piece
+        *piece; /* the last one that bytes came from, whose files are not checked yet; pinned */
+    bool lent;  /* the loan unpins it */
 };
+
+/*
+ * Bytes come from PIECE now, or from none any more. Pieces that follow each other are mostly made from the same
+ * files, named in the same order: to check a file after the last of them is enough. 0 or -errno.
+ */
+static int turn_to(struct request *request, struct rfs_piece *piece)
+{
+    struct rfs_assembler *assembler = request->assembler;
+    struct rfs_piece *before = request->piece;
+    int rc = 0;
+    for (uint32_t i = 0; before && i < before->n_files && rc == 0; i++) {
+        const bool again = piece && i < piece->n_files && piece->files[i] == before->files[i];
+        rc = again ? 0 : rfs_files_check(assembler->files, before->files[i]);
+    }
+    if (rc < 0)
+        rfs_cache_drop(assembler->cache, before);
+    if (before && !request->lent)
+        rfs_cache_unpin(assembler->cache, before);
+    request->piece = piece;
+    request->lent = false;
+    return rc;
+}
 
 /* Moves the reply to where reading [begin, end) of the slice is fast. */
 static void move_reply(const struct request *request, uint64_t begin, uint64_t end)
@@ -198,22 +216,22 @@ static int answer_directly(const struct request *request, uint64_t begin, uint64
     if (reply)
         move_reply(request, begin, end);
     unsigned char *at = reply ? reply->at : request->buf + (begin - request->begin);
-    const int rc = gather(request->assembler, request->slice, begin, end, at);
+    const int rc = gather(request->assembler, request->slice, begin, end, at, RFS_GATHER_PROVEN);
     return rc < 0 || !reply ? rc : rfs_reply_copied(reply, (size_t)(end - begin));
 }
 
-/* [begin, end) lies in the piece, which is pinned and is unpinned here or with the loan. */
-static int answer_from_piece(const struct request *request, struct rfs_piece *piece, uint64_t begin,
-                             uint64_t end)
+/* [begin, end) lies in the request's piece. */
+static int answer_from_piece(struct request *request, uint64_t begin, uint64_t end)
 {
+    struct rfs_piece *piece = request->piece;
     const size_t from = (size_t)(begin % RFS_PIECE), size = (size_t)(end - begin);
     struct rfs_reply *reply = request->reply;
     if (from + size == piece->size)
         atomic_store(&piece->spent, true);
-    if (reply && lend(reply, piece, from, size))
+    request->lent = reply && lend(reply, piece, from, size);
+    if (request->lent)
         return 0;
     memcpy(reply ? reply->at : request->buf + (begin - request->begin), piece->data + from, size);
-    rfs_cache_unpin(request->assembler->cache, piece);
     return reply ? rfs_reply_copied(reply, size) : 0;
 }
 
@@ -233,7 +251,7 @@ static int find_piece(const struct request *request, uint64_t number, bool gathe
     return rfs_piece_get(assembler, request->slice, number, RFS_WANT_PASSED, true, piece);
 }
 
-static int answer(const struct request *request)
+static int answer(struct request *request)
 {
     const struct rfs_slice *slice = request->slice;
     uint64_t waiting = request->begin; /* from here to at: to be read directly, in one go */
@@ -249,11 +267,11 @@ static int answer(const struct request *request)
             return rc;
         if (!piece)
             continue;
-        rc = answer_directly(request, waiting, at);
+        rc = turn_to(request, piece);
         if (rc == 0)
-            rc = answer_from_piece(request, piece, at, next);
-        else
-            rfs_cache_unpin(request->assembler->cache, piece);
+            rc = answer_directly(request, waiting, at);
+        if (rc == 0)
+            rc = answer_from_piece(request, at, next);
         if (rc < 0)
             return rc;
         waiting = next;
@@ -261,11 +279,14 @@ static int answer(const struct request *request)
     return answer_directly(request, waiting, request->end);
 }
 
-static int assemble(const struct request *request)
+static int assemble(struct request *request)
 {
     const struct rfs_slice *slice = request->slice;
-    const bool within = request->begin <= request->end && request->end <= slice->bytes;
-    return within ? answer(request) : -EINVAL;
+    if (request->begin > request->end || request->end > slice->bytes)
+        return -EINVAL;
+    const int rc = answer(request);
+    const int proven = turn_to(request, NULL);
+    return rc < 0 ? rc : proven;
 }
 
 int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,

@@ -363,7 +363,6 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
 /* Waits until a piece found in the table is no longer being filled. An rfs_cache_got or -errno. */
 static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
 {
-    const bool filling = piece->state == RFS_PIECE_FILLING;
     piece->pins++;
     while (piece->state == RFS_PIECE_FILLING)
         pthread_cond_wait(&cache->done, &cache->lock);
@@ -377,7 +376,7 @@ static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later 
     const bool proven =
         piece->list != RFS_LIST_NEW || (!piece->passing && ++piece->hits >= HITS_PROVE);
     list_move(cache, piece, proven ? RFS_LIST_PROVEN : RFS_LIST_NEW);
-    return filling ? RFS_GOT_FRESH : RFS_GOT_PIECE;
+    return RFS_GOT_PIECE;
 }
 
 int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size_t size,
@@ -432,12 +431,10 @@ void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece)
 
 void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece)
 {
-    struct later later = {0};
     pthread_mutex_lock(&cache->lock);
     if (piece->state == RFS_PIECE_READY)
         forget(cache, piece, 0);
-    unpin_locked(cache, piece, &later);
-    unlock(cache, &later);
+    pthread_mutex_unlock(&cache->lock);
 }
 
 void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out)

@@ -82,9 +82,8 @@ enum rfs_cache_want {
 };
 enum rfs_cache_got {
     RFS_GOT_NOTHING, /* it is not there, or must not be kept: there is no room */
-    RFS_GOT_PIECE,   /* pinned, made some time ago: its files are to be checked */
-    RFS_GOT_FRESH,   /* pinned, made after the call began */
-    RFS_GOT_CLAIM,   /* pinned, to be filled: rfs_cache_publish must follow */
+    RFS_GOT_PIECE, /* pinned, made by somebody: its files are to be checked before it is given out */
+    RFS_GOT_CLAIM, /* pinned, to be filled: rfs_cache_publish must follow */
 };
 
 /* An rfs_cache_got, or -errno: the assembling that it waited for failed. */
@@ -94,7 +93,7 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
 void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc);
 /* The last unpinning of a passing piece that is spent forgets it. */
 void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece);
-/* Takes a pinned piece out of the table, for it is stale, and unpins it. */
+/* Takes a pinned piece out of the table, for it is stale. */
 void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece);
 
 struct rfs_cache_counters {

@@ -253,8 +253,16 @@ static int run_job(const struct rfs_gather_job *job)
     return group == 1 || shape->run >= RFS_LONG_RUN ? read_runs(job) : read_windows(job, group);
 }
 
+static int end_reading(struct rfs_reading *reading, enum rfs_gather_proof proof)
+{
+    if (proof == RFS_GATHER_PROVEN)
+        return rfs_reading_end(reading);
+    rfs_reading_leave(reading);
+    return 0;
+}
+
 int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
-               unsigned char *scratch, unsigned char *dst)
+               unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof)
 {
     struct rfs_reading reading;
     bool open = false;
@@ -266,18 +274,18 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
             continue;
         job.dst_from = begin - block->dst;
         if (open && reading.id != block->file) {
-            rc = rfs_reading_end(&reading);
+            rc = end_reading(&reading, proof);
             open = false;
         }
         if (rc == 0 && !open) {
-            rc = rfs_reading_begin(files, block->file, &reading);
+            rc = rfs_reading_take(files, block->file, &reading);
             open = rc == 0;
         }
         if (rc == 0)
             rc = run_job(&job);
     }
     if (open) {
-        const int ended = rfs_reading_end(&reading);
+        const int ended = end_reading(&reading, proof);
         rc = rc == 0 ? ended : rc;
     }
     return rc;

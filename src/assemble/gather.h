@@ -13,12 +13,18 @@
 #define RFS_SCRATCH_ROOM (RFS_SCRATCH + 2 * RFS_PLACE_STEP)
 
 /*
+ * When it is found out that no source has changed: before rfs_gather returns, or by its caller, who lets
+ * rfs_files_check look at each file after it.
+ */
+enum rfs_gather_proof { RFS_GATHER_PROVEN, RFS_GATHER_UNPROVEN };
+
+/*
  * Bytes [begin, end) of the slice into dst. SCRATCH has RFS_SCRATCH_ROOM bytes. Reads no source byte but
  * those wanted and short gaps between them. Has one file in use at a time, so that readers can't block
  * each other over descriptors. 0 or -errno; the bytes are good only when 0.
  */
 int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
-               unsigned char *scratch, unsigned char *dst);
+               unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof);
 
 /*
  * Whether [begin, end) is made of so short runs that it is worth assembling once and keeping; if not,

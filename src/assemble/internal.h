@@ -45,8 +45,9 @@ struct scratch *rfs_scratch_take(struct rfs_assembler *assembler);
 void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
 
 /*
- * A piece of the slice, checked and pinned: RFS_GOT_PIECE or RFS_GOT_FRESH; RFS_GOT_NOTHING when it
- * is not to be kept; or -errno. One that is made here is passing, or not.
+ * A piece of the slice, pinned: RFS_GOT_CLAIM if it was made here, RFS_GOT_PIECE if by somebody else; RFS_GOT_NOTHING
+ * when it is not to be kept; or -errno. What it holds is good only if its files are found unchanged after this,
+ * however it was made: so its maker need not look. One that is made here is passing, or not.
  */
 int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
                   enum rfs_cache_want want, bool passing, struct rfs_piece **out);

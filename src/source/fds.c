@@ -134,6 +134,14 @@ int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const char *path, in
     return opened >= 0 ? 0 : opened;
 }
 
+bool rfs_fds_is_open(struct rfs_fds *fds, const struct rfs_fd *entry)
+{
+    pthread_mutex_lock(&fds->lock);
+    const bool open = entry->fd >= 0;
+    pthread_mutex_unlock(&fds->lock);
+    return open;
+}
+
 void rfs_fds_give(struct rfs_fds *fds, struct rfs_fd *entry, bool drop)
 {
     int dropped = -1;

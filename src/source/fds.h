@@ -39,6 +39,8 @@ void rfs_fds_destroy(struct rfs_fds *fds);
  * never blocks, whatever PATH has become. 0 or -errno of open.
  */
 int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const char *path, int *fd, bool *fresh);
+/* Whether it is open now; another thread may change that at once. */
+bool rfs_fds_is_open(struct rfs_fds *fds, const struct rfs_fd *entry);
 /* Unpins it. DROP: it is closed when nobody has it pinned any more. */
 void rfs_fds_give(struct rfs_fds *fds, struct rfs_fd *entry, bool drop);
 /* Closes it now if it is idle, as one of a file that nobody will read again. */

@@ -40,7 +40,7 @@ struct rfs_files {
     struct rfs_fds own_fds;
     struct rfs_sealed *sealed; /* what opens encrypted files; lent; NULL: files are plain */
     pthread_mutex_t lock;      /* of recording an identity; a leaf lock, no system call under it */
-    atomic_uint_fast64_t opens, reads, bytes, errors;
+    atomic_uint_fast64_t opens, reads, bytes, checks, errors;
 };
 
 struct rfs_files *rfs_files_new(struct rfs_log *log)
@@ -246,6 +246,7 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
     if (rc != 0)
         return rc;
     int failed;
+    atomic_fetch_add_explicit(&files->checks, 1, memory_order_relaxed);
     while ((failed = stat(file->path, st)) != 0 && errno == EINTR) /* as network file systems may */
         continue;
     if (failed != 0)
@@ -256,7 +257,10 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
 int rfs_files_check(struct rfs_files *files, uint32_t id)
 {
     struct stat st;
-    return rfs_files_stat(files, id, &st);
+    const int rc = rfs_files_stat(files, id, &st);
+    if (rc < 0) /* so that a file that was removed does not keep its room on the disk */
+        rfs_fds_drop(files->fds, &files->list[id]->fd);
+    return rc;
 }
 
 /* An encrypted file, as its blocks are read. */
@@ -370,7 +374,8 @@ static int pread_sealed(struct rfs_reading *reading, void *buf, size_t size, uin
     return rc < 0 ? sealed_failed(files, reading->id, rc, reading->quiet, &err) : 0;
 }
 
-static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet,
+/* TRUSTED: a file that is open need not be compared now. */
+static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool trusted,
                          struct rfs_reading *reading)
 {
     struct file *file = files->list[id];
@@ -380,11 +385,10 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet,
     int rc = rfs_files_state(files, id);
     if (rc != 0)
         return rc;
-    rc = rfs_files_check(files, id);
-    if (rc < 0) {
-        rfs_fds_drop(files->fds, &file->fd);
+    if (!trusted || !rfs_fds_is_open(files->fds, &file->fd))
+        rc = rfs_files_check(files, id);
+    if (rc < 0)
         return rc;
-    }
     rc = rfs_fds_take(files->fds, &file->fd, file->path, &fd, &fresh);
     if (fresh)
         atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
@@ -409,12 +413,17 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet,
 
 int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
 {
-    return reading_begin(files, id, false, reading);
+    return reading_begin(files, id, false, false, reading);
 }
 
 int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
 {
-    return reading_begin(files, id, true, reading);
+    return reading_begin(files, id, true, false, reading);
+}
+
+int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
+{
+    return reading_begin(files, id, false, true, reading);
 }
 
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset)
@@ -433,8 +442,10 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
             continue;
         if (n < 0)
             return call_failed(files, file, "read", errno);
-        if (n == 0)
-            return stick(files, file, -ESTALE, "the file was truncated");
+        if (n == 0) {
+            const int changed = rfs_files_check(files, reading->id);
+            return changed < 0 ? changed : stick(files, file, -ESTALE, "the file was truncated");
+        }
         atomic_fetch_add_explicit(&files->bytes, (uint64_t)n, memory_order_relaxed);
         p += n;
         size -= (size_t)n;
@@ -452,10 +463,19 @@ int rfs_reading_end(struct rfs_reading *reading)
     return rc;
 }
 
+void rfs_reading_leave(struct rfs_reading *reading)
+{
+    struct rfs_files *files = reading->files;
+    rfs_fds_give(files->fds, &files->list[reading->id]->fd,
+                 rfs_files_state(files, reading->id) < 0);
+    reading->fd = -1;
+}
+
 void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out)
 {
     out->opens = atomic_load_explicit(&files->opens, memory_order_relaxed);
     out->reads = atomic_load_explicit(&files->reads, memory_order_relaxed);
+    out->checks = atomic_load_explicit(&files->checks, memory_order_relaxed);
     out->bytes = atomic_load_explicit(&files->bytes, memory_order_relaxed);
     out->errors = atomic_load_explicit(&files->errors, memory_order_relaxed);
 }

@@ -2,8 +2,8 @@
 /*
  * Source files, read in full or not at all.
  *
- * A file's device, inode, size, mtime and ctime are recorded at its first use and compared around each
- * read, by path. Once a comparison or a read fails, the failure sticks: every later use of that file
+ * A file's device, inode, size, mtime and ctime are recorded at its first use and compared after each
+ * read, and mostly before, by path. Once a comparison or a read fails, the failure sticks: every later use of that file
  * gives the same errno (-ESTALE for a changed, truncated, replaced or removed file, -EIO for a read
  * error), until the view is opened again. Nobody maps a source file, so nobody gets SIGBUS.
  *
@@ -36,6 +36,7 @@ struct rfs_files;
 
 struct rfs_files_counters {
     uint64_t opens, reads, bytes;
+    uint64_t checks; /* comparisons of an identity by path, a system call each */
     uint64_t
         errors; /* failures that stuck, each once, and failed system calls that say nothing of the file */
 };
@@ -84,6 +85,12 @@ int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_rea
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);
 /* Compares the identity again and unpins. 0 or -errno. */
 int rfs_reading_end(struct rfs_reading *reading);
+/*
+ * The same pair for who reads often. A file that is open already is taken as it is: what was read is good once the
+ * identity compares after it, by rfs_reading_end or, for all that was read until then, by one rfs_files_check.
+ */
+int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
+void rfs_reading_leave(struct rfs_reading *reading);
 
 /* Says that a file could not be read, and what helps; returns CODE, a -errno of the above. */
 int rfs_files_fail(struct rfs_error *err, const char *path, int code);

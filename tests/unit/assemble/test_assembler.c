@@ -316,6 +316,70 @@ static void test_changed_source_after_caching(void **state)
     close_halves(&world, &slice, bytes);
 }
 
+/* The same as shared by the assembler, which takes it over. */
+static struct rfs_slice copy_slice(const struct rfs_slice *slice)
+{
+    struct rfs_slice copy = *slice;
+    copy.blocks = malloc(slice->n * sizeof *copy.blocks);
+    assert_non_null(copy.blocks);
+    memcpy(copy.blocks, slice->blocks, slice->n * sizeof *copy.blocks);
+    return copy;
+}
+
+/* What a request costs in comparisons of identities, however many pieces it touches and whoever made them. */
+static void test_files_are_compared_once_a_request(void **state)
+{
+    struct rfs_files_counters before, after;
+    struct world world;
+    struct rfs_slice slice;
+    unsigned char *bytes;
+    (void)state;
+    open_halves(&world, &slice, &bytes);
+    struct rfs_pool *pool = rfs_pool_new(1);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
+    struct rfs_slice copy = copy_slice(&slice);
+    rfs_assemble_ahead(assembler, &copy, &(struct rfs_windows){.kept = {MIB, 3 * MIB}});
+    rfs_pool_free(pool);
+    rfs_files_count(world.files, &before);
+    /* Two pieces that were made ahead, one that is made now and part of one that is, too. */
+    assert_int_equal(read_range(assembler, &slice, bytes, &rng, 100, slice.bytes - 200), 0);
+    rfs_files_count(world.files, &after);
+    assert_int_equal(after.checks - before.checks, 2); /* source files */
+    assert_int_equal(read_range(assembler, &slice, bytes, &rng, 5, 2 * MIB), 0);
+    rfs_files_count(world.files, &before);
+    assert_int_equal(before.checks - after.checks, 2);
+    rfs_assembler_free(assembler);
+    close_halves(&world, &slice, bytes);
+}
+
+/* A piece may be made ahead of a source that has changed: nobody gets it. */
+static void test_changed_source_before_read_ahead(void **state)
+{
+    struct world world;
+    struct rfs_slice slice;
+    struct iovec iov[8];
+    struct rfs_pins pins = {0};
+    unsigned char *bytes;
+    (void)state;
+    open_halves(&world, &slice, &bytes);
+    unsigned char *buf = malloc(slice.bytes + RFS_PLACE_STEP);
+    struct rfs_reply reply = {.at = buf, .iov = iov, .iov_max = 8, .pins = &pins};
+    struct rfs_pool *pool = rfs_pool_new(1);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
+    struct rfs_slice copy = copy_slice(&slice);
+    assert_non_null(buf);
+    assert_int_equal(rfs_assemble(assembler, &slice, 0, 4096, false, buf), 0); /* both are open */
+    world_spoil(&world, 1);
+    rfs_assemble_ahead(assembler, &copy, &(struct rfs_windows){.kept = {MIB, 2 * MIB}});
+    rfs_pool_free(pool);
+    assert_int_equal(rfs_assemble_borrow(assembler, &slice, MIB, MIB, true, &reply), -ESTALE);
+    rfs_pins_release(assembler, &pins);
+    assert_int_equal(rfs_assemble(assembler, &slice, MIB, MIB, true, buf), -ESTALE);
+    rfs_assembler_free(assembler);
+    free(buf);
+    close_halves(&world, &slice, bytes);
+}
+
 static void test_read_ahead(void **state)
 {
     struct world world;
@@ -325,10 +389,7 @@ static void test_read_ahead(void **state)
     open_halves(&world, &slice, &bytes);
     struct rfs_pool *pool = rfs_pool_new(1);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
-    struct rfs_slice copy = slice;
-    copy.blocks = malloc(slice.n * sizeof *copy.blocks);
-    assert_non_null(copy.blocks);
-    memcpy(copy.blocks, slice.blocks, slice.n * sizeof *copy.blocks);
+    struct rfs_slice copy = copy_slice(&slice);
     rfs_assemble_ahead(assembler, &copy, &all);
     rfs_pool_free(pool); /* runs what is queued */
     struct rfs_assembler_counters counters;
@@ -404,6 +465,8 @@ int main(void)
         cmocka_unit_test(test_small_reads_leave_no_piece),
         cmocka_unit_test(test_pinned_pieces_stay),
         cmocka_unit_test(test_changed_source_after_caching),
+        cmocka_unit_test(test_files_are_compared_once_a_request),
+        cmocka_unit_test(test_changed_source_before_read_ahead),
         cmocka_unit_test(test_read_ahead),
         cmocka_unit_test(test_read_ahead_of_what_is_contiguous),
     };

@@ -21,7 +21,8 @@ static void check_range(const struct world *world, const struct rfs_slice *slice
     unsigned char *got = malloc(end - begin ? end - begin : 1);
     assert_non_null(got);
     memset(got, 0x5a, end - begin);
-    assert_int_equal(rfs_gather(world->files, slice, begin, end, scratch, got), 0);
+    assert_int_equal(rfs_gather(world->files, slice, begin, end, scratch, got, RFS_GATHER_PROVEN),
+                     0);
     if (memcmp(got, bytes + begin, end - begin) != 0)
         fail_msg("[%llu, %llu) of %llu bytes in %zu blocks", (unsigned long long)begin,
                  (unsigned long long)end, (unsigned long long)slice->bytes, slice->n);
@@ -126,11 +127,13 @@ static void test_changed_source(void **state)
     (void)state;
     world_open(&world, &rng);
     struct rfs_slice slice = world_slice(&world, from, size, true);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got), 0);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got, RFS_GATHER_PROVEN), 0);
     world_spoil(&world, 1);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got), -ESTALE);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 32, scratch, got), 0);
-    assert_int_equal(rfs_gather(world.files, &slice, 32, 64, scratch, got), -ESTALE);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got, RFS_GATHER_PROVEN),
+                     -ESTALE);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 32, scratch, got, RFS_GATHER_PROVEN), 0);
+    assert_int_equal(rfs_gather(world.files, &slice, 32, 64, scratch, got, RFS_GATHER_PROVEN),
+                     -ESTALE);
     rfs_slice_free(&slice);
     world_close(&world);
 }
@@ -171,7 +174,8 @@ static void test_any_distance(void **state)
         unsigned char *dst = buf + (source + at) % 4096;
         slow += rfs_place_is_slow(dst, source, 699000);
         memset(buf, 0x5a, 708608);
-        assert_int_equal(rfs_gather(world.files, &slice, 1000, 700000, scratch, dst), 0);
+        assert_int_equal(
+            rfs_gather(world.files, &slice, 1000, 700000, scratch, dst, RFS_GATHER_PROVEN), 0);
         assert_memory_equal(dst, bytes + 1000, 699000);
         assert_int_equal(dst[699000], 0x5a);
     }

@@ -185,7 +185,8 @@ static void expect_range(const struct rfs_slice *slice, const unsigned char *wan
 
     assert_non_null(got);
     memset(got, 0x5a, (size_t)(end - begin) + 1);
-    assert_int_equal(rfs_gather(rfs_catalog_files(file.catalog), slice, begin, end, scratch, got),
+    assert_int_equal(rfs_gather(rfs_catalog_files(file.catalog), slice, begin, end, scratch, got,
+                                RFS_GATHER_PROVEN),
                      0);
     if (memcmp(got, want + begin, (size_t)(end - begin)) != 0 || got[end - begin] != 0x5a)
         fail_msg("[%llu, %llu) of %llu bytes in %zu blocks", (unsigned long long)begin,

@@ -133,7 +133,7 @@ static void test_truncated(void **state)
     assert_int_equal(truncate(tree_path(&f->tree, "a"), 4), 0);
     assert_int_equal(rfs_reading_pread(&r, buf, 10, 0), -ESTALE);
     assert_int_equal(rfs_reading_end(&r), -ESTALE);
-    assert_stuck(f, -ESTALE, "truncated");
+    assert_stuck(f, -ESTALE, "changed from 10 to 4 bytes");
 }
 
 static void test_size(void **state)
@@ -155,6 +155,31 @@ static void test_changed_between(void **state)
     tree_file(&f->tree, "a", "abcdefghij", 10);
     assert_int_equal(rfs_reading_end(&r), -ESTALE);
     assert_stuck(f, -ESTALE, "modified");
+}
+
+/* Who reads often compares once, after all of it. */
+static void test_taken(void **state)
+{
+    struct fixture *f = *state;
+    struct rfs_reading r;
+    char buf[10];
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(rfs_reading_take(f->files, 0, &r), 0);
+        assert_int_equal(rfs_reading_pread(&r, buf, 10, 0), 0);
+        rfs_reading_leave(&r);
+    }
+    assert_int_equal(counted(f).checks, 1); /* before it was opened */
+    assert_int_equal(rfs_files_check(f->files, 0), 0);
+    tree_file(&f->tree, "b", "abcdefghij", 10);
+    assert_int_equal(rename(tree_path(&f->tree, "b"), tree_path(&f->tree, "a")), 0);
+    assert_int_equal(rfs_reading_take(f->files, 0, &r), 0);
+    assert_int_equal(rfs_reading_pread(&r, buf, 10, 0), 0);
+    rfs_reading_leave(&r);
+    assert_memory_equal(buf, "0123456789", 10); /* of the one that was open */
+    assert_int_equal(rfs_files_check(f->files, 0), -ESTALE);
+    assert_int_equal(rfs_reading_take(f->files, 0, &r), -ESTALE);
+    assert_int_equal(counted(f).checks, 3);
+    assert_stuck(f, -ESTALE, "replaced by another");
 }
 
 static void test_replaced(void **state)
@@ -366,11 +391,11 @@ static void test_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_read),      TEST(test_modified),   TEST(test_attributes),
-        TEST(test_truncated), TEST(test_size),       TEST(test_changed_between),
-        TEST(test_replaced),  TEST(test_removed),    TEST(test_fifo),
-        TEST(test_limit),     TEST(test_all_pinned), TEST(test_process_limit),
-        TEST(test_whole),
+        TEST(test_read),          TEST(test_modified), TEST(test_attributes),
+        TEST(test_truncated),     TEST(test_size),     TEST(test_changed_between),
+        TEST(test_taken),         TEST(test_replaced), TEST(test_removed),
+        TEST(test_fifo),          TEST(test_limit),    TEST(test_all_pinned),
+        TEST(test_process_limit), TEST(test_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
