@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Built by `make bench` only.
-EXTRA_PROGRAMS += bench/micro_convert bench/micro_distance bench/micro_kernels bench/reader
+EXTRA_PROGRAMS += bench/cache_replay bench/micro_convert bench/micro_distance bench/micro_kernels bench/reader
+bench_cache_replay_SOURCES = bench/cache_replay.c
 bench_micro_convert_SOURCES = bench/micro_convert.c
 bench_micro_distance_SOURCES = bench/micro_distance.c
 bench_micro_distance_LDADD =

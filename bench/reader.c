@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader [-b BYTES] [-w] [-n READERS] FILE... - reads files as the benchmarks do and says how fast.
+ * reader [-b BYTES] [-w] [-n READERS] [-t TRACE] FILE... - reads files as the benchmarks do and says how fast.
  *
  * Each reader opens its file, reads it from begin to end with read() of BYTES (1 MiB unless given; K
  * and M suffixes) into one page-aligned buffer whose pages were touched before, and closes it. -w
  * reads the whole file with one call, as load_checkpoint does. -n starts that many readers at once,
  * each with its own descriptor; reader k takes FILE number k modulo the number given.
+ *
+ * -t records the reads for cache_replay, which says how.
  *
  * Prints one line: the rate in GB/s (10^9 bytes over the wall-clock time from the first reader's start
  * to the last one's end, all readers' bytes together) and the bytes read.
@@ -35,7 +37,8 @@ struct reader {
     unsigned char *buffer; /* `block` bytes, mapped */
     size_t block;
     uint64_t bytes;
-    int error; /* errno of what failed, else 0 */
+    int error;   /* errno of what failed, else 0 */
+    FILE *trace; /* or NULL; shared, and a line at a time */
 };
 
 static pthread_barrier_t start;
@@ -75,6 +78,10 @@ static void *run(void *arg)
         if (got < 0 && errno != EINTR) {
             reader->error = errno;
             break;
+        }
+        if (got > 0 && reader->trace) {
+            fprintf(reader->trace, "%llu %zd %s\n", (unsigned long long)reader->bytes, got,
+                    reader->path);
         }
         if (got > 0) {
             reader->bytes += (uint64_t)got;
@@ -136,9 +143,10 @@ int main(int argc, char **argv)
     size_t block = (size_t)1 << 20;
     size_t n = 1;
     int whole = 0;
+    FILE *trace = NULL;
     int option;
 
-    while ((option = getopt(argc, argv, "b:wn:")) != -1) {
+    while ((option = getopt(argc, argv, "b:wn:t:")) != -1) {
         switch (option) {
         case 'b':
             block = parse_bytes(optarg);
@@ -149,21 +157,27 @@ int main(int argc, char **argv)
         case 'n':
             n = parse_bytes(optarg);
             break;
+        case 't':
+            trace = fopen(optarg, "we");
+            block = trace ? block : 0;
+            break;
         default:
             block = 0;
         }
     }
     if (block == 0 || n == 0 || n > MAX_READERS || optind >= argc) {
-        fprintf(stderr, "usage: reader [-b BYTES] [-w] [-n READERS] FILE...\n");
+        fprintf(stderr, "usage: reader [-b BYTES] [-w] [-n READERS] [-t TRACE] FILE...\n");
         return 2;
     }
     for (size_t i = 0; i < n; i++) {
         readers[i].path = argv[optind + (int)(i % (size_t)(argc - optind))];
+        readers[i].trace = trace;
         int rc = prepare(&readers[i], block, whole);
         if (rc != 0) {
             fprintf(stderr, "reader: %s: %s\n", readers[i].path, strerror(rc));
             return 1;
         }
     }
-    return measure(readers, n);
+    const int status = measure(readers, n);
+    return trace && fclose(trace) != 0 ? 1 : status;
 }

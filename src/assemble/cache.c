@@ -14,8 +14,17 @@
 /* Asked for this often, a piece is proven even if nobody read it to its end: by small reads all over. */
 #define HITS_PROVE 64
 
-/* Slots of the table that remembers spent pieces; one for each of as many MiB. */
+/* More warm slots than are soon used again go back to the system. */
+#define WARM_MOST 16
+
+/* Slots of the table that remembers pieces that went; one for each of as many MiB. */
 #define GHOSTS 16384
+
+/* A piece that went; a newer one takes the place of an older. */
+struct ghost {
+    uint64_t hash; /* of its key; 0: none */
+    uint64_t used; /* when it was last asked for, by the cache's clock */
+};
 
 /* Pieces that are ready, by last use. */
 struct lru {
@@ -32,8 +41,9 @@ struct rfs_cache {
     size_t table_size; /* a power of two */
     size_t n;          /* pieces in the table */
     struct lru lists[RFS_LIST_COUNT];
-    uint64_t
-        *ghosts; /* [GHOSTS] hashes of keys, by hash; a newer one takes the place of an older */
+    struct ghost *ghosts; /* [GHOSTS], by hash */
+    uint64_t clock;       /* charges of all pieces that were ever read to their end */
+    uint64_t spent_room;  /* what those that are spent may take */
     struct rfs_slots slots;
     uint64_t hits, misses, evictions, inserts, regrets, unread;
 };
@@ -60,6 +70,7 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
         return NULL;
     }
     cache->budget = budget;
+    cache->spent_room = RFS_SPENT_BYTES;
     pthread_mutex_init(&cache->lock, NULL);
     pthread_cond_init(&cache->done, NULL);
     rfs_slots_init(&cache->slots, budget);
@@ -177,20 +188,24 @@ static void list_move(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs
 }
 
 /* Never 0. Ids are hashes already. */
-static uint64_t ghost_of(const struct rfs_piece_key *key)
+static uint64_t hash_of(const struct rfs_piece_key *key)
 {
     return (key->id[0] ^ (key->number * UINT64_C(0x9e3779b97f4a7c15))) | 1;
 }
 
-static uint64_t *ghost_place(struct rfs_cache *cache, uint64_t ghost)
+/* NULL for a piece that was not here, or went too long ago. */
+static const struct ghost *find_ghost(const struct rfs_cache *cache,
+                                      const struct rfs_piece_key *key)
 {
-    return &cache->ghosts[ghost / 2 % GHOSTS];
+    const uint64_t hash = hash_of(key);
+    const struct ghost *ghost = &cache->ghosts[hash / 2 % GHOSTS];
+    return ghost->hash == hash ? ghost : NULL;
 }
 
-static bool was_here(struct rfs_cache *cache, const struct rfs_piece_key *key)
+static void leave_ghost(struct rfs_cache *cache, const struct rfs_piece *piece)
 {
-    const uint64_t ghost = ghost_of(key);
-    return *ghost_place(cache, ghost) == ghost;
+    const uint64_t hash = hash_of(&piece->key);
+    cache->ghosts[hash / 2 % GHOSTS] = (struct ghost){hash, piece->used};
 }
 
 /* Out of the table and of the list. */
@@ -227,10 +242,13 @@ static void unpin_locked(struct rfs_cache *cache, struct rfs_piece *piece, struc
         return;
     if (piece->state == RFS_PIECE_READY && piece->list == RFS_LIST_NEW &&
         atomic_load(&piece->spent)) {
-        if (piece->passing)
+        if (piece->passing) {
             forget(cache, piece, 0);
-        else
+        } else {
+            cache->clock += piece->charge;
+            piece->used = cache->clock;
             list_move(cache, piece, piece->again ? RFS_LIST_PROVEN : RFS_LIST_SPENT);
+        }
     }
     if (piece->state == RFS_PIECE_GONE)
         dispose(cache, piece, later);
@@ -262,24 +280,50 @@ static bool evict_from(struct rfs_cache *cache, enum rfs_piece_list list, struct
         piece = piece->newer;
     if (!piece)
         return false;
-    if (list == RFS_LIST_SPENT) {
-        const uint64_t ghost = ghost_of(&piece->key);
-        *ghost_place(cache, ghost) = ghost;
-    }
+    if (list != RFS_LIST_NEW)
+        leave_ghost(cache, piece);
     forget(cache, piece, 0);
     dispose(cache, piece, later);
     cache->evictions++;
     return true;
 }
 
+/* What spent pieces may take even if proven ones would take all: those that others read a little later. */
+static uint64_t spent_share(const struct rfs_cache *cache)
+{
+    return rfs_min_u64(cache->spent_room, cache->budget / 2);
+}
+
 /* What waits for its reader goes last, unless readers that never came left a quarter of the budget. */
 static bool evict_one(struct rfs_cache *cache, struct later *later)
 {
     const bool crowded = cache->lists[RFS_LIST_NEW].bytes > cache->budget / 4;
+    const bool many_spent = cache->lists[RFS_LIST_SPENT].bytes > spent_share(cache);
 
-    return evict_from(cache, RFS_LIST_SPENT, later) ||
+    return (many_spent && evict_from(cache, RFS_LIST_SPENT, later)) ||
            (crowded && evict_from(cache, RFS_LIST_NEW, later)) ||
-           evict_from(cache, RFS_LIST_PROVEN, later) || evict_from(cache, RFS_LIST_NEW, later);
+           evict_from(cache, RFS_LIST_PROVEN, later) || evict_from(cache, RFS_LIST_SPENT, later) ||
+           evict_from(cache, RFS_LIST_NEW, later);
+}
+
+/*
+ * A piece that went is asked for again, after AWAY bytes. Whether it is to stay, once it is spent: while there is
+ * room; and then in the place of the proven piece that was not asked for the longest, if that is longer. So of
+ * what is larger than the budget, read over and over, a part stays, where by last use alone each piece would go
+ * just before it is wanted.
+ */
+static bool comes_to_stay(const struct rfs_cache *cache, uint64_t away, uint64_t charge)
+{
+    const struct lru *proven = &cache->lists[RFS_LIST_PROVEN];
+    return !proven->oldest || proven->bytes + charge <= cache->budget - spent_share(cache) ||
+           away < cache->clock - proven->oldest->used;
+}
+
+/* With twice the room that it would have taken, the next ones are there when they are asked for again. */
+static void widen_spent(struct rfs_cache *cache, uint64_t away, uint64_t charge)
+{
+    if (away <= cache->budget / 2)
+        cache->spent_room = rfs_max_u64(cache->spent_room, 2 * away + charge);
 }
 
 static bool cool_one(struct rfs_cache *cache, struct later *later)
@@ -289,6 +333,19 @@ static bool cool_one(struct rfs_cache *cache, struct later *later)
     later->cool[later->n_cool++] = rfs_slots_take_warm(&cache->slots);
     cache->bytes -= RFS_SLOT_BYTES;
     return true;
+}
+
+/* Keeps what spent pieces take within their room, which gets less while nobody asks for them again. */
+static void bound_spent(struct rfs_cache *cache, uint64_t charge, struct later *later)
+{
+    while (cache->lists[RFS_LIST_SPENT].bytes + charge > cache->spent_room &&
+           evict_from(cache, RFS_LIST_SPENT, later)) {
+        const uint64_t less = rfs_min_u64(charge / 8, cache->spent_room);
+        cache->spent_room = rfs_max_u64(RFS_SPENT_BYTES, cache->spent_room - less);
+    }
+    /* Two at a time, as making room may need to cool some, too. */
+    while (cache->slots.n_warm > WARM_MOST && later->n_cool < 2 && cool_one(cache, later))
+        continue;
 }
 
 /* Makes room for CHARGE in the budget; one warm slot counts as room for itself. */
@@ -330,8 +387,12 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
         return NULL;
     const uint64_t charge =
         (in_slot ? RFS_SLOT_BYTES : size) + PIECE_COST + max_files * sizeof(uint32_t);
-    if (cache->lists[RFS_LIST_SPENT].bytes + charge > RFS_SPENT_BYTES)
-        evict_from(cache, RFS_LIST_SPENT, later); /* its slot is warm */
+    const struct ghost *ghost = find_ghost(cache, key);
+    const uint64_t away = ghost ? cache->clock - ghost->used : 0;
+    const bool again = ghost && comes_to_stay(cache, away, charge);
+    if (ghost)
+        widen_spent(cache, away, charge);
+    bound_spent(cache, charge, later); /* the slot of one that goes is warm */
     if (!make_room(cache, charge, in_slot, later))
         return NULL;
     struct rfs_piece *piece = calloc(1, sizeof *piece);
@@ -354,7 +415,8 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
                                 .charge = charge,
                                 .slot = slot,
                                 .data = data};
-    piece->again = was_here(cache, key);
+    piece->again = again;
+    piece->used = cache->clock;
     cache->bytes += charge;
     insert(cache, piece);
     return piece;
@@ -375,6 +437,7 @@ static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later 
     piece->unread = false;
     const bool proven =
         piece->list != RFS_LIST_NEW || (!piece->passing && ++piece->hits >= HITS_PROVE);
+    piece->used = cache->clock;
     list_move(cache, piece, proven ? RFS_LIST_PROVEN : RFS_LIST_NEW);
     return RFS_GOT_PIECE;
 }
@@ -391,7 +454,7 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
     } else if (!piece) {
         const bool missed = want == RFS_WANT_FOUND || want == RFS_WANT_MADE;
         cache->misses += missed;
-        cache->regrets += missed && was_here(cache, key);
+        cache->regrets += missed && find_ghost(cache, key);
         if (want == RFS_WANT_MADE || want == RFS_WANT_ABSENT)
             piece = claim(cache, key, size, max_files, &later);
         if (piece)

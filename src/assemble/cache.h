@@ -3,14 +3,20 @@
  * Pieces: at most BUDGET bytes of them. A piece is in the table from the moment somebody starts
  * assembling it, so that a second reader finds it and waits.
  *
- * A piece that was read to its end is spent: at most RFS_SPENT_BYTES of those stay, the least recently
- * used go first, so that reading a file through uses the same memory again and again. Fresh memory costs
- * more than assembling does: a fault a page, 90 to 500 µs a MiB where it was measured. A piece that is
- * asked for again when it is spent, or soon after it went (a table of 128 KiB remembers), is proven and
- * stays for as long as the budget allows. When that is used up, spent pieces go first, then proven ones,
- * each the least recently used first; pieces that nobody has read to the end yet go last, unless they
- * take a quarter of the budget. So what several ranks share, or what is read over and over, outlives a
- * file that is read once, and what was read ahead is there when its reader comes.
+ * A piece that was read to its end is spent. Spent pieces may take RFS_SPENT_BYTES, the least recently used go
+ * first, so that reading a file through uses the same memory again and again. Fresh memory costs more than
+ * assembling does: a fault a page, 90 to 500 us a MiB where it was measured. When pieces are asked for again soon
+ * after they went (a table of 256 KiB remembers), spent ones may take as much more as would have kept them, at
+ * most the budget; that goes back as pieces go that nobody asked for again.
+ *
+ * A piece that is asked for again when it is spent, or soon after it went, is proven and stays for as long as the
+ * budget allows. When that is used up, spent pieces go first, until half of the budget is left to them, then
+ * proven ones, each the least recently used first; pieces that nobody has read to the end yet go last, unless
+ * they take a quarter of the budget. A piece that comes back when the budget is used up is proven only if it was
+ * away for less than a proven one has not been asked for. So what several ranks share outlives files that are
+ * read once, however large, and of what is read over and over and is larger than the budget a part is there each
+ * time. What was read ahead is there when its reader comes. bench/cache_replay compares that with plain LRU and
+ * with the best there is.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.
@@ -52,7 +58,8 @@ struct rfs_piece {
     uint32_t *files; /* that it was made from, each once; owned; constant once ready */
     size_t size;
     enum rfs_piece_list list; /* which it is in when it is ready */
-    bool again;               /* it was here before, and spent */
+    bool again;               /* it was here before, and is to stay when it is spent */
+    uint64_t used;            /* when it was last asked for, by the cache's clock */
     uint32_t hits;            /* before it was spent */
     bool passing;      /* read ahead for one reader: forgotten when that has read it; constant */
     bool unread;       /* made ahead, and nobody has asked for it yet */

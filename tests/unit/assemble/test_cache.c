@@ -79,6 +79,93 @@ static void test_what_is_shared_outlives_a_scan(void **state)
     rfs_cache_free(cache);
 }
 
+/*
+ * Three ranks share ten pieces, and each reads twenty of its own: more than the budget in all, and each rank's
+ * more than what LRU would leave for the shared ones. Then somebody reads ten times the budget once.
+ */
+static void test_a_scan_larger_than_the_budget(void **state)
+{
+    const uint64_t budget = 24 * MIB + MIB / 2;
+    struct rfs_cache *cache = rfs_cache_new(budget);
+    struct rfs_cache_counters counters;
+    uint64_t hits = 0;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t rank = 0; rank < 3; rank++) {
+        for (uint64_t i = 0; i < 10; i++)
+            hits += read_piece(cache, i);
+        for (uint64_t i = 0; i < 20; i++)
+            hits += read_piece(cache, 100 * (rank + 1) + i);
+        assert_true(bytes_of(cache) <= budget);
+    }
+    assert_int_equal(hits, 10); /* the third rank's; LRU: none */
+    for (uint64_t i = 1000; i < 1000 + 240; i++)
+        assert_false(read_piece(cache, i));
+    rfs_cache_count(cache, &counters);
+    assert_int_equal(counters.misses, 80 + 240);
+    assert_int_equal(counters.inserts, counters.misses);
+    assert_int_equal(counters.regrets, 10); /* the second rank's */
+    assert_in_range(counters.evictions, counters.inserts - 24, counters.inserts - 10);
+    for (uint64_t i = 0; i < 10; i++)
+        assert_true(is_there(cache, i));
+    rfs_cache_free(cache);
+}
+
+/* Of what is read over and over, and is larger than the budget, a part is there each time; by LRU nothing is. */
+static void test_a_loop_larger_than_the_budget(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(64 * MIB);
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t round = 0; round < 6; round++) {
+        uint64_t hits = 0;
+        for (uint64_t i = 0; i < 100; i++)
+            hits += read_piece(cache, i);
+        assert_true(hits <= 64);
+        assert_true(round < 2 ? hits == 0 : hits >= 30);
+    }
+    rfs_cache_free(cache);
+}
+
+/* What is not asked for any more makes room for what is. */
+static void test_proven_pieces_are_not_for_ever(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(64 * MIB);
+    uint64_t hits = 0;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t round = 0; round < 2; round++)
+        for (uint64_t i = 0; i < 60; i++)
+            read_piece(cache, i);
+    for (uint64_t round = 0; round < 4; round++)
+        for (uint64_t i = 1000; i < 1040; i++)
+            hits += read_piece(cache, i);
+    assert_true(hits >= 60); /* of the last two rounds, three quarters at least */
+    rfs_cache_free(cache);
+}
+
+/* A second reader that comes a little too late makes spent pieces stay longer; without one they go soon again. */
+static void test_a_reader_that_lags(void **state)
+{
+    const uint64_t lag = 2 * SPENT;
+    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
+    uint64_t hits = 0;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 10 * SPENT; i++) {
+        read_piece(cache, i);
+        hits += i >= lag && read_piece(cache, i - lag);
+    }
+    assert_true(hits >= 6 * SPENT - 4); /* of eight times; the first that lag behind are lost */
+    const uint64_t before = bytes_of(cache);
+    for (uint64_t i = 1000; i < 1000 + 64 * SPENT; i++)
+        read_piece(cache, i);
+    assert_true(bytes_of(cache) <= before);
+    for (uint64_t i = 1000; i < 1000 + 63 * SPENT; i++)
+        assert_false(is_there(cache, i));
+    rfs_cache_free(cache);
+}
+
 static void test_proven_pieces_fill_the_budget_and_no_more(void **state)
 {
     const uint64_t budget = 100 * MIB + MIB / 2;
@@ -232,6 +319,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reading_through_stays_small),
         cmocka_unit_test(test_what_is_shared_outlives_a_scan),
+        cmocka_unit_test(test_a_scan_larger_than_the_budget),
+        cmocka_unit_test(test_a_loop_larger_than_the_budget),
+        cmocka_unit_test(test_proven_pieces_are_not_for_ever),
+        cmocka_unit_test(test_a_reader_that_lags),
         cmocka_unit_test(test_proven_pieces_fill_the_budget_and_no_more),
         cmocka_unit_test(test_what_is_read_over_and_over_stays),
         cmocka_unit_test(test_what_waits_for_its_reader_stays),
