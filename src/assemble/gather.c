@@ -67,14 +67,13 @@ unsigned char *rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, ui
 int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
-    return rfs_content_pread(job->reading, block->index, block->entry, buf, (size_t)size,
-                             block->src + offset);
+    return rfs_content_pread(job->reading, &block->content, buf, (size_t)size, block->src + offset);
 }
 
 /* Where in the file byte OFFSET of the block is. */
 static uint64_t file_offset(const struct rfs_block *block, uint64_t offset)
 {
-    return rfs_content_offset(block->index, block->entry, block->src + offset);
+    return rfs_content_offset(&block->content, block->src + offset);
 }
 
 /* Where in the scratch to put what is read from OFFSET of the block. */

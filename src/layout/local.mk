@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/layout/digest.c src/layout/digest.h \
 	src/layout/draft.c src/layout/draft.h \
 	src/layout/grid.c src/layout/grid.h \
 	src/layout/grid_resolve.c \

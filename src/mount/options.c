@@ -83,6 +83,7 @@ static const struct known known[] = {
     {"zip_crc", VIEW, false, 0},
     {"prefix", VIEW, true, 0},
     {"cache", VIEW, true, 0},
+    {"index_cache", VIEW, true, 0},
     {"strict", VIEW, false, 0},
     {"io", OWN, true, IO},
     {"nonempty", OWN, false, NONEMPTY},

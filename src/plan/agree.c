@@ -30,7 +30,8 @@ static int read_value(struct planning *planning, uint32_t rank, uint32_t name, u
                                rfs_catalog_entry_file(catalog, rank, index, entry), &reading);
     if (rc)
         return rc;
-    rc = rfs_content_pread(&reading, index, entry, buf, rfs_catalog_type(catalog, type)->bytes, 0);
+    const struct rfs_content content = rfs_content_of(index, entry);
+    rc = rfs_content_pread(&reading, &content, buf, rfs_catalog_type(catalog, type)->bytes, 0);
     const int ended = rfs_reading_end(&reading);
     return rc ? rc : ended;
 }

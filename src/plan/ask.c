@@ -123,15 +123,14 @@ static int probe(void *ctx, size_t i)
     struct rfs_planner *planner = asking->planning->planner;
     struct stage_use *use = asking->use;
     const uint32_t rank = use->base + (uint32_t)i;
-    _Atomic(const struct rfs_index *) *known =
-        &planner->resembled[rank - rfs_plan_base(planner, 0)];
+    atomic_uint_least64_t *known = &planner->resembled[rank - rfs_plan_base(planner, 0)];
 
     if (!asking->look[i] || use->wanted[i] ||
-        atomic_load_explicit(known, memory_order_relaxed) == use->lead_index)
+        atomic_load_explicit(known, memory_order_relaxed) == use->lead_index->serial)
         return 0;
     if (!rfs_catalog_ready(planner->config.catalog, rank) &&
         rfs_catalog_resembles(planner->config.catalog, rank, use->lead, asking->samples) == 1)
-        atomic_store_explicit(known, use->lead_index, memory_order_relaxed);
+        atomic_store_explicit(known, use->lead_index->serial, memory_order_relaxed);
     else
         use->wanted[i] = ASKED; /* which also tells what went wrong, if something did */
     return 0;

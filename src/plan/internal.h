@@ -36,9 +36,9 @@ struct rfs_planner {
     atomic_int *sizes;         /* [source stages] what sizes.c found */
     atomic_bool *told_survey;  /* [source stages] what a survey says was logged */
     atomic_bool *told_damaged; /* [source stages] that none can be made was */
-    /* Of ask.c. [source ranks, from the first stage's base] the index that samples of a rank's headers were
-     * found to agree with, or NULL; [source stages] the log says that nothing but samples were read. */
-    _Atomic(const struct rfs_index *) *resembled;
+    /* Of ask.c. [source ranks, from the first stage's base] the serial of the index that samples of a rank's headers
+     * were found to agree with, or 0; [source stages] the log says that nothing but samples were read. */
+    atomic_uint_least64_t *resembled;
     atomic_bool *sampled;
 
     pthread_mutex_t lock;                     /* of the tables; a leaf lock */

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define NAMES_FILE_BYTES ((size_t)64 << 20) /* a hundred thousand names and more */
 #define NAME_BYTES ((size_t)64 << 10)
@@ -191,6 +192,33 @@ int rfs_outward_open(const struct rfs_outward_config *config, struct rfs_outward
     if (!rc)
         *out = RFS_STEAL(outward);
     return rc;
+}
+
+int rfs_outward_digest(const struct rfs_outward *outward, uint64_t digest[2])
+{
+    const struct names *names = outward ? outward->names : NULL;
+
+    digest[0] = digest[1] = 0;
+    if (!names)
+        return 0;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return -1;
+    XXH3_128bits_reset(state);
+    for (uint32_t id = 0; id < names->shown.n; id++) {
+        const uint32_t shown = names->shown.data[id];
+        const char *from = rfs_intern_text(names->from, id);
+        const char *to = shown == RFS_NO_ID ? "" : rfs_intern_text(names->to, shown);
+        const uint64_t words[] = {strlen(from), strlen(to), shown == RFS_NO_ID};
+        XXH3_128bits_update(state, words, sizeof words);
+        XXH3_128bits_update(state, from, strlen(from));
+        XXH3_128bits_update(state, to, strlen(to));
+    }
+    const XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    digest[0] = hash.low64;
+    digest[1] = hash.high64;
+    return 0;
 }
 
 const char *rfs_outward_name(const struct rfs_outward *outward, const char *name)

@@ -23,6 +23,12 @@ int rfs_outward_open(const struct rfs_outward_config *config, struct rfs_outward
 void rfs_outward_free(struct rfs_outward *outward);
 
 /*
+ * The XXH3-128 of what the map says; zeros where there is none. (The rules of dtypes are said by their text.) 0, or
+ * -1 when out of memory.
+ */
+int rfs_outward_digest(const struct rfs_outward *outward, uint64_t digest[2]);
+
+/*
  * The name that NAME is shown by (NAME itself, the same pointer, when it has no other), or NULL when it is
  * left out. A map never shows two by one name, but one may be given the name of a parameter that is not in
  * the map: whoever makes a file of them has to see to that. OUTWARD may be NULL here and below. O(1).

@@ -147,7 +147,10 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     RFS_CLEANUP(plan_free) struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
     if (!planning.stages || !plan)
         return rfs_fail_memory(err);
+    struct rfs_use use;
+    rfs_catalog_begin(planner->config.catalog, &use);
     const int rc = make_plan(&planning, plan);
+    rfs_catalog_end(planner->config.catalog, &use);
     if (rc)
         return rc;
 
@@ -164,23 +167,25 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
     return atomic_load_explicit(&planner->ranks[rank], memory_order_acquire);
 }
 
-static int add_block(struct rfs_planner *planner, uint32_t rank, uint32_t name,
-                     struct rfs_slice *slice, struct rfs_block **out)
+/* Adds a block of a rank's content, whose strides (or NULL) last as long as the use of indexes. */
+static int add_block(struct rfs_planner *planner, uint32_t rank, uint32_t stage, uint32_t name,
+                     struct rfs_slice *slice, struct rfs_block **out, const uint64_t **strides)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
-    const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
+    const struct rfs_index *index;
+    const int rc =
+        rfs_catalog_index(catalog, rank, atomic_load(&planner->leads[stage]), &index, NULL);
+    const struct rfs_entry *entry = rc ? NULL : rfs_index_find(index, name);
 
     if (!entry)
-        return -EIO;
+        return rc ? rc : -EIO;
     if (slice->n == slice->cap &&
         !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
         return -ENOMEM;
     *out = &slice->blocks[slice->n++];
     (*out)->file = rfs_catalog_entry_file(catalog, rank, index, entry);
-    (*out)->index = index;
-    (*out)->entry = entry;
-    return 0;
+    *strides = rfs_index_strides(index, entry);
+    return rfs_catalog_content(catalog, index, entry, &(*out)->content);
 }
 
 static int copied_slice(struct rfs_planner *planner, const struct wanting *wanting,
@@ -190,12 +195,13 @@ static int copied_slice(struct rfs_planner *planner, const struct wanting *wanti
         planner, rfs_catalog_name(planner->config.catalog, target->name), target->stage);
     const struct piece piece = rfs_piece_slice(layout, wanting->like);
     struct rfs_block *block;
-    const int rc = add_block(planner, rfs_plan_giver(wanting, &piece), target->name, slice, &block);
+    const uint64_t *strides;
+    const int rc = add_block(planner, rfs_plan_giver(wanting, &piece), target->stage, target->name,
+                             slice, &block, &strides);
 
     if (rc)
         return rc;
-    rfs_block_whole(block, rfs_catalog_type(planner->config.catalog, target->type),
-                    rfs_index_strides(block->index, block->entry));
+    rfs_block_whole(block, rfs_catalog_type(planner->config.catalog, target->type), strides);
     return 0;
 }
 
@@ -217,12 +223,12 @@ static int cut_slice(struct rfs_planner *planner, const struct wanting *wanting,
     do {
         const struct piece piece = rfs_piece_cell(geometry, cell);
         struct rfs_block *block;
-        const int rc =
-            add_block(planner, rfs_plan_giver(wanting, &piece), target->name, slice, &block);
+        const uint64_t *strides;
+        const int rc = add_block(planner, rfs_plan_giver(wanting, &piece), target->stage,
+                                 target->name, slice, &block, &strides);
         if (rc)
             return rc;
-        rfs_geometry_block(geometry, &cells, cell, rfs_index_strides(block->index, block->entry),
-                           block);
+        rfs_geometry_block(geometry, &cells, cell, strides, block);
     } while (rfs_cells_next(geometry, &cells, cell));
     qsort(slice->blocks, slice->n, sizeof *slice->blocks, by_destination);
     return 0;
@@ -235,13 +241,16 @@ int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct r
     const struct wanting wanting = {
         planner, atomic_load_explicit(&planner->surveys[target->stage], memory_order_acquire),
         rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
+    struct rfs_use use;
     int rc = 0;
 
     slice->n = 0;
     slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
+    rfs_catalog_begin(planner->config.catalog, &use);
     if (slice->bytes > 0)
         rc = target->geometry == RFS_NO_ID ? copied_slice(planner, &wanting, target, slice)
                                            : cut_slice(planner, &wanting, target, local, slice);
+    rfs_catalog_end(planner->config.catalog, &use);
     if (!rc)
         rfs_slice_name(slice);
     return rc;

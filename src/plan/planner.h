@@ -109,8 +109,8 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
 
 /*
  * Where the bytes of a target of a planned rank come from. slice is zero-initialised or one to use
- * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or -EIO when a source that was there at
- * planning is not (which the indexes rule out). A target without bytes has a slice without blocks.
+ * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or what the files say when an index that was dropped
+ * for room has to be made again (-ESTALE: one was changed). A target without bytes has a slice without blocks.
  */
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice);

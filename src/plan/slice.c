@@ -18,7 +18,7 @@ void rfs_slice_name(struct rfs_slice *slice)
     XXH3_128bits_reset(&state);
     for (size_t i = 0; i < slice->n; i++) {
         const struct rfs_block *block = &slice->blocks[i];
-        const uint64_t words[] = {slice->bytes, block->file, block->entry->offset, block->dst,
+        const uint64_t words[] = {slice->bytes, block->file, block->content.offset, block->dst,
                                   block->src,   block->run,  block->n_loops};
         XXH3_128bits_update(&state, words, sizeof words);
         XXH3_128bits_update(&state, block->loop, block->n_loops * sizeof *block->loop);

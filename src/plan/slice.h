@@ -26,13 +26,12 @@ struct rfs_loop {
 };
 
 struct rfs_block {
-    uint32_t file; /* id in the catalogue's files */
-    const struct rfs_index *index;
-    const struct rfs_entry *entry;
-    uint64_t dst;     /* of the first run, in the slice */
-    uint64_t src;     /* of the first run, in the entry's content */
-    uint64_t run;     /* bytes */
-    uint64_t dst_end; /* one past the last byte that the block writes */
+    uint32_t file;              /* id in the catalogue's files */
+    struct rfs_content content; /* its extents live as long as the catalogue, or the stock */
+    uint64_t dst;               /* of the first run, in the slice */
+    uint64_t src;               /* of the first run, in the content */
+    uint64_t run;               /* bytes */
+    uint64_t dst_end;           /* one past the last byte that the block writes */
     uint32_t n_loops;
     bool
         strided; /* source strides are any, as of a transposed tensor: they may grow inwards, or be 0 */

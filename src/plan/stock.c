@@ -57,7 +57,6 @@ bool rfs_stock_set_strided(struct rfs_stock *stock, const struct rfs_type *type,
 
 int rfs_stock_slice(const struct rfs_stock *stock, uint32_t number, struct rfs_slice *slice)
 {
-    static const struct rfs_index no_extents;
     const struct rfs_stock_item *item = &stock->items.data[number];
     uint64_t at = 0;
 
@@ -70,8 +69,7 @@ int rfs_stock_slice(const struct rfs_stock *stock, uint32_t number, struct rfs_s
             return -ENOMEM;
         struct rfs_block *block = &slice->blocks[slice->n++];
         block->file = range->file;
-        block->index = &no_extents;
-        block->entry = &range->entry;
+        block->content = (struct rfs_content){.offset = range->entry.offset};
         block->dst = at;
         block->src = 0;
         block->run = range->bytes;

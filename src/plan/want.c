@@ -101,11 +101,15 @@ int rfs_plan_types_differ(const struct planning *planning, uint32_t name, uint32
 }
 
 /* TYPE is that of the lowest rank that has the parameter. */
-static int check_type(const struct planning *planning, const struct wanting *wanting, uint32_t rank,
-                      uint32_t type)
+static int check_type(const struct planning *planning, const struct stage_use *use,
+                      const struct wanting *wanting, uint32_t rank, uint32_t type)
 {
     static const struct piece any = {NULL, NULL, NULL, 0};
-    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
+    const struct rfs_index *index; /* of a survey, which outlives it: it may have been dropped */
+    const int rc = rfs_catalog_index(planning->planner->config.catalog, rank, use->lead, &index,
+                                     planning->err);
+    if (rc)
+        return rc;
     const struct rfs_entry *entry = rfs_index_find(index, wanting->name);
 
     if (entry && entry->type == type)
@@ -133,7 +137,7 @@ static int want_cells(struct planning *planning, struct stage_use *use,
         tell_replica(planning, wanting, &piece, rank);
         use->wanted[rank - use->base] = ASKED | GIVES;
         const bool alike = !of || !of->mixed || geometry->src.edge;
-        const int rc = alike ? 0 : check_type(planning, wanting, rank, type);
+        const int rc = alike ? 0 : check_type(planning, use, wanting, rank, type);
         if (rc)
             return rc;
     } while (rfs_cells_next(geometry, &cells, cell));

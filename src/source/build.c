@@ -24,21 +24,36 @@ struct job {
     struct rfs_error *err; /* the first failure */
 };
 
-void rfs_built_free(struct rfs_built *built)
+struct rfs_built *rfs_built_new(uint32_t pieces)
 {
+    struct rfs_built *built = calloc(1, sizeof *built + pieces * sizeof *built->pieces);
+
+    if (built) {
+        built->n_pieces = pieces;
+        built->from = RFS_NO_ID;
+    }
+    return built;
+}
+
+size_t rfs_built_free(struct rfs_built *built)
+{
+    size_t bytes = 0;
+
     if (!built)
-        return;
+        return 0;
     for (uint32_t i = 0; i < built->n_pieces; i++)
-        rfs_index_free(built->pieces[i].owned);
-    rfs_index_free(built->merged);
+        bytes += rfs_index_free(built->pieces[i]);
+    bytes += rfs_index_free(built->merged);
     free(built);
+    return bytes;
 }
 
 size_t rfs_built_memory(const struct rfs_built *built)
 {
     size_t bytes = built->merged ? rfs_index_memory(built->merged) : 0;
     for (uint32_t i = 0; i < built->n_pieces; i++)
-        bytes += built->pieces[i].owned ? rfs_index_memory(built->pieces[i].owned) : 0;
+        if (built->pieces[i] && atomic_load(&built->pieces[i]->shares) == 0)
+            bytes += rfs_index_memory(built->pieces[i]);
     return bytes;
 }
 
@@ -87,11 +102,13 @@ static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *rea
 }
 
 static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
-                       struct rfs_index **fresh, struct rfs_error *err)
+                       struct rfs_index **fresh, atomic_bool *told, struct rfs_error *err)
 {
-    size_t left_out;
+    size_t left_out = 0;
     const int rc = rfs_torch_walk(read_source, reading, reading->size, path, builder->entry,
                                   builder->tables, fresh, &left_out, err);
+    if (rc == 0 && left_out > 0)
+        atomic_store(told, true);
     if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->told_left_out, true))
         rfs_log(builder->log, RFS_WARNING,
                 left_out == 1 ? "%s: %zu value that is no tensor is left out"
@@ -126,8 +143,8 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
 }
 
 /* The index of one file: LIKE, or one of its own. */
-static int build_piece(const struct job *job, uint32_t file, const struct rfs_index *like,
-                       struct rfs_built_piece *piece, struct rfs_error *err)
+static int build_piece(const struct job *job, uint32_t file, struct rfs_index *like,
+                       struct rfs_index **piece, struct rfs_error *err)
 {
     struct rfs_builder *builder = job->builder;
     const char *path = rfs_files_path(builder->files, file);
@@ -140,7 +157,7 @@ static int build_piece(const struct job *job, uint32_t file, const struct rfs_in
         rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, builder->tables, like,
                                   &fresh, err);
     else if (builder->format == RFS_FORMAT_TORCH)
-        rc = index_torch(builder, &reading, path, &fresh, err);
+        rc = index_torch(builder, &reading, path, &fresh, &job->built->told, err);
     else
         rc = index_ckpt(builder, &reading, path, like, &fresh, err);
     if (rc >= 0)
@@ -154,7 +171,7 @@ static int build_piece(const struct job *job, uint32_t file, const struct rfs_in
         rfs_index_free(fresh);
         fresh = NULL;
     }
-    *piece = (struct rfs_built_piece){fresh ? fresh : like, fresh};
+    *piece = fresh || rc < 0 || !like ? fresh : rfs_index_share(like);
     return rc;
 }
 
@@ -162,9 +179,8 @@ static int build_one(void *ctx, size_t i)
 {
     struct job *job = ctx;
     struct rfs_error err = {0};
-    const struct rfs_index *like = job->like && job->like->n_pieces == job->built->n_pieces
-                                       ? job->like->pieces[i].index
-                                       : NULL;
+    struct rfs_index *like =
+        job->like && job->like->n_pieces == job->built->n_pieces ? job->like->pieces[i] : NULL;
     const int rc = build_piece(job, job->first + (uint32_t)i, like, &job->built->pieces[i], &err);
     if (rc < 0) {
         rfs_files_reason(job->builder->files, job->first + (uint32_t)i, rc, &err);
@@ -182,7 +198,7 @@ static bool is_like(const struct job *job)
     if (!job->like || job->like->n_pieces != job->built->n_pieces)
         return false;
     for (uint32_t i = 0; i < job->built->n_pieces; i++)
-        if (job->built->pieces[i].index != job->like->pieces[i].index)
+        if (job->built->pieces[i] != job->like->pieces[i])
             return false;
     return true;
 }
@@ -205,7 +221,7 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
         return fail_memory(builder, job->first, err);
     for (uint32_t i = 0; i < n; i++) {
         files[i] = rfs_files_path(builder->files, job->first + i);
-        indexes[i] = built->pieces[i].index;
+        indexes[i] = built->pieces[i];
     }
     if (weight_map)
         rc = rfs_part_map_read(weight_map, files, n, builder->tables, &map, err);
@@ -226,12 +242,11 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
               struct rfs_built *like, struct rfs_built **out, struct rfs_error *err)
 {
     const bool merged = parts > 1 || weight_map || builder->skip;
-    struct rfs_built *built = calloc(1, sizeof *built + parts * sizeof *built->pieces);
+    struct rfs_built *built = rfs_built_new(parts);
     struct job job = {builder, file, like, built, !merged, PTHREAD_MUTEX_INITIALIZER, false, err};
     *out = NULL;
     if (!built)
         return fail_memory(builder, file, err);
-    built->n_pieces = parts;
     job.by_name = !merged && builder->format == RFS_FORMAT_SAFETENSORS;
     int rc = 0;
     if (builder->pool && parts > 1)
@@ -248,9 +263,13 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
         *out = like;
         return 0;
     }
-    built->index = built->pieces[0].index;
+    built->index = built->pieces[0];
     if (rc == 0 && merged)
         rc = merge(&job, weight_map, err);
+    for (uint32_t i = 0; rc == 0 && merged && like && i < parts; i++) {
+        rfs_index_free(built->pieces[i]);
+        built->pieces[i] = NULL;
+    }
     if (rc < 0)
         rfs_built_free(built);
     else

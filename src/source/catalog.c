@@ -2,8 +2,7 @@
 #include "source/catalog.h"
 
 #include "base/cleanup.h"
-#include "base/vec.h"
-#include "source/build.h"
+#include "source/catalog_internal.h"
 #include "source/scan.h"
 
 #include <errno.h>
@@ -12,36 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct rank {
-    uint32_t file;           /* id of its first file, UINT32_MAX: none */
-    uint32_t parts;          /* how many files it has; their ids follow each other */
-    bool stands_in;          /* they are another rank's */
-    char *weight_map;        /* path of the file that says which of them has what, or NULL; owned */
-    struct rfs_built *built; /* set before index; in catalog->owned */
-    _Atomic(const struct rfs_index *) index; /* set once, with release; that of built */
-    bool busy;                               /* somebody is indexing it; under the lock */
-    int failed; /* 0, or the -errno of the failure that is remembered; under the lock */
-    bool empty; /* that failure is that its file holds no parameters; under the lock */
-    char *text; /* of that failure; owned; NULL when there was no memory for it */
-};
-
-struct rfs_catalog {
-    char *path;
-    struct rfs_log *log; /* borrowed, as the pool */
-    struct rfs_pool *pool;
-    struct rfs_files *files;
-    struct rfs_tables tables;
-    struct rfs_builder builder;
-    uint32_t n_ranks;
-    uint32_t present;
-    struct rank *ranks;   /* [n_ranks] */
-    pthread_mutex_t lock; /* a leaf lock, not held while indexing */
-    pthread_cond_t done;
-    RFS_VEC(struct rfs_built *) owned; /* under the lock */
-    atomic_uint_fast64_t indexed, predicted, index_bytes;
-    bool has_parts;
-};
 
 static void free_scan(struct rfs_scan *scan)
 {
@@ -71,7 +40,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         const struct rfs_scanned *item = &scan->data[i];
         if (item->n_files == 0)
             continue;
-        struct rank *rank = &catalog->ranks[item->rank];
+        struct catalog_rank *rank = &catalog->ranks[item->rank];
         rank->stands_in = item->stands_in;
         if (item->weight_map) {
             rank->weight_map = strdup(item->weight_map);
@@ -88,6 +57,13 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         catalog->present++;
     }
     return 0;
+}
+
+static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
+{
+    /* Headers of encrypted files are not for the disk; and a checksum is verified again by each view. */
+    catalog->saved = spec->sealed || spec->check_crc || catalog->has_parts ? NULL : spec->saved;
+    catalog->most = spec->index_most;
 }
 
 static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
@@ -117,9 +93,11 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     catalog->files = rfs_files_sharing(log, spec->fds);
     catalog->tables.names = rfs_intern_new();
     catalog->tables.types = rfs_intern_new();
+    catalog->extents = rfs_intern_new();
+    clock_gettime(CLOCK_REALTIME, &catalog->opened);
     RFS_CLEANUP(free_scan) struct rfs_scan scan = {0};
     int rc = 0;
-    if (!catalog->files || !catalog->tables.names || !catalog->tables.types)
+    if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents)
         rc = no_memory(err, spec->path);
     else
         rfs_files_set_sealed(catalog->files, spec->sealed);
@@ -132,6 +110,9 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (rc == 0)
         rc = add_files(catalog, &scan, err);
     set_builder(catalog, spec);
+    set_saving(catalog, spec);
+    if (rc == 0 && catalog->saved)
+        rc = rfs_catalog_set_key(catalog, spec) ? no_memory(err, catalog->path) : 0;
     if (rc < 0) {
         rfs_catalog_close(catalog);
         return rc;
@@ -151,7 +132,12 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     for (size_t i = 0; i < catalog->owned.n; i++)
         rfs_built_free(catalog->owned.data[i]);
     free(catalog->owned.data);
+    rfs_saved_index_free(catalog->on_disk);
+    free(catalog->from_saved);
+    free(catalog->key);
     rfs_files_free(catalog->files);
+    if (catalog->extents)
+        rfs_intern_free(catalog->extents);
     if (catalog->tables.names)
         rfs_intern_free(catalog->tables.names);
     if (catalog->tables.types)
@@ -218,11 +204,19 @@ struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)
     return &catalog->tables;
 }
 
+/*
+ * Whoever drops indexes makes them absent and then looks at who has asked for them, and here it is the other way
+ * round, so that one of the two sees the other.
+ */
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank)
 {
     if (!rfs_catalog_has(catalog, rank))
         return NULL;
-    return atomic_load_explicit(&catalog->ranks[rank].index, memory_order_acquire);
+    struct catalog_rank *slot = &catalog->ranks[rank];
+    const uint64_t uses = atomic_load(&catalog->uses);
+    if (atomic_load(&slot->used) != uses)
+        atomic_store(&slot->used, uses);
+    return atomic_load(&slot->index);
 }
 
 /* Whether the next try might end otherwise, so that a failure is not remembered. */
@@ -232,24 +226,43 @@ static bool is_passing(int code)
            code == -EAGAIN;
 }
 
-/* Publishes what rfs_build gave; LIKE is what it was given. Called with the lock held. */
-static int publish(struct rfs_catalog *catalog, struct rank *rank, int rc, struct rfs_built *built,
-                   const struct rfs_built *like, struct rfs_error *err)
+/* Where an index comes from. */
+enum origin { WALKED, PREDICTED, FROM_DISK, FROM_DISK_SHARED };
+
+/* Gives a rank what was built; *built is freed when it cannot be kept. Called with the lock held. */
+static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct rfs_built *built,
+                enum origin origin, struct rfs_error *err)
 {
-    const bool fresh = built != like;
-    if (rc == 0 && fresh && !RFS_PUSH(&catalog->owned, built)) {
+    const bool fresh = origin == WALKED || origin == FROM_DISK;
+    if (fresh && !RFS_PUSH(&catalog->owned, built)) {
         rfs_built_free(built);
-        rc = rfs_fail(err, -ENOMEM, RFS_IN(catalog->path), NULL, "out of memory");
+        return rfs_fail(err, -ENOMEM, RFS_IN(catalog->path), NULL, "out of memory");
     }
-    if (rc == 0) {
-        atomic_fetch_add(&catalog->indexed, 1);
-        if (fresh)
-            atomic_fetch_add(&catalog->index_bytes, rfs_built_memory(built));
-        else
-            atomic_fetch_add(&catalog->predicted, 1);
-        rank->built = built;
-        atomic_store_explicit(&rank->index, built->index, memory_order_release);
-    } else if (!is_passing(rc)) {
+    if (fresh) {
+        atomic_fetch_add(&catalog->index_bytes, rfs_built_memory(built));
+        struct rfs_index *index = built->merged ? built->merged : built->pieces[0];
+        index->serial = index->serial ? index->serial : ++catalog->serials;
+    }
+    atomic_fetch_add(&catalog->indexed, 1);
+    if (origin == PREDICTED)
+        atomic_fetch_add(&catalog->predicted, 1);
+    if (origin == FROM_DISK || origin == FROM_DISK_SHARED)
+        atomic_fetch_add(&catalog->from_disk, 1);
+    else if (!atomic_load(&built->told) && !rank->weight_map)
+        catalog->unsaved = true;
+    rank->built = built;
+    atomic_store(&rank->used, atomic_load(&catalog->uses));
+    atomic_store(&rank->index, built->index);
+    return 0;
+}
+
+/* Publishes an index, or that there is none. Called with the lock held. */
+static int publish(struct rfs_catalog *catalog, struct catalog_rank *rank, int rc,
+                   struct rfs_built *built, enum origin origin, struct rfs_error *err)
+{
+    if (rc == 0)
+        rc = keep(catalog, rank, built, origin, err);
+    if (rc < 0 && !is_passing(rc)) {
         rank->empty = rc == -ENODATA;
         rc = rank->empty ? -EINVAL : rc;
         err->code = rc;
@@ -261,8 +274,65 @@ static int publish(struct rfs_catalog *catalog, struct rank *rank, int rc, struc
     return rc;
 }
 
+/* Takes a rank's index from the disk. False when there is none that is good. */
+static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t rank)
+{
+    struct rfs_error err = {0};
+    if (!catalog->on_disk || slot->weight_map)
+        return false;
+    const uint32_t number =
+        rfs_saved_index_find(catalog->on_disk, rank, catalog->files, slot->file, slot->parts);
+    if (number == RFS_NO_ID)
+        return false;
+    pthread_mutex_lock(&catalog->lock);
+    bool there = catalog->from_saved[number];
+    if (there)
+        publish(catalog, slot, 0, catalog->from_saved[number], FROM_DISK_SHARED, &err);
+    pthread_mutex_unlock(&catalog->lock);
+    if (there)
+        return true;
+    struct rfs_built *fresh = rfs_saved_index_read(catalog->on_disk, number, &catalog->tables,
+                                                   catalog->files, slot->file);
+    if (!fresh)
+        return false;
+    pthread_mutex_lock(&catalog->lock);
+    struct rfs_built *built = catalog->from_saved[number];
+    there = built;
+    if (there)
+        rfs_built_free(fresh);
+    else
+        fresh->from = number;
+    const int rc = publish(catalog, slot, 0, there ? built : fresh,
+                           there ? FROM_DISK_SHARED : FROM_DISK, &err);
+    if (rc == 0)
+        catalog->from_saved[number] = slot->built;
+    pthread_mutex_unlock(&catalog->lock);
+    return rc == 0;
+}
+
+/* Builds a rank's index from its files. */
+static int make(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t like,
+                struct rfs_error *err)
+{
+    /* An error of our own, as its text is kept even if the caller wants none. */
+    struct rfs_error failure = {0};
+    struct rfs_built *built = NULL;
+    struct rfs_built *prediction = NULL;
+    if (like != RFS_NO_RANK && rfs_catalog_ready(catalog, like))
+        prediction = catalog->ranks[like].built;
+    int rc = rfs_build(&catalog->builder, slot->file, slot->parts, slot->weight_map, prediction,
+                       &built, &failure);
+
+    pthread_mutex_lock(&catalog->lock);
+    rc = publish(catalog, slot, rc, built, built == prediction ? PREDICTED : WALKED, &failure);
+    pthread_mutex_unlock(&catalog->lock);
+    if (rc < 0 && err)
+        *err = failure;
+    return rc;
+}
+
 /* The failure that is remembered. Called with the lock held. */
-static int recall(const struct rank *rank, struct rfs_error *err)
+static int recall(const struct catalog_rank *rank, struct rfs_error *err)
 {
     if (err) {
         *err = (struct rfs_error){.code = rank->failed};
@@ -282,11 +352,13 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     *out = rfs_catalog_ready(catalog, rank);
     if (*out)
         return 0;
-    struct rank *slot = &catalog->ranks[rank];
+    struct catalog_rank *slot = &catalog->ranks[rank];
     pthread_mutex_lock(&catalog->lock);
+    if (catalog->saved)
+        rfs_catalog_load(catalog);
     while (slot->busy)
         pthread_cond_wait(&catalog->done, &catalog->lock);
-    *out = atomic_load_explicit(&slot->index, memory_order_acquire);
+    *out = rfs_catalog_ready(catalog, rank);
     if (*out || slot->failed != 0) {
         const int rc = *out ? 0 : recall(slot, err);
         pthread_mutex_unlock(&catalog->lock);
@@ -295,28 +367,15 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     slot->busy = true;
     pthread_mutex_unlock(&catalog->lock);
 
-    /* An error of our own, as its text is kept even if the caller wants none. */
-    struct rfs_error failure = {0};
-    struct rfs_built *built = NULL;
-    struct rfs_built *prediction = NULL;
-    if (like != RFS_NO_RANK && rfs_catalog_ready(catalog, like))
-        prediction = catalog->ranks[like].built;
-    int rc = rfs_build(&catalog->builder, id, slot->parts, slot->weight_map, prediction, &built,
-                       &failure);
-
-    pthread_mutex_lock(&catalog->lock);
-    rc = publish(catalog, slot, rc, built, prediction, &failure);
-    pthread_mutex_unlock(&catalog->lock);
+    const int rc = take_saved(catalog, slot, rank) ? 0 : make(catalog, slot, like, err);
     if (rc == 0)
-        *out = atomic_load_explicit(&slot->index, memory_order_relaxed);
-    else if (err)
-        *err = failure;
+        *out = atomic_load(&slot->index);
     return rc;
 }
 
 int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t like, size_t samples)
 {
-    const struct rank *slot = &catalog->ranks[rank];
+    const struct catalog_rank *slot = &catalog->ranks[rank];
     if (slot->parts != 1 || slot->weight_map)
         return 0;
     return rfs_build_resembles(&catalog->builder, slot->file, catalog->ranks[like].built, samples);
@@ -336,42 +395,7 @@ void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters 
 {
     out->indexed = atomic_load(&catalog->indexed);
     out->predicted = atomic_load(&catalog->predicted);
+    out->saved = atomic_load(&catalog->from_disk);
     out->index_bytes = atomic_load(&catalog->index_bytes);
-}
-
-uint64_t rfs_content_offset(const struct rfs_index *index, const struct rfs_entry *entry,
-                            uint64_t offset)
-{
-    if (entry->extent_count == 0)
-        return entry->offset + offset;
-    const struct rfs_extent *extent = &index->extents[entry->extent];
-    for (uint32_t i = 1; i < entry->extent_count && offset >= extent->bytes; i++, extent++)
-        offset -= extent->bytes;
-    return extent->offset + offset;
-}
-
-int rfs_content_pread(struct rfs_reading *reading, const struct rfs_index *index,
-                      const struct rfs_entry *entry, void *buf, size_t size, uint64_t offset)
-{
-    unsigned char *p = buf;
-    if (entry->extent_count == 0)
-        return entry->offset > UINT64_MAX - offset
-                   ? -EINVAL
-                   : rfs_reading_pread(reading, p, size, entry->offset + offset);
-    const struct rfs_extent *extent = &index->extents[entry->extent];
-    for (uint32_t i = 0; i < entry->extent_count && size > 0; i++, extent++) {
-        if (offset >= extent->bytes) {
-            offset -= extent->bytes;
-            continue;
-        }
-        const uint64_t left = extent->bytes - offset;
-        const size_t take = size < left ? size : (size_t)left;
-        const int rc = rfs_reading_pread(reading, p, take, extent->offset + offset);
-        if (rc < 0)
-            return rc;
-        p += take;
-        size -= take;
-        offset = 0;
-    }
-    return size == 0 ? 0 : -EINVAL;
+    out->dropped = atomic_load(&catalog->dropped);
 }

@@ -5,14 +5,22 @@
  * Opening lists the source (scan.h) and opens no checkpoint. A rank has one file, or several (parts) whose
  * values are taken together; its index says in which part each value is.
  *
+ * Indexes are read from what was saved of them (saved_index.h) as far as the files are still the same; else made
+ * from the files' headers.
+ *
  * Threads: rfs_catalog_index from any thread; two threads never index the same rank twice (the second
- * waits). Indexes live until the catalogue is closed.
+ * waits). An index lives as long as a use (rfs_catalog_begin) in which it was asked for, and as long as nobody
+ * ends a use while all indexes together take more than spec->index_most: then those that were asked for least
+ * recently are dropped, to be made again when they are asked for. Who begins no use while others do has no such
+ * promise.
  */
 #ifndef RFS_SOURCE_CATALOG_H
 #define RFS_SOURCE_CATALOG_H
 
 #include "source/ckpt.h"
 #include "source/spec.h"
+
+#include <time.h>
 
 struct rfs_catalog;
 
@@ -88,19 +96,50 @@ int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t l
 /* The rank's index if it is built, else NULL. Lock-free. */
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank);
 
+/* A span of time in which its owner uses indexes. The catalogue's, from begin to end. */
+struct rfs_use {
+    uint64_t since;
+    struct rfs_use *before, *after;
+};
+void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use);
+void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
+
+/*
+ * Saves the indexes that are there, if some are not saved yet. Not for sources with a key or a map of their files,
+ * and none of ranks whose files say something that belongs into the log.
+ */
+void rfs_catalog_save(struct rfs_catalog *catalog);
+/* Where things are saved for the next view, or NULL; and under which key, or NULL; and since when files are looked at. */
+struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog);
+const char *rfs_catalog_key(const struct rfs_catalog *catalog);
+struct timespec rfs_catalog_opened(const struct rfs_catalog *catalog);
+
 struct rfs_catalog_counters {
-    uint64_t indexed, predicted, index_bytes;
+    uint64_t indexed, predicted;
+    uint64_t saved;       /* of those indexed, how many had been saved by an earlier view */
+    uint64_t index_bytes; /* of memory, now */
+    uint64_t dropped;     /* indexes, for room */
 };
 void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out);
 
+/* Where the content of an entry is, as long as the index lives. */
+static inline struct rfs_content rfs_content_of(const struct rfs_index *index,
+                                                const struct rfs_entry *entry)
+{
+    return (struct rfs_content){entry->offset, entry->extent_count,
+                                entry->extent_count ? &index->extents[entry->extent] : NULL};
+}
+/* The same, as long as the catalogue lives. 0 or -ENOMEM. */
+int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
+                        const struct rfs_entry *entry, struct rfs_content *out);
+
 /* Where in the file byte OFFSET of a value's content is. */
-uint64_t rfs_content_offset(const struct rfs_index *index, const struct rfs_entry *entry,
-                            uint64_t offset);
+uint64_t rfs_content_offset(const struct rfs_content *content, uint64_t offset);
 
 /*
  * SIZE bytes of a value's content from OFFSET in it, over its extents. 0 or -errno.
  */
-int rfs_content_pread(struct rfs_reading *reading, const struct rfs_index *index,
-                      const struct rfs_entry *entry, void *buf, size_t size, uint64_t offset);
+int rfs_content_pread(struct rfs_reading *reading, const struct rfs_content *content, void *buf,
+                      size_t size, uint64_t offset);
 
 #endif

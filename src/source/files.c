@@ -121,6 +121,11 @@ uint32_t rfs_files_add(struct rfs_files *files, const char *path)
     return files->n++;
 }
 
+uint32_t rfs_files_count_paths(const struct rfs_files *files)
+{
+    return files->n;
+}
+
 const char *rfs_files_path(const struct rfs_files *files, uint32_t id)
 {
     return files->list[id]->path;

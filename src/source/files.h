@@ -54,6 +54,8 @@ void rfs_files_set_sealed(struct rfs_files *files, struct rfs_sealed *sealed);
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
 /* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */
 uint32_t rfs_files_add(struct rfs_files *files, const char *path);
+/* How many were registered. */
+uint32_t rfs_files_count_paths(const struct rfs_files *files);
 const char *rfs_files_path(const struct rfs_files *files, uint32_t id);
 /* 0, or -errno of the failure that stuck. Makes no system call. */
 int rfs_files_state(const struct rfs_files *files, uint32_t id);

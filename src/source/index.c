@@ -46,16 +46,24 @@ size_t rfs_index_memory(const struct rfs_index *index)
            (index->part_of ? index->n * sizeof *index->part_of : 0);
 }
 
-void rfs_index_free(struct rfs_index *index)
+struct rfs_index *rfs_index_share(struct rfs_index *index)
 {
-    if (!index)
-        return;
+    atomic_fetch_add(&index->shares, 1);
+    return index;
+}
+
+size_t rfs_index_free(struct rfs_index *index)
+{
+    if (!index || atomic_fetch_sub(&index->shares, 1) > 0)
+        return 0;
+    const size_t bytes = rfs_index_memory(index);
     free(index->entries);
     free(index->by_name);
     free(index->extents);
     free(index->part_of);
     free(index->strided);
     free(index);
+    return bytes;
 }
 
 static int compare_names(const void *a, const void *b, void *ctx)

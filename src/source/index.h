@@ -12,6 +12,7 @@
 
 #include "source/dtype.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +40,13 @@ struct rfs_type {
 struct rfs_extent {
     uint64_t offset; /* in the file */
     uint64_t bytes;
+};
+
+/* Where a content is: extents in its order, or with none, one piece at offset. */
+struct rfs_content {
+    uint64_t offset;
+    uint32_t n;
+    const struct rfs_extent *extents;
 };
 
 struct rfs_entry {
@@ -71,6 +79,9 @@ struct rfs_index {
     uint64_t crc;            /* its crc_num, when has_crc; UINT64_MAX: no number */
     uint64_t header_bytes;   /* of the JSON text, and */
     uint64_t header_hash[2]; /* its XXH3-128 */
+    uint64_t serial;         /* of no other index of the process, also when memory is used again */
+    atomic_uint shares;      /* owners but for one */
+    uint32_t number;         /* used while indexes are saved; saved_store.c */
 };
 
 /* The entry of that name, or NULL. O(log n). */
@@ -79,7 +90,10 @@ const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t n
 const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rfs_entry *entry);
 /* Bytes of memory it takes. */
 size_t rfs_index_memory(const struct rfs_index *index);
-void rfs_index_free(struct rfs_index *index);
+/* One owner more. */
+struct rfs_index *rfs_index_share(struct rfs_index *index);
+/* One owner less; how many bytes are free then. NULL is fine. */
+size_t rfs_index_free(struct rfs_index *index);
 
 /*
  * While it is built: sorts by_name, which it allocates if it is NULL, for what is in entries. 0, -ENOMEM, or

@@ -2,11 +2,14 @@
 librfs_la_SOURCES += \
 	src/source/blocks.c src/source/blocks.h \
 	src/source/build.c src/source/build.h \
-	src/source/catalog.c src/source/catalog.h \
+	src/source/catalog.c src/source/catalog.h src/source/catalog_internal.h \
+	src/source/catalog_room.c \
+	src/source/catalog_saved.c \
 	src/source/cipher.c src/source/cipher.h src/source/cipher_evp.c \
 	src/source/ckpt.c src/source/ckpt.h \
 	src/source/ckpt_match.c \
 	src/source/ckpt_value.c src/source/ckpt_value.h \
+	src/source/content.c \
 	src/source/crc.c src/source/crc.h \
 	src/source/dtype.c src/source/dtype.h \
 	src/source/fds.c src/source/fds.h \
@@ -26,6 +29,11 @@ librfs_la_SOURCES += \
 	src/source/scan_name.c \
 	src/source/scan_tree.c \
 	src/source/scan_whole.c \
+	src/source/saved.c src/source/saved.h \
+	src/source/saved_body.c \
+	src/source/saved_bytes.c src/source/saved_bytes.h \
+	src/source/saved_index.c src/source/saved_index.h \
+	src/source/saved_store.c \
 	src/source/sealed.c src/source/sealed.h \
 	src/source/spec.h \
 	src/source/part_map.c src/source/part_map.h \

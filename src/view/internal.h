@@ -25,7 +25,8 @@ struct shown_file {
     char *dir; /* of its folder, rank_R; NULL in a flat view */
     char *name;
     uint32_t rank; /* of the destination, whose plan tells its attributes and where its bytes are */
-    _Atomic(const struct rfs_image *) image;                     /* NULL until it is ready */
+    _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
+    atomic_uint_least64_t told; /* a size that was told before it was planned, + 1; 0: none */
     enum { CRC_UNKNOWN, CRC_BEING_SUMMED, CRC_KNOWN } crc_state; /* under the view's lock, as crc */
     uint32_t crc; /* of the bytes before its trailer, if it has one */
     uint64_t *
@@ -33,6 +34,7 @@ struct shown_file {
 };
 
 struct rfs_bundle;
+struct rfs_sizes;
 
 struct reshard_view {
     struct rfs_options options;
@@ -43,6 +45,7 @@ struct reshard_view {
     struct rfs_key *key;       /* as what follows */
     struct rfs_sealed *sealed; /* what opens encrypted sources; NULL: they are plain */
     bool key_fits;             /* it has opened one */
+    bool opened;               /* all of it is: there may be something to save */
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_outward *outward; /* NULL: names and dtypes as they are */
@@ -67,11 +70,23 @@ struct reshard_view {
     struct rfs_roster *roster; /* owned; of a flat view that does not take the planner's, or NULL */
 
     pthread_mutex_t lock;  /* of images and checksums; a leaf lock */
-    pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more */
+    pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more, or sizes not SIZES_LOADING */
     /* Owned; by roster id in a view of ranks, where it may hold NULL, and by file in a flat one. */
     RFS_VEC(struct rfs_image *) images;
 
     struct rfs_tally tally;
+
+    /* What is kept for the next view; saved_sizes.h. */
+    struct rfs_saved *saved;           /* where; owned, but by a part; NULL: nowhere */
+    _Atomic(struct rfs_sizes *) sizes; /* what was kept of this one; owned; NULL: nothing */
+    enum {
+        SIZES_UNKNOWN,
+        SIZES_LOADING,
+        SIZES_LOADED
+    } sizes_state;          /* under the lock; awaited by summed */
+    atomic_bool sizes_gone; /* the source was changed: they say nothing any more */
+    size_t sizes_saved;     /* how many files were planned when they were saved; under the lock */
+    atomic_size_t planned;  /* files */
 
     struct rfs_side *side; /* of several saves, which have views of their own; owned; or NULL */
     struct reshard_view

@@ -20,6 +20,8 @@ librfs_la_SOURCES += \
 	src/view/read.c \
 	src/view/rules.c \
 	src/view/rules.h \
+	src/view/saved_sizes.c \
+	src/view/saved_sizes.h \
 	src/view/side.c \
 	src/view/side.h \
 	src/view/statistics.c \

@@ -160,6 +160,7 @@ static const struct key keys[] = {
     KEY(uneven_steps, FLAG, NULL),
     KEY(zip_crc, FLAG, NULL),
     KEY(prefix, NAME_PART, "a name such as prefix=checkpoint_"),
+    KEY(index_cache, TEXT, NULL),
     KEY(cache, SIZE, "a size such as cache=2G"),
     KEY(strict, FLAG, NULL),
 };

@@ -50,6 +50,7 @@ struct rfs_options {
     uint64_t large_size; /* bytes; larger tensors are cut over those parts; or RFS_NO_SIZE */
     bool uneven_steps;   /* take parts for those of one save whatever steps they count */
     bool zip_crc;        /* compute the checksums of archives that take reading */
+    char *index_cache;   /* a folder, or "no"; NULL: the user's */
     char *prefix;        /* never NULL once parsed */
     uint64_t cache;      /* bytes */
     bool strict;

@@ -36,15 +36,14 @@ static bool find(struct reshard_view *view, uint64_t id, struct place *out)
 static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_plain *out,
                       uint64_t *bytes)
 {
-    const struct rfs_entry *entry = block->entry;
+    const struct rfs_content *content = &block->content;
     uint64_t at = block->src + skip;
 
     *bytes = block->run - skip;
     out->file = block->file;
-    out->source = rfs_content_offset(block->index, entry, at);
-    const struct rfs_extent *extent =
-        entry->extent_count > 0 ? &block->index->extents[entry->extent] : NULL;
-    for (uint32_t i = 0; extent && i < entry->extent_count; i++, extent++) {
+    out->source = rfs_content_offset(content, at);
+    const struct rfs_extent *extent = content->extents;
+    for (uint32_t i = 0; i < content->n; i++, extent++) {
         if (at < extent->bytes) {
             *bytes = rfs_min_u64(*bytes, extent->bytes - at);
             break;

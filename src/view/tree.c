@@ -4,6 +4,7 @@
 #include "view/bundle.h"
 #include "view/internal.h"
 #include "view/outputs.h"
+#include "view/saved_sizes.h"
 #include "view/side.h"
 
 #include <errno.h>
@@ -178,22 +179,40 @@ static void fill_dir(const struct reshard_view *view, bool root, reshard_stat *s
     st->mtime = view->dir_mtime;
 }
 
-static int fill_file(struct reshard_view *view, size_t file, reshard_stat *st,
-                     struct rfs_error *err)
+static void fill_planned(const struct reshard_view *view, size_t file, uint64_t size,
+                         const struct rfs_rank_plan *plan, reshard_stat *st)
 {
-    const struct rfs_image *image;
-    const int rc = rfs_view_image(view, file, &image, err);
-    if (rc)
-        return rc;
-    const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
     st->mode = S_IFREG | (view->sealed ? plan->mode & S_IRUSR : plan->mode);
     st->nlink = 1;
     st->uid = plan->uid;
     st->gid = plan->gid;
-    st->size = image->bytes;
+    st->size = size;
     st->mtime = plan->mtime;
     st->mapped = rfs_view_is_mapped(view, file);
-    return 0;
+}
+
+static bool is_planned(const struct reshard_view *view, size_t file)
+{
+    return atomic_load_explicit(&view->files[file].image, memory_order_acquire) != NULL;
+}
+
+static int fill_file(struct reshard_view *view, size_t file, reshard_stat *st,
+                     struct rfs_error *err)
+{
+    const struct rfs_image *image;
+    struct rfs_rank_plan saved;
+    uint64_t size;
+
+    if (!is_planned(view, file) && rfs_view_saved_size(view, file, &saved, &size)) {
+        fill_planned(view, file, size, &saved, st);
+        rfs_view_sizes_end(&saved);
+        atomic_store_explicit(&view->files[file].told, size + 1, memory_order_release);
+        return 0;
+    }
+    const int rc = rfs_view_image(view, file, &image, err);
+    if (rc == 0)
+        fill_planned(view, file, image->bytes, rfs_view_plan(view, file), st);
+    return rc;
 }
 
 int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_error *err)
@@ -238,8 +257,7 @@ bool reshard_is_ready(reshard_view *view, uint64_t id)
 
     view = rfs_side_pick(view, id);
     const enum entry_kind kind = rfs_view_entry(view, id, &file);
-    return kind != ENTRY_FILE ||
-           atomic_load_explicit(&view->files[file].image, memory_order_acquire) != NULL;
+    return kind != ENTRY_FILE || is_planned(view, file) || rfs_view_sizes_known(view, file);
 }
 
 /* The image of a roster, encoded once and shared by the ranks that have that roster. */
@@ -316,9 +334,15 @@ int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_imag
     if (*out)
         return 0;
     const int rc = plan_image(view, file, out, err);
-    if (rc == 0)
-        atomic_store_explicit(&shown->image, *out, memory_order_release);
-    return rc;
+    if (rc)
+        return rc;
+    const uint64_t told = atomic_load_explicit(&shown->told, memory_order_acquire);
+    if (told > 0 && told - 1 != (*out)->bytes)
+        return rfs_fail(err, -ESTALE, RFS_IN(shown->name), "mount again",
+                        "its sources were changed since its size was looked at");
+    if (!atomic_exchange_explicit(&shown->image, *out, memory_order_acq_rel))
+        rfs_view_sizes_planned(view);
+    return 0;
 }
 
 const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_t file)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
+#include "source/saved.h"
 #include "source/sealed.h"
 #include "view/bundle.h"
 #include "view/crypt.h"
 #include "view/internal.h"
 #include "view/outputs.h"
+#include "view/saved_sizes.h"
 #include "view/side.h"
 #include "view/strategies.h"
 
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #define POOL_MAX 8
+#define INDEX_LEAST (UINT64_C(64) << 20) /* of memory for indexes, or a quarter of the cache */
 
 const char *reshard_version(void)
 {
@@ -75,6 +78,8 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char
         .check_crc = options->check_crc,
         .fds = view->above ? &view->above->side->fds : NULL,
         .sealed = view->sealed,
+        .saved = view->saved,
+        .index_most = options->cache / 4 > INDEX_LEAST ? options->cache / 4 : INDEX_LEAST,
     };
 }
 
@@ -186,6 +191,7 @@ static bool has_parts(const char *source)
 static void take_part(struct reshard_view *view, const struct rfs_view_part *part)
 {
     view->above = part->above;
+    view->saved = part->above->saved;
     view->base = part->base;
     view->options.all_steps = false;
     view->options.step = part->save.step;
@@ -213,13 +219,22 @@ static int open_view(struct reshard_view *view, const char *source, const char *
         take_part(view, part);
     else
         rfs_pool_hold(view->pool, true); /* the caller may fork yet */
+    if (!part && !(view->options.index_cache && strcmp(view->options.index_cache, "no") == 0))
+        view->saved = rfs_saved_open(view->options.index_cache, &view->log);
     rc = rfs_view_load_key(view, err);
     if (rc)
         return rc;
     if (view->options.all_steps)
         return rfs_side_open(view, source, options, err);
     rc = open_source(view, source, err);
-    return rc ? rc : open_target(view, err);
+    if (rc)
+        return rc;
+    struct rfs_use use; /* what is opened looks at indexes of planned ranks */
+    rfs_catalog_begin(view->catalog, &use);
+    rc = open_target(view, err);
+    rfs_catalog_end(view->catalog, &use);
+    view->opened = rc == 0;
+    return rc;
 }
 
 int rfs_view_open(const char *source, const reshard_config *config,
@@ -268,6 +283,9 @@ void reshard_close(reshard_view *view)
     if (!view->above)
         rfs_pool_free(view->pool); /* first: read-ahead jobs use all the rest */
     rfs_side_close(view);
+    if (view->opened)
+        rfs_view_save(view);
+    rfs_view_sizes_free(atomic_load(&view->sizes));
     rfs_assembler_free(view->assembler);
     rfs_planner_free(view->planner);
     rfs_view_bundle_free(view->bundle);
@@ -276,6 +294,7 @@ void reshard_close(reshard_view *view)
     if (!view->above) {
         rfs_sealed_free(view->sealed);
         rfs_key_free(view->key);
+        rfs_saved_close(view->saved);
     }
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);

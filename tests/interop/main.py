@@ -131,6 +131,7 @@ def main():
         return 0
     oracle.ignore_free_memory()
     folder = tempfile.mkdtemp(prefix="reshardfs-interop-")
+    os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
     runner = Runner(args, folder)
     if not args.model_only and not os.access(runner.program, os.X_OK):
         sys.exit(f"there is no {runner.program}; build it, or say where with --build")

@@ -258,6 +258,7 @@ def run_all(tests, chosen):
         path = os.path.join(root, "sanitizer." + kind.lower())
         os.environ[kind + "_OPTIONS"] = (given + ":" if given else "") + f"log_path={path}"
     os.environ.setdefault("LC_ALL", "C.UTF-8")
+    os.environ["XDG_CACHE_HOME"] = os.path.join(root, "cache")
     signal.signal(signal.SIGALRM, on_alarm)
     # Who runs the tests may ignore these (a shell does for what it puts in the background), and what is
     # ignored here is ignored by every program started here.

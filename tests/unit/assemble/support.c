@@ -133,8 +133,6 @@ static void write_cell(struct world *world, struct random *random, uint64_t cell
         done += take;
     }
     need(fclose(file) == 0, path);
-    world->index[cell].extents = world->extents[cell];
-    world->index[cell].n_extents = count;
     world->entry[cell].offset = world->extents[cell][0].offset;
     world->entry[cell].extent_count = count > 1 ? count : 0;
 }
@@ -256,8 +254,8 @@ struct rfs_slice world_slice(const struct world *world, const uint64_t *from, co
         struct rfs_block *block = &slice.blocks[slice.n];
         if (make_block(world, at, from, size, folded, block)) {
             block->file = rfs_catalog_file(world->catalog, cell);
-            block->index = &world->index[cell];
-            block->entry = &world->entry[cell];
+            block->content = (struct rfs_content){
+                world->entry[cell].offset, world->entry[cell].extent_count, world->extents[cell]};
             slice.n++;
         }
         cell++;

@@ -28,7 +28,6 @@ struct world {
     uint64_t elem;      /* bytes */
     uint64_t cells;
     unsigned char *tensor;
-    struct rfs_index index[MAX_CELLS];
     struct rfs_entry entry[MAX_CELLS];
     struct rfs_extent extents[MAX_CELLS][3];
     struct rfs_catalog *catalog;

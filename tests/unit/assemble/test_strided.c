@@ -25,8 +25,6 @@ static struct {
     char root[64];
     unsigned char *bytes;
     struct rfs_catalog *catalog;
-    struct rfs_index index;
-    struct rfs_entry entry[2];
 } file;
 
 static void make_path(char *path, size_t cap, const char *name)
@@ -134,14 +132,11 @@ static void make_tensor(struct tensor *tensor, uint64_t elements)
 }
 
 /* A box of the tensor as a block that begins at DST of a slice with these strides. */
-static void make_block(const struct tensor *tensor, unsigned number, const uint64_t *from,
-                       const uint64_t *size, const uint64_t *dst_stride, uint64_t dst,
-                       struct rfs_block *block)
+static void make_block(const struct tensor *tensor, const uint64_t *from, const uint64_t *size,
+                       const uint64_t *dst_stride, uint64_t dst, struct rfs_block *block)
 {
-    file.entry[number] = (struct rfs_entry){.offset = tensor->offset};
     *block = (struct rfs_block){.file = rfs_catalog_file(file.catalog, 0),
-                                .index = &file.index,
-                                .entry = &file.entry[number],
+                                .content = {.offset = tensor->offset},
                                 .dst = dst,
                                 .strided = true};
     for (uint32_t i = 0; i < tensor->ndim; i++)
@@ -224,7 +219,7 @@ static void check_box(uint64_t elements, unsigned ranges)
     unsigned char *want = malloc((size_t)bytes);
     assert_non_null(want);
     copy_box(&tensor, from, size, stride, want);
-    make_block(&tensor, 0, from, size, stride, 0, &block);
+    make_block(&tensor, from, size, stride, 0, &block);
     assert_int_equal(block.dst_end, bytes);
     struct rfs_slice slice = {.bytes = bytes, .n = 1, .blocks = &block};
     expect_ranges(&slice, want, ranges);
@@ -266,7 +261,7 @@ static void check_pair(uint64_t elements)
     for (unsigned i = 0; i < 2; i++) {
         const uint64_t dst = i * tensor.dims[axis] * stride[axis];
         make_strides(&tensor);
-        make_block(&tensor, i, from, tensor.dims, stride, dst, &blocks[i]);
+        make_block(&tensor, from, tensor.dims, stride, dst, &blocks[i]);
         copy_box(&tensor, from, tensor.dims, stride, want + dst);
     }
     struct rfs_slice slice = {.bytes = bytes, .n = 2, .blocks = blocks};
@@ -300,10 +295,8 @@ static void test_whole(void **state)
         type.bytes = row_major(tensor.ndim, tensor.item, tensor.dims, stride);
         if (random_below(&rng, 2) && tensor.offset + type.bytes <= FILE_BYTES)
             memcpy(tensor.stride, stride, sizeof stride); /* row-major after all */
-        file.entry[0] = (struct rfs_entry){.offset = tensor.offset};
         struct rfs_block block = {.file = rfs_catalog_file(file.catalog, 0),
-                                  .index = &file.index,
-                                  .entry = &file.entry[0]};
+                                  .content = {.offset = tensor.offset}};
         unsigned char *want = malloc((size_t)type.bytes);
         assert_non_null(want);
         copy_box(&tensor, from, tensor.dims, stride, want);
@@ -331,7 +324,7 @@ static void test_windows(void **state)
     unsigned char *want = malloc((size_t)bytes);
     assert_non_null(want);
     copy_box(&tensor, from, tensor.dims, stride, want);
-    make_block(&tensor, 0, from, tensor.dims, stride, 0, &block);
+    make_block(&tensor, from, tensor.dims, stride, 0, &block);
     struct rfs_slice slice = {.bytes = bytes, .n = 1, .blocks = &block};
     rfs_files_count(rfs_catalog_files(file.catalog), &before);
     expect_range(&slice, want, 0, bytes);

@@ -47,7 +47,7 @@ static unsigned char target_byte(const struct rfs_image *image, uint32_t target,
         const struct rfs_block *block = &slice.blocks[i];
         assert_int_equal(block->n_loops, 0);
         if (at >= block->dst && at < block->dst_end)
-            byte = source_byte(block->entry->offset + at - block->dst);
+            byte = source_byte(block->content.offset + at - block->dst);
     }
     rfs_slice_free(&slice);
     return byte;

@@ -504,7 +504,7 @@ static void check_tensors(struct shown *s)
             unsigned p = 0;
             while (p < s->w->parts && rfs_hfai_torch(s->hfai, p) && block->file != p)
                 p++;
-            assert_memory_equal(s->w->file[p].data + block->entry->offset,
+            assert_memory_equal(s->w->file[p].data + block->content.offset,
                                 value->bytes + block->dst, block->run);
         }
         rfs_slice_free(&slice);

@@ -85,7 +85,7 @@ static void copy_block(struct open *o, const struct rfs_block *block, unsigned c
             src += at[k] * block->loop[k].src_stride;
         }
         assert_int_equal(
-            rfs_content_pread(&reading, block->index, block->entry, out + dst, block->run, src), 0);
+            rfs_content_pread(&reading, &block->content, out + dst, block->run, src), 0);
         more = false;
         for (uint32_t k = block->n_loops; !more && k-- > 0;) {
             more = ++at[k] < block->loop[k].count;

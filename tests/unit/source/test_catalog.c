@@ -303,16 +303,17 @@ static void test_content(void **state)
     struct random random = {random_seed()};
     for (unsigned i = 0; i < 2000; i++) {
         unsigned char buf[1000];
-        const struct rfs_entry *entry = &index->entries[i % 2];
+        const struct rfs_content content = rfs_content_of(index, &index->entries[i % 2]);
         const size_t at = (size_t)random_below(&random, 1000);
         const size_t n = (size_t)random_below(&random, 1001 - at);
-        assert_int_equal(rfs_content_pread(&r, index, entry, buf, n, at), 0);
+        assert_int_equal(rfs_content_pread(&r, &content, buf, n, at), 0);
         assert_memory_equal(buf, filler(1000) + at, n);
     }
     char byte;
-    assert_int_equal(rfs_content_pread(&r, index, &index->entries[1], &byte, 1, 1000), -EINVAL);
-    assert_int_equal(rfs_content_pread(&r, index, &index->entries[0], &byte, 1, UINT64_MAX),
-                     -EINVAL);
+    const struct rfs_content cut = rfs_content_of(index, &index->entries[1]);
+    const struct rfs_content first = rfs_content_of(index, &index->entries[0]);
+    assert_int_equal(rfs_content_pread(&r, &cut, &byte, 1, 1000), -EINVAL);
+    assert_int_equal(rfs_content_pread(&r, &first, &byte, 1, UINT64_MAX), -EINVAL);
     assert_int_equal(rfs_reading_end(&r), 0);
 }
 

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of saved sizes, behind the key:
+ *
+ *   u32 n, source files by id: u32 length, path, u64 inode, size, mtime, its ns, ctime, its ns
+ *   u32 n, files shown: u64 size, or UINT64_MAX for one that is not known; u32 sources; for each u32 id
+ */
+#include "view/saved_sizes.h"
+
+#include "base/cleanup.h"
+#include "layout/digest.h"
+#include "source/saved_index.h"
+#include "view/outputs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNKNOWN UINT64_MAX
+#define BATCH 64        /* files looked at in one task */
+#define FRESH_SECONDS 1 /* after which they are looked at again */
+
+struct saved_source {
+    const char *path; /* in the table */
+    size_t length;
+    struct rfs_mark mark;
+};
+
+struct saved_file {
+    uint64_t size;
+    const unsigned char *sources; /* in the table; n times u32 */
+    uint32_t n;
+};
+
+/* Immutable once loaded, but for the time. */
+struct rfs_sizes {
+    struct rfs_saved_file table;
+    RFS_VEC(struct saved_source) sources;
+    RFS_VEC(struct saved_file) files;
+    atomic_llong checked; /* when the sources were, in seconds of CLOCK_MONOTONIC */
+};
+
+void rfs_view_sizes_free(struct rfs_sizes *sizes)
+{
+    if (!sizes)
+        return;
+    rfs_saved_end(&sizes->table);
+    free(sizes->sources.data);
+    free(sizes->files.data);
+    free(sizes);
+}
+
+/* Everything that a size depends on but for the files of the source. The caller's; NULL when there is no such. */
+static char *make_key(const struct reshard_view *view)
+{
+    const struct rfs_options *o = &view->options;
+    uint64_t src[2] = {0};
+    uint64_t dst[2] = {0};
+    uint64_t names[2] = {0};
+    char *key;
+
+    if (view->flat || view->bundle || !rfs_catalog_key(view->catalog) ||
+        (view->src && rfs_strategy_digest(view->src, src)) ||
+        (view->dst && rfs_strategy_digest(view->dst, dst)) ||
+        rfs_outward_digest(view->outward, names))
+        return NULL;
+    const int n = asprintf(
+        &key, "%s\n%d %d %d %d %d\n%016llx%016llx %016llx%016llx %016llx%016llx\n%s",
+        rfs_catalog_key(view->catalog), (int)rfs_view_format(o), o->strict, o->crc, o->zip_crc,
+        (view->src != NULL) + 2 * (view->dst != NULL), (unsigned long long)src[0],
+        (unsigned long long)src[1], (unsigned long long)dst[0], (unsigned long long)dst[1],
+        (unsigned long long)names[0], (unsigned long long)names[1], o->dtype ? o->dtype : "");
+    return n < 0 ? NULL : key;
+}
+
+static bool take_files(struct rfs_sizes *sizes)
+{
+    struct rfs_saved_in *in = &sizes->table.in;
+    uint32_t n = rfs_saved_take_count(in, sizeof(struct rfs_mark));
+
+    for (uint32_t i = 0; i < n && !in->bad; i++) {
+        struct saved_source source;
+        if (!rfs_mark_take(in, &source.path, &source.length, &source.mark) ||
+            !RFS_PUSH(&sizes->sources, source))
+            return false;
+    }
+    n = rfs_saved_take_count(in, sizeof(uint64_t) + sizeof(uint32_t));
+    for (uint32_t i = 0; i < n && !in->bad; i++) {
+        struct saved_file file = {.size = rfs_saved_take_u64(in)};
+        file.n = rfs_saved_take_count(in, sizeof(uint32_t));
+        file.sources = rfs_saved_take(in, (size_t)file.n * sizeof(uint32_t));
+        const bool known = file.size != UNKNOWN;
+        if (!file.sources || known != (file.n > 0) || (known && file.size > INT64_MAX) ||
+            !RFS_PUSH(&sizes->files, file))
+            return false;
+        for (uint32_t k = 0; k < file.n; k++) {
+            uint32_t id;
+            memcpy(&id, file.sources + k * sizeof id, sizeof id);
+            if (id >= sizes->sources.n)
+                return false;
+        }
+    }
+    return !in->bad && in->left == 0;
+}
+
+/* Looks at files without taking note of what they are like now: nobody reads them yet. */
+struct looking {
+    const struct reshard_view *view;
+    const struct rfs_sizes *sizes;
+};
+
+static int look_at(void *ctx, size_t batch)
+{
+    const struct looking *looking = ctx;
+    const struct rfs_files *files = rfs_catalog_files(looking->view->catalog);
+    const size_t n = looking->sizes->sources.n;
+
+    for (size_t i = batch * BATCH; i < n && i < (batch + 1) * BATCH; i++) {
+        const struct saved_source *source = &looking->sizes->sources.data[i];
+        const char *path = rfs_files_path(files, (uint32_t)i);
+        struct stat st;
+        if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
+            stat(path, &st) != 0)
+            return -1;
+        const struct rfs_mark mark = rfs_mark_of(&st);
+        if (memcmp(&mark, &source->mark, sizeof mark) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static long long now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return time.tv_sec;
+}
+
+/* Whether all files of the source are what they were, a moment ago. */
+static bool is_unchanged(const struct reshard_view *view, struct rfs_sizes *sizes)
+{
+    const long long time = now();
+    struct looking looking = {view, sizes};
+
+    if (time - atomic_load(&sizes->checked) <= FRESH_SECONDS)
+        return true;
+    if (rfs_pool_for(view->pool, (sizes->sources.n + BATCH - 1) / BATCH, look_at, &looking) != 0)
+        return false;
+    atomic_store(&sizes->checked, time);
+    return true;
+}
+
+static struct rfs_sizes *load(const struct reshard_view *view)
+{
+    RFS_FREE char *key = make_key(view);
+    struct rfs_saved_file table;
+
+    if (!key || !rfs_saved_read(rfs_catalog_saved(view->catalog), RFS_SAVED_SIZES, key, &table))
+        return NULL;
+    struct rfs_sizes *sizes = calloc(1, sizeof *sizes);
+    if (!sizes) {
+        rfs_saved_end(&table);
+        return NULL;
+    }
+    sizes->table = table;
+    atomic_init(&sizes->checked, now() - FRESH_SECONDS - 1);
+    if (take_files(sizes) && sizes->files.n == view->n_files &&
+        sizes->sources.n == rfs_files_count_paths(rfs_catalog_files(view->catalog)) &&
+        is_unchanged(view, sizes))
+        return sizes;
+    rfs_view_sizes_free(sizes);
+    return NULL;
+}
+
+/* What was saved, loaded at the first call; NULL when there is nothing to be believed. */
+static struct rfs_sizes *sizes_of(struct reshard_view *view)
+{
+    if (!view->catalog || !rfs_catalog_saved(view->catalog))
+        return NULL;
+    pthread_mutex_lock(&view->lock);
+    while (view->sizes_state == SIZES_LOADING)
+        pthread_cond_wait(&view->summed, &view->lock);
+    const bool mine = view->sizes_state == SIZES_UNKNOWN;
+    if (mine)
+        view->sizes_state = SIZES_LOADING;
+    pthread_mutex_unlock(&view->lock);
+    if (mine) {
+        struct rfs_sizes *sizes = load(view);
+        pthread_mutex_lock(&view->lock);
+        atomic_store_explicit(&view->sizes, sizes, memory_order_release);
+        view->sizes_state = SIZES_LOADED;
+        pthread_cond_broadcast(&view->summed);
+        pthread_mutex_unlock(&view->lock);
+    }
+    return atomic_load_explicit(&view->sizes, memory_order_acquire);
+}
+
+bool rfs_view_sizes_known(const struct reshard_view *view, size_t file)
+{
+    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes, memory_order_acquire);
+
+    return sizes && sizes->files.data[file].size != UNKNOWN &&
+           !atomic_load_explicit(&view->sizes_gone, memory_order_relaxed);
+}
+
+void rfs_view_sizes_end(struct rfs_rank_plan *plan)
+{
+    free(plan->sources);
+    *plan = (struct rfs_rank_plan){0};
+}
+
+/* Takes the attributes of a file's sources, and whether they are what they were. */
+static bool take_attributes(struct reshard_view *view, const struct rfs_sizes *sizes,
+                            const struct saved_file *saved, struct rfs_rank_plan *plan)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+
+    plan->mode = 0444;
+    plan->sources = malloc(saved->n * sizeof *plan->sources);
+    for (uint32_t k = 0; plan->sources && k < saved->n; k++) {
+        uint32_t id;
+        struct stat st;
+        memcpy(&id, saved->sources + k * sizeof id, sizeof id);
+        if (rfs_plan_add_file(files, id, plan, NULL) != 0 || rfs_files_stat(files, id, &st) != 0)
+            return false;
+        const struct rfs_mark mark = rfs_mark_of(&st);
+        if (memcmp(&mark, &sizes->sources.data[id].mark, sizeof mark) != 0)
+            return false;
+    }
+    return plan->sources != NULL;
+}
+
+bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank_plan *plan,
+                         uint64_t *size)
+{
+    struct rfs_sizes *sizes = sizes_of(view);
+
+    *plan = (struct rfs_rank_plan){0};
+    if (!sizes || !rfs_view_sizes_known(view, file))
+        return false;
+    const struct saved_file *saved = &sizes->files.data[file];
+    if (is_unchanged(view, sizes) && take_attributes(view, sizes, saved, plan)) {
+        *size = saved->size;
+        return true;
+    }
+    atomic_store_explicit(&view->sizes_gone, true, memory_order_relaxed);
+    rfs_view_sizes_end(plan);
+    return false;
+}
+
+/* ---- saving ------------------------------------------------------------------------------------------- */
+
+/* The marks of all files of the source; false unless all were settled before the view was opened. */
+static bool put_sources(const struct reshard_view *view, struct rfs_saved_out *out)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    const uint32_t n = rfs_files_count_paths(files);
+
+    rfs_saved_put_u32(out, n);
+    for (uint32_t id = 0; id < n; id++) {
+        struct stat st;
+        if (rfs_files_state(files, id) != 0 || stat(rfs_files_path(files, id), &st) != 0)
+            return false;
+        const struct rfs_mark mark = rfs_mark_of(&st);
+        if (!rfs_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)))
+            return false;
+        rfs_mark_put(out, rfs_files_path(files, id), &mark);
+    }
+    return true;
+}
+
+static void put_file(const struct reshard_view *view, size_t file, const struct rfs_sizes *sizes,
+                     struct rfs_saved_out *out)
+{
+    const struct rfs_image *image =
+        atomic_load_explicit(&view->files[file].image, memory_order_acquire);
+    const struct saved_file *saved = sizes ? &sizes->files.data[file] : NULL;
+
+    if (image) {
+        const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
+        rfs_saved_put_u64(out, image->bytes);
+        rfs_saved_put_u32(out, plan->n_sources);
+        rfs_saved_put(out, plan->sources, plan->n_sources * sizeof *plan->sources);
+    } else {
+        rfs_saved_put_u64(out, saved ? saved->size : UNKNOWN);
+        rfs_saved_put_u32(out, saved ? saved->n : 0);
+        if (saved)
+            rfs_saved_put(out, saved->sources, saved->n * sizeof(uint32_t));
+    }
+}
+
+/* How many files are planned. */
+static size_t count_planned(const struct reshard_view *view)
+{
+    size_t n = 0;
+
+    for (size_t f = 0; f < view->n_files; f++)
+        n += atomic_load_explicit(&view->files[f].image, memory_order_acquire) != NULL;
+    return n;
+}
+
+static void save_sizes(struct reshard_view *view)
+{
+    /* If the files are still what they were, so is what was saved of them. */
+    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes_gone, memory_order_relaxed)
+                                        ? NULL
+                                        : atomic_load_explicit(&view->sizes, memory_order_acquire);
+    RFS_FREE char *key = make_key(view);
+    struct rfs_saved_out table = {0};
+    struct rfs_saved_draft draft;
+
+    if (key && put_sources(view, &table)) {
+        rfs_saved_put_u32(&table, (uint32_t)view->n_files);
+        for (size_t f = 0; f < view->n_files; f++)
+            put_file(view, f, sizes, &table);
+        if (rfs_saved_begin(rfs_catalog_saved(view->catalog), RFS_SAVED_SIZES, key, &draft))
+            rfs_saved_finish(&draft, &table);
+    }
+    free(table.bytes.data);
+}
+
+void rfs_view_save(struct reshard_view *view)
+{
+    if (!view->catalog || !rfs_catalog_saved(view->catalog) || view->n_files == 0)
+        return;
+    rfs_catalog_save(view->catalog);
+    const size_t planned = count_planned(view);
+    pthread_mutex_lock(&view->lock);
+    const bool more = planned > view->sizes_saved;
+    if (more)
+        view->sizes_saved = planned;
+    pthread_mutex_unlock(&view->lock);
+    if (more)
+        save_sizes(view);
+}
+
+static void save_later(void *arg)
+{
+    rfs_view_save(arg);
+}
+
+void rfs_view_sizes_planned(struct reshard_view *view)
+{
+    if (atomic_fetch_add(&view->planned, 1) + 1 == view->n_files &&
+        rfs_catalog_saved(view->catalog))
+        rfs_pool_submit(view->pool, save_later, view, 1024);
+}
