@@ -287,6 +287,12 @@ RESHARD_API int reshard_check(reshard_view *view, reshard_progress_fn *progress,
 /* The library's version, "1.0.0"; a constant. */
 RESHARD_API const char *reshard_version(void);
 
+/*
+ * What it reads and shows, the cipher library that it runs with, and which of its loops suit this processor, for
+ * people; a constant.
+ */
+RESHARD_API const char *reshard_features(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,11 +10,14 @@ reshardfs_SOURCES = \
 	src/base/log.c \
 	src/base/pathlist.c \
 	src/base/secret.c \
+	src/base/suggest.c \
+	src/base/term.c \
 	src/base/text.c \
 	src/base/vec.c \
 	src/mount/capture.c src/mount/capture.h \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
+	src/mount/known.c src/mount/known.h \
 	src/mount/main.c \
 	src/mount/ops.c src/mount/ops.h \
 	src/mount/options.c src/mount/options.h \
@@ -24,7 +27,7 @@ reshardfs_SOURCES = \
 	src/mount/report.c src/mount/report.h \
 	src/mount/scratch.c src/mount/scratch.h \
 	src/mount/session.c src/mount/session.h \
-	src/mount/suggest.c src/mount/suggest.h
+	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c
 endif
 EXTRA_DIST += \
 	contrib/fstab.example \

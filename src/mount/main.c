@@ -24,7 +24,8 @@
 
 static void show_version(void)
 {
-    printf("reshardfs %s\nlibfuse %s\n", reshard_version(), fuse_pkgversion());
+    printf("reshardfs %s\nlibfuse %s\n%s\n", reshard_version(), fuse_pkgversion(),
+           reshard_features());
 }
 
 static int open_view(const struct rfs_mount_options *options, reshard_view **view,
@@ -179,7 +180,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {
-        rfs_report_debug(options.debug);
+        rfs_report_level(options.log_level);
         if (options.action == RFS_ACTION_HELP)
             rfs_mount_options_help();
         else if (options.action == RFS_ACTION_VERSION)

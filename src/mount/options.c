@@ -4,181 +4,20 @@
 #include "base/cleanup.h"
 #include "base/pathlist.h"
 #include "base/text.h"
+#include "mount/known.h"
 #include "mount/paths.h"
-#include "mount/suggest.h"
+#include "mount/settings.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
-#include <limits.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { DEFAULT_THREADS = 16, MOST_THREADS = 256, SUGGEST_WITHIN = 3 };
-
-enum kind {
-    VIEW,       /* passed on */
-    VIEW_FILE,  /* passed on with its path made absolute */
-    VIEW_FILES, /* likewise, of several with ':' between */
-    VIEW_TEXT,  /* the same if there is a file of that path; else it is passed on as it is */
-    OWN,
-    IGNORED,
-};
-
-enum own {
-    IO,
-    NONEMPTY,
-    OTHER,
-    ROOT,
-    PERMISSIONS,
-    AUTO_UNMOUNT,
-    NOEXEC,
-    THREADS,
-    FSNAME,
-    SUBTYPE,
-    DEBUG,
-    DECRYPTED
-};
-
-struct known {
-    const char *name;
-    enum kind kind;
-    bool valued;
-    enum own own;
-};
-
-/* dev and suid are ignored because the mount is always nodev and nosuid; rw, because mount(8) adds it
- * unasked: nothing here can be written whatever is said. */
-static const struct known known[] = {
-    {"src_strategy", VIEW_FILES, true, 0},
-    {"dst_strategy", VIEW_FILES, true, 0},
-    {"src_rules", VIEW_TEXT, true, 0},
-    {"dst_rules", VIEW_TEXT, true, 0},
-    {"src_ranks", VIEW, true, 0},
-    {"dst_ranks", VIEW, true, 0},
-    {"rank_dir", VIEW, true, 0},
-    {"file", VIEW, true, 0},
-    {"files", VIEW_FILE, true, 0},
-    {"group_info", VIEW_FILE, true, 0},
-    {"step", VIEW, true, 0},
-    {"epoch", VIEW, true, 0},
-    {"entry", VIEW, true, 0},
-    {"segmented", VIEW, false, 0},
-    {"segmented_skip", VIEW, true, 0},
-    {"check", VIEW, true, 0},
-    {"key_file", VIEW_FILE, true, 0},
-    {"key_env", VIEW, true, 0},
-    {"key_fd", VIEW, true, 0},
-    {"key_mode", VIEW, true, 0},
-    {"format", VIEW, true, 0},
-    {"view", VIEW, true, 0},
-    {"file_size", VIEW, true, 0},
-    {"names", VIEW_FILE, true, 0},
-    {"dtype", VIEW, true, 0},
-    {"crc", VIEW, false, 0},
-    {"nshards", VIEW, true, 0},
-    {"large_size", VIEW, true, 0},
-    {"uneven_steps", VIEW, false, 0},
-    {"zip_crc", VIEW, false, 0},
-    {"prefix", VIEW, true, 0},
-    {"cache", VIEW, true, 0},
-    {"index_cache", VIEW, true, 0},
-    {"strict", VIEW, false, 0},
-    {"io", OWN, true, IO},
-    {"nonempty", OWN, false, NONEMPTY},
-    {"allow_other", OWN, false, OTHER},
-    {"allow_root", OWN, false, ROOT},
-    {"allow_decrypted", OWN, false, DECRYPTED},
-    {"default_permissions", OWN, false, PERMISSIONS},
-    {"auto_unmount", OWN, false, AUTO_UNMOUNT},
-    {"noexec", OWN, false, NOEXEC},
-    {"max_threads", OWN, true, THREADS},
-    {"fsname", OWN, true, FSNAME},
-    {"subtype", OWN, true, SUBTYPE},
-    {"debug", OWN, false, DEBUG},
-    {"ro", IGNORED, false, 0},
-    {"rw", IGNORED, false, 0},
-    {"dev", IGNORED, false, 0},
-    {"nodev", IGNORED, false, 0},
-    {"suid", IGNORED, false, 0},
-    {"nosuid", IGNORED, false, 0},
-    {"exec", IGNORED, false, 0},
-    {"async", IGNORED, false, 0},
-    {"sync", IGNORED, false, 0},
-    {"dirsync", IGNORED, false, 0},
-    {"atime", IGNORED, false, 0},
-    {"noatime", IGNORED, false, 0},
-    {"diratime", IGNORED, false, 0},
-    {"nodiratime", IGNORED, false, 0},
-    {"relatime", IGNORED, false, 0},
-    {"norelatime", IGNORED, false, 0},
-    {"strictatime", IGNORED, false, 0},
-    {"nostrictatime", IGNORED, false, 0},
-    {"lazytime", IGNORED, false, 0},
-    {"nolazytime", IGNORED, false, 0},
-    {"auto", IGNORED, false, 0},
-    {"noauto", IGNORED, false, 0},
-    {"user", IGNORED, false, 0},
-    {"nouser", IGNORED, false, 0},
-    {"users", IGNORED, false, 0},
-    {"owner", IGNORED, false, 0},
-    {"group", IGNORED, false, 0},
-    {"nofail", IGNORED, false, 0},
-    {"defaults", IGNORED, false, 0},
-    {"_netdev", IGNORED, false, 0},
-};
-
-enum { N_KNOWN = sizeof known / sizeof known[0] };
-
-static const struct known *find(const char *name)
-{
-    for (size_t i = 0; i < N_KNOWN; i++)
-        if (strcmp(known[i].name, name) == 0)
-            return &known[i];
-    return NULL;
-}
-
-/* What mount(8) keeps for itself and its helpers, with or without a value. */
-static bool is_for_others(const char *name)
-{
-    return strncmp(name, "x-", 2) == 0 || strncmp(name, "X-", 2) == 0 ||
-           strcmp(name, "comment") == 0 || strcmp(name, "user") == 0 ||
-           strcmp(name, "uhelper") == 0 || strcmp(name, "helper") == 0;
-}
-
-static int refuse_unknown(const char *name, struct rfs_error *err)
-{
-    const struct known *nearest = NULL;
-    unsigned least = SUGGEST_WITHIN + 1;
-    char remedy[96] = RFS_PROGRAM_HELP;
-
-    for (size_t i = 0; i < N_KNOWN; i++) {
-        const unsigned edits = rfs_suggest_distance(name, known[i].name);
-
-        /* At least half of the word must be right. */
-        if (edits < least && 2 * (size_t)edits <= strlen(name)) {
-            least = edits;
-            nearest = &known[i];
-        }
-    }
-    if (nearest)
-        snprintf(remedy, sizeof remedy, "-o %s%s", nearest->name, nearest->valued ? "=VALUE" : "");
-    return rfs_fail_usage(err, remedy, "unknown option '%s'", name);
-}
-
-/* In place: "\," and "\\" become the second character; any other backslash stays. */
-static void unescape(char *value)
-{
-    char *to = value;
-
-    for (; *value; value++) {
-        if (*value == '\\' && (value[1] == ',' || value[1] == '\\'))
-            value++;
-        *to++ = *value;
-    }
-    *to = '\0';
-}
+enum { DEFAULT_THREADS = 16, MOST_THREADS = 256 };
 
 static int set_text(char **slot, const char *value)
 {
@@ -265,114 +104,219 @@ static int set_threads(struct rfs_mount_options *o, const char *value, struct rf
     return 0;
 }
 
-static int set_own(struct rfs_mount_options *o, enum own own, const char *value,
+static int set_log_level(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            o->log_level = (enum reshard_level)i;
+            return 0;
+        }
+    }
+    return rfs_fail_usage(err, "log_level=error, warning, info or debug",
+                          "option 'log_level' cannot be '%s'", value);
+}
+
+static int set_own(struct rfs_mount_options *o, enum rfs_own own, const char *value,
                    struct rfs_error *err)
 {
     switch (own) {
-    case IO:
+    case RFS_OWN_IO:
         return set_io(o, value, err);
-    case THREADS:
+    case RFS_OWN_THREADS:
         return set_threads(o, value, err);
-    case FSNAME:
+    case RFS_OWN_LOG_LEVEL:
+        return set_log_level(o, value, err);
+    case RFS_OWN_CONFIG: /* it was read before */
+        break;
+    case RFS_OWN_WRITABLE:
+        o->writable = true;
+        break;
+    case RFS_OWN_FSNAME:
         return set_text(&o->fsname, value);
-    case SUBTYPE:
+    case RFS_OWN_SUBTYPE:
         return set_text(&o->subtype, value);
-    case NONEMPTY:
+    case RFS_OWN_NONEMPTY:
         o->nonempty = true;
         break;
-    case OTHER:
+    case RFS_OWN_OTHER:
         o->allow_other = true;
         break;
-    case ROOT:
+    case RFS_OWN_ROOT:
         o->allow_root = true;
         break;
-    case PERMISSIONS:
+    case RFS_OWN_PERMISSIONS:
         o->default_permissions = true;
         break;
-    case AUTO_UNMOUNT:
+    case RFS_OWN_AUTO_UNMOUNT:
         o->auto_unmount = true;
         break;
-    case NOEXEC:
+    case RFS_OWN_NOEXEC:
         o->noexec = true;
         break;
-    case DEBUG:
+    case RFS_OWN_DEBUG:
         o->debug = true;
         break;
-    case DECRYPTED:
+    case RFS_OWN_DECRYPTED:
         o->allow_decrypted = true;
         break;
     }
     return 0;
 }
 
-/* One option, "name" or "name=value", still escaped; may be changed. */
-static int take(struct rfs_mount_options *o, char *option, struct rfs_error *err)
+static int set_view(struct rfs_mount_options *o, const struct rfs_known *known, const char *value)
 {
-    char *value = strchr(option, '=');
-    const struct known *k;
-
-    if (value)
-        *value++ = '\0';
-    if (is_for_others(option))
-        return 0;
-    if (strcmp(option, "key") == 0) /* what follows it is not shown to anybody else */
-        return rfs_fail_usage(err, "-o key_file=FILE, key_env=NAME or key_fd=N",
-                              "a key is not taken from a command line, which everybody sees");
-    k = find(option);
-    if (!k)
-        return refuse_unknown(option, err);
-    /* The view knows which of its own may be empty. */
-    if (k->valued && (!value || (k->kind != VIEW && !*value)))
-        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "option '%s' needs a value", option);
-    if (!k->valued && value)
-        return rfs_fail_usage(err, k->kind == IGNORED ? NULL : option, "option '%s' takes no value",
-                              option);
-    if (value)
-        unescape(value);
-    o->keyed |= strncmp(option, "key_", 4) == 0;
-    switch (k->kind) {
-    case VIEW:
-        return value ? pass_on_value(&o->view, option, value) : pass_on(&o->view, option, NULL);
-    case VIEW_TEXT:
-        return access(value, F_OK) == 0 ? pass_on_file(&o->view, option, value)
-                                        : pass_on_value(&o->view, option, value);
-    case VIEW_FILE:
-        return pass_on_file(&o->view, option, value);
-    case VIEW_FILES:
-        return pass_on_files(&o->view, option, value);
-    case OWN:
-        return set_own(o, k->own, value, err);
-    case IGNORED:
-        break;
+    o->keyed |= strncmp(known->name, "key_", 4) == 0;
+    switch (known->kind) {
+    case RFS_VIEW_TEXT:
+        return access(value, F_OK) == 0 ? pass_on_file(&o->view, known->name, value)
+                                        : pass_on_value(&o->view, known->name, value);
+    case RFS_VIEW_FILE:
+        return pass_on_file(&o->view, known->name, value);
+    case RFS_VIEW_FILES:
+        return pass_on_files(&o->view, known->name, value);
+    default:
+        return value ? pass_on_value(&o->view, known->name, value)
+                     : pass_on(&o->view, known->name, NULL);
     }
+}
+
+/* Files and variables say of a switch whether it is on: sets *VALUE to NULL, or *OFF. */
+static int read_switch(const struct rfs_setting *setting, const char **value, bool *off,
+                       struct rfs_error *err)
+{
+    if (!*value || !setting->origin)
+        return 0;
+    const int on = rfs_settings_switch(*value);
+    if (on < 0)
+        return rfs_fail_usage(err, "yes or no", "option '%s' is on or off, not '%s'", setting->name,
+                              *value);
+    *off = on == 0;
+    *value = NULL;
     return 0;
 }
 
-static int take_list(struct rfs_mount_options *o, const char *list, struct rfs_error *err)
+static int take(struct rfs_mount_options *o, const struct rfs_setting *setting,
+                struct rfs_error *err)
 {
-    RFS_FREE char *copy = strdup(list);
-    int rc = 0;
+    const char *name = setting->name, *value = setting->value;
+    bool off = false;
 
-    if (!copy)
-        return -ENOMEM;
-    for (char *start = copy, *at = copy; rc == 0; at++) {
-        const bool last = *at == '\0';
+    if (rfs_known_is_for_others(name))
+        return 0;
+    if (strcmp(name, "key") == 0) /* what follows it is not shown to anybody else */
+        return rfs_fail_usage(err, "-o key_file=FILE, key_env=NAME or key_fd=N",
+                              "a key is not taken from a command line, which everybody sees");
+    const struct rfs_known *known = rfs_known_find(name);
+    if (!known)
+        return rfs_known_refuse(name, err);
+    if (!known->valued && read_switch(setting, &value, &off, err))
+        return -EINVAL;
+    /* The view knows which of its own may be empty. */
+    if (known->valued && (!value || (known->kind != RFS_VIEW && !*value)))
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "option '%s' needs a value", name);
+    if (!known->valued && value)
+        return rfs_fail_usage(err, known->kind == RFS_IGNORED ? NULL : name,
+                              "option '%s' takes no value", name);
+    if (off || known->kind == RFS_IGNORED)
+        return 0;
+    return known->kind == RFS_OWN ? set_own(o, known->own, value, err) : set_view(o, known, value);
+}
 
-        if (*at == '\\' && at[1]) {
-            at++;
-        } else if (last || *at == ',') {
-            *at = '\0';
-            if (*start)
-                rc = take(o, start, err);
-            start = at + 1;
-        }
-        if (last)
-            break;
+/* Says where, if it was not the command line. */
+static int place(const struct rfs_setting *setting, int rc, struct rfs_error *err)
+{
+    char text[sizeof err->text];
+
+    if (setting->origin && err->code) {
+        memcpy(text, err->text, sizeof text);
+        rfs_fail_usage(err, NULL, "%s: %s", setting->origin, text);
     }
     return rc;
 }
 
-static int take_flags(struct rfs_mount_options *o, int argc, char **argv, struct rfs_error *err)
+static int take_all(struct rfs_mount_options *o, const struct rfs_settings *settings,
+                    struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < settings->list.n; i++)
+        rc = place(&settings->list.data[i], take(o, &settings->list.data[i], err), err);
+    return rc;
+}
+
+/* A variable that is no option is the one with the key, if that is how it is named, or a mistake. */
+static int take_environment(struct rfs_mount_options *o, struct rfs_settings *settings,
+                            const struct rfs_settings *file, const struct rfs_settings *command,
+                            struct rfs_error *err)
+{
+    const struct rfs_setting *key = rfs_settings_last(command, "key_env");
+
+    key = key ? key : rfs_settings_last(settings, "key_env");
+    key = key ? key : rfs_settings_last(file, "key_env");
+    for (size_t i = 0; i < settings->list.n; i++) {
+        struct rfs_setting *setting = &settings->list.data[i];
+        const bool is_key = key && key->value && strcmp(setting->origin, key->value) == 0;
+        const int rc = is_key ? 0 : place(setting, take(o, setting, err), err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Paths in the file are looked for from its folder. */
+static int take_file(struct rfs_mount_options *o, const char *path,
+                     const struct rfs_settings *settings, struct rfs_error *err)
+{
+    RFS_CLOSE int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    RFS_FREE char *absolute = rfs_path_absolute(path);
+    int rc = here >= 0 ? 0 : -errno;
+
+    if (!absolute)
+        return -ENOMEM;
+    if (rc == 0 && chdir(dirname(absolute)) != 0)
+        rc = -errno;
+    if (rc)
+        return rfs_fail(err, rc, RFS_IN(path), NULL, "cannot look from its folder: %s",
+                        strerror(-rc));
+    rc = take_all(o, settings, err);
+    if (fchdir(here) != 0 && rc == 0)
+        rc = rfs_fail(err, -errno, RFS_IN("."), NULL, "cannot go back: %s", strerror(errno));
+    return rc;
+}
+
+/*
+ * The command line counts before the environment, and that before the file: what is taken last counts. mount(8) says
+ * rw where nobody did, with dev and suid or their opposites; asked for on its own it is a mistake.
+ */
+static int take_settings(struct rfs_mount_options *o, const struct rfs_settings *command,
+                         struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings environment = {0};
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings file = {0};
+    int rc = rfs_settings_add_environment(&environment, environ);
+    const struct rfs_setting *config = rfs_settings_last(command, "config");
+
+    config = config ? config : rfs_settings_last(&environment, "config");
+    if (rc == 0 && config && config->value && *config->value)
+        rc = rfs_settings_add_file(&file, config->value, err);
+    if (rc == 0 && file.list.n > 0)
+        rc = take_file(o, config->value, &file, err);
+    if (rc == 0)
+        rc = take_environment(o, &environment, &file, command, err);
+    if (rc == 0)
+        rc = take_all(o, command, err);
+    if (rc == 0 && o->writable && !rfs_settings_last(command, "suid") &&
+        !rfs_settings_last(command, "nosuid"))
+        rc = rfs_fail_usage(err, "ro, or nothing: it is read-only in any case",
+                            "option 'rw' cannot be had: what is shown is made from the source, "
+                            "and nothing can be written to it");
+    return rc;
+}
+
+static int take_flags(struct rfs_mount_options *o, int argc, char **argv,
+                      struct rfs_settings *settings, struct rfs_error *err)
 {
     static const struct option flags[] = {{"check", no_argument, NULL, 'c'},
                                           {"help", no_argument, NULL, 'h'},
@@ -386,7 +330,7 @@ static int take_flags(struct rfs_mount_options *o, int argc, char **argv, struct
 
         switch (flag) {
         case 'o':
-            rc = take_list(o, optarg, err);
+            rc = rfs_settings_add_list(settings, optarg);
             break;
         case 'f':
             o->foreground = true;
@@ -448,11 +392,15 @@ static int check_keyed(const struct rfs_mount_options *o, struct rfs_error *err)
 int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out,
                             struct rfs_error *err)
 {
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings settings = {0};
     int rc;
 
-    *out = (struct rfs_mount_options){.max_threads = DEFAULT_THREADS};
+    *out =
+        (struct rfs_mount_options){.max_threads = DEFAULT_THREADS, .log_level = RESHARD_LOG_INFO};
     *err = (struct rfs_error){0};
-    rc = take_flags(out, argc, argv, err);
+    rc = take_flags(out, argc, argv, &settings, err);
+    if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK))
+        rc = take_settings(out, &settings, err);
     if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK))
         rc = take_places(out, argc - optind, argv + optind, err);
     if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK))
@@ -460,6 +408,8 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
     if (rc == -ENOMEM && err->code == 0)
         rfs_fail(err, rc, RFS_NOWHERE, NULL, "out of memory");
     out->foreground |= out->debug;
+    if (out->debug)
+        out->log_level = RESHARD_LOG_DEBUG;
     return rc;
 }
 
@@ -477,26 +427,26 @@ void rfs_mount_options_help(void)
 {
     fputs("usage: reshardfs SRC MNT [-o OPTION,...] [-f] [-d] [-s]\n"
           "       reshardfs --check SRC [-o OPTION,...] | --help | --version\n"
-          "Shows the sharded MindSpore checkpoint in SRC (rank_N/*.ckpt), cut for another\n"
-          "strategy, as a read-only file system on MNT (rank_N/checkpoint_N.ckpt).\n"
+          "Shows the checkpoint of many ranks in SRC as that of others on MNT, read-only.\n"
           "\n"
-          "  -o src_strategy=FILE  strategy of SRC; or all stages' files: a folder, A:B:C\n"
-          "  -o dst_strategy=FILE  strategy to show (without one: one whole checkpoint)\n"
-          "  -o {src,dst}_rules=, {src,dst}_ranks=N  rules instead (man reshardfs: RULES)\n"
-          "  -o format=safetensors|pt, view=huggingface|unified, crc  other outputs\n"
-          "  -o prefix=, names=FILE, dtype=RULES  names of files, of tensors; types\n"
-          "  -o nshards=M, large_size=, uneven_steps, zip_crc  hfai's PART_*.pt, for M\n"
-          "  -o rank_dir=, file=, files=, step=, epoch=, entry=, group_info=  what SRC has\n"
-          "  -o segmented, segmented_skip=A:B  a folder's files are one; without A*, B*\n"
-          "  -o cache=SIZE         memory for assembled pieces, as 512M or 2G\n"
-          "  -o strict, check=crc  refuse what one strategy lacks; verify SRC's checksums\n"
-          "  -o key_file=, key_fd=, key_env=, key_mode=  the key of encrypted files in SRC\n"
-          "  -o io=auto|direct|cached, max_threads=N  the page cache; threads that answer\n"
-          "  -o allow_other, nonempty  let other users in; mount over a folder with files\n"
-          "  -o fsname=, subtype=, allow_root, auto_unmount, ...  as in mount.fuse3(8)\n"
-          "  -f, -d, -s            stay in the foreground; print requests; one at a time\n"
-          "  --check               plan every rank, report, mount nothing\n"
+          "strategies    src_strategy=FILE, dst_strategy=FILE (stages: a folder, A:B); or\n"
+          "              {src,dst}_rules=RULES, {src,dst}_ranks=N; no dst: a whole file\n"
+          "what SRC has  rank_dir=, file=GLOB, files=MAP, step=N|all, epoch=N, entry=NAME,\n"
+          "              group_info=FILE, segmented, segmented_skip=A:B, check=crc, strict\n"
+          "its key       key_file=FILE, key_fd=N, key_env=NAME, key_mode=MODE\n"
+          "what is shown format=ckpt|safetensors|pt, view=ranks|huggingface|unified,\n"
+          "              prefix=, file_size=, names=MAP, dtype=RULES, crc, zip_crc;\n"
+          "              of hfai's parts: nshards=M, large_size=, uneven_steps\n"
+          "the mount     cache=SIZE, index_cache=, io=auto|direct|cached, max_threads=N, "
+          "allow_other,\n"
+          "              allow_root, allow_decrypted, nonempty, auto_unmount, fsname=,\n"
+          "              subtype=, default_permissions, noexec; ro, nofail, ... as mount(8)\n"
+          "in general    config=FILE, log_level=error|warning|info|debug\n"
           "\n"
-          "A comma inside a value is written \"\\,\". Unmount with: fusermount3 -u MNT\n",
+          "-f, -d, -s    stay in the foreground; print requests as well; one at a time\n"
+          "--check       plan every rank, report, mount nothing\n"
+          "\n"
+          "Options also come from RESHARDFS_NAME=VALUE, and lines NAME = VALUE of config=.\n"
+          "A comma inside a value is \\, here. Unmount with: fusermount3 -u MNT\n",
           stdout);
 }

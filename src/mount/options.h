@@ -2,14 +2,15 @@
 /*
  * The command line, as a user types it and as mount(8) passes it: reshardfs SRC MNT -o a,b=c,…
  *
- * Options after -o are of three kinds: the mount's own, taken out here; the view's, passed on in one
- * string; and those that mount(8) adds or that mean something to it alone, accepted and forgotten. A
- * comma inside a value is written "\,", a backslash before a comma or a backslash "\\".
+ * Options (settings.h says where they come from, known.h which there are) are of three kinds: the mount's own, taken
+ * out here; the view's, passed on in one string; and those that mount(8) adds or that mean something to it alone,
+ * accepted and forgotten.
  */
 #ifndef RFS_MOUNT_OPTIONS_H
 #define RFS_MOUNT_OPTIONS_H
 
 #include "base/error.h"
+#include "reshard.h"
 
 #include <stdbool.h>
 
@@ -42,8 +43,10 @@ struct rfs_mount_options {
     bool auto_unmount;
     bool noexec;
     unsigned max_threads;
-    char *fsname;  /* NULL: the source's path */
-    char *subtype; /* NULL: the program's name */
+    char *fsname;                 /* NULL: the source's path */
+    char *subtype;                /* NULL: the program's name */
+    enum reshard_level log_level; /* what is less urgent is dropped */
+    bool writable;                /* rw was asked for */
 };
 
 /* 0, or -errno with *err filled. Free *out in either case. */

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/report.h"
 
+#include "base/term.h"
+
 #include <inttypes.h>
 #include <langinfo.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
+#include <unistd.h>
 
 static atomic_bool to_syslog;
-static atomic_bool with_debug;
+static atomic_int least = RESHARD_LOG_INFO;
 
 static const struct {
     const char *label;
@@ -21,9 +24,16 @@ static const struct {
     [RESHARD_LOG_DEBUG] = {"debug: ", LOG_DEBUG},
 };
 
-void rfs_report_debug(bool on)
+static const char *coloured(enum reshard_level level)
 {
-    atomic_store(&with_debug, on);
+    return level == RESHARD_LOG_ERROR     ? rfs_term_error(STDERR_FILENO)
+           : level == RESHARD_LOG_WARNING ? rfs_term_warning(STDERR_FILENO)
+                                          : levels[level].label;
+}
+
+void rfs_report_level(enum reshard_level level)
+{
+    atomic_store(&least, (int)level);
 }
 
 void rfs_report_to_syslog(void)
@@ -37,12 +47,12 @@ void rfs_report_line(void *ctx, enum reshard_level level, const char *line)
     (void)ctx;
     if (level < RESHARD_LOG_ERROR || level > RESHARD_LOG_DEBUG)
         level = RESHARD_LOG_ERROR;
-    if (level == RESHARD_LOG_DEBUG && !atomic_load(&with_debug))
+    if ((int)level > atomic_load(&least))
         return;
     if (atomic_load(&to_syslog))
         syslog(levels[level].priority, "%s%s", levels[level].label, line);
     else
-        fprintf(stderr, "%s: %s%s\n", RFS_PROGRAM, levels[level].label, line);
+        fprintf(stderr, "%s: %s%s\n", RFS_PROGRAM, coloured(level), line);
 }
 
 int rfs_report_error(const struct rfs_error *err)

@@ -18,8 +18,8 @@
 
 enum { RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 
-/* Debug lines are dropped unless this is on. */
-void rfs_report_debug(bool on);
+/* Lines that are less urgent are dropped; at first, debug lines. */
+void rfs_report_level(enum reshard_level level);
 void rfs_report_to_syslog(void);
 
 /* A reshard_log_fn. ctx is not used. */

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@
 /*
  * The loop runs in the main thread, which is also the one that signals wake. A second thread, the
  * herald, starts with the first request, stats the mount from outside as any user would, and passes on
- * that it answers. It ends before the session is destroyed.
+ * that it answers. In the background it then waits for SIGHUP, which other servers take as a wish to read
+ * something again: here it changes nothing, and the log says so. It ends before the session is destroyed.
  */
 struct session {
     struct rfs_mount mount;
@@ -31,6 +33,7 @@ struct session {
     pthread_t herald;
     bool
         heralded; /* the herald was started: main reads it after the loop, when all workers ended */
+    atomic_bool ending; /* the herald's next SIGHUP is from main: it shall end */
     int answered; /* 0 once the mount has answered, else -errno; read after the herald has ended */
 };
 
@@ -48,6 +51,20 @@ static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
                     line);
 }
 
+/* SIGHUP is blocked in all threads of a mount in the background, and taken here. */
+static void wait_for_hangups(struct session *s)
+{
+    sigset_t hangup;
+    int number;
+
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    while (sigwait(&hangup, &number) == 0 && !atomic_load(&s->ending))
+        rfs_report_line(
+            NULL, RESHARD_LOG_WARNING,
+            "SIGHUP: nothing is read again while it is mounted; try: unmount and mount");
+}
+
 static void *herald(void *ctx)
 {
     struct session *s = ctx;
@@ -58,6 +75,8 @@ static void *herald(void *ctx)
         rfs_readahead_raise(st.st_dev);
     if (s->answered != 0 || s->answers(s->answers_ctx) != 0)
         pthread_kill(s->main, SIGTERM);
+    else if (!s->mount.options->foreground)
+        wait_for_hangups(s);
     return NULL;
 }
 
@@ -190,14 +209,27 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     fuse_set_log_func(fuse_line);
     rc = run_loop(s);
     fuse_session_unmount(s->mount.session);
-    if (s->heralded)
+    if (s->heralded) {
+        atomic_store(&s->ending, true);
+        if (!s->mount.options->foreground)
+            pthread_kill(s->herald, SIGHUP);
         pthread_join(s->herald, NULL);
+    }
     if (s->answered < 0)
         return rfs_fail(err, s->answered, RFS_IN(s->mountpoint), NULL,
                         "the mount does not answer: %s", strerror(-s->answered));
     if (rc < 0)
         return rfs_fail(err, rc, RFS_IN(s->mountpoint), NULL, "the mount broke: %s", strerror(-rc));
     return 0;
+}
+
+static void block_hangups(void)
+{
+    sigset_t hangup;
+
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &hangup, NULL);
 }
 
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
@@ -213,6 +245,8 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
     };
     int rc;
 
+    if (!options->foreground)
+        block_hangups();
     rfs_mount_init(&s.mount, view, options);
     s.mount.started = start_herald;
     s.mount.started_ctx = &s;

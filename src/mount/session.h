@@ -8,8 +8,8 @@
 #include "reshard.h"
 
 /*
- * Mounts VIEW on MOUNTPOINT (absolute) and answers until it is unmounted or a signal (INT, TERM, HUP)
- * asks for that. answers(ctx) is called once, from another thread, when the mount has answered a stat;
+ * Mounts VIEW on MOUNTPOINT (absolute) and answers until it is unmounted or a signal (INT, TERM, in the foreground
+ * HUP as well) asks for that. answers(ctx) is called once, from another thread, when the mount has answered a stat;
  * if it returns non-zero, nobody wants the mount any more and it goes at once.
  * Returns 0, or -errno with *err filled when it never answered or broke.
  */

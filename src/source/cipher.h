@@ -115,4 +115,7 @@ int rfs_cipher_pread(const struct rfs_cipher *cipher, const struct rfs_cipher_in
                      const struct rfs_key *key, uint32_t number, void *buf, size_t size,
                      uint32_t offset, struct rfs_error *err);
 
+/* "OpenSSL 3.0.17 1 Jul 2025": the library that decrypts. A constant. */
+const char *rfs_cipher_library(void);
+
 #endif

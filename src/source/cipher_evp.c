@@ -10,6 +10,7 @@
 #include "source/key.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <string.h>
@@ -306,4 +307,9 @@ int rfs_cipher_measure(struct rfs_cipher *cipher, const struct rfs_cipher_input 
     if (rc == 0 && first != 0x0a) /* the key of Checkpoint.value: ckpt.c draws it */
         rc = fail_doubt(&job, "does not begin as a .ckpt does");
     return rc;
+}
+
+const char *rfs_cipher_library(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/suggest.h"
 #include "reshard.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
@@ -62,6 +63,23 @@ static int help(const char *name)
     return rfs_tool_done();
 }
 
+/* There is no such command, but perhaps one that was meant. */
+static void refuse(const char *name, struct rfs_error *err)
+{
+    char remedy[64] = "reshard --help";
+    unsigned least = (unsigned)strlen(name) / 2 + 1; /* at least half of the word must be right */
+
+    for (size_t i = 0; i < COMMANDS; i++) {
+        const unsigned edits = rfs_suggest_distance(name, commands[i]->name);
+
+        if (edits < least && edits <= 3) {
+            least = edits;
+            snprintf(remedy, sizeof remedy, "reshard %s", commands[i]->name);
+        }
+    }
+    rfs_fail_usage(err, remedy, "unknown command '%s'", name);
+}
+
 int main(int argc, char **argv)
 {
     struct rfs_error err = {0};
@@ -74,13 +92,12 @@ int main(int argc, char **argv)
     if (is_help(name) || (strcmp(name, "help") == 0 && (argc == 2 || find(first))))
         return help(first);
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
-        printf("reshard %s\n", reshard_version());
+        printf("reshard %s\n%s\n", reshard_version(), reshard_features());
         return rfs_tool_done();
     }
     if (*name == '\0')
         rfs_fail_usage(&err, "reshard --help", "no command given");
     else
-        rfs_fail_usage(&err, "reshard --help", "unknown command '%s'",
-                       strcmp(name, "help") == 0 ? first : name);
+        refuse(strcmp(name, "help") == 0 ? first : name, &err);
     return rfs_tool_failed(&err);
 }

@@ -7,6 +7,7 @@ librfs_la_SOURCES += \
 	src/view/crc.c \
 	src/view/crypt.c \
 	src/view/crypt.h \
+	src/view/features.c \
 	src/view/flat.c \
 	src/view/flat.h \
 	src/view/huggingface.c \

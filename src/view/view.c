@@ -20,11 +20,6 @@
 #define POOL_MAX 8
 #define INDEX_LEAST (UINT64_C(64) << 20) /* of memory for indexes, or a quarter of the cache */
 
-const char *reshard_version(void)
-{
-    return RESHARD_VERSION;
-}
-
 void rfs_view_give(void *to, void *from, size_t size)
 {
     size_t theirs;

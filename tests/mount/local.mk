@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	tests/mount/run \
 	tests/mount/seal.py \
 	tests/mount/test_access.py \
+	tests/mount/test_citizen.py \
 	tests/mount/test_command.py \
 	tests/mount/test_encrypted.py \
 	tests/mount/test_errors.py \

@@ -3,17 +3,19 @@
 
 #include "base/cleanup.h"
 #include "base/harden.h"
+#include "tool/common/tool.h"
 #include "view/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static void print_line(void *ctx, enum reshard_level level, const char *line)
+void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
 {
     (void)ctx;
-    if (level <= RESHARD_LOG_WARNING)
-        fprintf(stderr, "reshard: %s: %s\n", level == RESHARD_LOG_ERROR ? "error" : "warning",
-                line);
+    if (level == RESHARD_LOG_WARNING)
+        rfs_tool_warn(line, NULL);
+    else if (level == RESHARD_LOG_ERROR)
+        rfs_tool_print_error(line);
 }
 
 int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
@@ -38,7 +40,7 @@ int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, 
     }
     const reshard_config config = {.struct_size = sizeof config,
                                    .options = text,
-                                   .log = log ? log : print_line,
+                                   .log = log ? log : rfs_tool_log,
                                    .log_ctx = log_ctx};
     reshard_error why = {.struct_size = sizeof why};
     rc = reshard_open(source, &config, out, &why);

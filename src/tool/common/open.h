@@ -10,9 +10,12 @@
 #define RFS_TOOL_CACHE "128M"
 #define RFS_TOOL_CACHE_KEYED "256M"
 
+/* A reshard_log_fn: errors and warnings to the standard error, as the tool says its own. */
+void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
+
 /*
  * Opens SOURCE with OPTIONS (a list as reshard_open takes; NULL: none), after hardening the process if they name a
- * key. LOG may be NULL: then errors and warnings go to the standard error. 0, or -errno with *err filled; *out is
+ * key. LOG may be NULL: rfs_tool_log. 0, or -errno with *err filled; *out is
  * the caller's, NULL on failure.
  */
 int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,

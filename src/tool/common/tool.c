@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/tool.h"
+
 #include "base/checked.h"
+#include "base/term.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
+
+void rfs_tool_print_error(const char *line)
+{
+    fprintf(stderr, "reshard: %s%s\n", rfs_term_error(STDERR_FILENO), line);
+}
 
 int rfs_tool_failed(const struct rfs_error *err)
 {
-    fprintf(stderr, "reshard: error: %s\n", err->text);
+    rfs_tool_print_error(err->text);
     return err->usage ? RFS_EXIT_USAGE : RFS_EXIT_INPUT;
+}
+
+void rfs_tool_warn(const char *line, const char *remedy)
+{
+    fprintf(stderr, "reshard: %s%s%s%s\n", rfs_term_warning(STDERR_FILENO), line,
+            remedy ? "; try: " : "", remedy ? remedy : "");
 }
 
 int rfs_tool_done(void)

@@ -28,7 +28,7 @@ static void print_line(void *ctx, enum reshard_level level, const char *line)
     if (level > RESHARD_LOG_WARNING)
         return;
     rfs_progress_end(&export->progress);
-    fprintf(stderr, "reshard: %s: %s\n", level == RESHARD_LOG_ERROR ? "error" : "warning", line);
+    rfs_tool_log(NULL, level, line);
 }
 
 static void print_json(const struct rfs_export *export, double seconds, const struct rfs_error *err)
@@ -191,8 +191,8 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     if (export->task.count == 0)
         rc = rfs_task_detect(&export->task, err);
     if (rc == 0 && export->task.batch_script)
-        fprintf(stderr, "reshard: warning: %s; try: srun reshard export\n",
-                "this is Slurm's batch script, not a task of it: all files are exported here");
+        rfs_tool_warn("this is Slurm's batch script, not a task of it: all files are exported here",
+                      "srun reshard export");
     return rc;
 }
 

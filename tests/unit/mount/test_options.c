@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "mount/options.h"
 #include "mount/paths.h"
-#include "mount/suggest.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -68,8 +68,8 @@ static void kinds_are_told_apart(void **state)
     struct rfs_error err;
 
     (void)state;
-    assert_int_equal(parse(&o, &err, "-o", "cache=2G,rw,io=cached,dev,strict", "/", "mnt", "-d",
-                           "-s", "-o",
+    assert_int_equal(parse(&o, &err, "-o", "cache=2G,rw,io=cached,dev,suid,strict", "/", "mnt",
+                           "-d", "-s", "-o",
                            "prefix=a\\,b\\\\c,,x-z=1,allow_other,fsname=d\\,e,nonempty,",
                            "-omax_threads=3", NULL),
                      0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mount/suggest.h"
+#include "base/suggest.h"
 
 #include <limits.h>
 #include <string.h>

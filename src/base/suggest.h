@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* "Did you mean …": the known word that takes the fewest edits to reach. */
-#ifndef RFS_MOUNT_SUGGEST_H
-#define RFS_MOUNT_SUGGEST_H
+#ifndef RFS_BASE_SUGGEST_H
+#define RFS_BASE_SUGGEST_H
 
 #include <stddef.h>
 

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reshard.h"
+#include "source/cipher.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define AVX2() (__builtin_cpu_supports("avx2") != 0)
+#else
+#define AVX2() false
+#endif
+
+static char features[256];
+
+static void tell(void)
+{
+    snprintf(features, sizeof features,
+             "reads ckpt, safetensors, pt, hfai; shows ckpt, safetensors, pt, hfai; %s; %s kernels",
+             rfs_cipher_library(), AVX2() ? "AVX2" : "portable");
+}
+
+const char *reshard_version(void)
+{
+    return RESHARD_VERSION;
+}
+
+const char *reshard_features(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, tell);
+    return features;
+}
