@@ -28,8 +28,8 @@ struct rfs_source_spec {
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
     bool check_crc;    /* verify what carries a checksum before its first use */
     struct rfs_sealed *sealed; /* opens encrypted files; NULL: files are plain */
-    struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
-    uint64_t index_most;     /* bytes of memory that indexes may take for long; 0: any */
+    struct rfs_saved *saved;   /* where indexes are saved for the next view; NULL: nowhere */
+    uint64_t index_most;       /* bytes of memory that indexes may take for long; 0: any */
     struct rfs_fds *fds;       /* descriptors that it shares with other sources; NULL: its own */
 };
 

@@ -84,8 +84,8 @@ static void copy_block(struct open *o, const struct rfs_block *block, unsigned c
             dst += at[k] * block->loop[k].dst_stride;
             src += at[k] * block->loop[k].src_stride;
         }
-        assert_int_equal(
-            rfs_content_pread(&reading, &block->content, out + dst, block->run, src), 0);
+        assert_int_equal(rfs_content_pread(&reading, &block->content, out + dst, block->run, src),
+                         0);
         more = false;
         for (uint32_t k = block->n_loops; !more && k-- > 0;) {
             more = ++at[k] < block->loop[k].count;

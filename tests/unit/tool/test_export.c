@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `reshard export` is made of and needs no view for: ranks, tasks, the order of work, the command line. */
 #include "tests/support/tree.h"
-#include "tool/export/options.h"
 #include "tool/common/show.h"
+#include "tool/export/options.h"
 #include "tool/export/wave.h"
 
 #include <errno.h>
