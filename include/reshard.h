@@ -204,11 +204,11 @@ typedef struct reshard_loan reshard_loan;
 
 /*
  * Like reshard_reader_pread, without the last copy: fills iov[0..] with at most IOV_MAX spans that point, in
- * the order of the bytes, into the cache or into SCRATCH, and *loan with what keeps them alive. SCRATCH is
- * the caller's, has SIZE + RESHARD_SCRATCH_EXTRA bytes and stays untouched until the loan is given back by
- * reshard_return. Returns the number of bytes and sets *iov_count, both 0 at the end of the file, where
- * the loan is to be given back, too. On failure, *loan is NULL and -errno is as of reshard_reader_pread, or
- * -EINVAL when IOV_MAX is less than 1.
+ * the order of the bytes, into the cache or into SCRATCH, and *loan with what keeps them alive: NULL when they
+ * are all in SCRATCH. That is the caller's, has SIZE + RESHARD_SCRATCH_EXTRA bytes and stays untouched until the
+ * spans are done with; a loan is to be given back then by reshard_return. Returns the number of bytes and sets
+ * *iov_count, both 0 at the end of the file. On failure, *loan is NULL and -errno is as of reshard_reader_pread,
+ * or -EINVAL when IOV_MAX is less than 1.
  */
 RESHARD_API ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size,
                                           uint64_t offset, struct iovec *iov, int iov_max,

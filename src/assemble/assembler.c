@@ -139,16 +139,21 @@ int rfs_reply_copied(struct rfs_reply *reply, size_t size)
     return 0;
 }
 
+static struct rfs_piece **pin_at(struct rfs_pins *pins, size_t i)
+{
+    return i < RFS_PINS_FEW ? &pins->few[i] : &pins->more[i - RFS_PINS_FEW];
+}
+
 /* Lends [from, from + size) of the piece if there is room; the last entry is kept for copied bytes. */
 static bool lend(struct rfs_reply *reply, struct rfs_piece *piece, size_t from, size_t size)
 {
     struct rfs_pins *pins = reply->pins;
     if (reply->iov_count + 2 > reply->iov_max)
         return false;
-    if (pins->n == pins->cap &&
-        !rfs_vec_grow((void **)&pins->pieces, &pins->cap, pins->n, sizeof(struct rfs_piece *)))
+    if (pins->n >= RFS_PINS_FEW && pins->n - RFS_PINS_FEW == pins->cap &&
+        !rfs_vec_grow((void **)&pins->more, &pins->cap, pins->cap, sizeof(struct rfs_piece *)))
         return false;
-    pins->pieces[pins->n++] = piece;
+    *pin_at(pins, pins->n++) = piece;
     reply->iov[reply->iov_count++] = (struct iovec){piece->data + from, size};
     reply->at += size; /* its room stays unused */
     return true;
@@ -157,8 +162,8 @@ static bool lend(struct rfs_reply *reply, struct rfs_piece *piece, size_t from, 
 void rfs_pins_release(struct rfs_assembler *assembler, struct rfs_pins *pins)
 {
     for (size_t i = 0; i < pins->n; i++)
-        rfs_cache_unpin(assembler->cache, pins->pieces[i]);
-    free(pins->pieces);
+        rfs_cache_unpin(assembler->cache, *pin_at(pins, i));
+    free(pins->more);
     *pins = (struct rfs_pins){0};
 }
 

@@ -42,9 +42,12 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
 void rfs_assembler_free(struct rfs_assembler *assembler);
 
 /* Keeps borrowed pieces alive. Grows as needed; zero-initialise with {0}. */
+#define RFS_PINS_FEW 3 /* that a request of a mount may need: no memory is allocated for so many */
 struct rfs_pins {
-    struct rfs_piece **pieces;
-    size_t n, cap;
+    size_t n;
+    struct rfs_piece *few[RFS_PINS_FEW]; /* the first */
+    struct rfs_piece **more;             /* [n - RFS_PINS_FEW] the others; owned */
+    size_t cap;                          /* of more */
 };
 void rfs_pins_release(struct rfs_assembler *assembler, struct rfs_pins *pins);
 

@@ -373,23 +373,40 @@ ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, u
     return n;
 }
 
+/* What keeps the pins; NULL with 0 when there are none. */
+static int make_loan(struct rfs_assembler *assembler, const struct rfs_pins *pins,
+                     struct reshard_loan **loan)
+{
+    *loan = pins->n > 0 ? malloc(sizeof **loan) : NULL;
+    if (pins->n > 0 && !*loan)
+        return -ENOMEM;
+    if (*loan)
+        **loan = (struct reshard_loan){assembler, *pins};
+    return 0;
+}
+
 ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size, uint64_t offset,
                               struct iovec *iov, int iov_max, int *iov_count, reshard_loan **loan)
 {
-    *iov_count = 0;
-    *loan = iov_max < 1 ? NULL : calloc(1, sizeof **loan);
-    if (!*loan)
-        return iov_max < 1 ? -EINVAL : -ENOMEM;
-    (*loan)->assembler = reader->view->assembler;
-    struct rfs_reply reply = {
-        .at = scratch, .iov = iov, .iov_max = iov_max, .pins = &(*loan)->pins};
+    struct rfs_assembler *assembler = reader->view->assembler;
+    struct rfs_pins pins = {0};
+    struct rfs_reply reply = {.at = scratch, .iov = iov, .iov_max = iov_max, .pins = &pins};
     struct answer answer = {.reply = &reply};
-    const ssize_t n = answer_read(reader, size, offset, &answer);
-    *iov_count = reply.iov_count;
-    if (n < 0) {
-        reshard_return(*loan);
-        *loan = NULL;
+
+    *iov_count = 0;
+    *loan = NULL;
+    if (iov_max < 1)
+        return -EINVAL;
+    ssize_t n = answer_read(reader, size, offset, &answer);
+    if (n >= 0) {
+        const int rc = make_loan(assembler, &pins, loan);
+        n = rc < 0 ? rc : n;
     }
+    if (n < 0) {
+        rfs_pins_release(assembler, &pins);
+        return n;
+    }
+    *iov_count = reply.iov_count;
     return n;
 }
 

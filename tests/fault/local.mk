@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 if HAVE_CMOCKA
-check_PROGRAMS += tests/fault/test_allocation
-TESTS += tests/fault/test_allocation
+check_PROGRAMS += tests/fault/test_allocation tests/fault/test_costs
+TESTS += tests/fault/test_allocation tests/fault/test_costs
+tests_fault_test_costs_SOURCES = \
+	tests/support/allocations.h \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/support.c \
+	tests/unit/view/support.h \
+	tests/fault/test_costs.c
+tests_fault_test_costs_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_fault_test_allocation_SOURCES = \
+	tests/support/allocations.h \
 	tests/support/archive.c \
 	tests/support/archive.h \
 	tests/support/torch_file.c \

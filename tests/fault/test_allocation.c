@@ -2,22 +2,20 @@
 /*
  * A view whose k-th allocation fails, for each k until all succeed: opened, listed, stat'ed, read and closed.
  *
- * The program's own malloc, calloc and realloc take the place of those of libc (or of a sanitizer), for it
- * and for the libraries that it uses, so that the allocations of protobuf-c, cJSON and libc itself (strdup,
- * opendir, a thread's start) fail as well. They count and fail only between arm() and disarm().
+ * The allocations of protobuf-c, cJSON and libc itself (strdup, opendir, a thread's start) fail as well. They
+ * count and fail only between arm() and disarm().
  *
  * Of each run is wanted: every call that fails says -ENOMEM (and a line of text, where it gives one), every
  * call that succeeds gives the right bytes, and a later attempt succeeds in the same view. Leaks are for
  * the address sanitizer to find; where there is one, it is asked now and then, and at the end.
  */
+#include "tests/support/allocations.h"
 #include "tests/support/sealer.h"
 #include "tests/support/torch_file.h"
 #include "tests/unit/view/support.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -28,41 +26,12 @@
 
 #include <cmocka.h>
 
-#ifdef __has_feature
-#define HAS_FEATURE(x) __has_feature(x)
-#else
-#define HAS_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
-#define REAL(name) __interceptor_##name
-#define SANITIZED 1
-int __lsan_do_recoverable_leak_check(void);
-#define LEAKS() __lsan_do_recoverable_leak_check()
-#elif defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
-#define REAL(name) __interceptor_##name
-#define SANITIZED 1
-#define LEAKS() 0
-#else
-#define REAL(name) __libc_##name
-#define LEAKS() 0
-#endif
-
-void *REAL(malloc)(size_t n);
-void *REAL(calloc)(size_t n, size_t size);
-void *REAL(realloc)(void *old, size_t n);
-
 static atomic_bool armed;
 static atomic_long left; /* allocations until one fails */
 static bool for_good;    /* and all after it */
 static atomic_bool failed;
 
-static _Thread_local bool spared; /* what a sanitizer itself allocates */
-
-/* These are called before a sanitizer is ready to be told of it. */
-#define EARLY __attribute__((no_sanitize("thread", "address", "undefined")))
-#define INSTEAD EARLY __attribute__((visibility("default")))
-
-EARLY static bool fails(void)
+EARLY static bool allocation_fails(void)
 {
     if (spared || !atomic_load(&armed))
         return false;
@@ -73,35 +42,6 @@ EARLY static bool fails(void)
     errno = ENOMEM;
     return true;
 }
-
-INSTEAD void *malloc(size_t n)
-{
-    return fails() ? NULL : REAL(malloc)(n);
-}
-
-INSTEAD void *calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : REAL(calloc)(n, size);
-}
-
-INSTEAD void *realloc(void *old, size_t n)
-{
-    return fails() ? NULL : REAL(realloc)(old, n);
-}
-
-#ifdef SANITIZED
-/* Sanitizers ask this at the start of each thread, and cannot do without the answer. */
-INSTEAD int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
-{
-    int (*real)(pthread_t, pthread_attr_t *);
-
-    spared = true;
-    *(void **)&real = dlsym(RTLD_NEXT, "pthread_getattr_np");
-    const int rc = real ? real(thread, attr) : ENOSYS;
-    spared = false;
-    return rc;
-}
-#endif
 
 static void arm(long k)
 {

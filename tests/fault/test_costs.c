@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What views cost, counted and not timed: source bytes for each byte given, system calls on source files,
+ * allocations. System calls are counted by taking their place, which proves what the statistics say of them.
+ * Files are sparse: the contents don't matter here.
+ */
+#include "tests/support/allocations.h"
+#include "tests/unit/view/support.h"
+
+#include "assemble/internal.h"
+#include "view/internal.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+#define RANKS 4
+
+static atomic_uint_least64_t allocations, stats, opens, reads, bytes;
+
+EARLY static bool allocation_fails(void)
+{
+    if (!spared)
+        atomic_fetch_add(&allocations, 1);
+    return false;
+}
+
+/* ---- system calls, as the library makes them ----------------------------------------------------- */
+
+INSTEAD int stat(const char *restrict path, struct stat *restrict st)
+{
+    atomic_fetch_add(&stats, 1);
+    return fstatat(AT_FDCWD, path, st, 0);
+}
+
+INSTEAD int fstat(int fd, struct stat *st)
+{
+    atomic_fetch_add(&stats, 1);
+    return fstatat(fd, "", st, AT_EMPTY_PATH);
+}
+
+INSTEAD int open(const char *path, int flags, ...)
+{
+    mode_t mode = 0;
+    va_list more;
+    va_start(more, flags);
+    if (flags & (O_CREAT | O_TMPFILE))
+        mode = va_arg(more, mode_t);
+    va_end(more);
+    atomic_fetch_add(&opens, 1);
+    return openat(AT_FDCWD, path, flags, mode);
+}
+
+INSTEAD ssize_t pread(int fd, void *buf, size_t n, off_t offset)
+{
+    const ssize_t got = syscall(SYS_pread64, fd, buf, n, offset);
+    atomic_fetch_add(&reads, 1);
+    atomic_fetch_add(&bytes, got > 0 ? (uint64_t)got : 0);
+    return got;
+}
+
+INSTEAD ssize_t preadv(int fd, const struct iovec *spans, int count, off_t offset)
+{
+    const ssize_t got = syscall(SYS_preadv, fd, spans, count, offset, 0);
+    atomic_fetch_add(&reads, 1);
+    atomic_fetch_add(&bytes, got > 0 ? (uint64_t)got : 0);
+    return got;
+}
+
+/* ---- trees ---------------------------------------------------------------------------------------- */
+
+static const char *const names[] = {"u", "v", "w"};
+#define TENSORS (sizeof names / sizeof names[0])
+
+static void write_layouts(const char *root, const char *file, unsigned ranks, unsigned axis,
+                          uint64_t rows)
+{
+    char items[1024];
+    size_t used = 0;
+
+    for (size_t i = 0; i < TENSORS; i++)
+        used += (size_t)snprintf(items + used, sizeof items - used,
+                                 "%s\"%s\": {\"dev_matrix\": [%u], \"tensor_map\": [%d, %d], "
+                                 "\"tensor_shape\": [%llu, 1024], \"field\": 0, "
+                                 "\"opt_weight_shard_step\": 0, \"opt_weight_shard_size\": 0}",
+                                 i > 0 ? ", " : "", names[i], ranks, axis == 0 ? 0 : -1,
+                                 axis == 1 ? 0 : -1, (unsigned long long)rows);
+    write_strategy(root, file, items);
+}
+
+/*
+ * Tensors with ROWS of 1 KiB, cut by rows over the source's ranks and along DST_AXIS over the destination's two:
+ * 0 makes contiguous files, 1 such of runs of half a KiB. Opens the view.
+ */
+static void lay_out(struct fixture *f, uint64_t rows, unsigned dst_axis, const char *more)
+{
+    write_layouts(f->root, "src.json", RANKS, 0, rows);
+    write_layouts(f->root, "dst.json", 2, dst_axis, rows);
+    for (unsigned rank = 0; rank < RANKS; rank++) {
+        const uint64_t dims[] = {rows / RANKS, KIB};
+        uint64_t end = 0;
+        char path[64];
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(f->root, path, "", 0);
+        FILE *file = fopen(tree_path(f->root, path), "r+b");
+        assert_non_null(file);
+        for (size_t i = 0; i < TENSORS; i++) {
+            struct bytes header = {0};
+            ckpt_header(&header, names[i], "Int8", 2, dims, dims[0] * dims[1]);
+            assert_int_equal(fwrite(header.data, 1, header.n, file), header.n);
+            end += header.n + dims[0] * dims[1];
+            assert_int_equal(fseeko(file, (off_t)end, SEEK_SET), 0);
+            bytes_free(&header);
+        }
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(truncate(tree_path(f->root, path), (off_t)end), 0);
+    }
+    if (open_with(f, more))
+        fail_msg("%s", f->err.message);
+}
+
+static void restart(void)
+{
+    allocations = stats = opens = reads = bytes = 0;
+}
+
+/* All that is read ahead has been. */
+static void settle(struct fixture *f)
+{
+    struct rfs_assembler *assembler = f->view->assembler;
+
+    pthread_mutex_lock(&assembler->lock);
+    while (assembler->n_runners > 0)
+        pthread_cond_wait(&assembler->idle, &assembler->lock);
+    pthread_mutex_unlock(&assembler->lock);
+}
+
+static reshard_statistics counted(struct fixture *f)
+{
+    reshard_statistics s = {.struct_size = sizeof s};
+
+    settle(f);
+    reshard_get_statistics(f->view, &s);
+    return s;
+}
+
+/* Reads [from, to) of a file as a mount does, in requests of STEP. */
+static void read_range(reshard_reader *reader, uint64_t from, uint64_t to, uint64_t step)
+{
+    static unsigned char scratch[MIB + RESHARD_SCRATCH_EXTRA];
+    struct iovec iov[64];
+
+    for (uint64_t at = from; at < to; at += step) {
+        reshard_loan *loan;
+        int count;
+        const uint64_t size = to - at < step ? to - at : step;
+        assert_int_equal(
+            reshard_reader_borrow(reader, scratch, (size_t)size, at, iov, 64, &count, &loan), size);
+        reshard_return(loan);
+    }
+}
+
+static reshard_reader *open_rank(struct fixture *f, unsigned rank)
+{
+    reshard_reader *reader;
+
+    assert_int_equal(reshard_reader_open(f->view, file_id(f, rank), &reader), 0);
+    return reader;
+}
+
+/* At most 1.1 source bytes for each that was given since restart(), read ahead or not. */
+static void within_a_tenth(struct fixture *f, uint64_t given)
+{
+    const reshard_statistics s = counted(f);
+
+    assert_int_equal(s.reads_failed, 0);
+    if (bytes * 10 > given * 11)
+        fail_msg("%llu source bytes for %llu", (unsigned long long)bytes,
+                 (unsigned long long)given);
+}
+
+/* ---- tests ---------------------------------------------------------------------------------------- */
+
+/* Attributes cost one open and a read of each header of the ranks that they need. */
+static void test_stat(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st;
+
+    lay_out(f, 32 * KIB, 0, "");
+    restart();
+    assert_int_equal(stat_rank(f, 1, &st), 0);
+    const reshard_statistics s = counted(f);
+    assert_int_equal(s.ranks_indexed,
+                     2 + 1); /* its own two, and the first, which tells their headers */
+    assert_int_equal(s.source_opens, 3);
+    assert_int_equal(s.source_reads, reads);
+    assert_int_equal(s.source_bytes, bytes);
+    assert_true(reads <= 3 * TENSORS);
+    assert_true(bytes <= 3 * TENSORS * 4 * KIB);
+    restart();
+    assert_int_equal(stat_rank(f, 1, &st), 0); /* known by now */
+    assert_int_equal(reads + opens + stats, 0);
+}
+
+/* Of what is contiguous each byte is read once, with about a call for each request, and none is opened again. */
+static void test_a_whole_contiguous_file(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st;
+
+    lay_out(f, 64 * KIB, 0, "");
+    reshard_reader *reader = open_rank(f, 1);
+    assert_int_equal(stat_rank(f, 1, &st), 0);
+    const uint64_t content = TENSORS * 32 * MIB;
+    const reshard_statistics before = counted(f);
+    restart();
+    read_range(reader, 0, st.size, MIB);
+    const reshard_statistics s = counted(f);
+    assert_int_equal(bytes, content);
+    assert_int_equal(s.source_bytes - before.source_bytes, bytes);
+    assert_int_equal(s.source_reads - before.source_reads, reads);
+    assert_int_equal(s.bytes_replied, st.size);
+    assert_int_equal(s.read_ahead_unread, 0);
+    assert_int_equal(opens, 0);
+    const uint64_t requests = s.reads;
+    const uint64_t edges =
+        2 * TENSORS * 2; /* parts of a request where a tensor or a source file ends */
+    assert_true(reads <= requests + s.read_ahead_pieces + edges);
+    assert_true(stats <= 2 * (requests + s.read_ahead_pieces + edges));
+    assert_true(allocations <= 8 * requests);
+    reshard_reader_close(reader);
+}
+
+/* What must be gathered is read once for all that share it, with the gaps of half a KiB between the runs. */
+static void test_gathered_files_of_several_readers(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st;
+
+    lay_out(f, 32 * KIB, 1, "");
+    assert_int_equal(stat_rank(f, 1, &st), 0);
+    reshard_reader *readers[] = {open_rank(f, 1), open_rank(f, 1), open_rank(f, 1)};
+    restart();
+    for (uint64_t at = 0; at < st.size; at += MIB)
+        for (int i = 0; i < 3; i++)
+            read_range(readers[i], at, at + MIB < st.size ? at + MIB : st.size, MIB);
+    const reshard_statistics s = counted(f);
+    assert_true(bytes <= TENSORS * 32 * MIB);
+    assert_int_equal(opens, 0);
+    assert_int_equal(s.cache_inserts, TENSORS * 16); /* each piece is made once */
+    assert_int_equal(s.cache_misses + s.read_ahead_pieces, s.cache_inserts);
+    assert_true(s.cache_hits >= 2 * s.cache_inserts);
+    assert_int_equal(s.cache_regrets, 0);
+    assert_true(allocations <= 8 * s.reads);
+    for (int i = 0; i < 3; i++)
+        reshard_reader_close(readers[i]);
+}
+
+/* Reads here and there cost just their bytes, a call, a look at the file, and no memory. */
+static void test_random_reads(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t seed = test_seed();
+    reshard_stat st;
+
+    lay_out(f, 64 * KIB, 0, "");
+    assert_int_equal(stat_rank(f, 0, &st), 0);
+    reshard_reader *reader = open_rank(f, 0);
+    /* Within the last tensor: the slice at hand stays. */
+    const uint32_t pages = 32 * MIB / 4096 - 1;
+    const uint64_t first = st.size - 32 * MIB;
+    read_range(reader, first, first + 4096, 4096);
+    restart();
+    for (int i = 0; i < 1000; i++) {
+        const uint64_t at = first + test_below(&seed, pages) * (uint64_t)4096;
+        read_range(reader, at, at + 4096, 4096);
+    }
+    settle(f);
+    assert_in_range(bytes, 1000 * 4096, 1000 * 4096 * 11 / 10);
+    assert_in_range(reads, 1000, 1002); /* one that crosses from a source file to the next is two */
+    assert_true(stats <= 2 * reads);
+    assert_int_equal(opens, 0);
+    assert_true(allocations <=
+                4); /* where by chance some followed each other, a little may be read ahead */
+    reshard_reader_close(reader);
+}
+
+/* All over a file that is small enough for reads to lie near each other often. */
+static void test_random_reads_near_each_other(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t seed = test_seed();
+    reshard_stat st;
+
+    lay_out(f, 8 * KIB, 0, "");
+    assert_int_equal(stat_rank(f, 0, &st), 0);
+    reshard_reader *reader = open_rank(f, 0);
+    restart();
+    for (int i = 0; i < 20000; i++) {
+        const uint64_t at = test_below(&seed, (uint32_t)(st.size / 4096)) * (uint64_t)4096;
+        read_range(reader, at, at + 4096, 4096);
+    }
+    within_a_tenth(f, 20000 * 4096);
+    reshard_reader_close(reader);
+}
+
+/* head -c, of all lengths, in requests of all sizes. */
+static void test_the_beginning_of_a_file(void **state)
+{
+    static const uint64_t lengths[] = {1,       100,      4096,     8 * KIB,  128 * KIB, MIB,
+                                       5 * MIB, 12 * MIB, 21 * MIB, 47 * MIB, 70 * MIB};
+    static const uint64_t steps[] = {8 * KIB, 128 * KIB, MIB};
+    struct fixture *f = *state;
+    reshard_stat st;
+
+    lay_out(f, 64 * KIB, 0, "");
+    assert_int_equal(stat_rank(f, 1, &st), 0);
+    for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+            reshard_reader *reader = open_rank(f, 1);
+            restart();
+            read_range(reader, 0, lengths[k], steps[i]);
+            within_a_tenth(f, lengths[k]);
+            reshard_reader_close(reader);
+        }
+    }
+}
+
+/* As safetensors is read: the length of the header, the header, one tensor. */
+static void read_one_tensor(struct fixture *f, uint64_t rows)
+{
+    static const uint64_t steps[] = {4 * KIB, 128 * KIB, MIB};
+    const uint64_t size = rows / 2 * KIB;
+    unsigned char length[8];
+    uint64_t header = 0;
+    uint64_t dir;
+    uint64_t id;
+    reshard_stat st = {.struct_size = sizeof st};
+
+    lay_out(f, rows, 0, "format=safetensors");
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, "rank_1", &dir), 0);
+    assert_int_equal(reshard_lookup(f->view, dir, "checkpoint_1.safetensors", &id), 0);
+    assert_int_equal(reshard_getattr(f->view, id, &st, NULL), 0);
+    assert_int_equal(reshard_pread(f->view, id, length, sizeof length, 0), sizeof length);
+    for (size_t i = sizeof length; i-- > 0;)
+        header = header << 8 | length[i];
+    assert_int_equal(st.size, 8 + header + TENSORS * size);
+    for (size_t tensor = 0; tensor < TENSORS; tensor++) {
+        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+            const uint64_t begin = 8 + header + tensor * size;
+            reshard_reader *reader;
+            assert_int_equal(reshard_reader_open(f->view, id, &reader), 0);
+            restart();
+            read_range(reader, 0, 8, 8);
+            read_range(reader, 8, 8 + header, header);
+            assert_int_equal(bytes, 0); /* it is made, not read */
+            read_range(reader, begin, begin + size, steps[i]);
+            within_a_tenth(f, 8 + header + size);
+            reshard_reader_close(reader);
+        }
+    }
+    reshard_close(f->view);
+    f->view = NULL;
+}
+
+static void test_a_header_and_one_tensor(void **state)
+{
+    read_one_tensor(*state, 64 * KIB); /* of 32 MiB */
+    read_one_tensor(*state, 10 * KIB); /* of 5 MiB */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_stat, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_whole_contiguous_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_gathered_files_of_several_readers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_random_reads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_random_reads_near_each_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_beginning_of_a_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_header_and_one_tensor, set_up, tear_down),
+    };
+    return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
+}
