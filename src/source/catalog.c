@@ -94,7 +94,9 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     catalog->tables.names = rfs_intern_new();
     catalog->tables.types = rfs_intern_new();
     catalog->extents = rfs_intern_new();
-    clock_gettime(CLOCK_REALTIME, &catalog->opened);
+    catalog->opened = spec->opened;
+    if (spec->opened.tv_sec == 0)
+        clock_gettime(CLOCK_REALTIME, &catalog->opened);
     RFS_CLEANUP(free_scan) struct rfs_scan scan = {0};
     int rc = 0;
     if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #define RFS_RANK_DIR "rank_%d" /* the folders that MindSpore makes */
 #define RFS_ANY_NUMBER INT64_C(-1)
@@ -29,6 +30,7 @@ struct rfs_source_spec {
     bool check_crc;    /* verify what carries a checksum before its first use */
     struct rfs_sealed *sealed; /* opens encrypted files; NULL: files are plain */
     struct rfs_saved *saved;   /* where indexes are saved for the next view; NULL: nowhere */
+    struct timespec opened;    /* a moment before anything of the source is looked at; 0: now */
     uint64_t index_most;       /* bytes of memory that indexes may take for long; 0: any */
     struct rfs_fds *fds;       /* descriptors that it shares with other sources; NULL: its own */
 };

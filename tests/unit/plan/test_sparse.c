@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Source stages whose files list different parameters, as after remove_redundancy: random ones against a slow
- * model (world.h), and those that only headers tell apart.
+ * model (world.h), and those that only headers tell apart. Some are planned with no room for indexes, so that each
+ * is dropped as soon as it is not in use, and some again by what a first view has saved of them.
  */
 #include "plan/planner.h"
+#include "source/saved.h"
 #include "tests/unit/plan/world.h"
 
 #include <errno.h>
@@ -23,6 +25,8 @@ struct open {
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
+    struct rfs_saved *saved;
+    bool no_room;
     struct rfs_error err;
 };
 
@@ -49,8 +53,12 @@ static struct rfs_strategy *side_of(const struct world *world, const struct side
 
 static int open_tree(struct open *o, const char *root)
 {
-    const struct rfs_source_spec spec = {
-        .path = tree_path(root, "src"), .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    const struct rfs_source_spec spec = {.path = tree_path(root, "src"),
+                                         .step = RFS_ANY_NUMBER,
+                                         .epoch = RFS_ANY_NUMBER,
+                                         .saved = o->saved,
+                                         .opened = {.tv_sec = time(NULL) + 60},
+                                         .index_most = o->no_room ? 1 : 0};
 
     o->pool = rfs_pool_new(2);
     assert_non_null(o->pool);
@@ -61,13 +69,22 @@ static int open_tree(struct open *o, const char *root)
     return rfs_planner_new(&config, &o->planner, &o->err);
 }
 
-static void close_tree(struct open *o)
+static void close_tree(struct open *o, int counts[6])
 {
+    struct rfs_catalog_counters catalog;
+
+    rfs_catalog_count(o->catalog, &catalog);
+    counts[4] += (int)catalog.saved;
+    counts[5] += (int)catalog.dropped;
+    if (o->no_room)
+        assert_int_equal(catalog.index_bytes, 0);
+    rfs_catalog_save(o->catalog);
     rfs_pool_free(o->pool);
     rfs_planner_free(o->planner);
     rfs_catalog_close(o->catalog);
     rfs_strategy_free(o->src);
     rfs_strategy_free(o->dst);
+    rfs_saved_close(o->saved);
 }
 
 /* Copies a block as slice.h says, a byte range at a time. */
@@ -176,30 +193,39 @@ static void plan_by_threads(struct open *o, uint32_t ranks)
         pthread_join(threads[i], NULL);
 }
 
-static void check_world(struct world *world, bool threads, int counts[4])
+static void check_tree(struct world *world, const char *root, unsigned way, int counts[6])
+{
+    struct open o = {.no_room = way & 1};
+    const uint32_t ranks = world->dst.devices * world->dst.stages;
+
+    o.src = side_of(world, &world->src, "src.json");
+    o.dst = side_of(world, &world->dst, "dst.json");
+    o.saved = way & 2 ? rfs_saved_open(tree_path(root, "saved"), NULL) : NULL;
+    const int rc = open_tree(&o, root);
+    if ((rc < 0) != world_is_lost(world))
+        fail_msg("%d: %s", rc, o.err.text);
+    counts[0] += rc < 0;
+    if (rc == 0 && way & 4)
+        plan_by_threads(&o, ranks);
+    /* Not from 0 up: no rank sees another's plan. */
+    for (uint32_t i = 0; rc == 0 && i < ranks; i++)
+        expect_rank(&o, world, (i * 7 + 5) % ranks, &counts[1]);
+    counts[2] += rc == 0 ? (int)ranks : 0;
+    close_tree(&o, counts);
+}
+
+static void check_world(struct world *world, unsigned way, int counts[6])
 {
     char *root = tree_new();
-    struct open o = {0};
-    const uint32_t ranks = world->dst.devices * world->dst.stages;
     bool all_lost = true;
 
     for (uint32_t r = 0; r < world->src.devices * world->src.stages; r++)
         all_lost &= world->lost[r];
     if (!all_lost) {
         world_write(world, root);
-        o.src = side_of(world, &world->src, "src.json");
-        o.dst = side_of(world, &world->dst, "dst.json");
-        const int rc = open_tree(&o, root);
-        if ((rc < 0) != world_is_lost(world))
-            fail_msg("%d: %s", rc, o.err.text);
-        counts[0] += rc < 0;
-        if (rc == 0 && threads)
-            plan_by_threads(&o, ranks);
-        /* Not from 0 up: no rank sees another's plan. */
-        for (uint32_t i = 0; rc == 0 && i < ranks; i++)
-            expect_rank(&o, world, (i * 7 + 5) % ranks, &counts[1]);
-        counts[2] += rc == 0 ? (int)ranks : 0;
-        close_tree(&o);
+        check_tree(world, root, way, counts);
+        if (way & 2)
+            check_tree(world, root, way, counts);
     }
     tree_remove(root);
 }
@@ -207,7 +233,7 @@ static void check_world(struct world *world, bool threads, int counts[4])
 static void test_random_worlds(void **state)
 {
     uint64_t seed = test_seed();
-    int counts[4] = {0};
+    int counts[6] = {0};
     (void)state;
 
     for (int i = 0; i < WORLDS; i++, seed++) {
@@ -216,12 +242,14 @@ static void test_random_worlds(void **state)
         if (getenv("RFS_VERBOSE"))
             print_message("world %llu\n", (unsigned long long)seed);
         if (world_is_plain(&world))
-            check_world(&world, i % 8 == 0, counts);
+            check_world(&world, (unsigned)i % 8, counts);
         else
             counts[3]++;
     }
-    print_message("%d worlds: %d not mounted, %d of %d files refused, %d left out\n", WORLDS,
-                  counts[0], counts[1], counts[2], counts[3]);
+    print_message("%d worlds: %d not mounted, %d of %d files refused, %d left out; %d indexes were "
+                  "saved, %d dropped\n",
+                  WORLDS, counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]);
+    assert_true(counts[4] > 0 && counts[5] > 0);
 }
 
 int main(void)

@@ -19,6 +19,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_pickle \
 	tests/unit/source/test_safetensors \
 	tests/unit/source/test_safetensors_bad \
+	tests/unit/source/test_saved \
 	tests/unit/source/test_scan \
 	tests/unit/source/test_scan_group \
 	tests/unit/source/test_scan_whole \
@@ -28,6 +29,8 @@ SOURCE_WRITER = tests/unit/source/writer.c tests/unit/source/writer.h
 SOURCE_TREE = tests/unit/source/tree.c tests/unit/source/tree.h $(SOURCE_WRITER)
 tests_unit_source_test_catalog_SOURCES = tests/unit/source/test_catalog.c $(SOURCE_TREE)
 tests_unit_source_test_catalog_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_saved_SOURCES = tests/unit/source/test_saved.c $(SOURCE_TREE)
+tests_unit_source_test_saved_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_ckpt_SOURCES = tests/unit/source/test_ckpt.c $(SOURCE_WRITER)
 tests_unit_source_test_ckpt_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_ckpt_bad_SOURCES = tests/unit/source/test_ckpt_bad.c $(SOURCE_WRITER)
