@@ -93,15 +93,15 @@ def test_changed_sources_are_noticed():
 
 def test_changed_after_the_stat():
     """A size that was kept is told after a look at the sources, which hold from then on."""
-    tree = Tree(folder("tree"), ROWS, 4, 2)
+    tree = Tree(folder("tree"), ROWS, 4, 4)
     cache = os.path.join(tree.dir, "cache")
     settle()
     told = first_mount(tree, cache)
     with Mount(tree.src, tree.options(f"index_cache={cache}")) as m:
-        equal(listing(m, 2), told, "what is listed")
-        change(tree, 1)
+        equal(listing(m, 4), told, "what is listed")
+        change(tree, 2)
         try:
-            fd = os.open(m.file(0), os.O_RDONLY)
+            fd = os.open(m.file(2), os.O_RDONLY)
         except OSError as error:
             equal(error.errno, errno.ESTALE, "open")
         else:
