@@ -25,6 +25,10 @@ safetensors_version=0.5.3
 hub_version=2.4.0 # of huggingface_hub
 interop_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/interop-$mindspore_version
 torch_version=2.9.1 # the current one; Debian's is what it is
+fsspec_version=2025.3.0
+mypy_version=1.15.0
+setuptools_version=78.1.0
+python_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/python
 torch_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/torch
 current_torch_venv=$torch_venv-$torch_version
 
@@ -106,6 +110,20 @@ fill_torch_venv() {
 make_torch_venv() {
     install_packages "${torch_packages[@]}" &&
         make_venv "$torch_venv" /usr/bin/python3 "torch, safetensors $safetensors_version" fill_torch_venv
+}
+
+# For the Python package: Debian's PyTorch and numpy, and what a wheel is built with.
+fill_python_venv() {
+    "$2" -m venv --system-site-packages "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "fsspec==$fsspec_version" \
+            "mypy==$mypy_version" "setuptools==$setuptools_version" wheel &&
+        "$1/bin/python" -c 'import fsspec, torch, numpy'
+}
+
+make_python_venv() {
+    install_packages "${torch_packages[@]}" &&
+        make_venv "$python_venv" /usr/bin/python3 \
+            "fsspec $fsspec_version mypy $mypy_version setuptools $setuptools_version" fill_python_venv
 }
 
 # That of PyPI without what it depends on for graphics cards, which is gigabytes more.

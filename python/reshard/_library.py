@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface of libreshard (include/reshard.h), as ctypes has it. Calls let other threads of Python run."""
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int64, c_size_t, c_ssize_t,
+                    c_uint32, c_uint64, c_void_p)
+from typing import Any, Optional
+
+ROOT = 1
+SONAME = "libreshard.so.1"
+LogFunction = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+
+class CError(Structure):
+    _fields_ = [("struct_size", c_size_t), ("code", c_int), ("usage", c_int), ("message", c_char * 2048)]
+
+
+class CConfig(Structure):
+    _fields_ = [("struct_size", c_size_t), ("options", c_char_p), ("log", LogFunction), ("log_ctx", c_void_p)]
+
+
+class CTimespec(Structure):
+    _fields_ = [("seconds", c_int64), ("nanoseconds", c_int64)]
+
+
+class CStat(Structure):
+    _fields_ = [("struct_size", c_size_t), ("id", c_uint64), ("mode", c_uint32), ("nlink", c_uint32),
+                ("uid", c_uint32), ("gid", c_uint32), ("size", c_uint64), ("mtime", CTimespec), ("mapped", c_bool)]
+
+
+class CDirent(Structure):
+    _fields_ = [("struct_size", c_size_t), ("id", c_uint64), ("is_dir", c_bool), ("name", c_char_p)]
+
+
+class CSummary(Structure):
+    _fields_ = [("struct_size", c_size_t), ("source_ranks", c_uint32), ("source_stages", c_uint32),
+                ("target_ranks", c_uint32), ("target_stages", c_uint32), ("parameters", c_uint64),
+                ("entries", c_uint64), ("mapped", c_bool)]
+
+
+COUNTERS = ("reads", "bytes_replied", "source_reads", "source_bytes", "source_opens", "ranks_indexed",
+            "ranks_predicted", "index_bytes", "cache_budget", "cache_bytes", "cache_hits", "cache_misses",
+            "cache_evictions", "read_ahead_pieces", "bytes_asked", "reads_failed", "source_errors",
+            "decrypted_blocks", "cache_inserts", "cache_regrets", "read_ahead_unread", "latency_sum")
+
+
+class CStatistics(Structure):
+    _fields_ = [("struct_size", c_size_t), *((name, c_uint64) for name in COUNTERS)]
+
+
+class ReshardError(OSError):
+    """What could not be opened or read. Its text names the file, the parameter and what to do.
+
+    usage: whether the options are at fault, rather than the files.
+    """
+
+    usage: bool = False
+
+
+def error(code: int, text: Optional[str] = None, path: Optional[str] = None, usage: bool = False) -> ReshardError:
+    """The exception for -errno."""
+    made = ReshardError(-code, text or os.strerror(-code), *([path] if path else []))
+    made.usage = usage
+    return made
+
+
+# name: (what it returns, its arguments)
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "reshard_open": (c_int, [c_char_p, POINTER(CConfig), POINTER(c_void_p), POINTER(CError)]),
+    "reshard_close": (None, [c_void_p]),
+    "reshard_lookup": (c_int, [c_void_p, c_uint64, c_char_p, POINTER(c_uint64)]),
+    "reshard_list": (c_int, [c_void_p, c_uint64, c_uint64, POINTER(CDirent)]),
+    "reshard_getattr": (c_int, [c_void_p, c_uint64, POINTER(CStat), POINTER(CError)]),
+    "reshard_reader_open": (c_int, [c_void_p, c_uint64, POINTER(c_void_p)]),
+    "reshard_reader_close": (None, [c_void_p]),
+    "reshard_reader_pread": (c_ssize_t, [c_void_p, c_void_p, c_size_t, c_uint64]),
+    "reshard_summarize": (None, [c_void_p, POINTER(CSummary)]),
+    "reshard_get_statistics": (None, [c_void_p, POINTER(CStatistics)]),
+    "reshard_version": (c_char_p, []),
+    "reshard_features": (c_char_p, []),
+}
+
+
+def load(path: str) -> Any:
+    library = ctypes.CDLL(path, use_errno=False)
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> Any:
+    """The library, loaded once. ImportError if there is none."""
+    given = os.environ.get("RESHARD_LIBRARY")
+    tried: list[str] = []
+    for path in [given] if given else [SONAME, ctypes.util.find_library("reshard") or "libreshard.so"]:
+        try:
+            return load(path)
+        except (OSError, AttributeError) as why:
+            tried.append(str(why))
+    raise ImportError(f"libreshard cannot be loaded: {'; '.join(tried)}; try: install it, or RESHARD_LIBRARY="
+                      f"/path/to/{SONAME}")
+
+
+def library_version() -> str:
+    """Of the library, such as "1.0.0"."""
+    return str(library().reshard_version().decode())
+
+
+def features() -> str:
+    """What the library reads and shows, in words."""
+    return str(library().reshard_features().decode())

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package as it is installed: `reshard example` and `reshard export` make what it is compared with."""
+import filecmp
+import gc
+import io
+import logging
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import weakref
+
+import fsspec
+import numpy
+import torch
+
+import reshard
+
+place = tempfile.mkdtemp(prefix="reshard-python-")
+
+
+def tool(*arguments):
+    subprocess.run(["reshard", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def path(*names):
+    return os.path.join(place, *names)
+
+
+def strategies():
+    return {"src_strategy": path("e", "src_strategy.ckpt"), "dst_strategy": path("e", "dst_strategy.ckpt")}
+
+
+def view(**more):
+    return reshard.View(path("e", "src"), **strategies(), **more)
+
+
+def exported(rank):
+    with open(path("exported", f"rank_{rank}", f"checkpoint_{rank}.ckpt"), "rb") as file:
+        return file.read()
+
+
+def raises(kind, call, *arguments, **named):
+    try:
+        call(*arguments, **named)
+    except kind as error:
+        return error
+    raise AssertionError(f"{call} raised no {kind.__name__}")
+
+
+def test_versions_agree():
+    assert reshard.__version__ == reshard.library_version(), (reshard.__version__, reshard.library_version())
+    assert "ckpt" in reshard.features()
+
+
+def test_reads_what_export_writes():
+    with view() as v:
+        assert v.listdir() == ["rank_0", "rank_1", "rank_2", "rank_3"]
+        assert sorted(v.walk()) == [f"rank_{r}/checkpoint_{r}.ckpt" for r in range(4)]
+        for rank, name in enumerate(sorted(v.walk())):
+            with reshard.open(v, name) as file:
+                assert file.read() == exported(rank), name
+            assert v.stat(name).st_size == len(exported(rank))
+        got = v.summary()
+        assert (got.source_ranks, got.target_ranks, got.parameters) == (8, 4, 12), got
+        assert v.statistics()["bytes_replied"] == sum(len(exported(r)) for r in range(4))
+
+
+def test_positions():
+    want = exported(2)
+    seed = int(os.environ.get("RFS_SEED") or random.randrange(1 << 32))
+    print(f"RFS_SEED={seed}")
+    rng = random.Random(seed)
+    with view() as v, v.open("rank_2/checkpoint_2.ckpt") as file:
+        model = io.BytesIO(want)
+        for _ in range(500):
+            offset, size = rng.randrange(len(want) + 10), rng.choice([0, 1, 7, 4096, 100000])
+            how = rng.randrange(4)
+            if how == 0:
+                assert file.seek(offset) == model.seek(offset)
+            elif how == 1:
+                assert file.seek(-min(offset, len(want)), os.SEEK_END) == model.seek(-min(offset, len(want)), os.SEEK_END)
+            elif how == 2:
+                assert file.raw.pread(size, offset) == want[offset:offset + size]
+            else:
+                assert file.read(size) == model.read(size)
+            assert file.tell() == model.tell()
+        raises(ValueError, file.raw.seek, -1)
+        raises(ValueError, file.raw.pread, -1, 0)
+        raises(io.UnsupportedOperation, file.write, b"x")
+        buffer = numpy.zeros(100, numpy.uint8)
+        file.seek(10)
+        assert file.readinto(buffer) == 100 and buffer.tobytes() == want[10:110]
+        assert file.seekable() and file.readable() and not file.writable()
+
+
+def test_threads():
+    with view() as v, v.open("rank_1/checkpoint_1.ckpt") as file:
+        want, wrong = exported(1), []
+
+        def read(start):
+            for offset in range(start, len(want), 5000):
+                if file.raw.pread(3000, offset) != want[offset:offset + 3000]:
+                    wrong.append(offset)
+
+        threads = [threading.Thread(target=read, args=(i,)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong, wrong
+
+
+def test_closing():
+    v = view()
+    file = v.open("rank_0/checkpoint_0.ckpt")
+    v.close()
+    v.close()
+    assert v.closed and file.raw.closed
+    raises(ValueError, v.listdir)
+    raises(ValueError, file.read, 1)
+    v = view()
+    file, name = v.open("rank_0/checkpoint_0.ckpt"), weakref.ref(v)
+    del v
+    gc.collect()
+    assert file.read() == exported(0), "a file keeps its view"
+    file.close()
+    del file
+    gc.collect()
+    assert name() is None, "and no longer"
+
+
+def test_closing_while_others_read():
+    for _ in range(20):
+        v = view()
+        file = v.open("rank_0/checkpoint_0.ckpt")
+        ended = []
+
+        def read():
+            try:
+                while True:
+                    file.raw.pread(50000, 0)
+            except ValueError:
+                ended.append(True)
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        v.close()
+        for thread in threads:
+            thread.join(60)
+        assert len(ended) == 3
+
+
+def test_errors():
+    error = raises(reshard.ReshardError, reshard.View, path("e", "src"))
+    assert error.usage and "neither src_strategy nor dst_strategy is given" in str(error), error
+    error = raises(reshard.ReshardError, view, cache="much")
+    assert error.usage and "cache=much" in str(error), error
+    error = raises(OSError, reshard.View, path("gone"), **strategies())
+    assert error.errno == 2 and "gone" in str(error) and not error.usage, error
+    raises(ValueError, view, prefix="a\0b")
+    with view() as v:
+        error = raises(OSError, v.stat, "rank_9/x")
+        assert (error.errno, error.filename) == (2, "rank_9/x"), error
+        assert raises(OSError, v.open, "rank_0").errno == 21
+        assert not v.exists("rank_0/nothing") and v.exists("rank_0") and v.isdir("/") and not v.isdir("x")
+
+
+def damaged():
+    """A view of which some files need a source that is cut off: rank 5 and what holds the same."""
+    tool("example", path("broken"), "--force")
+    for rank in (1, 3, 5, 7):
+        with open(path("broken", "src", f"rank_{rank}", f"checkpoint_{rank}.ckpt"), "r+b") as file:
+            file.truncate(100000)
+    return reshard.View(path("broken", "src"), src_strategy=path("broken", "src_strategy.ckpt"),
+                        dst_strategy=path("broken", "dst_strategy.ckpt"))
+
+
+def test_a_damaged_source():
+    read, refused = [], []
+    with damaged() as v:
+        for rank, name in enumerate(sorted(v.walk())):
+            try:
+                with v.open(name) as file:
+                    assert file.read() == exported(rank), name
+                read.append(rank)
+            except reshard.ReshardError as error:
+                assert "rank_" in str(error) and "try: " in str(error) and error.filename == name, error
+                refused.append(rank)
+    assert read and refused, (read, refused)
+
+
+def test_a_changed_source():
+    tool("example", path("changing"))
+    with reshard.View(path("changing", "src"), src_strategy=path("changing", "src_strategy.ckpt"),
+                      dst_strategy=path("changing", "dst_strategy.ckpt")) as v, \
+            v.open("rank_0/checkpoint_0.ckpt") as file:
+        os.utime(path("changing", "src", "rank_0", "checkpoint_0.ckpt"), (1, 1))
+        assert raises(reshard.ReshardError, file.read).errno == 116  # ESTALE
+
+
+def test_logging():
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
+    logging.getLogger("reshard").addHandler(handler)
+    try:
+        with damaged() as v:
+            v.stat("rank_0/checkpoint_0.ckpt")
+    finally:
+        logging.getLogger("reshard").removeHandler(handler)
+    assert any(level == "WARNING" and "damaged" in line for level, line in lines), lines
+
+
+def test_torch_reads_a_file():
+    tensors = {"a": torch.arange(12.0).reshape(3, 4), "b": torch.arange(5)}
+    torch.save(tensors, path("state.pt"))
+    with reshard.View(path("state.pt"), format="pt", names=None) as v:
+        (name,) = v.walk()
+        with v.open(name) as file:
+            got = torch.load(file)
+    assert set(got) == set(tensors) and all(torch.equal(got[k], tensors[k]) for k in tensors), got
+
+
+def test_numpy_reads_a_whole_checkpoint():
+    with reshard.View(path("e", "src"), src_strategy=path("e", "src_strategy.ckpt"), format="safetensors") as v:
+        (name,) = v.walk()
+        data = v.open(name).read()
+    import json
+    size = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:8 + size])
+    shape = head["layer1.weight"]["shape"]
+    begin, end = head["layer1.weight"]["data_offsets"]
+    got = numpy.frombuffer(data[8 + size:][begin:end], numpy.float32).reshape(shape)
+    assert got.shape == (768, 48), got.shape
+
+
+def test_fsspec():
+    fs = fsspec.filesystem("reshard", source=path("e", "src"), **strategies())
+    assert fs.ls("/", detail=False) == ["/rank_0", "/rank_1", "/rank_2", "/rank_3"]
+    assert fs.ls("/rank_3")[0]["size"] == len(exported(3)) and fs.ls("/")[0]["type"] == "directory"
+    assert fs.info("rank_3/checkpoint_3.ckpt")["name"] == "/rank_3/checkpoint_3.ckpt"
+    assert fs.find("/") == [f"/rank_{r}/checkpoint_{r}.ckpt" for r in range(4)]
+    assert fs.glob("/rank_*/*.ckpt") == fs.find("/")
+    assert fs.cat_file("/rank_3/checkpoint_3.ckpt", start=5, end=-5) == exported(3)[5:-5]
+    assert fs.cat("/rank_1/checkpoint_1.ckpt") == exported(1)
+    assert fs.exists("/rank_0") and not fs.exists("/rank_4") and fs.isdir("/rank_0") and fs.isfile(fs.find("/")[0])
+    assert raises(OSError, fs.open, "/rank_0/new", "wb").errno == 30
+    assert isinstance(raises(OSError, fs.info, "/nothing"), OSError)
+    fs.get("/", path("got"), recursive=True)
+    for rank in range(4):
+        name = f"rank_{rank}/checkpoint_{rank}.ckpt"
+        assert filecmp.cmp(path("got", name), path("exported", name), shallow=False), name
+    with fsspec.open("reshard://rank_2/checkpoint_2.ckpt", "rb", source=path("e", "src"), **strategies()) as file:
+        assert file.read() == exported(2)
+
+
+def test_no_library():
+    got = subprocess.run([sys.executable, "-B", "-c", "import reshard; reshard.View('x')"], text=True,
+                         env={**os.environ, "RESHARD_LIBRARY": "/nowhere/libreshard.so.1"}, capture_output=True)
+    assert "ImportError: libreshard cannot be loaded" in got.stderr and "try: " in got.stderr, got.stderr
+
+
+def test_a_view_left_open_ends_with_the_interpreter():
+    script = f"import reshard\nv = reshard.View({path('e', 'src')!r}, **{strategies()!r})\n" \
+             "f = v.open('rank_0/checkpoint_0.ckpt')\nf.read(10)\nprint('read')"
+    got = subprocess.run([sys.executable, "-B", "-c", script], text=True, capture_output=True, timeout=60)
+    assert (got.returncode, got.stdout, got.stderr) == (0, "read\n", ""), got
+
+
+MINDSPORE = """
+import sys
+import mindspore, numpy, reshard
+from mindspore.train.checkpoint_pb2 import Checkpoint
+source, src, dst, exported = sys.argv[1:]
+for rank in range(4):
+    name = f"rank_{rank}/checkpoint_{rank}.ckpt"
+    want = mindspore.load_checkpoint(f"{exported}/{name}")
+    with reshard.View(source, src_strategy=src, dst_strategy=dst) as view, reshard.open(view, name) as file:
+        message = Checkpoint()
+        message.ParseFromString(file.read())
+    assert [v.tag for v in message.value] == list(want), rank
+    for value in message.value:
+        array = want[value.tag].asnumpy()
+        got = numpy.frombuffer(value.tensor.tensor_content, array.dtype)
+        assert numpy.array_equal(got.reshape(array.shape), array), value.tag
+print("equal")
+"""
+
+
+def test_the_real_mindspore_in_the_same_process():
+    got = subprocess.run([os.environ["RFS_INTEROP_PYTHON"], "-c", MINDSPORE, path("e", "src"),
+                          *strategies().values(), path("exported")], text=True, capture_output=True, check=False)
+    assert got.stdout == "equal\n", got
+
+
+def main():
+    tool("example", path("e"))
+    tool("export", path("e", "src"), path("exported"), "-s", strategies()["src_strategy"], "-d",
+         strategies()["dst_strategy"])
+    passed = failed = 0
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or (sys.argv[1:] and not any(word in name for word in sys.argv[1:])):
+            continue
+        try:
+            test()
+            passed += 1
+            print(f"ok {name[5:]}")
+        except Exception:  # pylint: disable=broad-except
+            failed += 1
+            print(f"FAIL {name[5:]}:")
+            traceback.print_exc(file=sys.stdout)
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    status = main()
+    subprocess.run(["rm", "-rf", place], check=False)
+    sys.exit(status)
