@@ -3,6 +3,8 @@ librfs_la_SOURCES += \
 	src/plan/agree.c \
 	src/plan/ask.c \
 	src/plan/attributes.c \
+	src/plan/copies.c \
+	src/plan/copies.h \
 	src/plan/dtype_rules.c \
 	src/plan/dtype_rules.h \
 	src/plan/geometries.c \

@@ -28,6 +28,35 @@ void rfs_slice_name(struct rfs_slice *slice)
     slice->id[1] = hash.high64;
 }
 
+/* Destination strides are at least the extent of the inner loops, so that at most one run holds a byte. */
+static bool block_has(const struct rfs_block *block, uint64_t at, uint64_t *from, uint64_t *left)
+{
+    if (at < block->dst || at >= block->dst_end)
+        return false;
+    at -= block->dst;
+    *from = block->src;
+    for (uint32_t i = 0; i < block->n_loops; i++) {
+        const struct rfs_loop *loop = &block->loop[i];
+        const uint64_t step = at / loop->dst_stride;
+        if (step >= loop->count)
+            return false;
+        at -= step * loop->dst_stride;
+        *from += step * loop->src_stride;
+    }
+    *from += at;
+    *left = block->run - at;
+    return at < block->run;
+}
+
+const struct rfs_block *rfs_slice_find(const struct rfs_slice *slice, uint64_t at, uint64_t *from,
+                                       uint64_t *left)
+{
+    for (size_t i = 0; i < slice->n; i++)
+        if (block_has(&slice->blocks[i], at, from, left))
+            return &slice->blocks[i];
+    return NULL;
+}
+
 /* Appends a loop, or folds it into the one outside of it when the two step evenly on both sides. */
 static void add_inner_loop(struct rfs_block *block, uint64_t count, uint64_t dst_stride,
                            uint64_t src_stride)

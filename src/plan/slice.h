@@ -57,5 +57,11 @@ void rfs_block_whole(struct rfs_block *block, const struct rfs_type *type, const
 /* Sets the id of a slice whose bytes and blocks are set: which source bytes go where. */
 void rfs_slice_name(struct rfs_slice *slice);
 void rfs_slice_free(struct rfs_slice *slice);
+/*
+ * The block that byte AT of the slice comes from, which byte of the entry's content it is in *from, and how many bytes
+ * go on from there in one run in *left; NULL beyond the end. O(blocks).
+ */
+const struct rfs_block *rfs_slice_find(const struct rfs_slice *slice, uint64_t at, uint64_t *from,
+                                       uint64_t *left);
 
 #endif

@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything but main(), which the tests of this room link as well. Each command has a folder and a local.mk.
 noinst_LTLIBRARIES += librfstool.la
-librfstool_la_LIBADD = librfs.la
+librfstool_la_LIBADD = librfs.la -lm
 librfstool_la_SOURCES = \
 	src/tool/common/args.c src/tool/common/args.h \
 	src/tool/common/command.h \
 	src/tool/common/emit.c src/tool/common/emit.h \
+	src/tool/common/hash.c src/tool/common/hash.h \
+	src/tool/common/numbers.c src/tool/common/numbers.h \
 	src/tool/common/open.c src/tool/common/open.h \
 	src/tool/common/progress.c src/tool/common/progress.h \
 	src/tool/common/show.c src/tool/common/show.h \
+	src/tool/common/sweep.c src/tool/common/sweep.h \
 	src/tool/common/table.c src/tool/common/table.h \
-	src/tool/common/tool.c src/tool/common/tool.h
+	src/tool/common/tool.c src/tool/common/tool.h \
+	src/tool/common/whole.c src/tool/common/whole.h
 
+include src/tool/diff/local.mk
 include src/tool/example/local.mk
 include src/tool/export/local.mk
 include src/tool/info/local.mk
+include src/tool/stats/local.mk
+include src/tool/verify/local.mk
 
 reshard_SOURCES = src/tool/main.c
 reshard_LDADD = librfstool.la $(FUZZ_LIBS)

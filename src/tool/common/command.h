@@ -13,8 +13,11 @@ struct rfs_command {
     int (*run)(int argc, char **argv);
 };
 
+extern const struct rfs_command rfs_command_diff;
 extern const struct rfs_command rfs_command_example;
 extern const struct rfs_command rfs_command_export;
 extern const struct rfs_command rfs_command_info;
+extern const struct rfs_command rfs_command_stats;
+extern const struct rfs_command rfs_command_verify;
 
 #endif

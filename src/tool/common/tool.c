@@ -5,6 +5,7 @@
 #include "base/term.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -69,4 +70,13 @@ bool rfs_tool_number(const char *text, bool suffix, uint64_t min, uint64_t max, 
         return false;
     *out = value;
     return true;
+}
+
+unsigned rfs_tool_processors(unsigned most)
+{
+    cpu_set_t set;
+    const long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                               : sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : n > (long)most ? most : (unsigned)n;
 }

@@ -23,4 +23,7 @@ int rfs_tool_done(void);
 /* A decimal number in [MIN, MAX], with a suffix K, M, G or T (powers of 1024) if SUFFIX. */
 bool rfs_tool_number(const char *text, bool suffix, uint64_t min, uint64_t max, uint64_t *out);
 
+/* How many processors this process may use, as engines of clusters bind it; from 1 to MOST. */
+unsigned rfs_tool_processors(unsigned most);
+
 #endif

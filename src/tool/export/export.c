@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,15 +70,6 @@ static void print_summary(const struct rfs_export *export, double seconds)
 }
 
 /* ---- before the first byte --------------------------------------------------------------------------- */
-
-static unsigned processors(void)
-{
-    cpu_set_t set; /* what this process is bound to, as engines of clusters do */
-    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                         : sysconf(_SC_NPROCESSORS_ONLN);
-
-    return n < 1 ? 1 : n > RFS_EXPORT_MOST_THREADS ? RFS_EXPORT_MOST_THREADS : (unsigned)n;
-}
 
 /* What this and all other tasks still have to write, less what is written of it in temporary files. */
 static int check_room(const struct rfs_export *export, struct rfs_error *err)
@@ -180,7 +170,8 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     int rc = 0;
 
     export->dest = RFS_DEST_NONE;
-    export->threads = options->threads ? options->threads : processors();
+    export->threads =
+        options->threads ? options->threads : rfs_tool_processors(RFS_EXPORT_MOST_THREADS);
     export->task = options->task;
     rfs_progress_init(&export->progress, options->json);
     const bool room = rfs_manifest_init(&export->known) == 0 &&

@@ -115,19 +115,9 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
 
 static bool read_hash(struct rfs_json_read *json, struct rfs_hash *out)
 {
-    uint64_t word[2] = {0, 0};
-
-    if (!rfs_json_read_string(json))
-        return false;
-    for (size_t i = 0; i < 32; i++) {
-        const char c = json->text_n == 32 ? json->text[i] : '\0';
-        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-        if (digit < 0)
-            return rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits");
-        word[i / 16] = word[i / 16] << 4 | (uint64_t)digit;
-    }
-    *out = (struct rfs_hash){word[0], word[1]};
-    return true;
+    return rfs_json_read_string(json) &&
+           (rfs_hash_parse(json->text, json->text_n, out) ||
+            rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits"));
 }
 
 /* Below the folder, without "..", "." or an empty part, and nothing else that would lead out of it. */

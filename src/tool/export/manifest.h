@@ -28,6 +28,7 @@
 #include "base/error.h"
 #include "base/intern.h"
 #include "base/vec.h"
+#include "tool/common/hash.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,14 +36,6 @@
 #define RFS_MANIFEST_NAME "reshard-manifest.json"
 #define RFS_MANIFEST_BYTES                                                                         \
     ((size_t)256 << 20) /* larger ones are refused: 65,536 files take 16 MiB */
-
-struct rfs_hash {
-    uint64_t high, low;
-};
-static inline bool rfs_hash_equal(struct rfs_hash a, struct rfs_hash b)
-{
-    return a.high == b.high && a.low == b.low;
-}
 
 struct rfs_manifest_entry {
     uint64_t size;           /* bytes */

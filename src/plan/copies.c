@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/copies.h"
+
+#include "plan/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- other stages ---------------------------------------------------------------------------------- */
+
+/* The index of a rank, or NULL when it has none that can be read. The caller has begun a use of the catalogue. */
+static const struct rfs_index *index_of(struct rfs_planner *planner, uint32_t rank, uint32_t stage)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_index *index;
+
+    if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank) ||
+        rfs_catalog_index(catalog, rank, atomic_load(&planner->leads[stage]), &index, NULL))
+        return NULL;
+    return index;
+}
+
+/* The type id of the parameter in the first rank of a stage that has it, or RFS_NO_ID. */
+static uint32_t type_in_stage(struct rfs_planner *planner, uint32_t name, uint32_t stage)
+{
+    const uint32_t base = rfs_plan_base(planner, stage);
+    const struct rfs_entry *entry = NULL;
+    struct rfs_use use;
+
+    rfs_catalog_begin(planner->config.catalog, &use);
+    for (uint32_t r = 0; !entry && r < planner->scale.src_devices; r++) {
+        const struct rfs_index *index = index_of(planner, base + r, stage);
+        entry = index ? rfs_index_find(index, name) : NULL;
+    }
+    const uint32_t type = entry ? entry->type : RFS_NO_ID;
+    rfs_catalog_end(planner->config.catalog, &use);
+    return type;
+}
+
+int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                     uint32_t stage, struct rfs_target *out, struct rfs_error *err)
+{
+    const struct rfs_scale *scale = &planner->scale;
+    const char *name = rfs_catalog_name(planner->config.catalog, target->name);
+
+    *out = *target;
+    if (stage == target->stage)
+        return 1;
+    const uint32_t type = type_in_stage(planner, target->name, stage);
+    if (type == RFS_NO_ID)
+        return 0;
+    const struct role_of role = rfs_plan_role(planner, name, stage, rank / scale->dst_devices);
+    out->stage = stage;
+    out->type = type;
+    out->geometry = RFS_NO_ID;
+    if (role.role == ROLE_DROPPED)
+        return 0;
+    if (role.role == ROLE_COPIED)
+        return 1;
+    const int rc = rfs_plan_geometry(planner, &role, type, name, &out->geometry, err);
+    if (rc)
+        return rc;
+    const struct rfs_geometry *geometry = rfs_plan_geometry_at(planner, out->geometry);
+    return rfs_plan_target_type(planner, geometry, rank % scale->dst_devices, &out->type)
+               ? rfs_fail_memory(err)
+               : 1;
+}
+
+/* ---- replicas ---------------------------------------------------------------------------------------- */
+
+uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target)
+{
+    return target->geometry == RFS_NO_ID
+               ? planner->scale.src_devices
+               : rfs_plan_geometry_at(planner, target->geometry)->src.replicas;
+}
+
+/* Ascending numbers of those that hold a part, without the one that gives it: the one at COPY - 1. */
+static uint32_t other_holder(const struct rfs_geometry *geometry, uint32_t giver, uint32_t copy)
+{
+    const uint32_t at = geometry ? rfs_grid_replica(&geometry->src, giver, copy - 1) : copy - 1;
+
+    if (at < giver)
+        return at;
+    return geometry ? rfs_grid_replica(&geometry->src, giver, copy) : copy;
+}
+
+/* Where a slice's parts are taken from. */
+struct taking {
+    struct rfs_planner *planner;
+    const struct rfs_target *target;
+    const struct rfs_geometry *geometry; /* NULL: copied unsliced */
+    struct wanting wanting;
+    uint32_t copy;
+    struct rfs_slice *slice;
+    struct rfs_copy found;
+};
+
+static const struct rfs_entry *entry_of(const struct taking *taking, uint32_t rank,
+                                        const struct rfs_index **index)
+{
+    *index = index_of(taking->planner, rank, taking->target->stage);
+    return *index ? rfs_index_find(*index, taking->target->name) : NULL;
+}
+
+/* The global rank that this copy's part is of: the giver, unless another one has it. */
+static uint32_t pick(struct taking *taking, uint32_t giver)
+{
+    const struct rfs_index *index;
+
+    if (taking->copy == 0 || giver == RFS_NO_RANK)
+        return giver;
+    const uint32_t base = taking->wanting.base;
+    const uint32_t other = base + other_holder(taking->geometry, giver - base, taking->copy);
+    const struct rfs_entry *entry = entry_of(taking, other, &index);
+    if (!entry)
+        return giver;
+    const struct rfs_entry *given = entry_of(taking, giver, &index);
+    if (given && given->type != entry->type) {
+        taking->found.odd = other;
+        return giver;
+    }
+    const struct rfs_catalog *catalog = taking->planner->config.catalog;
+    if (rfs_catalog_file(catalog, other) == rfs_catalog_file(catalog, giver))
+        return giver; /* it stands in for that rank */
+    taking->found.others++;
+    return other;
+}
+
+/* Adds a block of a rank's content, whose strides (or NULL) last as long as the use of indexes. */
+static int add_block(struct taking *taking, const struct piece *piece, struct rfs_block **out,
+                     const uint64_t **strides)
+{
+    struct rfs_catalog *catalog = taking->planner->config.catalog;
+    struct rfs_slice *slice = taking->slice;
+    const uint32_t rank = pick(taking, rfs_plan_giver(&taking->wanting, piece));
+    const struct rfs_index *index;
+    const int rc = rfs_catalog_index(
+        catalog, rank, atomic_load(&taking->planner->leads[taking->target->stage]), &index, NULL);
+    const struct rfs_entry *entry = rc ? NULL : rfs_index_find(index, taking->target->name);
+
+    if (!entry)
+        return rc ? rc : -EIO;
+    if (slice->n == slice->cap &&
+        !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+        return -ENOMEM;
+    *out = &slice->blocks[slice->n++];
+    (*out)->file = rfs_catalog_entry_file(catalog, rank, index, entry);
+    *strides = rfs_index_strides(index, entry);
+    return rfs_catalog_content(catalog, index, entry, &(*out)->content);
+}
+
+static int copied_slice(struct taking *taking)
+{
+    struct rfs_catalog *catalog = taking->planner->config.catalog;
+    const struct rfs_target *target = taking->target;
+    const struct rfs_layout *layout = rfs_plan_source_layout(
+        taking->planner, rfs_catalog_name(catalog, target->name), target->stage);
+    const struct piece piece = rfs_piece_slice(layout, taking->wanting.like);
+    struct rfs_block *block;
+    const uint64_t *strides;
+    const int rc = add_block(taking, &piece, &block, &strides);
+
+    if (rc)
+        return rc;
+    rfs_block_whole(block, rfs_catalog_type(catalog, target->type), strides);
+    return 0;
+}
+
+static int by_destination(const void *a, const void *b)
+{
+    const struct rfs_block *x = a;
+    const struct rfs_block *y = b;
+    return (x->dst > y->dst) - (x->dst < y->dst);
+}
+
+static int cut_slice(struct taking *taking, uint32_t local)
+{
+    const struct rfs_geometry *geometry = taking->geometry;
+    struct rfs_cells cells;
+    uint32_t cell[RFS_MAX_DIMS];
+
+    rfs_geometry_cells(geometry, local, &cells, cell);
+    do {
+        const struct piece piece = rfs_piece_cell(geometry, cell);
+        struct rfs_block *block;
+        const uint64_t *strides;
+        const int rc = add_block(taking, &piece, &block, &strides);
+        if (rc)
+            return rc;
+        rfs_geometry_block(geometry, &cells, cell, strides, block);
+    } while (rfs_cells_next(geometry, &cells, cell));
+    qsort(taking->slice->blocks, taking->slice->n, sizeof *taking->slice->blocks, by_destination);
+    return 0;
+}
+
+int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                     uint32_t copy, struct rfs_slice *slice, struct rfs_copy *out)
+{
+    const uint32_t local = rank % planner->scale.dst_devices;
+    struct taking taking = {
+        .planner = planner,
+        .target = target,
+        .geometry =
+            target->geometry == RFS_NO_ID ? NULL : rfs_plan_geometry_at(planner, target->geometry),
+        .wanting = {planner,
+                    atomic_load_explicit(&planner->surveys[target->stage], memory_order_acquire),
+                    rfs_plan_base(planner, target->stage), target->name,
+                    local % planner->scale.src_devices},
+        .copy = copy,
+        .slice = slice,
+        .found = {.odd = RFS_NO_RANK},
+    };
+    struct rfs_use use;
+    int rc = 0;
+
+    slice->n = 0;
+    slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
+    rfs_catalog_begin(planner->config.catalog, &use);
+    if (slice->bytes > 0)
+        rc = taking.geometry ? cut_slice(&taking, local) : copied_slice(&taking);
+    rfs_catalog_end(planner->config.catalog, &use);
+    if (!rc)
+        rfs_slice_name(slice);
+    *out = taking.found;
+    return rc;
+}
+
+int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                      struct rfs_slice *slice)
+{
+    struct rfs_copy found;
+
+    return rfs_planner_copy(planner, rank, target, 0, slice, &found);
+}

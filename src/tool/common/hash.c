@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/hash.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT])
+{
+    snprintf(out, RFS_HASH_TEXT, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
+    return out;
+}
+
+bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out)
+{
+    uint64_t word[2] = {0, 0};
+
+    if (n != RFS_HASH_TEXT - 1)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const char c = text[i];
+        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0)
+            return false;
+        word[i / 16] = word[i / 16] << 4 | (uint64_t)digit;
+    }
+    *out = (struct rfs_hash){word[0], word[1]};
+    return true;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* XXH3-128 hashes, as numbers and as text: 32 hexadecimal digits, as `xxhsum -H128` prints them. */
+#ifndef RFS_TOOL_HASH_H
+#define RFS_TOOL_HASH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rfs_hash {
+    uint64_t high, low;
+};
+static inline bool rfs_hash_equal(struct rfs_hash a, struct rfs_hash b)
+{
+    return a.high == b.high && a.low == b.low;
+}
+
+#define RFS_HASH_TEXT 33
+/* Returns OUT. */
+const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT]);
+/* N characters. False when they are not 32 lower-case hexadecimal digits. */
+bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The numbers that the elements of a tensor are. Each is a double, exactly, but for integers of 64 bits, which are
+ * rounded; a complex one is two numbers, its real and its imaginary part; a bool is 0 or 1; an int4 lies in a byte.
+ * Texts, map tensors and HiFloat8 have no numbers here.
+ */
+#ifndef RFS_TOOL_NUMBERS_H
+#define RFS_TOOL_NUMBERS_H
+
+#include "source/index.h"
+
+#include <stdbool.h>
+
+/* Numbers in an element; 0: it has none. */
+uint32_t rfs_numbers_each(const struct rfs_type *type);
+/* Bytes of one of the numbers. */
+uint32_t rfs_numbers_bytes(const struct rfs_type *type);
+/* How many a tensor has. */
+uint64_t rfs_numbers_count(const struct rfs_type *type);
+
+/* Integers of 64 bits, which doubles do not tell apart. */
+static inline bool rfs_numbers_are_long(const struct rfs_type *type)
+{
+    return type->dtype == RFS_INT64 || type->dtype == RFS_UINT64;
+}
+static inline bool rfs_numbers_are_integers(const struct rfs_type *type)
+{
+    return type->dtype <= RFS_UINT64;
+}
+
+/* N numbers from SRC, which needs no alignment. */
+void rfs_numbers_decode(const struct rfs_type *type, const void *src, size_t n, double *out);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/whole.h"
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/secret.h"
+#include "tool/common/open.h"
+#include "view/internal.h"
+#include "view/ranges.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool rfs_globs_match(const struct rfs_globs *globs, const char *name)
+{
+    for (size_t i = 0; globs && i < globs->n; i++)
+        if (rfs_glob_match(globs->data[i], name))
+            return true;
+    return !globs || globs->n == 0;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_whole_tensor *tensors = ctx;
+
+    return strcmp(tensors[*(const uint32_t *)a].name, tensors[*(const uint32_t *)b].name);
+}
+
+static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster,
+                        const struct rfs_globs *globs, struct rfs_error *err)
+{
+    const bool ranks = whole->ranks > 1;
+
+    whole->tensors = calloc(roster->n + 1, sizeof *whole->tensors);
+    whole->by_name = calloc(roster->n + 1, sizeof *whole->by_name);
+    if (!whole->tensors || !whole->by_name)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < roster->n; i++) {
+        const struct rfs_target *target = &roster->targets[i];
+        const struct rfs_whole_tensor tensor = {
+            .name = rfs_catalog_name(whole->catalog, target->shown_name),
+            .type = rfs_catalog_type(whole->catalog, target->shown_type),
+            .target = target,
+            .own = ranks && target->geometry == RFS_NO_ID,
+        };
+        if (!rfs_globs_match(globs, tensor.name))
+            continue;
+        whole->by_name[whole->n] = (uint32_t)whole->n;
+        whole->tensors[whole->n++] = tensor;
+    }
+    qsort_r(whole->by_name, whole->n, sizeof *whole->by_name, by_name, whole->tensors);
+    return 0;
+}
+
+int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
+                   struct rfs_whole *whole, struct rfs_error *err)
+{
+    RFS_FREE char *all = NULL;
+    const struct rfs_rank_plan *plan;
+
+    *whole = (struct rfs_whole){.path = path};
+    /* Of its files nothing is shown, but a .ckpt would lack tensors without bytes. */
+    if (asprintf(&all, "format=safetensors%s%s", options ? "," : "", options ? options : "") < 0) {
+        all = NULL;
+        return rfs_fail_memory(err);
+    }
+    int rc = rfs_tool_open(path, all, NULL, NULL, &whole->view, err);
+    if (rc)
+        return rc;
+    if (whole->view->side)
+        return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
+    if (!whole->view->planner)
+        return rfs_fail(err, -ENOTSUP, RFS_IN(path),
+                        "a mount or an export of it, whose folder merged has the whole state",
+                        "hfai's parts cannot be read tensor by tensor");
+    whole->planner = whole->view->planner;
+    whole->catalog = whole->view->catalog;
+    whole->ranks = whole->view->scale.src_devices * whole->view->scale.src_stages;
+    whole->stages = whole->view->scale.src_stages;
+    rc = rfs_planner_rank(whole->planner, 0, &plan, err);
+    return rc ? rc : take_tensors(whole, plan->roster, globs, err);
+}
+
+void rfs_whole_close(struct rfs_whole *whole)
+{
+    free(whole->tensors);
+    free(whole->by_name);
+    reshard_close(whole->view);
+    *whole = (struct rfs_whole){0};
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------- */
+
+const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name)
+{
+    size_t low = 0;
+    size_t high = whole->n;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const struct rfs_whole_tensor *tensor = &whole->tensors[whole->by_name[middle]];
+        const int order = strcmp(name, tensor->name);
+        if (order == 0)
+            return tensor;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                    struct rfs_slice *slice)
+{
+    return rfs_planner_slice(whole->planner, 0, tensor->target, slice);
+}
+
+static bool is_converted(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                         struct rfs_conversion *conversion)
+{
+    const struct rfs_target *target = tensor->target;
+
+    if (target->type == target->shown_type)
+        return false;
+    *conversion = (struct rfs_conversion){
+        (enum rfs_dtype)rfs_catalog_type(whole->catalog, target->type)->dtype,
+        (enum rfs_dtype)tensor->type->dtype};
+    return true;
+}
+
+int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                   const struct rfs_slice *slice, uint64_t begin, size_t size, void *buf,
+                   struct rfs_error *err)
+{
+    struct rfs_assembler *assembler = whole->view->assembler;
+    struct rfs_conversion conversion;
+    int rc = 0;
+
+    if (size > 0)
+        rc = is_converted(whole, tensor, &conversion)
+                 ? rfs_assemble_converted(assembler, slice, &conversion, begin, size, true, buf)
+                 : rfs_assemble(assembler, slice, begin, size, true, buf);
+    if (rc == 0)
+        return 0;
+    /* Which file it is has been logged with the reason. */
+    for (size_t i = 0; i < slice->n; i++) {
+        struct rfs_files *files = rfs_catalog_files(whole->catalog);
+        if (rfs_files_state(files, slice->blocks[i].file) == rc)
+            return rfs_files_fail(err, rfs_files_path(files, slice->blocks[i].file), rc);
+    }
+    return rc == -ENOMEM ? rfs_fail_memory(err)
+                         : rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), "again",
+                                    "cannot be read: %s", strerror(-rc));
+}
+
+struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
+                                        const struct rfs_whole_tensor *tensor,
+                                        const struct rfs_slice *slice, uint64_t at)
+{
+    struct rfs_whole_place place = {.rank = RFS_NO_RANK, .left = 1};
+    struct rfs_conversion conversion;
+    uint64_t end = at + 1;
+    uint64_t from = 0;
+    uint64_t left = 1;
+    const bool converted = is_converted(whole, tensor, &conversion);
+
+    if (converted)
+        rfs_assemble_unconverted(&conversion, &at, &end);
+    const struct rfs_block *block = rfs_slice_find(slice, at, &from, &left);
+    if (!block)
+        return place;
+    place.left = left;
+    if (converted)
+        place.left = left / rfs_dtype_bytes(conversion.from) * rfs_dtype_bytes(conversion.to);
+    place.file = rfs_files_path(rfs_catalog_files(whole->catalog), block->file);
+    place.offset = rfs_content_offset(&block->content, from);
+    for (uint32_t r = 0; r < rfs_catalog_ranks(whole->catalog); r++)
+        if (rfs_catalog_has(whole->catalog, r) && !rfs_catalog_stands_in(whole->catalog, r) &&
+            block->file - rfs_catalog_file(whole->catalog, r) <
+                rfs_catalog_parts(whole->catalog, r))
+            place.rank = r;
+    return place;
+}
+
+/* ---- the rest --------------------------------------------------------------------------------------- */
+
+void *rfs_whole_memory(const struct rfs_whole *whole, size_t size)
+{
+    struct rfs_secret *secret = rfs_view_secret(whole->view);
+
+    return secret ? rfs_secret_map(secret, size) : aligned_alloc(64, (size + 63) / 64 * 64);
+}
+
+void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size)
+{
+    if (rfs_view_secret(whole->view))
+        rfs_secret_unmap(memory, size);
+    else
+        free(memory);
+}
+
+const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
+{
+    size_t n = 0;
+
+    out[n++] = '[';
+    for (unsigned i = 0; i < type->ndim; i++)
+        n += (size_t)snprintf(out + n, RFS_SHAPE_TEXT - n, "%s%" PRIu64, i > 0 ? ", " : "",
+                              type->dims[i]);
+    snprintf(out + n, RFS_SHAPE_TEXT - n, "]");
+    return out;
+}
+
+const char *rfs_whole_dtype(const struct rfs_type *type)
+{
+    return type->kind == RFS_MAP ? "map" : rfs_dtype_name((enum rfs_dtype)type->dtype);
+}

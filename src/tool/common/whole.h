@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A checkpoint as its whole tensors, however it is sharded and in whatever format: what the commands read that
+ * compare and measure. Opening one reads the headers that a view of one rank needs.
+ *
+ * Memory: 48 bytes a tensor beside the view's. Threads: all functions but open and close.
+ */
+#ifndef RFS_TOOL_WHOLE_H
+#define RFS_TOOL_WHOLE_H
+
+#include "base/error.h"
+#include "base/vec.h"
+#include "plan/copies.h"
+#include "reshard.h"
+
+struct rfs_whole_tensor {
+    const char *name;            /* as shown; the view's, as what follows */
+    const struct rfs_type *type; /* as shown: its element type may be that of the option dtype */
+    const struct rfs_target *target;
+    bool own; /* of a source of several ranks, and no strategy knows it: this is the first rank's */
+};
+
+struct rfs_whole {
+    const char *path;   /* as it was given */
+    reshard_view *view; /* owned */
+    struct rfs_planner *planner;
+    struct rfs_catalog *catalog;
+    uint32_t ranks, stages; /* that its strategy tells */
+    size_t n;
+    struct rfs_whole_tensor *tensors; /* [n] owned; in the order of the files */
+    uint32_t *by_name;                /* [n] owned; positions, by the names' bytes */
+};
+
+/* Patterns (base/glob.h) of which one must match a name; none: all do. */
+struct rfs_globs {
+    const char **data; /* owned; the patterns are borrowed */
+    size_t n, cap;
+};
+bool rfs_globs_match(const struct rfs_globs *globs, const char *name);
+
+/*
+ * OPTIONS as of rfs_tool_open, without a destination. Of the tensors those are kept whose names GLOBS (NULL: all)
+ * match. PATH is borrowed. 0, or -errno with *err filled; to be closed in any case.
+ */
+int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
+                   struct rfs_whole *whole, struct rfs_error *err);
+void rfs_whole_close(struct rfs_whole *whole);
+
+/* The tensor of that name, or NULL. O(log n). */
+const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name);
+
+/* Its slice: zero-initialised or one to use again, to be freed by rfs_slice_free. 0 or -errno. */
+int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                    struct rfs_slice *slice);
+
+/*
+ * Bytes [begin, begin + size) of a tensor whose SLICE that is, or of another copy of it, as shown. 0, or -errno with
+ * *err filled.
+ */
+int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                   const struct rfs_slice *slice, uint64_t begin, size_t size, void *buf,
+                   struct rfs_error *err);
+
+/* Where a byte of a tensor, as shown, comes from. */
+struct rfs_whole_place {
+    const char *file; /* NULL: nowhere; the catalogue's */
+    uint32_t rank;
+    uint64_t offset; /* of the byte's element in the file */
+    uint64_t
+        left; /* bytes of the tensor, as shown, that go on from there in the same file; at least 1 */
+};
+struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
+                                        const struct rfs_whole_tensor *tensor,
+                                        const struct rfs_slice *slice, uint64_t at);
+
+/* Memory for SIZE bytes of content: guarded, where it is encrypted in the files. NULL when out of memory. */
+void *rfs_whole_memory(const struct rfs_whole *whole, size_t size);
+void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size);
+
+/* "[768, 24]" and the like; returns OUT. */
+#define RFS_SHAPE_TEXT (RFS_MAX_DIMS * 22 + 3)
+const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT]);
+/* "Float32", or "map". */
+const char *rfs_whole_dtype(const struct rfs_type *type);
+
+#endif

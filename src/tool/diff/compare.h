@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How far the numbers of two tensors are apart, in one pass and constant memory.
+ *
+ * Two numbers are the same if they are equal, or both NaN. They are within the tolerance if they are the same, or both
+ * finite and |a - b| <= absolute + relative * |b|, as numpy.isclose has it. Differences and the cosine are of the pairs
+ * that are finite on both sides; the relative difference is |a - b| / |b| where b is not 0. Integers of 64 bits of
+ * one type are compared exactly.
+ *
+ * Sums are taken in eight lanes over blocks of 4,096, and the blocks' sums added with Neumaier's compensation.
+ */
+#ifndef RFS_TOOL_COMPARE_H
+#define RFS_TOOL_COMPARE_H
+
+#include "source/index.h"
+
+#include <stdbool.h>
+
+struct rfs_tolerance {
+    double relative, absolute; /* at least 0 */
+};
+
+/* A sum and what it lost. */
+struct rfs_sum {
+    double sum, lost;
+};
+
+/* Zero-initialise. */
+struct rfs_comparison {
+    uint64_t numbers; /* pairs */
+    uint64_t same;    /* of them, and */
+    uint64_t beyond;  /* how many are beyond the tolerance */
+    uint64_t nan_a, nan_b;
+    double most, most_relative; /* the greatest differences; NaN never */
+    struct rfs_sum ab, aa, bb;  /* of products */
+};
+
+/* N pairs; both types have numbers, and equally many an element. */
+void rfs_compare_add(struct rfs_comparison *comparison, const struct rfs_tolerance *tolerance,
+                     const struct rfs_type *type_a, const void *a, const struct rfs_type *type_b,
+                     const void *b, size_t n);
+void rfs_compare_merge(struct rfs_comparison *comparison, const struct rfs_comparison *other);
+/* Of the angle between them; NaN when one is 0, or without numbers. */
+double rfs_compare_cosine(const struct rfs_comparison *comparison);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `reshard diff`: two checkpoints, tensor by tensor. pairs.c reads and compares, write.c shows.
+ */
+#ifndef RFS_TOOL_DIFF_H
+#define RFS_TOOL_DIFF_H
+
+#include "tool/common/progress.h"
+#include "tool/common/whole.h"
+#include "tool/diff/compare.h"
+
+enum rfs_diff_depth { RFS_DIFF_NAMES, RFS_DIFF_HEADERS, RFS_DIFF_VALUES };
+
+struct rfs_diff_options {
+    const char *path[2];
+    char *view[2]; /* options of A's and B's view; owned */
+    struct rfs_globs globs;
+    struct rfs_tolerance tolerance;
+    enum rfs_diff_depth depth;
+    bool any_dtype; /* a difference in the element type is none */
+    bool all;       /* show also what is the same */
+    bool json;
+    unsigned threads;
+};
+
+/* A name, and what either side has of it. */
+struct rfs_pair {
+    const struct rfs_whole_tensor *of[2]; /* one of them may be NULL */
+    bool other_shape, other_dtype;
+    bool read;                   /* its values were compared: */
+    uint64_t other_bytes;        /* pieces of up to 4 MiB whose bytes are not the same */
+    struct rfs_comparison found; /* of what has numbers */
+};
+
+struct rfs_diff {
+    const struct rfs_diff_options *options;
+    struct rfs_whole whole[2];
+    RFS_VEC(struct rfs_pair) pairs; /* in the order of A, then what only B has */
+    struct rfs_progress progress;
+};
+
+static inline const char *rfs_pair_name(const struct rfs_pair *pair)
+{
+    return pair->of[pair->of[0] == NULL]->name;
+}
+/* Whether the two are the same, as far as the options ask. */
+bool rfs_pair_is_same(const struct rfs_diff_options *options, const struct rfs_pair *pair);
+
+/* 0, or -errno with *err filled. */
+int rfs_diff_pair(struct rfs_diff *diff, struct rfs_error *err);
+int rfs_diff_read(struct rfs_diff *diff, struct rfs_error *err);
+/* Prints to the standard output. */
+int rfs_diff_write(const struct rfs_diff *diff, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `reshard stats` has measured, and how it is shown. */
+#ifndef RFS_TOOL_STATS_H
+#define RFS_TOOL_STATS_H
+
+#include "tool/common/whole.h"
+#include "tool/stats/moments.h"
+
+/* MOMENTS [whole->n], of those that have numbers. Prints to the standard output. 0, or -ENOMEM with *err filled. */
+int rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json,
+                    struct rfs_error *err);
+
+#endif

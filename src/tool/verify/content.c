@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/verify/verify.h"
+
+#include "base/checked.h"
+#include "tool/common/sweep.h"
+#include "view/ranges.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define PIECE ((uint64_t)4 << 20) /* bytes; a multiple of what is assembled at once */
+#define MOST_RUNS 4096
+
+/* Of one thread. */
+struct worker {
+    unsigned char *bytes[3]; /* PIECE each: of the tree, of the source, of another copy */
+    struct rfs_slice slice[3];
+    const struct rfs_verify_item *of; /* of the first two slices; NULL: none yet */
+};
+
+/* ---- differences ------------------------------------------------------------------------------------ */
+
+/* Where the first difference at AT or behind it is, or N. */
+static size_t next_difference(const unsigned char *a, const unsigned char *b, size_t at, size_t n)
+{
+    for (; at + 4096 <= n && memcmp(a + at, b + at, 4096) == 0; at += 4096)
+        ;
+    while (at < n && a[at] == b[at])
+        at++;
+    return at;
+}
+
+void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                        const struct rfs_slice *slice, enum rfs_finding_kind kind, uint64_t begin,
+                        const unsigned char *got, const unsigned char *wanted, size_t n)
+{
+    size_t at = next_difference(got, wanted, 0, n);
+
+    for (unsigned runs = 0; at < n && runs < MOST_RUNS; runs++) {
+        const struct rfs_whole_place place =
+            rfs_whole_locate(&verify->tree, tensor, slice, begin + at);
+        rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
+                                                                  .name = tensor->name,
+                                                                  .rank = place.rank,
+                                                                  .file = place.file,
+                                                                  .offset = place.offset,
+                                                                  .at = begin + at});
+        if (place.left >= n - at)
+            break;
+        at = next_difference(got, wanted, at + (size_t)rfs_max_u64(place.left, 1), n);
+    }
+}
+
+/* ---- copies ----------------------------------------------------------------------------------------- */
+
+/* What a piece's copies are compared with. */
+struct reference {
+    const unsigned char *bytes;
+    enum rfs_finding_kind kind;
+};
+
+static void find_odd(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                     uint32_t rank)
+{
+    rfs_findings_add(&verify->findings,
+                     &(struct rfs_finding){.kind = tensor->own ? RFS_FOUND_OWN : RFS_FOUND_TYPE,
+                                           .name = tensor->name,
+                                           .rank = rank,
+                                           .detail = "not what other ranks have",
+                                           .at = RFS_NOWHERE_AT});
+}
+
+static int check_copy(struct rfs_verify *verify, struct worker *worker,
+                      const struct rfs_whole_tensor *tensor, const struct rfs_target *twin,
+                      uint32_t number, const struct rfs_sweep_piece *piece,
+                      const struct reference *reference, struct rfs_error *err)
+{
+    struct rfs_slice *slice = &worker->slice[2];
+    struct rfs_copy copy;
+    int rc = rfs_planner_copy(verify->tree.planner, 0, twin, number, slice, &copy);
+
+    if (rc)
+        return rfs_fail(err, rc, RFS_OF(verify->tree.path, tensor->name), NULL,
+                        "cannot be read: %s", strerror(-rc));
+    if (copy.odd != RFS_NO_RANK)
+        find_odd(verify, tensor, copy.odd);
+    if (number > 0 && copy.others == 0)
+        return 0;
+    rc = rfs_whole_read(&verify->tree, tensor, slice, piece->begin, (size_t)piece->n,
+                        worker->bytes[2], err);
+    if (rc == 0)
+        rfs_verify_compare(verify, tensor, slice, reference->kind, piece->begin, worker->bytes[2],
+                           reference->bytes, (size_t)piece->n);
+    return rc;
+}
+
+/* All but the first copy of the first stage, which has been compared. */
+static int check_copies(struct rfs_verify *verify, struct worker *worker,
+                        const struct rfs_whole_tensor *tensor, const struct rfs_sweep_piece *piece,
+                        const struct reference *reference, struct rfs_error *err)
+{
+    struct rfs_planner *planner = verify->tree.planner;
+
+    for (uint32_t stage = 0; stage < verify->tree.stages; stage++) {
+        struct rfs_target twin;
+        int rc = rfs_planner_twin(planner, 0, tensor->target, stage, &twin, err);
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
+            continue;
+        if (twin.type != tensor->target->type) {
+            find_odd(verify, tensor, stage * (verify->tree.ranks / verify->tree.stages));
+            continue;
+        }
+        const uint32_t copies = rfs_planner_copies(planner, &twin);
+        for (uint32_t copy = stage == tensor->target->stage; copy < copies; copy++) {
+            rc = check_copy(verify, worker, tensor, &twin, copy, piece, reference, err);
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------------- */
+
+static uint64_t units(void *ctx, size_t item)
+{
+    const struct rfs_verify *verify = ctx;
+
+    return verify->items[item].tree->type->bytes;
+}
+
+static uint64_t step(void *ctx, size_t item)
+{
+    (void)ctx;
+    (void)item;
+    return PIECE;
+}
+
+static uint64_t bytes(void *ctx, size_t item, uint64_t n)
+{
+    (void)ctx;
+    (void)item;
+    return n;
+}
+
+/* Whose memory is guarded: any of the two may be encrypted. */
+static const struct rfs_whole *guard(const struct rfs_verify *verify)
+{
+    return verify->src.view && rfs_view_secret(verify->src.view) ? &verify->src : &verify->tree;
+}
+
+static void worker_free(void *ctx, void *memory)
+{
+    struct worker *worker = memory;
+
+    for (int i = 0; i < 3; i++) {
+        if (worker->bytes[i])
+            rfs_whole_memory_free(guard(ctx), worker->bytes[i], PIECE);
+        rfs_slice_free(&worker->slice[i]);
+    }
+    free(worker);
+}
+
+static void *worker_new(void *ctx)
+{
+    struct worker *worker = calloc(1, sizeof *worker);
+
+    for (int i = 0; worker && i < 3; i++) {
+        worker->bytes[i] = rfs_whole_memory(guard(ctx), PIECE);
+        if (!worker->bytes[i]) {
+            worker_free(ctx, worker);
+            worker = NULL;
+        }
+    }
+    return worker;
+}
+
+static int fetch(const struct rfs_verify *verify, struct worker *worker,
+                 const struct rfs_verify_item *item, const struct rfs_sweep_piece *piece,
+                 struct rfs_error *err)
+{
+    const struct rfs_whole *wholes[] = {&verify->tree, &verify->src};
+    const struct rfs_whole_tensor *tensors[] = {item->tree, item->src};
+
+    for (int i = 0; i < 2 && tensors[i]; i++) {
+        int rc = 0;
+        if (worker->of != item)
+            rc = rfs_whole_slice(wholes[i], tensors[i], &worker->slice[i]);
+        if (rc)
+            return rfs_fail(err, rc, RFS_OF(wholes[i]->path, tensors[i]->name), NULL,
+                            "cannot be read: %s", strerror(-rc));
+        rc = rfs_whole_read(wholes[i], tensors[i], &worker->slice[i], piece->begin,
+                            (size_t)piece->n, worker->bytes[i], err);
+        if (rc)
+            return rc;
+    }
+    worker->of = item;
+    return 0;
+}
+
+static int check(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+                 struct rfs_error *err)
+{
+    struct rfs_verify *verify = ctx;
+    struct worker *worker = memory;
+    const struct rfs_verify_item *item = &verify->items[piece->item];
+    int rc = fetch(verify, worker, item, piece, err);
+
+    if (rc)
+        return rc;
+    if (item->by_rank)
+        return rfs_verify_own(verify, item->tree, piece->begin, (size_t)piece->n, worker->bytes[1],
+                              worker->bytes[2], err);
+    struct reference reference = {worker->bytes[0],
+                                  item->tree->own ? RFS_FOUND_OWN : RFS_FOUND_REPLICA};
+    if (item->src) {
+        reference = (struct reference){worker->bytes[1], RFS_FOUND_BYTES};
+        rfs_verify_compare(verify, item->tree, &worker->slice[0], RFS_FOUND_BYTES, piece->begin,
+                           worker->bytes[0], worker->bytes[1], (size_t)piece->n);
+    }
+    return verify->options->no_replicas
+               ? 0
+               : check_copies(verify, worker, item->tree, piece, &reference, err);
+}
+
+static int sum_up(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+                  struct rfs_error *err)
+{
+    struct rfs_verify *verify = ctx;
+    const struct worker *worker = memory;
+    struct rfs_verify_item *item = &verify->items[piece->item];
+
+    if (piece->begin == 0) {
+        item->state = XXH3_createState();
+        if (!item->state)
+            return rfs_fail_memory(err);
+        XXH3_128bits_reset(item->state);
+    }
+    XXH3_128bits_update(item->state, worker->bytes[0], (size_t)piece->n);
+    if (piece->last) {
+        const XXH128_hash_t hash = XXH3_128bits_digest(item->state);
+        item->hash = (struct rfs_hash){hash.high64, hash.low64};
+        XXH3_freeState(item->state);
+        item->state = NULL;
+    }
+    return 0;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------- */
+
+static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
+                 const char *detail)
+{
+    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
+                                                              .name = name,
+                                                              .rank = RFS_NO_RANK,
+                                                              .detail = detail,
+                                                              .at = RFS_NOWHERE_AT});
+}
+
+/* What of the source a tensor of the tree is compared with. */
+static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
+{
+    const struct rfs_whole_tensor *src =
+        verify->src.view ? rfs_whole_find(&verify->src, item->tree->name) : NULL;
+
+    item->by_rank = verify->shown.view && (item->tree->own || (src && src->own));
+    if (!verify->src.view || item->by_rank)
+        return;
+    if (!src) {
+        if (!verify->shown.view) /* otherwise the ranks tell */
+            find(verify, RFS_FOUND_EXTRA, item->tree->name, NULL);
+        return;
+    }
+    const struct rfs_type *have = item->tree->type;
+    if (memcmp(have, src->type, sizeof *have) == 0) {
+        item->src = src;
+        return;
+    }
+    char detail[2 * RFS_SHAPE_TEXT + 64];
+    char shape[2][RFS_SHAPE_TEXT];
+    snprintf(detail, sizeof detail, "%s %s as a whole, not %s %s", rfs_whole_dtype(have),
+             rfs_whole_shape(have, shape[0]), rfs_whole_dtype(src->type),
+             rfs_whole_shape(src->type, shape[1]));
+    find(verify, RFS_FOUND_TYPE, item->tree->name, detail);
+}
+
+int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
+{
+    const struct rfs_sweep sweep = {
+        .ctx = verify,
+        .n = verify->tree.n,
+        .units = units,
+        .step = step,
+        .bytes = bytes,
+        .worker = worker_new,
+        .worker_free = worker_free,
+        .work = check,
+        .fold = sum_up,
+        .progress = &verify->progress,
+    };
+    uint64_t all = 0;
+
+    verify->items = calloc(verify->tree.n + 1, sizeof *verify->items);
+    if (!verify->items)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < verify->tree.n; i++) {
+        verify->items[i].tree = &verify->tree.tensors[i];
+        match(verify, &verify->items[i]);
+        all += units(verify, i);
+    }
+    for (size_t i = 0; !verify->shown.view && i < verify->src.n; i++)
+        if (verify->src.tensors[i].type->bytes > 0 &&
+            !rfs_whole_find(&verify->tree, verify->src.tensors[i].name))
+            find(verify, RFS_FOUND_MISSING, verify->src.tensors[i].name, NULL);
+    rfs_progress_begin(&verify->progress, "verifying", all, verify->tree.n);
+    const int rc = rfs_sweep_run(&sweep, verify->options->threads, err);
+    rfs_progress_end(&verify->progress);
+    for (size_t i = 0; i < verify->tree.n; i++)
+        XXH3_freeState(verify->items[i].state);
+    return rc;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/verify/findings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+int rfs_findings_init(struct rfs_findings *findings)
+{
+    pthread_mutex_init(&findings->lock, NULL);
+    findings->keys = rfs_intern_new();
+    return findings->keys ? 0 : -ENOMEM;
+}
+
+void rfs_findings_free(struct rfs_findings *findings)
+{
+    if (findings->keys)
+        rfs_intern_free(findings->keys);
+    free(findings->list.data);
+    rfs_arena_free(&findings->arena);
+    pthread_mutex_destroy(&findings->lock);
+}
+
+/* The caller has the lock. */
+static void add(struct rfs_findings *findings, struct rfs_finding finding)
+{
+    const uint64_t key[] = {finding.kind, finding.rank, (uintptr_t)finding.name,
+                            finding.detail ? XXH3_64bits(finding.detail, strlen(finding.detail))
+                                           : 0};
+    const uint32_t id = rfs_intern_add(findings->keys, key, sizeof key);
+
+    if (id < findings->list.n) {
+        struct rfs_finding *known = &findings->list.data[id];
+        if (finding.at < known->at) {
+            finding.detail = known->detail;
+            *known = finding;
+        }
+        return;
+    }
+    if (finding.detail)
+        finding.detail = rfs_arena_text(&findings->arena, finding.detail, strlen(finding.detail));
+    findings->failed |= id == RFS_NO_ID || !RFS_PUSH(&findings->list, finding);
+}
+
+void rfs_findings_add(struct rfs_findings *findings, const struct rfs_finding *finding)
+{
+    pthread_mutex_lock(&findings->lock);
+    if (!findings->failed)
+        add(findings, *finding);
+    pthread_mutex_unlock(&findings->lock);
+}
+
+/* Texts that may be NULL, which is less than any. */
+static int order(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
+}
+
+static int by_group(const struct rfs_finding *a, const struct rfs_finding *b)
+{
+    const int by_name = order(a->name, b->name);
+
+    if (by_name)
+        return by_name;
+    return a->kind != b->kind ? (a->kind > b->kind ? 1 : -1) : order(a->detail, b->detail);
+}
+
+static int by_rank(const void *x, const void *y)
+{
+    const struct rfs_finding *a = x;
+    const struct rfs_finding *b = y;
+    const int by = by_group(a, b);
+
+    if (by)
+        return by;
+    return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+void rfs_findings_sort(struct rfs_findings *findings)
+{
+    if (findings->list.n > 0)
+        qsort(findings->list.data, findings->list.n, sizeof *findings->list.data, by_rank);
+}
+
+size_t rfs_findings_group(const struct rfs_findings *findings, size_t first)
+{
+    size_t end = first + 1;
+
+    while (end < findings->list.n &&
+           by_group(&findings->list.data[first], &findings->list.data[end]) == 0)
+        end++;
+    return end;
+}
+
+bool rfs_findings_fault(const struct rfs_findings *findings, const char *name)
+{
+    for (size_t i = 0; i < findings->list.n; i++)
+        if (findings->list.data[i].kind != RFS_FOUND_OWN &&
+            (!name || order(findings->list.data[i].name, name) == 0))
+            return true;
+    return false;
+}
+
+char *rfs_findings_ranks(const struct rfs_findings *findings, size_t first, size_t end)
+{
+    const struct rfs_finding *list = findings->list.data;
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    if (list[first].rank != RFS_NO_RANK)
+        fputs(end - first > 1 ? "ranks" : "rank", out);
+    for (size_t i = first, last; i < end && list[first].rank != RFS_NO_RANK; i = last + 1) {
+        for (last = i; last + 1 < end && list[last + 1].rank == list[last].rank + 1;)
+            last++;
+        fprintf(out, "%s %" PRIu32, i > first ? "," : "", list[i].rank);
+        if (last > i)
+            fprintf(out, "-%" PRIu32, list[last].rank);
+    }
+    const bool failed = ferror(out) != 0;
+    if (fclose(out) == 0 && !failed)
+        return text;
+    free(text);
+    return NULL;
+}

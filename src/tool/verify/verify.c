@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/verify/verify.h"
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "source/files.h"
+#include "tool/common/command.h"
+#include "tool/common/tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the manifest ----------------------------------------------------------------------------------- */
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 || errno != ENOENT;
+}
+
+/* Before anything is read, so that a wrong file does not cost an hour. */
+static int load(struct rfs_verify *verify, struct rfs_error *err)
+{
+    const struct rfs_verify_options *options = verify->options;
+    RFS_FREE char *text = NULL;
+    size_t size = 0;
+
+    if (rfs_sums_init(&verify->sums))
+        return rfs_fail_memory(err);
+    if (!options->manifest || options->write || !is_there(options->manifest))
+        return 0;
+    verify->has_sums = true;
+    const int rc = rfs_read_whole(options->manifest, RFS_SUMS_BYTES, &text, &size, err);
+    return rc ? rc : rfs_sums_parse(options->manifest, text, size, &verify->sums, err);
+}
+
+static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
+                 const char *detail)
+{
+    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
+                                                              .name = name,
+                                                              .rank = RFS_NO_RANK,
+                                                              .detail = detail,
+                                                              .at = RFS_NOWHERE_AT});
+}
+
+static void check_sums(struct rfs_verify *verify)
+{
+    const struct rfs_sums *sums = &verify->sums;
+
+    for (size_t i = 0; i < verify->tree.n; i++) {
+        const struct rfs_verify_item *item = &verify->items[i];
+        struct rfs_sum_entry *entry = rfs_sums_find(sums, item->tree->name);
+        if (entry)
+            entry->met = true;
+        if (!entry)
+            find(verify, RFS_FOUND_MANIFEST, item->tree->name, "is not in the manifest");
+        else if (!rfs_sums_fit(entry, item->tree->type))
+            find(verify, RFS_FOUND_MANIFEST, item->tree->name,
+                 "has another dtype or shape in the manifest");
+        else if (!rfs_hash_equal(entry->hash, item->hash))
+            find(verify, RFS_FOUND_MANIFEST, item->tree->name,
+                 "has other bytes than the manifest says");
+    }
+    for (uint32_t i = 0; i < sums->entries.n; i++)
+        if (!sums->entries.data[i].met &&
+            rfs_globs_match(&verify->options->globs, rfs_intern_text(sums->names, i)))
+            find(verify, RFS_FOUND_MANIFEST, rfs_intern_text(sums->names, i),
+                 "is in the manifest, and not in the tree");
+}
+
+/* What is not right is not written down. */
+static int write_sums(struct rfs_verify *verify, struct rfs_error *err)
+{
+    for (size_t i = 0; i < verify->tree.n; i++) {
+        const struct rfs_verify_item *item = &verify->items[i];
+        const int rc = rfs_sums_put(&verify->sums, item->tree->name, item->tree->type, item->hash);
+        if (rc == -EEXIST)
+            return rfs_fail(err, rc, RFS_OF(verify->tree.path, item->tree->name),
+                            "verify without --manifest",
+                            "another name looks the same when it is made printable");
+        if (rc)
+            return rfs_fail_memory(err);
+    }
+    return rfs_sums_save(&verify->sums, verify->options->manifest, err);
+}
+
+static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
+{
+    if (verify->has_sums)
+        check_sums(verify);
+    else if (verify->options->manifest && !rfs_findings_fault(&verify->findings, NULL))
+        return write_sums(verify, err);
+    return 0;
+}
+
+/* ---- all -------------------------------------------------------------------------------------------- */
+
+static int open_all(struct rfs_verify *verify, struct rfs_error *err)
+{
+    const struct rfs_verify_options *options = verify->options;
+    int rc = rfs_whole_open(options->tree, options->tree_view, &options->globs, &verify->tree, err);
+
+    if (rc == 0 && options->against)
+        rc =
+            rfs_whole_open(options->against, options->src_view, &options->globs, &verify->src, err);
+    if (rc == 0 && options->shown_view)
+        rc = rfs_whole_open(options->against, options->shown_view, &options->globs, &verify->shown,
+                            err);
+    return rc;
+}
+
+static int do_all(struct rfs_verify *verify, struct rfs_error *err)
+{
+    int rc = load(verify, err);
+
+    if (rc == 0)
+        rc = open_all(verify, err);
+    if (rc == 0)
+        rc = rfs_verify_ranks(verify, err);
+    if (rc == 0)
+        rc = rfs_verify_content(verify, err);
+    if (rc == 0)
+        rc = do_manifest(verify, err);
+    if (rc == 0 && verify->findings.failed)
+        rc = rfs_fail_memory(err);
+    if (rc)
+        return rc;
+    rfs_findings_sort(&verify->findings);
+    return rfs_verify_write(verify, err);
+}
+
+static int run(int argc, char **argv)
+{
+    struct rfs_error err = {0};
+    struct rfs_verify_options options;
+    struct rfs_verify verify = {.options = &options};
+    int rc = rfs_verify_parse(argc, argv, &options, &err);
+
+    rfs_progress_init(&verify.progress, false);
+    if (rfs_findings_init(&verify.findings) && rc == 0)
+        rc = rfs_fail_memory(&err);
+    if (rc == 0)
+        rc = do_all(&verify, &err);
+    const bool fault = rc == 0 && rfs_findings_fault(&verify.findings, NULL);
+    rfs_progress_destroy(&verify.progress);
+    free(verify.items);
+    rfs_findings_free(&verify.findings);
+    rfs_sums_free(&verify.sums);
+    rfs_whole_close(&verify.shown);
+    rfs_whole_close(&verify.src);
+    rfs_whole_close(&verify.tree);
+    rfs_verify_options_free(&options);
+    if (rc)
+        return rfs_tool_failed(&err);
+    const int done = rfs_tool_done();
+    return done == RFS_EXIT_OK && fault ? RFS_EXIT_INPUT : done;
+}
+
+const struct rfs_command rfs_command_verify = {
+    .name = "verify",
+    .usage = "reshard verify TREE --against SRC [-s FILE] [-d FILE] [option…]\n"
+             "reshard verify TREE [-s FILE] [--manifest FILE] [option…]\n",
+    .summary = "proves that a mount, an export or a tree holds what its source does",
+    .options =
+        "  --against SRC      what TREE was made from\n"
+        "  -s FILE, -d FILE   the strategies of SRC and of TREE; -s alone: of TREE\n"
+        "  -o OPTION,…        the options that TREE was mounted or exported with\n"
+        "  --tree-options OPTION,…  options of a view that say how TREE is read\n"
+        "  --manifest FILE    compare with the checksums in FILE; write it, if it is not there\n"
+        "  --write            write it in any case\n"
+        "  --no-replicas      read one copy of what several ranks hold, not all\n"
+        "  --name GLOB        the tensors with such a name alone; may be given again\n"
+        "  --list             show the XXH3-128 of each tensor as a whole\n"
+        "  -j, --threads N    threads (as many as there are processors)\n"
+        "  --json             for scripts\n"
+        "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
+    .run = run,
+};

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `reshard verify`: a tree against its source, against a manifest, and against itself. The steps:
+ *
+ *     ranks     index every rank of the tree; what they list, against what the view of the source would show
+ *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
+ *               checksum. What no strategy knows has no whole: rank by rank, own.c
+ *     manifest  the checksums against it, or into it
+ *
+ * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
+ */
+#ifndef RFS_TOOL_VERIFY_H
+#define RFS_TOOL_VERIFY_H
+
+#include "tool/common/progress.h"
+#include "tool/common/whole.h"
+#include "tool/verify/findings.h"
+#include "tool/verify/sums.h"
+
+struct rfs_verify_options {
+    const char *tree;
+    const char *against; /* NULL: no source */
+    /* Options of views; owned; NULL: none. shown is of the source as the tree should be. */
+    char *tree_view, *src_view, *shown_view;
+    const char *manifest; /* NULL: none */
+    struct rfs_globs globs;
+    bool write, no_replicas, list, json;
+    unsigned threads;
+};
+
+struct rfs_verify_item {
+    const struct rfs_whole_tensor *tree;
+    const struct rfs_whole_tensor *src; /* of the same type; NULL: nothing to compare with */
+    bool by_rank; /* it has no whole, and is compared rank by rank with what would be shown */
+    struct rfs_hash hash;
+    void *state; /* XXH3_state_t, while it is read */
+};
+
+struct rfs_verify {
+    const struct rfs_verify_options *options;
+    struct rfs_whole tree;
+    struct rfs_whole src; /* view NULL: there is none */
+    struct rfs_whole
+        shown; /* the source as the tree should be; view NULL: there is no destination strategy */
+    struct rfs_verify_item *items; /* [tree.n] */
+    struct rfs_sums sums;          /* of the manifest that is there */
+    bool has_sums;
+    struct rfs_findings findings;
+    struct rfs_progress progress;
+};
+
+/* ---- the command line: 0, or -errno with *err filled ------------------------------------------------- */
+
+int rfs_verify_parse(int argc, char **argv, struct rfs_verify_options *out, struct rfs_error *err);
+void rfs_verify_options_free(struct rfs_verify_options *options);
+
+/* ---- the steps: 0, or -errno with *err filled -------------------------------------------------------- */
+
+int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err);
+int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
+/* Prints to the standard output. */
+int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err);
+
+/* ---- what they share --------------------------------------------------------------------------------- */
+
+/*
+ * Finds that bytes [begin, begin + n) of a tensor, which GOT are, should be WANTED: one finding of KIND for each rank
+ * whose bytes differ. SLICE says whose they are. Up to 4,096 runs are looked up.
+ */
+void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                        const struct rfs_slice *slice, enum rfs_finding_kind kind, uint64_t begin,
+                        const unsigned char *got, const unsigned char *wanted, size_t n);
+
+/* A tensor that is compared rank by rank, from byte BEGIN on, by way of two buffers of N bytes. */
+int rfs_verify_own(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor, uint64_t begin,
+                   size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err);
+
+#endif

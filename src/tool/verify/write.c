@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/verify/verify.h"
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "tool/common/show.h"
+#include "tool/common/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "[3, 17]", the element of a tensor that holds byte AT; "" when it has no axes. */
+static const char *show_index(const struct rfs_type *type, uint64_t at, char out[RFS_SHAPE_TEXT])
+{
+    uint64_t element = at / rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    struct rfs_type index = {.ndim = type->ndim};
+
+    for (unsigned i = type->ndim; i-- > 0; element /= type->dims[i] > 0 ? type->dims[i] : 1)
+        index.dims[i] = type->dims[i] > 0 ? element % type->dims[i] : 0;
+    return rfs_whole_shape(&index, out);
+}
+
+/* ---- for people ------------------------------------------------------------------------------------- */
+
+static void print_text(const char *text)
+{
+    char shown[2048];
+
+    rfs_text_printable(shown, sizeof shown, text);
+    fputs(shown, stdout);
+}
+
+static void print_place(const struct rfs_verify *verify, const struct rfs_finding *finding)
+{
+    const struct rfs_whole_tensor *tensor = rfs_whole_find(&verify->tree, finding->name);
+    char index[RFS_SHAPE_TEXT];
+
+    if (finding->at == RFS_NOWHERE_AT || !finding->file || !tensor)
+        return;
+    if (tensor->type->ndim > 0 && tensor->type->kind == RFS_TENSOR && !tensor->own)
+        printf(", first at %s", show_index(tensor->type, finding->at, index));
+    fputs(", ", stdout);
+    print_text(finding->file);
+    printf(" offset %" PRIu64, finding->offset);
+}
+
+static const char *what_of(enum rfs_finding_kind kind)
+{
+    static const char *const texts[] = {
+        [RFS_FOUND_RANK] = "",
+        [RFS_FOUND_MISSING] = "is missing",
+        [RFS_FOUND_EXTRA] = "should not be there",
+        [RFS_FOUND_TYPE] = "has another dtype or shape",
+        [RFS_FOUND_BYTES] = "has other bytes than the source",
+        [RFS_FOUND_MANIFEST] = "",
+        [RFS_FOUND_REPLICA] = "has other bytes than the ranks that hold the same",
+    };
+    return texts[kind];
+}
+
+static int print_group(const struct rfs_verify *verify, size_t first, size_t end,
+                       struct rfs_error *err)
+{
+    const struct rfs_finding *finding = &verify->findings.list.data[first];
+    RFS_FREE char *ranks = rfs_findings_ranks(&verify->findings, first, end);
+
+    if (!ranks)
+        return rfs_fail_memory(err);
+    if (finding->kind == RFS_FOUND_OWN) {
+        fputs("note: ", stdout);
+        print_text(finding->name);
+        printf(": %s %s of %s own; no strategy says what it should be\n", ranks,
+               end - first > 1 ? "have values" : "has a value", end - first > 1 ? "their" : "its");
+        return 0;
+    }
+    if (finding->name) {
+        print_text(finding->name);
+        printf("%s%s", finding->kind == RFS_FOUND_MANIFEST ? " " : ": ", what_of(finding->kind));
+        if (finding->kind == RFS_FOUND_MANIFEST)
+            print_text(finding->detail);
+        if (*ranks)
+            printf(" in %s", ranks);
+    } else {
+        fputs(ranks, stdout);
+    }
+    if (finding->detail && finding->kind != RFS_FOUND_MANIFEST) {
+        fputs(": ", stdout);
+        print_text(finding->detail);
+    }
+    if (finding->name)
+        print_place(verify, finding);
+    putchar('\n');
+    return 0;
+}
+
+static size_t count_tensors(const struct rfs_verify *verify)
+{
+    const struct rfs_findings *findings = &verify->findings;
+    const char *last = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < findings->list.n; i++) {
+        const struct rfs_finding *finding = &findings->list.data[i];
+        if (finding->kind == RFS_FOUND_OWN || !finding->name)
+            continue;
+        n += !last || strcmp(last, finding->name) != 0;
+        last = finding->name;
+    }
+    return n;
+}
+
+static void print_summary(const struct rfs_verify *verify, bool fault)
+{
+    const struct rfs_verify_options *options = verify->options;
+    char shown[RFS_SHOWN_BYTES];
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < verify->tree.n; i++)
+        bytes += verify->tree.tensors[i].type->bytes;
+    print_text(options->tree);
+    printf(": %zu tensors, %s: ", verify->tree.n, rfs_show_bytes(bytes, shown));
+    if (fault) {
+        const size_t tensors = count_tensors(verify);
+        printf("%zu %s not as they should be\n", tensors,
+               tensors == 1 ? "tensor is" : "tensors are");
+        return;
+    }
+    const char *comma = "";
+    if (options->against) {
+        fputs("the same as ", stdout);
+        print_text(options->against);
+        comma = ", ";
+    }
+    if (options->manifest) {
+        printf("%s%s ", comma, verify->has_sums ? "as told by" : "written down in");
+        print_text(options->manifest);
+        comma = ", ";
+    }
+    if (verify->tree.ranks > 1 && !options->no_replicas)
+        printf("%sall %" PRIu32 " ranks agree", comma, verify->tree.ranks);
+    else if (!*comma)
+        fputs("all could be read", stdout);
+    putchar('\n');
+}
+
+static int print_text_report(const struct rfs_verify *verify, bool fault, struct rfs_error *err)
+{
+    const struct rfs_findings *findings = &verify->findings;
+    char hash[RFS_HASH_TEXT];
+
+    for (size_t i = 0; verify->options->list && i < verify->tree.n; i++) {
+        printf("%s  ", rfs_hash_text(verify->items[i].hash, hash));
+        print_text(verify->items[i].tree->name);
+        putchar('\n');
+    }
+    for (size_t i = 0, end; i < findings->list.n; i = end) {
+        end = rfs_findings_group(findings, i);
+        const int rc = print_group(verify, i, end, err);
+        if (rc)
+            return rc;
+    }
+    print_summary(verify, fault);
+    return 0;
+}
+
+/* ---- for scripts ------------------------------------------------------------------------------------ */
+
+static void put_text(const char *key, const char *text)
+{
+    printf("\"%s\":", key);
+    if (text)
+        rfs_json_text(stdout, text);
+    else
+        fputs("null", stdout);
+}
+
+static void put_tensor(const struct rfs_verify *verify, const struct rfs_verify_item *item)
+{
+    char shape[RFS_SHAPE_TEXT];
+    char hash[RFS_HASH_TEXT];
+
+    putchar('{');
+    put_text("name", item->tree->name);
+    printf(",\"dtype\":\"%s\",\"shape\":%s,\"bytes\":%" PRIu64
+           ",\"rank_own\":%s,\"xxh3_128\":\"%s\",\"equal\":%s}",
+           rfs_whole_dtype(item->tree->type), rfs_whole_shape(item->tree->type, shape),
+           item->tree->type->bytes, item->tree->own ? "true" : "false",
+           rfs_hash_text(item->hash, hash),
+           rfs_findings_fault(&verify->findings, item->tree->name) ? "false" : "true");
+}
+
+static void put_finding(const struct rfs_verify *verify, const struct rfs_finding *finding)
+{
+    static const char *const kinds[] = {
+        [RFS_FOUND_RANK] = "rank",       [RFS_FOUND_MISSING] = "missing",
+        [RFS_FOUND_EXTRA] = "extra",     [RFS_FOUND_TYPE] = "type",
+        [RFS_FOUND_BYTES] = "bytes",     [RFS_FOUND_MANIFEST] = "manifest",
+        [RFS_FOUND_REPLICA] = "replica", [RFS_FOUND_OWN] = "own",
+    };
+    const struct rfs_whole_tensor *tensor =
+        finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
+    char index[RFS_SHAPE_TEXT];
+
+    printf("{\"what\":\"%s\",", kinds[finding->kind]);
+    put_text("name", finding->name);
+    if (finding->rank == RFS_NO_RANK)
+        fputs(",\"rank\":null", stdout);
+    else
+        printf(",\"rank\":%" PRIu32, finding->rank);
+    putchar(',');
+    put_text("detail", finding->detail);
+    putchar(',');
+    put_text("file", finding->file);
+    if (finding->file)
+        printf(",\"offset\":%" PRIu64, finding->offset);
+    if (finding->file && tensor && tensor->type->kind == RFS_TENSOR)
+        printf(",\"index\":%s", show_index(tensor->type, finding->at, index));
+    putchar('}');
+}
+
+/* Faults, or notes. */
+static void put_findings(const struct rfs_verify *verify, const char *key, bool notes)
+{
+    const char *between = "";
+
+    printf(",\n\"%s\":[", key);
+    for (size_t i = 0; i < verify->findings.list.n; i++) {
+        const struct rfs_finding *finding = &verify->findings.list.data[i];
+        if ((finding->kind == RFS_FOUND_OWN) != notes)
+            continue;
+        printf("%s\n", between);
+        put_finding(verify, finding);
+        between = ",";
+    }
+    putchar(']');
+}
+
+static void print_json(const struct rfs_verify *verify, bool fault)
+{
+    putchar('{');
+    put_text("tree", verify->options->tree);
+    putchar(',');
+    put_text("against", verify->options->against);
+    putchar(',');
+    put_text("manifest", verify->options->manifest);
+    printf(",\"equal\":%s,\n\"tensors\":[", fault ? "false" : "true");
+    for (size_t i = 0; i < verify->tree.n; i++) {
+        fputs(i > 0 ? ",\n" : "\n", stdout);
+        put_tensor(verify, &verify->items[i]);
+    }
+    putchar(']');
+    put_findings(verify, "differences", false);
+    put_findings(verify, "notes", true);
+    fputs("}\n", stdout);
+}
+
+int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err)
+{
+    const bool fault = rfs_findings_fault(&verify->findings, NULL);
+
+    if (!verify->options->json)
+        return print_text_report(verify, fault, err);
+    print_json(verify, fault);
+    return 0;
+}
