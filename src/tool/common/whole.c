@@ -57,11 +57,10 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster
     return 0;
 }
 
-int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
-                   struct rfs_whole *whole, struct rfs_error *err)
+static int open_view(const char *path, const char *options, struct rfs_whole *whole,
+                     struct rfs_error *err)
 {
     RFS_FREE char *all = NULL;
-    const struct rfs_rank_plan *plan;
 
     *whole = (struct rfs_whole){.path = path};
     /* Of its files nothing is shown, but a .ckpt would lack tensors without bytes. */
@@ -69,7 +68,7 @@ int rfs_whole_open(const char *path, const char *options, const struct rfs_globs
         all = NULL;
         return rfs_fail_memory(err);
     }
-    int rc = rfs_tool_open(path, all, NULL, NULL, &whole->view, err);
+    const int rc = rfs_tool_open(path, all, NULL, NULL, &whole->view, err);
     if (rc)
         return rc;
     if (whole->view->side)
@@ -82,8 +81,37 @@ int rfs_whole_open(const char *path, const char *options, const struct rfs_globs
     whole->catalog = whole->view->catalog;
     whole->ranks = whole->view->scale.src_devices * whole->view->scale.src_stages;
     whole->stages = whole->view->scale.src_stages;
-    rc = rfs_planner_rank(whole->planner, 0, &plan, err);
+    return 0;
+}
+
+static int take_rank_0(struct rfs_whole *whole, const struct rfs_globs *globs,
+                       struct rfs_error *err)
+{
+    const struct rfs_rank_plan *plan;
+    const int rc = rfs_planner_rank(whole->planner, 0, &plan, err);
+
     return rc ? rc : take_tensors(whole, plan->roster, globs, err);
+}
+
+int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
+                   struct rfs_whole *whole, struct rfs_error *err)
+{
+    const int rc = open_view(path, options, whole, err);
+
+    if (rc)
+        return rc;
+    if (whole->view->dst)
+        return rfs_fail_usage(err, "-d FILE where there is such an option",
+                              "whole tensors are read here: -o takes no destination");
+    return take_rank_0(whole, globs, err);
+}
+
+int rfs_whole_open_cut(const char *path, const char *options, struct rfs_whole *whole,
+                       struct rfs_error *err)
+{
+    const int rc = open_view(path, options, whole, err);
+
+    return rc ? rc : take_rank_0(whole, NULL, err);
 }
 
 void rfs_whole_close(struct rfs_whole *whole)

@@ -46,6 +46,13 @@ int rfs_whole_open(const char *path, const char *options, const struct rfs_globs
                    struct rfs_whole *whole, struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
 
+/*
+ * The same with a destination in OPTIONS: its tensors are those of destination rank 0, as that has them. For others,
+ * make a tensor of a target of the rank's plan, and its slice by rfs_planner_slice.
+ */
+int rfs_whole_open_cut(const char *path, const char *options, struct rfs_whole *whole,
+                       struct rfs_error *err);
+
 /* The tensor of that name, or NULL. O(log n). */
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name);
 

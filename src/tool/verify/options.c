@@ -7,6 +7,7 @@
 #include "tool/common/tool.h"
 #include "view/options.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 enum {

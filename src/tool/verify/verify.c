@@ -171,7 +171,7 @@ const struct rfs_command rfs_command_verify = {
         "  -s FILE, -d FILE   the strategies of SRC and of TREE; -s alone: of TREE\n"
         "  -o OPTION,…        the options that TREE was mounted or exported with\n"
         "  --tree-options OPTION,…  options of a view that say how TREE is read\n"
-        "  --manifest FILE    compare with the checksums in FILE; write it, if it is not there\n"
+        "  --manifest FILE    compare with the checksums in FILE; if missing, write it\n"
         "  --write            write it in any case\n"
         "  --no-replicas      read one copy of what several ranks hold, not all\n"
         "  --name GLOB        the tensors with such a name alone; may be given again\n"

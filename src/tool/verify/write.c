@@ -71,7 +71,7 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
     if (finding->kind == RFS_FOUND_OWN) {
         fputs("note: ", stdout);
         print_text(finding->name);
-        printf(": %s %s of %s own; no strategy says what it should be\n", ranks,
+        printf(": %s %s of %s own; no strategy knows it\n", ranks,
                end - first > 1 ? "have values" : "has a value", end - first > 1 ? "their" : "its");
         return 0;
     }
