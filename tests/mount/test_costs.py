@@ -97,6 +97,14 @@ def random_pages(fd):
     return 20 * PAGE
 
 
+def advised_pages(fd):
+    with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as view:
+        view.madvise(mmap.MADV_RANDOM)
+        for page in random.Random(SEED).sample(range(len(view) // PAGE), 20):
+            view[page * PAGE]
+    return 20 * PAGE
+
+
 def head(fd, size):
     at = 0
     while at < size:
@@ -125,9 +133,11 @@ def test_random_reads():
             replied, what = counted.cost(counted.mount.file(0), random_preads)
             check(replied <= 1.1, what)
             if counted.ahead:
-                # A fault brings as much as the read-ahead says: that is why it is not raised further.
+                # A fault brings as much as the read-ahead says, unless the program says that it jumps.
                 replied, what = counted.cost(counted.mount.file(1), random_pages)
                 check(replied <= 1.1 * counted.ahead * KIB / PAGE, what)
+                replied, what = counted.cost(counted.mount.file(1), advised_pages)
+                check(replied <= 1.1, what)
 
 
 def test_the_beginning():
