@@ -126,13 +126,26 @@ typedef struct reshard_stat {
     uint32_t gid;
     uint64_t size;         /* bytes */
     struct timespec mtime; /* since the epoch */
-    bool mapped;           /* its readers map it, by several processes at once (safetensors) */
+    bool mapped;           /* its readers map it, by several processes at once (safetensors, .npy) */
+    bool hidden;           /* it lies in RESHARD_CONTROL, or is that */
 } reshard_stat;
+
+/*
+ * The hidden folder: found by that name in the root, and in no list of the root's. It has a folder "tensors"
+ * with a folder rank_N for each rank and "full" with whole tensors (in a view of several saves, in a folder for
+ * each; of hfai's parts there is "full", or model_0 and so on), and in these NAME.npy and NAME.json for each
+ * parameter. "%", "/", control characters, what is not UTF-8 and a "." at the beginning of a name are %XX; one
+ * that is longer than 250 bytes then is cut, and "%~" and the XXH3-128 of the name follow.
+ *
+ * Ids from 2^62 on are never a view's: whoever adds entries of his own has those for them.
+ */
+#define RESHARD_CONTROL ".reshardfs"
 
 /*
  * Finds NAME in folder PARENT and sets *id; ".." is the folder above, which is the root for the root. Returns
  * 0, -ENOENT when it has no such entry or there is no PARENT, or -ENOTDIR when PARENT is a file; *id is untouched
- * then. Opens no source file.
+ * then. Opens no source file, but in a folder of tensors, which is planned as a file of that rank would be: it may
+ * fail with the errors of a file then, -EIO for -ENOENT, whose text goes to the log.
  */
 RESHARD_API int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64_t *id);
 
@@ -146,7 +159,7 @@ typedef struct reshard_dirent {
 /*
  * One entry of folder DIR at POSITION (0 is the first; an entry's position never changes). Returns 1 with
  * *out filled, 0 past the end, -ENOENT when there is no DIR, or -ENOTDIR when it is a file. Opens no source
- * file.
+ * file, but of a folder of tensors, as reshard_lookup. What RESHARD_CONTROL has is in its own lists only.
  */
 RESHARD_API int reshard_list(reshard_view *view, uint64_t dir, uint64_t position,
                              reshard_dirent *out);
@@ -162,7 +175,7 @@ RESHARD_API int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *o
 
 /*
  * Whether the attributes of ID are known already, so that reshard_getattr reads nothing. True of folders,
- * and of ids that do not exist.
+ * and of ids that do not exist; never of the JSON file of a tensor, which is made at each call.
  */
 RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
 
@@ -216,6 +229,23 @@ RESHARD_API ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch,
 
 /* Gives lent bytes back, from any thread. Does nothing with NULL. */
 RESHARD_API void reshard_return(reshard_loan *loan);
+
+/*
+ * Extended attributes, as getxattr(2) and listxattr(2) have them: texts without a NUL. Of the root:
+ * user.reshardfs.version, .source (path), .format, .options (those in effect, as reshard_open takes them, no key
+ * among them), .ranks and .parameters (counts), .source_ranks. Of a file: .format, .parameters, and .source_ranks,
+ * which it depends on. Of a tensor's: .format, .parameter (its name), .dtype, .source_ranks, which have its bytes.
+ * Ranks are written as "0-3,6". Those that do not apply are not there.
+ *
+ * Returns the length, without writing when SIZE is 0, -ENODATA for no such attribute, -ERANGE when it is longer
+ * than SIZE, -ENOENT when there is no ID, -ENOMEM, or (not from the list) an error of a file, as above: values may
+ * take a plan.
+ */
+RESHARD_API ssize_t reshard_get_attribute(reshard_view *view, uint64_t id, const char *name,
+                                          void *value, size_t size);
+/* The names, each with a NUL after it. */
+RESHARD_API ssize_t reshard_list_attributes(reshard_view *view, uint64_t id, char *names,
+                                            size_t size);
 
 /* What the tree is, known right after opening; it never changes. Ranks are those that a strategy tells. */
 typedef struct reshard_summary {

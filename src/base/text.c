@@ -10,12 +10,13 @@ static bool is_continuation(unsigned char c)
 }
 
 /*
- * Bytes of the UTF-8 character at s, or 0 when it is not one that may be shown. The lower bound on
- * the second byte refuses overlong forms, and the upper one surrogates and what is beyond U+10FFFF.
- * Never reads past a NUL, which is no continuation byte.
+ * The lower bound on the second byte refuses overlong forms, and the upper one surrogates and what is
+ * beyond U+10FFFF. Never reads past a NUL, which is no continuation byte.
  */
-static size_t shown_length(const unsigned char *s)
+size_t rfs_text_shown_length(const char *text)
 {
+    const unsigned char *s = (const unsigned char *)text;
+
     if (s[0] >= 0x20 && s[0] < 0x7F)
         return 1;
     if (s[0] == 0xC2) /* U+0080 to U+009F are control characters too */
@@ -43,7 +44,7 @@ size_t rfs_text_printable(char *out, size_t cap, const char *text)
     size_t n = 0;
 
     while (*s != 0) {
-        const size_t length = shown_length(s);
+        const size_t length = rfs_text_shown_length((const char *)s);
         if (length > 0) {
             if (n + length >= cap)
                 break;

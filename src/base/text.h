@@ -12,6 +12,12 @@
  */
 size_t rfs_text_printable(char *out, size_t cap, const char *text);
 
+/*
+ * Bytes of the UTF-8 character that TEXT begins with, or 0 when it is a control character, a NUL or not
+ * UTF-8.
+ */
+size_t rfs_text_shown_length(const char *text);
+
 /* Whether all N bytes are well-formed UTF-8 (no overlong forms, no surrogates) without a NUL. */
 bool rfs_text_is_utf8(const char *text, size_t n);
 /* The same, but NULs and lone surrogates may be in it, as in a text of Python's. */

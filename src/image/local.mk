@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/image/about.c \
 	src/image/build.c \
 	src/image/build.h \
 	src/image/ckpt.c \
 	src/image/image.c \
 	src/image/image.h \
+	src/image/npy.c \
+	src/image/npy.h \
 	src/image/pickle_out.c \
 	src/image/pickle_out.h \
 	src/image/pt.c \

@@ -46,6 +46,7 @@ static const struct rfs_known known[] = {
     {"index_cache", RFS_VIEW, true, 0},
     {"strict", RFS_VIEW, false, 0},
     {"io", RFS_OWN, true, RFS_OWN_IO},
+    {"control", RFS_OWN, true, RFS_OWN_CONTROL},
     {"nonempty", RFS_OWN, false, RFS_OWN_NONEMPTY},
     {"allow_other", RFS_OWN, false, RFS_OWN_OTHER},
     {"allow_root", RFS_OWN, false, RFS_OWN_ROOT},

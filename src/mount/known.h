@@ -20,6 +20,7 @@ enum rfs_known_kind {
 
 enum rfs_own {
     RFS_OWN_IO,
+    RFS_OWN_CONTROL,
     RFS_OWN_NONEMPTY,
     RFS_OWN_OTHER,
     RFS_OWN_ROOT,

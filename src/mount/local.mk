@@ -15,6 +15,8 @@ reshardfs_SOURCES = \
 	src/base/text.c \
 	src/base/vec.c \
 	src/mount/capture.c src/mount/capture.h \
+	src/mount/control.c src/mount/control.h \
+	src/mount/control_json.c \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
 	src/mount/known.c src/mount/known.h \
@@ -25,6 +27,7 @@ reshardfs_SOURCES = \
 	src/mount/readahead.c src/mount/readahead.h \
 	src/mount/readonly.c \
 	src/mount/report.c src/mount/report.h \
+	src/mount/ring.c src/mount/ring.h \
 	src/mount/scratch.c src/mount/scratch.h \
 	src/mount/session.c src/mount/session.h \
 	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c

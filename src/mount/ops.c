@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/ops.h"
 
+#include "mount/control.h"
 #include "mount/report.h"
 #include "mount/scratch.h"
 
@@ -48,14 +49,25 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
 {
     reshard_stat known = {.struct_size = sizeof known};
     reshard_error err = {.struct_size = sizeof err};
-    const int rc = reshard_getattr(m->view, id, &known, &err);
+    int rc;
 
+    if (rfs_control_is_own(id))
+        return rfs_control_stat(m, id, st);
+    rc = reshard_getattr(m->view, id, &known, &err);
     if (rc == 0)
         to_stat(&known, st);
     else if (err.message[0])
         rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
+    if (id == RESHARD_ROOT && m->options->control == RFS_CONTROL_SHOW)
+        st->st_nlink++;
     /* The entry is there; what it is made of is not. */
     return rc == -ENOENT ? -EIO : rc;
+}
+
+/* How long attributes hold: the mount's own files have other texts each time. Seconds. */
+static double lasting(uint64_t id)
+{
+    return rfs_control_is_own(id) ? 0 : FOREVER;
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -69,6 +81,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
     conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
                                    FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
     conn->max_read = (unsigned)RFS_REQUEST_BYTES; /* the mount option says the same */
+    m->protocol[0] = conn->proto_major;
+    m->protocol[1] = conn->proto_minor;
     if (m->started)
         m->started(m->started_ctx);
 }
@@ -78,7 +92,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct rfs_mount *m = mount_of(req);
     struct fuse_entry_param e = {.attr_timeout = FOREVER, .entry_timeout = FOREVER};
     uint64_t id;
-    int rc = reshard_lookup(m->view, parent, name, &id);
+    int rc = rfs_control_lookup(m, parent, name, &id);
 
     if (rc == -ENOENT) {
         fuse_reply_entry(req, &e); /* inode 0: remembered as absent */
@@ -91,6 +105,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         return;
     }
     e.ino = id;
+    e.attr_timeout = lasting(id);
     fuse_reply_entry(req, &e);
 }
 
@@ -103,7 +118,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else
-        fuse_reply_attr(req, &st, FOREVER);
+        fuse_reply_attr(req, &st, lasting(ino));
 }
 
 static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
@@ -128,14 +143,14 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_statfs(req, &vfs);
 }
 
-/* Position 0 is ".", 1 is "..", N + 2 is the view's entry N. 1 when there is one, 0 at the end. */
-static int list(reshard_view *view, uint64_t dir, uint64_t position, reshard_dirent *out)
+/* Position 0 is ".", 1 is "..", N + 2 is the folder's entry N. 1 when there is one, 0 at the end. */
+static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     if (position >= 2)
-        return reshard_list(view, dir, position - 2, out);
+        return rfs_control_list(m, dir, position - 2, out);
     uint64_t above = RESHARD_ROOT;
     if (position == 1)
-        (void)reshard_lookup(view, dir, "..", &above);
+        (void)reshard_lookup(m->view, dir, "..", &above);
     *out = (reshard_dirent){
         .struct_size = sizeof *out,
         .id = position == 0 ? dir : above,
@@ -153,8 +168,8 @@ static void describe(struct rfs_mount *m, const reshard_dirent *entry, bool plus
                      struct fuse_entry_param *e)
 {
     *e = (struct fuse_entry_param){.attr_timeout = FOREVER, .entry_timeout = FOREVER};
-    if (plus && entry->name[0] != '.' && reshard_is_ready(m->view, entry->id) &&
-        attributes(m, entry->id, &e->attr) == 0) {
+    if (plus && entry->name[0] != '.' && !rfs_control_is_own(entry->id) &&
+        reshard_is_ready(m->view, entry->id) && attributes(m, entry->id, &e->attr) == 0) {
         e->ino = entry->id;
         return;
     }
@@ -178,7 +193,7 @@ static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset
         fuse_reply_err(req, ENOMEM);
         return;
     }
-    while ((rc = list(m->view, dir, position, &entry)) > 0) {
+    while ((rc = list(m, dir, position, &entry)) > 0) {
         const off_t next = (off_t)(position + 1);
         size_t n;
 
@@ -221,6 +236,7 @@ static void close_handle(struct rfs_mount *m, struct rfs_handle *handle)
         handle->next->previous = handle->previous;
     pthread_mutex_unlock(&m->handles_lock);
     reshard_reader_close(handle->reader);
+    free(handle->text);
     free(handle);
 }
 
@@ -231,7 +247,8 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
 
     if (!handle)
         return -ENOMEM;
-    rc = reshard_reader_open(m->view, id, &handle->reader);
+    rc = rfs_control_is_own(id) ? rfs_control_text(m, id, &handle->text, &handle->bytes)
+                                : reshard_reader_open(m->view, id, &handle->reader);
     if (rc < 0) {
         free(handle);
         return rc;
@@ -246,12 +263,17 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
     return 0;
 }
 
+/* Tensors by themselves are there to be mapped, whatever is said of checkpoints. */
 static bool is_cached(struct rfs_mount *m, uint64_t id)
 {
     reshard_stat known = {.struct_size = sizeof known};
 
-    return m->cached &&
-           (!m->by_file || (reshard_getattr(m->view, id, &known, NULL) == 0 && known.mapped));
+    if (rfs_control_is_own(id) || m->options->keyed)
+        return false;
+    if (m->cached && !m->by_file)
+        return true;
+    return reshard_getattr(m->view, id, &known, NULL) == 0 && known.mapped &&
+           (m->cached || known.hidden);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -290,29 +312,42 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
 {
     atomic_store(&m->stale, true);
-    if (!m->cached || m->options->single || m->options->max_threads < 2 ||
+    if (!is_cached(m, ino) || m->options->single || m->options->max_threads < 2 ||
         atomic_flag_test_and_set(&m->dropping))
         return;
     fuse_lowlevel_notify_inval_inode(m->session, ino, 0, 0);
     atomic_flag_clear(&m->dropping);
 }
 
+static void reply_text(fuse_req_t req, const struct rfs_handle *handle, size_t size, off_t offset)
+{
+    const size_t at = (uint64_t)offset < handle->bytes ? (size_t)offset : handle->bytes;
+    const size_t left = handle->bytes - at;
+
+    fuse_reply_buf(req, handle->text + at, size < left ? size : left);
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                     struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
-    reshard_reader *reader = ((struct rfs_handle *)(uintptr_t)fi->fh)->reader;
+    const struct rfs_handle *handle = (struct rfs_handle *)(uintptr_t)fi->fh;
     void *scratch = rfs_scratch_get(size + RESHARD_SCRATCH_EXTRA);
     struct iovec spans[SPANS];
     reshard_loan *loan = NULL;
     int count = 0;
     ssize_t n;
 
+    if (!handle->reader) {
+        reply_text(req, handle, size, offset);
+        return;
+    }
     if (!scratch) {
         fuse_reply_err(req, ENOMEM);
         return;
     }
-    n = reshard_reader_borrow(reader, scratch, size, (uint64_t)offset, spans, SPANS, &count, &loan);
+    n = reshard_reader_borrow(handle->reader, scratch, size, (uint64_t)offset, spans, SPANS, &count,
+                              &loan);
     if (n < 0) {
         fuse_reply_err(req, (int)-n);
         if (n == -ESTALE)
@@ -325,12 +360,21 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 }
 
 void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
-                    const struct rfs_mount_options *options)
+                    const struct rfs_mount_options *options, const char *mountpoint)
 {
     reshard_summary sum = {.struct_size = sizeof sum};
+    struct timespec now;
 
     reshard_summarize(view, &sum);
-    *mount = (struct rfs_mount){.view = view, .options = options, .dropping = ATOMIC_FLAG_INIT};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *mount = (struct rfs_mount){
+        .view = view,
+        .options = options,
+        .mountpoint = mountpoint,
+        .since = now.tv_sec,
+        .dropping = ATOMIC_FLAG_INIT,
+    };
+    (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->control);
     /* auto: a .ckpt or .pt is read whole, and once; what is mapped is looked at page by page, by many. */
     mount->by_file = options->io == RFS_IO_AUTO;
     /* What is decrypted is for no cache that outlives this process. */
@@ -364,6 +408,8 @@ void rfs_ops_fill(struct fuse_lowlevel_ops *ops)
         .open = op_open,
         .release = op_release,
         .read = op_read,
+        .getxattr = rfs_control_getxattr,
+        .listxattr = rfs_control_listxattr,
     };
     rfs_ops_refuse_writes(ops);
 }

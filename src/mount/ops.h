@@ -17,7 +17,9 @@
 
 /* An open file. */
 struct rfs_handle {
-    reshard_reader *reader; /* owned */
+    reshard_reader *reader; /* owned; NULL: it is one of the mount's own, with a text */
+    char *text;             /* owned */
+    size_t bytes;           /* of it */
     struct rfs_handle *next, *previous;
 };
 
@@ -25,6 +27,10 @@ struct rfs_mount {
     reshard_view *view;                      /* borrowed */
     const struct rfs_mount_options *options; /* borrowed */
     struct fuse_session *session;            /* borrowed; set before the first request */
+    const char *mountpoint;                  /* borrowed */
+    uint64_t control;                        /* id of the hidden folder */
+    time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
+    unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */
     struct rfs_log log;
     bool cached;              /* files go through the page cache; constant */
     bool by_file;             /* but only those that are mapped by their readers; constant */
@@ -45,8 +51,9 @@ struct rfs_mount {
     void *started_ctx;
 };
 
+/* Borrows all. */
 void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
-                    const struct rfs_mount_options *options);
+                    const struct rfs_mount_options *options, const char *mountpoint);
 /* Closes what is still open. No request may be running. */
 void rfs_mount_end(struct rfs_mount *mount);
 

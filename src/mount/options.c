@@ -91,6 +91,20 @@ static int set_io(struct rfs_mount_options *o, const char *value, struct rfs_err
                           value);
 }
 
+static int set_control(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
+{
+    static const char *const names[] = {"hide", "show", "no"};
+
+    for (unsigned i = 0; i < 3; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            o->control = (enum rfs_control)i;
+            return 0;
+        }
+    }
+    return rfs_fail_usage(err, "control=show, control=hide or control=no",
+                          "option 'control' cannot be '%s'", value);
+}
+
 static int set_threads(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
 {
     char *end;
@@ -124,6 +138,8 @@ static int set_own(struct rfs_mount_options *o, enum rfs_own own, const char *va
     switch (own) {
     case RFS_OWN_IO:
         return set_io(o, value, err);
+    case RFS_OWN_CONTROL:
+        return set_control(o, value, err);
     case RFS_OWN_THREADS:
         return set_threads(o, value, err);
     case RFS_OWN_LOG_LEVEL:
@@ -440,7 +456,7 @@ void rfs_mount_options_help(void)
           "the mount     cache=SIZE, io=auto|direct|cached, max_threads=N, index_cache=,\n"
           "              allow_other, allow_root, allow_decrypted, nonempty, auto_unmount,\n"
           "              fsname=, subtype=, default_permissions, noexec; ro, nofail, ...\n"
-          "in general    config=FILE, log_level=error|warning|info|debug\n"
+          "in general    config=FILE, log_level=error|warning|info|debug, control=show|no\n"
           "\n"
           "-f, -d, -s    stay in the foreground; print requests as well; one at a time\n"
           "--check       plan every rank, report, mount nothing\n"

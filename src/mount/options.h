@@ -22,6 +22,13 @@ enum rfs_io {
     RFS_IO_CACHED, /* through the page cache */
 };
 
+/* The hidden folder .reshardfs. */
+enum rfs_control {
+    RFS_CONTROL_HIDE, /* found by name, not listed */
+    RFS_CONTROL_SHOW, /* listed, too */
+    RFS_CONTROL_NO,   /* not there, nor are extended attributes */
+};
+
 enum rfs_action { RFS_ACTION_MOUNT, RFS_ACTION_CHECK, RFS_ACTION_HELP, RFS_ACTION_VERSION };
 
 struct rfs_mount_options {
@@ -34,6 +41,7 @@ struct rfs_mount_options {
     char *view;       /* "key=value,…" for reshard_open, paths in it absolute; NULL: none */
 
     enum rfs_io io;
+    enum rfs_control control;
     bool nonempty;
     bool allow_other;
     bool allow_root;

@@ -2,6 +2,7 @@
 #include "mount/report.h"
 
 #include "base/term.h"
+#include "mount/ring.h"
 
 #include <inttypes.h>
 #include <langinfo.h>
@@ -49,6 +50,7 @@ void rfs_report_line(void *ctx, enum reshard_level level, const char *line)
         level = RESHARD_LOG_ERROR;
     if ((int)level > atomic_load(&least))
         return;
+    rfs_ring_add(level, line);
     if (atomic_load(&to_syslog))
         syslog(levels[level].priority, "%s%s", levels[level].label, line);
     else

@@ -247,7 +247,7 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
 
     if (!options->foreground)
         block_hangups();
-    rfs_mount_init(&s.mount, view, options);
+    rfs_mount_init(&s.mount, view, options, mountpoint);
     s.mount.started = start_herald;
     s.mount.started_ctx = &s;
     rc = make_session(&s, err);

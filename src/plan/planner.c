@@ -166,3 +166,9 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
 {
     return atomic_load_explicit(&planner->ranks[rank], memory_order_acquire);
 }
+
+const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
+                                                const struct rfs_target *target)
+{
+    return target->geometry == RFS_NO_ID ? NULL : rfs_plan_geometry_at(planner, target->geometry);
+}

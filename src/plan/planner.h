@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "layout/strategy.h"
+#include "plan/geometry.h"
 #include "plan/outward.h"
 #include "plan/slice.h"
 #include "source/catalog.h"
@@ -106,6 +107,10 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
  * when the user leaves it out. 0, or -ENOMEM with *err filled.
  */
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
+
+/* How a target of a planned rank is cut: the planner's. NULL when it is copied unsliced. */
+const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
+                                                const struct rfs_target *target);
 
 /*
  * Where the bytes of a target of a planned rank come from. slice is zero-initialised or one to use

@@ -18,12 +18,34 @@ struct rfs_bundle {
     size_t
         n_archives; /* files of torch.save; safetensors files, the rank of each a model, follow */
     struct rfs_rank_plan plan;
+    /* [models] owned; under the view's lock until it is set, then constant */
+    struct bundle_model {
+        struct rfs_roster *roster;
+        struct rfs_stock *stock;
+    } * models;
 };
+
+static void free_model(struct bundle_model *model)
+{
+    if (model->stock)
+        rfs_stock_free(model->stock);
+    free(model->stock);
+    free(model->roster);
+    *model = (struct bundle_model){0};
+}
+
+size_t rfs_view_bundle_models(const struct rfs_bundle *bundle)
+{
+    return rfs_hfai_models(bundle->hfai);
+}
 
 void rfs_view_bundle_free(struct rfs_bundle *bundle)
 {
     if (!bundle)
         return;
+    for (size_t i = 0; bundle->models && i < rfs_hfai_models(bundle->hfai); i++)
+        free_model(&bundle->models[i]);
+    free(bundle->models);
     rfs_hfai_division_free(bundle->division);
     rfs_hfai_free(bundle->hfai);
     free(bundle->plan.sources);
@@ -130,27 +152,56 @@ static int collect_tensors(struct reshard_view *view, size_t model, struct rfs_r
     return rc;
 }
 
+/* The tensors of a model: *out is to be freed in any case. */
+static int collect_model(struct reshard_view *view, size_t model, struct bundle_model *out,
+                         struct rfs_error *err)
+{
+    out->roster = calloc(1, sizeof *out->roster);
+    out->stock = calloc(1, sizeof *out->stock);
+    return out->roster && out->stock ? collect_tensors(view, model, &out->roster, out->stock, err)
+                                     : rfs_fail_memory(err);
+}
+
+int rfs_view_bundle_tensors(struct reshard_view *view, size_t model,
+                            const struct rfs_roster **roster, const struct rfs_stock **stock,
+                            struct rfs_error *err)
+{
+    struct bundle_model *kept = &view->bundle->models[model];
+    RFS_CLEANUP(free_model) struct bundle_model fresh = {0};
+    int rc = 0;
+
+    pthread_mutex_lock(&view->lock);
+    bool is_made = kept->roster != NULL;
+    pthread_mutex_unlock(&view->lock);
+    if (!is_made)
+        rc = collect_model(view, model, &fresh, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&view->lock);
+    if (!kept->roster) { /* else another thread was faster */
+        *kept = fresh;
+        fresh = (struct bundle_model){0};
+    }
+    pthread_mutex_unlock(&view->lock);
+    *roster = kept->roster;
+    *stock = kept->stock;
+    return 0;
+}
+
 static int safetensors_image(struct reshard_view *view, size_t model, struct rfs_image **out,
                              struct rfs_error *err)
 {
-    RFS_FREE struct rfs_roster *roster = calloc(1, sizeof *roster);
-    struct rfs_stock *stock = calloc(1, sizeof *stock);
+    RFS_CLEANUP(free_model) struct bundle_model made = {0};
 
-    int rc = roster && stock ? 0 : rfs_fail_memory(err);
-    if (rc == 0)
-        rc = collect_tensors(view, model, &roster, stock, err);
-    const struct rfs_selection all = {.roster = roster};
+    int rc = collect_model(view, model, &made, err);
+    const struct rfs_selection all = {.roster = made.roster};
     if (rc == 0)
         rc = rfs_image_safetensors(view->catalog, &all, "pt", out, err);
-    if (rc == 0) {
-        (*out)->roster = NULL;
-        (*out)->stock = stock;
-        return 0;
-    }
-    if (stock)
-        rfs_stock_free(stock);
-    free(stock);
-    return rc;
+    if (rc)
+        return rc;
+    (*out)->roster = NULL;
+    (*out)->stock = RFS_STEAL(made.stock);
+    return 0;
 }
 
 bool rfs_view_bundle_is_mapped(const struct reshard_view *view, size_t file)
@@ -303,6 +354,10 @@ int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
     view->scale =
         (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1};
     view->n_ranks = view->bundle->n_shown;
+    view->bundle->models =
+        calloc(rfs_hfai_models(view->bundle->hfai) + 1, sizeof *view->bundle->models);
+    if (!view->bundle->models)
+        return rfs_fail_memory(err);
     rc = rfs_hfai_divide(view->bundle->hfai, view->bundle->n_shown,
                          options->large_size != RFS_NO_SIZE ? options->large_size : RFS_HFAI_LARGE,
                          &view->bundle->division, err);

@@ -20,6 +20,14 @@ int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_ima
                           struct rfs_error *err);
 /* Whether a file's readers map it. */
 bool rfs_view_bundle_is_mapped(const struct reshard_view *view, size_t file);
+/* How many models the state has. */
+size_t rfs_view_bundle_models(const struct rfs_bundle *bundle);
+/*
+ * The tensors of a model, and where they are, made at the first call: the bundle's. 0 or -errno with *err filled.
+ */
+int rfs_view_bundle_tensors(struct reshard_view *view, size_t model,
+                            const struct rfs_roster **roster, const struct rfs_stock **stock,
+                            struct rfs_error *err);
 /* What all files depend on: every part. */
 const struct rfs_rank_plan *rfs_view_bundle_plan(const struct rfs_bundle *bundle);
 

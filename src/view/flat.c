@@ -83,6 +83,7 @@ int flat_show_parts(struct reshard_view *view, const struct flat_parts *parts,
             rc = flat_show(view, parts->names[p], image, err);
         if (rc)
             return rc;
+        view->files[view->n_files - 1].parameters = selection.n;
     }
     return 0;
 }

@@ -4,7 +4,7 @@
  *
  * Ids: the root is 1. In a view of ranks the folder of destination rank R is 2 + 2R and its file 3 + 2R; in
  * a flat view, whose files lie in the root, file F is 2 + F, and its only folder, if any, comes after the
- * last file. side.h tells those of several saves.
+ * last file. side.h tells those of several saves, control.h those of the hidden folder.
  */
 #ifndef RFS_VIEW_INTERNAL_H
 #define RFS_VIEW_INTERNAL_H
@@ -24,6 +24,8 @@
 struct shown_file {
     char *dir; /* of its folder, rank_R; NULL in a flat view */
     char *name;
+    size_t
+        parameters; /* in a flat view: tensors in it; 0: none, or it is no file of tensors alone */
     uint32_t rank; /* of the destination, whose plan tells its attributes and where its bytes are */
     _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
     atomic_uint_least64_t told; /* a size that was told before it was planned, + 1; 0: none */
@@ -88,6 +90,13 @@ struct reshard_view {
     size_t sizes_saved;     /* how many files were planned when they were saved; under the lock */
     atomic_size_t planned;  /* files */
 
+    /* Of the hidden folder (control.h), made when somebody looks inside; owned. */
+    struct {
+        _Atomic(struct rfs_planner *) whole; /* of one whole checkpoint; NULL until then */
+        struct rfs_intern *names;            /* of files; under the view's lock, as it is set */
+        atomic_size_t last;                  /* target that was looked up: a hint */
+    } control;
+
     struct rfs_side *side; /* of several saves, which have views of their own; owned; or NULL */
     struct reshard_view
         *above; /* the view that this is of one save of, which owns the pool and the key; or NULL */
@@ -119,6 +128,11 @@ int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_imag
 
 /* Whether a file's readers map it. */
 bool rfs_view_is_mapped(const struct reshard_view *view, size_t file);
+
+/* The attributes of a folder of two links, and those of a file of BYTES that depends on what PLAN says. */
+void rfs_view_fill_dir(const struct reshard_view *view, reshard_stat *st);
+void rfs_view_fill_stat(const struct reshard_view *view, const struct rfs_rank_plan *plan,
+                        uint64_t bytes, reshard_stat *st);
 
 /* What a file depends on, once it is planned. */
 const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_t file);

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/view/attributes.c \
 	src/view/budget.c \
 	src/view/budget.h \
 	src/view/bundle.c \
 	src/view/bundle.h \
+	src/view/control.c \
+	src/view/control.h \
+	src/view/control_about.c \
 	src/view/crc.c \
 	src/view/crypt.c \
 	src/view/crypt.h \
 	src/view/features.c \
+	src/view/filename.c \
+	src/view/filename.h \
 	src/view/flat.c \
 	src/view/flat.h \
 	src/view/huggingface.c \
@@ -25,6 +31,8 @@ librfs_la_SOURCES += \
 	src/view/saved_sizes.h \
 	src/view/side.c \
 	src/view/side.h \
+	src/view/sources.c \
+	src/view/sources.h \
 	src/view/statistics.c \
 	src/view/statistics.h \
 	src/view/strategies.c \

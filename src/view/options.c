@@ -3,8 +3,10 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -351,6 +353,74 @@ int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_erro
             return rc;
     }
     return check_together(out, err);
+}
+
+/* The value of a number, or of a word, as it is written. False when it is the one that does nothing. */
+static bool write_value(const struct rfs_options *options, const struct key *key,
+                        const char *format, char out[32])
+{
+    static const char *const shown[] = {"ranks", "huggingface", "unified"};
+    const void *member = (const char *)options + key->member;
+    int64_t number = RFS_ANY_NUMBER;
+
+    switch (key->form) {
+    case SIZE: {
+        const uint64_t size = *(const uint64_t *)member;
+        snprintf(out, 32, "%" PRIu64, size);
+        return size != RFS_NO_SIZE && (member != &options->file_size || size > 0);
+    }
+    case COUNT:
+        snprintf(out, 32, "%" PRIu32, *(const uint32_t *)member);
+        return *(const uint32_t *)member > 0;
+    case STEP:
+    case NUMBER:
+        number = *(const int64_t *)member;
+        snprintf(out, 32, "%" PRId64, number);
+        if (key->form == STEP && options->all_steps)
+            snprintf(out, 32, "all");
+        return number != RFS_ANY_NUMBER || (key->form == STEP && options->all_steps);
+    case DESCRIPTOR:
+        snprintf(out, 32, "%d", *(const int *)member);
+        return *(const int *)member >= 0;
+    case FORMAT:
+        snprintf(out, 32, "%s", format);
+        return true;
+    case SHOWN:
+        snprintf(out, 32, "%s", shown[options->shown]);
+        return true;
+    case CHECK:
+        snprintf(out, 32, "crc");
+        return *(const bool *)member;
+    default:
+        return false;
+    }
+}
+
+void rfs_options_write(const struct rfs_options *options, const char *format, FILE *out)
+{
+    const char *between = "";
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const struct key *key = &keys[i];
+        const void *member = (const char *)options + key->member;
+        char value[32];
+        if (key->form == TEXT || key->form == NAME_PART) {
+            RFS_FREE char *text = NULL;
+            if (!*(char *const *)member)
+                continue;
+            text = rfs_text_option_value(*(char *const *)member);
+            fprintf(out, "%s%s=%s", between, key->name, text ? text : "");
+        } else if (key->form == FLAG) {
+            if (!*(const bool *)member)
+                continue;
+            fprintf(out, "%s%s", between, key->name);
+        } else if (write_value(options, key, format, value)) {
+            fprintf(out, "%s%s=%s", between, key->name, value);
+        } else {
+            continue;
+        }
+        between = ",";
+    }
 }
 
 void rfs_options_free(struct rfs_options *options)

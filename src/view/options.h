@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define RFS_PREFIX "checkpoint_" /* of the names of files, unless another is given */
 
@@ -62,6 +63,12 @@ struct rfs_options {
  */
 int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_error *err);
 void rfs_options_free(struct rfs_options *options);
+
+/*
+ * All options in effect but those that do nothing, as rfs_options_parse takes them; the format is FORMAT, which
+ * the kind of view may have chosen. No key is among them, only where it came from.
+ */
+void rfs_options_write(const struct rfs_options *options, const char *format, FILE *out);
 
 /*
  * "64", "512K", "2G", "1.5GiB" → bytes, in powers of 1,024, the same under any locale. False when it is

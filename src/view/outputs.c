@@ -16,6 +16,13 @@ enum rfs_format rfs_view_format(const struct rfs_options *options)
                                               : RFS_FORMAT_SAFETENSORS;
 }
 
+const char *rfs_view_format_name(enum rfs_format format)
+{
+    static const char *const names[] = {"ckpt", "safetensors", "pt"};
+
+    return names[format];
+}
+
 int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *err)
 {
     const char *shown = options->shown == RFS_SHOW_HUGGINGFACE ? "huggingface" : "unified";
@@ -84,8 +91,7 @@ int rfs_view_encode(struct reshard_view *view, const struct rfs_roster *roster,
 /* rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
 static int name_rank(const struct reshard_view *view, uint32_t rank, struct shown_file *file)
 {
-    static const char *const endings[] = {"ckpt", "safetensors", "pt"};
-    const char *ending = endings[rfs_view_format(&view->options)];
+    const char *ending = rfs_view_format_name(rfs_view_format(&view->options));
     const int64_t part = rfs_planner_part(view->planner);
     const char *prefix = view->options.prefix;
 

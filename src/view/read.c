@@ -3,6 +3,7 @@
  * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of what
  * follows are assembled in the background while the kernel takes this answer.
  */
+#include "view/control.h"
 #include "view/internal.h"
 #include "view/side.h"
 #include "view/streak.h"
@@ -20,10 +21,12 @@ _Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_PLACE_STEP, "callers' scratch has ro
 
 struct reshard_reader {
     reshard_view *view;
-    size_t file;
+    size_t file; /* of the view's; of a tensor's own file nothing */
     const struct rfs_image *image;
-    bool scattered;       /* nothing is read ahead; constant once it is used */
-    pthread_mutex_t lock; /* of the rest; a leaf lock */
+    struct rfs_tensors tensors; /* whose targets the image's are */
+    struct rfs_image *own;      /* owned; image, of a tensor's own file; else NULL */
+    bool scattered;             /* nothing is read ahead; constant once it is used */
+    pthread_mutex_t lock;       /* of the rest; a leaf lock */
     struct rfs_streak streak;
     struct rfs_slice slice; /* of slice_target, when slice.n > 0 and nobody has taken it */
     uint32_t slice_target;
@@ -109,7 +112,7 @@ static int take_slice(struct reshard_reader *reader, uint32_t target, struct rfs
     pthread_mutex_unlock(&reader->lock);
     if (same)
         return 0;
-    return rfs_view_slice(reader->view, reader->file, reader->image, target, slice);
+    return rfs_tensors_slice(&reader->tensors, target, slice);
 }
 
 static void keep_slice(struct reshard_reader *reader, uint32_t target, struct rfs_slice *slice)
@@ -182,7 +185,7 @@ static void ahead_of_target(struct reshard_reader *reader, uint32_t target,
         rfs_assemble_unconverted(&conversion, &windows->kept.begin, &windows->kept.end);
         rfs_assemble_unconverted(&conversion, &windows->lent.begin, &windows->lent.end);
     }
-    if (rfs_view_slice(reader->view, reader->file, reader->image, target, &slice))
+    if (rfs_tensors_slice(&reader->tensors, target, &slice))
         rfs_slice_free(&slice);
     else
         rfs_assemble_ahead(reader->view->assembler, &slice, windows);
@@ -240,7 +243,7 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
 /* A file fails as a whole once one of its sources has: its headers came from there too. */
 static int check_sources(const struct reshard_reader *reader)
 {
-    const struct rfs_rank_plan *plan = rfs_view_plan(reader->view, reader->file);
+    const struct rfs_rank_plan *plan = reader->tensors.plan;
     const struct rfs_files *files = rfs_catalog_files(reader->view->catalog);
 
     for (uint32_t i = 0; i < plan->n_sources; i++) {
@@ -288,37 +291,72 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
     return n;
 }
 
-static int reader_init(reshard_view *view, size_t file, struct reshard_reader *reader)
+static int init_shown(reshard_view *view, size_t file, struct reshard_reader *reader)
 {
     *reader = (struct reshard_reader){.view = view, .file = file};
     const int rc = rfs_view_image(view, file, &reader->image, NULL);
-    if (!rc)
-        pthread_mutex_init(&reader->lock, NULL);
-    return rc;
+    if (rc)
+        return rc;
+    reader->tensors = (struct rfs_tensors){
+        .planner = view->planner,
+        .rank = view->files[file].rank,
+        .stock = reader->image->stock,
+        .roster = reader->image->roster,
+        .plan = rfs_view_plan(view, file),
+    };
+    pthread_mutex_init(&reader->lock, NULL);
+    return 0;
+}
+
+static int init_tensor(reshard_view *view, const struct rfs_control_place *place,
+                       struct reshard_reader *reader)
+{
+    *reader = (struct reshard_reader){.view = view};
+    const int rc = rfs_control_image(view, place, &reader->tensors, &reader->own, NULL);
+    if (rc)
+        return rc;
+    reader->image = reader->own;
+    pthread_mutex_init(&reader->lock, NULL);
+    return 0;
+}
+
+static int reader_init(reshard_view *view, uint64_t id, struct reshard_reader *reader)
+{
+    size_t file;
+
+    view = rfs_side_pick(view, id);
+    if (rfs_control_owns(view, id)) {
+        const struct rfs_control_place place = rfs_control_find(view, id);
+        return place.kind == RFS_CONTROL_FILE   ? init_tensor(view, &place, reader)
+               : place.kind == RFS_CONTROL_NONE ? -ENOENT
+                                                : -EISDIR;
+    }
+    const enum entry_kind kind = rfs_view_entry(view, id, &file);
+    return kind == ENTRY_FILE   ? init_shown(view, file, reader)
+           : kind == ENTRY_NONE ? -ENOENT
+                                : -EISDIR;
 }
 
 static void reader_end(struct reshard_reader *reader)
 {
+    rfs_image_free(reader->own);
     rfs_slice_free(&reader->slice);
     pthread_mutex_destroy(&reader->lock);
 }
 
-static int find_file(const reshard_view *view, uint64_t id, size_t *file)
+static int give_reader(struct reshard_reader *reader, int rc, struct reshard_reader **out)
 {
-    const enum entry_kind kind = rfs_view_entry(view, id, file);
-
-    return kind == ENTRY_FILE ? 0 : kind == ENTRY_NONE ? -ENOENT : -EISDIR;
+    *out = rc ? NULL : reader;
+    if (rc)
+        free(reader);
+    return rc;
 }
 
 int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reader **out)
 {
     struct reshard_reader *reader = malloc(sizeof *reader);
-    const int rc = reader ? reader_init(view, file, reader) : -ENOMEM;
 
-    *out = rc ? NULL : reader;
-    if (rc)
-        free(reader);
-    return rc;
+    return give_reader(reader, reader ? init_shown(view, file, reader) : -ENOMEM, out);
 }
 
 void rfs_view_scatter(struct reshard_reader *reader)
@@ -328,12 +366,9 @@ void rfs_view_scatter(struct reshard_reader *reader)
 
 int reshard_reader_open(reshard_view *view, uint64_t id, reshard_reader **out)
 {
-    size_t file;
+    struct reshard_reader *reader = malloc(sizeof *reader);
 
-    view = rfs_side_pick(view, id);
-    const int rc = find_file(view, id, &file);
-    *out = NULL;
-    return rc ? rc : rfs_view_reader(view, file, out);
+    return give_reader(reader, reader ? reader_init(view, id, reader) : -ENOMEM, out);
 }
 
 void reshard_reader_close(reshard_reader *reader)
@@ -359,12 +394,8 @@ ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, ui
 ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, uint64_t offset)
 {
     struct reshard_reader reader;
-    size_t file;
 
-    view = rfs_side_pick(view, id);
-    int rc = find_file(view, id, &file);
-    if (!rc)
-        rc = reader_init(view, file, &reader);
+    const int rc = reader_init(view, id, &reader);
     if (rc)
         return rc;
     reader.scattered = true; /* one read is no sequence */

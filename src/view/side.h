@@ -13,7 +13,7 @@
 #include "source/fds.h"
 #include "source/scan.h"
 
-#define RFS_SIDE_SHIFT 40
+#define RFS_SIDE_SHIFT 48
 #define RFS_SIDE_MOST 4096 /* saves */
 
 struct rfs_side_save {

@@ -2,6 +2,7 @@
 /* Names, ids and attributes of what is shown. */
 #include "source/key.h"
 #include "view/bundle.h"
+#include "view/control.h"
 #include "view/internal.h"
 #include "view/outputs.h"
 #include "view/saved_sizes.h"
@@ -88,10 +89,16 @@ int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64
     size_t file;
 
     view = rfs_side_pick(view, parent);
+    if (rfs_control_owns(view, parent))
+        return rfs_control_lookup(view, parent, name, id);
     switch (rfs_view_entry(view, parent, &file)) {
     case ENTRY_ROOT:
         if (strcmp(name, "..") == 0) {
             *id = RESHARD_ROOT;
+            return 0;
+        }
+        if (!view->above && strcmp(name, RESHARD_CONTROL) == 0) {
+            *id = rfs_control_top(view);
             return 0;
         }
         return view->side ? rfs_side_lookup(view, name, id) : lookup_in_root(view, name, id);
@@ -134,6 +141,12 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
     size_t file;
 
     view = rfs_side_pick(view, dir);
+    if (rfs_control_owns(view, dir)) {
+        const int rc = rfs_control_list(view, dir, position, &full);
+        if (rc == 1)
+            rfs_view_give(out, &full, sizeof full);
+        return rc;
+    }
     switch (rfs_view_entry(view, dir, &file)) {
     case ENTRY_ROOT:
         if (view->side && rfs_side_list(view, position, &full))
@@ -167,27 +180,39 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
     return 1;
 }
 
-static void fill_dir(const struct reshard_view *view, bool root, reshard_stat *st)
+void rfs_view_fill_dir(const struct reshard_view *view, reshard_stat *st)
 {
     st->mode = S_IFDIR | 0555;
-    st->nlink = !root        ? 2
-                : view->side ? 2 + (uint32_t)view->side->n
-                : view->flat ? 2 + (view->folder != NULL)
-                             : 2 + view->n_ranks;
+    st->nlink = 2;
     st->uid = view->dir_uid;
     st->gid = view->dir_gid;
     st->mtime = view->dir_mtime;
 }
 
-static void fill_planned(const struct reshard_view *view, size_t file, uint64_t size,
-                         const struct rfs_rank_plan *plan, reshard_stat *st)
+/* A folder's links are those of what is listed. */
+static void fill_root(const struct reshard_view *view, reshard_stat *st)
+{
+    rfs_view_fill_dir(view, st);
+    st->nlink += view->side   ? (uint32_t)view->side->n
+                 : view->flat ? view->folder != NULL
+                              : view->n_ranks;
+}
+
+void rfs_view_fill_stat(const struct reshard_view *view, const struct rfs_rank_plan *plan,
+                        uint64_t bytes, reshard_stat *st)
 {
     st->mode = S_IFREG | (view->sealed ? plan->mode & S_IRUSR : plan->mode);
     st->nlink = 1;
     st->uid = plan->uid;
     st->gid = plan->gid;
-    st->size = size;
+    st->size = bytes;
     st->mtime = plan->mtime;
+}
+
+static void fill_planned(const struct reshard_view *view, size_t file, uint64_t size,
+                         const struct rfs_rank_plan *plan, reshard_stat *st)
+{
+    rfs_view_fill_stat(view, plan, size, st);
     st->mapped = rfs_view_is_mapped(view, file);
 }
 
@@ -227,17 +252,16 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
     view = rfs_side_pick(view, id);
     switch (rfs_view_entry(view, id, &file)) {
     case ENTRY_ROOT:
-        fill_dir(view, true, &full);
+        fill_root(view, &full);
         break;
     case ENTRY_DIR:
-        fill_dir(view, false, &full);
+        rfs_view_fill_dir(view, &full);
         break;
     case ENTRY_FILE:
         rc = fill_file(view, file, &full, &failure);
         break;
-    default:
-        rc = rfs_fail(&failure, -ENOENT, RFS_NOWHERE, NULL, "no entry has the id %llu",
-                      (unsigned long long)id);
+    default: /* of the hidden folder, or of nothing */
+        rc = rfs_control_stat(view, id, &full, &failure);
     }
     if (rc)
         return rfs_view_report(err, &failure, rc);
@@ -256,6 +280,8 @@ bool reshard_is_ready(reshard_view *view, uint64_t id)
     size_t file;
 
     view = rfs_side_pick(view, id);
+    if (rfs_control_owns(view, id))
+        return rfs_control_is_known(view, id);
     const enum entry_kind kind = rfs_view_entry(view, id, &file);
     return kind != ENTRY_FILE || is_planned(view, file) || rfs_view_sizes_known(view, file);
 }

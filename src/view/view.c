@@ -3,6 +3,7 @@
 #include "source/saved.h"
 #include "source/sealed.h"
 #include "view/bundle.h"
+#include "view/control.h"
 #include "view/crypt.h"
 #include "view/internal.h"
 #include "view/outputs.h"
@@ -281,6 +282,7 @@ void reshard_close(reshard_view *view)
     if (view->opened)
         rfs_view_save(view);
     rfs_view_sizes_free(atomic_load(&view->sizes));
+    rfs_control_end(view);
     rfs_assembler_free(view->assembler);
     rfs_planner_free(view->planner);
     rfs_view_bundle_free(view->bundle);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A .npy file, version 1.0 (NEP 1; numpy/lib/format.py):
+ *
+ *     "\x93NUMPY" 1 0
+ *     u16 LEN              little-endian; of what follows up to the data
+ *     {'descr': '<f4', 'fortran_order': False, 'shape': (4, 8), }
+ *     spaces and "\n"      so that the data begin at a multiple of 64
+ *     data                 row by row
+ *
+ * The shape of a scalar is (), that of one axis (4,). numpy itself leaves some room for a shape that grows,
+ * which is up to the writer.
+ */
+#include "image/npy.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define MAGIC "\x93NUMPY\x01\x00"
+#define PREFIX (sizeof MAGIC - 1 + 2)
+#define ALIGN 64
+#define CODE_POINT 4 /* bytes */
+
+/* Of each element type: how numpy calls it, and what it is if that does not tell. */
+static const struct {
+    const char *descr;
+    const char *really;
+} types[RFS_DTYPE_COUNT] = {
+    [RFS_BOOL] = {"|b1", NULL},
+    [RFS_INT4] = {"|i1", "int4"},
+    [RFS_INT8] = {"|i1", NULL},
+    [RFS_UINT8] = {"|u1", NULL},
+    [RFS_INT16] = {"<i2", NULL},
+    [RFS_UINT16] = {"<u2", NULL},
+    [RFS_INT32] = {"<i4", NULL},
+    [RFS_UINT32] = {"<u4", NULL},
+    [RFS_INT64] = {"<i8", NULL},
+    [RFS_UINT64] = {"<u8", NULL},
+    [RFS_FLOAT16] = {"<f2", NULL},
+    [RFS_BFLOAT16] = {"|V2", "bfloat16"},
+    [RFS_FLOAT32] = {"<f4", NULL},
+    [RFS_FLOAT64] = {"<f8", NULL},
+    [RFS_COMPLEX64] = {"<c8", NULL},
+    [RFS_COMPLEX128] = {"<c16", NULL},
+    [RFS_FLOAT8_E4M3FN] = {"|V1", "float8_e4m3fn"},
+    [RFS_FLOAT8_E5M2] = {"|V1", "float8_e5m2"},
+    [RFS_HIFLOAT8] = {"|V1", "hifloat8"},
+};
+
+void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out)
+{
+    *out = (struct rfs_npy){.ndim = type->ndim};
+    memcpy(out->dims, type->dims, sizeof out->dims);
+    if (type->kind == RFS_TENSOR && types[type->dtype].descr) {
+        snprintf(out->descr, sizeof out->descr, "%s", types[type->dtype].descr);
+        out->really = types[type->dtype].really;
+    } else if (type->dtype == RFS_STR && type->bytes % CODE_POINT == 0 &&
+               type->bytes <= INT32_MAX) {
+        out->ndim = 0;
+        snprintf(out->descr, sizeof out->descr, "<U%u", (unsigned)(type->bytes / CODE_POINT));
+    } else {
+        out->ndim = 1;
+        out->dims[0] = type->bytes;
+        out->really = type->kind == RFS_MAP ? "map tensor" : "UTF-32 text";
+        snprintf(out->descr, sizeof out->descr, "|u1");
+    }
+}
+
+static bool put_shape(struct rfs_bytes *out, const struct rfs_npy *npy)
+{
+    bool ok = rfs_bytes_put_text(out, "(");
+
+    for (uint32_t i = 0; ok && i < npy->ndim; i++)
+        ok = (i == 0 || rfs_bytes_put_text(out, ", ")) && rfs_bytes_put_number(out, npy->dims[i]);
+    return ok && rfs_bytes_put_text(out, npy->ndim == 1 ? ",)" : ")");
+}
+
+bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out)
+{
+    const size_t begin = out->n;
+    bool ok = rfs_bytes_put(out, MAGIC "\0\0", PREFIX) && rfs_bytes_put_text(out, "{'descr': '") &&
+              rfs_bytes_put_text(out, npy->descr) &&
+              rfs_bytes_put_text(out, "', 'fortran_order': False, 'shape': ") &&
+              put_shape(out, npy) && rfs_bytes_put_text(out, ", }");
+
+    while (ok && (out->n - begin + 1) % ALIGN != 0)
+        ok = rfs_bytes_put_text(out, " ");
+    if (!ok || !rfs_bytes_put_text(out, "\n"))
+        return false;
+    const size_t length = out->n - begin - PREFIX; /* 16 axes of 20 digits: never over 64 KiB */
+    out->data[begin + PREFIX - 2] = (unsigned char)length;
+    out->data[begin + PREFIX - 1] = (unsigned char)(length >> 8);
+    return true;
+}
+
+int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_roster *roster, uint32_t target,
+                  struct rfs_image **out)
+{
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
+    const struct rfs_type *type = rfs_catalog_type(catalog, roster->targets[target].shown_type);
+    struct rfs_npy npy;
+
+    *out = NULL;
+    rfs_npy_describe(type, &npy);
+    if (!rfs_npy_header(&npy, &builder.literals) || !rfs_image_add_literals(&builder, 0) ||
+        !rfs_image_add(&builder, target, 0, type->bytes))
+        return -ENOMEM;
+    return rfs_image_finish(&builder, roster, out);
+}

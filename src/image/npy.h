@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tensor by itself: as numpy.save writes it, and what there is to say of it. */
+#ifndef RFS_IMAGE_NPY_H
+#define RFS_IMAGE_NPY_H
+
+#include "image/build.h"
+#include "image/image.h"
+
+/* How numpy holds a value. */
+struct rfs_npy {
+    char descr[16];     /* as of numpy.dtype.str */
+    const char *really; /* what the elements are, where numpy has no such type; else NULL */
+    uint32_t ndim;
+    uint64_t dims[RFS_MAX_DIMS];
+};
+
+/*
+ * Types that numpy lacks are raw bytes of their width, as those of ml_dtypes are in such files: V2 for bfloat16,
+ * which .view(ml_dtypes.bfloat16) makes into what it is. A string is a scalar of that many characters, what is
+ * no tensor a row of bytes.
+ */
+void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out);
+/* Appends all that comes before the data. False when out of memory. */
+bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out);
+
+/* The .npy file of a roster's target as it is shown. 0, -ENOMEM or -EFBIG. */
+int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_roster *roster, uint32_t target,
+                  struct rfs_image **out);
+
+/* What the JSON file beside it says. All is borrowed. */
+struct rfs_about {
+    const char *name;        /* as shown */
+    const char *source_name; /* as in the source */
+    const struct rfs_type *type;
+    const struct rfs_type *source_type; /* before elements are converted */
+    int64_t rank;                       /* of the destination; -1: of none alone */
+
+    uint32_t ndim;                          /* of what follows; 0: it is not cut, or a scalar */
+    const uint64_t *whole;                  /* [ndim] dims of the whole tensor */
+    const uint32_t *source_pieces, *pieces; /* [ndim] into how many it is cut */
+    size_t n_boxes;
+    const uint64_t
+        *boxes; /* [n_boxes][ndim][2] begin and end in the whole, in the order of the rows */
+
+    size_t n_ranks;
+    const uint32_t *ranks; /* of the source, whose files give bytes, ascending */
+    size_t n_files;
+    const char *const *files; /* their paths */
+};
+
+/* 0 or -ENOMEM. */
+int rfs_image_about(const struct rfs_about *about, struct rfs_image **out);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Extended attributes: short texts about the whole, about files and about tensors. Their names need no plan;
+ * some of their values do.
+ */
+#include "base/cleanup.h"
+#include "image/npy.h"
+#include "view/bundle.h"
+#include "view/outputs.h"
+#include "view/side.h"
+#include "view/sources.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "user.reshardfs."
+
+/* What an attribute is asked of. */
+struct subject {
+    struct reshard_view *view;
+    enum { OTHER, ROOT, SHOWN_FILE, TENSOR_FILE } kind;
+    size_t file; /* of a shown file */
+    struct rfs_control_place place;
+};
+
+static int find_subject(reshard_view *view, uint64_t id, struct subject *out)
+{
+    view = rfs_side_pick(view, id);
+    *out = (struct subject){.view = view};
+    if (rfs_control_owns(view, id)) {
+        out->place = rfs_control_find(view, id);
+        out->kind = out->place.kind == RFS_CONTROL_FILE ? TENSOR_FILE : OTHER;
+        return out->place.kind == RFS_CONTROL_NONE ? -ENOENT : 0;
+    }
+    const enum entry_kind kind = rfs_view_entry(view, id, &out->file);
+    out->kind = kind == ENTRY_ROOT ? ROOT : kind == ENTRY_FILE ? SHOWN_FILE : OTHER;
+    return kind == ENTRY_NONE ? -ENOENT : 0;
+}
+
+/* "0-3,6", as taskset and others write lists of numbers. */
+static void put_ranks(FILE *out, const struct rfs_sources *sources)
+{
+    for (size_t i = 0; i < sources->n_ranks; i++) {
+        size_t last = i;
+        while (last + 1 < sources->n_ranks && sources->ranks[last + 1] == sources->ranks[last] + 1)
+            last++;
+        fprintf(out, last > i ? "%s%" PRIu32 "-%" PRIu32 : "%s%" PRIu32, i > 0 ? "," : "",
+                sources->ranks[i], sources->ranks[last]);
+        i = last;
+    }
+}
+
+/* The view of the whole, or of the first of several saves. */
+static const struct reshard_view *first_of(const struct reshard_view *view)
+{
+    return view->side ? view->side->data[0].view : view;
+}
+
+static int put_version(struct subject *of, FILE *out)
+{
+    (void)of;
+    fputs(reshard_version(), out);
+    return 0;
+}
+
+static int put_source(struct subject *of, FILE *out)
+{
+    const char *path = rfs_catalog_path(first_of(of->view)->catalog);
+
+    fputs(path, out);
+    return 0;
+}
+
+static int put_options(struct subject *of, FILE *out)
+{
+    const enum rfs_format format = rfs_view_format(&of->view->options);
+
+    rfs_options_write(&of->view->options, rfs_view_format_name(format), out);
+    return 0;
+}
+
+/* What the name of a shown file ends with: weight maps are JSON, and hfai's parts have formats of their own. */
+static int put_format(struct subject *of, FILE *out)
+{
+    if (of->kind == TENSOR_FILE) {
+        fputs(of->place.about ? "json" : "npy", out);
+    } else if (of->kind == SHOWN_FILE) {
+        const char *ending = strrchr(of->view->files[of->file].name, '.');
+        fputs(ending ? ending + 1 : "", out);
+    } else {
+        const struct reshard_view *view = first_of(of->view);
+        fputs(view->bundle ? "pt" : rfs_view_format_name(rfs_view_format(&view->options)), out);
+    }
+    return 0;
+}
+
+static int sources_of_file(struct subject *of, struct rfs_sources *sources)
+{
+    const struct rfs_image *image;
+    struct rfs_error err = {0};
+
+    const int rc = rfs_view_image(of->view, of->file, &image, &err);
+    if (rc)
+        return rc;
+    const struct rfs_rank_plan *plan = rfs_view_plan(of->view, of->file);
+    return rfs_sources_of_files(of->view, plan->sources, plan->n_sources, sources);
+}
+
+/* The tensors that a file is one of. */
+static int find_target(struct subject *of, struct rfs_tensors *tensors)
+{
+    struct rfs_error err = {0};
+
+    const int rc = rfs_control_tensors(of->view, of->place.group, tensors, &err);
+    return rc ? rc : of->place.target < tensors->roster->n ? 0 : -ENOENT;
+}
+
+static int put_source_ranks(struct subject *of, FILE *out)
+{
+    RFS_CLEANUP(rfs_sources_free) struct rfs_sources sources = {0};
+    struct rfs_tensors tensors;
+    int rc;
+
+    if (of->kind == ROOT) {
+        rc = rfs_sources_of_all(first_of(of->view), &sources);
+    } else if (of->kind == SHOWN_FILE) {
+        rc = sources_of_file(of, &sources);
+    } else {
+        rc = find_target(of, &tensors);
+        if (rc == 0)
+            rc = rfs_sources_of_target(of->view, &tensors, of->place.target, &sources);
+    }
+    if (rc == 0)
+        put_ranks(out, &sources);
+    return rc;
+}
+
+static int put_parameters(struct subject *of, FILE *out)
+{
+    const struct rfs_image *image;
+    struct rfs_error err = {0};
+    uint64_t n = of->view->parameters;
+
+    if (of->kind == SHOWN_FILE) {
+        const int rc = rfs_view_image(of->view, of->file, &image, &err);
+        if (rc)
+            return rc;
+        n = of->view->flat ? of->view->files[of->file].parameters : image->roster->n;
+    } else {
+        n = first_of(of->view)->parameters;
+    }
+    fprintf(out, "%" PRIu64, n);
+    return 0;
+}
+
+static int put_ranks_shown(struct subject *of, FILE *out)
+{
+    fprintf(out, "%" PRIu32, first_of(of->view)->n_ranks);
+    return 0;
+}
+
+static int put_parameter(struct subject *of, FILE *out)
+{
+    struct rfs_tensors tensors;
+
+    const int rc = find_target(of, &tensors);
+    if (rc == 0)
+        fputs(rfs_catalog_name(of->view->catalog,
+                               tensors.roster->targets[of->place.target].shown_name),
+              out);
+    return rc;
+}
+
+static int put_dtype(struct subject *of, FILE *out)
+{
+    struct rfs_tensors tensors;
+
+    const int rc = find_target(of, &tensors);
+    if (rc)
+        return rc;
+    const struct rfs_type *type =
+        rfs_catalog_type(of->view->catalog, tensors.roster->targets[of->place.target].shown_type);
+    fputs(rfs_dtype_name((enum rfs_dtype)type->dtype), out);
+    return 0;
+}
+
+enum { OF_ROOT = 1 << ROOT, OF_FILE = 1 << SHOWN_FILE, OF_TENSOR = 1 << TENSOR_FILE };
+
+static const struct {
+    const char *name;
+    unsigned of;
+    int (*put)(struct subject *of, FILE *out);
+} attributes[] = {
+    {PREFIX "format", OF_ROOT | OF_FILE | OF_TENSOR, put_format},
+    {PREFIX "source_ranks", OF_ROOT | OF_FILE | OF_TENSOR, put_source_ranks},
+    {PREFIX "parameters", OF_ROOT | OF_FILE, put_parameters},
+    {PREFIX "parameter", OF_TENSOR, put_parameter},
+    {PREFIX "dtype", OF_TENSOR, put_dtype},
+    {PREFIX "version", OF_ROOT, put_version},
+    {PREFIX "source", OF_ROOT, put_source},
+    {PREFIX "ranks", OF_ROOT, put_ranks_shown},
+    {PREFIX "options", OF_ROOT, put_options},
+};
+
+enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
+
+/* How many parameters a file has is known of those that are made of tensors, one by one. */
+static bool applies(const struct subject *of, size_t attribute)
+{
+    const struct reshard_view *view = of->view;
+
+    if (!(attributes[attribute].of & 1u << of->kind))
+        return false;
+    if (attributes[attribute].put == put_parameters)
+        return !view->bundle &&
+               (of->kind != SHOWN_FILE || !view->flat || view->files[of->file].parameters > 0);
+    return true;
+}
+
+/* As getxattr and listxattr have it. */
+static ssize_t give(const char *text, size_t n, void *to, size_t size)
+{
+    if (size == 0)
+        return (ssize_t)n;
+    if (n > size)
+        return -ERANGE;
+    memcpy(to, text, n);
+    return (ssize_t)n;
+}
+
+ssize_t reshard_get_attribute(reshard_view *view, uint64_t id, const char *name, void *value,
+                              size_t size)
+{
+    RFS_FREE char *text = NULL;
+    struct subject of;
+    size_t n = 0;
+    size_t at = 0;
+
+    int rc = find_subject(view, id, &of);
+    if (rc)
+        return rc;
+    while (at < N_ATTRIBUTES && (strcmp(attributes[at].name, name) != 0 || !applies(&of, at)))
+        at++;
+    if (at == N_ATTRIBUTES)
+        return -ENODATA;
+    FILE *out = open_memstream(&text, &n);
+    if (!out)
+        return -ENOMEM;
+    rc = attributes[at].put(&of, out);
+    const bool bad = ferror(out) != 0;
+    if (fclose(out) != 0 || bad)
+        return rc ? rc : -ENOMEM;
+    return rc ? rc : give(text, n, value, size);
+}
+
+ssize_t reshard_list_attributes(reshard_view *view, uint64_t id, char *names, size_t size)
+{
+    char all[N_ATTRIBUTES * 40];
+    struct subject of;
+    size_t n = 0;
+
+    const int rc = find_subject(view, id, &of);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < N_ATTRIBUTES; i++)
+        if (applies(&of, i)) {
+            const size_t length = strlen(attributes[i].name) + 1;
+            memcpy(all + n, attributes[i].name, length);
+            n += length;
+        }
+    return give(all, n, names, size);
+}
