@@ -5,11 +5,12 @@
  *     "\x93NUMPY" 1 0
  *     u16 LEN              little-endian; of what follows up to the data
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (4, 8), }
- *     spaces and "\n"      so that the data begin at a multiple of 64
+ *     spaces               room for the first axis to become 21 digits long; then one to 64, so that
+ *     "\n"                 the data begin at a multiple of 64
  *     data                 row by row
  *
- * The shape of a scalar is (), that of one axis (4,). numpy itself leaves some room for a shape that grows,
- * which is up to the writer.
+ * The shape of a scalar is (), which cannot grow, that of one axis (4,). How many spaces is up to the writer; these
+ * are numpy's since 1.23.
  */
 #include "image/npy.h"
 
@@ -17,11 +18,13 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 #define MAGIC "\x93NUMPY\x01\x00"
 #define PREFIX (sizeof MAGIC - 1 + 2)
 #define ALIGN 64
+#define GROWTH_DIGITS 21
 #define CODE_POINT 4 /* bytes */
 
 /* Of each element type: how numpy calls it, and what it is if that does not tell. */
@@ -40,14 +43,14 @@ static const struct {
     [RFS_INT64] = {"<i8", NULL},
     [RFS_UINT64] = {"<u8", NULL},
     [RFS_FLOAT16] = {"<f2", NULL},
-    [RFS_BFLOAT16] = {"|V2", "bfloat16"},
+    [RFS_BFLOAT16] = {"<V2", "bfloat16"},
     [RFS_FLOAT32] = {"<f4", NULL},
     [RFS_FLOAT64] = {"<f8", NULL},
     [RFS_COMPLEX64] = {"<c8", NULL},
     [RFS_COMPLEX128] = {"<c16", NULL},
-    [RFS_FLOAT8_E4M3FN] = {"|V1", "float8_e4m3fn"},
-    [RFS_FLOAT8_E5M2] = {"|V1", "float8_e5m2"},
-    [RFS_HIFLOAT8] = {"|V1", "hifloat8"},
+    [RFS_FLOAT8_E4M3FN] = {"<V1", "float8_e4m3fn"},
+    [RFS_FLOAT8_E5M2] = {"<V1", "float8_e5m2"},
+    [RFS_HIFLOAT8] = {"<V1", "hifloat8"},
 };
 
 void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out)
@@ -78,6 +81,15 @@ static bool put_shape(struct rfs_bytes *out, const struct rfs_npy *npy)
     return ok && rfs_bytes_put_text(out, npy->ndim == 1 ? ",)" : ")");
 }
 
+static bool put_spaces(struct rfs_bytes *out, size_t n)
+{
+    bool ok = true;
+
+    for (; ok && n > 0; n--)
+        ok = rfs_bytes_put_text(out, " ");
+    return ok;
+}
+
 bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out)
 {
     const size_t begin = out->n;
@@ -86,9 +98,12 @@ bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out)
               rfs_bytes_put_text(out, "', 'fortran_order': False, 'shape': ") &&
               put_shape(out, npy) && rfs_bytes_put_text(out, ", }");
 
-    while (ok && (out->n - begin + 1) % ALIGN != 0)
-        ok = rfs_bytes_put_text(out, " ");
-    if (!ok || !rfs_bytes_put_text(out, "\n"))
+    if (npy->ndim > 0) {
+        const int digits = snprintf(NULL, 0, "%" PRIu64, npy->dims[0]);
+        ok = ok && put_spaces(out, GROWTH_DIGITS - (size_t)digits);
+    }
+    if (!ok || !put_spaces(out, ALIGN - (out->n - begin + 1) % ALIGN) ||
+        !rfs_bytes_put_text(out, "\n"))
         return false;
     const size_t length = out->n - begin - PREFIX; /* 16 axes of 20 digits: never over 64 KiB */
     out->data[begin + PREFIX - 2] = (unsigned char)length;

@@ -3,8 +3,10 @@ view_tests = \
 	tests/unit/view/test_archives \
 	tests/unit/view/test_budget \
 	tests/unit/view/test_by_rules \
+	tests/unit/view/test_control \
 	tests/unit/view/test_converted \
 	tests/unit/view/test_encrypted \
+	tests/unit/view/test_filename \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outputs \
@@ -42,6 +44,13 @@ tests_unit_view_test_streak_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_streak.c
 tests_unit_view_test_streak_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_control_SOURCES = $(view_support) tests/unit/view/test_control.c
+tests_unit_view_test_control_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_filename_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/test_filename.c
+tests_unit_view_test_filename_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
