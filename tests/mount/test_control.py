@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hidden folder .reshardfs, and extended attributes."""
+import errno
+import json
+import mmap
+import os
+import re
+import sys
+
+from forge import Param, Tree, WHOLE, cut, usual
+from harness import *
+from seal import KEY, key_file, seal_tree
+
+HIDDEN = ".reshardfs"
+DESCR = {"Float32": "<f4", "Float16": "<f2", "Int32": "<i4", "Int8": "|i1", "Float64": "<f8", "Bool": "|b1"}
+
+
+def inside(m, *names):
+    return os.path.join(m.mnt, HIDDEN, *names)
+
+
+def text(m, name):
+    return read_all(inside(m, name)).decode()
+
+
+def stats(m):
+    return json.loads(text(m, "stats.json"))
+
+
+def tensor(m, where, name):
+    return read_all(inside(m, "tensors", where, name + ".npy"))
+
+
+def slices(tree, rank):
+    """(name, dtype, shape, bytes) of a destination rank's parameters."""
+    for p in tree.params:
+        local = rank if p.dst is not None else rank % tree.dst_n % tree.src_n
+        axis, n = (p.dst, tree.dst_n) if p.dst is not None else (p.src, tree.src_n)
+        yield (p.name, p.dtype, *cut(p, axis, n, local, tree.full[p.name]))
+
+
+def of_npy(data):
+    """(descr, shape, content), by the format's definition."""
+    equal(data[:8], b"\x93NUMPY\x01\x00", "magic")
+    end = 10 + int.from_bytes(data[8:10], "little")
+    equal(end % 64, 0, "alignment")
+    head = eval(data[10:end].decode(), {})
+    equal(head["fortran_order"], False, "order")
+    return head["descr"], head["shape"], data[end:]
+
+
+def right_tensors(m, tree):
+    for rank in range(tree.dst_n):
+        where = f"rank_{rank}"
+        names = []
+        for name, dtype, shape, data in slices(tree, rank):
+            equal(of_npy(tensor(m, where, name)), (DESCR[dtype], tuple(shape), data), f"{where} {name}")
+            names += [name + ".npy", name + ".json"]
+        equal(sorted(os.listdir(inside(m, "tensors", where))), sorted(names), where)
+    for p in tree.params:
+        if p.src is not None:
+            want = (DESCR[p.dtype], tuple(p.shape), tree.full[p.name])
+            equal(of_npy(tensor(m, "full", p.name)), want, f"full {p.name}")
+
+
+def test_control_tensors():
+    tree = Tree(folder("tree"), usual(), 4, 2)
+    for format in ("ckpt", "safetensors", "pt"):
+        with Mount(tree.src, tree.options("format=" + format), mnt=folder("mnt-" + format)) as m:
+            equal(sorted(os.listdir(inside(m, "tensors"))), ["full", "rank_0", "rank_1"], "tensors")
+            right_tensors(m, tree)
+
+
+def with_numpy(script, *arguments):
+    """What a script says, in a Python that has numpy."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if run(python, "-c", "import numpy").returncode == 0:
+            got = run(python, "-c", script, *arguments)
+            equal((got.returncode, got.stderr), (0, ""), "the script")
+            return json.loads(got.stdout)
+    raise Skip("no Python with numpy; try: apt-get install python3-numpy")
+
+
+LOAD = """
+import hashlib, json, os, sys
+import numpy
+out = {}
+for path in sys.argv[1:]:
+    a, b = numpy.load(path, mmap_mode="r"), numpy.load(path)
+    assert isinstance(a, numpy.memmap) and not a.flags.writeable and (a.tobytes() == b.tobytes())
+    if a.ndim == 2:  # pages here and there, through the mapping alone
+        assert a[-1].tobytes() == b[-1].tobytes() and a[:, 1].tobytes() == b[:, 1].tobytes()
+    out[path] = [a.dtype.str, list(a.shape), hashlib.md5(b.tobytes()).hexdigest()]
+    copy = os.path.join(os.environ["PLACE"], "copy.npy")
+    if a.dtype.kind != "V":  # byte for byte what numpy writes
+        numpy.save(copy, b)
+        assert open(copy, "rb").read() == open(path, "rb").read(), path
+print(json.dumps(out))
+"""
+
+
+def test_control_numpy():
+    """numpy maps a slice in one line, whatever is said of the page cache."""
+    import hashlib
+
+    tree = Tree(folder("tree"), [*usual(8), Param("scalar", (), WHOLE, WHOLE)], 4, 2)
+    os.environ["PLACE"] = folder("copies")
+    for io in ("auto", "direct", "cached"):
+        with Mount(tree.src, tree.options("io=" + io), mnt=folder("mnt-" + io)) as m:
+            want = {}
+            for rank in range(2):
+                for name, dtype, shape, data in slices(tree, rank):
+                    path = inside(m, "tensors", f"rank_{rank}", name + ".npy")
+                    want[path] = [DESCR[dtype], list(shape), hashlib.md5(data).hexdigest()]
+            for p in tree.params:
+                path = inside(m, "tensors", "full", p.name + ".npy")
+                want[path] = [DESCR[p.dtype], list(p.shape), hashlib.md5(tree.full[p.name]).hexdigest()]
+            equal(with_numpy(LOAD, *want), want, f"io={io}")
+
+
+def test_control_bfloat16():
+    """numpy has no bfloat16: raw elements of two bytes, never taken for numbers."""
+    tree = Tree(folder("tree"), [Param("w", (8, 6), 0, 1, "Float32")], 4, 2)
+    os.environ["PLACE"] = folder("copies")
+    with Mount(tree.src, tree.options("dtype=bfloat16")) as m:
+        path = inside(m, "tensors", "rank_1", "w.npy")
+        (got,) = with_numpy(LOAD, path).values()
+        equal(got[:2], ["|V2", [8, 3]], "as numpy has it")
+        about = json.loads(read_all(path[:-4] + ".json"))
+        equal((about["dtype"], about["numpy"], about["really"]), ("BFloat16", "<V2", "bfloat16"), "as told")
+
+
+def test_control_json():
+    tree = Tree(folder("tree"), [Param("w", (8, 6), 0, 1), Param("b", (4,), WHOLE, WHOLE)], 4, 2)
+    with Mount(tree.src, tree.options()) as m:
+        files = [os.path.realpath(tree.path(rank)) for rank in range(4)]
+        equal(json.loads(read_all(inside(m, "tensors", "rank_1", "w.json"))), {
+            "name": "w", "rank": 1, "dtype": "Float32", "numpy": "<f4", "shape": [8, 3], "bytes": 96,
+            "whole": [8, 6], "source_pieces": [4, 1], "pieces": [1, 2], "boxes": [[[0, 8], [3, 6]]],
+            "source_ranks": [0, 1, 2, 3], "source_files": files,
+        }, "rank_1/w.json")
+        equal(json.loads(read_all(inside(m, "tensors", "full", "w.json"))), {
+            "name": "w", "dtype": "Float32", "numpy": "<f4", "shape": [8, 6], "bytes": 192,
+            "whole": [8, 6], "source_pieces": [4, 1], "pieces": [1, 1], "boxes": [[[0, 8], [0, 6]]],
+            "source_ranks": [0, 1, 2, 3], "source_files": files,
+        }, "full/w.json")
+        size = os.stat(inside(m, "tensors", "full", "w.json")).st_size
+        equal(size, len(read_all(inside(m, "tensors", "full", "w.json"))), "size")
+
+
+def test_control_is_hidden():
+    """What walks the tree does not see it; who knows the name does."""
+    tree = Tree(folder("tree"), usual(), 4, 2)
+    with Mount(tree.src, tree.options(), mnt=folder("hide")) as m:
+        equal(sorted(os.listdir(m.mnt)), ["rank_0", "rank_1"], "ls -a")
+        got = run("find", m.mnt, "-name", "*.npy", "-o", "-name", HIDDEN)
+        equal((got.stdout, got.stderr), ("", ""), "find")
+        plain = run("du", "-s", "--apparent-size", "-B1", m.mnt).stdout.split()[0]
+        equal(int(plain), sum(len(tree.expected(r)) for r in range(2)), "du")
+        copy = folder("copy")
+        for command in (["cp", "-r", m.mnt + "/.", copy], ["cp", "-a", m.mnt + "/.", copy]):
+            got = run(*command)
+            equal((got.returncode, got.stderr), (0, ""), " ".join(command[:2]))
+            equal(sorted(os.listdir(copy)), ["rank_0", "rank_1"], "the copy")
+        out = folder("out")
+        got = run(reshard, "export", tree.src, out, "-o", tree.options())
+        equal(got.returncode, 0, got.stderr)
+        check(HIDDEN not in os.listdir(out), "export")
+        check(os.path.isdir(inside(m)), "it is there by its name")
+        equal(sorted(os.listdir(inside(m))), ["config.json", "log", "stats.json", "tensors"], "in it")
+        equal(os.stat(m.mnt).st_nlink, 4, "links")
+    with Mount(tree.src, tree.options("control=show"), mnt=folder("show")) as m:
+        equal(sorted(os.listdir(m.mnt)), [HIDDEN, "rank_0", "rank_1"], "control=show")
+        equal(os.stat(m.mnt).st_nlink, 5, "links")
+        got = run("find", m.mnt, "-name", "*.npy", "-printf", "x")
+        equal((len(got.stdout), got.stderr), (3 * len(tree.params), ""), "find")
+        got = run("ls", "-laR", inside(m))
+        equal((got.returncode, got.stderr), (0, ""), "ls -lR")
+        inodes = run("find", m.mnt, "-printf", "%i\\n").stdout.split()
+        equal(len(inodes), len(set(inodes)), "inode numbers")
+    with Mount(tree.src, tree.options("control=no"), mnt=folder("no")) as m:
+        check(not os.path.exists(inside(m)), "control=no")
+        for call in (lambda: os.listxattr(m.mnt), lambda: os.getxattr(m.mnt, "user.reshardfs.version")):
+            try:
+                call()
+                raise AssertionError("there are attributes")
+            except OSError as error:
+                equal(error.errno, errno.ENOTSUP, "control=no")
+    fails(2, "option 'control' cannot be 'maybe'; try: control=show, control=hide or control=no",
+          tree.src, folder("x"), "-o", tree.options("control=maybe"))
+
+
+def test_control_stats():
+    tree = Tree(folder("tree"), usual(8), 4, 2)
+    with Mount(tree.src, tree.options("cache=2M")) as m:
+        before = stats(m)
+        equal(before["reads"], 0, "reads")
+        equal(before["cache_budget"], 2 << 20, "cache_budget")
+        for _ in range(2):
+            for rank in range(2):
+                same_bytes(m.read(rank), tree.expected(rank), "a file")
+        after = stats(m)
+        want = 2 * sum(len(tree.expected(rank)) for rank in range(2))
+        equal(after["bytes_replied"], want, "bytes_replied")
+        check(after["reads"] > 0 and after["source_bytes"] > 0 and after["cache_misses"] > 0, after)
+        equal(sum(after["latency"]["reads"]), after["reads"], "reads by latency")
+        equal(len(after["latency"]["reads"]), len(after["latency"]["below_us"]), "latencies")
+        # One open file is one moment; the next is another.
+        with open(inside(m, "stats.json")) as file:
+            first = file.read(10)
+            m.read(0)
+            rest = file.read()
+        equal(json.loads(first + rest), {**json.loads(first + rest), "reads": after["reads"]}, "one moment")
+        check(stats(m)["reads"] > after["reads"], "the next moment")
+        tree.write(0, b"")
+        try:
+            m.read(0)
+            raise AssertionError("a truncated source was read")
+        except OSError as error:
+            equal(error.errno, errno.ESTALE, "a truncated source")
+        gone = stats(m)
+        check(gone["source_errors"] > 0 and gone["reads_failed"] > 0, gone)
+
+
+def test_control_config():
+    tree = Tree(folder("a,b"), usual(), 4, 2)
+    with Mount(tree.src, tree.options("cache=3M,strict,io=cached,max_threads=3,prefix=x_")) as m:
+        config = json.loads(text(m, "config.json"))
+        equal(config["source"], tree.src, "source")
+        equal(config["mountpoint"], m.mnt, "mountpoint")
+        equal(config["pid"], m.pid, "pid")
+        equal((config["source_ranks"], config["target_ranks"]), (4, 2), "ranks")
+        version = run(reshardfs, "--version").stdout
+        equal(version, f"reshardfs {config['version']}\nlibfuse {config['libfuse']}\n{config['features']}\n", "versions")
+        equal(config["view"], {
+            "src_strategy": os.path.join(tree.dir, "src_strategy.ckpt"),
+            "dst_strategy": os.path.join(tree.dir, "dst_strategy.ckpt"),
+            "format": "ckpt", "view": "ranks", "prefix": "x_", "cache": str(3 << 20), "strict": True,
+            **{k: v for k, v in config["view"].items() if k == "index_cache"},
+        }, "view")
+        equal({k: config["mount"][k] for k in ("io", "control", "max_threads", "allow_other")},
+              {"io": "cached", "control": "hide", "max_threads": 3, "allow_other": False}, "mount")
+
+
+def test_control_log():
+    tree = Tree(folder("tree"), usual(), 4, 2)
+    with Mount(tree.src, tree.options()) as m:
+        m.read(0)
+        before = text(m, "log")
+        os.truncate(tree.path(1), 10)
+        try:
+            m.read(1)
+            raise AssertionError("a truncated source was read")
+        except OSError:
+            pass
+        new = text(m, "log")
+        check(new.startswith(before), "lines stay")
+        line = new[len(before):].splitlines()[0]
+        check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (error|warning): .*rank_1/net-1_1\.ckpt.*", line), line)
+        equal(os.stat(inside(m, "log")).st_size, len(new), "size")
+
+
+def test_control_attributes():
+    tree = Tree(folder("tree"), usual(), 4, 2)
+    with Mount(tree.src, tree.options()) as m:
+        got = lambda path, name: os.getxattr(path, "user.reshardfs." + name).decode()
+        names = lambda path: sorted(n.removeprefix("user.reshardfs.") for n in os.listxattr(path))
+        equal(names(m.mnt), ["format", "options", "parameters", "ranks", "source", "source_ranks", "version"], "root")
+        equal(got(m.mnt, "version"), json.loads(text(m, "config.json"))["version"], "version")
+        equal(got(m.mnt, "source"), os.path.realpath(tree.src), "source")
+        equal((got(m.mnt, "source_ranks"), got(m.mnt, "ranks")), ("0-3", "2"), "ranks")
+        equal(names(m.file(0)), ["format", "parameters", "source_ranks"], "a file")
+        equal(got(m.file(0), "format"), "ckpt", "format")
+        equal(got(m.file(0), "source_ranks"), "0-3", "source_ranks")
+        equal(got(m.file(0), "parameters"), str(len(tree.params)), "parameters")
+        path = inside(m, "tensors", "rank_1", "rows.npy")
+        equal(names(path), ["dtype", "format", "parameter", "source_ranks"], "a tensor")
+        equal(got(path, "source_ranks"), "2-3", "source_ranks of the lower half")
+        equal(os.listxattr(inside(m, "stats.json")), [], "stats.json")
+        equal(os.listxattr(os.path.join(m.mnt, "rank_0")), [], "a folder")
+        for path, name in ((m.mnt, "user.other"), (m.file(0), "user.reshardfs.version"), (m.file(0), "security.selinux")):
+            try:
+                os.getxattr(path, name)
+                raise AssertionError(f"{path} has {name}")
+            except OSError as error:
+                equal(error.errno, errno.ENODATA, name)
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        small = ctypes.create_string_buffer(2)
+        for call in (lambda: libc.getxattr(m.file(0).encode(), b"user.reshardfs.format", small, 2),
+                     lambda: libc.listxattr(m.file(0).encode(), small, 2)):
+            equal((call(), ctypes.get_errno()), (-1, errno.ERANGE), "too small a buffer")
+        equal(libc.getxattr(m.file(0).encode(), b"user.reshardfs.format", None, 0), 4, "a length")
+        try:
+            os.setxattr(m.file(0), "user.reshardfs.format", b"x")
+            raise AssertionError("set")
+        except OSError as error:
+            equal(error.errno, errno.EROFS, "setxattr")
+
+
+def test_control_odd_names():
+    odd = {"a/b.c": "a%2Fb.c", ".dot": "%2Edot", "100%": "100%25", "tab\there": "tab%09here",
+           "权重": "权重", "x.npy": "x.npy", "..": "%2E."}
+    long = ["layer." * 60 + end for end in "ab"]
+    tree = Tree(folder("tree"), [Param(name, (4, 2), 0, 1) for name in [*odd, *long]], 2, 2)
+    with Mount(tree.src, tree.options()) as m:
+        for where, axis in (("full", WHOLE), ("rank_1", 1)):
+            listed = sorted(n for n in os.listdir(inside(m, "tensors", where)) if n.endswith(".npy"))
+            equal(len(listed), len(odd) + 2, "names")
+            found = {}
+            for name in listed:
+                path = inside(m, "tensors", where, name)
+                found[os.getxattr(path, "user.reshardfs.parameter").decode()] = (name, path)
+                check(len(name.encode()) <= 255, name)
+            for p in tree.params:
+                name, path = found[p.name]
+                equal(of_npy(read_all(path))[2], cut(p, axis, 2, 1, tree.full[p.name])[1], p.name)
+                equal(json.loads(read_all(path[:-4] + ".json"))["name"], p.name, "the name in its JSON file")
+                if p.name in odd:
+                    equal(name, odd[p.name] + ".npy", "file name")
+                else:
+                    check(re.fullmatch(r"(layer\.){36}%~[0-9a-f]{32}\.npy", name), name)
+        for wrong in ("a%2fb.c.npy", "%61.npy", "nothing.npy", "100%.npy", "权重"):
+            check(not os.path.lexists(inside(m, "tensors", "full", wrong)), wrong)
+
+
+def test_control_mapped_pages_are_dropped():
+    """A source that changes: no page of before is shown to who opens it anew."""
+    tree = Tree(folder("tree"), [Param("w", (256, 64), 0, 0)], 2, 1)
+    with Mount(tree.src, tree.options()) as m:
+        path = inside(m, "tensors", "full", "w.npy")
+        with open(path, "rb") as file:
+            with mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+                same_bytes(mapped[-100:], tree.full["w"][-100:], "mapped")
+        os.truncate(tree.path(1), 10)
+        for _ in range(2):
+            try:
+                read_all(path)
+                fresh = read_all(os.path.join(m.mnt, "rank_0", "checkpoint_0.ckpt"))
+                raise AssertionError(f"read {len(fresh)} bytes")
+            except OSError as error:
+                equal(error.errno, errno.ESTALE, "a changed source")
+
+
+def test_control_with_a_key():
+    """For the owner alone, past the page cache, and without the key."""
+    tree = Tree(folder("tree"), usual(), 4, 2)
+    seal_tree(tree, KEY, "AES-GCM")
+    path = key_file(tree, KEY)
+    with Mount(tree.src, tree.options(f"key_file={path}")) as m:
+        right_tensors(m, tree)
+        for name in ("stats.json", "config.json", "log", "tensors/full/rows.npy", "tensors/full/rows.json"):
+            equal(os.stat(inside(m, name)).st_mode & 0o777, 0o400, name)
+            data = read_all(inside(m, name))
+            for secret in (KEY, KEY.hex().encode(), read_all(path).strip()):
+                check(secret not in data, f"the key is in {name}")
+        equal(json.loads(text(m, "config.json"))["view"]["key_file"], path, "where the key is from")
+        check(read_all(path).strip() not in os.getxattr(m.mnt, "user.reshardfs.options"), "the key in an attribute")
+        with open(inside(m, "tensors", "full", "rows.npy"), "rb") as file:
+            try:
+                mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+                raise AssertionError("decrypted pages are shared")
+            except OSError as error:
+                equal(error.errno, errno.ENODEV, "a shared mapping")
+
+
+def test_control_of_saves_and_whole_files():
+    from test_trees import two_saves
+
+    want, tree = two_saves()
+    with Mount(tree.src, tree.options("step=all,cache=64M"), mnt=folder("saves")) as m:
+        equal(sorted(os.listdir(inside(m, "tensors"))), ["10_5", "9_5"], "saves")
+        equal(sorted(os.listdir(inside(m, "tensors", "9_5"))), ["full", "rank_0", "rank_1"], "of one")
+        a, b = (tensor(m, os.path.join(save, "rank_1"), "rows") for save in ("9_5", "10_5"))
+        check(a != b and a[-20:] in want["9_5"][1] and b[-20:] in want["10_5"][1], "each has its own")
+        above = os.stat(os.path.join(inside(m, "tensors", "9_5"), "..")).st_ino
+        equal(above, os.stat(inside(m, "tensors")).st_ino, "..")
+        check(not os.path.exists(os.path.join(m.mnt, "9_5", HIDDEN)), "one hidden folder")
+    tree = Tree(folder("flat"), usual(), 4, 2)
+    for view in ("huggingface", "unified"):
+        options = tree.options().split(",")[0] + f",view={view}"
+        with Mount(tree.src, options, mnt=folder("mnt-" + view)) as m:
+            equal(os.listdir(inside(m, "tensors")), ["full"], view)
+            for p in tree.params:
+                equal(of_npy(tensor(m, "full", p.name))[2], tree.full[p.name], f"{view} {p.name}")
