@@ -111,44 +111,87 @@ static void fill(const struct slice *slice, uint64_t begin, uint64_t count, unsi
     }
 }
 
-static int write_param(const struct rfs_net_param *param, const struct slice *slice,
-                       struct rfs_emit *head, unsigned char *buffer, int fd)
+/* A file in the making, written in large pieces. */
+struct sink {
+    int fd;
+    unsigned char *buffer; /* [BUFFER] */
+    size_t used;
+    const char *param;   /* whose bytes are added, and */
+    const char *pending; /* of the oldest that are not written, or of those that could not be */
+};
+
+static int flush(struct sink *sink)
 {
-    const uint64_t element = rfs_value_bytes(param->dtype);
-    const uint64_t whole = slice->elements * element;
-    for (uint64_t at = 0; at < whole; at += CHUNK) {
+    const size_t n = sink->used;
+    const int rc = rfs_write_all(sink->fd, sink->buffer, n);
+    sink->used = 0;
+    if (rc == 0)
+        sink->pending = sink->param;
+    return rc;
+}
+
+static int write_head(struct sink *sink, const struct rfs_emit *head)
+{
+    const int rc = head->n > BUFFER - sink->used ? flush(sink) : 0;
+    if (rc != 0 || head->n > BUFFER)
+        return rc != 0 ? rc : rfs_write_all(sink->fd, head->data, head->n);
+    memcpy(sink->buffer + sink->used, head->data, head->n);
+    sink->used += head->n;
+    return 0;
+}
+
+/* BYTES of the slice's content, from AT on. */
+static int write_content(struct sink *sink, const struct slice *slice, uint64_t at, uint64_t bytes)
+{
+    const uint64_t element = rfs_value_bytes(slice->dtype);
+    int rc = 0;
+    for (uint64_t done = 0; rc == 0 && done < bytes;) {
+        const uint64_t n = rfs_min_u64((bytes - done) / element, (BUFFER - sink->used) / element);
+        fill(slice, (at + done) / element, n, sink->buffer + sink->used);
+        sink->used += (size_t)(n * element);
+        done += n * element;
+        if (done < bytes)
+            rc = flush(sink);
+    }
+    return rc;
+}
+
+static int write_param(const struct rfs_net_param *param, const struct slice *slice,
+                       struct rfs_emit *head, struct sink *sink)
+{
+    const uint64_t whole = slice->elements * rfs_value_bytes(param->dtype);
+    int rc = 0;
+    for (uint64_t at = 0; rc == 0 && at < whole; at += CHUNK) {
         const uint64_t chunk = rfs_min_u64(whole - at, CHUNK);
         rfs_emit_clear(head);
         rfs_write_value_head(param, slice->dims, chunk, head);
-        int rc = head->failed ? -ENOMEM : rfs_write_all(fd, head->data, head->n);
-        for (uint64_t done = 0; rc == 0 && done < chunk;) {
-            const uint64_t n = rfs_min_u64(chunk - done, BUFFER);
-            fill(slice, (at + done) / element, n / element, buffer);
-            rc = rfs_write_all(fd, buffer, (size_t)n);
-            done += n;
-        }
-        if (rc != 0)
-            return rc;
+        rc = head->failed ? -ENOMEM : write_head(sink, head);
+        if (rc == 0)
+            rc = write_content(sink, slice, at, chunk);
     }
-    return 0;
+    return rc;
 }
 
 int rfs_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
                    const char *path, struct rfs_error *err)
 {
     RFS_FREE unsigned char *buffer = malloc(BUFFER);
+    struct sink sink = {fd, buffer, 0, NULL, NULL};
     struct rfs_emit head = {0};
     int rc = buffer == NULL ? -ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < net->params.n; i++) {
-        const struct rfs_net_param *param = &net->params.data[i];
-        const struct slice slice = slice_of(param, seed, rank);
-        rc = write_param(param, &slice, &head, buffer, fd);
-        if (rc != 0)
-            rfs_fail(err, rc, RFS_OF(path, param->name), "a file system with more room",
-                     "cannot write: %s", strerror(-rc));
+        const struct slice slice = slice_of(&net->params.data[i], seed, rank);
+        sink.param = net->params.data[i].name;
+        sink.pending = sink.used == 0 ? sink.param : sink.pending;
+        rc = write_param(&net->params.data[i], &slice, &head, &sink);
     }
+    if (rc == 0)
+        rc = flush(&sink);
     if (buffer == NULL)
         rfs_fail(err, rc, RFS_NOWHERE, NULL, "out of memory");
+    else if (rc != 0)
+        rfs_fail(err, rc, RFS_OF(path, sink.pending), "a file system with more room",
+                 "cannot write: %s", strerror(-rc));
     rfs_emit_free(&head);
     return rc;
 }
