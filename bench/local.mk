@@ -15,4 +15,4 @@ bench_null_server_SOURCES = bench/null_server.c
 bench_null_server_LDADD = $(FUSE_LIBS)
 endif
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/run bench/costs.py bench/exports.py bench/mindspore_side.py
+EXTRA_DIST += bench/run bench/costs.py bench/exports.py bench/mindspore_side.py bench/starts.py

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 32                   /* values a task */
+#define BATCH 32                   /* values a task, at least */
 #define NEAR (UINT64_C(16) << 10)  /* contents up to this long are read rather than jumped over */
 #define SPAN (UINT64_C(256) << 10) /* the most that is read at once, unless a name is longer */
 #define TRAILER_BYTES UINT64_C(17)
@@ -25,6 +25,7 @@ struct match {
     void *ctx;
     const struct rfs_index *like;
     const struct rfs_tables *tables;
+    size_t batch; /* values a task */
 };
 
 /* A header and its content; steps through an index in file order. */
@@ -166,8 +167,8 @@ static uint64_t span_end(const struct match *match, struct place place, size_t s
 static int match_batch(void *ctx, size_t i)
 {
     const struct match *match = ctx;
-    const size_t first = i * BATCH;
-    const size_t stop = (size_t)rfs_min_u64(match->like->n, first + BATCH);
+    const size_t first = i * match->batch;
+    const size_t stop = (size_t)rfs_min_u64(match->like->n, first + match->batch);
     struct place place = place_at(match, first);
     unsigned char *buf = NULL;
     size_t cap = 0;
@@ -272,7 +273,10 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
     int rc = match_size(&match, size);
     if (rc != 1)
         return rc;
-    const size_t tasks = like->n / BATCH + (like->n % BATCH != 0);
+    /* As many as one read takes, where they are small. */
+    match.batch =
+        (size_t)rfs_max_u64(BATCH, SPAN / rfs_max_u64(like->file_bytes / like->n, 1) + 1);
+    const size_t tasks = like->n / match.batch + (like->n % match.batch != 0);
     rc = 0;
     if (pool)
         rc = rfs_pool_for(pool, tasks, match_batch, &match);

@@ -46,3 +46,6 @@ tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c tests/fuzz/wrap.c tests/
 
 FUZZ_TARGETS += tests/fuzz/fuzz_hfai
 tests_fuzz_fuzz_hfai_SOURCES = tests/fuzz/fuzz_hfai.c tests/fuzz/wrap.c tests/fuzz/wrap.h $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_saved
+tests_fuzz_fuzz_saved_SOURCES = tests/fuzz/fuzz_saved.c $(FUZZ_MAIN)

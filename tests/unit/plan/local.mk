@@ -49,3 +49,11 @@ tests_unit_plan_test_hfai_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/plan/test_hfai.c
 tests_unit_plan_test_hfai_LDADD = librfs.la $(CMOCKA_LIBS) -lz
+
+check_PROGRAMS += tests/unit/plan/test_scale
+TESTS += tests/unit/plan/test_scale
+tests_unit_plan_test_scale_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_scale.c
+tests_unit_plan_test_scale_LDADD = librfs.la $(CMOCKA_LIBS)

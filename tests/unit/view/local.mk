@@ -13,6 +13,7 @@ view_tests = \
 	tests/unit/view/test_ranges \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_side \
+	tests/unit/view/test_start \
 	tests/unit/view/test_statistics \
 	tests/unit/view/test_strategy_files \
 	tests/unit/view/test_streak \
@@ -72,5 +73,7 @@ tests_unit_view_test_strategy_files_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_strategy_files.c
 tests_unit_view_test_strategy_files_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_start_SOURCES = $(view_support) tests/unit/view/test_start.c
+tests_unit_view_test_start_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_view_SOURCES = $(view_support) tests/unit/view/test_view.c
 tests_unit_view_test_view_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any bytes as a saved index. Checksums would keep a fuzzer out, so the input is u32 the place of the table, then the
+ * bodies and the table (with its key) behind them. They are put into a file whose checksum of the table is
+ * right, and the checksums of bodies are mended. What is believed then refers to nothing outside of the file that it
+ * is of.
+ */
+#include "source/catalog.h"
+#include "source/saved_index.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define FILE_BYTES 4096 /* of each source file that the index is of */
+#define PARTS_MOST 4
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static void check_index(const struct rfs_index *index, const struct rfs_tables *tables)
+{
+    must(index->n > 0);
+    for (size_t i = 0; i < index->n; i++) {
+        const struct rfs_entry *entry = &index->entries[i];
+        size_t length;
+        must(entry->name < rfs_intern_count(tables->names));
+        must(entry->type < rfs_intern_count(tables->types));
+        const struct rfs_type *type = rfs_intern_bytes(tables->types, entry->type, &length);
+        must(length == sizeof *type && type->ndim <= RFS_MAX_DIMS);
+        must(rfs_index_find(index, entry->name) == entry);
+        must(!index->part_of || index->part_of[i] < PARTS_MOST);
+        const struct rfs_content content = rfs_content_of(index, entry);
+        for (uint32_t k = 0; k < content.n; k++)
+            must(content.extents[k].offset <= FILE_BYTES &&
+                 content.extents[k].bytes <= FILE_BYTES - content.extents[k].offset);
+        must(content.offset <= FILE_BYTES);
+        const uint64_t *strides = rfs_index_strides(index, entry);
+        if (content.n == 0 && !strides)
+            must(type->bytes <= FILE_BYTES - content.offset);
+        uint64_t last = content.offset;
+        for (unsigned d = 0; strides && type->bytes > 0 && d < type->ndim; d++)
+            last += (type->dims[d] - 1) * strides[d];
+        must(last <= FILE_BYTES);
+    }
+}
+
+/* Every index of the table, with the sizes that a rank's files would have. */
+static void check_all(const struct rfs_saved_index *saved, const struct rfs_tables *tables)
+{
+    const struct rfs_numbers numbers = {(uint32_t)saved->names.n, (uint32_t)saved->types.n,
+                                        saved->names.data, saved->types.data};
+    static const uint64_t sizes[PARTS_MOST] = {FILE_BYTES, FILE_BYTES, FILE_BYTES, FILE_BYTES};
+
+    for (uint32_t i = 0; i < saved->n_indexes && i < 64; i++) {
+        size_t n;
+        void *body = rfs_saved_index_body(saved, i, &n);
+        for (uint32_t parts = 1; body && parts <= PARTS_MOST; parts += PARTS_MOST - 1) {
+            struct rfs_index *index =
+                rfs_saved_body_take(body, n, &numbers, tables->types, sizes, parts);
+            if (index)
+                check_index(index, tables);
+            rfs_index_free(index);
+        }
+        free(body);
+    }
+}
+
+/* The file in which the input is; its checksums are right as far as places are. */
+static uint8_t *make_file(const uint8_t *data, size_t size, size_t *out)
+{
+    uint32_t table = 0;
+
+    memcpy(&table, data, sizeof table);
+    data += sizeof table;
+    size -= sizeof table;
+    table = table <= size ? table : (uint32_t)size;
+    uint8_t *file = malloc(RFS_SAVED_START + size + 8);
+    must(file != NULL);
+    const uint32_t words[] = {RFS_SAVED_VERSION, RFS_SAVED_MARK};
+    const uint64_t places[] = {RFS_SAVED_START + table, size - table,
+                               XXH3_64bits(data + table, size - table)};
+    memcpy(file, rfs_saved_magic(RFS_SAVED_INDEX), 8);
+    memcpy(file + 8, words, sizeof words);
+    memcpy(file + 16, places, sizeof places);
+    memcpy(file + RFS_SAVED_START, data, size);
+    *out = RFS_SAVED_START + size;
+    return file;
+}
+
+/* Sets the checksum of each body, by the place that the table says. */
+static void mend(struct rfs_saved_index *saved, const uint8_t *file, size_t size)
+{
+    for (uint32_t i = 0; i < saved->n_indexes; i++) {
+        unsigned char *row =
+            (unsigned char *)(uintptr_t)saved->indexes + (size_t)i * RFS_SAVED_INDEX_BYTES;
+        uint64_t words[2];
+        memcpy(words, row, sizeof words);
+        if (words[0] > size || words[1] > size - words[0])
+            continue;
+        const uint64_t hash = XXH3_64bits(file + words[0], (size_t)words[1]);
+        memcpy(row + 16, &hash, sizeof hash);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_saved_file parsed;
+    size_t n;
+
+    must(tables.names && tables.types);
+    if (size >= sizeof(uint32_t)) {
+        uint8_t *file = make_file(data, size, &n);
+        if (rfs_saved_parse(RFS_SAVED_INDEX, "key", -1, file, n, &parsed)) {
+            struct rfs_saved_index *saved = rfs_saved_index_take(&parsed, &tables);
+            if (saved) {
+                mend(saved, file, n);
+                check_all(saved, &tables);
+            }
+            rfs_saved_index_free(saved);
+        }
+        free(file);
+    }
+    /* And as it is. */
+    if (rfs_saved_parse(RFS_SAVED_INDEX, "key", -1, data, size, &parsed))
+        rfs_saved_index_free(rfs_saved_index_take(&parsed, &tables));
+    rfs_intern_free(tables.names);
+    rfs_intern_free(tables.types);
+    return 0;
+}
