@@ -219,7 +219,7 @@ static void test_a_whole_contiguous_file(void **state)
     struct fixture *f = *state;
     reshard_stat st;
 
-    lay_out(f, 64 * KIB, 0, "");
+    lay_out(f, 64 * KIB, 0, "cache=256M");
     reshard_reader *reader = open_rank(f, 1);
     assert_int_equal(stat_rank(f, 1, &st), 0);
     const uint64_t content = TENSORS * 32 * MIB;
@@ -248,7 +248,7 @@ static void test_gathered_files_of_several_readers(void **state)
     struct fixture *f = *state;
     reshard_stat st;
 
-    lay_out(f, 32 * KIB, 1, "");
+    lay_out(f, 32 * KIB, 1, "cache=256M");
     assert_int_equal(stat_rank(f, 1, &st), 0);
     reshard_reader *readers[] = {open_rank(f, 1), open_rank(f, 1), open_rank(f, 1)};
     restart();
