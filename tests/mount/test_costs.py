@@ -59,9 +59,13 @@ class Counted:
         counters = dict(line.split(": ") for line in lines)
         return int(counters["rchar"]), int(counters["wchar"])
 
+    def statistics(self):
+        return json.loads(read_all(os.path.join(self.mount.mnt, ".reshardfs", "stats.json")))
+
     def cost(self, path, read, *arguments):
         """(bytes read, bytes replied) for each byte that READ says it asked for, of a file that is not cached."""
         os.stat(path)  # its headers are known then
+        earlier = self.statistics()
         fd = os.open(path, os.O_RDONLY)
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -77,6 +81,14 @@ class Counted:
         what = f"{self.what}, {read.__name__}: {source} read, {replied} replied, {asked} asked"
         check(replied >= asked, what)
         check(source * 10 <= replied * 11 + 1000, what)
+        now = self.statistics()
+        counted = {key: now[key] - earlier[key] for key in ("source_bytes", "bytes_replied", "bytes_asked", "reads")}
+        what += f", {counted}"
+        # The kernel asks for whole pages, of which the last of a file is not full.
+        check(counted["bytes_replied"] <= counted["bytes_asked"] <= counted["bytes_replied"] + PAGE, what)
+        # Replies to other requests, as to closing what was read before, are few.
+        check(0 <= replied - counted["bytes_replied"] - 16 * counted["reads"] <= 1000, what)
+        check(0 <= source - counted["source_bytes"] <= 150 * counted["reads"] + 4000, what)
         return replied / asked, what
 
 
