@@ -15,6 +15,7 @@ reshardfs_SOURCES = \
 	src/base/text.c \
 	src/base/vec.c \
 	src/mount/capture.c src/mount/capture.h \
+	src/mount/channel.c src/mount/channel.h \
 	src/mount/control.c src/mount/control.h \
 	src/mount/control_json.c \
 	src/mount/daemon.c src/mount/daemon.h \

@@ -381,6 +381,7 @@ void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
     mount->cached = !options->keyed &&
                     (options->io == RFS_IO_CACHED || (options->io == RFS_IO_AUTO && sum.mapped));
     pthread_mutex_init(&mount->handles_lock, NULL);
+    rfs_channel_init(&mount->channel);
     rfs_log_init(&mount->log, log_line, NULL);
     mount->secret.log = &mount->log;
     rfs_scratch_keep_secret(options->keyed ? &mount->secret : NULL);
@@ -392,6 +393,7 @@ void rfs_mount_end(struct rfs_mount *mount)
         close_handle(mount, mount->handles);
     rfs_scratch_drop();
     rfs_log_destroy(&mount->log);
+    rfs_channel_destroy(&mount->channel);
     pthread_mutex_destroy(&mount->handles_lock);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "mount/channel.h"
 #include "mount/fuse.h"
 #include "mount/options.h"
 #include "reshard.h"
@@ -31,6 +32,7 @@ struct rfs_mount {
     uint64_t control;                        /* id of the hidden folder */
     time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
     unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */
+    struct rfs_channel channel;
     struct rfs_log log;
     bool cached;              /* files go through the page cache; constant */
     bool by_file;             /* but only those that are mapped by their readers; constant */

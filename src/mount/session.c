@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "mount/capture.h"
+#include "mount/channel.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
 #include "mount/report.h"
@@ -207,7 +208,9 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     if (rc < 0)
         return rc;
     fuse_set_log_func(fuse_line);
-    rc = run_loop(s);
+    rc = rfs_channel_open(s->mount.session);
+    if (rc == 0)
+        rc = run_loop(s);
     fuse_session_unmount(s->mount.session);
     if (s->heralded) {
         atomic_store(&s->ending, true);

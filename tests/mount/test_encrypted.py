@@ -224,7 +224,10 @@ def test_nothing_is_left_in_memory():
                         continue  # [vvar] and the like
                     looked += len(held)
                     for what, data in wanted.items():
-                        check(data not in held, f"{what} is in memory that a core file would have, at {begin:x}")
+                        at = begin + held.find(data) if data in held else None
+                        # A piece may be read ahead still, into memory that was guarded after it was listed.
+                        there = at is not None and any(b <= at < e for b, e in dumpable(m.pid))
+                        check(not there, f"{what} is in memory that a core file would have, at {at or 0:x}")
             check(looked > 1 << 20, "hardly anything was looked at")
 
 

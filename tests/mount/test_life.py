@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From mount to unmount: lazily opened sources, signals, crashes, and the machine's refusals."""
+import concurrent.futures
 import errno
 import os
 import re
@@ -189,6 +190,21 @@ def test_signal_while_reading():
                 thread.join(PATIENCE)
                 check(not thread.is_alive(), "a reader hangs")
             equal(wrong, [], "what readers saw")
+
+
+def test_idle_threads():
+    """Of threads that have nothing to do only a few wait for requests; as many as are needed wake."""
+    tree = small(scale=12)
+    want = tree.expected(0)
+    with Foreground(tree.src, tree.options("max_threads=24")) as m:
+        for _ in range(3):
+            with concurrent.futures.ThreadPoolExecutor(40) as pool:
+                for got in pool.map(lambda _: m.read(0), range(80)):
+                    same_bytes(got, want, "one of many readers")
+            for _ in range(20):
+                same_bytes(m.read(0), want, "one reader after many")
+        check(len(os.listdir(f"/proc/{m.process.pid}/task")) > 8, "many readers started no threads")
+        equal(m.stop(signal.SIGTERM), 0, "status")
 
 
 def test_killed_then_mounted_again():
