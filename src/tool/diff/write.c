@@ -89,11 +89,11 @@ static void print_summary(const struct rfs_diff *diff, const struct counts *coun
     if (rows)
         putchar('\n');
     if (counts->different + counts->only[0] + counts->only[1] == 0)
-        printf("%zu tensors are the same\n", counts->same);
+        printf("%zu tensor%s the same\n", counts->same, counts->same == 1 ? " is" : "s are");
     else
-        printf("%zu tensors are the same, %zu differ, %zu are only in %s, %zu only in %s\n",
-               counts->same, counts->different, counts->only[0], diff->options->path[0],
-               counts->only[1], diff->options->path[1]);
+        printf("the same: %zu, different: %zu, only in %s: %zu, only in %s: %zu\n", counts->same,
+               counts->different, diff->options->path[0], counts->only[0], diff->options->path[1],
+               counts->only[1]);
 }
 
 /* ---- for scripts ------------------------------------------------------------------------------------ */

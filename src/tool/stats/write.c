@@ -170,8 +170,8 @@ static void print_summary(const struct rfs_whole *whole, const struct rfs_moment
         nan += moments[i].nan;
         infinite += moments[i].above + moments[i].below;
     }
-    printf("%s%zu tensors, %" PRIu64 " numbers: %" PRIu64 " NaN, %" PRIu64 " infinite\n",
-           whole->n > 0 ? "\n" : "", whole->n, numbers, nan, infinite);
+    printf("%s%zu tensor%s, %" PRIu64 " numbers: %" PRIu64 " NaN, %" PRIu64 " infinite\n",
+           whole->n > 0 ? "\n" : "", whole->n, whole->n == 1 ? "" : "s", numbers, nan, infinite);
 }
 
 int rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json,

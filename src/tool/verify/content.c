@@ -282,6 +282,8 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
         item->src = src;
         return;
     }
+    if (rfs_findings_fault(&verify->findings, item->tree->name))
+        return; /* the ranks have told */
     char detail[2 * RFS_SHAPE_TEXT + 64];
     char shape[2][RFS_SHAPE_TEXT];
     snprintf(detail, sizeof detail, "%s %s as a whole, not %s %s", rfs_whole_dtype(have),

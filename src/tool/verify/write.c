@@ -120,11 +120,12 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
     for (size_t i = 0; i < verify->tree.n; i++)
         bytes += verify->tree.tensors[i].type->bytes;
     print_text(options->tree);
-    printf(": %zu tensors, %s: ", verify->tree.n, rfs_show_bytes(bytes, shown));
+    printf(": %zu tensor%s, %s: ", verify->tree.n, verify->tree.n == 1 ? "" : "s",
+           rfs_show_bytes(bytes, shown));
     if (fault) {
         const size_t tensors = count_tensors(verify);
-        printf("%zu %s not as they should be\n", tensors,
-               tensors == 1 ? "tensor is" : "tensors are");
+        printf("%zu %s not as %s should be\n", tensors, tensors == 1 ? "is" : "are",
+               tensors == 1 ? "it" : "they");
         return;
     }
     const char *comma = "";

@@ -4,12 +4,18 @@ TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/messages
 TOOL_TESTS = \
 	tests/unit/tool/test_export \
 	tests/unit/tool/test_manifest \
+	tests/unit/tool/test_moments \
+	tests/unit/tool/test_sums \
 	tests/unit/tool/test_value \
 	tests/unit/tool/test_write
 tests_unit_tool_test_export_SOURCES = tests/unit/tool/test_export.c tests/support/tree.c tests/support/tree.h
 tests_unit_tool_test_export_LDADD = librfstool.la $(CMOCKA_LIBS)
 tests_unit_tool_test_manifest_SOURCES = tests/unit/tool/test_manifest.c tests/support/tree.c tests/support/tree.h
 tests_unit_tool_test_manifest_LDADD = librfstool.la $(CMOCKA_LIBS)
+tests_unit_tool_test_moments_SOURCES = tests/unit/tool/test_moments.c tests/support/tree.c tests/support/tree.h
+tests_unit_tool_test_moments_LDADD = librfstool.la $(CMOCKA_LIBS) -lm
+tests_unit_tool_test_sums_SOURCES = tests/unit/tool/test_sums.c tests/support/tree.c tests/support/tree.h
+tests_unit_tool_test_sums_LDADD = librfstool.la $(CMOCKA_LIBS)
 tests_unit_tool_test_value_SOURCES = tests/unit/tool/test_value.c
 tests_unit_tool_test_value_LDADD = librfstool.la $(CMOCKA_LIBS) -lm
 tests_unit_tool_test_write_SOURCES = tests/unit/tool/test_write.c

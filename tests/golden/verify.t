@@ -1,0 +1,128 @@
+# An export of 4 ranks, against the 8 that it was made from.
+$ reshard example work >/dev/null; reshard export work/src tree -s work/src_strategy.ckpt -d work/dst_strategy.ckpt >/dev/null
+$ reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
+tree: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks agree
+
+# The same list of whole tensors, whatever the sharding; a second time it is compared.
+$ reshard verify tree -s work/dst_strategy.ckpt --manifest of4.json
+note: rng_state: ranks 1-3 have values of their own; no strategy knows it
+tree: 15 tensors, 334.2 KiB: written down in of4.json, all 4 ranks agree
+$ reshard verify work/src -s work/src_strategy.ckpt --manifest of8.json -j 1
+note: rng_state: ranks 1-7 have values of their own; no strategy knows it
+work/src: 15 tensors, 334.2 KiB: written down in of8.json, all 8 ranks agree
+$ cmp of4.json of8.json && head -n 6 of8.json
+{
+"format": "reshard-tensors",
+"version": 1,
+"tensors": [
+{"name": "global_step", "dtype": "Int32", "shape": [1], "xxh3_128": "1d64fc10dea76bcc67878d2e63872248"},
+{"name": "layer1.bias", "dtype": "Float32", "shape": [48], "xxh3_128": "2d08969a7227272d6107daebb298fcb3"},
+$ reshard verify work/src -s work/src_strategy.ckpt --manifest of4.json --name 'layer*'
+work/src: 6 tensors, 167.1 KiB: as told by of4.json, all 8 ranks agree
+$ reshard verify tree -s work/dst_strategy.ckpt --name '*.bias' --no-replicas --list
+2d08969a7227272d6107daebb298fcb3  layer1.bias
+29f18ce976265d48b2a4b7ebf8eac806  layer2.bias
+53ac6c54766d4cfc0091b0f1bdd32a57  layer3.bias
+859ac71841773b812bd2f8ae242d314c  moments.layer1.bias
+462942418e2847288cb5effa27f20d5e  moments.layer2.bias
+bf68d686ba8fdd1db5cbba28fa29d609  moments.layer3.bias
+tree: 6 tensors, 1.2 KiB: all could be read
+
+# One bit of a part that rank 1 alone holds, one of what all ranks hold, one that no strategy knows.
+$ flip() { python3 -c "import sys; f = open(sys.argv[1], \"r+b\"); f.seek(int(sys.argv[2])); b = f.read(1)[0]; f.seek(-1, 1); f.write(bytes([b ^ 1]))" "$@"; }
+$ cp -r tree bad; flip bad/rank_1/checkpoint_1.ckpt 441; flip bad/rank_2/checkpoint_2.ckpt 36946; flip bad/rank_3/checkpoint_3.ckpt 87058
+$ reshard verify bad --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
+layer1.bias: has other bytes than the source in rank 2, first at [2], …/bad/rank_2/checkpoint_2.ckpt offset 36946
+layer1.weight: has other bytes than the source in rank 1, first at [194, 4], …/bad/rank_1/checkpoint_1.ckpt offset 441
+rng_state: has other bytes than the source in rank 3, …/bad/rank_3/checkpoint_3.ckpt offset 87058
+bad: 15 tensors, 334.2 KiB: 3 are not as they should be
+(exit 1)
+$ reshard verify bad -s work/dst_strategy.ckpt
+layer1.bias: has other bytes than the ranks that hold the same in rank 2, first at [2], …/bad/rank_2/checkpoint_2.ckpt offset 36946
+note: rng_state: ranks 1-3 have values of their own; no strategy knows it
+bad: 15 tensors, 334.2 KiB: 1 is not as it should be
+(exit 1)
+$ reshard verify bad -s work/dst_strategy.ckpt --manifest of8.json --name 'layer1.*' --json
+{"tree":"bad","against":null,"manifest":"of8.json","equal":false,
+"tensors":[
+{"name":"layer1.weight","dtype":"Float32","shape":[768, 48],"bytes":147456,"rank_own":false,"xxh3_128":"82ad78d99a1f2b7017faf992e0243fb5","equal":false},
+{"name":"layer1.bias","dtype":"Float32","shape":[48],"bytes":192,"rank_own":false,"xxh3_128":"2d08969a7227272d6107daebb298fcb3","equal":false}],
+"differences":[
+{"what":"replica","name":"layer1.bias","rank":2,"detail":null,"file":"…/bad/rank_2/checkpoint_2.ckpt","offset":36946,"index":[2]},
+{"what":"manifest","name":"layer1.weight","rank":null,"detail":"has other bytes than the manifest says","file":null}],
+"notes":[]}
+(exit 1)
+
+# What is not right is not written down.
+$ reshard verify bad -s work/dst_strategy.ckpt --manifest new.json --name layer1.bias; ls new.json
+layer1.bias: has other bytes than the ranks that hold the same in rank 2, first at [2], …/bad/rank_2/checkpoint_2.ckpt offset 36946
+bad: 1 tensor, 192 bytes: 1 is not as it should be
+ls: cannot access 'new.json': No such file or directory
+(exit 2)
+
+# Another type; tensors and ranks that are not there.
+$ reshard export work/src half -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o 'dtype=*.bias=float16' >/dev/null
+$ reshard verify half --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt --name 'layer[12].bias'
+layer1.bias: has another dtype or shape in ranks 0-3: Float16 [48], not Float32 [48]
+layer2.bias: has another dtype or shape in ranks 0-3: Float16 [96], not Float32 [96]
+half: 2 tensors, 288 bytes: 2 are not as they should be
+(exit 1)
+$ reshard verify half --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o 'dtype=*.bias=float16'
+half: 15 tensors, 333.6 KiB: the same as work/src, all 4 ranks agree
+$ echo '{"layer2.bias": null, "layer1.bias": "first.bias"}' >names.json
+$ reshard export work/src few -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o names=names.json >/dev/null
+$ cp few/rank_1/checkpoint_1.ckpt tree/rank_1/; reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
+reshard: warning: the checkpoints of pipeline stage 0 do not list the same parameters, as after remove_redundancy: each is read from a rank that has it
+first.bias: should not be there in rank 1
+layer1.bias: is missing in rank 1
+layer2.bias: is missing in rank 1
+tree: 16 tensors, 334.4 KiB: 3 are not as they should be
+(exit 1)
+$ rm tree/rank_1/checkpoint_1.ckpt; reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
+reshard: error: …/tree: parameter 'moments.layer3.weight': rank_1 has no checkpoint, and no other rank that has one holds the same slice; try: the checkpoint of that rank
+(exit 1)
+$ rm half/rank_2/checkpoint_2.ckpt; reshard verify half -s work/dst_strategy.ckpt --name learning_rate
+reshard: error: …/half: parameter 'moments.layer3.weight': rank_2 has no checkpoint, and no other rank that has one holds the same slice; try: the checkpoint of that rank
+(exit 1)
+
+# An unsharded export, and one file of it.
+$ reshard export work/src whole -s work/src_strategy.ckpt --format safetensors >/dev/null
+$ reshard verify whole --against work/src -s work/src_strategy.ckpt
+whole: 15 tensors, 334.2 KiB: the same as work/src
+$ reshard verify whole/rank_0/checkpoint_0.safetensors --manifest of8.json
+whole/rank_0/checkpoint_0.safetensors: 15 tensors, 334.2 KiB: as told by of8.json
+
+# Usage and damage.
+$ reshard verify
+reshard: error: verify takes the path of a tree; try: reshard verify TREE --against SRC
+(exit 2)
+$ reshard verify a b
+reshard: error: 'b' is a second path; try: --against SRC for the source
+(exit 2)
+$ reshard verify tree -d work/dst_strategy.ckpt
+reshard: error: -d is the strategy of TREE beside --against SRC only; try: -s FILE for the strategy of TREE
+(exit 2)
+$ reshard verify tree --write
+reshard: error: --write writes a manifest, and none is named; try: --manifest FILE
+(exit 2)
+$ reshard verify tree --tree-options strict
+reshard: error: --tree-options goes with --against SRC only; try: -o
+(exit 2)
+$ reshard verify tree --against work/src -o key_env=KEY -d work/dst_strategy.ckpt
+reshard: error: verify reads the key twice, which key_fd and key_env do not allow; try: -o key_file=FILE
+(exit 2)
+$ reshard verify work/src -s work/src_strategy.ckpt --manifest names.json
+reshard: error: names.json: offset 51: not a manifest that can be read: not a manifest of reshard verify; try: another FILE, or --write to replace it
+(exit 1)
+$ reshard verify work/src
+reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: src_strategy=FILE, which says how they were cut
+(exit 1)
+$ reshard verify whole --manifest nowhere/m.json
+reshard: error: nowhere/m.json: cannot be written: No such file or directory; try: a folder that you may write to
+(exit 1)
+$ truncate -s -20 whole/rank_0/checkpoint_0.safetensors; reshard verify whole
+reshard: error: …/whole/rank_0/checkpoint_0.safetensors: parameter 'global_step': the file is truncated: the tensor ends at 342248, and the file has 342244 bytes of data; try: compare the file with its original, or save it again
+(exit 1)
+$ reshard verify nothing
+reshard: error: nothing: the source does not exist; try: check the path
+(exit 1)

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of checksums, written, read back and damaged; findings in groups; and pieces that are folded in order. */
+#include "tests/support/tree.h"
+#include "tool/common/sweep.h"
+#include "tool/verify/findings.h"
+#include "tool/verify/sums.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- lists ------------------------------------------------------------------------------------------ */
+
+static const struct rfs_type matrix = {
+    .bytes = 24, .ndim = 2, .dims = {2, 3}, .dtype = RFS_FLOAT32, .kind = RFS_TENSOR};
+static const struct rfs_type scalar = {.bytes = 8, .dtype = RFS_INT64, .kind = RFS_TENSOR};
+
+static void test_a_list_as_it_is_written(void **state)
+{
+    static const char want[] =
+        "{\n\"format\": \"reshard-tensors\",\n\"version\": 1,\n\"tensors\": [\n"
+        "{\"name\": \"a\\\"b\", \"dtype\": \"Int64\", \"shape\": [], "
+        "\"xxh3_128\": \"0000000000000001000000000000000f\"},\n"
+        "{\"name\": \"z\", \"dtype\": \"Float32\", \"shape\": [2, 3], "
+        "\"xxh3_128\": \"ffffffffffffffff0000000000000000\"}\n]\n}\n";
+    struct rfs_sums sums, again;
+    struct rfs_error err = {0};
+    char *text;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(rfs_sums_init(&sums), 0);
+    assert_int_equal(rfs_sums_put(&sums, "z", &matrix, (struct rfs_hash){UINT64_MAX, 0}), 0);
+    assert_int_equal(rfs_sums_put(&sums, "a\"b", &scalar, (struct rfs_hash){1, 15}), 0);
+    assert_int_equal(rfs_sums_put(&sums, "z", &scalar, (struct rfs_hash){1, 2}), -EEXIST);
+    assert_int_equal(rfs_sums_text(&sums, &text, &size), 0);
+    assert_string_equal(text, want);
+
+    assert_int_equal(rfs_sums_init(&again), 0);
+    assert_int_equal(rfs_sums_parse("m", text, size, &again, &err), 0);
+    const struct rfs_sum_entry *entry = rfs_sums_find(&again, "z");
+    assert_non_null(entry);
+    assert_true(rfs_sums_fit(entry, &matrix));
+    assert_false(rfs_sums_fit(entry, &scalar));
+    assert_true(rfs_hash_equal(entry->hash, (struct rfs_hash){UINT64_MAX, 0}));
+    assert_true(rfs_sums_fit(rfs_sums_find(&again, "a\"b"), &scalar));
+    assert_null(rfs_sums_find(&again, "b"));
+    free(text);
+    rfs_sums_free(&sums);
+    rfs_sums_free(&again);
+}
+
+static void refuse(const char *text, const char *why)
+{
+    struct rfs_sums sums;
+    struct rfs_error err = {0};
+
+    assert_int_equal(rfs_sums_init(&sums), 0);
+    assert_int_equal(rfs_sums_parse("FILE", text, strlen(text), &sums, &err), -EINVAL);
+    if (!strstr(err.text, why) || strncmp(err.text, "FILE: offset ", 13) != 0)
+        fail_msg("%s: not '%s', but '%s'", text, why, err.text);
+    rfs_sums_free(&sums);
+}
+
+#define TENSOR                                                                                     \
+    "{\"name\":\"a\",\"dtype\":\"Int8\",\"shape\":[1],\"xxh3_128\":"                               \
+    "\"0123456789abcdef0123456789abcdef\"}"
+
+static void test_lists_that_are_refused(void **state)
+{
+    struct rfs_sums sums;
+
+    (void)state;
+    refuse("", "");
+    refuse("{}", "not a manifest of reshard verify");
+    refuse("{\"format\":\"reshard-manifest\"}", "not a manifest of reshard verify");
+    refuse("{\"format\":\"reshard-tensors\",\"version\":2}", "of another version of reshard");
+    refuse("{\"format\":\"reshard-tensors\",\"tensors\":[{\"name\":\"a\"}]}", "has no name, dtype");
+    refuse("{\"format\":\"reshard-tensors\",\"tensors\":[" TENSOR "," TENSOR "]}", "comes twice");
+    refuse("{\"format\":\"reshard-tensors\",\"tensors\":[{\"xxh3_128\":\"0123\"}]}",
+           "32 hexadecimal");
+    refuse("{\"format\":\"reshard-tensors\",\"tensors\":[{\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+           "1,1]}]}",
+           "more than 16");
+    refuse("{\"format\":\"reshard-tensors\",\"tensors\":[" TENSOR "]} x", "");
+    /* Every truncation of a good one. */
+    static const char good[] =
+        "{\"format\":\"reshard-tensors\",\"more\":[1,{}],\"tensors\":[" TENSOR "]}";
+    for (size_t n = 0; n < sizeof good - 1; n++) {
+        char *cut = strndup(good, n);
+        assert_non_null(cut);
+        refuse(cut, "");
+        free(cut);
+    }
+    assert_int_equal(rfs_sums_init(&sums), 0);
+    assert_int_equal(rfs_sums_parse("m", good, sizeof good - 1, &sums, NULL), 0);
+    rfs_sums_free(&sums);
+}
+
+/* ---- findings --------------------------------------------------------------------------------------- */
+
+static void add(struct rfs_findings *findings, const char *name, uint32_t rank, uint64_t at)
+{
+    rfs_findings_add(findings, &(struct rfs_finding){.kind = RFS_FOUND_REPLICA,
+                                                     .name = name,
+                                                     .rank = rank,
+                                                     .file = "f",
+                                                     .offset = at + 1000,
+                                                     .at = at});
+}
+
+static void test_findings_become_groups(void **state)
+{
+    static const char a[] = "a", b[] = "b";
+    struct rfs_findings findings = {0};
+
+    (void)state;
+    assert_int_equal(rfs_findings_init(&findings), 0);
+    assert_false(rfs_findings_fault(&findings, NULL));
+    add(&findings, b, 3, 5);
+    add(&findings, a, 7, 40);
+    add(&findings, a, 2, 9);
+    add(&findings, a, 7, 30);
+    add(&findings, a, 7, 35);
+    add(&findings, a, 1, 9);
+    add(&findings, a, 0, 9);
+    rfs_findings_sort(&findings);
+    assert_int_equal(findings.list.n, 5);
+    const size_t end = rfs_findings_group(&findings, 0);
+    assert_int_equal(end, 4);
+    char *ranks = rfs_findings_ranks(&findings, 0, end);
+    assert_string_equal(ranks, "ranks 0-2, 7");
+    free(ranks);
+    assert_int_equal(findings.list.data[3].at, 30);
+    assert_int_equal(findings.list.data[3].offset, 1030);
+    ranks = rfs_findings_ranks(&findings, 4, rfs_findings_group(&findings, 4));
+    assert_string_equal(ranks, "rank 3");
+    free(ranks);
+    assert_true(rfs_findings_fault(&findings, "a"));
+    assert_false(rfs_findings_fault(&findings, "c"));
+    rfs_findings_free(&findings);
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------------- */
+
+#define ITEMS 40
+
+struct pieces {
+    uint64_t units[ITEMS], folded[ITEMS];
+    unsigned finished[ITEMS];
+    uint64_t worked; /* under lock */
+    size_t fails;    /* at this item, or none */
+    pthread_mutex_t lock;
+};
+
+static uint64_t units(void *ctx, size_t item)
+{
+    return ((struct pieces *)ctx)->units[item];
+}
+
+static uint64_t step(void *ctx, size_t item)
+{
+    (void)ctx;
+    return 1 + item % 7;
+}
+
+static uint64_t bytes(void *ctx, size_t item, uint64_t n)
+{
+    (void)ctx;
+    (void)item;
+    return n;
+}
+
+static void *worker(void *ctx)
+{
+    (void)ctx;
+    return calloc(1, sizeof(struct rfs_sweep_piece));
+}
+
+static void worker_free(void *ctx, void *memory)
+{
+    (void)ctx;
+    free(memory);
+}
+
+static int work(void *ctx, void *memory, const struct rfs_sweep_piece *piece, struct rfs_error *err)
+{
+    struct pieces *pieces = ctx;
+
+    *(struct rfs_sweep_piece *)memory = *piece;
+    pthread_mutex_lock(&pieces->lock);
+    pieces->worked += piece->n;
+    pthread_mutex_unlock(&pieces->lock);
+    if (piece->begin % 3 == 0)
+        sched_yield();
+    if (piece->item == pieces->fails && piece->last)
+        return rfs_fail(err, -EIO, RFS_NOWHERE, NULL, "as it was told to");
+    return 0;
+}
+
+static int fold(void *ctx, void *memory, const struct rfs_sweep_piece *piece, struct rfs_error *err)
+{
+    struct pieces *pieces = ctx;
+
+    (void)err;
+    assert_memory_equal(memory, piece, sizeof *piece);
+    assert_int_equal(pieces->folded[piece->item], piece->begin);
+    pieces->folded[piece->item] += piece->n;
+    pieces->finished[piece->item] += piece->last;
+    return 0;
+}
+
+static int sweep(struct pieces *pieces, unsigned threads, struct rfs_error *err)
+{
+    struct rfs_progress progress;
+    const struct rfs_sweep all = {pieces, ITEMS,       units, step, bytes,
+                                  worker, worker_free, work,  fold, &progress};
+
+    rfs_progress_init(&progress, false);
+    rfs_progress_begin(&progress, "testing", 1, 1);
+    const int rc = rfs_sweep_run(&all, threads, err);
+    rfs_progress_destroy(&progress);
+    return rc;
+}
+
+static void test_pieces_are_folded_in_order(void **state)
+{
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (unsigned threads = 1; threads < 8; threads++) {
+        struct pieces pieces = {.fails = ITEMS, .lock = PTHREAD_MUTEX_INITIALIZER};
+        uint64_t all = 0;
+        for (size_t i = 0; i < ITEMS; i++)
+            all += pieces.units[i] = i % 5 ? test_below(&seed, 60) : 0;
+        assert_int_equal(sweep(&pieces, threads, NULL), 0);
+        assert_int_equal(pieces.worked, all);
+        for (size_t i = 0; i < ITEMS; i++) {
+            assert_int_equal(pieces.folded[i], pieces.units[i]);
+            assert_int_equal(pieces.finished[i], 1);
+        }
+        struct rfs_error err = {0};
+        memset(pieces.folded, 0, sizeof pieces.folded);
+        pieces.fails = test_below(&seed, ITEMS);
+        assert_int_equal(sweep(&pieces, threads, &err), -EIO);
+        assert_string_equal(err.text, "as it was told to");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_list_as_it_is_written),
+        cmocka_unit_test(test_lists_that_are_refused),
+        cmocka_unit_test(test_findings_become_groups),
+        cmocka_unit_test(test_pieces_are_folded_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
