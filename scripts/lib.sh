@@ -25,6 +25,11 @@ mindspore_version=2.10.0
 safetensors_version=0.5.3
 hub_version=2.4.0 # of huggingface_hub
 interop_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/interop-$mindspore_version
+# And of those that numbers and checksums are compared with.
+numpy_version=2.4.6
+ml_dtypes_version=0.6.0
+xxhash_version=4.1.0
+numbers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/numbers-$numpy_version
 torch_version=2.9.1 # the current one; Debian's is what it is
 fsspec_version=2025.3.0
 mypy_version=1.15.0
@@ -98,6 +103,19 @@ make_interop_venv() {
     make_venv "$interop_venv" python3 \
         "mindspore $mindspore_version safetensors $safetensors_version huggingface_hub $hub_version" \
         fill_interop_venv
+}
+
+fill_numbers_venv() {
+    "$2" -m venv "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "numpy==$numpy_version" \
+            "ml_dtypes==$ml_dtypes_version" "xxhash==$xxhash_version" &&
+        "$1/bin/python" -c 'import numpy, ml_dtypes, xxhash'
+}
+
+# That of tests/numbers.
+make_numbers_venv() {
+    make_venv "$numbers_venv" python3 \
+        "numpy $numpy_version ml_dtypes $ml_dtypes_version xxhash $xxhash_version" fill_numbers_venv
 }
 
 fill_torch_venv() {
