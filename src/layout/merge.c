@@ -172,6 +172,11 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
     return 0;
 }
 
+size_t rfs_merge_stages(const struct rfs_merge *merge)
+{
+    return merge->stages.n;
+}
+
 static int add_stage(struct rfs_builder *builder, const struct stage_file *file,
                      struct rfs_error *err)
 {

@@ -8,10 +8,15 @@ librfstool_la_SOURCES = \
 	src/tool/common/emit.c src/tool/common/emit.h \
 	src/tool/common/hash.c src/tool/common/hash.h \
 	src/tool/common/numbers.c src/tool/common/numbers.h \
+	src/tool/common/fit.c src/tool/common/fit.h \
+	src/tool/common/headers.c src/tool/common/headers.h \
+	src/tool/common/layout_text.c src/tool/common/layout_text.h \
 	src/tool/common/open.c src/tool/common/open.h \
+	src/tool/common/output.c src/tool/common/output.h \
 	src/tool/common/progress.c src/tool/common/progress.h \
 	src/tool/common/show.c src/tool/common/show.h \
 	src/tool/common/sweep.c src/tool/common/sweep.h \
+	src/tool/common/source.c src/tool/common/source.h \
 	src/tool/common/table.c src/tool/common/table.h \
 	src/tool/common/tool.c src/tool/common/tool.h \
 	src/tool/common/whole.c src/tool/common/whole.h
@@ -22,6 +27,7 @@ include src/tool/export/local.mk
 include src/tool/info/local.mk
 include src/tool/stats/local.mk
 include src/tool/verify/local.mk
+include src/tool/strategy/local.mk
 
 reshard_SOURCES = src/tool/main.c
 reshard_LDADD = librfstool.la $(FUZZ_LIBS)

@@ -2,7 +2,6 @@
 #include "view/rules.h"
 
 #include "base/cleanup.h"
-#include "layout/rules.h"
 #include "plan/geometry.h"
 
 #include <errno.h>
@@ -34,9 +33,8 @@ static int parse_text(const char *option, const char *value, struct rfs_rules **
     return rfs_rules_parse(option, lines, strlen(lines), out, err);
 }
 
-/* VALUE is the path of a file of rules, or the rules themselves with ';' between lines. */
-static int read_rules(const char *option, const char *value, struct rfs_rules **out,
-                      struct rfs_error *err)
+int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules **out,
+                        struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     struct stat st;
@@ -137,7 +135,7 @@ static int make_strategy(struct reshard_view *view, const char *option, const ch
 {
     RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
     RFS_CLEANUP(names_end) struct names names = {0};
-    int rc = read_rules(option, value, &rules, err);
+    int rc = rfs_view_read_rules(option, value, &rules, err);
 
     if (!rc && !use->source)
         rc = read_names(view->catalog, &names, err);

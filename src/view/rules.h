@@ -3,6 +3,7 @@
 #ifndef RFS_VIEW_RULES_H
 #define RFS_VIEW_RULES_H
 
+#include "layout/rules.h"
 #include "view/internal.h"
 
 /*
@@ -13,6 +14,13 @@ int rfs_view_src_rules(struct reshard_view *view, struct rfs_error *err);
 
 /* Sets view->dst by the option dst_rules: for the parameters of view->src, or if that is NULL of the files. */
 int rfs_view_dst_rules(struct reshard_view *view, struct rfs_error *err);
+
+/*
+ * VALUE is the path of a file of rules, or the rules themselves with ';' between lines; OPTION is what messages call
+ * them then. 0 with *out owned by the caller, or -errno with *err filled.
+ */
+int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules **out,
+                        struct rfs_error *err);
 
 /* Whether the rules fit the tensors whose headers have been read by then. 0, or -errno with *err filled. */
 int rfs_view_check_rules(struct reshard_view *view, struct rfs_error *err);

@@ -7,7 +7,6 @@
 #include "view/strategy_files.h"
 
 #include "base/cleanup.h"
-#include "base/pathlist.h"
 #include "layout/merge.h"
 #include "source/files.h"
 
@@ -79,7 +78,7 @@ static int list_folder(const char *folder, bool any, struct rfs_pathlist *out,
 }
 
 /* Sorted, so that what is said of two files is the same wherever the folder lies. */
-static int add_folder(const char *folder, struct rfs_pathlist *out, struct rfs_error *err)
+int rfs_view_list_strategies(const char *folder, struct rfs_pathlist *out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist found = {0};
     int rc = list_folder(folder, false, &found, err);
@@ -147,7 +146,7 @@ int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct r
             return rfs_fail(err, -EINVAL, RFS_IN(text), "FILE:FILE",
                             "a path in the list of strategy files is empty");
         if (is_folder(named.data[i])) {
-            const int rc = add_folder(named.data[i], &files, err);
+            const int rc = rfs_view_list_strategies(named.data[i], &files, err);
             if (rc)
                 return rc;
         } else if (!rfs_pathlist_add(&files, RFS_STEAL(named.data[i]))) {

@@ -4,6 +4,7 @@
 #define RFS_VIEW_STRATEGY_FILES_H
 
 #include "base/error.h"
+#include "base/pathlist.h"
 #include "layout/strategy.h"
 
 /*
@@ -12,5 +13,8 @@
  * with *err filled.
  */
 int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct rfs_error *err);
+
+/* Appends the paths of the strategy files in a folder, sorted. 0, or -errno with *err filled. */
+int rfs_view_list_strategies(const char *folder, struct rfs_pathlist *out, struct rfs_error *err);
 
 #endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/fit.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void rfs_findings_free(struct rfs_findings *findings)
+{
+    free(findings->list.data);
+    rfs_arena_free(&findings->arena);
+    *findings = (struct rfs_findings){0};
+}
+
+bool rfs_findings_add(struct rfs_findings *findings, struct rfs_finding finding, const char *fmt,
+                      ...)
+{
+    RFS_FREE char *text = NULL;
+    va_list args;
+
+    va_start(args, fmt);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
+    va_end(args);
+    finding.text = text ? rfs_arena_text(&findings->arena, text, strlen(text)) : NULL;
+    if (finding.param && finding.text)
+        finding.param = rfs_arena_text(&findings->arena, finding.param, strlen(finding.param));
+    findings->bad += finding.bad;
+    return finding.text && RFS_PUSH(&findings->list, finding);
+}
+
+void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy *strategy,
+                   struct rfs_fit *out)
+{
+    const uint32_t stages = rfs_strategy_stages(strategy);
+    const uint32_t devices = rfs_strategy_devices(strategy);
+    const uint32_t first = stages == 1 ? rfs_strategy_first_item_stage(strategy) : 0;
+
+    *out = (struct rfs_fit){.headers = headers,
+                            .strategy = strategy,
+                            .stages = stages,
+                            .devices = devices,
+                            /* One that is absurd is of no rank. */
+                            .base = first <= RFS_MAX_DEVICES / devices ? first * devices : 0};
+}
+
+static uint32_t name_id(const struct rfs_headers *headers, const char *param)
+{
+    return rfs_intern_find(rfs_catalog_tables(headers->catalog)->names, param, strlen(param));
+}
+
+/* The first rank of the stage that has a tensor of that name. */
+static const struct rfs_type *find_slice(const struct rfs_fit *fit, const char *param,
+                                         uint32_t stage, uint32_t *rank)
+{
+    const uint32_t name = name_id(fit->headers, param);
+    const uint32_t first = fit->whole ? 0 : fit->base + stage * fit->devices;
+    const uint32_t end = fit->whole ? UINT32_MAX : first + fit->devices;
+
+    for (uint32_t i = 0; name != RFS_NO_ID && i < fit->headers->n; i++) {
+        const struct rfs_headers_rank *at = &fit->headers->ranks[i];
+        if (at->rank < first || at->rank >= end)
+            continue;
+        const struct rfs_type *type = rfs_headers_type(fit->headers, at, name);
+        if (type && type->kind == RFS_TENSOR) {
+            *rank = at->rank;
+            return type;
+        }
+    }
+    return NULL;
+}
+
+/* The tensor of another stage or strategy, whole. 1, 0 or -EINVAL. */
+static int find_whole(const struct rfs_fit *fit, const char *param, uint32_t *ndim, uint64_t *whole,
+                      const struct rfs_type **type, uint32_t *rank, struct rfs_error *err)
+{
+    const struct rfs_fit *source = fit->source;
+    const ptrdiff_t at = rfs_strategy_find(source->strategy, param);
+
+    for (uint32_t stage = 0; at >= 0 && stage < source->stages; stage++) {
+        struct rfs_fit_tensor tensor;
+        const int rc = rfs_fit_tensor(source, (size_t)at, stage, &tensor, err);
+        if (rc == 0)
+            continue;
+        if (rc > 0) {
+            *ndim = tensor.slice->ndim;
+            *type = tensor.slice;
+            *rank = tensor.rank;
+            memcpy(whole, tensor.whole, sizeof tensor.whole);
+        }
+        return rc;
+    }
+    return 0;
+}
+
+int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
+                   struct rfs_fit_tensor *out, struct rfs_error *err)
+{
+    const char *name = rfs_strategy_param(fit->strategy, param);
+    const struct rfs_where where = RFS_OF(rfs_strategy_name(fit->strategy), name);
+    uint64_t whole[RFS_MAX_DIMS];
+    uint32_t ndim = 0;
+    int rc = 1;
+
+    out->layout = rfs_strategy_layout(fit->strategy, param, stage);
+    if (!out->layout)
+        return 0;
+    if (fit->source)
+        rc = find_whole(fit, name, &ndim, whole, &out->slice, &out->rank, err);
+    else
+        out->slice = find_slice(fit, name, stage, &out->rank);
+    if (rc <= 0 || !out->slice)
+        return rc < 0 ? rc : 0;
+    const bool cut = !fit->source && !fit->whole;
+    rc = rfs_grid_resolve(
+        out->layout, fit->source ? ndim : out->slice->ndim, fit->source ? whole : out->slice->dims,
+        cut ? RFS_DIMS_OF_SLICE : RFS_DIMS_OF_WHOLE, &out->grid, out->whole, NULL, where, err);
+    return rc == 0 ? 1 : rc;
+}
+
+/* ---- all that does not fit ---- */
+
+struct checking {
+    const struct rfs_fit *fit;
+    struct rfs_findings *findings;
+    bool failed; /* out of memory */
+    size_t common;
+};
+
+#define ADD(c, ...) ((c)->failed = !rfs_findings_add((c)->findings, __VA_ARGS__) || (c)->failed)
+
+static struct rfs_finding finding(const char *kind, bool bad, const char *param, int64_t stage,
+                                  int64_t rank)
+{
+    return (struct rfs_finding){kind, bad, param, stage, rank, NULL};
+}
+
+static void check_ranks(struct checking *c)
+{
+    const struct rfs_fit *fit = c->fit;
+    const uint32_t end = fit->base + fit->stages * fit->devices;
+    uint32_t beyond = 0;
+    uint32_t last = 0;
+
+    if (fit->whole || fit->source)
+        return;
+    for (uint32_t rank = fit->base; rank < end; rank++) {
+        uint32_t to = rank;
+        while (to < end && !rfs_catalog_has(fit->headers->catalog, to))
+            to++;
+        if (to == rank)
+            continue;
+        if (to - rank == 1)
+            ADD(c, finding("ranks", true, NULL, -1, rank), "rank_%" PRIu32 " has no checkpoint",
+                rank);
+        else
+            ADD(c, finding("ranks", true, NULL, -1, rank),
+                "rank_%" PRIu32 " to rank_%" PRIu32 " have no checkpoint", rank, to - 1);
+        rank = to;
+    }
+    for (uint32_t i = 0; i < fit->headers->n; i++)
+        if (fit->headers->ranks[i].rank < fit->base || fit->headers->ranks[i].rank >= end) {
+            beyond++;
+            last = fit->headers->ranks[i].rank;
+        }
+    if (beyond > 0)
+        ADD(c, finding("ranks", true, NULL, -1, last),
+            "the strategy is of rank_%" PRIu32 " to rank_%" PRIu32 "; the tree has %" PRIu32
+            " other%s, rank_%" PRIu32 " the last",
+            fit->base, end - 1, beyond, beyond == 1 ? "" : "s", last);
+}
+
+static void check_readable(struct checking *c)
+{
+    const struct rfs_headers *headers = c->fit->headers;
+
+    for (uint32_t i = 0; i < headers->n; i++)
+        if (headers->ranks[i].code && !headers->ranks[i].empty)
+            ADD(c, finding("unreadable", true, NULL, -1, headers->ranks[i].rank), "%s",
+                headers->ranks[i].why ? headers->ranks[i].why : strerror(ENOMEM));
+}
+
+static bool same_dims(const struct rfs_type *type, const uint64_t *dims)
+{
+    return memcmp(type->dims, dims, type->ndim * sizeof *dims) == 0;
+}
+
+static void show_dims(uint32_t ndim, const uint64_t *dims, char *out, size_t size)
+{
+    size_t n = (size_t)snprintf(out, size, "[");
+
+    for (uint32_t i = 0; i < ndim; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%" PRIu64, i > 0 ? ", " : "", dims[i]);
+    snprintf(out + n, size - n, "]");
+}
+
+#define SHAPE (RFS_MAX_DIMS * 22 + 3)
+
+/* One rank's slice against what the others make of the tensor. True: worth no more words about this parameter. */
+static bool check_slice(struct checking *c, const char *param, uint32_t stage,
+                        const struct rfs_fit_tensor *tensor, uint32_t rank,
+                        const struct rfs_type *type)
+{
+    uint64_t dims[RFS_MAX_DIMS] = {0};
+    char has[SHAPE];
+    char wants[SHAPE];
+
+    if (type->kind != RFS_TENSOR || type->dtype != tensor->slice->dtype) {
+        ADD(c, finding("type", true, param, stage, rank),
+            "rank_%" PRIu32 " has it as %s, rank_%" PRIu32 " as %s", rank,
+            type->kind == RFS_TENSOR ? rfs_dtype_name((enum rfs_dtype)type->dtype) : "no tensor",
+            tensor->rank, rfs_dtype_name((enum rfs_dtype)tensor->slice->dtype));
+        return true;
+    }
+    rfs_grid_slice(&tensor->grid, tensor->whole, rank - c->fit->base - stage * c->fit->devices,
+                   dims);
+    if (type->ndim == tensor->slice->ndim && same_dims(type, dims))
+        return false;
+    show_dims(type->ndim, type->dims, has, sizeof has);
+    show_dims(tensor->slice->ndim, dims, wants, sizeof wants);
+    ADD(c, finding("shape", true, param, stage, rank),
+        "rank_%" PRIu32 " has %s, where the cuts and the slice of rank_%" PRIu32 " ask for %s",
+        rank, has, tensor->rank, wants);
+    return true;
+}
+
+/* Slices that no rank of the stage holds; HELD is by slice, of this parameter. */
+static void check_holes(struct checking *c, const char *param, uint32_t stage,
+                        const struct rfs_layout *layout, const bool *held)
+{
+    const uint32_t first = c->fit->base + stage * c->fit->devices;
+
+    for (uint32_t i = 0; i < c->fit->devices; i++) {
+        const struct rfs_headers_rank *rank = rfs_headers_find(c->fit->headers, first + i);
+        /* A rank that is missing, or cannot be read, is told once, and not for each parameter. */
+        if (!rank || (rank->code && !rank->empty) || held[rfs_layout_slice(layout, i)])
+            continue;
+        ADD(c, finding("hole", true, param, stage, first + i),
+            "rank_%" PRIu32 " does not have it, nor has any other with the same slice", first + i);
+        return;
+    }
+}
+
+static void check_stage(struct checking *c, size_t i, uint32_t stage,
+                        const struct rfs_fit_tensor *tensor, bool *held)
+{
+    const struct rfs_fit *fit = c->fit;
+    const char *param = rfs_strategy_param(fit->strategy, i);
+    const uint32_t name = name_id(fit->headers, param);
+    const uint32_t first = fit->base + stage * fit->devices;
+    uint32_t seen = RFS_NO_KIND;   /* a kind that was found right, unless slices differ by rank */
+    uint32_t looked = RFS_NO_KIND; /* the kind that TYPE is of */
+    const struct rfs_type *type = NULL;
+    bool told = false;
+
+    memset(held, 0, fit->devices * sizeof *held);
+    for (uint32_t r = 0; r < fit->headers->n; r++) {
+        const struct rfs_headers_rank *rank = &fit->headers->ranks[r];
+        if (rank->rank < first || rank->rank >= first + fit->devices)
+            continue;
+        if (rank->kind != looked) {
+            type = rfs_headers_type(fit->headers, rank, name);
+            looked = rank->kind;
+        }
+        if (!type || rank->kind == RFS_NO_KIND)
+            continue;
+        held[rfs_layout_slice(tensor->layout, rank->rank - first)] = true;
+        if (told || (rank->kind == seen && !tensor->grid.edge))
+            continue;
+        told = check_slice(c, param, stage, tensor, rank->rank, type);
+        seen = rank->kind;
+    }
+    check_holes(c, param, stage, tensor->layout, held);
+}
+
+/* Whole shapes of the stages that share a parameter. */
+static void check_stages_agree(struct checking *c, const char *param, uint32_t stage,
+                               const struct rfs_fit_tensor *first,
+                               const struct rfs_fit_tensor *tensor)
+{
+    char one[SHAPE];
+    char other[SHAPE];
+
+    if (first->slice->ndim == tensor->slice->ndim &&
+        memcmp(first->whole, tensor->whole, tensor->slice->ndim * sizeof *first->whole) == 0)
+        return;
+    show_dims(first->slice->ndim, first->whole, one, sizeof one);
+    show_dims(tensor->slice->ndim, tensor->whole, other, sizeof other);
+    ADD(c, finding("shape", true, param, stage, -1),
+        "the whole tensor is %s in stage %" PRIu32 ", and %s in an earlier one", other, stage, one);
+}
+
+static void check_param(struct checking *c, size_t i, bool *held)
+{
+    const struct rfs_fit *fit = c->fit;
+    const char *param = rfs_strategy_param(fit->strategy, i);
+    struct rfs_fit_tensor first = {.slice = NULL};
+
+    for (uint32_t stage = rfs_strategy_next_stage(fit->strategy, i, 0); stage != RFS_NO_STAGE;
+         stage = rfs_strategy_next_stage(fit->strategy, i, stage + 1)) {
+        struct rfs_fit_tensor tensor = {.slice = NULL};
+        struct rfs_error why = {0};
+        const int rc = rfs_fit_tensor(fit, i, stage, &tensor, &why);
+        if (rc < 0) {
+            c->common++;
+            ADD(c, finding("shape", true, param, stage, -1), "%s", why.text);
+            continue;
+        }
+        if (rc == 0) {
+            ADD(c, finding("only in the strategy", false, param, stage, -1),
+                "no rank of stage %" PRIu32 " has it", stage);
+            continue;
+        }
+        c->common++;
+        if (!fit->whole && !fit->source)
+            check_stage(c, i, stage, &tensor, held);
+        if (first.slice)
+            check_stages_agree(c, param, stage, &first, &tensor);
+        else
+            first = tensor;
+    }
+}
+
+/* What the tree has and the strategy has not: as a step or a rate, which are the same on all ranks. */
+static void check_others(struct checking *c)
+{
+    const struct rfs_headers *headers = c->fit->headers;
+    const uint32_t n = rfs_intern_count(rfs_catalog_tables(headers->catalog)->names);
+    RFS_FREE bool *seen = calloc((size_t)n + 1, sizeof *seen);
+
+    if (!seen) {
+        c->failed = true;
+        return;
+    }
+    for (size_t k = 0; k < headers->kinds.n; k++) {
+        const struct rfs_index *index = headers->kinds.data[k].index;
+        for (size_t e = 0; e < index->n; e++) {
+            const uint32_t name = index->entries[e].name;
+            const char *param = rfs_catalog_name(headers->catalog, name);
+            if (seen[name])
+                continue;
+            seen[name] = true;
+            if (rfs_strategy_find(c->fit->strategy, param) < 0)
+                ADD(c, finding("only in the tree", false, param, -1, -1),
+                    "the strategy does not have it: it is taken to be the same on all ranks");
+        }
+    }
+}
+
+int rfs_fit_check(const struct rfs_fit *fit, struct rfs_findings *findings, struct rfs_error *err)
+{
+    struct checking c = {.fit = fit, .findings = findings};
+    RFS_FREE bool *held = calloc((size_t)fit->devices + 1, sizeof *held);
+
+    if (!held)
+        return rfs_fail_memory(err);
+    check_ranks(&c);
+    check_readable(&c);
+    for (size_t i = 0; i < rfs_strategy_count(fit->strategy) && !c.failed; i++)
+        check_param(&c, i, held);
+    if (c.common == 0)
+        ADD(&c, finding("only in the strategy", true, NULL, -1, -1),
+            "none of its parameters is in the tree");
+    check_others(&c);
+    return c.failed ? rfs_fail_memory(err) : 0;
+}

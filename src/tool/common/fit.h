@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a strategy is that of a tree: each parameter's whole shape, from the slices and the cuts, and all that does
+ * not go together.
+ *
+ * A strategy of one stage whose operators are of a later one is that part of a pipeline: its ranks are counted from
+ * there, as a mount does.
+ */
+#ifndef RFS_TOOL_FIT_H
+#define RFS_TOOL_FIT_H
+
+#include "base/arena.h"
+#include "layout/grid.h"
+#include "tool/common/headers.h"
+
+struct rfs_fit {
+    const struct rfs_headers *headers;
+    const struct rfs_strategy *strategy;
+    uint32_t stages, devices;
+    uint32_t base; /* the rank of device 0 of stage 0 */
+    /*
+     * Not NULL: the tree is cut as this one says, and the strategy is asked for its whole tensors. WHOLE: the same of
+     * tensors that are not cut at all.
+     */
+    const struct rfs_fit *source;
+    bool whole;
+};
+
+void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy *strategy,
+                   struct rfs_fit *out);
+
+/* A parameter on a stage. */
+struct rfs_fit_tensor {
+    const struct rfs_layout *layout;
+    const struct rfs_type *slice; /* that the tree holds, of RANK */
+    uint32_t rank;
+    struct rfs_grid grid; /* it borrows the layout */
+    uint64_t whole[RFS_MAX_DIMS];
+};
+
+/* 1 with *out filled, 0 when the tree does not hold it there, or -EINVAL with *err filled when it does not fit. */
+int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
+                   struct rfs_fit_tensor *out, struct rfs_error *err);
+
+/* What does not go together; texts are in the arena of the list. */
+struct rfs_finding {
+    const char *
+        kind; /* "ranks", "unreadable", "shape", "type", "hole", "only in the strategy", "only in the tree" */
+    bool bad;            /* else it is worth knowing, and no reason to refuse */
+    const char *param;   /* NULL: of all */
+    int64_t stage, rank; /* -1: of all */
+    const char *text;
+};
+
+struct rfs_findings {
+    struct rfs_arena arena;
+    RFS_VEC(struct rfs_finding) list;
+    size_t bad;
+};
+void rfs_findings_free(struct rfs_findings *findings);
+/* False when out of memory. */
+bool rfs_findings_add(struct rfs_findings *findings, struct rfs_finding finding, const char *fmt,
+                      ...) __attribute__((format(printf, 3, 4)));
+
+/* Adds all there are. 0 or -ENOMEM with *err filled. O(parameters x (kinds + ranks)). */
+int rfs_fit_check(const struct rfs_fit *fit, struct rfs_findings *findings, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/headers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SAMPLES 12      /* headers of a rank's file */
+#define READ_ALL 500000 /* headers, over all ranks, that are read without a thought */
+#define LEADS 32        /* that a rank is compared with */
+
+struct reading {
+    struct rfs_headers *headers;
+    bool all;
+    struct rfs_progress *progress;
+    pthread_mutex_t lock; /* of the kinds, while they are found; a leaf lock */
+    bool failed;          /* out of memory; under the lock */
+};
+
+static uint64_t bytes_of(struct rfs_catalog *catalog, uint32_t rank)
+{
+    struct rfs_files *files = rfs_catalog_files(catalog);
+    const uint32_t first = rfs_catalog_file(catalog, rank);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < rfs_catalog_parts(catalog, rank); i++) {
+        struct stat st;
+        if (rfs_files_stat(files, first + i, &st) == 0)
+            bytes += (uint64_t)st.st_size;
+    }
+    return bytes;
+}
+
+/* The kinds that a rank of so many bytes may be of, the last found first; how many. */
+static uint32_t candidates(struct reading *reading, uint64_t bytes, uint32_t *kinds)
+{
+    const struct rfs_headers *headers = reading->headers;
+    uint32_t n = 0;
+
+    pthread_mutex_lock(&reading->lock);
+    for (size_t i = headers->kinds.n; i-- > 0 && n < LEADS;)
+        if (headers->kinds.data[i].index->file_bytes == bytes)
+            kinds[n++] = (uint32_t)i;
+    if (n == 0 && headers->kinds.n > 0) /* an encrypted file is longer than its plain text */
+        kinds[n++] = (uint32_t)headers->kinds.n - 1;
+    pthread_mutex_unlock(&reading->lock);
+    return n;
+}
+
+static uint32_t lead_of(struct reading *reading, uint32_t kind)
+{
+    pthread_mutex_lock(&reading->lock);
+    const uint32_t lead = reading->headers->kinds.data[kind].lead;
+    pthread_mutex_unlock(&reading->lock);
+    return lead;
+}
+
+/* The kind that has the index, which is added if there is none. */
+static uint32_t kind_of(struct reading *reading, const struct rfs_index *index, uint32_t rank)
+{
+    struct rfs_headers *headers = reading->headers;
+    uint32_t kind = 0;
+
+    pthread_mutex_lock(&reading->lock);
+    while (kind < headers->kinds.n && headers->kinds.data[kind].index != index)
+        kind++;
+    if (kind == headers->kinds.n &&
+        !RFS_PUSH(&headers->kinds, (struct rfs_headers_kind){.index = index, .lead = rank})) {
+        reading->failed = true;
+        kind = RFS_NO_KIND;
+    }
+    pthread_mutex_unlock(&reading->lock);
+    return kind;
+}
+
+static void read_rank(struct reading *reading, struct rfs_headers_rank *rank)
+{
+    struct rfs_catalog *catalog = reading->headers->catalog;
+    const struct rfs_index *index;
+    struct rfs_error err = {0};
+    uint32_t kinds[LEADS];
+
+    rank->bytes = bytes_of(catalog, rank->rank);
+    const uint32_t n = candidates(reading, rank->bytes, kinds);
+    for (uint32_t i = 0; !reading->all && i < n; i++)
+        if (rfs_catalog_resembles(catalog, rank->rank, lead_of(reading, kinds[i]), SAMPLES) == 1) {
+            rank->kind = kinds[i];
+            rank->sampled = true;
+            return;
+        }
+    rank->code = rfs_catalog_index(catalog, rank->rank,
+                                   n > 0 ? lead_of(reading, kinds[0]) : RFS_NO_RANK, &index, &err);
+    if (rank->code == 0) {
+        rank->kind = kind_of(reading, index, rank->rank);
+        return;
+    }
+    rank->empty = rfs_catalog_is_empty(catalog, rank->rank);
+    rank->why = strdup(err.text);
+}
+
+static int read_one(void *ctx, size_t i)
+{
+    struct reading *reading = ctx;
+
+    /* The first ones were read before. */
+    if (reading->headers->ranks[i].kind == RFS_NO_KIND && reading->headers->ranks[i].code == 0)
+        read_rank(reading, &reading->headers->ranks[i]);
+    if (reading->progress) {
+        rfs_progress_file(reading->progress);
+        rfs_progress_tick(reading->progress);
+    }
+    return 0;
+}
+
+static bool same(const struct rfs_index *a, const struct rfs_index *b)
+{
+    return a->n == b->n && a->has_crc == b->has_crc &&
+           a->redundancy_removed == b->redundancy_removed && a->file_bytes == b->file_bytes &&
+           a->n_strided == 0 && b->n_strided == 0 && !a->part_of == !b->part_of &&
+           memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
+}
+
+/* Ranks that were read at the same time may have an index each, and be alike. Orders kinds by their leads. */
+static int unite(struct rfs_headers *headers, struct rfs_error *err)
+{
+    const size_t n = headers->kinds.n;
+    struct rfs_headers_kind *kinds = headers->kinds.data;
+    uint32_t *to = malloc((n + 1) * sizeof *to);
+    struct rfs_headers_kind *kept = calloc(n + 1, sizeof *kept);
+    uint32_t n_kept = 0;
+
+    if (!to || !kept) {
+        free(to);
+        free(kept);
+        return rfs_fail_memory(err);
+    }
+    for (size_t i = 0; i < n; i++)
+        to[i] = RFS_NO_KIND;
+    for (uint32_t r = 0; r < headers->n; r++) {
+        struct rfs_headers_rank *rank = &headers->ranks[r];
+        if (rank->kind == RFS_NO_KIND)
+            continue;
+        const struct rfs_headers_kind *kind = &kinds[rank->kind];
+        uint32_t at = to[rank->kind];
+        for (uint32_t k = 0; at == RFS_NO_KIND && k < n_kept; k++)
+            if (same(kept[k].index, kind->index))
+                at = k;
+        if (at == RFS_NO_KIND) {
+            at = n_kept++;
+            kept[at] = (struct rfs_headers_kind){kind->index, rank->rank, 0};
+        }
+        to[rank->kind] = at;
+        rank->kind = at;
+        kept[at].ranks++;
+    }
+    free(headers->kinds.data);
+    free(to);
+    headers->kinds.data = kept;
+    headers->kinds.n = n_kept;
+    headers->kinds.cap = n + 1;
+    return 0;
+}
+
+/* Until one is read that others can be compared with. */
+static void read_first(struct reading *reading)
+{
+    struct rfs_headers *headers = reading->headers;
+
+    for (uint32_t i = 0; i < headers->n && headers->kinds.n == 0 && !reading->failed; i++)
+        read_rank(reading, &headers->ranks[i]);
+}
+
+int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
+                     struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err)
+{
+    struct reading reading = {out, all, progress, PTHREAD_MUTEX_INITIALIZER, false};
+
+    *out = (struct rfs_headers){.catalog = catalog};
+    out->ranks = calloc(rfs_catalog_present(catalog), sizeof *out->ranks);
+    if (!out->ranks)
+        return rfs_fail_memory(err);
+    for (uint32_t rank = 0; rank < rfs_catalog_ranks(catalog); rank++)
+        if (rfs_catalog_has(catalog, rank))
+            out->ranks[out->n++] = (struct rfs_headers_rank){.rank = rank, .kind = RFS_NO_KIND};
+    if (progress)
+        rfs_progress_begin(progress, "reading headers", 0, out->n);
+    read_first(&reading);
+    if (out->kinds.n > 0 && (uint64_t)out->n * out->kinds.data[0].index->n <= READ_ALL)
+        reading.all = true;
+    rfs_pool_for(pool, out->n, read_one, &reading);
+    if (progress)
+        rfs_progress_end(progress);
+    for (uint32_t i = 0; i < out->n; i++)
+        out->sampled = out->sampled || out->ranks[i].sampled;
+    return reading.failed ? rfs_fail_memory(err) : unite(out, err);
+}
+
+void rfs_headers_free(struct rfs_headers *headers)
+{
+    for (uint32_t i = 0; i < headers->n; i++)
+        free(headers->ranks[i].why);
+    free(headers->ranks);
+    free(headers->kinds.data);
+    *headers = (struct rfs_headers){0};
+}
+
+const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank)
+{
+    uint32_t low = 0;
+    uint32_t high = headers->n;
+
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (headers->ranks[middle].rank < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < headers->n && headers->ranks[low].rank == rank ? &headers->ranks[low] : NULL;
+}
+
+const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
+                                        const struct rfs_headers_rank *rank, uint32_t name)
+{
+    const struct rfs_index *index = rank ? rfs_headers_index(headers, rank) : NULL;
+    const struct rfs_entry *entry = index && name != RFS_NO_ID ? rfs_index_find(index, name) : NULL;
+
+    return entry ? rfs_catalog_type(headers->catalog, entry->type) : NULL;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/source.h"
+
+#include "base/harden.h"
+#include "source/key.h"
+#include "source/sealed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Reading headers waits for disks and servers, not for processors. */
+#define THREADS 8
+/* Of decrypted blocks, each of 64 MiB; the threads wait for room. */
+#define BUDGET (UINT64_C(192) << 20)
+
+static void print_line(void *ctx, enum rfs_level level, const char *line)
+{
+    (void)ctx;
+    if (level <= RFS_WARNING)
+        fprintf(stderr, "reshard: %s: %s\n", level == RFS_ERROR ? "error" : "warning", line);
+}
+
+static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
+{
+    const struct rfs_options *options = &source->options;
+    struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
+                                    RFS_NOT_ENCRYPTED};
+
+    if (!config.file && !config.env && config.fd < 0)
+        return 0;
+    if (options->key_mode)
+        config.mode = rfs_cipher_named(options->key_mode);
+    if (options->key_mode && config.mode == RFS_NOT_ENCRYPTED)
+        return rfs_fail_usage(err, "key_mode=AES-GCM, AES-CBC, SM4-CBC or AES-GCM-untagged",
+                              "option key_mode: not one that is known");
+    int rc = rfs_harden(err);
+    if (rc == 0)
+        rc = rfs_key_load(&config, &source->log, &source->key, err);
+    if (rc)
+        return rc;
+    source->sealed = rfs_sealed_new(source->key, BUDGET, &source->log);
+    return source->sealed ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_tool_source_prepare(const char *options, rfs_log_sink *sink, void *ctx,
+                            struct rfs_tool_source *out, struct rfs_error *err)
+{
+    memset(out, 0, sizeof *out);
+    rfs_log_init(&out->log, sink ? sink : print_line, ctx);
+    int rc = rfs_options_parse(options, &out->options, err);
+    if (rc == 0)
+        rc = load_key(out, err);
+    if (rc)
+        return rc;
+    out->pool = rfs_pool_new(THREADS);
+    return out->pool ? 0 : rfs_fail_memory(err);
+}
+
+struct rfs_source_spec rfs_tool_source_spec(const struct rfs_tool_source *source, const char *path)
+{
+    const struct rfs_options *options = &source->options;
+
+    return (struct rfs_source_spec){
+        .path = path,
+        .rank_dir = options->rank_dir,
+        .file = options->file,
+        .files = options->files,
+        .group_info = options->group_info,
+        .step = options->step,
+        .epoch = options->epoch,
+        .entry = options->entry,
+        .segmented = options->segmented,
+        .segmented_skip = options->segmented_skip,
+        .check_crc = options->check_crc,
+        .sealed = source->sealed,
+    };
+}
+
+int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struct rfs_error *err)
+{
+    const struct rfs_source_spec spec = rfs_tool_source_spec(source, path);
+
+    return rfs_catalog_open(&spec, &source->log, source->pool, &source->catalog, err);
+}
+
+void rfs_tool_source_close(struct rfs_tool_source *source)
+{
+    rfs_pool_free(source->pool); /* first: its jobs use the rest */
+    rfs_catalog_close(source->catalog);
+    rfs_sealed_free(source->sealed);
+    rfs_key_free(source->key);
+    rfs_options_free(&source->options);
+    rfs_log_destroy(&source->log);
+    memset(source, 0, sizeof *source);
+}

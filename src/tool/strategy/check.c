@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reshard strategy check: every mismatch between a strategy and a tree. */
+#include "base/cleanup.h"
+#include "tool/strategy/strategy.h"
+#include "view/strategy_files.h"
+
+#include <inttypes.h>
+
+static const struct rfs_column columns[] = {
+    {"kind", false, false}, {"mismatch", true, false}, {"parameter", false, false},
+    {"stage", true, true},  {"rank", true, true},      {"text", false, false},
+};
+
+static void free_strategy(struct rfs_strategy **strategy)
+{
+    rfs_strategy_free(*strategy);
+}
+
+static void add_number(struct rfs_table *table, int64_t number)
+{
+    if (number < 0)
+        rfs_table_add(table, "null");
+    else
+        rfs_table_add(table, "%" PRId64, number);
+}
+
+static int print_json(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
+                      const struct rfs_findings *findings, bool fits, struct rfs_error *err)
+{
+    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
+
+    for (size_t i = 0; i < findings->list.n; i++) {
+        const struct rfs_finding *finding = &findings->list.data[i];
+        rfs_table_add(&table, "%s", finding->kind);
+        rfs_table_add(&table, finding->bad || args->strict ? "true" : "false");
+        rfs_table_add(&table, "%s", finding->param ? finding->param : "");
+        add_number(&table, finding->stage);
+        add_number(&table, finding->rank);
+        rfs_table_add(&table, "%s", finding->text);
+    }
+    const int rc = table.failed ? rfs_fail_memory(err) : 0;
+    if (rc == 0) {
+        fputs("{\"kind\":\"check\",\"strategy\":", stdout);
+        rfs_json_text(stdout, args->places.data[0]);
+        fputs(",\"tree\":", stdout);
+        rfs_json_text(stdout, args->places.data[1]);
+        printf(",\"fits\":%s", fits ? "true" : "false");
+        rfs_strategy_json(stdout, strategy);
+        fputs(",\"rows\":", stdout);
+        rfs_table_print_json(&table, stdout);
+        fputs("}\n", stdout);
+    }
+    rfs_table_free(&table);
+    return rc;
+}
+
+static void print(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
+                  const struct rfs_findings *findings)
+{
+    struct rfs_table line = {0};
+    size_t bad = 0;
+
+    for (size_t i = 0; i < findings->list.n; i++) {
+        const struct rfs_finding *finding = &findings->list.data[i];
+        const bool counts = finding->bad || args->strict;
+        bad += counts;
+        /* A message of a parameter begins with the strategy's name and the parameter's. */
+        rfs_table_add(&line, "%s", finding->text);
+        if (line.failed)
+            break;
+        printf("%s: %s%s%s%s\n", counts ? "mismatch" : "note", finding->kind,
+               finding->param ? ": " : "", finding->param ? finding->param : "", "");
+        printf("    %s\n", line.cells.data[line.cells.n - 1]);
+    }
+    rfs_table_free(&line);
+    char summary[256];
+    rfs_strategy_summary(strategy, summary, sizeof summary);
+    printf("%s%s\n", findings->list.n > 0 ? "\n" : "", summary);
+    if (bad == 0)
+        printf("fits: %s\n", args->places.data[1]);
+    else
+        printf("does not fit: %s: %zu mismatch%s\n", args->places.data[1], bad,
+               bad == 1 ? "" : "es");
+}
+
+static int check(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
+                 const struct rfs_strategy *source, struct rfs_strategy_tree *tree,
+                 struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_findings_free) struct rfs_findings findings = {.bad = 0};
+    struct rfs_fit from;
+
+    rfs_fit_begin(&tree->headers, strategy, &tree->fit);
+    if (source) {
+        rfs_fit_begin(&tree->headers, source, &from);
+        tree->fit.source = &from;
+    }
+    tree->fit.whole = args->whole;
+    int rc = rfs_fit_check(&tree->fit, &findings, err);
+    if (rc)
+        return rc;
+    const bool fits = (args->strict ? findings.list.n : findings.bad) == 0;
+    if (args->json)
+        rc = print_json(args, strategy, &findings, fits, err);
+    else
+        print(args, strategy, &findings);
+    return rc ? rc : !fits;
+}
+
+int rfs_strategy_check(const struct rfs_strategy_args *args, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_strategy_tree_close) struct rfs_strategy_tree tree = {0};
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
+
+    if (args->whole && args->source)
+        return rfs_fail_usage(err, "one of them",
+                              "-s says how the tree is cut, and --whole that it is not");
+    int rc = rfs_view_read_strategy(args->places.data[0], &strategy, err);
+    if (rc == 0 && args->source)
+        rc = rfs_view_read_strategy(args->source, &source, err);
+    if (rc == 0)
+        rc = rfs_strategy_tree_open(args->places.data[1], args->options, &tree, err);
+    return rc ? rc : check(args, strategy, source, &tree, err);
+}

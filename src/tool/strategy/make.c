@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reshard strategy new: a strategy file from rules. */
+#include "base/cleanup.h"
+#include "layout/rules.h"
+#include "tool/strategy/strategy.h"
+#include "view/rules.h"
+#include "view/strategy_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void free_rules(struct rfs_rules **rules)
+{
+    rfs_rules_free(*rules);
+}
+
+static void free_strategy(struct rfs_strategy **strategy)
+{
+    rfs_strategy_free(*strategy);
+}
+
+/* Where the number of a tensor's axes is known from. */
+struct known {
+    const struct rfs_headers *headers;
+    const struct rfs_strategy *source; /* or NULL */
+};
+
+/* By the tree, else by a source strategy in which nothing is flattened. */
+static int ndim_of(void *ctx, const char *param, uint32_t stage)
+{
+    const struct known *known = ctx;
+    struct rfs_catalog *catalog = known->headers->catalog;
+    const uint32_t name =
+        catalog ? rfs_intern_find(rfs_catalog_tables(catalog)->names, param, strlen(param))
+                : RFS_NO_ID;
+
+    for (size_t k = 0; name != RFS_NO_ID && k < known->headers->kinds.n; k++) {
+        const struct rfs_entry *entry = rfs_index_find(known->headers->kinds.data[k].index, name);
+        if (entry)
+            return rfs_catalog_type(catalog, entry->type)->ndim;
+    }
+    const ptrdiff_t at = known->source ? rfs_strategy_find(known->source, param) : -1;
+    const struct rfs_layout *layout =
+        at < 0 ? NULL : rfs_strategy_layout(known->source, (size_t)at, stage);
+    if (!layout && at >= 0)
+        layout = rfs_strategy_layout(known->source, (size_t)at,
+                                     rfs_strategy_next_stage(known->source, (size_t)at, 0));
+    return layout && !layout->open && layout->n_expanded == 0 ? (int)layout->n_axes : -1;
+}
+
+/* The tensors of the tree, each once. */
+static int list_names(const struct rfs_headers *headers, const char ***names, size_t *n,
+                      struct rfs_error *err)
+{
+    struct rfs_catalog *catalog = headers->catalog;
+    const uint32_t most = catalog ? rfs_intern_count(rfs_catalog_tables(catalog)->names) : 0;
+    RFS_FREE bool *seen = calloc((size_t)most + 1, sizeof *seen);
+
+    *names = calloc((size_t)most + 1, sizeof **names);
+    *n = 0;
+    if (!seen || !*names)
+        return rfs_fail_memory(err);
+    for (size_t k = 0; k < headers->kinds.n; k++) {
+        const struct rfs_index *index = headers->kinds.data[k].index;
+        for (size_t e = 0; e < index->n; e++) {
+            const struct rfs_entry *entry = &index->entries[e];
+            if (seen[entry->name] || rfs_catalog_type(catalog, entry->type)->kind != RFS_TENSOR)
+                continue;
+            seen[entry->name] = true;
+            (*names)[(*n)++] = rfs_catalog_name(catalog, entry->name);
+        }
+    }
+    return 0;
+}
+
+/* A tree with a rank that cannot be read has tensors that nobody knows. */
+static int check_readable(const struct rfs_headers *headers, struct rfs_error *err)
+{
+    for (uint32_t i = 0; i < headers->n; i++)
+        if (headers->ranks[i].code && !headers->ranks[i].empty) {
+            *err = (struct rfs_error){.code = headers->ranks[i].code};
+            snprintf(err->text, sizeof err->text, "%s",
+                     headers->ranks[i].why ? headers->ranks[i].why : "out of memory");
+            return err->code;
+        }
+    return 0;
+}
+
+static int make(const struct rfs_strategy_args *args, const struct rfs_headers *headers,
+                struct rfs_log *log, const struct rfs_rules *rules,
+                const struct rfs_strategy *source, struct rfs_written *out,
+                struct rfs_strategy **made, struct rfs_error *err)
+{
+    RFS_FREE const char **names = NULL;
+    struct rfs_rules_use use = {.source = source, .ranks = args->ranks, .ranks_option = "--ranks"};
+    struct known known = {headers, source};
+    const struct rfs_written_tensors tensors = {ndim_of, &known};
+    int rc = list_names(headers, &names, &use.n, err);
+
+    use.names = names;
+    if (rc == 0)
+        rc = rfs_rules_strategy(rules, &use, log, made, err);
+    return rc ? rc : rfs_written_make(*made, &tensors, out, err);
+}
+
+int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err)
+{
+    const char *out = args->places.data[0];
+    RFS_CLEANUP(rfs_strategy_tree_close) struct rfs_strategy_tree tree = {0};
+    RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
+    RFS_CLEANUP(rfs_written_free) struct rfs_written written = {0};
+
+    if (!args->rules || args->ranks == 0)
+        return rfs_fail_usage(err, "--rules '*: whole' --ranks 8", "new needs --rules and --ranks");
+    if (!args->tree && !args->source)
+        return rfs_fail_usage(err, "--tree SRC, or -s FILE",
+                              "nothing says which parameters there are");
+    const int json = rfs_strategy_form(args, out, false, err);
+    int rc = json < 0 ? json : rfs_view_read_rules("--rules", args->rules, &rules, err);
+    if (rc == 0 && args->source)
+        rc = rfs_view_read_strategy(args->source, &source, err);
+    if (rc == 0)
+        rc = rfs_strategy_tree_open(args->tree, args->options, &tree, err);
+    if (rc == 0)
+        rc = check_readable(&tree.headers, err);
+    if (rc == 0)
+        rc = make(args, &tree.headers, &tree.source.log, rules, source, &written, &made, err);
+    /* A tree whose cuts the source strategy tells has the shapes that JSON is to have. */
+    if (rc == 0 && args->tree && source) {
+        struct rfs_fit from;
+        rfs_fit_begin(&tree.headers, source, &from);
+        rfs_fit_begin(&tree.headers, made, &tree.fit);
+        tree.fit.source = &from;
+        rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
+    } else if (rc == 0 && args->tree) {
+        rfs_fit_begin(&tree.headers, made, &tree.fit);
+        tree.fit.whole = args->whole;
+        rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
+    }
+    return rc ? rc
+              : rfs_strategy_write(args, out, json, rfs_strategy_stages(made) > 1, &written, err);
+}

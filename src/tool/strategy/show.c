@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "tool/common/layout_text.h"
+#include "tool/strategy/strategy.h"
+#include "view/strategy_files.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const struct rfs_column columns[] = {
+    {"name", false, false},   {"stage", true, true}, {"shape", true, false},
+    {"devices", true, false}, {"map", true, false},  {"optimizer_shard", true, true},
+    {"note", false, false},
+};
+
+/* A cell that a function writes. */
+struct cell {
+    char *text;
+    size_t size;
+    FILE *out;
+};
+
+static FILE *cell_begin(struct cell *cell)
+{
+    *cell = (struct cell){.text = NULL};
+    return cell->out = open_memstream(&cell->text, &cell->size);
+}
+
+static void cell_end(struct cell *cell, struct rfs_table *table)
+{
+    if (cell->out && fclose(cell->out) == 0)
+        rfs_table_add(table, "%s", cell->text);
+    else
+        table->failed = true;
+    free(cell->text);
+}
+
+/* The whole shape: as the tree tells, or as JSON does where nothing is flattened. */
+static const char *add_shape(struct rfs_table *table, const struct rfs_strategy *strategy, size_t i,
+                             uint32_t stage, const struct rfs_layout *layout,
+                             const struct rfs_fit *fit)
+{
+    struct rfs_fit_tensor tensor = {.slice = NULL};
+    struct rfs_error err = {0};
+    struct cell cell;
+    const int rc = fit ? rfs_fit_tensor(fit, i, stage, &tensor, &err) : 0;
+    const char *note = rc < 0 ? "does not fit the tree" : fit && rc == 0 ? "not in the tree" : "";
+    FILE *out = cell_begin(&cell);
+
+    (void)strategy;
+    if (out && rc == 1)
+        rfs_put_dims(out, tensor.slice->ndim, tensor.whole);
+    else if (out && layout->n_expanded > 0 && !layout->edge)
+        rfs_put_dims(out, layout->n_expanded, layout->expanded);
+    else if (out)
+        fputs("null", out);
+    cell_end(&cell, table);
+    return note;
+}
+
+static const char *note_of(const struct rfs_layout *layout, const char *of_shape)
+{
+    if (layout->edge || layout->unclear == RFS_UNCLEAR_OFFSETS ||
+        layout->unclear == RFS_UNCLEAR_SPLIT)
+        return "uneven split";
+    return layout->field || layout->unclear == RFS_UNCLEAR_FIELD ? "field slicing" : of_shape;
+}
+
+static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *fit, size_t i,
+                    uint32_t stage, struct rfs_table *table)
+{
+    const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
+    struct cell cell;
+    FILE *out;
+
+    rfs_table_add(table, "%s", rfs_strategy_param(strategy, i));
+    rfs_table_add(table, "%" PRIu32, stage);
+    const char *note = add_shape(table, strategy, i, stage, layout, fit);
+    if ((out = cell_begin(&cell)) != NULL)
+        rfs_put_matrix(out, layout);
+    cell_end(&cell, table);
+    if ((out = cell_begin(&cell)) != NULL)
+        rfs_put_map(out, layout);
+    cell_end(&cell, table);
+    rfs_table_add(table, "%" PRIu32, layout->opt_size);
+    rfs_table_add(table, "%s", note_of(layout, note));
+}
+
+static bool is_taken(const char *name, const char *const *globs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rfs_glob_match(globs[i], name))
+            return true;
+    return n == 0;
+}
+
+void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
+                       const char *const *globs, size_t n_globs, struct rfs_table *table)
+{
+    table->columns = columns;
+    table->n_columns = sizeof columns / sizeof *columns;
+    for (size_t i = 0; i < rfs_strategy_count(strategy); i++)
+        for (uint32_t stage = rfs_strategy_next_stage(strategy, i, 0);
+             stage != RFS_NO_STAGE && is_taken(rfs_strategy_param(strategy, i), globs, n_globs);
+             stage = rfs_strategy_next_stage(strategy, i, stage + 1))
+            add_row(strategy, fit, i, stage, table);
+}
+
+void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size)
+{
+    const uint32_t stages = rfs_strategy_stages(strategy);
+    const uint32_t devices = rfs_strategy_devices(strategy);
+
+    snprintf(out, size, "strategy: %zu parameters, %" PRIu32 " stage%s of %" PRIu32 " device%s",
+             rfs_strategy_count(strategy), stages, stages == 1 ? "" : "s", devices,
+             devices == 1 ? "" : "s");
+}
+
+void rfs_strategy_json(FILE *out, const struct rfs_strategy *strategy)
+{
+    fprintf(out, ",\"parameters\":%zu,\"stages\":%" PRIu32 ",\"devices\":%" PRIu32,
+            rfs_strategy_count(strategy), rfs_strategy_stages(strategy),
+            rfs_strategy_devices(strategy));
+}
+
+static void print(const char *path, const struct rfs_strategy *strategy,
+                  const struct rfs_table *table, bool json)
+{
+    char summary[256];
+
+    rfs_strategy_summary(strategy, summary, sizeof summary);
+    if (!json) {
+        rfs_table_print(table, stdout);
+        printf("\n%s\n", summary);
+        return;
+    }
+    fputs("{\"kind\":\"strategy\",\"path\":", stdout);
+    rfs_json_text(stdout, path);
+    rfs_strategy_json(stdout, strategy);
+    fputs(",\"rows\":", stdout);
+    rfs_table_print_json(table, stdout);
+    fputs("}\n", stdout);
+}
+
+int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *err)
+{
+    struct rfs_strategy *strategy = NULL;
+    struct rfs_strategy_tree tree;
+    struct rfs_table table = {0};
+    const char *path = args->places.data[0];
+    int rc = rfs_strategy_tree_open(args->tree, args->options, &tree, err);
+
+    if (rc == 0)
+        rc = rfs_view_read_strategy(path, &strategy, err);
+    if (rc == 0) {
+        if (args->tree)
+            rfs_fit_begin(&tree.headers, strategy, &tree.fit);
+        rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, args->globs.data, args->globs.n,
+                          &table);
+        rc = table.failed ? rfs_fail_memory(err) : 0;
+    }
+    if (rc == 0)
+        print(path, strategy, &table, args->json);
+    rfs_table_free(&table);
+    rfs_strategy_free(strategy);
+    rfs_strategy_tree_close(&tree);
+    return rc;
+}
