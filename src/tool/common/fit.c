@@ -2,6 +2,7 @@
 #include "tool/common/fit.h"
 
 #include "base/cleanup.h"
+#include "tool/common/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,6 +33,24 @@ bool rfs_findings_add(struct rfs_findings *findings, struct rfs_finding finding,
         finding.param = rfs_arena_text(&findings->arena, finding.param, strlen(finding.param));
     findings->bad += finding.bad;
     return finding.text && RFS_PUSH(&findings->list, finding);
+}
+
+void rfs_findings_print(const struct rfs_findings *findings, const char *bad, bool strict,
+                        size_t most)
+{
+    struct rfs_table clean = {0};
+
+    for (size_t i = 0; i < findings->list.n && i < most; i++) {
+        const struct rfs_finding *finding = &findings->list.data[i];
+        rfs_table_add(&clean, "%s%s%s%s%s", finding->kind, finding->param ? ": '" : "",
+                      finding->param ? finding->param : "", finding->param ? "': " : ": ",
+                      finding->text);
+        if (!clean.failed)
+            printf("%s: %s\n", finding->bad || strict ? bad : "note", clean.cells.data[i]);
+    }
+    if (findings->list.n > most)
+        printf("and %zu more (--json has all)\n", findings->list.n - most);
+    rfs_table_free(&clean);
 }
 
 void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy *strategy,
@@ -347,7 +366,7 @@ static void check_others(struct checking *c)
             seen[name] = true;
             if (rfs_strategy_find(c->fit->strategy, param) < 0)
                 ADD(c, finding("only in the tree", false, param, -1, -1),
-                    "the strategy does not have it: it is taken to be the same on all ranks");
+                    "the strategy does not have it, so that it is copied as it is");
         }
     }
 }

@@ -62,6 +62,13 @@ void rfs_findings_free(struct rfs_findings *findings);
 bool rfs_findings_add(struct rfs_findings *findings, struct rfs_finding finding, const char *fmt,
                       ...) __attribute__((format(printf, 3, 4)));
 
+/*
+ * Prints them, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST, and how many more there
+ * are. STRICT: all are bad.
+ */
+void rfs_findings_print(const struct rfs_findings *findings, const char *bad, bool strict,
+                        size_t most);
+
 /* Adds all there are. 0 or -ENOMEM with *err filled. O(parameters x (kinds + ranks)). */
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_findings *findings, struct rfs_error *err);
 

@@ -85,7 +85,8 @@ int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struc
 
 void rfs_tool_source_close(struct rfs_tool_source *source)
 {
-    rfs_pool_free(source->pool); /* first: its jobs use the rest */
+    if (source->pool)
+        rfs_pool_free(source->pool); /* first: its jobs use the rest */
     rfs_catalog_close(source->catalog);
     rfs_sealed_free(source->sealed);
     rfs_key_free(source->key);

@@ -27,6 +27,7 @@ int rfs_tool_source_prepare(const char *options, rfs_log_sink *sink, void *ctx,
                             struct rfs_tool_source *out, struct rfs_error *err);
 /* Lists the source. */
 int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struct rfs_error *err);
+/* Also one that is zero. */
 void rfs_tool_source_close(struct rfs_tool_source *source);
 
 /* How its files are to be read, for what is no catalogue; borrows both. */

@@ -21,13 +21,6 @@ static int read_spans(void *ctx, struct iovec *spans, int n, uint64_t offset)
     return rc;
 }
 
-bool rfs_info_is_encrypted(struct rfs_reading *reading)
-{
-    unsigned char head[4];
-    return reading->size >= sizeof head && rfs_reading_pread(reading, head, sizeof head, 0) == 0 &&
-           rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED;
-}
-
 int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs_report *report,
                        struct rfs_error *err)
 {
@@ -48,10 +41,10 @@ int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs
     rfs_table_add(&report->table, "%s", mode);
     rfs_table_add(&report->table, "%" PRIu32, cipher.blocks);
     rfs_table_add(&report->table, "%" PRIu64, reading->size);
-    snprintf(report->summary, sizeof report->summary,
-             "encrypted (%s, %" PRIu32
-             " block%s): what is in it is told to those who mount it with "
-             "its key",
-             mode, cipher.blocks, cipher.blocks == 1 ? "" : "s");
+    fprintf(report->say,
+            "encrypted (%s, %" PRIu32 " block%s): what is in it is told to those who have its "
+            "key, -o key_file=FILE\n",
+            mode, cipher.blocks, cipher.blocks == 1 ? "" : "s");
+    rfs_info_member(report, "mode", mode);
     return 0;
 }

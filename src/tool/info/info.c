@@ -1,116 +1,285 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * reshard info: what a file or a tree holds, from headers alone.
- *
- * What PATH is: a folder with rank_N folders is a tree; another folder is one rank's; a file whose name
- * ends in .json, or whose first byte is 08 (ParallelStrategyMap.current_stage, which is required and
- * comes first) is a strategy; any other file is a checkpoint. A folder with a map of its safetensors files is
- * a tree of one rank.
- */
+/* reshard info: what anything holds, from headers alone. */
 #include "tool/info/info.h"
 
 #include "base/cleanup.h"
-#include "source/scan.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
+#include "tool/common/show.h"
 #include "tool/common/tool.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
-#include <sys/stat.h>
 
-static int stat_failed(const char *path, struct rfs_error *err)
+#define FINDINGS_SHOWN 12
+
+/* ---- what files say alike ---- */
+
+void rfs_info_member(struct rfs_report *report, const char *key, const char *text)
 {
-    return rfs_fail(err, -errno, RFS_IN(path), "a checkpoint, a folder of one, or a strategy",
-                    "cannot open: %s", strerror(errno));
+    fprintf(report->tell, ",\"%s\":", key);
+    rfs_json_text(report->tell, text);
 }
 
-/* 1 a strategy, 0 not, or -errno with *err filled. */
-static int is_strategy(const char *path, struct rfs_error *err)
+void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows)
 {
-    const size_t length = strlen(path);
-    if (length >= 5 && strcmp(path + length - 5, ".json") == 0)
-        return 1;
-    if (rfs_info_is_safetensors(path))
+    const char *comma = "";
+
+    fputs("types:", report->say);
+    fputs(",\"dtypes\":[", report->tell);
+    for (int i = 0; i < RFS_COUNTED; i++) {
+        const char *name = i == RFS_DTYPE_COUNT ? "map" : rfs_dtype_name((enum rfs_dtype)i);
+        char bytes[RFS_SHOWN_BYTES];
+        if (rows->counts[i] == 0)
+            continue;
+        fprintf(report->say, "%s %" PRIu64 " %s (%s)", comma, rows->counts[i], name,
+                rfs_show_bytes(rows->content[i], bytes));
+        fprintf(report->tell,
+                "%s{\"dtype\":\"%s\",\"parameters\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", comma,
+                name, rows->counts[i], rows->content[i]);
+        comma = ",";
+    }
+    fputs(*comma ? "\n" : " none\n", report->say);
+    fputc(']', report->tell);
+}
+
+void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *filter,
+                          const struct rfs_rows *rows)
+{
+    if (rows->list.n == rows->n)
+        return;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < rows->list.n; i++)
+        bytes += rows->list.data[i].bytes;
+    fprintf(report->say, "shown: %zu of %zu parameters, %" PRIu64 " bytes%s\n", rows->list.n,
+            rows->n, bytes, rows->list.n == filter->most ? " (-n)" : "");
+    fprintf(report->tell, ",\"shown\":%zu", rows->list.n);
+}
+
+/* ---- the command line ---- */
+
+enum { JSON = RFS_ARGS_LONG, NAME, DTYPE, SORT, ALL };
+
+static const struct option names[] = {
+    {"json", no_argument, NULL, JSON},         {"name", required_argument, NULL, NAME},
+    {"dtype", required_argument, NULL, DTYPE}, {"sort", required_argument, NULL, SORT},
+    {"all", no_argument, NULL, ALL},           {NULL, 0, NULL, 0},
+};
+
+struct parsed {
+    struct rfs_info_args args;
+    RFS_VEC(const char *) globs;
+    char *options; /* of the view; owned */
+};
+
+static int take_sort(struct rfs_args *args, struct rfs_filter *filter, struct rfs_error *err)
+{
+    static const char *const orders[] = {"file", "size", "name", "offset"};
+
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        if (strcmp(args->value, orders[i]) == 0) {
+            filter->order = (enum rfs_order)i;
+            return 0;
+        }
+    return rfs_args_refuse(args, "size, name, offset or file", err);
+}
+
+static int take(struct rfs_args *args, int option, struct parsed *out, struct rfs_error *err)
+{
+    struct rfs_filter *filter = &out->args.filter;
+    uint64_t number;
+
+    switch (option) {
+    case RFS_ARGS_PLACE:
+        if (out->args.path)
+            return rfs_fail_usage(err, "one PATH", "'%s' is a second path", args->value);
+        out->args.path = args->value;
         return 0;
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return stat_failed(path, err);
-    unsigned char first = 0;
-    ssize_t n;
-    do
-        n = read(fd, &first, 1);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return rfs_fail(err, -errno, RFS_IN(path), NULL, "cannot read: %s", strerror(errno));
-    return n == 1 && first == 0x08;
-}
-
-/* A file that says which safetensors file of its folder has which parameter. */
-static bool is_weight_map(const char *name)
-{
-    static const char ending[] = ".safetensors.index.json";
-    const size_t n = strlen(name);
-    return strcmp(name, "param_name_map.json") == 0 ||
-           (n >= sizeof ending - 1 && strcmp(name + n - (sizeof ending - 1), ending) == 0);
-}
-
-/*
- * Whether a folder holds rank folders or a weight map; if not, *file is the checkpoint that counts in it, as for a rank,
- * malloc'ed. 1, 0 or -errno with *err filled.
- */
-static int look_into(const char *path, char **file, struct rfs_error *err)
-{
-    DIR *dir = opendir(path);
-    bool ranks = false;
-    if (dir == NULL)
-        return stat_failed(path, err);
-    for (struct dirent *entry; !ranks && (entry = readdir(dir)) != NULL;)
-        ranks = rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
-    closedir(dir);
-    if (ranks)
-        return 1;
-    RFS_FREE char *name = NULL;
-    const int rc = rfs_scan_folder(path, &name, err);
-    if (rc != 0)
-        return rc;
-    if (name == NULL)
-        return rfs_fail(err, -ENOENT, RFS_IN(path), "a folder with rank_N folders or .ckpt files",
-                        "holds no checkpoint");
-    if (asprintf(file, "%s/%s", path, name) < 0) {
-        *file = NULL;
-        return rfs_fail_memory(err);
+    case JSON:
+        out->args.json = true;
+        return 0;
+    case ALL:
+        out->args.all = true;
+        return 0;
+    case NAME:
+        return RFS_PUSH(&out->globs, args->value) ? 0 : rfs_fail_memory(err);
+    case DTYPE:
+        return rfs_rows_parse_dtype(args->value, &filter->dtype)
+                   ? 0
+                   : rfs_args_refuse(args, "Float32, BFloat16, Int8 or another", err);
+    case SORT:
+        return take_sort(args, filter, err);
+    case 'n':
+        if (!rfs_tool_number(args->value, false, 1, SIZE_MAX, &number))
+            return rfs_args_refuse(args, "a number of rows", err);
+        filter->most = (size_t)number;
+        return 0;
+    default: { /* -s, -o */
+        const int rc = rfs_args_view(args, option, &out->options, err);
+        return rc < 0 ? rc : 0;
     }
-    return 0;
+    }
 }
 
-static int show(const char *path, struct rfs_report *report, struct rfs_error *err)
+static int parse(int argc, char **argv, struct parsed *out, struct rfs_error *err)
 {
-    struct stat st;
-    if (stat(path, &st) != 0)
-        return stat_failed(path, err);
-    if (S_ISDIR(st.st_mode)) {
-        RFS_FREE char *file = NULL;
-        int rc = look_into(path, &file, err);
-        if (rc < 0)
+    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "n:s:o:", .names = names};
+
+    out->args.filter.dtype = -1;
+    out->args.filter.most = SIZE_MAX;
+    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
+        const int rc = option < 0 ? option : take(&args, option, out, err);
+        if (rc)
             return rc;
-        if (rc == 1)
-            return rfs_info_tree(path, report, err);
-        rc = is_strategy(file, err);
-        if (rc == 1)
-            rc = rfs_fail(err, -EINVAL, RFS_IN(path), "one of its files, or a folder beside them",
-                          "holds strategies, not checkpoints");
-        return rc < 0 ? rc : rfs_info_file(file, report, err);
     }
-    if (!S_ISREG(st.st_mode))
-        return rfs_fail(err, -EINVAL, RFS_IN(path), "a checkpoint, a folder of one, or a strategy",
-                        "neither a file nor a folder");
-    const int rc = is_strategy(path, err);
-    if (rc < 0)
+    out->args.filter.globs = out->globs.data;
+    out->args.filter.n_globs = out->globs.n;
+    return out->args.path ? 0 : rfs_fail_usage(err, "reshard info PATH", "info takes one path");
+}
+
+/* ---- the report ---- */
+
+/* What the log says is worth knowing, too. From any thread. */
+static void take_line(void *ctx, enum rfs_level level, const char *line)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct rfs_report *report = ctx;
+
+    if (level > RFS_WARNING)
+        return;
+    pthread_mutex_lock(&lock);
+    rfs_findings_add(&report->findings, (struct rfs_finding){"log", false, NULL, -1, -1, NULL},
+                     "%s", line);
+    pthread_mutex_unlock(&lock);
+}
+
+static int begin(struct rfs_report *report, const char *path, struct rfs_error *err)
+{
+    report->kind = "checkpoint";
+    report->path = strdup(path);
+    report->say = open_memstream(&report->lines, &report->lines_bytes);
+    report->tell = open_memstream(&report->more, &report->more_bytes);
+    return report->path && report->say && report->tell ? 0 : rfs_fail_memory(err);
+}
+
+static void end(struct rfs_report *report)
+{
+    if (report->say)
+        fclose(report->say);
+    if (report->tell)
+        fclose(report->tell);
+    free(report->lines);
+    free(report->more);
+    free(report->path);
+    rfs_table_free(&report->table);
+    rfs_table_free(&report->second);
+    rfs_findings_free(&report->findings);
+}
+
+/* The folder that a file is in. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return !slash          ? strdup(".")
+           : slash == path ? strdup("/")
+                           : strndup(path, (size_t)(slash - path));
+}
+
+static int show_manifest(struct rfs_info_args *args, struct rfs_report *report,
+                         struct rfs_error *err)
+{
+    RFS_FREE char *folder = folder_of(args->path);
+    enum rfs_info_kind kind;
+
+    if (!folder)
+        return rfs_fail_memory(err);
+    int rc = rfs_info_detect(folder, args->source.sealed != NULL, &kind, err);
+    if (rc)
         return rc;
-    return rc == 1 ? rfs_info_strategy(path, report, err) : rfs_info_file(path, report, err);
+    free(report->path);
+    report->path = strdup(folder);
+    if (!report->path)
+        return rfs_fail_memory(err);
+    rc = kind == RFS_INFO_RANK ? rfs_info_rank(args, report, err)
+                               : rfs_info_tree(args, folder, report, err);
+    return rc ? rc : rfs_info_manifest(report, folder, err);
+}
+
+static int show(struct rfs_info_args *args, enum rfs_info_kind kind, struct rfs_report *report,
+                struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    int rc;
+
+    switch (kind) {
+    case RFS_INFO_STRATEGY:
+    case RFS_INFO_STRATEGIES:
+        return rfs_info_strategy(args, report, err);
+    case RFS_INFO_GROUP:
+        return rfs_info_group(report, err);
+    case RFS_INFO_RULES:
+        return rfs_info_rules(report, err);
+    case RFS_INFO_MANIFEST:
+        return show_manifest(args, report, err);
+    case RFS_INFO_WEIGHT_MAP:
+        folder = folder_of(args->path);
+        return folder ? rfs_info_tree(args, folder, report, err) : rfs_fail_memory(err);
+    case RFS_INFO_PARTS:
+        return rfs_info_parts(args, report, err);
+    case RFS_INFO_TREE:
+        rc = rfs_info_tree(args, args->path, report, err);
+        return rc ? rc : rfs_info_manifest(report, args->path, err);
+    case RFS_INFO_RANK:
+        rc = rfs_info_rank(args, report, err);
+        return rc ? rc : rfs_info_manifest(report, args->path, err);
+    case RFS_INFO_CKPT:
+    case RFS_INFO_SAFETENSORS:
+    case RFS_INFO_TORCH:
+    case RFS_INFO_ENCRYPTED:
+        break;
+    }
+    return rfs_info_file(args, args->path, kind, report, err);
+}
+
+/* ---- printing ---- */
+
+static void print(const struct rfs_report *report)
+{
+    if (report->table.cells.n > 0) {
+        rfs_table_print(&report->table, stdout);
+        fputc('\n', stdout);
+    }
+    if (report->second.cells.n > 0) {
+        rfs_table_print(&report->second, stdout);
+        fputc('\n', stdout);
+    }
+    fputs(report->lines, stdout);
+    rfs_findings_print(&report->findings, "odd", false, FINDINGS_SHOWN);
+}
+
+static void print_json_findings(const struct rfs_findings *findings)
+{
+    fputs(",\"findings\":[", stdout);
+    for (size_t i = 0; i < findings->list.n; i++) {
+        const struct rfs_finding *finding = &findings->list.data[i];
+        printf("%s{\"kind\":\"%s\",\"odd\":%s,\"parameter\":", i > 0 ? ",\n" : "", finding->kind,
+               finding->bad ? "true" : "false");
+        if (finding->param)
+            rfs_json_text(stdout, finding->param);
+        else
+            fputs("null", stdout);
+        if (finding->stage >= 0)
+            printf(",\"stage\":%" PRId64, finding->stage);
+        if (finding->rank >= 0)
+            printf(",\"rank\":%" PRId64, finding->rank);
+        fputs(",\"text\":", stdout);
+        rfs_json_text(stdout, finding->text);
+        fputc('}', stdout);
+    }
+    fputc(']', stdout);
 }
 
 static void print_json(const struct rfs_report *report)
@@ -119,57 +288,75 @@ static void print_json(const struct rfs_report *report)
     rfs_json_text(stdout, report->kind);
     fputs(",\"path\":", stdout);
     rfs_json_text(stdout, report->path);
+    fputs(report->more, stdout);
+    print_json_findings(&report->findings);
+    if (report->key) {
+        printf(",\"%s\":", report->key);
+        rfs_table_print_json(&report->table, stdout);
+    }
     fputs(",\"rows\":", stdout);
-    rfs_table_print_json(&report->table, stdout);
+    rfs_table_print_json(report->second.n_columns > 0 ? &report->second : &report->table, stdout);
     fputs("}\n", stdout);
 }
 
-static int parse(int argc, char **argv, const char **path, bool *json, struct rfs_error *err)
+static int run_report(struct parsed *parsed, struct rfs_report *report, struct rfs_error *err)
 {
-    static const struct option names[] = {{"json", no_argument, NULL, RFS_ARGS_LONG},
-                                          {NULL, 0, NULL, 0}};
-    struct rfs_args args = {.argc = argc, .argv = argv, .names = names};
+    struct rfs_info_args *args = &parsed->args;
+    enum rfs_info_kind kind;
+    int rc = begin(report, args->path, err);
 
-    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        if (option < 0)
-            return option;
-        if (option != RFS_ARGS_PLACE)
-            *json = true;
-        else if (*path)
-            return rfs_fail_usage(err, "one PATH", "'%s' is a second path", args.value);
-        else
-            *path = args.value;
+    if (rc == 0)
+        rc = rfs_tool_source_prepare(parsed->options, take_line, report, &args->source, err);
+    if (rc == 0)
+        rc = rfs_info_detect(args->path, args->source.sealed != NULL, &kind, err);
+    if (rc == 0) {
+        rfs_info_mount(report, args->path);
+        rc = show(args, kind, report, err);
     }
-    return *path ? 0 : rfs_fail_usage(err, "reshard info PATH", "info takes one path");
+    if (rc == 0 && (report->table.failed || report->second.failed || fflush(report->say) ||
+                    fflush(report->tell)))
+        rc = rfs_fail_memory(err);
+    return rc;
 }
 
 static int run(int argc, char **argv)
 {
     struct rfs_error err = {0};
-    const char *path = NULL;
-    bool json = false;
-    int rc = parse(argc, argv, &path, &json, &err);
+    struct parsed parsed = {.globs = {.n = 0}};
+    struct rfs_report report = {.kind = NULL};
+    int rc = parse(argc, argv, &parsed, &err);
 
-    struct rfs_report report = {0};
     if (rc == 0)
-        rc = show(path, &report, &err);
-    if (rc == 0 && report.table.failed)
-        rc = rfs_fail_memory(&err);
-    if (rc == 0 && json) {
+        rc = run_report(&parsed, &report, &err);
+    if (rc == 0 && parsed.args.json)
         print_json(&report);
-    } else if (rc == 0) {
-        rfs_table_print(&report.table, stdout);
-        printf("%s%s\n", report.table.cells.n > 0 ? "\n" : "", report.summary);
+    else if (rc == 0)
+        print(&report);
+    if (rc == 0 && report.failure.code) {
+        fflush(stdout);
+        err = report.failure;
+        rc = err.code;
     }
-    rfs_table_free(&report.table);
-    free(report.path);
+    end(&report);
+    rfs_tool_source_close(&parsed.args.source);
+    free(parsed.globs.data);
+    free(parsed.options);
     return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
 }
 
 const struct rfs_command rfs_command_info = {
     .name = "info",
-    .usage = "reshard info [--json] PATH\n",
-    .summary = "shows what a checkpoint, rank folder, source tree or strategy holds",
-    .options = "  --json             for scripts\n",
+    .usage = "reshard info [option...] PATH\n",
+    .summary = "shows what a checkpoint, folder, tree, strategy or mount holds",
+    .options =
+        "  -s FILE            a tree's strategy: tells whole shapes, cuts, what does not fit\n"
+        "  -o OPTIONS         how the source is to be read, as for a mount: step=5,\n"
+        "                     key_file=FILE, rank_dir=node%d, ...\n"
+        "  --name GLOB        only these parameters; may be given several times\n"
+        "  --dtype TYPE       only those of a type, such as BFloat16\n"
+        "  --sort ORDER       size (the largest first), name, offset or file\n"
+        "  -n N               the first N of them\n"
+        "  --all              of a large tree, the headers of every rank\n"
+        "  --json             for scripts\n",
     .run = run,
 };

@@ -1,28 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three kinds of things that `reshard info` shows, each as a table and a line. */
-#ifndef RFS_TOOL_INFO_H
-#define RFS_TOOL_INFO_H
+/* The kinds of things that `reshard info` shows, each as tables and lines. */
+#ifndef RFS_TOOL_INFO_INFO_H
+#define RFS_TOOL_INFO_INFO_H
 
 #include "base/error.h"
+#include "tool/common/fit.h"
+#include "tool/common/source.h"
 #include "tool/common/table.h"
+#include "tool/info/rows.h"
 
-struct rfs_report {
-    const char *kind; /* "checkpoint", "encrypted", "tree", "strategy" */
-    char *path;       /* owned; what was looked at in the end */
-    struct rfs_table table;
-    char summary[256]; /* one line for people */
+/* The command line; borrowed. */
+struct rfs_info_args {
+    const char *path;
+    struct rfs_filter filter;
+    bool json;
+    bool all;                      /* the headers of every rank */
+    struct rfs_tool_source source; /* the options of -o; nothing is opened */
 };
 
-/* Zero-initialise the report; the caller frees path and table. 0 or -errno with *err filled. */
-int rfs_info_file(const char *path, struct rfs_report *report, struct rfs_error *err);
-int rfs_info_tree(const char *path, struct rfs_report *report, struct rfs_error *err);
+struct rfs_report {
+    const char
+        *kind;  /* "checkpoint", "encrypted", "tree", "strategy", "parts", "group info", "rules" */
+    char *path; /* owned; what was looked at in the end */
+    struct rfs_table table;  /* the first for people; "rows", or what the key says, in JSON */
+    const char *key;         /* NULL: "rows" */
+    struct rfs_table second; /* "rows" then; none, if it has no columns */
+    char *lines;             /* for people, after the tables; owned, as what follows */
+    size_t lines_bytes;
+    FILE *say;  /* writes lines */
+    char *more; /* members of the JSON object, each with a comma before it */
+    size_t more_bytes;
+    FILE *tell; /* writes more */
+    struct rfs_findings findings;
+    struct rfs_error failure; /* of a part of it: told at the end, and the exit status */
+};
+
+enum rfs_info_kind {
+    RFS_INFO_CKPT,
+    RFS_INFO_SAFETENSORS,
+    RFS_INFO_TORCH,
+    RFS_INFO_ENCRYPTED,
+    RFS_INFO_STRATEGY,
+    RFS_INFO_GROUP,
+    RFS_INFO_RULES,
+    RFS_INFO_WEIGHT_MAP,
+    RFS_INFO_MANIFEST,
+    RFS_INFO_TREE,
+    RFS_INFO_PARTS,
+    RFS_INFO_RANK,       /* a folder of checkpoints of one rank */
+    RFS_INFO_STRATEGIES, /* a folder of strategies */
+};
+
+/* What PATH is, by its first bytes or by the names in it. 0, or -errno with *err filled. */
+int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, struct rfs_error *err);
+
+/* Each adds to a report that info.c began. 0, or -errno with *err filled. */
+int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
+                  struct rfs_report *report, struct rfs_error *err);
+int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
+int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_report *report,
+                  struct rfs_error *err);
+int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
+int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
+int rfs_info_group(struct rfs_report *report, struct rfs_error *err);
+int rfs_info_rules(struct rfs_report *report, struct rfs_error *err);
+
 struct rfs_reading;
-/* Whether a file is an encrypted checkpoint, by its first bytes; and what its headers say of it. */
-bool rfs_info_is_encrypted(struct rfs_reading *reading);
+/* What the headers of an encrypted file say of it. */
 int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs_report *report,
                        struct rfs_error *err);
-/* Whether it is a safetensors file, by its name. */
-bool rfs_info_is_safetensors(const char *path);
-int rfs_info_strategy(const char *path, struct rfs_report *report, struct rfs_error *err);
+/*
+ * The tensors of a file of torch.save, wherever in it they are: "model.layer.weight". *others is the number of other
+ * values.
+ */
+int rfs_info_torch(rfs_read_fn *read, void *ctx, uint64_t size, const char *path,
+                   const struct rfs_filter *filter, struct rfs_rows *rows, size_t *others,
+                   struct rfs_error *err);
+
+/* Which mount PATH is in, if it is one of reshardfs: a line, and a member "mount". */
+void rfs_info_mount(struct rfs_report *report, const char *path);
+/* What an export left in the folder PATH says of it. */
+int rfs_info_manifest(struct rfs_report *report, const char *path, struct rfs_error *err);
+
+/* What lies in a folder beside the files that count. */
+struct rfs_beside {
+    uint32_t folders;                   /* looked at */
+    uint32_t several, temporary, empty; /* folders that have such */
+    char first_several[512];            /* an example of each, as "rank_0/a.ckpt" */
+    char first_temporary[512], first_empty[512];
+    uint32_t most; /* checkpoints in one folder */
+};
+/* FOLDER, shown as NAME. What cannot be listed is passed over: that it could be was seen before. */
+void rfs_info_look_beside(const char *folder, const char *name, struct rfs_beside *beside);
+/* False when out of memory. */
+bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_findings *findings);
+
+/* The cell of a type's shape: "[768, 24]". */
+void rfs_info_add_shape(struct rfs_table *table, uint32_t ndim, const uint64_t *dims);
+/* "15 parameters: 13 Float32 (…), …", and the member "dtypes". */
+void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows);
+/* How many of them the table shows, if not all. */
+void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *filter,
+                          const struct rfs_rows *rows);
+/* A member with a text. */
+void rfs_info_member(struct rfs_report *report, const char *key, const char *text);
 
 #endif

@@ -57,22 +57,11 @@ static int print_json(const struct rfs_strategy_args *args, const struct rfs_str
 static void print(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
                   const struct rfs_findings *findings)
 {
-    struct rfs_table line = {0};
-    size_t bad = 0;
+    size_t bad = findings->bad;
 
-    for (size_t i = 0; i < findings->list.n; i++) {
-        const struct rfs_finding *finding = &findings->list.data[i];
-        const bool counts = finding->bad || args->strict;
-        bad += counts;
-        /* A message of a parameter begins with the strategy's name and the parameter's. */
-        rfs_table_add(&line, "%s", finding->text);
-        if (line.failed)
-            break;
-        printf("%s: %s%s%s%s\n", counts ? "mismatch" : "note", finding->kind,
-               finding->param ? ": " : "", finding->param ? finding->param : "", "");
-        printf("    %s\n", line.cells.data[line.cells.n - 1]);
-    }
-    rfs_table_free(&line);
+    if (args->strict)
+        bad = findings->list.n;
+    rfs_findings_print(findings, "mismatch", args->strict, SIZE_MAX);
     char summary[256];
     rfs_strategy_summary(strategy, summary, sizeof summary);
     printf("%s%s\n", findings->list.n > 0 ? "\n" : "", summary);

@@ -37,9 +37,8 @@ static void cell_end(struct cell *cell, struct rfs_table *table)
 }
 
 /* The whole shape: as the tree tells, or as JSON does where nothing is flattened. */
-static const char *add_shape(struct rfs_table *table, const struct rfs_strategy *strategy, size_t i,
-                             uint32_t stage, const struct rfs_layout *layout,
-                             const struct rfs_fit *fit)
+static const char *add_shape(struct rfs_table *table, bool json, size_t i, uint32_t stage,
+                             const struct rfs_layout *layout, const struct rfs_fit *fit)
 {
     struct rfs_fit_tensor tensor = {.slice = NULL};
     struct rfs_error err = {0};
@@ -48,13 +47,12 @@ static const char *add_shape(struct rfs_table *table, const struct rfs_strategy 
     const char *note = rc < 0 ? "does not fit the tree" : fit && rc == 0 ? "not in the tree" : "";
     FILE *out = cell_begin(&cell);
 
-    (void)strategy;
     if (out && rc == 1)
         rfs_put_dims(out, tensor.slice->ndim, tensor.whole);
     else if (out && layout->n_expanded > 0 && !layout->edge)
         rfs_put_dims(out, layout->n_expanded, layout->expanded);
     else if (out)
-        fputs("null", out);
+        fputs(json ? "null" : "?", out);
     cell_end(&cell, table);
     return note;
 }
@@ -68,7 +66,7 @@ static const char *note_of(const struct rfs_layout *layout, const char *of_shape
 }
 
 static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *fit, size_t i,
-                    uint32_t stage, struct rfs_table *table)
+                    uint32_t stage, bool json, struct rfs_table *table)
 {
     const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
     struct cell cell;
@@ -76,7 +74,7 @@ static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *f
 
     rfs_table_add(table, "%s", rfs_strategy_param(strategy, i));
     rfs_table_add(table, "%" PRIu32, stage);
-    const char *note = add_shape(table, strategy, i, stage, layout, fit);
+    const char *note = add_shape(table, json, i, stage, layout, fit);
     if ((out = cell_begin(&cell)) != NULL)
         rfs_put_matrix(out, layout);
     cell_end(&cell, table);
@@ -96,7 +94,7 @@ static bool is_taken(const char *name, const char *const *globs, size_t n)
 }
 
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                       const char *const *globs, size_t n_globs, struct rfs_table *table)
+                       const char *const *globs, size_t n_globs, bool json, struct rfs_table *table)
 {
     table->columns = columns;
     table->n_columns = sizeof columns / sizeof *columns;
@@ -104,7 +102,7 @@ void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit
         for (uint32_t stage = rfs_strategy_next_stage(strategy, i, 0);
              stage != RFS_NO_STAGE && is_taken(rfs_strategy_param(strategy, i), globs, n_globs);
              stage = rfs_strategy_next_stage(strategy, i, stage + 1))
-            add_row(strategy, fit, i, stage, table);
+            add_row(strategy, fit, i, stage, json, table);
 }
 
 void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size)
@@ -157,7 +155,7 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
         if (args->tree)
             rfs_fit_begin(&tree.headers, strategy, &tree.fit);
         rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, args->globs.data, args->globs.n,
-                          &table);
+                          args->json, &table);
         rc = table.failed ? rfs_fail_memory(err) : 0;
     }
     if (rc == 0)

@@ -41,7 +41,8 @@ void rfs_strategy_tree_close(struct rfs_strategy_tree *tree);
 
 /* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) tells shapes. */
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                       const char *const *globs, size_t n_globs, struct rfs_table *table);
+                       const char *const *globs, size_t n_globs, bool json,
+                       struct rfs_table *table);
 /* "strategy: 12 parameters, 1 stage of 8 devices", and the same as members of a JSON object. */
 void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size);
 void rfs_strategy_json(FILE *out, const struct rfs_strategy *strategy);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One checkpoint file, of any format, and the folder of a rank's. */
+#include "base/cleanup.h"
+#include "source/safetensors.h"
+#include "source/scan.h"
+#include "source/torch_index.h"
+#include "tool/common/layout_text.h"
+#include "tool/info/info.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const struct rfs_column columns[] = {
+    {"name", false, false}, {"dtype", false, false}, {"shape", true, false},
+    {"bytes", true, true},  {"offset", true, true},
+};
+
+/* What is read of a file. */
+struct work {
+    struct rfs_info_args *args;
+    struct rfs_report *report;
+    const char *path;
+    enum rfs_info_kind kind;
+    struct rfs_tables tables;
+    struct rfs_rows rows;
+    uint64_t size;
+    size_t others; /* values that are no tensors */
+    bool has_crc, redundancy_removed;
+    struct rfs_error *err;
+};
+
+static int read_file(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    return rfs_reading_pread(ctx, buf, n, offset);
+}
+
+static int take_index(struct work *work, const struct rfs_index *index)
+{
+    work->has_crc = index->has_crc;
+    work->redundancy_removed = index->redundancy_removed;
+    for (size_t i = 0; i < index->n; i++) {
+        const struct rfs_entry *entry = &index->entries[i];
+        const struct rfs_type *type = rfs_intern_bytes(work->tables.types, entry->type, NULL);
+        const struct rfs_row row = {.name = rfs_intern_text(work->tables.names, entry->name),
+                                    .type = type,
+                                    .bytes = type->bytes,
+                                    .offset = entry->offset};
+        if (!rfs_rows_add(&work->rows, &work->args->filter, row))
+            return rfs_fail_memory(work->err);
+    }
+    return 0;
+}
+
+static int walk(struct work *work, struct rfs_reading *reading)
+{
+    const char *entry = work->args->source.options.entry;
+    struct rfs_index *index = NULL;
+    int rc;
+
+    work->size = reading->size;
+    if (work->kind == RFS_INFO_SAFETENSORS)
+        rc = rfs_safetensors_walk(read_file, reading, reading->size, work->path, &work->tables,
+                                  NULL, &index, work->err);
+    else if (work->kind == RFS_INFO_TORCH && entry)
+        rc = rfs_torch_walk(read_file, reading, reading->size, work->path, entry, &work->tables,
+                            &index, &work->others, work->err);
+    else if (work->kind == RFS_INFO_TORCH)
+        rc = rfs_info_torch(read_file, reading, reading->size, work->path, &work->args->filter,
+                            &work->rows, &work->others, work->err);
+    else
+        rc = rfs_ckpt_walk(read_file, reading, reading->size, work->path, &work->tables, &index,
+                           work->err);
+    if (rc == 0 && index)
+        rc = take_index(work, index);
+    rfs_index_free(index);
+    return rc;
+}
+
+static int read_it(struct work *work, struct rfs_files *files)
+{
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(files, 0, &reading);
+
+    if (rc)
+        return rfs_files_reason(files, 0, rc, work->err)
+                   ? rc
+                   : rfs_fail(work->err, rc, RFS_IN(work->path), "a file that you may read",
+                              "cannot open: %s", strerror(-rc));
+    rc = work->kind == RFS_INFO_ENCRYPTED
+             ? rfs_info_encrypted(&reading, work->path, work->report, work->err)
+             : walk(work, &reading);
+    const int end = rfs_reading_end(&reading);
+    if (rc == 0 && end != 0)
+        rc = rfs_fail(work->err, end, RFS_IN(work->path), "again", "changed while it was read");
+    return rc;
+}
+
+void rfs_info_add_shape(struct rfs_table *table, uint32_t ndim, const uint64_t *dims)
+{
+    char text[RFS_MAX_DIMS * 22 + 3];
+    FILE *out = fmemopen(text, sizeof text, "w");
+
+    if (!out) {
+        table->failed = true;
+        return;
+    }
+    rfs_put_dims(out, ndim, dims);
+    fclose(out);
+    rfs_table_add(table, "%s", text);
+}
+
+static const char *format_name(enum rfs_info_kind kind)
+{
+    return kind == RFS_INFO_SAFETENSORS ? "safetensors" : kind == RFS_INFO_TORCH ? "pt" : "ckpt";
+}
+
+static void tell(struct work *work)
+{
+    struct rfs_report *report = work->report;
+    const struct rfs_rows *rows = &work->rows;
+
+    report->table.columns = columns;
+    report->table.n_columns = sizeof columns / sizeof *columns;
+    for (size_t i = 0; i < rows->list.n; i++) {
+        const struct rfs_row *row = &rows->list.data[i];
+        rfs_table_add(&report->table, "%s", row->name);
+        rfs_table_add(&report->table, "%s", rfs_rows_dtype(row->type));
+        rfs_info_add_shape(&report->table, row->type->ndim, row->type->dims);
+        rfs_table_add(&report->table, "%" PRIu64, row->type->bytes);
+        rfs_table_add(&report->table, "%" PRIu64, row->offset);
+    }
+    fprintf(report->say,
+            "checkpoint: %zu parameter%s, %" PRIu64 " bytes of content in a file of %" PRIu64
+            "%s\n",
+            rows->n, rows->n == 1 ? "" : "s", rows->bytes, work->size,
+            work->has_crc ? ", with a checksum" : "");
+    rfs_info_tell_filter(report, &work->args->filter, rows);
+    fprintf(report->say, "format: %s%s\n", format_name(work->kind),
+            work->redundancy_removed ? ", without what other ranks keep" : "");
+    rfs_info_tell_types(report, rows);
+    if (work->others > 0)
+        fprintf(report->say, "and %zu value%s that %s no tensor%s\n", work->others,
+                work->others == 1 ? "" : "s", work->others == 1 ? "is" : "are",
+                work->others == 1 ? "" : "s");
+    rfs_info_member(report, "format", format_name(work->kind));
+    fprintf(report->tell,
+            ",\"parameters\":%zu,\"content_bytes\":%" PRIu64 ",\"file_bytes\":%" PRIu64
+            ",\"checksum\":%s,\"redundancy_removed\":%s,\"other_values\":%zu",
+            rows->n, rows->bytes, work->size, work->has_crc ? "true" : "false",
+            work->redundancy_removed ? "true" : "false", work->others);
+}
+
+int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
+                  struct rfs_report *report, struct rfs_error *err)
+{
+    struct work work = {.args = args, .report = report, .path = path, .kind = kind, .err = err};
+    struct rfs_files *files = rfs_files_new(NULL);
+    int rc = 0;
+
+    work.tables = (struct rfs_tables){rfs_intern_new(), rfs_intern_new()};
+    if (!work.tables.names || !work.tables.types || !files || rfs_files_add(files, path) != 0)
+        rc = rfs_fail_memory(err);
+    else
+        rfs_files_set_sealed(files, args->source.sealed);
+    if (rc == 0)
+        rc = read_it(&work, files);
+    rfs_rows_order(&work.rows, &args->filter);
+    if (rc == 0 && kind != RFS_INFO_ENCRYPTED)
+        tell(&work);
+    rfs_rows_free(&work.rows);
+    rfs_files_free(files);
+    rfs_intern_free(work.tables.names);
+    rfs_intern_free(work.tables.types);
+    return rc;
+}
+
+int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err)
+{
+    RFS_FREE char *name = NULL;
+    RFS_FREE char *folder = RFS_STEAL(report->path);
+    struct rfs_beside beside = {0};
+    enum rfs_info_kind kind = RFS_INFO_CKPT;
+    int rc = rfs_scan_folder(folder, &name, err);
+
+    if (rc == 0 && !name)
+        rc = rfs_fail(err, -ENOENT, RFS_IN(folder), "a folder with rank_N folders or .ckpt files",
+                      "holds no checkpoint");
+    if (rc == 0 && asprintf(&report->path, "%s/%s", folder, name) < 0) {
+        report->path = NULL;
+        rc = rfs_fail_memory(err);
+    }
+    if (rc == 0)
+        rc = rfs_info_detect(report->path, args->source.sealed != NULL, &kind, err);
+    if (rc == 0)
+        rc = rfs_info_file(args, report->path, kind, report, err);
+    if (rc)
+        return rc;
+    rfs_info_look_beside(folder, "", &beside);
+    return rfs_info_tell_beside(&beside, &report->findings) ? 0 : rfs_fail_memory(err);
+}

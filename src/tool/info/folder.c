@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lies in folders beside the checkpoints that count, and what an export left there. */
+#include "base/cleanup.h"
+#include "source/files.h"
+#include "tool/export/manifest.h"
+#include "tool/info/info.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name);
+    const size_t m = strlen(end);
+
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static bool is_checkpoint(const char *name)
+{
+    return name[0] != '.' &&
+           (ends_in(name, ".ckpt") || ends_in(name, ".safetensors") || ends_in(name, ".pt"));
+}
+
+/* As programs name what they have not finished. */
+static bool is_temporary(const char *name)
+{
+    static const char *const ends[] = {".tmp", ".temp", ".part", ".partial", ".lock", "~"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_in(name, ends[i]))
+            return true;
+    return strstr(name, ".reshard-") != NULL;
+}
+
+static void keep_first(uint32_t *count, char out[512], const char *folder, const char *name)
+{
+    if ((*count)++ == 0)
+        snprintf(out, 512, "%s%s%s", folder, *folder ? "/" : "", name);
+}
+
+void rfs_info_look_beside(const char *folder, const char *name, struct rfs_beside *beside)
+{
+    DIR *dir = opendir(folder);
+    uint32_t checkpoints = 0;
+    bool temporary = false;
+    bool empty = false;
+
+    if (!dir)
+        return;
+    beside->folders++;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        struct stat st;
+        if (!temporary && is_temporary(entry->d_name)) {
+            keep_first(&beside->temporary, beside->first_temporary, name, entry->d_name);
+            temporary = true;
+        }
+        if (!is_checkpoint(entry->d_name))
+            continue;
+        checkpoints++;
+        if (!empty && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode) &&
+            st.st_size == 0) {
+            keep_first(&beside->empty, beside->first_empty, name, entry->d_name);
+            empty = true;
+        }
+    }
+    closedir(dir);
+    if (checkpoints > 1 && beside->several++ == 0)
+        snprintf(beside->first_several, sizeof beside->first_several, "%s", name);
+    beside->most = checkpoints > beside->most ? checkpoints : beside->most;
+}
+
+static struct rfs_finding finding(const char *kind)
+{
+    return (struct rfs_finding){kind, false, NULL, -1, -1, NULL};
+}
+
+bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_findings *findings)
+{
+    char more[600] = "";
+
+    if (beside->several > 0 && beside->folders > 1)
+        snprintf(more, sizeof more, " (%" PRIu32 " folder%s, %s the first)", beside->several,
+                 beside->several == 1 ? "" : "s", beside->first_several);
+    if (beside->several > 0 &&
+        !rfs_findings_add(findings, finding("several checkpoints"),
+                          "up to %" PRIu32 " in a folder%s: the last by name counts", beside->most,
+                          more))
+        return false;
+    snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->empty,
+             beside->empty == 1 ? "" : "s");
+    if (beside->empty > 0 &&
+        !rfs_findings_add(findings, finding("empty file"), "%s has 0 bytes%s", beside->first_empty,
+                          beside->folders > 1 ? more : ""))
+        return false;
+    snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->temporary,
+             beside->temporary == 1 ? "" : "s");
+    return beside->temporary == 0 ||
+           rfs_findings_add(findings, finding("temporary file"),
+                            "%s is left over, or being written%s", beside->first_temporary,
+                            beside->folders > 1 ? more : "");
+}
+
+/* ---- exports ---- */
+
+static int add_manifest(const char *folder, const char *name, struct rfs_manifest *manifest,
+                        struct rfs_error *err)
+{
+    RFS_FREE char *path = NULL;
+    RFS_FREE char *text = NULL;
+    size_t size = 0;
+
+    if (asprintf(&path, "%s/%s", folder, name) < 0) {
+        path = NULL;
+        return rfs_fail_memory(err);
+    }
+    const int rc = rfs_read_whole(path, RFS_MANIFEST_BYTES, &text, &size, err);
+    return rc ? rc : rfs_manifest_parse(path, text, size, manifest, err);
+}
+
+/* Files that are not as long as the manifest says, or not there. */
+static size_t count_wrong(const char *folder, const struct rfs_manifest *manifest, char *first,
+                          size_t size)
+{
+    size_t wrong = 0;
+
+    for (size_t i = 0; i < manifest->entries.n; i++) {
+        RFS_FREE char *path = NULL;
+        const char *name = rfs_intern_text(manifest->paths, (uint32_t)i);
+        struct stat st;
+        if (asprintf(&path, "%s/%s", folder, name) < 0) {
+            path = NULL;
+            continue;
+        }
+        if (stat(path, &st) == 0 && (uint64_t)st.st_size == manifest->entries.data[i].size)
+            continue;
+        if (wrong++ == 0)
+            snprintf(first, size, "%s", name);
+    }
+    return wrong;
+}
+
+static int tell_manifest(struct rfs_report *report, const char *folder,
+                         const struct rfs_manifest *manifest, struct rfs_error *err)
+{
+    char first[512] = "";
+    const size_t wrong = count_wrong(folder, manifest, first, sizeof first);
+
+    fprintf(report->say, "export: %zu of %" PRIu64 " files completed, of %s\n", manifest->entries.n,
+            manifest->total_files,
+            manifest->source ? manifest->source : "a source that it does not name");
+    fprintf(report->tell, ",\"export\":{\"files\":%zu,\"total_files\":%" PRIu64 ",\"source\":",
+            manifest->entries.n, manifest->total_files);
+    rfs_json_text(report->tell, manifest->source ? manifest->source : "");
+    fprintf(report->tell, ",\"wrong_files\":%zu}", wrong);
+    if (wrong > 0 &&
+        !rfs_findings_add(&report->findings, finding("export"),
+                          "%zu file%s of the manifest %s not there, or not as long as it says: %s",
+                          wrong, wrong == 1 ? "" : "s", wrong == 1 ? "is" : "are", first))
+        return rfs_fail_memory(err);
+    return 0;
+}
+
+int rfs_info_manifest(struct rfs_report *report, const char *path, struct rfs_error *err)
+{
+    struct rfs_manifest manifest;
+    DIR *dir = opendir(path);
+    bool found = false;
+    int rc = rfs_manifest_init(&manifest) ? rfs_fail_memory(err) : 0;
+
+    for (struct dirent *entry; dir && rc == 0 && (entry = readdir(dir)) != NULL;)
+        if (rfs_manifest_is_name(entry->d_name)) {
+            rc = add_manifest(path, entry->d_name, &manifest, err);
+            found = true;
+        }
+    if (dir)
+        closedir(dir);
+    if (rc == 0 && found)
+        rc = tell_manifest(report, path, &manifest, err);
+    rfs_manifest_free(&manifest);
+    return rc;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hfai's parts: the models' tensors, whole, and the files. */
+#include "base/cleanup.h"
+#include "plan/hfai.h"
+#include "tool/info/info.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct rfs_column columns[] = {
+    {"name", false, false},
+    {"dtype", false, false},
+    {"shape", true, false},
+    {"bytes", true, true},
+};
+static const struct rfs_column file_columns[] = {
+    {"part", true, true},
+    {"file", false, false},
+    {"bytes", true, true},
+};
+
+static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
+                      struct rfs_rows *rows, struct rfs_stock *stock, struct rfs_error *err)
+{
+    const size_t models = rfs_hfai_models(hfai);
+
+    for (size_t m = 0; m < models; m++)
+        for (size_t i = 0;; i++) {
+            struct rfs_hfai_tensor tensor;
+            const int rc = rfs_hfai_tensor(hfai, m, i, stock, &tensor, err);
+            if (rc == 0)
+                break;
+            if (rc < 0)
+                return rc;
+            RFS_FREE char *name = NULL;
+            if ((models > 1 ? asprintf(&name, "%zu.%.*s", m, (int)tensor.name_bytes, tensor.name)
+                            : asprintf(&name, "%.*s", (int)tensor.name_bytes, tensor.name)) < 0) {
+                name = NULL;
+                return rfs_fail_memory(err);
+            }
+            struct rfs_type *type = rfs_arena_alloc(&rows->arena, sizeof *type);
+            const char *kept = rfs_arena_text(&rows->arena, name, strlen(name));
+            if (!type || !kept)
+                return rfs_fail_memory(err);
+            *type = tensor.type;
+            const struct rfs_row row = {.name = kept, .type = type, .bytes = type->bytes};
+            if (!rfs_rows_add(rows, &args->filter, row))
+                return rfs_fail_memory(err);
+        }
+    return 0;
+}
+
+static void tell(struct rfs_info_args *args, struct rfs_catalog *catalog,
+                 const struct rfs_hfai *hfai, const struct rfs_rows *rows,
+                 struct rfs_report *report)
+{
+    const uint32_t parts = rfs_hfai_parts(hfai);
+    uint64_t bytes = 0;
+
+    report->table.columns = columns;
+    report->table.n_columns = sizeof columns / sizeof *columns;
+    for (size_t i = 0; i < rows->list.n; i++) {
+        const struct rfs_row *row = &rows->list.data[i];
+        rfs_table_add(&report->table, "%s", row->name);
+        rfs_table_add(&report->table, "%s", rfs_rows_dtype(row->type));
+        rfs_info_add_shape(&report->table, row->type->ndim, row->type->dims);
+        rfs_table_add(&report->table, "%" PRIu64, row->bytes);
+    }
+    report->key = "tensors";
+    report->second.columns = file_columns;
+    report->second.n_columns = sizeof file_columns / sizeof *file_columns;
+    for (uint32_t part = 0; part < parts; part++) {
+        const char *path =
+            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part));
+        struct stat st = {.st_size = 0};
+        rfs_files_stat(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part), &st);
+        bytes += (uint64_t)st.st_size;
+        rfs_table_add(&report->second, "%" PRIu32, part);
+        rfs_table_add(&report->second, "%s", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+        rfs_table_add(&report->second, "%" PRIu64, (uint64_t)st.st_size);
+    }
+    const size_t models = rfs_hfai_models(hfai);
+    const size_t optimizers = rfs_hfai_optimizers(hfai);
+    fprintf(report->say,
+            "parts: %" PRIu32 " of hfai's, %" PRIu64
+            " bytes; %zu model%s with %zu tensors, %zu optimizer%s\n",
+            parts, bytes, models, models == 1 ? "" : "s", rows->n, optimizers,
+            optimizers == 1 ? "" : "s");
+    rfs_info_tell_filter(report, &args->filter, rows);
+    rfs_info_tell_types(report, rows);
+    rfs_info_member(report, "format", "pt");
+    fprintf(report->tell,
+            ",\"parts\":%" PRIu32 ",\"bytes\":%" PRIu64 ",\"models\":%zu,\"optimizers\":%zu"
+            ",\"parameters\":%zu",
+            parts, bytes, models, optimizers, rows->n);
+}
+
+int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err)
+{
+    struct rfs_hfai *hfai = NULL;
+    struct rfs_stock stock = {.items = {.n = 0}};
+    struct rfs_rows rows = {.n = 0};
+    int rc = rfs_tool_source_open(&args->source, report->path, err);
+
+    report->kind = "parts";
+    if (rc == 0)
+        rc = rfs_hfai_open(args->source.catalog, args->source.options.uneven_steps, &hfai, err);
+    if (rc == 0)
+        rc = add_models(args, hfai, &rows, &stock, err);
+    rfs_rows_order(&rows, &args->filter);
+    if (rc == 0)
+        tell(args, args->source.catalog, hfai, &rows, report);
+    rfs_rows_free(&rows);
+    rfs_stock_free(&stock);
+    if (hfai)
+        rfs_hfai_free(hfai);
+    return rc;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/info/rows.h"
+
+#include "base/glob.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+void rfs_rows_free(struct rfs_rows *rows)
+{
+    free(rows->list.data);
+    rfs_arena_free(&rows->arena);
+    *rows = (struct rfs_rows){0};
+}
+
+static bool is_taken(const struct rfs_filter *filter, const struct rfs_row *row)
+{
+    if (filter->dtype >= 0 && (row->type->kind == RFS_MAP || row->type->dtype != filter->dtype))
+        return false;
+    for (size_t i = 0; i < filter->n_globs; i++)
+        if (rfs_glob_match(filter->globs[i], row->name))
+            return true;
+    return filter->n_globs == 0;
+}
+
+bool rfs_rows_add(struct rfs_rows *rows, const struct rfs_filter *filter, struct rfs_row row)
+{
+    const size_t dtype = row.type->kind == RFS_MAP ? RFS_DTYPE_COUNT : row.type->dtype;
+
+    rows->n++;
+    rows->bytes += row.bytes;
+    rows->counts[dtype]++;
+    rows->content[dtype] += row.bytes;
+    return !is_taken(filter, &row) || RFS_PUSH(&rows->list, row);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct rfs_row *x = a;
+    const struct rfs_row *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
+                                : strcmp(x->name, y->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct rfs_row *)a)->name, ((const struct rfs_row *)b)->name);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct rfs_row *x = a;
+    const struct rfs_row *y = b;
+    return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset)
+                                  : strcmp(x->name, y->name);
+}
+
+void rfs_rows_order(struct rfs_rows *rows, const struct rfs_filter *filter)
+{
+    if (filter->order != RFS_BY_FILE && rows->list.n > 0)
+        qsort(rows->list.data, rows->list.n, sizeof *rows->list.data,
+              filter->order == RFS_BY_SIZE   ? by_size
+              : filter->order == RFS_BY_NAME ? by_name
+                                             : by_offset);
+    if (rows->list.n > filter->most)
+        rows->list.n = filter->most;
+}
+
+const char *rfs_rows_dtype(const struct rfs_type *type)
+{
+    return type->kind == RFS_MAP ? "map" : rfs_dtype_name((enum rfs_dtype)type->dtype);
+}
+
+bool rfs_rows_parse_dtype(const char *text, int *dtype)
+{
+    for (int i = 0; i < RFS_DTYPE_COUNT; i++)
+        if (strcasecmp(text, rfs_dtype_name((enum rfs_dtype)i)) == 0) {
+            *dtype = i;
+            return true;
+        }
+    for (int i = 0; i < RFS_DTYPE_COUNT; i++) {
+        const char *name = i == RFS_INT4 ? NULL : rfs_dtype_safetensors((enum rfs_dtype)i);
+        if (name && strcasecmp(text, name) == 0) {
+            *dtype = i;
+            return true;
+        }
+    }
+    return false;
+}

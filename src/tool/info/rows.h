@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parameters that are shown: which, in what order, and what there is of each type. */
+#ifndef RFS_TOOL_INFO_ROWS_H
+#define RFS_TOOL_INFO_ROWS_H
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "source/index.h"
+
+#include <stdbool.h>
+
+/* How the types of the parameters are counted: those of tensors, and maps. */
+#define RFS_COUNTED (RFS_DTYPE_COUNT + 1)
+
+enum rfs_order { RFS_BY_FILE, RFS_BY_SIZE, RFS_BY_NAME, RFS_BY_OFFSET };
+
+/* What of them is asked for; borrowed. */
+struct rfs_filter {
+    const char *const *globs; /* of names; one must match */
+    size_t n_globs;
+    int dtype; /* enum rfs_dtype; -1: any */
+    enum rfs_order order;
+    size_t most; /* rows */
+};
+
+struct rfs_row {
+    const char *name; /* borrowed: it lasts as long as what was read, or is in the arena */
+    const struct rfs_type *type;
+    uint64_t bytes;  /* by which it is sorted: of the file's, or over all ranks */
+    uint64_t offset; /* in the file */
+    uint32_t id;     /* its name's, in a tree */
+};
+
+struct rfs_rows {
+    struct rfs_arena arena;
+    RFS_VEC(struct rfs_row) list;
+    uint64_t counts[RFS_COUNTED], content[RFS_COUNTED]; /* of all that was counted */
+    uint64_t bytes;
+    size_t n; /* counted */
+};
+
+void rfs_rows_free(struct rfs_rows *rows);
+/* Counts a parameter (BYTES over all ranks), and adds its row if the filter takes it. False when out of memory. */
+bool rfs_rows_add(struct rfs_rows *rows, const struct rfs_filter *filter, struct rfs_row row);
+/* Sorts them, and drops those beyond the most. */
+void rfs_rows_order(struct rfs_rows *rows, const struct rfs_filter *filter);
+
+/* "Float32", "map". */
+const char *rfs_rows_dtype(const struct rfs_type *type);
+/* The type that a user names: MindSpore's name, numpy's or safetensors'. False when it is none. */
+bool rfs_rows_parse_dtype(const char *text, int *dtype);
+
+#endif

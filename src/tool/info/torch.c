@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file of torch.save as info shows it: all tensors, in whatever dicts and lists they are, each named by the keys on
+ * the way to it. What a file shares is shown where it is met first.
+ */
+#include "source/torch.h"
+#include "base/cleanup.h"
+#include "tool/info/info.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct walk {
+    const struct rfs_torch *torch;
+    const char *path;
+    const struct rfs_filter *filter;
+    struct rfs_rows *rows;
+    bool *seen; /* containers, by number */
+    size_t others;
+    struct rfs_error *err;
+};
+
+static const char *key_text(const struct rfs_node *key, char *out, size_t size)
+{
+    if (key->kind == RFS_NODE_TEXT)
+        snprintf(out, size, "%.*s", (int)(key->of.text.n < size ? key->of.text.n : size - 1),
+                 key->of.text.data);
+    else if (key->kind == RFS_NODE_INT)
+        snprintf(out, size, "%" PRId64, key->of.integer);
+    else
+        snprintf(out, size, "?");
+    return out;
+}
+
+static int take_tensor(struct walk *walk, const char *name, const struct rfs_torch_tensor *tensor)
+{
+    struct rfs_type *type = rfs_arena_alloc(&walk->rows->arena, sizeof *type);
+    const char *kept = rfs_arena_text(&walk->rows->arena, name, strlen(name));
+    const uint64_t item = rfs_dtype_bytes(tensor->dtype);
+
+    if (!type || !kept)
+        return rfs_fail_memory(walk->err);
+    *type = (struct rfs_type){.bytes = tensor->elements * item,
+                              .ndim = (uint8_t)tensor->ndim,
+                              .dtype = (uint8_t)tensor->dtype,
+                              .kind = RFS_TENSOR};
+    memcpy(type->dims, tensor->dims, tensor->ndim * sizeof *type->dims);
+    const struct rfs_row row = {.name = kept,
+                                .type = type,
+                                .bytes = type->bytes,
+                                .offset = tensor->record->offset + tensor->offset * item};
+    return rfs_rows_add(walk->rows, walk->filter, row) ? 0 : rfs_fail_memory(walk->err);
+}
+
+static int visit(struct walk *walk, const struct rfs_node *node, const char *name, unsigned depth);
+
+static int visit_below(struct walk *walk, const struct rfs_node *node, const char *above,
+                       const char *key, unsigned depth)
+{
+    RFS_FREE char *name = NULL;
+
+    if (asprintf(&name, "%s%s%s", above, *above ? "." : "", key) < 0) {
+        name = NULL;
+        return rfs_fail_memory(walk->err);
+    }
+    return visit(walk, node, name, depth + 1);
+}
+
+static int visit_items(struct walk *walk, const struct rfs_node *node, const char *name,
+                       unsigned depth)
+{
+    const struct rfs_items *pairs = rfs_node_pairs(node);
+    const struct rfs_items *items = pairs ? pairs : &node->of.items;
+    const uint32_t step = pairs ? 2 : 1;
+    char key[512];
+    int rc = 0;
+
+    for (uint32_t i = 0; i + step <= items->n && rc == 0; i += step) {
+        if (pairs)
+            key_text(items->data[i], key, sizeof key);
+        else
+            snprintf(key, sizeof key, "%" PRIu32, i);
+        rc = visit_below(walk, items->data[i + step - 1], name, key, depth);
+    }
+    return rc;
+}
+
+static int visit(struct walk *walk, const struct rfs_node *node, const char *name, unsigned depth)
+{
+    struct rfs_torch_tensor tensor;
+    const int rc = rfs_torch_tensor(walk->torch, node, walk->path, name, &tensor, walk->err);
+
+    if (rc < 0)
+        return rc;
+    if (rc == 1)
+        return take_tensor(walk, name, &tensor);
+    if (!rfs_node_pairs(node) && node->kind != RFS_NODE_LIST && node->kind != RFS_NODE_TUPLE) {
+        walk->others++;
+        return 0;
+    }
+    if (depth >= RFS_PICKLE_DEPTH || walk->seen[node->number])
+        return 0;
+    walk->seen[node->number] = true;
+    return visit_items(walk, node, name, depth);
+}
+
+int rfs_info_torch(rfs_read_fn *read, void *ctx, uint64_t size, const char *path,
+                   const struct rfs_filter *filter, struct rfs_rows *rows, size_t *others,
+                   struct rfs_error *err)
+{
+    struct rfs_torch torch;
+    int rc = rfs_torch_open(read, ctx, size, 0, path, &torch, err);
+
+    if (rc)
+        return rc;
+    struct walk walk = {.torch = &torch,
+                        .path = path,
+                        .filter = filter,
+                        .rows = rows,
+                        .seen = calloc((size_t)torch.pickle.n_nodes + 1, sizeof *walk.seen),
+                        .err = err};
+    rc = walk.seen ? visit(&walk, torch.pickle.root, "", 0) : rfs_fail_memory(err);
+    *others = walk.others;
+    free(walk.seen);
+    rfs_torch_free(&torch);
+    return rc;
+}

@@ -1,0 +1,189 @@
+# reshard strategy. The compiler's own files (tests/fixtures/strategies) say what conversion and merging must give.
+$ reshard example work >/dev/null && cd work && fixtures=$top_srcdir/tests/fixtures/strategies
+
+# show
+$ reshard strategy show src_strategy.ckpt --tree src --name 'layer*'
+name           stage  shape      devices    map       optimizer_shard  note
+layer2.weight      0  [48, 96]   [8]        [-1, -1]                0
+layer3.weight      0  [96, 12]   [2, 2, 2]  [1, -1]                 0
+layer1.bias        0  [48]       [8]        [-1]                    0
+layer3.bias        0  [12]       [8]        [-1]                    0
+layer2.bias        0  [96]       [8]        [-1]                    0
+layer1.weight      0  [768, 48]  [2, 2, 2]  [-1, 1]                 0
+
+strategy: 12 parameters, 1 stage of 8 devices
+$ reshard strategy show $fixtures/layout8.json --name 'w?'
+name  stage  shape        devices    map         optimizer_shard  note
+w1        0  [2, 32, 32]  [2, 2, 2]  [1, 0, -1]                0
+w2        0  [32, 2, 24]  [2, 2, 2]  [-1, 0, 1]                0
+
+strategy: 8 parameters, 1 stage of 8 devices
+$ reshard strategy show $fixtures/layout8.ckpt --name 'w?'
+name  stage  shape  devices    map           optimizer_shard  note
+w2        0  ?      [2, 2, 2]  [-1, [0, 1]]                0
+w1        0  ?      [2, 2, 2]  [[1, 0], -1]                0
+
+strategy: 8 parameters, 1 stage of 8 devices
+$ reshard strategy show $fixtures/manual4.json
+name   stage  shape    devices  map      optimizer_shard  note
+cross      0  [12, 8]  [4]      [-1, 0]                0
+deep       0  ?        [2, 2]   [1, 0]                 0  uneven split
+dense      0  [48, 5]  [4]      [0, -1]                0  field slicing
+table      0  ?        [4]      [0, -1]                0  uneven split
+
+strategy: 4 parameters, 1 stage of 4 devices
+$ reshard strategy show --json $fixtures/pipe8.ckpt --name layer2.bias | sed 's/"path":"[^"]*"/"path":…/'
+{"kind":"strategy","path":…,"parameters":18,"stages":2,"devices":4,"rows":[{"name":"layer2.bias","stage":0,"shape":null,"devices":[4],"map":[-1],"optimizer_shard":0,"note":""}]}
+
+# convert: what the compiler writes, but for the shapes, which a tree tells
+$ for f in src8 opt8 dst4opt d16 tb8 manual4; do reshard strategy convert $fixtures/$f.ckpt - | cmp - <(sed 's/,"tensor_shape":\[[0-9,]*\]//g' $fixtures/$f.json) && echo $f; done
+src8
+opt8
+dst4opt
+d16
+tb8
+manual4
+$ reshard strategy convert $fixtures/src8.ckpt src8.json --tree src; cmp src8.json $fixtures/src8.json
+$ reshard strategy convert src8.json back.ckpt && reshard strategy show back.ckpt --name layer1.weight
+name           stage  shape  devices    map      optimizer_shard  note
+layer1.weight      0  ?      [2, 2, 2]  [-1, 1]                0
+
+strategy: 12 parameters, 1 stage of 8 devices
+$ reshard strategy convert src8.json src8.json
+reshard: error: src8.json: is there already; try: another name, or --force to replace it
+(exit 1)
+$ reshard strategy convert src8.json src8.json --force
+$ reshard strategy convert $fixtures/layout8.ckpt l.json
+reshard: error: …/tests/fixtures/strategies/layout8.ckpt: parameter 'moments.b1': it has an axis that several device axes cut: JSON has to have the tensor's shape then, which protobuf does not tell; try: --tree SRC with the checkpoint, which tells
+(exit 1)
+$ reshard strategy convert $fixtures/layout8.json l.ckpt
+reshard: error: …/tests/fixtures/strategies/layout8.json: parameter 'b1': it may be a tensor with an axis that several device axes cut: JSON does not tell, and protobuf has to; try: --tree SRC with the checkpoint, which tells
+(exit 1)
+$ reshard strategy convert src8.json x.ckpt --to json
+reshard: error: 'x.ckpt' would be read as protobuf; try: a name that ends in .json
+(exit 2)
+$ sed 's/"field":0/"field":0,"speed":1/' src8.json >fast.json; reshard strategy convert fast.json fast.ckpt
+reshard: error: fast.json: parameter 'layer1.bias': 'speed' is not known to this program, and would be lost; try: the file without it
+(exit 1)
+$ reshard strategy convert src8.json no/such/x.ckpt
+reshard: error: no/such/x.ckpt: cannot create: No such file or directory; try: a folder that is there and that you may write to
+(exit 1)
+$ reshard strategy convert src8.json
+reshard: error: convert takes two paths; try: reshard strategy convert IN OUT
+(exit 2)
+$ ls
+back.ckpt
+dst_strategy.ckpt
+fast.json
+src
+src8.json
+src_strategy.ckpt
+
+# merge: byte for byte what merge_pipeline_strategys made of the same files in the same order
+$ reshard strategy merge pipe8.ckpt $fixtures/pipe8_ckpt/s_1.ckpt $fixtures/pipe8_ckpt/s_0.ckpt && cmp pipe8.ckpt $fixtures/pipe8.ckpt
+$ reshard strategy merge - $fixtures/pipe8_json/s_1.json $fixtures/pipe8_json/s_0.json | cmp - $fixtures/pipe8.json
+$ reshard strategy merge folder.ckpt $fixtures/pipe8_ckpt && reshard strategy show folder.ckpt | tail -1
+strategy: 18 parameters, 2 stages of 4 devices
+$ reshard strategy merge one.ckpt $fixtures/pipe8_ckpt/s_1.ckpt
+reshard: error: …/tests/fixtures/strategies/pipe8_ckpt/s_1.ckpt: it has a stage 1 but no stage 0; try: the files of all stages, or a strategy merged from them
+(exit 1)
+$ reshard strategy merge twice.ckpt pipe8.ckpt $fixtures/pipe8_ckpt/s_1.ckpt
+reshard: error: pipe8.ckpt: it is merged over stages already, and cannot be merged with others; try: that file by itself, or the files that it was merged from
+(exit 1)
+$ reshard strategy merge mixed.ckpt $fixtures/pipe8_ckpt/s_1.ckpt $fixtures/pipe8_json/s_0.json 2>&1 | sed "s|$fixtures|…|g"
+reshard: error: …/pipe8_json/s_0.json: of the strategy files of several stages some are JSON and some protobuf: this and …/pipe8_ckpt/s_1.ckpt; try: files of one kind
+
+# new
+$ cat >rules <<'EOF'
+> axes dp=2 tp=2
+> layer1.weight: axis -1 over tp
+> layer3.weight: axis 0 over tp, optimizer
+> *: whole
+> EOF
+$ reshard strategy new new.ckpt --rules rules --ranks 4 -s src_strategy.ckpt --tree src
+$ reshard strategy show new.ckpt --name 'layer?.weight'
+name           stage  shape  devices  map       optimizer_shard  note
+layer2.weight      0  ?      [2, 2]   [-1, -1]                0
+layer3.weight      0  ?      [2, 2]   [0, -1]                 2
+layer1.weight      0  ?      [2, 2]   [-1, 0]                 0
+
+strategy: 12 parameters, 1 stage of 4 devices
+$ reshard strategy check new.ckpt src -s src_strategy.ckpt | tail -1
+fits: src
+$ reshard strategy new - --to json --rules 'like source with dp 8 -> 6' --ranks 6 -s src_strategy.ckpt
+reshard: error: --rules: line 1: parameter 'moments.layer3.weight': none of its device axes has 8 devices and cuts no axis of the tensor; try: a rule for this parameter alone
+(exit 1)
+$ reshard strategy new x.ckpt --rules '*: whole' --ranks 4
+reshard: error: nothing says which parameters there are; try: --tree SRC, or -s FILE
+(exit 2)
+$ reshard strategy new x.ckpt --rules '*: whole' -s src_strategy.ckpt
+reshard: error: new needs --rules and --ranks; try: --rules '*: whole' --ranks 8
+(exit 2)
+$ reshard strategy new x.ckpt --rules 'layer1.*: whole' --ranks 4 -s src_strategy.ckpt
+reshard: error: --rules: parameter 'moments.layer3.weight': no rule matches it; try: a last rule "*: whole"
+(exit 1)
+$ reshard strategy new x.json --rules '*.weight: axis 5 over all;*: whole' --ranks 8 -s src_strategy.ckpt
+reshard: error: --rules: parameter 'moments.layer3.weight': the rule cuts axis 5 of a tensor that has 2 axes; try: rules that fit this tensor
+(exit 1)
+
+# check
+$ reshard strategy check src_strategy.ckpt src
+note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+
+strategy: 12 parameters, 1 stage of 8 devices
+fits: src
+$ reshard strategy check --strict src_strategy.ckpt src | tail -1
+does not fit: src: 3 mismatches
+$ reshard strategy check dst_strategy.ckpt src
+mismatch: ranks: the strategy is of rank_0 to rank_3; the tree has 4 others, rank_7 the last
+note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+
+strategy: 12 parameters, 1 stage of 4 devices
+does not fit: src: 1 mismatch
+(exit 1)
+$ reshard strategy check dst_strategy.ckpt src -s src_strategy.ckpt >/dev/null
+$ reshard strategy check $fixtures/d16.ckpt src -s src_strategy.ckpt | tail -1
+fits: src
+$ reshard example odd --src 3 --dst 5 >/dev/null; reshard strategy check odd/dst_strategy.ckpt src -s src_strategy.ckpt
+mismatch: shape: 'moments.layer3.weight': odd/dst_strategy.ckpt: parameter 'moments.layer3.weight': the checkpoint holds a tensor of [96, 12], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'moments.layer2.weight': odd/dst_strategy.ckpt: parameter 'moments.layer2.weight': the checkpoint holds a tensor of [48, 96], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'moments.layer1.weight': odd/dst_strategy.ckpt: parameter 'moments.layer1.weight': the checkpoint holds a tensor of [768, 48], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'layer3.weight': odd/dst_strategy.ckpt: parameter 'layer3.weight': the checkpoint holds a tensor of [96, 12], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'layer1.weight': odd/dst_strategy.ckpt: parameter 'layer1.weight': the checkpoint holds a tensor of [768, 48], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'layer2.weight': odd/dst_strategy.ckpt: parameter 'layer2.weight': the checkpoint holds a tensor of [48, 96], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
+note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+
+strategy: 12 parameters, 1 stage of 5 devices
+does not fit: src: 6 mismatches
+(exit 1)
+$ rm -r src/rank_2; cp odd/src/rank_1/checkpoint_1.ckpt src/rank_5/checkpoint_5.ckpt; reshard strategy check src_strategy.ckpt src --json
+{"kind":"check","strategy":"src_strategy.ckpt","tree":"src","fits":false,"parameters":12,"stages":1,"devices":8,"rows":[{"kind":"ranks","mismatch":true,"parameter":"","stage":null,"rank":2,"text":"rank_2 has no checkpoint"},
+{"kind":"shape","mismatch":true,"parameter":"moments.layer3.weight","stage":0,"rank":5,"text":"rank_5 has [35, 12], where the cuts and the slice of rank_0 ask for [48, 12]"},
+{"kind":"shape","mismatch":true,"parameter":"layer2.weight","stage":0,"rank":5,"text":"rank_5 has [60, 105], where the cuts and the slice of rank_0 ask for [48, 96]"},
+{"kind":"shape","mismatch":true,"parameter":"moments.layer2.bias","stage":0,"rank":5,"text":"rank_5 has [105], where the cuts and the slice of rank_0 ask for [96]"},
+{"kind":"shape","mismatch":true,"parameter":"layer3.weight","stage":0,"rank":5,"text":"rank_5 has [35, 12], where the cuts and the slice of rank_0 ask for [48, 12]"},
+{"kind":"shape","mismatch":true,"parameter":"layer1.bias","stage":0,"rank":5,"text":"rank_5 has [60], where the cuts and the slice of rank_0 ask for [48]"},
+{"kind":"shape","mismatch":true,"parameter":"moments.layer1.weight","stage":0,"rank":5,"text":"rank_5 has [780, 20], where the cuts and the slice of rank_0 ask for [768, 24]"},
+{"kind":"shape","mismatch":true,"parameter":"moments.layer2.weight","stage":0,"rank":5,"text":"rank_5 has [60, 105], where the cuts and the slice of rank_0 ask for [48, 96]"},
+{"kind":"shape","mismatch":true,"parameter":"layer2.bias","stage":0,"rank":5,"text":"rank_5 has [105], where the cuts and the slice of rank_0 ask for [96]"},
+{"kind":"shape","mismatch":true,"parameter":"moments.layer1.bias","stage":0,"rank":5,"text":"rank_5 has [60], where the cuts and the slice of rank_0 ask for [48]"},
+{"kind":"shape","mismatch":true,"parameter":"layer1.weight","stage":0,"rank":5,"text":"rank_5 has [780, 20], where the cuts and the slice of rank_0 ask for [768, 24]"},
+{"kind":"only in the tree","mismatch":false,"parameter":"global_step","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"},
+{"kind":"only in the tree","mismatch":false,"parameter":"learning_rate","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"},
+{"kind":"only in the tree","mismatch":false,"parameter":"rng_state","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"}]}
+(exit 1)
+$ reshard strategy check src_strategy.ckpt src -s src_strategy.ckpt --whole
+reshard: error: -s says how the tree is cut, and --whole that it is not; try: one of them
+(exit 2)
+$ reshard strategy
+reshard: error: strategy takes show, convert, merge, new or check; try: reshard strategy --help
+(exit 2)
+$ reshard strategy draw src_strategy.ckpt
+reshard: error: 'draw' is nothing that strategy does; try: reshard strategy --help
+(exit 2)
