@@ -14,6 +14,7 @@ import fixed_rules  # noqa: F401
 import fixed_pipelines  # noqa: F401
 import fixed_safetensors  # noqa: F401
 import fixed_stories  # noqa: F401
+import fixed_strategies  # noqa: F401
 import fixed_trees  # noqa: F401
 import fixed_whole  # noqa: F401
 import random_cases

@@ -63,6 +63,7 @@ class Runner:
         self.args, self.folder = args, folder
         self.program = os.path.abspath(
             os.environ.get("RESHARDFS") or os.path.join(args.build, "reshardfs"))
+        os.environ.setdefault("RESHARD", os.path.join(os.path.dirname(self.program), "reshard"))
         self.passed = self.failed = self.skipped = 0
         self.kinds = {}
 

@@ -4,6 +4,7 @@
  * the way to it. What a file shares is shown where it is met first.
  */
 #include "source/torch.h"
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "tool/info/info.h"
 
@@ -22,14 +23,31 @@ struct walk {
     struct rfs_error *err;
 };
 
+/* A key that is no tuple. Its length, cut to what fits. */
+static size_t put_key(const struct rfs_node *key, char *out, size_t size)
+{
+    int n;
+
+    if (key->kind == RFS_NODE_TEXT)
+        n = snprintf(out, size, "%.*s", (int)rfs_min_u64(key->of.text.n, size), key->of.text.data);
+    else if (key->kind == RFS_NODE_INT)
+        n = snprintf(out, size, "%" PRId64, key->of.integer);
+    else
+        n = snprintf(out, size, "?");
+    return n < 0 ? 0 : rfs_min_u64((uint64_t)n, size - 1);
+}
+
+/* hfai's keys are tuples of a name and a number. */
 static const char *key_text(const struct rfs_node *key, char *out, size_t size)
 {
-    if (key->kind == RFS_NODE_TEXT)
-        snprintf(out, size, "%.*s", (int)(key->of.text.n < size ? key->of.text.n : size - 1),
-                 key->of.text.data);
-    else if (key->kind == RFS_NODE_INT)
-        snprintf(out, size, "%" PRId64, key->of.integer);
-    else
+    const struct rfs_items *items = key->kind == RFS_NODE_TUPLE ? &key->of.items : NULL;
+    size_t at = items ? 0 : put_key(key, out, size);
+
+    for (uint32_t i = 0; items && i < items->n; i++) {
+        at += i > 0 && at + 1 < size ? (size_t)snprintf(out + at, size - at, ",") : 0;
+        at += put_key(items->data[i], out + at, size - at);
+    }
+    if (at == 0)
         snprintf(out, size, "?");
     return out;
 }
