@@ -38,3 +38,5 @@ moments.layer3.bias    Float32  [12]          48  190670
 rng_state              Int32    [4]           16  190744
 
 checkpoint: 15 parameters, 190200 bytes of content in a file of 190760
+format: ckpt
+types: 2 Int32 (20 bytes), 13 Float32 (185.7 KiB)

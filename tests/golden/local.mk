@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 TESTS += tests/golden/run
 dist_check_SCRIPTS += tests/golden/run
-EXTRA_DIST += tests/golden/diff.t tests/golden/example.t tests/golden/stats.t tests/golden/verify.t
+EXTRA_DIST += tests/golden/diff.t tests/golden/example.t tests/golden/info.t tests/golden/stats.t tests/golden/strategy.t tests/golden/verify.t

@@ -18,7 +18,7 @@ extern const struct rfs_command rfs_command_example;
 extern const struct rfs_command rfs_command_export;
 extern const struct rfs_command rfs_command_info;
 extern const struct rfs_command rfs_command_stats;
-extern const struct rfs_command rfs_command_verify;
 extern const struct rfs_command rfs_command_strategy;
+extern const struct rfs_command rfs_command_verify;
 
 #endif

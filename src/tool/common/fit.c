@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void rfs_findings_free(struct rfs_findings *findings)
+void rfs_fit_findings_free(struct rfs_fit_findings *findings)
 {
     free(findings->list.data);
     rfs_arena_free(&findings->arena);
-    *findings = (struct rfs_findings){0};
+    *findings = (struct rfs_fit_findings){0};
 }
 
-bool rfs_findings_add(struct rfs_findings *findings, struct rfs_finding finding, const char *fmt,
-                      ...)
+bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_finding finding,
+                          const char *fmt, ...)
 {
     RFS_FREE char *text = NULL;
     va_list args;
@@ -35,13 +35,13 @@ bool rfs_findings_add(struct rfs_findings *findings, struct rfs_finding finding,
     return finding.text && RFS_PUSH(&findings->list, finding);
 }
 
-void rfs_findings_print(const struct rfs_findings *findings, const char *bad, bool strict,
-                        size_t most)
+void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
+                            size_t most)
 {
     struct rfs_table clean = {0};
 
     for (size_t i = 0; i < findings->list.n && i < most; i++) {
-        const struct rfs_finding *finding = &findings->list.data[i];
+        const struct rfs_fit_finding *finding = &findings->list.data[i];
         rfs_table_add(&clean, "%s%s%s%s%s", finding->kind, finding->param ? ": '" : "",
                       finding->param ? finding->param : "", finding->param ? "': " : ": ",
                       finding->text);
@@ -146,17 +146,17 @@ int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
 
 struct checking {
     const struct rfs_fit *fit;
-    struct rfs_findings *findings;
+    struct rfs_fit_findings *findings;
     bool failed; /* out of memory */
     size_t common;
 };
 
-#define ADD(c, ...) ((c)->failed = !rfs_findings_add((c)->findings, __VA_ARGS__) || (c)->failed)
+#define ADD(c, ...) ((c)->failed = !rfs_fit_findings_add((c)->findings, __VA_ARGS__) || (c)->failed)
 
-static struct rfs_finding finding(const char *kind, bool bad, const char *param, int64_t stage,
-                                  int64_t rank)
+static struct rfs_fit_finding finding(const char *kind, bool bad, const char *param, int64_t stage,
+                                      int64_t rank)
 {
-    return (struct rfs_finding){kind, bad, param, stage, rank, NULL};
+    return (struct rfs_fit_finding){kind, bad, param, stage, rank, NULL};
 }
 
 static void check_ranks(struct checking *c)
@@ -371,7 +371,8 @@ static void check_others(struct checking *c)
     }
 }
 
-int rfs_fit_check(const struct rfs_fit *fit, struct rfs_findings *findings, struct rfs_error *err)
+int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
+                  struct rfs_error *err)
 {
     struct checking c = {.fit = fit, .findings = findings};
     RFS_FREE bool *held = calloc((size_t)fit->devices + 1, sizeof *held);

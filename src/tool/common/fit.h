@@ -43,7 +43,7 @@ int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
                    struct rfs_fit_tensor *out, struct rfs_error *err);
 
 /* What does not go together; texts are in the arena of the list. */
-struct rfs_finding {
+struct rfs_fit_finding {
     const char *
         kind; /* "ranks", "unreadable", "shape", "type", "hole", "only in the strategy", "only in the tree" */
     bool bad;            /* else it is worth knowing, and no reason to refuse */
@@ -52,24 +52,25 @@ struct rfs_finding {
     const char *text;
 };
 
-struct rfs_findings {
+struct rfs_fit_findings {
     struct rfs_arena arena;
-    RFS_VEC(struct rfs_finding) list;
+    RFS_VEC(struct rfs_fit_finding) list;
     size_t bad;
 };
-void rfs_findings_free(struct rfs_findings *findings);
+void rfs_fit_findings_free(struct rfs_fit_findings *findings);
 /* False when out of memory. */
-bool rfs_findings_add(struct rfs_findings *findings, struct rfs_finding finding, const char *fmt,
-                      ...) __attribute__((format(printf, 3, 4)));
+bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_finding finding,
+                          const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
  * Prints them, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST, and how many more there
  * are. STRICT: all are bad.
  */
-void rfs_findings_print(const struct rfs_findings *findings, const char *bad, bool strict,
-                        size_t most);
+void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
+                            size_t most);
 
 /* Adds all there are. 0 or -ENOMEM with *err filled. O(parameters x (kinds + ranks)). */
-int rfs_fit_check(const struct rfs_fit *fit, struct rfs_findings *findings, struct rfs_error *err);
+int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
+                  struct rfs_error *err);
 
 #endif

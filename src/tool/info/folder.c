@@ -73,12 +73,12 @@ void rfs_info_look_beside(const char *folder, const char *name, struct rfs_besid
     beside->most = checkpoints > beside->most ? checkpoints : beside->most;
 }
 
-static struct rfs_finding finding(const char *kind)
+static struct rfs_fit_finding finding(const char *kind)
 {
-    return (struct rfs_finding){kind, false, NULL, -1, -1, NULL};
+    return (struct rfs_fit_finding){kind, false, NULL, -1, -1, NULL};
 }
 
-bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_findings *findings)
+bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_fit_findings *findings)
 {
     char more[600] = "";
 
@@ -86,22 +86,22 @@ bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_findings *
         snprintf(more, sizeof more, " (%" PRIu32 " folder%s, %s the first)", beside->several,
                  beside->several == 1 ? "" : "s", beside->first_several);
     if (beside->several > 0 &&
-        !rfs_findings_add(findings, finding("several checkpoints"),
-                          "up to %" PRIu32 " in a folder%s: the last by name counts", beside->most,
-                          more))
+        !rfs_fit_findings_add(findings, finding("several checkpoints"),
+                              "up to %" PRIu32 " in a folder%s: the last by name counts",
+                              beside->most, more))
         return false;
     snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->empty,
              beside->empty == 1 ? "" : "s");
     if (beside->empty > 0 &&
-        !rfs_findings_add(findings, finding("empty file"), "%s has 0 bytes%s", beside->first_empty,
-                          beside->folders > 1 ? more : ""))
+        !rfs_fit_findings_add(findings, finding("empty file"), "%s has 0 bytes%s",
+                              beside->first_empty, beside->folders > 1 ? more : ""))
         return false;
     snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->temporary,
              beside->temporary == 1 ? "" : "s");
     return beside->temporary == 0 ||
-           rfs_findings_add(findings, finding("temporary file"),
-                            "%s is left over, or being written%s", beside->first_temporary,
-                            beside->folders > 1 ? more : "");
+           rfs_fit_findings_add(findings, finding("temporary file"),
+                                "%s is left over, or being written%s", beside->first_temporary,
+                                beside->folders > 1 ? more : "");
 }
 
 /* ---- exports ---- */
@@ -156,10 +156,10 @@ static int tell_manifest(struct rfs_report *report, const char *folder,
             manifest->entries.n, manifest->total_files);
     rfs_json_text(report->tell, manifest->source ? manifest->source : "");
     fprintf(report->tell, ",\"wrong_files\":%zu}", wrong);
-    if (wrong > 0 &&
-        !rfs_findings_add(&report->findings, finding("export"),
-                          "%zu file%s of the manifest %s not there, or not as long as it says: %s",
-                          wrong, wrong == 1 ? "" : "s", wrong == 1 ? "is" : "are", first))
+    if (wrong > 0 && !rfs_fit_findings_add(
+                         &report->findings, finding("export"),
+                         "%zu file%s of the manifest %s not there, or not as long as it says: %s",
+                         wrong, wrong == 1 ? "" : "s", wrong == 1 ? "is" : "are", first))
         return rfs_fail_memory(err);
     return 0;
 }

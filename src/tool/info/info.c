@@ -150,8 +150,8 @@ static void take_line(void *ctx, enum rfs_level level, const char *line)
     if (level > RFS_WARNING)
         return;
     pthread_mutex_lock(&lock);
-    rfs_findings_add(&report->findings, (struct rfs_finding){"log", false, NULL, -1, -1, NULL},
-                     "%s", line);
+    rfs_fit_findings_add(&report->findings,
+                         (struct rfs_fit_finding){"log", false, NULL, -1, -1, NULL}, "%s", line);
     pthread_mutex_unlock(&lock);
 }
 
@@ -175,7 +175,7 @@ static void end(struct rfs_report *report)
     free(report->path);
     rfs_table_free(&report->table);
     rfs_table_free(&report->second);
-    rfs_findings_free(&report->findings);
+    rfs_fit_findings_free(&report->findings);
 }
 
 /* The folder that a file is in. */
@@ -257,14 +257,14 @@ static void print(const struct rfs_report *report)
         fputc('\n', stdout);
     }
     fputs(report->lines, stdout);
-    rfs_findings_print(&report->findings, "odd", false, FINDINGS_SHOWN);
+    rfs_fit_findings_print(&report->findings, "odd", false, FINDINGS_SHOWN);
 }
 
-static void print_json_findings(const struct rfs_findings *findings)
+static void print_json_findings(const struct rfs_fit_findings *findings)
 {
     fputs(",\"findings\":[", stdout);
     for (size_t i = 0; i < findings->list.n; i++) {
-        const struct rfs_finding *finding = &findings->list.data[i];
+        const struct rfs_fit_finding *finding = &findings->list.data[i];
         printf("%s{\"kind\":\"%s\",\"odd\":%s,\"parameter\":", i > 0 ? ",\n" : "", finding->kind,
                finding->bad ? "true" : "false");
         if (finding->param)
@@ -349,7 +349,7 @@ const struct rfs_command rfs_command_info = {
     .usage = "reshard info [option...] PATH\n",
     .summary = "shows what a checkpoint, folder, tree, strategy or mount holds",
     .options =
-        "  -s FILE            a tree's strategy: tells whole shapes, cuts, what does not fit\n"
+        "  -s FILE            a tree's strategy: whole shapes, cuts, what does not fit\n"
         "  -o OPTIONS         how the source is to be read, as for a mount: step=5,\n"
         "                     key_file=FILE, rank_dir=node%d, ...\n"
         "  --name GLOB        only these parameters; may be given several times\n"

@@ -31,7 +31,7 @@ struct rfs_report {
     char *more; /* members of the JSON object, each with a comma before it */
     size_t more_bytes;
     FILE *tell; /* writes more */
-    struct rfs_findings findings;
+    struct rfs_fit_findings findings;
     struct rfs_error failure; /* of a part of it: told at the end, and the exit status */
 };
 
@@ -93,7 +93,7 @@ struct rfs_beside {
 /* FOLDER, shown as NAME. What cannot be listed is passed over: that it could be was seen before. */
 void rfs_info_look_beside(const char *folder, const char *name, struct rfs_beside *beside);
 /* False when out of memory. */
-bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_findings *findings);
+bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_fit_findings *findings);
 
 /* The cell of a type's shape: "[768, 24]". */
 void rfs_info_add_shape(struct rfs_table *table, uint32_t ndim, const uint64_t *dims);

@@ -57,8 +57,9 @@ struct tree {
 
 static bool note(struct tree *tree, const char *kind, bool bad, int64_t rank, const char *text)
 {
-    return rfs_findings_add(&tree->report->findings,
-                            (struct rfs_finding){kind, bad, NULL, -1, rank, NULL}, "%s", text);
+    return rfs_fit_findings_add(&tree->report->findings,
+                                (struct rfs_fit_finding){kind, bad, NULL, -1, rank, NULL}, "%s",
+                                text);
 }
 
 /* ---- parameters ---- */
@@ -463,16 +464,17 @@ static bool tell_partial(struct tree *tree)
             mixed = rfs_catalog_name(tree->catalog, id);
     }
     if (n_some > 0)
-        ok = rfs_findings_add(&tree->report->findings,
-                              (struct rfs_finding){"some ranks", false, NULL, -1, -1, NULL},
-                              "%zu of %zu parameters are not on all ranks, as '%s': stages of a "
-                              "pipeline, or replicas that were left out",
-                              n_some, tree->rows.n, some);
+        ok =
+            rfs_fit_findings_add(&tree->report->findings,
+                                 (struct rfs_fit_finding){"some ranks", false, NULL, -1, -1, NULL},
+                                 "%zu of %zu parameters are not on all ranks, as '%s': stages of a "
+                                 "pipeline, or replicas that were left out",
+                                 n_some, tree->rows.n, some);
     if (ok && n_mixed > 0)
-        ok = rfs_findings_add(&tree->report->findings,
-                              (struct rfs_finding){"type", true, NULL, -1, -1, NULL},
-                              "%zu parameter%s of different types on different ranks, as '%s'",
-                              n_mixed, n_mixed == 1 ? " is" : "s are", mixed);
+        ok = rfs_fit_findings_add(&tree->report->findings,
+                                  (struct rfs_fit_finding){"type", true, NULL, -1, -1, NULL},
+                                  "%zu parameter%s of different types on different ranks, as '%s'",
+                                  n_mixed, n_mixed == 1 ? " is" : "s are", mixed);
     return ok;
 }
 

@@ -25,12 +25,12 @@ static void add_number(struct rfs_table *table, int64_t number)
 }
 
 static int print_json(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
-                      const struct rfs_findings *findings, bool fits, struct rfs_error *err)
+                      const struct rfs_fit_findings *findings, bool fits, struct rfs_error *err)
 {
     struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
 
     for (size_t i = 0; i < findings->list.n; i++) {
-        const struct rfs_finding *finding = &findings->list.data[i];
+        const struct rfs_fit_finding *finding = &findings->list.data[i];
         rfs_table_add(&table, "%s", finding->kind);
         rfs_table_add(&table, finding->bad || args->strict ? "true" : "false");
         rfs_table_add(&table, "%s", finding->param ? finding->param : "");
@@ -55,13 +55,13 @@ static int print_json(const struct rfs_strategy_args *args, const struct rfs_str
 }
 
 static void print(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
-                  const struct rfs_findings *findings)
+                  const struct rfs_fit_findings *findings)
 {
     size_t bad = findings->bad;
 
     if (args->strict)
         bad = findings->list.n;
-    rfs_findings_print(findings, "mismatch", args->strict, SIZE_MAX);
+    rfs_fit_findings_print(findings, "mismatch", args->strict, SIZE_MAX);
     char summary[256];
     rfs_strategy_summary(strategy, summary, sizeof summary);
     printf("%s%s\n", findings->list.n > 0 ? "\n" : "", summary);
@@ -76,7 +76,7 @@ static int check(const struct rfs_strategy_args *args, const struct rfs_strategy
                  const struct rfs_strategy *source, struct rfs_strategy_tree *tree,
                  struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_findings_free) struct rfs_findings findings = {.bad = 0};
+    RFS_CLEANUP(rfs_fit_findings_free) struct rfs_fit_findings findings = {.bad = 0};
     struct rfs_fit from;
 
     rfs_fit_begin(&tree->headers, strategy, &tree->fit);
