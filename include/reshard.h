@@ -167,14 +167,16 @@ RESHARD_API int reshard_list(reshard_view *view, uint64_t dir, uint64_t position
 /*
  * Attributes. For a file the first call indexes the headers of the source ranks that it needs, which takes
  * as long as reading them, and proves that each of its bytes is covered; err may be NULL. The attributes are
- * kept: later calls look at no source, and say nothing of one that has changed.
+ * kept: later calls look at no source, and say nothing of one that has changed. Of a file whose size an earlier
+ * view has kept on disk (the option index_cache), each call looks at the sources, whose headers are read when the
+ * file is.
  * Returns 0, or -errno with *err filled: -ENOENT when there is no ID, or an error of a file, as above.
  */
 RESHARD_API int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out,
                                 reshard_error *err);
 
 /*
- * Whether the attributes of ID are known already, so that reshard_getattr reads nothing. True of folders,
+ * Whether the attributes of ID are known already, or kept by an earlier view, so that reshard_getattr reads nothing. True of folders,
  * and of ids that do not exist; never of the JSON file of a tensor, which is made at each call.
  */
 RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
