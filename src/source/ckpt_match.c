@@ -274,8 +274,8 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
     if (rc != 1)
         return rc;
     /* As many as one read takes, where they are small. */
-    match.batch =
-        (size_t)rfs_max_u64(BATCH, SPAN / rfs_max_u64(like->file_bytes / like->n, 1) + 1);
+    const uint64_t fit = SPAN / rfs_max_u64(like->file_bytes / like->n, 1);
+    match.batch = (size_t)rfs_max_u64(BATCH, fit / BATCH * BATCH);
     const size_t tasks = like->n / match.batch + (like->n % match.batch != 0);
     rc = 0;
     if (pool)
