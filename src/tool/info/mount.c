@@ -8,6 +8,7 @@
  * with space, tab, newline and backslash as \040 and the like. Source: proc(5).
  */
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "tool/info/info.h"
 
 #include <inttypes.h>
@@ -41,6 +42,9 @@ static void tell_xattrs(struct rfs_report *report, const char *path)
 {
     char names[4096];
     const ssize_t n = listxattr(path, names, sizeof names);
+    const char *comma = "";
+
+    fputs(",\"xattrs\":{", report->tell);
 
     for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1) {
         char value[1024];
@@ -50,12 +54,16 @@ static void tell_xattrs(struct rfs_report *report, const char *path)
         if (size < 0)
             continue;
         value[size] = '\0';
-        fprintf(report->say, "  %s: %s\n", names + i + strlen(XATTRS), value);
-        fputc(',', report->tell);
+        char shown[sizeof value];
+        rfs_text_printable(shown, sizeof shown, value);
+        fprintf(report->say, "  %s: %s\n", names + i + strlen(XATTRS), shown);
+        fputs(comma, report->tell);
+        comma = ",";
         rfs_json_text(report->tell, names + i + strlen(XATTRS));
         fputc(':', report->tell);
         rfs_json_text(report->tell, value);
     }
+    fputc('}', report->tell);
 }
 
 /* A line of mountinfo, which it cuts. */
