@@ -25,14 +25,14 @@ static const struct {
     const char *name;
     int (*text)(const struct rfs_mount *m, char **text, size_t *bytes);
 } files[] = {
-    {"stats.json", rfs_control_stats},
-    {"config.json", rfs_control_config},
+    {"stats.json", rfs_hidden_stats},
+    {"config.json", rfs_hidden_config},
     {"log", log_text},
 };
 
 enum { N_FILES = sizeof files / sizeof *files };
 
-int rfs_control_lookup(const struct rfs_mount *m, uint64_t parent, const char *name, uint64_t *id)
+int rfs_hidden_lookup(const struct rfs_mount *m, uint64_t parent, const char *name, uint64_t *id)
 {
     if (m->options->control == RFS_CONTROL_NO && parent == RESHARD_ROOT &&
         strcmp(name, RESHARD_CONTROL) == 0)
@@ -45,8 +45,7 @@ int rfs_control_lookup(const struct rfs_mount *m, uint64_t parent, const char *n
     return reshard_lookup(m->view, parent, name, id);
 }
 
-int rfs_control_list(const struct rfs_mount *m, uint64_t dir, uint64_t position,
-                     reshard_dirent *out)
+int rfs_hidden_list(const struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     const bool shows = dir == RESHARD_ROOT && m->options->control == RFS_CONTROL_SHOW;
     const uint64_t before = dir == m->control ? N_FILES : shows;
@@ -62,20 +61,20 @@ int rfs_control_list(const struct rfs_mount *m, uint64_t dir, uint64_t position,
     return 1;
 }
 
-int rfs_control_text(const struct rfs_mount *m, uint64_t id, char **text, size_t *bytes)
+int rfs_hidden_text(const struct rfs_mount *m, uint64_t id, char **text, size_t *bytes)
 {
     *text = NULL;
     *bytes = 0;
     return id - RFS_OWN_IDS < N_FILES ? files[id - RFS_OWN_IDS].text(m, text, bytes) : -ENOENT;
 }
 
-int rfs_control_stat(const struct rfs_mount *m, uint64_t id, struct stat *st)
+int rfs_hidden_stat(const struct rfs_mount *m, uint64_t id, struct stat *st)
 {
     struct timespec now;
     char *text;
     size_t bytes;
 
-    const int rc = rfs_control_text(m, id, &text, &bytes);
+    const int rc = rfs_hidden_text(m, id, &text, &bytes);
     if (rc)
         return rc;
     free(text);
@@ -111,14 +110,14 @@ static bool has_none(const struct rfs_mount *m)
     return m->options->control == RFS_CONTROL_NO;
 }
 
-void rfs_control_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+void rfs_hidden_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     struct rfs_mount *m = fuse_req_userdata(req);
     char *buf = size > 0 ? rfs_scratch_get(size) : NULL;
 
     if (has_none(m))
         fuse_reply_err(req, ENOSYS);
-    else if (rfs_control_is_own(ino) || strncmp(name, ATTRIBUTES, strlen(ATTRIBUTES)) != 0)
+    else if (rfs_hidden_is_own(ino) || strncmp(name, ATTRIBUTES, strlen(ATTRIBUTES)) != 0)
         fuse_reply_err(req, ENODATA);
     else if (size > 0 && !buf)
         fuse_reply_err(req, ENOMEM);
@@ -126,7 +125,7 @@ void rfs_control_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size
         reply(req, buf, reshard_get_attribute(m->view, ino, name, buf, size), size);
 }
 
-void rfs_control_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+void rfs_hidden_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     struct rfs_mount *m = fuse_req_userdata(req);
     char *buf = size > 0 ? rfs_scratch_get(size) : NULL;
@@ -137,5 +136,5 @@ void rfs_control_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
         fuse_reply_err(req, ENOMEM);
     else
         reply(req, buf,
-              rfs_control_is_own(ino) ? 0 : reshard_list_attributes(m->view, ino, buf, size), size);
+              rfs_hidden_is_own(ino) ? 0 : reshard_list_attributes(m->view, ino, buf, size), size);
 }

@@ -80,7 +80,7 @@ static void put_latency(FILE *out, const reshard_statistics *now)
     fputs("]\n  }", out);
 }
 
-int rfs_control_stats(const struct rfs_mount *m, char **text, size_t *bytes)
+int rfs_hidden_stats(const struct rfs_mount *m, char **text, size_t *bytes)
 {
     reshard_statistics now = {.struct_size = sizeof now};
     struct timespec clock;
@@ -216,7 +216,7 @@ static void put_versions(FILE *out, const struct rfs_mount *m)
     fprintf(out, "%ld", (long)getpid());
 }
 
-int rfs_control_config(const struct rfs_mount *m, char **text, size_t *bytes)
+int rfs_hidden_config(const struct rfs_mount *m, char **text, size_t *bytes)
 {
     RFS_FREE char *options = root_attribute(m, OPTIONS);
     FILE *out = open_memstream(text, bytes);

@@ -51,8 +51,8 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
     reshard_error err = {.struct_size = sizeof err};
     int rc;
 
-    if (rfs_control_is_own(id))
-        return rfs_control_stat(m, id, st);
+    if (rfs_hidden_is_own(id))
+        return rfs_hidden_stat(m, id, st);
     rc = reshard_getattr(m->view, id, &known, &err);
     if (rc == 0)
         to_stat(&known, st);
@@ -67,7 +67,7 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
 /* How long attributes hold: the mount's own files have other texts each time. Seconds. */
 static double lasting(uint64_t id)
 {
-    return rfs_control_is_own(id) ? 0 : FOREVER;
+    return rfs_hidden_is_own(id) ? 0 : FOREVER;
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -92,7 +92,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct rfs_mount *m = mount_of(req);
     struct fuse_entry_param e = {.attr_timeout = FOREVER, .entry_timeout = FOREVER};
     uint64_t id;
-    int rc = rfs_control_lookup(m, parent, name, &id);
+    int rc = rfs_hidden_lookup(m, parent, name, &id);
 
     if (rc == -ENOENT) {
         fuse_reply_entry(req, &e); /* inode 0: remembered as absent */
@@ -147,7 +147,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     if (position >= 2)
-        return rfs_control_list(m, dir, position - 2, out);
+        return rfs_hidden_list(m, dir, position - 2, out);
     uint64_t above = RESHARD_ROOT;
     if (position == 1)
         (void)reshard_lookup(m->view, dir, "..", &above);
@@ -168,7 +168,7 @@ static void describe(struct rfs_mount *m, const reshard_dirent *entry, bool plus
                      struct fuse_entry_param *e)
 {
     *e = (struct fuse_entry_param){.attr_timeout = FOREVER, .entry_timeout = FOREVER};
-    if (plus && entry->name[0] != '.' && !rfs_control_is_own(entry->id) &&
+    if (plus && entry->name[0] != '.' && !rfs_hidden_is_own(entry->id) &&
         reshard_is_ready(m->view, entry->id) && attributes(m, entry->id, &e->attr) == 0) {
         e->ino = entry->id;
         return;
@@ -247,8 +247,8 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
 
     if (!handle)
         return -ENOMEM;
-    rc = rfs_control_is_own(id) ? rfs_control_text(m, id, &handle->text, &handle->bytes)
-                                : reshard_reader_open(m->view, id, &handle->reader);
+    rc = rfs_hidden_is_own(id) ? rfs_hidden_text(m, id, &handle->text, &handle->bytes)
+                               : reshard_reader_open(m->view, id, &handle->reader);
     if (rc < 0) {
         free(handle);
         return rc;
@@ -268,7 +268,7 @@ static bool is_cached(struct rfs_mount *m, uint64_t id)
 {
     reshard_stat known = {.struct_size = sizeof known};
 
-    if (rfs_control_is_own(id) || m->options->keyed)
+    if (rfs_hidden_is_own(id) || m->options->keyed)
         return false;
     if (m->cached && !m->by_file)
         return true;
@@ -410,8 +410,8 @@ void rfs_ops_fill(struct fuse_lowlevel_ops *ops)
         .open = op_open,
         .release = op_release,
         .read = op_read,
-        .getxattr = rfs_control_getxattr,
-        .listxattr = rfs_control_listxattr,
+        .getxattr = rfs_hidden_getxattr,
+        .listxattr = rfs_hidden_listxattr,
     };
     rfs_ops_refuse_writes(ops);
 }

@@ -74,11 +74,15 @@ static int put_source(struct subject *of, FILE *out)
     return 0;
 }
 
+/* Of the whole; hfai's parts are always files of torch.save. */
+static const char *format_of(const struct reshard_view *view)
+{
+    return view->bundle ? "pt" : rfs_view_format_name(rfs_view_format(&view->options));
+}
+
 static int put_options(struct subject *of, FILE *out)
 {
-    const enum rfs_format format = rfs_view_format(&of->view->options);
-
-    rfs_options_write(&of->view->options, rfs_view_format_name(format), out);
+    rfs_options_write(&of->view->options, format_of(first_of(of->view)), out);
     return 0;
 }
 
@@ -91,8 +95,7 @@ static int put_format(struct subject *of, FILE *out)
         const char *ending = strrchr(of->view->files[of->file].name, '.');
         fputs(ending ? ending + 1 : "", out);
     } else {
-        const struct reshard_view *view = first_of(of->view);
-        fputs(view->bundle ? "pt" : rfs_view_format_name(rfs_view_format(&view->options)), out);
+        fputs(format_of(first_of(of->view)), out);
     }
     return 0;
 }
