@@ -6,10 +6,10 @@ tree: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks agree
 # The same list of whole tensors, whatever the sharding; a second time it is compared.
 $ reshard verify tree -s work/dst_strategy.ckpt --manifest of4.json
 note: rng_state: ranks 1-3 have values of their own; no strategy knows it
-tree: 15 tensors, 334.2 KiB: written down in of4.json, all 4 ranks agree
+tree: 15 tensors, 334.2 KiB: written down in of4.json, all 4 ranks read
 $ reshard verify work/src -s work/src_strategy.ckpt --manifest of8.json -j 1
 note: rng_state: ranks 1-7 have values of their own; no strategy knows it
-work/src: 15 tensors, 334.2 KiB: written down in of8.json, all 8 ranks agree
+work/src: 15 tensors, 334.2 KiB: written down in of8.json, all 8 ranks read
 $ cmp of4.json of8.json && head -n 6 of8.json
 {
 "format": "reshard-tensors",
@@ -35,12 +35,12 @@ $ reshard verify bad --against work/src -s work/src_strategy.ckpt -d work/dst_st
 layer1.bias: has other bytes than the source in rank 2, first at [2], …/bad/rank_2/checkpoint_2.ckpt offset 36946
 layer1.weight: has other bytes than the source in rank 1, first at [194, 4], …/bad/rank_1/checkpoint_1.ckpt offset 441
 rng_state: has other bytes than the source in rank 3, …/bad/rank_3/checkpoint_3.ckpt offset 87058
-bad: 15 tensors, 334.2 KiB: 3 are not as they should be
+bad: 15 tensors, 334.2 KiB: not right: 3 tensors
 (exit 1)
 $ reshard verify bad -s work/dst_strategy.ckpt
 layer1.bias: has other bytes than the ranks that hold the same in rank 2, first at [2], …/bad/rank_2/checkpoint_2.ckpt offset 36946
 note: rng_state: ranks 1-3 have values of their own; no strategy knows it
-bad: 15 tensors, 334.2 KiB: 1 is not as it should be
+bad: 15 tensors, 334.2 KiB: not right: 1 tensor
 (exit 1)
 $ reshard verify bad -s work/dst_strategy.ckpt --manifest of8.json --name 'layer1.*' --json
 {"tree":"bad","against":null,"manifest":"of8.json","equal":false,
@@ -56,7 +56,7 @@ $ reshard verify bad -s work/dst_strategy.ckpt --manifest of8.json --name 'layer
 # What is not right is not written down.
 $ reshard verify bad -s work/dst_strategy.ckpt --manifest new.json --name layer1.bias; ls new.json
 layer1.bias: has other bytes than the ranks that hold the same in rank 2, first at [2], …/bad/rank_2/checkpoint_2.ckpt offset 36946
-bad: 1 tensor, 192 bytes: 1 is not as it should be
+bad: 1 tensor, 192 bytes: not right: 1 tensor
 ls: cannot access 'new.json': No such file or directory
 (exit 2)
 
@@ -65,7 +65,7 @@ $ reshard export work/src half -s work/src_strategy.ckpt -d work/dst_strategy.ck
 $ reshard verify half --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt --name 'layer[12].bias'
 layer1.bias: has another dtype or shape in ranks 0-3: Float16 [48], not Float32 [48]
 layer2.bias: has another dtype or shape in ranks 0-3: Float16 [96], not Float32 [96]
-half: 2 tensors, 288 bytes: 2 are not as they should be
+half: 2 tensors, 288 bytes: not right: 2 tensors
 (exit 1)
 $ reshard verify half --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o 'dtype=*.bias=float16'
 half: 15 tensors, 333.6 KiB: the same as work/src, all 4 ranks agree
@@ -76,7 +76,7 @@ reshard: warning: the checkpoints of pipeline stage 0 do not list the same param
 first.bias: should not be there in rank 1
 layer1.bias: is missing in rank 1
 layer2.bias: is missing in rank 1
-tree: 16 tensors, 334.4 KiB: 3 are not as they should be
+tree: 16 tensors, 334.4 KiB: not right: 3 tensors
 (exit 1)
 $ rm tree/rank_1/checkpoint_1.ckpt; reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
 reshard: error: …/tree: parameter 'moments.layer3.weight': rank_1 has no checkpoint, and no other rank that has one holds the same slice; try: the checkpoint of that rank
@@ -91,6 +91,23 @@ $ reshard verify whole --against work/src -s work/src_strategy.ckpt
 whole: 15 tensors, 334.2 KiB: the same as work/src
 $ reshard verify whole/rank_0/checkpoint_0.safetensors --manifest of8.json
 whole/rank_0/checkpoint_0.safetensors: 15 tensors, 334.2 KiB: as told by of8.json
+
+# A rank of a tree whose ranks hold the same is missing; and one is damaged.
+$ for rank in 0 1 3; do mkdir -p same/rank_$rank; cp whole/rank_0/*.safetensors same/rank_$rank; done
+$ reshard verify same --against work/src -s work/src_strategy.ckpt --tree-options 'src_ranks=4,src_rules=*: whole'
+rank 2: there is no checkpoint of it
+same: 15 tensors, 334.2 KiB: not right: 1 rank
+(exit 1)
+$ mkdir same/rank_2; head -c 3000 whole/rank_0/checkpoint_0.safetensors >same/rank_2/checkpoint_0.safetensors
+$ reshard verify same -o 'src_ranks=4,src_rules=*: whole' 2>/dev/null
+rank 2: …/same/rank_2/checkpoint_0.safetensors: parameter 'layer1.weight': the file is truncated: the tensor ends at 147648, and the file has 1784 bytes of data; try: compare the file with its original, or save it again
+same: 15 tensors, 334.2 KiB: not right: 1 rank
+(exit 1)
+$ cp whole/rank_0/*.safetensors same/rank_2; flip same/rank_2/checkpoint_0.safetensors 342000
+$ reshard verify same -o 'src_ranks=4,src_rules=*: whole'
+moments.layer3.weight: has other bytes than the ranks that hold the same in rank 2, first at [65, 7], …/same/rank_2/checkpoint_0.safetensors offset 342000
+same: 15 tensors, 334.2 KiB: not right: 1 tensor
+(exit 1)
 
 # Usage and damage.
 $ reshard verify

@@ -98,7 +98,7 @@ size_t rfs_findings_group(const struct rfs_findings *findings, size_t first)
 bool rfs_findings_fault(const struct rfs_findings *findings, const char *name)
 {
     for (size_t i = 0; i < findings->list.n; i++)
-        if (findings->list.data[i].kind != RFS_FOUND_OWN &&
+        if (rfs_finding_is_fault(findings->list.data[i].kind) &&
             (!name || order(findings->list.data[i].name, name) == 0))
             return true;
     return false;

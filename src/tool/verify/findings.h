@@ -21,8 +21,13 @@ enum rfs_finding_kind {
     RFS_FOUND_BYTES,    /* not the source's */
     RFS_FOUND_MANIFEST, /* not the manifest's */
     RFS_FOUND_REPLICA,  /* not what the other ranks have that hold the same */
-    RFS_FOUND_OWN,      /* likewise, but no strategy says that they do: no fault */
+    RFS_FOUND_OWN,      /* likewise, but no strategy says that they do: no fault, as what follows */
+    RFS_FOUND_SOURCE, /* what a mount would show, which is not in all ranks of the source the same */
 };
+static inline bool rfs_finding_is_fault(enum rfs_finding_kind kind)
+{
+    return kind < RFS_FOUND_OWN;
+}
 
 #define RFS_NOWHERE_AT UINT64_MAX
 

@@ -17,6 +17,8 @@ struct value {
     struct rfs_whole_tensor shown;
     struct rfs_slice wanted, got;
     const struct rfs_type *type;
+    bool quiet, differs; /* QUIET: sets DIFFERS instead of adding findings */
+    bool met;            /* there is such a value on both sides */
 };
 
 static const struct rfs_target *find_target(const struct rfs_verify *verify,
@@ -82,7 +84,9 @@ static int compare(struct rfs_verify *verify, const struct rfs_whole_tensor *ten
 
     if (rc == 0)
         rc = rfs_whole_read(&verify->shown, &value->shown, &value->wanted, begin, n, wanted, err);
-    if (rc == 0)
+    if (rc == 0 && value->quiet)
+        value->differs |= memcmp(got, wanted, n) != 0;
+    else if (rc == 0)
         rfs_verify_compare(verify, tensor, &value->got, RFS_FOUND_BYTES, begin, got, wanted, n);
     return rc;
 }
@@ -100,12 +104,13 @@ static int check_rank(struct rfs_verify *verify, const struct rfs_whole_tensor *
         return rfs_fail_memory(err);
     if (rc == 0 || memcmp(shown, value->type, sizeof *shown) != 0)
         return 0; /* that is among the findings already */
+    value->met = true;
     value->shown = (struct rfs_whole_tensor){.name = tensor->name, .type = shown, .target = target};
     rc = rfs_planner_slice(verify->shown.planner, rank, target, &value->wanted);
     if (rc)
         return rfs_fail(err, rc, RFS_OF(verify->shown.path, tensor->name), NULL,
                         "cannot be read: %s", strerror(-rc));
-    if (shown->bytes == tensor->type->bytes)
+    if (!value->quiet && shown->bytes == tensor->type->bytes)
         return compare(verify, tensor, value, begin, n, got, wanted, err);
     for (uint64_t at = 0; begin == 0 && rc == 0 && n > 0 && at < shown->bytes; at += n)
         rc = compare(verify, tensor, value, at, (size_t)rfs_min_u64(n, shown->bytes - at), got,
@@ -133,4 +138,20 @@ int rfs_verify_own(struct rfs_verify *verify, const struct rfs_whole_tensor *ten
     rfs_slice_free(&value.wanted);
     rfs_slice_free(&value.got);
     return rc;
+}
+
+int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                        uint32_t rank, size_t n, unsigned char *got, unsigned char *wanted,
+                        struct rfs_error *err)
+{
+    struct value value = {.quiet = true};
+    const struct rfs_rank_plan *plan =
+        rank < verify->shown.view->n_ranks ? rfs_planner_ready(verify->shown.planner, rank) : NULL;
+    const struct rfs_target *target = plan ? find_target(verify, plan->roster, tensor->name) : NULL;
+    const int rc =
+        target ? check_rank(verify, tensor, rank, target, &value, 0, n, got, wanted, err) : 0;
+
+    rfs_slice_free(&value.wanted);
+    rfs_slice_free(&value.got);
+    return rc ? rc : value.met && !value.differs;
 }

@@ -74,5 +74,9 @@ void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor
 /* A tensor that is compared rank by rank, from byte BEGIN on, by way of two buffers of N bytes. */
 int rfs_verify_own(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor, uint64_t begin,
                    size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err);
+/* Whether all that a rank has of a tensor is what would be shown there: 1, 0 or -errno; by way of the same. */
+int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                        uint32_t rank, size_t n, unsigned char *got, unsigned char *wanted,
+                        struct rfs_error *err);
 
 #endif

@@ -68,11 +68,17 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
 
     if (!ranks)
         return rfs_fail_memory(err);
-    if (finding->kind == RFS_FOUND_OWN) {
+    if (!rfs_finding_is_fault(finding->kind)) {
+        const bool many = end - first > 1;
         fputs("note: ", stdout);
         print_text(finding->name);
-        printf(": %s %s of %s own; no strategy knows it\n", ranks,
-               end - first > 1 ? "have values" : "has a value", end - first > 1 ? "their" : "its");
+        if (finding->kind == RFS_FOUND_OWN)
+            printf(": %s %s of %s own; no strategy knows it\n", ranks,
+                   many ? "have values" : "has a value", many ? "their" : "its");
+        else
+            printf(": %s %s what a mount shows; ranks of the source that should hold the same "
+                   "differ\n",
+                   ranks, many ? "have" : "has");
         return 0;
     }
     if (finding->name) {
@@ -103,11 +109,21 @@ static size_t count_tensors(const struct rfs_verify *verify)
 
     for (size_t i = 0; i < findings->list.n; i++) {
         const struct rfs_finding *finding = &findings->list.data[i];
-        if (finding->kind == RFS_FOUND_OWN || !finding->name)
+        if (!rfs_finding_is_fault(finding->kind) || !finding->name)
             continue;
         n += !last || strcmp(last, finding->name) != 0;
         last = finding->name;
     }
+    return n;
+}
+
+/* Those that have no file, or none that can be read. */
+static size_t count_ranks(const struct rfs_verify *verify)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < verify->findings.list.n; i++)
+        n += verify->findings.list.data[i].kind == RFS_FOUND_RANK;
     return n;
 }
 
@@ -124,8 +140,13 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
            rfs_show_bytes(bytes, shown));
     if (fault) {
         const size_t tensors = count_tensors(verify);
-        printf("%zu %s not as %s should be\n", tensors, tensors == 1 ? "is" : "are",
-               tensors == 1 ? "it" : "they");
+        const size_t ranks = count_ranks(verify);
+        fputs("not right:", stdout);
+        if (tensors > 0)
+            printf(" %zu tensor%s", tensors, tensors == 1 ? "" : "s");
+        if (ranks > 0)
+            printf("%s %zu rank%s", tensors > 0 ? "," : "", ranks, ranks == 1 ? "" : "s");
+        putchar('\n');
         return;
     }
     const char *comma = "";
@@ -140,7 +161,8 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
         comma = ", ";
     }
     if (verify->tree.ranks > 1 && !options->no_replicas)
-        printf("%sall %" PRIu32 " ranks agree", comma, verify->tree.ranks);
+        printf("%sall %" PRIu32 " ranks %s", comma, verify->tree.ranks,
+               verify->findings.list.n > 0 ? "read" : "agree");
     else if (!*comma)
         fputs("all could be read", stdout);
     putchar('\n');
@@ -199,6 +221,7 @@ static void put_finding(const struct rfs_verify *verify, const struct rfs_findin
         [RFS_FOUND_EXTRA] = "extra",     [RFS_FOUND_TYPE] = "type",
         [RFS_FOUND_BYTES] = "bytes",     [RFS_FOUND_MANIFEST] = "manifest",
         [RFS_FOUND_REPLICA] = "replica", [RFS_FOUND_OWN] = "own",
+        [RFS_FOUND_SOURCE] = "source",
     };
     const struct rfs_whole_tensor *tensor =
         finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
@@ -229,7 +252,7 @@ static void put_findings(const struct rfs_verify *verify, const char *key, bool 
     printf(",\n\"%s\":[", key);
     for (size_t i = 0; i < verify->findings.list.n; i++) {
         const struct rfs_finding *finding = &verify->findings.list.data[i];
-        if ((finding->kind == RFS_FOUND_OWN) != notes)
+        if (rfs_finding_is_fault(finding->kind) == notes)
             continue;
         printf("%s\n", between);
         put_finding(verify, finding);
