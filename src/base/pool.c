@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pool.h"
 
+#include "base/wait.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,6 +11,7 @@ struct job {
     struct job *next;
     void (*fn)(void *arg);
     void *arg;
+    bool waits;
 };
 
 struct rfs_pool {
@@ -17,7 +20,10 @@ struct rfs_pool {
     struct job *head, **tail;
     size_t waiting; /* jobs in the queue */
     unsigned idle;  /* threads that wait for a job */
-    unsigned started, wanted;
+    unsigned started;
+    unsigned wanted;  /* for jobs that compute */
+    unsigned most;    /* in all */
+    unsigned waiters; /* jobs that wait, in the queue or running */
     bool stopping;
     bool held;
     pthread_t *threads;
@@ -29,12 +35,13 @@ struct rfs_pool *rfs_pool_new(unsigned threads)
 
     if (!pool)
         return NULL;
-    pool->threads = calloc(threads > 0 ? threads : 1, sizeof *pool->threads);
+    pool->wanted = threads;
+    pool->most = threads == 0 || threads > RFS_POOL_WAITERS ? threads : RFS_POOL_WAITERS;
+    pool->threads = calloc(pool->most > 0 ? pool->most : 1, sizeof *pool->threads);
     if (!pool->threads) {
         free(pool);
         return NULL;
     }
-    pool->wanted = threads;
     pool->tail = &pool->head;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
@@ -73,6 +80,11 @@ static void *work(void *arg)
         if (!job)
             return NULL;
         job->fn(job->arg);
+        if (job->waits) {
+            pthread_mutex_lock(&pool->lock);
+            pool->waiters--;
+            pthread_mutex_unlock(&pool->lock);
+        }
         free(job);
     }
 }
@@ -100,22 +112,34 @@ void rfs_pool_hold(struct rfs_pool *pool, bool held)
     pthread_mutex_unlock(&pool->lock);
 }
 
-bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit)
+/* Whether jobs that compute, beside those that wait, may have one more thread. */
+static bool may_start(const struct rfs_pool *pool, bool waits)
+{
+    return pool->started < pool->most && (waits || pool->started < pool->wanted + pool->waiters);
+}
+
+static bool has_room(const struct rfs_pool *pool, bool waits, size_t limit)
+{
+    return waits ? pool->waiters < pool->most : pool->waiting < limit;
+}
+
+static bool submit(struct rfs_pool *pool, const struct job *what, size_t limit)
 {
     struct job *job = malloc(sizeof *job);
     bool queued = false;
 
     if (!job)
         return false;
-    *job = (struct job){NULL, fn, arg};
+    *job = *what;
     pthread_mutex_lock(&pool->lock);
-    if (!pool->stopping && !pool->held && pool->waiting < limit) {
-        if (pool->idle <= pool->waiting && pool->started < pool->wanted)
+    if (!pool->stopping && !pool->held && has_room(pool, job->waits, limit)) {
+        if (pool->idle <= pool->waiting && may_start(pool, job->waits))
             start_locked(pool); /* if it can't, those that run will do */
         if (pool->started > 0) {
             *pool->tail = job;
             pool->tail = &job->next;
             pool->waiting++;
+            pool->waiters += job->waits;
             pthread_cond_signal(&pool->wake);
             queued = true;
         }
@@ -124,6 +148,16 @@ bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, si
     if (!queued)
         free(job);
     return queued;
+}
+
+bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit)
+{
+    return submit(pool, &(struct job){.fn = fn, .arg = arg}, limit);
+}
+
+bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void *arg)
+{
+    return submit(pool, &(struct job){.fn = fn, .arg = arg, .waits = true}, 0);
 }
 
 void rfs_pool_free(struct rfs_pool *pool)
@@ -148,6 +182,7 @@ void rfs_pool_free(struct rfs_pool *pool)
  * ctx.
  */
 struct loop {
+    struct rfs_pool *pool; /* not to be touched without an index: it may be gone */
     pthread_mutex_t lock;
     pthread_cond_t idle; /* running became 0 */
     int (*fn)(void *ctx, size_t i);
@@ -158,24 +193,8 @@ struct loop {
     int result;
 };
 
-static void run_loop(struct loop *loop)
-{
-    pthread_mutex_lock(&loop->lock);
-    while (loop->next < loop->n && loop->result == 0) {
-        const size_t i = loop->next++;
-        int result;
-
-        loop->running++;
-        pthread_mutex_unlock(&loop->lock);
-        result = loop->fn(loop->ctx, i);
-        pthread_mutex_lock(&loop->lock);
-        if (loop->result == 0)
-            loop->result = result;
-        if (--loop->running == 0)
-            pthread_cond_signal(&loop->idle);
-    }
-    pthread_mutex_unlock(&loop->lock);
-}
+/* How often this thread has waited for the end of a loop: that is no waiting for storage. */
+static _Thread_local unsigned loops_awaited;
 
 static void drop_loop(struct loop *loop)
 {
@@ -189,6 +208,45 @@ static void drop_loop(struct loop *loop)
     pthread_cond_destroy(&loop->idle);
     pthread_mutex_destroy(&loop->lock);
     free(loop);
+}
+
+static void help(void *arg);
+
+/* A call waited while others are still to be made: one more thread makes them. The caller has the lock, which is
+ * released meanwhile. */
+static void call_waiter(struct loop *loop)
+{
+    loop->owners++;
+    pthread_mutex_unlock(&loop->lock);
+    if (!rfs_pool_submit_waiting(loop->pool, help, loop))
+        drop_loop(loop); /* not the last: the caller runs, and owns */
+    pthread_mutex_lock(&loop->lock);
+}
+
+static void run_loop(struct loop *loop)
+{
+    struct rfs_wait wait = {0};
+
+    pthread_mutex_lock(&loop->lock);
+    while (loop->next < loop->n && loop->result == 0) {
+        const size_t i = loop->next++;
+        int result;
+
+        loop->running++;
+        pthread_mutex_unlock(&loop->lock);
+        const unsigned before = loops_awaited;
+        rfs_wait_begin(&wait);
+        result = loop->fn(loop->ctx, i);
+        const bool waited = rfs_wait_end(&wait, RFS_WAIT_LEAST) > 0 && loops_awaited == before;
+        pthread_mutex_lock(&loop->lock);
+        if (loop->result == 0)
+            loop->result = result;
+        if (waited && loop->next < loop->n && loop->result == 0)
+            call_waiter(loop);
+        if (--loop->running == 0)
+            pthread_cond_signal(&loop->idle);
+    }
+    pthread_mutex_unlock(&loop->lock);
 }
 
 static void help(void *arg)
@@ -232,6 +290,7 @@ int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i)
         return run_alone(n, fn, ctx);
     pthread_mutex_init(&loop->lock, NULL);
     pthread_cond_init(&loop->idle, NULL);
+    loop->pool = pool;
     loop->fn = fn;
     loop->ctx = ctx;
     loop->n = n;
@@ -239,6 +298,7 @@ int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i)
     call_helpers(pool, loop);
     run_loop(loop);
     pthread_mutex_lock(&loop->lock);
+    loops_awaited += loop->running > 0;
     while (loop->running > 0)
         pthread_cond_wait(&loop->idle, &loop->lock);
     result = loop->result;

@@ -2,6 +2,9 @@
 /*
  * Worker threads, started at the first use (so that a process may fork before), joined at the end.
  * The queue's lock is a leaf lock.
+ *
+ * Besides the threads that it was made with, for work that computes, a pool starts up to RFS_POOL_WAITERS in all for
+ * work that waits for storage: those sleep most of the time.
  */
 #ifndef RFS_BASE_POOL_H
 #define RFS_BASE_POOL_H
@@ -11,6 +14,9 @@
 
 struct rfs_pool;
 
+#define RFS_POOL_WAITERS 32u
+
+/* With THREADS 0 it never has one. */
 struct rfs_pool *rfs_pool_new(unsigned threads);
 /* Runs what is queued, then joins. */
 void rfs_pool_free(struct rfs_pool *pool);
@@ -28,8 +34,15 @@ void rfs_pool_hold(struct rfs_pool *pool, bool held);
 bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit);
 
 /*
+ * The same for a job that waits rather than computes: it gets a thread of its own. False also when there are
+ * RFS_POOL_WAITERS such jobs already.
+ */
+bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void *arg);
+
+/*
  * Calls fn(ctx, i) for i in [0, n), in any order, from the workers and from the caller, and returns
- * when all are done. Safe to call from a worker (the caller does the work then, if nobody helps).
+ * when all are done. Where calls turn out to wait (for storage, by the thread's voluntary context switches), more
+ * threads join, one for each call that waited, up to RFS_POOL_WAITERS. Safe to call from a worker (the caller does the work then, if nobody helps).
  * Stops handing out indices once fn returns non-zero; returns the first such value, else 0.
  */
 int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i), void *ctx);

@@ -2,6 +2,7 @@
 #include "base/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -235,6 +237,106 @@ static void test_for_inside_for(void **state)
     rfs_pool_free(t.pool);
 }
 
+/* Jobs that wait have threads of their own, beside the one that computes. */
+static void test_jobs_that_wait(void **state)
+{
+    enum { JOBS = 12 };
+    struct rfs_pool *pool = rfs_pool_new(1);
+    pthread_barrier_t barrier;
+    atomic_int done = 0;
+
+    (void)state;
+    pthread_barrier_init(&barrier, NULL, JOBS + 1);
+    for (int i = 0; i < JOBS; i++)
+        assert_true(rfs_pool_submit_waiting(pool, meet, &barrier));
+    assert_true(rfs_pool_submit(pool, add_one, &done, SIZE_MAX));
+    while (done == 0) /* they all wait yet */
+        sched_yield();
+    pthread_barrier_wait(&barrier);
+    rfs_pool_free(pool);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void test_jobs_that_wait_are_not_queued_behind_others(void **state)
+{
+    struct rfs_pool *pool = rfs_pool_new(2);
+    struct gate gate;
+
+    (void)state;
+    sem_init(&gate.entered, 0, 0);
+    sem_init(&gate.open, 0, 0);
+    for (unsigned i = 0; i < RFS_POOL_WAITERS; i++)
+        assert_true(rfs_pool_submit_waiting(pool, wait_at, &gate));
+    assert_false(rfs_pool_submit_waiting(pool, wait_at, &gate));
+    for (unsigned i = 0; i < RFS_POOL_WAITERS; i++)
+        sem_wait(&gate.entered);
+    assert_false(rfs_pool_submit_waiting(pool, wait_at, &gate));
+    for (unsigned i = 0; i < RFS_POOL_WAITERS; i++)
+        sem_post(&gate.open);
+    rfs_pool_free(pool);
+    pool = rfs_pool_new(0);
+    assert_false(rfs_pool_submit_waiting(pool, wait_at, &gate));
+    rfs_pool_free(pool);
+    sem_destroy(&gate.entered);
+    sem_destroy(&gate.open);
+}
+
+/* Calls that sleep, until enough of them are there at once. */
+struct sleepers {
+    atomic_int now;
+    atomic_bool enough;
+};
+
+static int sleep_once(void *ctx, size_t i)
+{
+    struct sleepers *sleepers = ctx;
+
+    (void)i;
+    if (atomic_fetch_add(&sleepers->now, 1) + 1 >= 8)
+        atomic_store(&sleepers->enough, true);
+    if (!sleepers->enough)
+        nanosleep(&(struct timespec){0, 2000000}, NULL);
+    atomic_fetch_sub(&sleepers->now, 1);
+    return 0;
+}
+
+static void test_for_gets_more_threads_where_calls_wait(void **state)
+{
+    struct rfs_pool *pool = rfs_pool_new(2);
+    struct sleepers sleepers = {0};
+
+    (void)state;
+    assert_int_equal(rfs_pool_for(pool, 20000, sleep_once, &sleepers), 0);
+    assert_true(sleepers.enough);
+    rfs_pool_free(pool);
+}
+
+static int two_of(void *ctx, size_t i)
+{
+    atomic_int *most = ctx;
+    static atomic_int now;
+    const int n = atomic_fetch_add(&now, 1) + 1;
+
+    (void)i;
+    for (int seen = *most; n > seen && !atomic_compare_exchange_weak(most, &seen, n);)
+        continue;
+    for (volatile int k = 0; k < 200; k++)
+        continue;
+    atomic_fetch_sub(&now, 1);
+    return 0;
+}
+
+static void test_for_gets_no_more_where_they_compute(void **state)
+{
+    struct rfs_pool *pool = rfs_pool_new(2);
+    atomic_int most = 0;
+
+    (void)state;
+    assert_int_equal(rfs_pool_for(pool, 50000, two_of, &most), 0);
+    assert_in_range(most, 1, 3);
+    rfs_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +351,10 @@ int main(void)
         cmocka_unit_test(test_for_without_workers),
         cmocka_unit_test(test_for_uses_caller_and_workers),
         cmocka_unit_test(test_for_inside_for),
+        cmocka_unit_test(test_jobs_that_wait),
+        cmocka_unit_test(test_jobs_that_wait_are_not_queued_behind_others),
+        cmocka_unit_test(test_for_gets_more_threads_where_calls_wait),
+        cmocka_unit_test(test_for_gets_no_more_where_they_compute),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
