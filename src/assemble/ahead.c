@@ -181,6 +181,13 @@ void rfs_ahead_cancel(struct rfs_assembler *assembler, const struct rfs_slice *s
         release(shared);
 }
 
+void rfs_ahead_drop(struct rfs_assembler *assembler)
+{
+    pthread_mutex_lock(&assembler->lock);
+    drop_queue(assembler);
+    pthread_mutex_unlock(&assembler->lock);
+}
+
 void rfs_ahead_stop(struct rfs_assembler *assembler)
 {
     pthread_mutex_lock(&assembler->lock);

@@ -8,7 +8,9 @@
 void rfs_ahead_cancel(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                       uint64_t number);
 
-/* Drops what is queued and waits until nothing is being made. */
+/* Drops what is queued. */
+void rfs_ahead_drop(struct rfs_assembler *assembler);
+/* The same, and waits until nothing is being made. */
 void rfs_ahead_stop(struct rfs_assembler *assembler);
 
 #endif

@@ -27,6 +27,12 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
     assembler->files = rfs_catalog_files(catalog);
     assembler->secret = rfs_files_secret(assembler->files);
     rfs_cache_keep_secret(assembler->cache, assembler->secret);
+    assembler->stage = rfs_stage_new(assembler->files, assembler->cache, budget, pool);
+    if (!assembler->stage) {
+        rfs_cache_free(assembler->cache);
+        free(assembler);
+        return NULL;
+    }
     assembler->budget = budget;
     assembler->pool = pool;
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -37,11 +43,18 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
     return assembler;
 }
 
+void rfs_assembler_stop(struct rfs_assembler *assembler)
+{
+    rfs_ahead_drop(assembler);
+    rfs_stage_stop(assembler->stage);
+}
+
 void rfs_assembler_free(struct rfs_assembler *assembler)
 {
     if (!assembler)
         return;
     rfs_ahead_stop(assembler);
+    rfs_stage_free(assembler->stage);
     rfs_cache_free(assembler->cache);
     while (assembler->scratch) {
         struct scratch *scratch = assembler->scratch;
@@ -77,17 +90,6 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch)
     pthread_mutex_unlock(&assembler->lock);
 }
 
-static int gather(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
-                  uint64_t end, unsigned char *dst, enum rfs_gather_proof proof)
-{
-    struct scratch *scratch = rfs_scratch_take(assembler);
-    if (!scratch)
-        return -ENOMEM;
-    const int rc = rfs_gather(assembler->files, slice, begin, end, scratch->bytes, dst, proof);
-    rfs_scratch_give(assembler, scratch);
-    return rc;
-}
-
 /* The files that the piece's bytes come from, each once. */
 static void note_files(struct rfs_piece *piece, const struct rfs_slice *slice, uint64_t begin)
 {
@@ -114,9 +116,11 @@ int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice
     if (got == RFS_GOT_CLAIM) {
         (*out)->passing = passing;
         note_files(*out, slice, begin);
-        const int rc =
-            gather(assembler, slice, begin, begin + size, (*out)->data, RFS_GATHER_UNPROVEN);
-        rfs_cache_publish(assembler->cache, *out, rc);
+        const bool ahead = want == RFS_WANT_ABSENT;
+        const int rc = rfs_fetch(assembler, slice, begin, begin + size, (*out)->data,
+                                 RFS_GATHER_UNPROVEN, ahead);
+        /* Who waits for what was to be made ahead makes it, or meets the failure. */
+        rfs_cache_publish(assembler->cache, *out, rc < 0 && ahead ? RFS_PUBLISH_NOTHING : rc);
         got = rc < 0 ? rc : got;
     }
     if (got < 0)
@@ -221,7 +225,8 @@ static int answer_directly(const struct request *request, uint64_t begin, uint64
     if (reply)
         move_reply(request, begin, end);
     unsigned char *at = reply ? reply->at : request->buf + (begin - request->begin);
-    const int rc = gather(request->assembler, request->slice, begin, end, at, RFS_GATHER_PROVEN);
+    const int rc =
+        rfs_fetch(request->assembler, request->slice, begin, end, at, RFS_GATHER_PROVEN, false);
     return rc < 0 || !reply ? rc : rfs_reply_copied(reply, (size_t)(end - begin));
 }
 
@@ -240,6 +245,20 @@ static int answer_from_piece(struct request *request, uint64_t begin, uint64_t e
     return reply ? rfs_reply_copied(reply, size) : 0;
 }
 
+/*
+ * A piece of a request that nobody has read ahead for: if it is not there, those behind it are missing as well, most
+ * likely, and slow sources are read for all of them at once.
+ */
+static int make_with_next(const struct request *request, uint64_t number, struct rfs_piece **piece)
+{
+    struct rfs_assembler *assembler = request->assembler;
+    const int got = rfs_piece_get(assembler, request->slice, number, RFS_WANT_PASSED, false, piece);
+    if (got != RFS_GOT_NOTHING)
+        return got;
+    rfs_fetch_soon(assembler, request->slice, number * RFS_PIECE, request->end);
+    return rfs_piece_get(assembler, request->slice, number, RFS_WANT_MADE, false, piece);
+}
+
 /* A gathered piece is kept; a contiguous one is there only if it was read ahead. */
 static int find_piece(const struct request *request, uint64_t number, bool gathered,
                       struct rfs_piece **piece)
@@ -247,6 +266,9 @@ static int find_piece(const struct request *request, uint64_t number, bool gathe
     struct rfs_assembler *assembler = request->assembler;
     const bool keep = request->sequential || request->end - request->begin >= RFS_SMALL;
     *piece = NULL;
+    if (gathered && keep && !request->sequential && rfs_stage_is_slow(assembler->stage) &&
+        (number + 1) * RFS_PIECE < request->end)
+        return make_with_next(request, number, piece);
     if (gathered)
         return rfs_piece_get(assembler, request->slice, number,
                              keep ? RFS_WANT_MADE : RFS_WANT_FOUND, false, piece);

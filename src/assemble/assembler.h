@@ -8,6 +8,8 @@
  * and not kept. A sequential reader is read ahead of, in pieces that pass through the cache: contiguous
  * ones are lent once and forgotten.
  *
+ * Where sources turn out to be slow, they are read further ahead, in larger requests and by more threads (stage.h).
+ *
  * A cached piece is given out only while the source files it was made from are unchanged (one stat
  * each); otherwise the read fails with -ESTALE, as one from the file would.
  *
@@ -116,6 +118,19 @@ struct rfs_window rfs_windows_hull(const struct rfs_windows *windows);
  */
 void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice,
                         const struct rfs_windows *windows);
+
+/*
+ * How many bytes are to be read ahead of a reader in sequence because its sources are slow; 0 while they are fast, when
+ * rfs_assemble_ahead is enough. It costs nothing then. More is no harm.
+ */
+uint64_t rfs_assemble_reach(struct rfs_assembler *assembler);
+/*
+ * Has source ranges (rfs_gather_note) read that somebody will want soon; ranges of several slices at once become fewer
+ * requests than one after the other.
+ */
+void rfs_assemble_stage(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges);
+/* Drops what waits to be read ahead, so that freeing the pool and the assembler takes no longer than what is begun. */
+void rfs_assembler_stop(struct rfs_assembler *assembler);
 
 struct rfs_assembler_counters {
     struct rfs_cache_counters cache;

@@ -500,6 +500,29 @@ void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece)
     pthread_mutex_unlock(&cache->lock);
 }
 
+void *rfs_cache_take_room(struct rfs_cache *cache)
+{
+    struct later later = {0};
+    uint32_t slot = RFS_NO_SLOT;
+    pthread_mutex_lock(&cache->lock);
+    if (cache->slots.total > 0 && make_room(cache, RFS_SLOT_BYTES, true, &later))
+        slot = take_slot(cache);
+    if (slot != RFS_NO_SLOT)
+        cache->bytes += RFS_SLOT_BYTES;
+    unlock(cache, &later);
+    if (slot == RFS_NO_SLOT)
+        return NULL;
+    rfs_slots_guard(&cache->slots, slot);
+    return rfs_slots_data(&cache->slots, slot);
+}
+
+void rfs_cache_give_room(struct rfs_cache *cache, void *room)
+{
+    pthread_mutex_lock(&cache->lock);
+    rfs_slots_give_warm(&cache->slots, rfs_slots_of(&cache->slots, room)); /* counted as before */
+    pthread_mutex_unlock(&cache->lock);
+}
+
 void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out)
 {
     pthread_mutex_lock(&cache->lock);

@@ -96,12 +96,23 @@ enum rfs_cache_got {
 /* An rfs_cache_got, or -errno: the assembling that it waited for failed. */
 int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size_t size,
                   size_t max_files, enum rfs_cache_want want, struct rfs_piece **out);
-/* A claimed piece is ready (RC 0) and stays pinned, or failed: it is forgotten and unpinned. */
+/*
+ * A claimed piece is ready (RC 0) and stays pinned, or failed: it is forgotten and unpinned, and who waits for it gets
+ * RC, or RFS_GOT_NOTHING if that is RFS_PUBLISH_NOTHING.
+ */
+#define RFS_PUBLISH_NOTHING 1
 void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc);
 /* The last unpinning of a passing piece that is spent forgets it. */
 void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece);
 /* Takes a pinned piece out of the table, for it is stale. */
 void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece);
+
+/*
+ * RFS_SLOT_BYTES of memory for other use, which count in the budget, and whose content is undefined; to be given back
+ * by rfs_cache_give_room. NULL when there is no room.
+ */
+void *rfs_cache_take_room(struct rfs_cache *cache);
+void rfs_cache_give_room(struct rfs_cache *cache, void *room);
 
 struct rfs_cache_counters {
     uint64_t bytes, hits, misses, evictions;

@@ -12,6 +12,7 @@
 #include "assemble/shape.h"
 #include "base/checked.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Runs of this length are not worth keeping: they read as fast as a copy from the cache. */
@@ -64,24 +65,75 @@ unsigned char *rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, ui
     return job->dst + (rfs_shape_dst(&job->shape, k) + from - job->dst_from);
 }
 
-int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset)
-{
-    const struct rfs_block *block = job->block;
-    return rfs_content_pread(job->reading, &block->content, buf, (size_t)size, block->src + offset);
-}
-
 /* Where in the file byte OFFSET of the block is. */
 static uint64_t file_offset(const struct rfs_block *block, uint64_t offset)
 {
     return rfs_content_offset(&block->content, block->src + offset);
 }
 
-/* Where in the scratch to put what is read from OFFSET of the block. */
-unsigned char *rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset)
+/* Adds a range of the block's file to those noted; one that goes on where the last one ends becomes part of it. */
+static int note_range(const struct rfs_gather_job *job, uint64_t from, uint64_t size)
 {
+    struct rfs_gather_ranges *ranges = job->ranges;
+    struct rfs_gather_range *last = ranges->n > 0 ? &ranges->data[ranges->n - 1] : NULL;
+    ranges->requests++;
+    if (last && last->file == job->block->file && last->to == from) {
+        last->to += size;
+        return 0;
+    }
+    if (ranges->n >= RFS_GATHER_MOST)
+        return 0;
+    const struct rfs_gather_range range = {job->block->file, from, from + size};
+    return RFS_PUSH(ranges, range) ? 0 : -ENOMEM;
+}
+
+/* The same for SIZE bytes from OFFSET of the block, which may lie in several extents. */
+static int note_content(const struct rfs_gather_job *job, uint64_t size, uint64_t offset)
+{
+    const struct rfs_block *block = job->block;
+    const struct rfs_content *content = &block->content;
+    if (content->n == 0)
+        return note_range(job, file_offset(block, offset), size);
+    uint64_t at = block->src + offset;
+    for (uint32_t i = 0; i < content->n && size > 0; i++) {
+        const struct rfs_extent *extent = &content->extents[i];
+        if (at < extent->bytes) {
+            const uint64_t take = rfs_min_u64(size, extent->bytes - at);
+            const int rc = note_range(job, extent->offset + at, take);
+            if (rc < 0)
+                return rc;
+            size -= take;
+            at = 0;
+        } else {
+            at -= extent->bytes;
+        }
+    }
+    return 0;
+}
+
+int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset)
+{
+    const struct rfs_block *block = job->block;
+    if (job->ranges)
+        return note_content(job, size, offset);
+    return rfs_content_pread(job->reading, &block->content, buf, (size_t)size, block->src + offset);
+}
+
+int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset,
+                      const unsigned char **window)
+{
+    *window = NULL;
+    if (job->ranges)
+        return note_content(job, size, offset);
     const uint64_t from = file_offset(job->block, offset);
-    return rfs_place_is_slow(job->scratch, from, size) ? job->scratch + RFS_PLACE_STEP
-                                                       : job->scratch;
+    if (job->reading->n_held > 0 && file_offset(job->block, offset + size - 1) == from + size - 1)
+        *window = rfs_reading_find(job->reading, (size_t)size, from);
+    if (*window)
+        return 0;
+    unsigned char *scratch =
+        rfs_place_is_slow(job->scratch, from, size) ? job->scratch + RFS_PLACE_STEP : job->scratch;
+    *window = scratch;
+    return rfs_gather_read(job, scratch, size, offset);
 }
 
 /* A read whose bytes have to go where copying is slow: by a window from which it is not. */
@@ -106,7 +158,7 @@ static int read_by_window(const struct rfs_gather_job *job, unsigned char *dst, 
 int rfs_gather_read_run(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
                         uint64_t offset)
 {
-    return rfs_place_is_slow(dst, file_offset(job->block, offset), size)
+    return !job->ranges && rfs_place_is_slow(dst, file_offset(job->block, offset), size)
                ? read_by_window(job, dst, size, offset)
                : rfs_gather_read(job, dst, size, offset);
 }
@@ -230,11 +282,12 @@ static int read_windows(const struct rfs_gather_job *job, uint64_t group)
         uint64_t b = rfs_min_u64(job->last + 1, (a / group + 1) * group);
         b = rfs_min_u64(b, rfs_shape_at_src(shape, source + RFS_SCRATCH - shape->run) + 1);
         const uint64_t final = rfs_shape_src(shape, b - 1) + rfs_gather_wanted(job, b - 1, &size);
-        unsigned char *window = rfs_gather_window(job, final + size - source, source);
-        const int rc = rfs_gather_read(job, window, final + size - source, source);
+        const unsigned char *window;
+        const int rc = rfs_gather_window(job, final + size - source, source, &window);
         if (rc < 0)
             return rc;
-        copy_window(job, a, b, source, window);
+        if (window)
+            copy_window(job, a, b, source, window);
         a = b;
     }
     return 0;
@@ -252,6 +305,21 @@ static int run_job(const struct rfs_gather_job *job)
     return group == 1 || shape->run >= RFS_LONG_RUN ? read_runs(job) : read_windows(job, group);
 }
 
+int rfs_gather_note(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
+                    struct rfs_gather_ranges *ranges)
+{
+    unsigned char nothing;
+    int rc = 0;
+    for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end && rc == 0; i++) {
+        struct rfs_gather_job job = {.ranges = ranges, .dst = &nothing};
+        if (!job_init(&job, &slice->blocks[i], begin, end))
+            continue;
+        job.dst_from = begin - job.block->dst;
+        rc = run_job(&job);
+    }
+    return rc;
+}
+
 static int end_reading(struct rfs_reading *reading, enum rfs_gather_proof proof)
 {
     if (proof == RFS_GATHER_PROVEN)
@@ -262,6 +330,14 @@ static int end_reading(struct rfs_reading *reading, enum rfs_gather_proof proof)
 
 int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
                unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof)
+{
+    return rfs_gather_with(files, slice, begin, end, scratch, dst, proof,
+                           &(struct rfs_gather_held){0});
+}
+
+int rfs_gather_with(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin,
+                    uint64_t end, unsigned char *scratch, unsigned char *dst,
+                    enum rfs_gather_proof proof, const struct rfs_gather_held *held)
 {
     struct rfs_reading reading;
     bool open = false;
@@ -280,8 +356,12 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
             rc = rfs_reading_take(files, block->file, &reading);
             open = rc == 0;
         }
-        if (rc == 0)
+        if (rc == 0) {
+            reading.ahead = held->ahead;
+            reading.held = held->parts;
+            reading.n_held = held->n;
             rc = run_job(&job);
+        }
     }
     if (open) {
         const int ended = end_reading(&reading, proof);

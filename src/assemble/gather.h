@@ -4,6 +4,7 @@
 #define RFS_ASSEMBLE_GATHER_H
 
 #include "assemble/place.h"
+#include "base/vec.h"
 #include "plan/slice.h"
 #include "source/catalog.h"
 
@@ -25,6 +26,31 @@ enum rfs_gather_proof { RFS_GATHER_PROVEN, RFS_GATHER_UNPROVEN };
  */
 int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
                unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof);
+
+/* For one that has some of the bytes already, or reads ahead. */
+struct rfs_gather_held {
+    const struct rfs_held *parts;
+    size_t n;
+    bool ahead; /* as in struct rfs_reading */
+};
+int rfs_gather_with(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin,
+                    uint64_t end, unsigned char *scratch, unsigned char *dst,
+                    enum rfs_gather_proof proof, const struct rfs_gather_held *held);
+
+/* What rfs_gather would read, in the order in which it would: each range is a request, or several that follow each other. */
+struct rfs_gather_range {
+    uint32_t file;
+    uint64_t from, to; /* in the file */
+};
+struct rfs_gather_ranges {
+    struct rfs_gather_range *data;
+    size_t n, cap;
+    size_t requests; /* how many reads it would make */
+};
+/* Appends them, up to RFS_GATHER_MOST in all; those behind are left out. 0 or -ENOMEM. Reads nothing. */
+int rfs_gather_note(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
+                    struct rfs_gather_ranges *ranges);
+#define RFS_GATHER_MOST 65536
 
 /*
  * Whether [begin, end) is made of so short runs that it is worth assembling once and keeping; if not,

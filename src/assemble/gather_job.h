@@ -22,6 +22,8 @@ struct rfs_gather_job {
     uint64_t first, last;
     uint64_t head; /* bytes of the first run to leave out */
     uint64_t tail; /* bytes of the last run to take; head counts in when they are the same run */
+    /* Where what would be read is noted instead, and nothing is copied; NULL to read. */
+    struct rfs_gather_ranges *ranges;
 };
 
 /* The wanted part of run K: its first byte in the run and, in *size, its length. */
@@ -33,8 +35,12 @@ int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, 
 /* The same, to a place that may be one to which reading is slow. */
 int rfs_gather_read_run(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
                         uint64_t offset);
-/* Where in the scratch to put SIZE bytes that are read from OFFSET of the block. */
-unsigned char *rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset);
+/*
+ * SIZE bytes from OFFSET of the block, of at most RFS_SCRATCH, where they can be copied from: in the scratch, or where
+ * they are held. *window is NULL when there is nothing to copy. 0 or -errno.
+ */
+int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset,
+                      const unsigned char **window);
 
 /* All of the job, of a strided block; gather_strided.c. 0 or -errno. */
 int rfs_gather_strided(const struct rfs_gather_job *job);

@@ -98,11 +98,12 @@ static int fetch(const struct rfs_gather_job *job, const struct box *box, uint32
             continue;
         }
         const uint64_t size = box->span[level + 1] + (n - 1) * loop->src_stride;
-        unsigned char *window = rfs_gather_window(job, size, from);
-        const int rc = rfs_gather_read(job, window, size, from);
+        const unsigned char *window;
+        const int rc = rfs_gather_window(job, size, from, &window);
         if (rc < 0)
             return rc;
-        scatter(box, level, n, run, to, window);
+        if (window)
+            scatter(box, level, n, run, to, window);
     }
     return 0;
 }

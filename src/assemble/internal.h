@@ -6,6 +6,7 @@
 #include "assemble/assembler.h"
 #include "assemble/cache.h"
 #include "assemble/gather.h"
+#include "assemble/stage.h"
 
 #include <pthread.h>
 
@@ -28,6 +29,7 @@ struct rfs_assembler {
     struct rfs_cache *cache; /* has its own lock; never taken together with ours */
     struct rfs_files *files;
     struct rfs_secret *secret; /* for whom memory is guarded; NULL: sources are plain */
+    struct rfs_stage *stage;   /* has its own lock, likewise */
     uint64_t budget;
     struct rfs_pool *pool;
     unsigned runners;     /* how many may work at once; constant */
@@ -43,6 +45,16 @@ struct rfs_assembler {
 /* To be given back; NULL when out of memory. */
 struct scratch *rfs_scratch_take(struct rfs_assembler *assembler);
 void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
+
+/*
+ * Bytes [begin, end) of the slice from its sources. AHEAD: nobody has asked for them yet, so a read that fails is no
+ * failure of its file. 0 or -errno; the bytes are good only when 0, and PROOF is as for rfs_gather.
+ */
+int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
+              uint64_t end, unsigned char *dst, enum rfs_gather_proof proof, bool ahead);
+/* They are about to be fetched, by one or more calls: what slow sources have of them is read at once. */
+void rfs_fetch_soon(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
+                    uint64_t end);
 
 /*
  * A piece of the slice, pinned: RFS_GOT_CLAIM if it was made here, RFS_GOT_PIECE if by somebody else; RFS_GOT_NOTHING

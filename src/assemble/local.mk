@@ -6,11 +6,15 @@ librfs_la_SOURCES += \
 	src/assemble/convert.c src/assemble/convert.h \
 	src/assemble/convert_x86.c src/assemble/convert_x86.h \
 	src/assemble/converted.c \
+	src/assemble/fetch.c \
 	src/assemble/gather.c src/assemble/gather.h \
 	src/assemble/gather_job.h src/assemble/gather_strided.c \
 	src/assemble/internal.h \
 	src/assemble/kernels.c src/assemble/kernels.h \
 	src/assemble/kernels_x86.c src/assemble/kernels_x86.h \
+	src/assemble/pace.c src/assemble/pace.h \
 	src/assemble/place.h \
 	src/assemble/shape.c src/assemble/shape.h \
-	src/assemble/slots.c src/assemble/slots.h
+	src/assemble/slots.c src/assemble/slots.h \
+	src/assemble/stage.c src/assemble/stage.h \
+	src/assemble/stage_plan.c src/assemble/stage_plan.h

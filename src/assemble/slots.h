@@ -53,4 +53,9 @@ static inline unsigned char *rfs_slots_data(const struct rfs_slots *slots, uint3
     return slots->base + (size_t)slot * RFS_SLOT_BYTES;
 }
 
+static inline uint32_t rfs_slots_of(const struct rfs_slots *slots, const void *data)
+{
+    return (uint32_t)((size_t)((const unsigned char *)data - slots->base) / RFS_SLOT_BYTES);
+}
+
 #endif

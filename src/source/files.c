@@ -412,7 +412,8 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
         rfs_fds_give(files->fds, &file->fd, true);
         return rc;
     }
-    *reading = (struct rfs_reading){files, id, fd, size, quiet};
+    *reading =
+        (struct rfs_reading){.files = files, .id = id, .fd = fd, .size = size, .quiet = quiet};
     return 0;
 }
 
@@ -431,6 +432,87 @@ int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *r
     return reading_begin(files, id, false, true, reading);
 }
 
+int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
+{
+    struct file *file = files->list[id];
+    struct stat st;
+    bool fresh;
+    int fd;
+    int rc = rfs_files_state(files, id);
+    if (rc != 0)
+        return rc;
+    /* Who is not known yet, or is encrypted, is not read ahead. */
+    if (files->sealed || !atomic_load_explicit(&file->recorded, memory_order_acquire))
+        return -EAGAIN;
+    rc = rfs_fds_take(files->fds, &file->fd, file->path, &fd, &fresh);
+    if (fresh)
+        atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
+    if (rc < 0)
+        return rc;
+    if (fresh)
+        rc = fstat(fd, &st) == 0 ? compare(files, file, &st) : -errno;
+    if (rc < 0) {
+        rfs_fds_give(files->fds, &file->fd, true);
+        return rc;
+    }
+    *reading = (struct rfs_reading){
+        .files = files, .id = id, .fd = fd, .size = (uint64_t)file->id.size, .ahead = true};
+    return 0;
+}
+
+const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t size,
+                                      uint64_t offset)
+{
+    for (size_t i = 0; i < reading->n_held; i++) {
+        const struct rfs_held *held = &reading->held[i];
+        if (held->file == reading->id && held->from <= offset && offset < held->to)
+            return size <= held->to - offset ? held->data + (offset - held->from) : NULL;
+    }
+    return NULL;
+}
+
+/*
+ * How many bytes from OFFSET on, of SIZE, are to be read, before the next held one; 0: the first is held, and *held
+ * says where.
+ */
+static size_t not_held(const struct rfs_reading *reading, size_t size, uint64_t offset,
+                       const struct rfs_held **held)
+{
+    for (size_t i = 0; i < reading->n_held; i++) {
+        const struct rfs_held *part = &reading->held[i];
+        if (part->file != reading->id || part->to <= offset)
+            continue;
+        if (part->from <= offset) {
+            *held = part;
+            return 0;
+        }
+        size = (size_t)rfs_min_u64(size, part->from - offset);
+    }
+    return size;
+}
+
+static int pread_held(struct rfs_reading *reading, unsigned char *buf, size_t size, uint64_t offset)
+{
+    struct rfs_reading plain = *reading;
+    plain.n_held = 0;
+    while (size > 0) {
+        const struct rfs_held *held = NULL;
+        size_t n = not_held(reading, size, offset, &held);
+        if (n == 0) {
+            n = (size_t)rfs_min_u64(size, held->to - offset);
+            memcpy(buf, held->data + (offset - held->from), n);
+        } else {
+            const int rc = rfs_reading_pread(&plain, buf, n, offset);
+            if (rc < 0)
+                return rc;
+        }
+        buf += n;
+        size -= n;
+        offset += n;
+    }
+    return 0;
+}
+
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset)
 {
     struct rfs_files *files = reading->files;
@@ -439,12 +521,16 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
         return -ESTALE;
     if (files->sealed)
         return pread_sealed(reading, buf, size, offset);
+    if (reading->n_held > 0)
+        return pread_held(reading, buf, size, offset);
     unsigned char *p = buf;
     while (size > 0) {
         atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
         const ssize_t n = pread(reading->fd, p, size, (off_t)offset);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n <= 0 && reading->ahead)
+            return n < 0 ? -errno : -ESTALE;
         if (n < 0)
             return call_failed(files, file, "read", errno);
         if (n == 0) {

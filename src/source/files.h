@@ -69,6 +69,13 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st);
 /* Compares the identity now, without opening or reading. 0 or -errno. */
 int rfs_files_check(struct rfs_files *files, uint32_t id);
 
+/* Bytes [from, to) of a file, in memory. */
+struct rfs_held {
+    uint32_t file;
+    uint64_t from, to;
+    const unsigned char *data; /* where byte FROM is */
+};
+
 /* A file in use: its descriptor is pinned and its identity was as recorded when it was taken. */
 struct rfs_reading {
     struct rfs_files *files;
@@ -76,12 +83,28 @@ struct rfs_reading {
     int fd;
     uint64_t size; /* of the file, as recorded; of its plain text, if it is encrypted */
     bool quiet;    /* its user tells what rfs_files_reason says */
+    /*
+     * Read ahead of who may want it: a read that fails is nobody's yet, and neither sticks nor is logged. May be set
+     * after rfs_reading_begin.
+     */
+    bool ahead;
+    /* What need not be read, of any file, in no order; borrowed. May be set after rfs_reading_begin. */
+    const struct rfs_held *held;
+    size_t n_held;
 };
 
 /* 0 or -errno. When 0, rfs_reading_end must follow, and only its 0 makes what was read good. */
 int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 /* The same, for a caller that tells what rfs_files_reason says of a failure, so that the log need not. */
 int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
+/*
+ * The same, to read ahead: the identity is compared only when the file is opened, so what is read is good only within
+ * another reading that ends well. Failures but those of that comparison do not stick. rfs_reading_leave must follow.
+ */
+int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
+/* Where SIZE bytes at OFFSET are held in one piece, or NULL. */
+const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t size,
+                                      uint64_t offset);
 /* All of SIZE bytes at OFFSET, or -errno; beyond the recorded size is -ESTALE. EINTR and short reads
  * are retried. */
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);

@@ -225,16 +225,52 @@ static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *
     }
 }
 
+/*
+ * Has what slow sources have of the window read. All parameters in it are noted first: what follows each other in a
+ * source file is read by one request, however small they are.
+ */
+static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *window)
+{
+    const struct rfs_image *image = reader->image;
+    const uint64_t end = rfs_min_u64(window->end, image->bytes);
+    struct rfs_gather_ranges ranges = {0};
+    int rc = 0;
+
+    for (size_t i = window->begin < end ? rfs_image_find(image, window->begin) : image->n;
+         rc == 0 && i < image->n && image->regions[i].start < end; i++) {
+        const struct rfs_region *region = &image->regions[i];
+        struct rfs_slice slice = {0};
+        struct rfs_conversion conversion;
+        if (region->target >= RFS_NO_TARGET)
+            continue;
+        struct rfs_window part = part_of(window, region, rfs_image_end(image, i));
+        if (rfs_view_conversion(reader->view, image, region->target, &conversion))
+            rfs_assemble_unconverted(&conversion, &part.begin, &part.end);
+        rc = rfs_view_slice(reader->view, reader->file, image, region->target, &slice);
+        if (rc == 0)
+            rc = rfs_gather_note(&slice, part.begin, part.end, &ranges);
+        rfs_slice_free(&slice);
+    }
+    rfs_assemble_stage(reader->view->assembler, &ranges);
+    free(ranges.data);
+}
+
 /* Notes a read, says whether it goes on from the last one, and reads ahead then. */
 static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t end)
 {
     struct rfs_windows ahead;
+    struct rfs_window staged = {0};
 
     if (reader->scattered)
         return false;
+    const uint64_t reach = rfs_assemble_reach(reader->view->assembler);
     pthread_mutex_lock(&reader->lock);
     const bool sequential = rfs_streak_note(&reader->streak, offset, end, &ahead);
+    if (sequential && reach > 0)
+        staged = rfs_streak_stage(&reader->streak, reach);
     pthread_mutex_unlock(&reader->lock);
+    if (staged.end > 0)
+        stage_ahead(reader, &staged);
     if (ahead.kept.end > 0 || ahead.lent.end > 0)
         read_ahead(reader, &ahead);
     return sequential;

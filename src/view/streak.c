@@ -56,3 +56,16 @@ bool rfs_streak_note(struct rfs_streak *streak, uint64_t offset, uint64_t end,
             streak->end, ahead->lent.begin > RFS_PIECE ? ahead->lent.begin - RFS_PIECE + 1 : 0);
     return streak->bytes >= RFS_SMALL;
 }
+
+struct rfs_window rfs_streak_stage(struct rfs_streak *streak, uint64_t reach)
+{
+    const uint64_t allowed = rfs_min_u64(streak->bytes, reach);
+    const uint64_t lost = holes(streak);
+    const uint64_t to = streak->end + (allowed > lost ? allowed - lost : 0);
+    const uint64_t from = rfs_max_u64(streak->staged_to, streak->end);
+    const uint64_t step = from > streak->end ? rfs_max_u64(reach / 4, STEP) : STEP;
+    if (to < from + step)
+        return (struct rfs_window){0};
+    streak->staged_to = to;
+    return (struct rfs_window){from, to};
+}

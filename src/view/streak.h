@@ -9,6 +9,9 @@
  *     jumps, has cost at most 1.1 times the bytes that it was given, whatever it read;
  * in both cases less the holes, and at most RFS_AHEAD_BYTES.
  *
+ * Where sources are slow, a request that comes too late costs much more than some bytes in vain: of those, as many
+ * bytes as it has read are read ahead, of whatever kind, less the holes, and at most what is said to be worth it.
+ *
  * No lock, no I/O.
  */
 #ifndef RFS_VIEW_STREAK_H
@@ -28,6 +31,7 @@ struct rfs_streak {
     uint64_t bytes;      /* that were read */
     uint64_t kept_to;    /* reading ahead was asked for up to here: of gathered bytes */
     uint64_t lent_to;    /* and of contiguous ones, that are passed on and forgotten */
+    uint64_t staged_to;  /* and of slow sources */
 };
 
 /*
@@ -36,5 +40,11 @@ struct rfs_streak {
  */
 bool rfs_streak_note(struct rfs_streak *streak, uint64_t offset, uint64_t end,
                      struct rfs_windows *ahead);
+
+/*
+ * The same for slow sources, of which REACH bytes ahead are worth it, after a note of a reader that goes on. In steps of a
+ * quarter of that, so that few large requests are made of them.
+ */
+struct rfs_window rfs_streak_stage(struct rfs_streak *streak, uint64_t reach);
 
 #endif

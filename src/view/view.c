@@ -272,10 +272,21 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
     return rfs_view_report(err, &failure, rc);
 }
 
+/* So that the pool has only to end what it has begun. */
+static void stop(struct reshard_view *view)
+{
+    if (view->assembler)
+        rfs_assembler_stop(view->assembler);
+    for (size_t i = 0; view->side && i < view->side->n; i++)
+        stop(view->side->data[i].view);
+}
+
 void reshard_close(reshard_view *view)
 {
     if (!view)
         return;
+    if (!view->above)
+        stop(view);
     if (!view->above)
         rfs_pool_free(view->pool); /* first: read-ahead jobs use all the rest */
     rfs_side_close(view);

@@ -5,6 +5,8 @@ check_PROGRAMS += \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels \
+	tests/unit/assemble/test_pace \
+	tests/unit/assemble/test_stage \
 	tests/unit/assemble/test_strided
 TESTS += \
 	tests/unit/assemble/test_assembler \
@@ -12,6 +14,8 @@ TESTS += \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels \
+	tests/unit/assemble/test_pace \
+	tests/unit/assemble/test_stage \
 	tests/unit/assemble/test_strided
 tests_unit_assemble_test_assembler_SOURCES = tests/unit/assemble/test_assembler.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
@@ -30,3 +34,7 @@ tests_unit_assemble_test_convert_LDADD = librfs.la $(CMOCKA_LIBS) -lm
 tests_unit_assemble_test_strided_SOURCES = tests/unit/assemble/test_strided.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_strided_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_assemble_test_pace_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_assemble_test_stage_SOURCES = tests/unit/assemble/test_stage.c \
+	tests/unit/assemble/support.c tests/unit/assemble/support.h
+tests_unit_assemble_test_stage_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -172,6 +172,37 @@ static void test_random_readers(void **state)
     }
 }
 
+/* Of slow sources: as much as was read, up to what is worth it, in a few steps that leave nothing out. */
+static void test_slow_sources(void **state)
+{
+    const uint64_t reach = 16 * MIB;
+    struct rfs_streak streak = {0};
+    uint64_t asked = 0, steps = 0;
+
+    (void)state;
+    for (uint64_t at = 0; at < 256 * MIB; at += MIB) {
+        struct rfs_windows ahead;
+        if (!rfs_streak_note(&streak, at, at + MIB, &ahead))
+            continue;
+        const struct rfs_window window = rfs_streak_stage(&streak, reach);
+        if (window.end > 0) {
+            assert_int_equal(window.begin, asked > at + MIB ? asked : at + MIB);
+            assert_true(window.end - (at + MIB) <= (at + MIB < reach ? at + MIB : reach));
+            asked = window.end;
+            steps++;
+        }
+        assert_true(asked > at + MIB);
+        assert_true(at < 2 * reach || asked >= at + MIB + reach / 2);
+    }
+    assert_in_range(steps, 256 / 4 - 4, 256 / 4 + 16);
+    struct rfs_windows ahead;
+    assert_false(rfs_streak_note(&streak, 1000 * MIB, 1001 * MIB, &ahead)); /* it jumps */
+    assert_true(rfs_streak_note(&streak, 1001 * MIB, 1002 * MIB, &ahead));
+    const struct rfs_window window = rfs_streak_stage(&streak, reach);
+    assert_int_equal(window.begin, 1002 * MIB);
+    assert_int_equal(window.end, 1004 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +213,7 @@ int main(void)
         cmocka_unit_test(test_requests_out_of_order),
         cmocka_unit_test(test_holes),
         cmocka_unit_test(test_random_readers),
+        cmocka_unit_test(test_slow_sources),
     };
     return cmocka_run_group_tests_name("streak", tests, NULL, NULL);
 }

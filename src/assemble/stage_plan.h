@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the stage: which requests ranges of source files become. No lock, no I/O. */
+#ifndef RFS_ASSEMBLE_STAGE_PLAN_H
+#define RFS_ASSEMBLE_STAGE_PLAN_H
+
+#include "assemble/stage.h"
+
+enum rfs_stage_state {
+    RFS_STAGE_FREE,
+    RFS_STAGE_QUEUED, /* no memory yet */
+    RFS_STAGE_READING,
+    RFS_STAGE_READY,
+    RFS_STAGE_FAILED, /* somebody has it pinned; no memory */
+};
+
+/* Bytes [from, to) of a file: at most RFS_STAGE_WINDOW, from and to multiples of RFS_STAGE_PAGE but for the file's end. */
+struct rfs_stage_window {
+    enum rfs_stage_state state;
+    uint32_t file;
+    uint32_t pins;
+    uint64_t order; /* of reading: the least first */
+    uint64_t from, to;
+    uint64_t wanted;  /* bytes that somebody has asked to be read ahead */
+    uint64_t used;    /* bytes that were copied; as many as wanted: it may go */
+    uint64_t touched; /* ns: when it was read or used last */
+    unsigned char *data;
+};
+
+struct rfs_stage_wish {
+    uint32_t file;
+    uint32_t order; /* among the ranges */
+    uint64_t from, to;
+};
+/* By file and place. */
+struct rfs_stage_wishes {
+    struct rfs_stage_wish *data; /* owned */
+    size_t n;
+};
+/* False when there is none, or no memory. */
+bool rfs_stage_wish(const struct rfs_gather_ranges *ranges, struct rfs_stage_wishes *wishes);
+
+/* Bytes of the wishes that the window has, or will have. */
+uint64_t rfs_stage_overlap(const struct rfs_stage_window *window,
+                           const struct rfs_stage_wishes *wishes);
+
+struct rfs_stage_plan {
+    struct rfs_stage_window windows[RFS_STAGE_MOST]; /* in the order of need */
+    unsigned n;
+    bool cut; /* there are more */
+};
+/*
+ * The windows that are missing for the wishes, beside the N that there are. COUNT: what wishes have of those counts as
+ * wanted of them.
+ */
+void rfs_stage_plan(struct rfs_stage_window *windows, unsigned n,
+                    const struct rfs_stage_wishes *wishes, bool count, struct rfs_stage_plan *out);
+
+#endif
