@@ -10,9 +10,11 @@ bench_micro_kernels_SOURCES = bench/micro_kernels.c
 bench_reader_SOURCES = bench/reader.c
 bench_reader_LDADD =
 if HAVE_FUSE
-EXTRA_PROGRAMS += bench/null_server
+EXTRA_PROGRAMS += bench/delay_server bench/null_server
+bench_delay_server_SOURCES = bench/delay_server.c
+bench_delay_server_LDADD = $(FUSE_LIBS)
 bench_null_server_SOURCES = bench/null_server.c
 bench_null_server_LDADD = $(FUSE_LIBS)
 endif
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/run bench/costs.py bench/exports.py bench/mindspore_side.py bench/starts.py
+EXTRA_DIST += bench/run bench/costs.py bench/exports.py bench/mindspore_side.py bench/slow.py bench/starts.py

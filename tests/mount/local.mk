@@ -19,5 +19,6 @@ EXTRA_DIST += \
 	tests/mount/test_reading.py \
 	tests/mount/test_rules.py \
 	tests/mount/test_saved.py \
+	tests/mount/test_slow.py \
 	tests/mount/test_stale.py \
 	tests/mount/test_trees.py
