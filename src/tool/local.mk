@@ -14,7 +14,9 @@ librfstool_la_SOURCES = \
 	src/tool/common/open.c src/tool/common/open.h \
 	src/tool/common/output.c src/tool/common/output.h \
 	src/tool/common/progress.c src/tool/common/progress.h \
+	src/tool/common/ranks.c src/tool/common/ranks.h \
 	src/tool/common/show.c src/tool/common/show.h \
+	src/tool/common/svg.c src/tool/common/svg.h \
 	src/tool/common/sweep.c src/tool/common/sweep.h \
 	src/tool/common/source.c src/tool/common/source.h \
 	src/tool/common/table.c src/tool/common/table.h \
@@ -23,8 +25,11 @@ librfstool_la_SOURCES = \
 
 include src/tool/diff/local.mk
 include src/tool/example/local.mk
+include src/tool/explain/local.mk
 include src/tool/export/local.mk
 include src/tool/info/local.mk
+include src/tool/layout/local.mk
+include src/tool/ranks/local.mk
 include src/tool/stats/local.mk
 include src/tool/verify/local.mk
 include src/tool/strategy/local.mk

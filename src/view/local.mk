@@ -25,6 +25,8 @@ librfs_la_SOURCES += \
 	src/view/ranges.c \
 	src/view/ranges.h \
 	src/view/read.c \
+	src/view/rooms.c \
+	src/view/rooms.h \
 	src/view/rules.c \
 	src/view/rules.h \
 	src/view/saved_sizes.c \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several tasks of one export: under mpirun, and as Slurm and others announce themselves."""
+import json
 import os
 import shutil
 import signal
@@ -166,6 +167,16 @@ def node_reads(tree, options, node, target):
     return result["bytes_written"], result["source_bytes"]
 
 
+def node_told(tree, options, node):
+    """What reshard explain says that it reads, without reading."""
+    got = run(reshard, "explain", tree + "/src", "-s", tree + "/src_strategy.ckpt", *options, "--ranks",
+              f"{8 * node}-{8 * node + 7}", "--json")
+    equal((got.returncode, got.stderr), (0, ""), "status, stderr")
+    told = json.loads(got.stdout)
+    equal(len(told["ranks"]), 8, "ranks")
+    return told["together"]["bytes"]
+
+
 def test_bytes_read_by_each_node():
     """The table of doc/CLUSTER.md, for the first node, one in the middle and the last."""
     for source, target in ((64, 56), (1024, 768)):
@@ -180,10 +191,14 @@ def test_bytes_read_by_each_node():
             written, read = node_reads(tree, ["-d", tree + "/dst_strategy.ckpt"], node, place(f"{source}.{node}"))
             check(abs(written - total / nodes) < headers, f"files of {written} bytes for {total} / {nodes}")
             check(written - headers < read < written * 1.01 + headers, f"{read} bytes read for {written}")
+            told = node_told(tree, ["-d", tree + "/dst_strategy.ckpt"], node)
+            check(written - headers < told <= read, f"{told} bytes told, {read} read for {written}")
             rules = f"dst_ranks={target},dst_rules=axes dp={nodes} tp=8\n*: axis 0 over tp"
             written, read = node_reads(tree, ["-o", rules], node, place(f"{source}.{node}.replicas"))
             check(abs(written - total) < source * 8192, f"files of {written} bytes for {total}")
             check(written - headers < read < written * 1.01 + source * 8192, f"{read} bytes read for {written}")
+            told = node_told(tree, ["-o", rules], node)
+            check(written - source * 8192 < told <= read, f"{told} bytes told, {read} read for {written}")
         shutil.rmtree(tree)
         shutil.rmtree(folder("to"))
 

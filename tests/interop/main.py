@@ -16,6 +16,7 @@ oracle.quiet()
 import build  # noqa: E402
 import cases  # noqa: E402
 import mounting  # noqa: E402
+import needed  # noqa: E402
 import registry  # noqa: E402
 import story  # noqa: E402
 
@@ -85,6 +86,8 @@ class Runner:
             built.expect(model_writes=not self.args.model_only)
             problem = built.problem
             if not problem and not self.args.model_only:
+                problem = needed.check(needed.program_in(self.args.build), built)
+            if not problem and not self.args.model_only:
                 problem = mounting.check(self.program, built)
         except Exception:  # noqa: BLE001 - a fault of the generator is a failure too
             problem = traceback.format_exc().strip()
@@ -117,6 +120,7 @@ class Runner:
     def finish(self):
         kinds = ", ".join(f"{n} {k}" for k, n in sorted(self.kinds.items()))
         print(f"expectations: {kinds}")
+        print("rank lists: " + ", ".join(f"{n} {k}" for k, n in needed.COUNTS.items()))
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
         return 1 if self.failed else 0
 

@@ -15,8 +15,11 @@ struct rfs_command {
 
 extern const struct rfs_command rfs_command_diff;
 extern const struct rfs_command rfs_command_example;
+extern const struct rfs_command rfs_command_explain;
 extern const struct rfs_command rfs_command_export;
 extern const struct rfs_command rfs_command_info;
+extern const struct rfs_command rfs_command_layout;
+extern const struct rfs_command rfs_command_ranks;
 extern const struct rfs_command rfs_command_stats;
 extern const struct rfs_command rfs_command_strategy;
 extern const struct rfs_command rfs_command_verify;

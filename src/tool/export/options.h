@@ -4,23 +4,11 @@
 #define RFS_TOOL_EXPORT_OPTIONS_H
 
 #include "base/error.h"
-#include "base/vec.h"
+#include "tool/common/ranks.h"
 #include "tool/export/task.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Which ranks: "0-63,70". None at all: every one. */
-struct rfs_ranks {
-    struct rfs_rank_range {
-        uint32_t first, last;
-    } * data;
-    size_t n, cap;
-};
-
-/* TEXT is one list, appended to *out, which the caller frees in any case. 0, or -errno with *err filled. */
-int rfs_ranks_parse(const char *text, struct rfs_ranks *out, struct rfs_error *err);
-bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank);
 
 #define RFS_EXPORT_MOST_THREADS 256
 

@@ -5,6 +5,7 @@
  * is dropped as soon as it is not in use, and some again by what a first view has saved of them.
  */
 #include "plan/planner.h"
+#include "plan/trace.h"
 #include "source/saved.h"
 #include "tests/unit/plan/world.h"
 
@@ -121,8 +122,56 @@ static void expect_source(const struct rfs_rank_plan *plan, uint32_t file)
     fail_msg("file %u is read, but not among the sources", file);
 }
 
-static void expect_target(struct open *o, uint32_t rank, const struct rfs_rank_plan *plan,
-                          const struct rfs_target *target, const struct wanted *wanted)
+static bool lacks(const struct world *world, uint32_t rank, uint32_t param)
+{
+    return world->lost[rank] || !world->has[rank][param];
+}
+
+/* What is told of a slice is what is read of it, and of replicas only those are passed over that lack it. */
+static void expect_trace(struct open *o, const struct world *world, uint32_t rank,
+                         const struct rfs_target *target, uint32_t param,
+                         const struct rfs_slice *slice)
+{
+    const struct rfs_type *type = rfs_catalog_type(o->catalog, target->type);
+    const int64_t part = rfs_planner_part(o->planner);
+    const uint32_t shift = part > 0 ? (uint32_t)part * world->src.devices : 0;
+    struct rfs_trace trace = {0};
+    uint64_t elements = 0;
+
+    assert_int_equal(rfs_planner_trace(o->planner, rank, target, &trace), 0);
+    assert_int_equal(trace.n, slice->n);
+    for (size_t i = 0; i < trace.n; i++) {
+        const struct rfs_piece_trace *piece = &trace.pieces[i];
+        const struct rfs_block *block = &slice->blocks[i];
+        uint64_t volume = 1;
+        assert_int_equal(piece->block.file, block->file);
+        assert_int_equal(piece->block.src, block->src);
+        assert_int_equal(piece->block.dst, block->dst);
+        assert_int_equal(piece->block.run, block->run);
+        assert_int_equal(piece->block.dst_end, block->dst_end);
+        assert_memory_equal(piece->block.loop, block->loop, block->n_loops * sizeof *block->loop);
+        assert_int_equal(rfs_catalog_file(o->catalog, piece->rank), block->file);
+        for (uint32_t k = 0; k < type->ndim; k++) {
+            volume *= piece->target.len[k];
+            assert_true(piece->target.at[k] + piece->target.len[k] <= type->dims[k]);
+        }
+        elements += volume;
+        for (uint32_t r = trace.base; r < trace.base + trace.devices; r++) {
+            const enum rfs_holding has = rfs_trace_holding(o->planner, target, &trace, piece, r);
+            assert_true(has == RFS_HOLDS_NOT ||
+                        (has == RFS_HOLDS) == !lacks(world, r - shift, param));
+        }
+        if (piece->first != piece->rank)
+            assert_true(lacks(world, piece->first - shift, param));
+        assert_false(lacks(world, piece->rank - shift, param));
+    }
+    assert_int_equal(elements * rfs_dtype_bytes((enum rfs_dtype)type->dtype), type->bytes);
+    rfs_trace_free(&trace);
+}
+
+static void expect_target(struct open *o, const struct world *world, uint32_t rank,
+                          const struct rfs_rank_plan *plan, const struct rfs_target *target,
+                          const struct wanted *wanted)
 {
     const struct rfs_type *type = rfs_catalog_type(o->catalog, target->type);
     struct rfs_slice slice = {0};
@@ -138,6 +187,7 @@ static void expect_target(struct open *o, uint32_t rank, const struct rfs_rank_p
         copy_block(o, &slice.blocks[i], bytes);
     }
     assert_memory_equal(bytes, wanted->bytes, wanted->n);
+    expect_trace(o, world, rank, target, wanted->param, &slice);
     rfs_slice_free(&slice);
 }
 
@@ -158,7 +208,7 @@ static void expect_rank(struct open *o, const struct world *world, uint32_t rank
     }
     assert_int_equal(plan->roster->n, n);
     for (int i = 0; i < n; i++)
-        expect_target(o, rank, plan, &plan->roster->targets[i], &wanted[i]);
+        expect_target(o, world, rank, plan, &plan->roster->targets[i], &wanted[i]);
 }
 
 /* Plans all ranks, beginning with one of its own. */

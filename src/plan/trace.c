@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/trace.h"
+
+#include "base/checked.h"
+#include "plan/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void rfs_trace_free(struct rfs_trace *trace)
+{
+    free(trace->pieces);
+    *trace = (struct rfs_trace){0};
+}
+
+static struct wanting wanting_of(const struct rfs_planner *planner, uint32_t local,
+                                 const struct rfs_target *target)
+{
+    return (struct wanting){
+        planner, atomic_load_explicit(&planner->surveys[target->stage], memory_order_acquire),
+        rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
+}
+
+/* The piece, with its block's file and content; *strides as rfs_index_strides has them. */
+static int add_piece(const struct wanting *wanting, uint32_t stage, const struct piece *piece,
+                     struct rfs_trace *out, struct rfs_piece_trace **added,
+                     const uint64_t **strides)
+{
+    const struct rfs_planner *planner = wanting->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const uint32_t rank = rfs_plan_giver(wanting, piece);
+    const struct rfs_index *index = NULL;
+    const int rc =
+        rank == RFS_NO_RANK
+            ? -EIO
+            : rfs_catalog_index(catalog, rank, atomic_load(&planner->leads[stage]), &index, NULL);
+    const struct rfs_entry *entry = rc ? NULL : rfs_index_find(index, wanting->name);
+
+    if (!entry)
+        return rc ? rc : -EIO;
+    if (out->n == out->cap &&
+        !rfs_vec_grow((void **)&out->pieces, &out->cap, out->n, sizeof *out->pieces))
+        return -ENOMEM;
+    *added = &out->pieces[out->n++];
+    memset(*added, 0, sizeof **added);
+    (*added)->rank = rank;
+    (*added)->first = wanting->base + rfs_plan_first(wanting, piece);
+    (*added)->type = entry->type;
+    (*added)->block.file = rfs_catalog_entry_file(catalog, rank, index, entry);
+    *strides = rfs_index_strides(index, entry);
+    for (uint32_t i = 0; *strides && i < rfs_catalog_type(catalog, entry->type)->ndim; i++)
+        (*added)->repeated |= (uint32_t)((*strides)[i] == 0) << i;
+    return rfs_catalog_content(catalog, index, entry, &(*added)->block.content);
+}
+
+/* The box that a destination box and a source cell have in common. */
+static void set_boxes(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                      const uint32_t *cell, struct rfs_piece_trace *piece)
+{
+    for (uint32_t i = 0; i < geometry->ndim; i++) {
+        const uint64_t begin = rfs_grid_begin(&geometry->src, geometry->whole, i, cell[i]);
+        const uint64_t length = rfs_grid_length(&geometry->src, geometry->whole, i, cell[i]);
+        const uint64_t lo = rfs_max_u64(begin, cells->lo[i]);
+        const uint64_t len = rfs_min_u64(begin + length, cells->hi[i]) - lo;
+        const uint32_t round =
+            i == 0 ? cell[0] / (geometry->src.pieces[0] / geometry->src.rounds) : 0;
+
+        piece->whole.at[i] = lo;
+        piece->source.at[i] = lo - begin + round * length;
+        piece->target.at[i] = lo - cells->lo[i] + (i == 0 ? cells->row : 0);
+        piece->whole.len[i] = piece->source.len[i] = piece->target.len[i] = len;
+    }
+}
+
+static int by_destination(const void *a, const void *b)
+{
+    const struct rfs_piece_trace *x = a;
+    const struct rfs_piece_trace *y = b;
+    return (x->block.dst > y->block.dst) - (x->block.dst < y->block.dst);
+}
+
+static int trace_cut(const struct wanting *wanting, uint32_t local, struct rfs_trace *out)
+{
+    const struct rfs_geometry *geometry = out->geometry;
+    struct rfs_cells cells;
+    uint32_t cell[RFS_MAX_DIMS];
+
+    rfs_geometry_cells(geometry, local, &cells, cell);
+    do {
+        const struct piece piece = rfs_piece_cell(geometry, cell);
+        struct rfs_piece_trace *added;
+        const uint64_t *strides;
+        const int rc = add_piece(wanting, out->stage, &piece, out, &added, &strides);
+        if (rc)
+            return rc;
+        set_boxes(geometry, &cells, cell, added);
+        rfs_geometry_block(geometry, &cells, cell, strides, &added->block);
+    } while (rfs_cells_next(geometry, &cells, cell));
+    qsort(out->pieces, out->n, sizeof *out->pieces, by_destination);
+    return 0;
+}
+
+static int trace_copied(const struct wanting *wanting, const struct rfs_target *target,
+                        struct rfs_trace *out)
+{
+    const struct rfs_type *type = rfs_catalog_type(wanting->planner->config.catalog, target->type);
+    const struct piece piece = rfs_piece_slice(out->src, wanting->like);
+    struct rfs_piece_trace *added;
+    const uint64_t *strides;
+    const int rc = add_piece(wanting, out->stage, &piece, out, &added, &strides);
+
+    if (rc)
+        return rc;
+    memcpy(added->source.len, type->dims, sizeof added->source.len);
+    added->whole = added->target = added->source;
+    rfs_block_whole(&added->block, type, strides);
+    return 0;
+}
+
+int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                      struct rfs_trace *out)
+{
+    const uint32_t local = rank % planner->scale.dst_devices;
+    const struct wanting wanting = wanting_of(planner, local, target);
+    const char *name = rfs_catalog_name(planner->config.catalog, target->name);
+    const struct role_of role =
+        rfs_plan_role(planner, name, target->stage, rank / planner->scale.dst_devices);
+
+    out->n = 0;
+    out->geometry =
+        target->geometry == RFS_NO_ID ? NULL : rfs_plan_geometry_at(planner, target->geometry);
+    out->src = role.src;
+    out->dst = role.dst;
+    out->stage = target->stage;
+    out->base = wanting.base;
+    out->devices = planner->scale.src_devices;
+    out->differs = wanting.survey != NULL;
+    if (rfs_catalog_type(planner->config.catalog, target->type)->bytes == 0)
+        return 0;
+    struct rfs_use use;
+    rfs_catalog_begin(planner->config.catalog, &use);
+    const int rc =
+        out->geometry ? trace_cut(&wanting, local, out) : trace_copied(&wanting, target, out);
+    rfs_catalog_end(planner->config.catalog, &use);
+    return rc;
+}
+
+enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
+                                   const struct rfs_target *target, const struct rfs_trace *trace,
+                                   const struct rfs_piece_trace *piece, uint32_t rank)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+    const uint32_t local = rank - trace->base;
+    const struct wanting wanting = wanting_of(planner, local, target);
+    bool same = true;
+
+    if (trace->geometry) {
+        const struct rfs_grid *grid = &trace->geometry->src;
+        uint32_t mine[RFS_GRID_DIMS] = {0};
+        uint32_t its[RFS_GRID_DIMS] = {0};
+        rfs_grid_cell(grid, local, mine);
+        rfs_grid_cell(grid, piece->rank - trace->base, its);
+        same = memcmp(mine, its, sizeof mine) == 0;
+    } else if (trace->src) {
+        same = rfs_layout_slice(trace->src, local) ==
+               rfs_layout_slice(trace->src, piece->rank - trace->base);
+    } else {
+        /* Each rank has its own, and nobody says that they are the same. */
+        same = rank == piece->rank || rank == piece->first;
+    }
+    if (!same)
+        return RFS_HOLDS_NOT;
+    if (rfs_plan_has(&wanting, local))
+        return RFS_HOLDS;
+    return rfs_catalog_has(catalog, rank) ? RFS_HOLDS_BARE : RFS_HOLDS_LOST;
+}
+
+void rfs_trace_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t k,
+                   struct rfs_box *box)
+{
+    uint32_t cell[RFS_GRID_DIMS] = {0};
+
+    rfs_grid_cell(grid, rank, cell);
+    if (k > 0)
+        cell[0] += grid->pieces[0] / grid->rounds * k;
+    for (uint32_t i = 0; i < grid->ndim; i++) {
+        box->at[i] = rfs_grid_begin(grid, whole, i, cell[i]);
+        box->len[i] = rfs_grid_length(grid, whole, i, cell[i]);
+    }
+}

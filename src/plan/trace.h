@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A slice told to people: as rfs_planner_slice, with who else holds each piece and where it lies in the
+ * tensor. For those who explain; readers take slices.
+ *
+ * Cost: about a kilobyte for each source cell that the slice's box touches.
+ */
+#ifndef RFS_PLAN_TRACE_H
+#define RFS_PLAN_TRACE_H
+
+#include "plan/geometry.h"
+#include "plan/planner.h"
+
+/* A box of elements. */
+struct rfs_box {
+    uint64_t at[RFS_MAX_DIMS];
+    uint64_t len[RFS_MAX_DIMS];
+};
+
+struct rfs_piece_trace {
+    uint32_t rank; /* the source rank that gives it, of all stages */
+    uint32_t
+        first; /* the one that MindSpore takes it from: another where that one does not have it */
+    struct rfs_box whole;  /* in the whole tensor */
+    struct rfs_box source; /* in the rank's slice */
+    struct rfs_box target; /* in the destination's slice */
+    uint32_t type;         /* of the rank's slice; id in the catalogue's types */
+    uint32_t
+        repeated; /* bit I: all elements along axis I of that are the same ones, as torch expands */
+    struct rfs_block block; /* the bytes */
+};
+
+struct rfs_trace {
+    const struct rfs_geometry *geometry; /* NULL: copied unsliced, then there are no boxes */
+    const struct rfs_layout *src, *dst;  /* NULL: not in that strategy, or there is none */
+    uint32_t stage;                      /* of the source */
+    uint32_t base, devices;              /* the global rank of its rank 0, and how many it has */
+    bool differs;                        /* its files list different parameters */
+    size_t n, cap;
+    struct rfs_piece_trace *pieces; /* owned; ascending by block.dst */
+};
+
+/*
+ * TARGET is one of the rank's roster, which is planned. *out is zero-initialised or one to use again; the
+ * caller frees it by rfs_trace_free. 0 or as rfs_planner_slice.
+ */
+int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                      struct rfs_trace *out);
+void rfs_trace_free(struct rfs_trace *trace);
+
+enum rfs_holding {
+    RFS_HOLDS_NOT,  /* another slice */
+    RFS_HOLDS,      /* it could give the same */
+    RFS_HOLDS_LOST, /* it held the same, and has no file */
+    RFS_HOLDS_BARE, /* it has a file, which leaves the parameter out */
+};
+/* What a source rank of the trace's stage, numbered over all stages, has of a piece. O(log ranks). */
+enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
+                                   const struct rfs_target *target, const struct rfs_trace *trace,
+                                   const struct rfs_piece_trace *piece, uint32_t rank);
+
+/* The boxes, in the whole tensor, of a local rank of the grid: GRID->rounds of them, number K first from 0. */
+void rfs_trace_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t k,
+                   struct rfs_box *box);
+
+#endif

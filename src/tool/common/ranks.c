@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/ranks.h"
+
+#include "base/cleanup.h"
+#include "tool/common/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "N" or "N-M". */
+static bool parse_range(char *text, struct rfs_rank_range *out)
+{
+    char *dash = strchr(text, '-');
+    uint64_t first = 0;
+    uint64_t last = 0;
+
+    if (dash)
+        *dash = '\0';
+    if (!rfs_tool_number(text, false, 0, UINT32_MAX - 1, &first))
+        return false;
+    last = first;
+    if (dash && !rfs_tool_number(dash + 1, false, first, UINT32_MAX - 1, &last))
+        return false;
+    *out = (struct rfs_rank_range){(uint32_t)first, (uint32_t)last};
+    return true;
+}
+
+int rfs_ranks_parse(const char *text, struct rfs_ranks *out, struct rfs_error *err)
+{
+    RFS_FREE char *copy = strdup(text);
+
+    if (!copy)
+        return rfs_fail_memory(err);
+    for (char *part = copy, *next; part; part = next) {
+        struct rfs_rank_range range;
+
+        next = strchr(part, ',');
+        if (next)
+            *next++ = '\0';
+        if (!parse_range(part, &range))
+            return rfs_fail_usage(err, "ranks and ranges of them, such as --ranks 0-63,70",
+                                  "--ranks cannot be '%s'", text);
+        if (!RFS_PUSH(out, range))
+            return rfs_fail_memory(err);
+    }
+    return 0;
+}
+
+bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank)
+{
+    bool has = ranks->n == 0;
+
+    for (size_t i = 0; !has && i < ranks->n; i++)
+        has = rank >= ranks->data[i].first && rank <= ranks->data[i].last;
+    return has;
+}
+
+char *rfs_ranks_text(const uint32_t *ranks, size_t n)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+
+    if (!out)
+        return NULL;
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && ranks[next] == ranks[next - 1] + 1;)
+            next++;
+        fprintf(out, "%s%u", i > 0 ? "," : "", ranks[i]);
+        if (next - i > 1)
+            fprintf(out, "%c%u", next - i > 2 ? '-' : ',', ranks[next - 1]);
+    }
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

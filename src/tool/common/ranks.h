@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of ranks as they are written: "0-63,70". */
+#ifndef RFS_TOOL_RANKS_H
+#define RFS_TOOL_RANKS_H
+
+#include "base/error.h"
+#include "base/vec.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Which ranks: "0-63,70". None at all: every one. */
+struct rfs_ranks {
+    struct rfs_rank_range {
+        uint32_t first, last;
+    } * data;
+    size_t n, cap;
+};
+
+/* TEXT is one list, appended to *out, which the caller frees in any case. 0, or -errno with *err filled. */
+int rfs_ranks_parse(const char *text, struct rfs_ranks *out, struct rfs_error *err);
+/* Whether RANK is in the list. */
+bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank);
+
+/* N ascending ranks as such a list, malloc'ed, or NULL; all of them. */
+char *rfs_ranks_text(const uint32_t *ranks, size_t n);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/svg.h"
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+static const char *const colours[] = {"#a6d3ee", "#f4c56a", "#86d0b3", "#f0e794",
+                                      "#93b4e3", "#f2ab8c", "#dcaacb", "#cdcdcd"};
+#define PLAIN (sizeof colours / sizeof *colours)
+
+/* A number without zeros that say nothing. */
+static void put(FILE *out, const char *before, double number)
+{
+    char text[32];
+    size_t n = (size_t)snprintf(text, sizeof text, "%.1f", number);
+
+    if (n > 2 && strcmp(text + n - 2, ".0") == 0)
+        text[n - 2] = '\0';
+    fprintf(out, "%s%s", before, text);
+}
+
+static void put_box(FILE *out, double x, double y, double width, double height)
+{
+    put(out, " x=\"", x);
+    put(out, "\" y=\"", y);
+    put(out, "\" width=\"", width);
+    put(out, "\" height=\"", height);
+    fputc('"', out);
+}
+
+void rfs_svg_escape(FILE *out, const char *text)
+{
+    const size_t cap = strlen(text) * 4 + 1;
+    RFS_FREE char *clean = malloc(cap);
+
+    if (clean)
+        rfs_text_printable(clean, cap, text);
+    for (const char *at = clean ? clean : ""; *at; at++)
+        switch (*at) {
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*at, out);
+        }
+}
+
+void rfs_svg_begin(FILE *out, double width, double height, const char *title)
+{
+    fputs("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0", out);
+    put(out, " ", width);
+    put(out, " ", height);
+    put(out, "\" width=\"", width);
+    put(out, "\" height=\"", height);
+    fputs("\" role=\"img\">\n<title>", out);
+    rfs_svg_escape(out, title);
+    fputs(
+        "</title>\n<style>\n"
+        "text{font-family:\"DejaVu "
+        "Sans\",Verdana,Helvetica,Arial,sans-serif;font-size:12px;fill:#1d2126}\n"
+        ".h{font-size:17px;font-weight:bold}.s,.k,.n{font-size:11px}.s{fill:#565e68}.k,.n{fill:#"
+        "111}\n"
+        ".n{font-weight:bold;paint-order:stroke;stroke:#fff;stroke-opacity:.65;stroke-width:3px}\n"
+        ".m{text-anchor:middle}.e{text-anchor:end}\n"
+        ".p{fill:#fff}.f{fill:#f1f3f5}.o,.g,.b{fill:none;stroke:#30363d}\n"
+        ".q{fill:#fff;opacity:.75}.d{fill:#30363d}.g{stroke:#9aa2ab;stroke-width:.7}.b{stroke-"
+        "width:2}.w{opacity:.3}.r{opacity:.6}\n",
+        out);
+    for (size_t i = 0; i < PLAIN; i++)
+        fprintf(out, ".c%zu{fill:%s}", i, colours[i]);
+    for (size_t i = 0; i < PLAIN; i++)
+        fprintf(out, ".c%zu{fill:url(#p%zu)}", i + PLAIN, i);
+    fputs("\n@media(prefers-color-scheme:dark){text{fill:#e6e8ea}.s{fill:#a9b1ba}.k,.n{fill:#111}"
+          ".p{fill:#15181c}.f{fill:#22272d}.o,.b{stroke:#d5dade}.g{stroke:#717981}}\n"
+          "</style>\n<defs>",
+          out);
+    for (size_t i = 0; i < PLAIN; i++)
+        fprintf(out,
+                "<pattern id=\"p%zu\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
+                "patternTransform=\"rotate(45)\"><path class=\"c%zu\" d=\"M0 0h8v8H0z\"/>"
+                "<path fill=\"#fff\" opacity=\".55\" d=\"M0 0h3v8H0z\"/></pattern>",
+                i, i);
+    fputs("</defs>\n", out);
+    rfs_svg_rect(out, 0, 0, width, height, "p");
+}
+
+void rfs_svg_end(FILE *out)
+{
+    fputs("</svg>\n", out);
+}
+
+void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *fmt, ...)
+{
+    RFS_FREE char *text = NULL;
+    va_list args;
+
+    va_start(args, fmt);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
+    va_end(args);
+    put(out, "<text x=\"", x);
+    put(out, "\" y=\"", y);
+    fprintf(out, "\" class=\"%s\">", style);
+    rfs_svg_escape(out, text ? text : "");
+    fputs("</text>\n", out);
+}
+
+void rfs_svg_rect(FILE *out, double x, double y, double width, double height, const char *style)
+{
+    fprintf(out, "<rect class=\"%s\"", style);
+    put_box(out, x, y, width, height);
+    fputs("/>\n", out);
+}
+
+void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour,
+                  bool faint)
+{
+    char style[32];
+
+    snprintf(style, sizeof style, "c%" PRIu32 "%s", colour % RFS_SVG_COLOURS, faint ? " w" : "");
+    rfs_svg_rect(out, x, y, width, height, style);
+}
+
+void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, double from1,
+                  double to1, uint32_t colour)
+{
+    const double middle = (x0 + x1) / 2;
+
+    fprintf(out, "<path class=\"c%" PRIu32 " r\" d=\"", colour % RFS_SVG_COLOURS);
+    put(out, "M", x0);
+    put(out, " ", from0);
+    put(out, "C", middle);
+    put(out, " ", from0);
+    put(out, " ", middle);
+    put(out, " ", from1);
+    put(out, " ", x1);
+    put(out, " ", from1);
+    put(out, "V", to1);
+    put(out, "C", middle);
+    put(out, " ", to1);
+    put(out, " ", middle);
+    put(out, " ", to0);
+    put(out, " ", x0);
+    put(out, " ", to0);
+    fputs("z\"/>\n", out);
+}
+
+double rfs_svg_width(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xC0) != 0x80;
+    return (double)n * 6.6;
+}
+
+int rfs_svg_open(const char *path, FILE **out, struct rfs_error *err)
+{
+    *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    return *out ? 0
+                : rfs_fail(err, -errno, RFS_IN(path), "another FILE for --svg",
+                           "cannot write the picture: %s", strerror(errno));
+}
+
+int rfs_svg_close(const char *path, FILE *out, struct rfs_error *err)
+{
+    const bool bad = ferror(out) != 0;
+    const int rc = out == stdout ? fflush(out) : fclose(out);
+
+    if (!bad && rc == 0)
+        return 0;
+    const int code = errno > 0 ? -errno : -EIO;
+    return rfs_fail(err, code, RFS_IN(path), "another FILE for --svg",
+                    "cannot write the picture: %s", strerror(-code));
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/explain/explain.h"
+
+#include "base/cleanup.h"
+#include "tool/common/args.h"
+#include "tool/common/command.h"
+#include "tool/common/open.h"
+#include "tool/common/tool.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { O_PARAM = RFS_ARGS_LONG, O_RANK, O_RANKS, O_JSON, O_SVG };
+
+static const struct option names[] = {
+    {"param", required_argument, NULL, O_PARAM},
+    {"rank", required_argument, NULL, O_RANK},
+    {"ranks", required_argument, NULL, O_RANKS},
+    {"json", no_argument, NULL, O_JSON},
+    {"svg", required_argument, NULL, O_SVG},
+    {"format", required_argument, NULL, RFS_ARGS_FORMAT},
+    {NULL, 0, NULL, 0},
+};
+
+static int take_rank(const struct rfs_args *args, struct rfs_explain *out, struct rfs_error *err)
+{
+    uint64_t rank = 0;
+
+    if (!rfs_tool_number(args->value, false, 0, UINT32_MAX - 1, &rank))
+        return rfs_args_refuse(args, "a rank of the destination, from 0 up", err);
+    out->one = true;
+    out->ranks.n = 0;
+    return RFS_PUSH(&out->ranks, (struct rfs_rank_range){(uint32_t)rank, (uint32_t)rank})
+               ? 0
+               : rfs_fail_memory(err);
+}
+
+static int take(struct rfs_args *args, int option, struct rfs_explain *out, struct rfs_error *err)
+{
+    switch (option) {
+    case RFS_ARGS_PLACE:
+        if (out->source)
+            return rfs_fail_usage(err, "one SRC", "'%s' is a second path", args->value);
+        out->source = args->value;
+        return 0;
+    case O_PARAM:
+        out->param = args->value;
+        return 0;
+    case O_RANK:
+        return take_rank(args, out, err);
+    case O_RANKS:
+        out->one = false;
+        return rfs_ranks_parse(args->value, &out->ranks, err);
+    case O_SVG:
+        out->svg = args->value;
+        return 0;
+    case O_JSON:
+        out->json = true;
+        return 0;
+    default: {
+        const int rc = rfs_args_view(args, option, &out->options, err);
+        return rc < 0 ? rc : 0;
+    }
+    }
+}
+
+static int parse(int argc, char **argv, struct rfs_explain *out, struct rfs_error *err)
+{
+    struct rfs_args args = {.argc = argc, .argv = argv, .letters = RFS_ARGS_VIEW, .names = names};
+
+    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
+        const int rc = option < 0 ? option : take(&args, option, out, err);
+        if (rc)
+            return rc;
+    }
+    if (!out->source || !*out->source)
+        return rfs_fail_usage(err, "reshard explain SRC -s FILE -d FILE --param NAME",
+                              "explain takes a source");
+    if (out->svg && !out->param)
+        return rfs_fail_usage(err, "--param NAME", "--svg draws one parameter");
+    return 0;
+}
+
+/* ---- planning ---------------------------------------------------------------------------------------- */
+
+static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
+{
+    const uint32_t n = explain->rooms.n_ranks;
+
+    for (size_t i = 0; i < explain->ranks.n; i++)
+        if (explain->ranks.data[i].last >= n)
+            return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u",
+                                  explain->ranks.data[i].last, n);
+    explain->selected = calloc(n, sizeof *explain->selected);
+    if (!explain->selected)
+        return rfs_fail_memory(err);
+    for (uint32_t rank = 0; rank < n; rank++)
+        if (rfs_ranks_has(&explain->ranks, rank))
+            explain->selected[explain->n_selected++] = rank;
+    return 0;
+}
+
+struct planning {
+    struct rfs_explain *explain;
+    struct rfs_error *errors; /* [n_selected] */
+};
+
+static int plan_one(void *ctx, size_t i)
+{
+    const struct planning *planning = ctx;
+    struct rfs_explain *explain = planning->explain;
+    const struct rfs_rank_plan *plan;
+    const int rc =
+        rfs_planner_rank(explain->rooms.planner, explain->selected[i], &plan, &planning->errors[i]);
+
+    rfs_progress_file(&explain->progress);
+    rfs_progress_tick(&explain->progress);
+    return rc;
+}
+
+/* Ranks that are refused are told of by the lowest of those that were tried. */
+static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
+{
+    RFS_FREE struct rfs_error *errors = calloc(explain->n_selected, sizeof *errors);
+    struct planning planning = {explain, errors};
+
+    if (!errors)
+        return rfs_fail_memory(err);
+    rfs_progress_begin(&explain->progress, "planning", 0, explain->n_selected);
+    /* The first by itself: the others are then predicted from what it has read. */
+    int rc = plan_one(&planning, 0);
+    for (size_t i = 1; rc == 0 && i < explain->n_selected && explain->n_selected < 3; i++)
+        rc = plan_one(&planning, i);
+    if (rc == 0 && explain->n_selected >= 3)
+        rc = rfs_pool_for(explain->rooms.pool, explain->n_selected, plan_one, &planning);
+    rfs_progress_end(&explain->progress);
+    for (size_t i = 0; rc && i < explain->n_selected; i++)
+        if (errors[i].code) {
+            *err = errors[i];
+            return errors[i].code;
+        }
+    return rc;
+}
+
+static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
+{
+    int rc = rfs_tool_open(explain->source, explain->options, NULL, NULL, &explain->view, err);
+
+    if (rc == 0)
+        rc = rfs_view_rooms(explain->view, &explain->rooms, err);
+    if (rc == 0)
+        rc = select_ranks(explain, err);
+    if (rc == 0)
+        rc = plan_all(explain, err);
+    if (rc == 0 && explain->param)
+        rc = rfs_explain_check(explain, err);
+    if (rc == 0 && explain->svg)
+        rc = rfs_explain_picture(explain, err);
+    if (rc == 0 && explain->json)
+        rc = rfs_explain_json(explain, err);
+    else if (rc == 0 && (!explain->svg || strcmp(explain->svg, "-") != 0))
+        rc = rfs_explain_text(explain, err);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct rfs_error err = {0};
+    struct rfs_explain explain = {0};
+    int rc = parse(argc, argv, &explain, &err);
+
+    rfs_progress_init(&explain.progress, false);
+    if (rc == 0)
+        rc = explain_all(&explain, &err);
+    rfs_progress_destroy(&explain.progress);
+    reshard_close(explain.view);
+    free(explain.options);
+    free(explain.ranks.data);
+    free(explain.selected);
+    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+}
+
+const struct rfs_command rfs_command_explain = {
+    .name = "explain",
+    .usage = "reshard explain SRC -s FILE -d FILE --param NAME [--rank N] [--svg FILE]\n"
+             "reshard explain SRC -s FILE -d FILE [--ranks LIST]\n",
+    .summary = "tells which source ranks, files and bytes make a destination slice",
+    .options = "  -s FILE, -d FILE   the strategies of SRC and of the destination\n"
+               "  -o OPTION,...      any option of the view, see reshardfs(1)\n"
+               "  --format FORMAT    of the destination: ckpt, safetensors or pt\n"
+               "  --param NAME       one parameter; without it, bytes by destination rank\n"
+               "  --rank N           one destination rank, with every byte range\n"
+               "  --ranks LIST       some, such as those of a node: 0-7. Together, what several\n"
+               "                     take is counted once\n"
+               "  --svg FILE         also draws the parameter; - for the standard output\n"
+               "  --json             for scripts\n",
+    .run = run,
+};

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `reshard explain`: where the bytes of destination slices come from. Headers are read, and no tensor.
+ *
+ * What is told of many slices is made and dropped slice by slice: only their lines, or totals.h, are kept.
+ */
+#ifndef RFS_TOOL_EXPLAIN_H
+#define RFS_TOOL_EXPLAIN_H
+
+#include "plan/trace.h"
+#include "tool/common/progress.h"
+#include "tool/common/ranks.h"
+#include "view/rooms.h"
+
+struct rfs_explain {
+    const char *source, *param, *svg; /* the caller's; param and svg may be NULL */
+    char *options;                    /* owned; of the view */
+    struct rfs_ranks ranks;
+    bool one; /* --rank: told in full */
+    bool json;
+
+    reshard_view *view;
+    struct rfs_rooms rooms;
+    uint32_t *selected; /* [n_selected] owned; destination ranks, ascending */
+    size_t n_selected;
+    struct rfs_progress progress;
+
+    /* The target of param in the roster that was looked at last; NULL: it has none. */
+    const struct rfs_roster *roster;
+    const struct rfs_target *target;
+};
+
+/* The slice of one destination rank. */
+struct rfs_explained {
+    uint32_t rank;
+    size_t position; /* in rfs_explain.selected */
+    const struct rfs_target *target;
+    struct rfs_trace trace;
+    bool is_shown; /* in a file of its rank */
+    struct rfs_shown_at at;
+};
+
+/* 0, or -ENOENT with *err filled when none of the selected ranks, which are planned, has the parameter. */
+int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err);
+/*
+ * Calls fn for the slice of the parameter of each selected rank that has it. *n is how many have. 0, what fn gave
+ * if that is not 0, or -errno with *err filled.
+ */
+typedef int rfs_explained_fn(void *ctx, const struct rfs_explained *slice, struct rfs_error *err);
+int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx, size_t *n,
+                     struct rfs_error *err);
+
+const struct rfs_type *rfs_explained_type(const struct rfs_explain *explain,
+                                          const struct rfs_explained *slice);
+const struct rfs_type *rfs_explained_shown_type(const struct rfs_explain *explain,
+                                                const struct rfs_explained *slice);
+/* The dims of the whole tensor; of what is copied unsliced, its own. */
+const uint64_t *rfs_explained_whole(const struct rfs_explain *explain,
+                                    const struct rfs_explained *slice);
+/* The number of its axes. */
+uint32_t rfs_explained_ndim(const struct rfs_explain *explain, const struct rfs_explained *slice);
+/* A source file below the source's folder. */
+const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file);
+/* The source ranks that give it something, ascending, malloc'ed; NULL when out of memory. */
+uint32_t *rfs_explained_givers(const struct rfs_explained *slice, size_t *n);
+
+/* What is printed, all of it, or -errno with *err filled. */
+int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err);
+int rfs_explain_json(struct rfs_explain *explain, struct rfs_error *err);
+/* Writes the picture of the parameter to explain->svg. */
+int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/explain/picture.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "tool/common/layout_text.h"
+#include "tool/common/show.h"
+#include "tool/explain/ranges.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define MARGIN 24.0
+#define HEAD 62.0
+#define FOOT 50.0
+
+uint32_t rfs_picture_cut_axes(const struct picture *picture, uint32_t *axes)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; !picture->copied && i < picture->ndim; i++)
+        if (picture->src.pieces[i] > 1 || picture->dst.pieces[i] > 1)
+            axes[n++] = i;
+    return n;
+}
+
+void rfs_picture_ranks(const struct drawn *drawn, char *out, size_t cap)
+{
+    RFS_FREE char *list = rfs_ranks_text(drawn->ranks.data, drawn->ranks.n);
+
+    if (!list || drawn->ranks.n == 0)
+        snprintf(out, cap, "%s", "");
+    else if (strlen(list) <= 14)
+        snprintf(out, cap, "rank%s %s", drawn->ranks.n > 1 ? "s" : "", list);
+    else
+        snprintf(out, cap, "rank %" PRIu32 " and %zu more", drawn->ranks.data[0],
+                 drawn->ranks.n - 1);
+}
+
+void rfs_picture_heading(const struct rfs_grid *grid, const char *side, char *out, size_t cap)
+{
+    RFS_FREE char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+
+    if (to)
+        rfs_put_cuts(to, grid);
+    if (!to || fclose(to) != 0)
+        n = 0;
+    snprintf(out, cap, "%s: %s", side, n > 0 ? text : "");
+}
+
+void rfs_picture_range(const struct picture *picture, const struct rfs_box *box, uint32_t axis,
+                       char *out, size_t cap)
+{
+    if (picture->ndim == 0 || box->len[axis] == picture->whole[axis])
+        snprintf(out, cap, "all of it");
+    else
+        snprintf(out, cap, "%" PRIu64 ":%" PRIu64, box->at[axis], box->at[axis] + box->len[axis]);
+}
+
+/* ---- what is to be drawn ----------------------------------------------------------------------------- */
+
+static bool add_rank(struct drawn *drawn, uint32_t rank)
+{
+    size_t at = drawn->ranks.n;
+
+    while (at > 0 && drawn->ranks.data[at - 1] > rank)
+        at--;
+    if (at > 0 && drawn->ranks.data[at - 1] == rank)
+        return true;
+    if (!RFS_PUSH(&drawn->ranks, rank))
+        return false;
+    memmove(drawn->ranks.data + at + 1, drawn->ranks.data + at,
+            (drawn->ranks.n - 1 - at) * sizeof *drawn->ranks.data);
+    drawn->ranks.data[at] = rank;
+    return true;
+}
+
+static int too_many(const struct picture *picture, uint64_t n, struct rfs_error *err)
+{
+    return rfs_fail(
+        err, -E2BIG,
+        RFS_OF(rfs_catalog_path(picture->explain->rooms.catalog), picture->explain->param),
+        "the text, or --json", "has %" PRIu64 " pieces; at most %d can be drawn", n, PICTURE_MOST);
+}
+
+/* All cells of a grid, row-major, with neighbours in other colours. */
+static int add_cells(struct picture *picture, struct rfs_error *err)
+{
+    const struct rfs_grid *grid = &picture->src;
+    uint32_t cell[RFS_GRID_DIMS] = {0};
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < grid->ndim; i++)
+        if (!rfs_mul_u64(n, grid->pieces[i], &n) || n > PICTURE_MOST)
+            return too_many(picture, n, err);
+    for (uint64_t k = 0; k < n; k++) {
+        struct drawn drawn = {.holders = grid->replicas};
+        uint32_t step = 1;
+
+        for (uint32_t i = grid->ndim; i-- > 0;) {
+            drawn.box.at[i] = rfs_grid_begin(grid, picture->whole, i, cell[i]);
+            drawn.box.len[i] = rfs_grid_length(grid, picture->whole, i, cell[i]);
+            drawn.colour += cell[i] * step;
+            step = grid->pieces[i] > 1 ? (step + 4) % RFS_SVG_COLOURS : step;
+        }
+        if (n <= RFS_SVG_COLOURS)
+            drawn.colour = (uint32_t)k;
+        if (!RFS_PUSH(&picture->cells, drawn))
+            return rfs_fail_memory(err);
+        for (uint32_t i = grid->ndim; i-- > 0 && ++cell[i] == grid->pieces[i];)
+            cell[i] = 0;
+    }
+    return 0;
+}
+
+/* The cell that a place of the whole tensor is in. */
+static size_t cell_at(const struct picture *picture, const uint64_t *at)
+{
+    size_t k = 0;
+
+    for (uint32_t i = 0; i < picture->ndim; i++)
+        k = k * picture->src.pieces[i] + rfs_grid_piece(&picture->src, picture->whole, i, at[i]);
+    return k;
+}
+
+/* The slice with that box, which is added if it is new; N when out of memory. */
+static size_t slice_of(struct picture *picture, const struct rfs_box *box, bool apart)
+{
+    for (size_t i = picture->slices.n; !apart && i-- > 0;)
+        if (memcmp(&picture->slices.data[i].box, box, sizeof *box) == 0)
+            return i;
+    return RFS_PUSH(&picture->slices, (struct drawn){.box = *box, .touched = true})
+               ? picture->slices.n - 1
+               : SIZE_MAX;
+}
+
+/* The cell of what is copied: one for each rank that gives it. */
+static size_t giver_of(struct picture *picture, uint32_t rank)
+{
+    for (size_t i = 0; i < picture->cells.n; i++)
+        if (picture->cells.data[i].ranks.data[0] == rank)
+            return i;
+    struct drawn drawn = {.holders = 1, .colour = (uint32_t)picture->cells.n};
+    memcpy(drawn.box.len, picture->whole, sizeof drawn.box.len);
+    if (!add_rank(&drawn, rank) || !RFS_PUSH(&picture->cells, drawn)) {
+        free(drawn.ranks.data);
+        return SIZE_MAX;
+    }
+    return picture->cells.n - 1;
+}
+
+static bool contains(const struct picture *picture, const struct rfs_box *outer,
+                     const struct rfs_box *inner)
+{
+    for (uint32_t i = 0; i < picture->ndim; i++)
+        if (inner->at[i] < outer->at[i] ||
+            inner->at[i] + inner->len[i] > outer->at[i] + outer->len[i])
+            return false;
+    return true;
+}
+
+static bool add_piece(struct picture *picture, const struct rfs_piece_trace *piece, size_t first,
+                      bool is_new)
+{
+    struct drawn_piece drawn = {.box = piece->whole,
+                                .bytes = rfs_block_source_bytes(&piece->block)};
+    const size_t from =
+        picture->copied ? giver_of(picture, piece->rank) : cell_at(picture, piece->whole.at);
+
+    if (from == SIZE_MAX || !add_rank(&picture->cells.data[from], piece->rank))
+        return false;
+    picture->cells.data[from].touched = true;
+    if (!is_new)
+        return true;
+    drawn.from = (uint32_t)from;
+    for (size_t i = first; i < picture->slices.n; i++)
+        if (contains(picture, &picture->slices.data[i].box, &piece->whole))
+            drawn.to = (uint32_t)i;
+    return RFS_PUSH(&picture->pieces, drawn);
+}
+
+static int begin(struct picture *picture, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    const struct rfs_geometry *geometry = slice->trace.geometry;
+
+    picture->ndim = rfs_explained_ndim(picture->explain, slice);
+    memcpy(picture->whole, rfs_explained_whole(picture->explain, slice), sizeof picture->whole);
+    picture->copied = !geometry;
+    if (!geometry)
+        return 0;
+    picture->base = slice->trace.base;
+    picture->src = geometry->src;
+    picture->dst = geometry->dst;
+    return add_cells(picture, err);
+}
+
+static int title(struct picture *picture, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    const struct rfs_explain *explain = picture->explain;
+    const struct rfs_type *type = rfs_explained_type(explain, slice);
+    const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
+    RFS_FREE char *dims = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&dims, &n);
+    struct rfs_scale scale;
+    char one[64] = "";
+
+    if (!out)
+        return rfs_fail_memory(err);
+    rfs_put_dims(out, picture->ndim, picture->whole);
+    rfs_planner_scale(explain->rooms.planner, &scale);
+    if (explain->one)
+        snprintf(one, sizeof one, "; the slice of rank %" PRIu32, slice->rank);
+    if (fclose(out) != 0 ||
+        asprintf(&picture->title, "%s",
+                 rfs_catalog_name(explain->rooms.catalog, slice->target->name)) < 0 ||
+        asprintf(&picture->subtitle, "%s%s%s %s, from %" PRIu32 " ranks to %" PRIu32 "%s",
+                 rfs_dtype_name((enum rfs_dtype)type->dtype),
+                 type->dtype != shown->dtype ? " to " : "",
+                 type->dtype != shown->dtype ? rfs_dtype_name((enum rfs_dtype)shown->dtype) : "",
+                 dims, scale.src_devices * scale.src_stages, explain->rooms.n_ranks, one) < 0)
+        return rfs_fail_memory(err);
+    return 0;
+}
+
+static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    struct picture *picture = ctx;
+    const struct rfs_geometry *geometry = slice->trace.geometry;
+    const size_t first = picture->slices.n;
+    size_t at = 0;
+    int rc = 0;
+
+    if (!picture->title) {
+        rc = begin(picture, slice, err);
+        rc = rc ? rc : title(picture, slice, err);
+    }
+    if (rc)
+        return rc;
+    /* Another stage may cut it in another way; one picture has one way. */
+    if (!picture->copied != (geometry != NULL) ||
+        (geometry && (memcmp(&geometry->dst, &picture->dst, sizeof picture->dst) != 0 ||
+                      memcmp(&geometry->src, &picture->src, sizeof picture->src) != 0)))
+        return rfs_fail(
+            err, -EINVAL,
+            RFS_OF(rfs_catalog_path(picture->explain->rooms.catalog), picture->explain->param),
+            "--rank N", "is cut in another way for rank_%u than for the ranks before it",
+            slice->rank);
+    for (uint32_t k = 0; k < (geometry ? geometry->dst.rounds : 1); k++) {
+        struct rfs_box box = {{0}, {0}};
+        if (geometry)
+            rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k,
+                          &box);
+        else
+            memcpy(box.len, picture->whole, sizeof box.len);
+        at = slice_of(picture, &box, picture->copied);
+        if (at == SIZE_MAX || !add_rank(&picture->slices.data[at], slice->rank))
+            return rfs_fail_memory(err);
+    }
+    if (picture->slices.n > PICTURE_MOST)
+        return too_many(picture, picture->slices.n, err);
+    const bool is_new = picture->slices.n > first;
+    for (size_t i = 0; i < slice->trace.n; i++)
+        if (!add_piece(picture, &slice->trace.pieces[i], first, is_new))
+            return rfs_fail_memory(err);
+    return picture->pieces.n > PICTURE_MOST ? too_many(picture, picture->pieces.n, err) : 0;
+}
+
+static void picture_free(struct picture *picture)
+{
+    for (size_t i = 0; i < picture->cells.n; i++)
+        free(picture->cells.data[i].ranks.data);
+    for (size_t i = 0; i < picture->slices.n; i++)
+        free(picture->slices.data[i].ranks.data);
+    free(picture->cells.data);
+    free(picture->slices.data);
+    free(picture->pieces.data);
+    free(picture->title);
+    free(picture->subtitle);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct drawn *x = a;
+    const struct drawn *y = b;
+
+    for (uint32_t i = 0; i < RFS_MAX_DIMS; i++)
+        if (x->box.at[i] != y->box.at[i])
+            return x->box.at[i] < y->box.at[i] ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Slices come by rank; they are drawn in the order in which they lie in the tensor. */
+static bool sort_slices(struct picture *picture)
+{
+    RFS_FREE uint32_t *to = calloc(picture->slices.n + 1, sizeof *to);
+
+    if (!to || picture->slices.n == 0)
+        return to != NULL;
+    for (size_t i = 0; i < picture->slices.n; i++)
+        picture->slices.data[i].number = (uint32_t)i;
+    qsort(picture->slices.data, picture->slices.n, sizeof *picture->slices.data, by_place);
+    for (size_t i = 0; i < picture->slices.n; i++)
+        to[picture->slices.data[i].number] = (uint32_t)i;
+    for (size_t i = 0; i < picture->pieces.n; i++)
+        picture->pieces.data[i].to = to[picture->pieces.data[i].to];
+    return true;
+}
+
+/* Cells that nobody takes anything from still have ranks that hold them. */
+static bool name_cells(struct picture *picture)
+{
+    for (size_t i = 0; !picture->copied && i < picture->cells.n; i++) {
+        uint32_t cell[RFS_GRID_DIMS] = {0};
+
+        if (picture->cells.data[i].ranks.n > 0)
+            continue;
+        for (uint32_t k = 0; k < picture->ndim; k++)
+            cell[k] =
+                rfs_grid_piece(&picture->src, picture->whole, k, picture->cells.data[i].box.at[k]);
+        if (!add_rank(&picture->cells.data[i],
+                      picture->base + rfs_grid_holder(&picture->src, cell, 0)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- drawing ----------------------------------------------------------------------------------------- */
+
+static double body(const struct picture *picture, FILE *out)
+{
+    uint32_t axes[RFS_MAX_DIMS];
+    const uint32_t n = rfs_picture_cut_axes(picture, axes);
+
+    return n > 1 ? rfs_picture_panels(picture, out, HEAD)
+                 : rfs_picture_flow(picture, n > 0 ? axes[0] : 0, out, HEAD);
+}
+
+static void draw(const struct picture *picture, FILE *out)
+{
+    const double height = HEAD + body(picture, NULL) + FOOT;
+    RFS_FREE char *name = NULL;
+    uint64_t bytes = 0;
+    char size[RFS_SHOWN_BYTES];
+
+    if (asprintf(&name, "reshard explain: %s, %s", picture->title, picture->subtitle) < 0)
+        name = NULL;
+    rfs_svg_begin(out, PICTURE_WIDTH, height, name ? name : "reshard explain");
+    rfs_svg_text(out, MARGIN, 30, "h", "%s", picture->title);
+    rfs_svg_text(out, MARGIN, 49, "t", "%s", picture->subtitle);
+    body(picture, out);
+    for (size_t i = 0; i < picture->pieces.n; i++)
+        bytes += picture->pieces.data[i].bytes;
+    rfs_svg_text(out, MARGIN, height - 30, "s",
+                 "Each colour is one slice of the source, and on the right where its bytes go: %zu "
+                 "piece%s, %s%s.",
+                 picture->pieces.n, picture->pieces.n == 1 ? "" : "s", rfs_show_bytes(bytes, size),
+                 picture->explain->one ? "" : ", each slice once");
+    rfs_svg_text(out, MARGIN, height - 14, "s",
+                 "The ranks named on the left are those that are read; ×N tells that N ranks hold "
+                 "the same.");
+    rfs_svg_end(out);
+}
+
+int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err)
+{
+    RFS_CLEANUP(picture_free) struct picture picture = {.explain = explain};
+    FILE *out;
+    size_t n;
+    int rc = rfs_explain_each(explain, collect, &picture, &n, err);
+
+    if (rc == 0 && (!name_cells(&picture) || !sort_slices(&picture)))
+        rc = rfs_fail_memory(err);
+    if (rc == 0)
+        rc = rfs_svg_open(explain->svg, &out, err);
+    if (rc)
+        return rc;
+    draw(&picture, out);
+    return rfs_svg_close(explain->svg, out, err);
+}

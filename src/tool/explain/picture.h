@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The picture of a parameter: its source cells, its destination slices and the pieces that go from the ones to
+ * the others, all as boxes in the whole tensor.
+ *
+ * Where one axis alone is cut it is a flow: two bars and bands between them. Else the tensor is drawn twice, by
+ * the two cut axes that are last; what other cut axes there are is folded: a row of drawings for each interval
+ * between their cuts.
+ */
+#ifndef RFS_TOOL_EXPLAIN_PICTURE_H
+#define RFS_TOOL_EXPLAIN_PICTURE_H
+
+#include "tool/common/svg.h"
+#include "tool/explain/explain.h"
+
+#define PICTURE_MOST 4096 /* cells, or slices; more are not drawn */
+#define PICTURE_WIDTH 880.0
+
+/* A cell of the source's grid, or a slice of the destination: one box of each of them. */
+struct drawn {
+    struct rfs_box box;
+    uint32_t colour;
+    uint32_t number; /* of a slice, in the order of the ranks */
+    bool touched;    /* some piece is of it */
+    struct {
+        uint32_t *data; /* owned; ranks that hold it, or of a cell those that give it, ascending */
+        size_t n, cap;
+    } ranks;
+    uint32_t holders; /* ranks that hold the cell */
+};
+
+struct drawn_piece {
+    struct rfs_box box;
+    uint32_t from, to; /* positions in cells, slices */
+    uint64_t bytes;
+};
+
+struct picture {
+    const struct rfs_explain *explain;
+    uint32_t ndim;
+    uint64_t whole[RFS_MAX_DIMS];
+    bool
+        copied; /* there is no grid: cells are the source ranks that give it whole, slices are ranks */
+    struct rfs_grid src, dst;
+    uint32_t base; /* the global rank of the source grid's rank 0 */
+    struct {
+        struct drawn *data;
+        size_t n, cap;
+    } cells, slices;
+    struct {
+        struct drawn_piece *data;
+        size_t n, cap;
+    } pieces;
+    char *title, *subtitle; /* owned */
+};
+
+/* Axes that are cut by either side, ascending; how many. */
+uint32_t rfs_picture_cut_axes(const struct picture *picture, uint32_t *axes);
+/* "rank 3", "ranks 0, 4", "rank 0 and 7 more". */
+void rfs_picture_ranks(const struct drawn *drawn, char *out, size_t cap);
+
+/* "source: axis 0 in 8" */
+void rfs_picture_heading(const struct rfs_grid *grid, const char *side, char *out, size_t cap);
+/* "0:96" along an axis, or "all of it". */
+void rfs_picture_range(const struct picture *picture, const struct rfs_box *box, uint32_t axis,
+                       char *out, size_t cap);
+
+/* The drawing below the title: AXIS is the one that is cut. Each gives its height, and draws where OUT is not NULL. */
+double rfs_picture_flow(const struct picture *picture, uint32_t axis, FILE *out, double top);
+double rfs_picture_panels(const struct picture *picture, FILE *out, double top);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/explain/explain.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct rfs_type *rfs_explained_type(const struct rfs_explain *explain,
+                                          const struct rfs_explained *slice)
+{
+    return rfs_catalog_type(explain->rooms.catalog, slice->target->type);
+}
+
+const struct rfs_type *rfs_explained_shown_type(const struct rfs_explain *explain,
+                                                const struct rfs_explained *slice)
+{
+    return rfs_catalog_type(explain->rooms.catalog, slice->target->shown_type);
+}
+
+const uint64_t *rfs_explained_whole(const struct rfs_explain *explain,
+                                    const struct rfs_explained *slice)
+{
+    return slice->trace.geometry ? slice->trace.geometry->whole
+                                 : rfs_explained_type(explain, slice)->dims;
+}
+
+uint32_t rfs_explained_ndim(const struct rfs_explain *explain, const struct rfs_explained *slice)
+{
+    return rfs_explained_type(explain, slice)->ndim;
+}
+
+const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file)
+{
+    const char *path = rfs_files_path(rfs_catalog_files(explain->rooms.catalog), file);
+    const char *root = rfs_catalog_path(explain->rooms.catalog);
+    const size_t n = strlen(root);
+
+    return strncmp(path, root, n) == 0 && path[n] == '/' ? path + n + 1 : path;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a;
+    const uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint32_t *rfs_explained_givers(const struct rfs_explained *slice, size_t *n)
+{
+    uint32_t *ranks = calloc(slice->trace.n + 1, sizeof *ranks);
+    size_t kept = 0;
+
+    for (size_t i = 0; ranks && i < slice->trace.n; i++)
+        ranks[i] = slice->trace.pieces[i].rank;
+    if (ranks)
+        qsort(ranks, slice->trace.n, sizeof *ranks, by_number);
+    for (size_t i = 0; ranks && i < slice->trace.n; i++)
+        if (kept == 0 || ranks[kept - 1] != ranks[i])
+            ranks[kept++] = ranks[i];
+    *n = kept;
+    return ranks;
+}
+
+/* By the name that the file shows, or else by that of the source. */
+static const struct rfs_target *find_target(struct rfs_explain *explain,
+                                            const struct rfs_roster *roster)
+{
+    struct rfs_catalog *catalog = explain->rooms.catalog;
+
+    if (roster == explain->roster)
+        return explain->target;
+    explain->roster = roster;
+    explain->target = NULL;
+    for (size_t i = 0; i < roster->n; i++) {
+        const struct rfs_target *target = &roster->targets[i];
+        if (strcmp(rfs_catalog_name(catalog, target->shown_name), explain->param) == 0)
+            return explain->target = target;
+        if (!explain->target &&
+            strcmp(rfs_catalog_name(catalog, target->name), explain->param) == 0)
+            explain->target = target;
+    }
+    return explain->target;
+}
+
+/* Where it is, if the strategies know it. */
+static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
+{
+    const struct rfs_strategy *dst = explain->rooms.dst;
+    const ptrdiff_t at = dst ? rfs_strategy_find(dst, explain->param) : -1;
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(explain->rooms.catalog), explain->param);
+    const bool some = explain->ranks.n > 0;
+    char who[64] = "no destination rank has it";
+
+    if (explain->one)
+        snprintf(who, sizeof who, "rank_%u of the destination does not have it",
+                 explain->selected[0]);
+    else if (some)
+        snprintf(who, sizeof who, "none of these destination ranks has it");
+    if (at < 0 || !some)
+        return rfs_fail(err, -ENOENT, where, "reshard info, which lists the names", "%s", who);
+    const uint32_t stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
+    const uint32_t devices = rfs_strategy_devices(dst);
+    char remedy[64];
+    snprintf(remedy, sizeof remedy, "--ranks %u-%u", stage * devices, (stage + 1) * devices - 1);
+    return rfs_fail(err, -ENOENT, where, remedy, "%s; stage %u has", who, stage);
+}
+
+static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice,
+                        rfs_explained_fn *fn, void *ctx, size_t *n, struct rfs_error *err)
+{
+    const struct rfs_rank_plan *plan;
+    int rc = rfs_planner_rank(explain->rooms.planner, slice->rank, &plan, err);
+
+    if (rc)
+        return rc;
+    slice->target = find_target(explain, plan->roster);
+    if (!slice->target)
+        return 0;
+    ++*n;
+    rc = rfs_planner_trace(explain->rooms.planner, slice->rank, slice->target, &slice->trace);
+    if (rc == 0)
+        rc = rfs_view_shown_at(explain->view, slice->rank,
+                               (uint32_t)(slice->target - plan->roster->targets), &slice->at);
+    slice->is_shown = rc == 1;
+    if (rc < 0)
+        return rc == -ENOMEM
+                   ? rfs_fail_memory(err)
+                   : rfs_fail(err, rc,
+                              RFS_OF(rfs_catalog_path(explain->rooms.catalog), explain->param),
+                              NULL, "cannot be traced for rank_%u: %s", slice->rank, strerror(-rc));
+    return fn(ctx, slice, err);
+}
+
+int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx, size_t *n,
+                     struct rfs_error *err)
+{
+    struct rfs_explained slice = {0};
+    int rc = 0;
+
+    *n = 0;
+    for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
+        slice.rank = explain->selected[i];
+        slice.position = i;
+        rc = explain_rank(explain, &slice, fn, ctx, n, err);
+    }
+    rfs_trace_free(&slice.trace);
+    return rc;
+}
+
+int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err)
+{
+    for (size_t i = 0; i < explain->n_selected; i++)
+        if (find_target(explain,
+                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->roster))
+            return 0;
+    return nobody_has(explain, err);
+}

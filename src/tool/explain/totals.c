@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/explain/totals.h"
+
+#include "base/cleanup.h"
+#include "tool/explain/ranges.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks)
+{
+    *totals = (struct rfs_totals){.n_ranks = n_ranks};
+    totals->ranks = calloc(n_ranks + 1, sizeof *totals->ranks);
+    totals->parameters = calloc(n_ranks + 1, sizeof *totals->parameters);
+    totals->shown_bytes = calloc(n_ranks + 1, sizeof *totals->shown_bytes);
+    return totals->ranks && totals->parameters && totals->shown_bytes;
+}
+
+void rfs_totals_free(struct rfs_totals *totals)
+{
+    for (size_t i = 0; totals->ranks && i < totals->n_ranks; i++)
+        free(totals->ranks[i].data);
+    for (size_t i = 0; i < totals->now.cap; i++)
+        free(totals->now.data[i].boxes.data);
+    free(totals->now.data);
+    free(totals->where.data);
+    free(totals->ranks);
+    free(totals->parameters);
+    free(totals->shown_bytes);
+    free(totals->together.data);
+    *totals = (struct rfs_totals){0};
+}
+
+/* Files come mostly in ascending order, or again: that of the last is looked at first. */
+static bool take(struct rfs_takings *takings, uint32_t file, uint32_t rank, uint64_t bytes)
+{
+    size_t low = 0;
+    size_t high = takings->n;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (takings->data[middle].file < file)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == takings->n || takings->data[low].file != file) {
+        if (!RFS_PUSH(takings, (struct rfs_taken){0}))
+            return false;
+        memmove(takings->data + low + 1, takings->data + low,
+                (takings->n - 1 - low) * sizeof *takings->data);
+        takings->data[low] = (struct rfs_taken){file, rank, 0};
+    }
+    takings->data[low].bytes += bytes;
+    return true;
+}
+
+/* Those of a file, of the parameter at hand. */
+static struct rfs_totals_boxes *boxes_of(struct rfs_totals *totals, uint32_t file)
+{
+    while (totals->where.n <= file)
+        if (!RFS_PUSH(&totals->where, 0))
+            return NULL;
+    if (totals->where.data[file] > 0)
+        return &totals->now.data[totals->where.data[file] - 1];
+    if (totals->now.n == totals->now.cap) {
+        const size_t before = totals->now.cap;
+        if (!rfs_vec_grow((void **)&totals->now.data, &totals->now.cap, totals->now.n,
+                          sizeof *totals->now.data))
+            return NULL;
+        memset(totals->now.data + before, 0, (totals->now.cap - before) * sizeof *totals->now.data);
+    }
+    totals->now.data[totals->now.n].file = file;
+    totals->now.data[totals->now.n].boxes.n = 0;
+    totals->where.data[file] = (uint32_t)++totals->now.n;
+    return &totals->now.data[totals->now.n - 1];
+}
+
+/* The box of a piece in what its file holds; a row of bytes for what is no tensor. */
+static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain,
+                    const struct rfs_piece_trace *piece)
+{
+    const struct rfs_type *type = rfs_catalog_type(explain->rooms.catalog, piece->type);
+    struct rfs_totals_boxes *to = boxes_of(totals, piece->block.file);
+    struct rfs_box box = piece->source;
+
+    if (!to)
+        return false;
+    to->rank = piece->rank;
+    to->ndim = type->kind == RFS_TENSOR ? type->ndim : 1;
+    to->item = type->kind == RFS_TENSOR ? rfs_dtype_bytes((enum rfs_dtype)type->dtype) : 1;
+    if (type->kind != RFS_TENSOR)
+        box = (struct rfs_box){.len = {type->bytes}};
+    for (uint32_t i = 0; i < to->ndim; i++)
+        if (piece->repeated >> i & 1) {
+            box.at[i] = 0;
+            box.len[i] = 1;
+        }
+    return RFS_PUSH(&to->boxes, box);
+}
+
+bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain,
+                    const struct rfs_explained *slice)
+{
+    totals->parameters[slice->position]++;
+    totals->shown_bytes[slice->position] += rfs_explained_shown_type(explain, slice)->bytes;
+    for (size_t i = 0; i < slice->trace.n; i++) {
+        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
+        if (!take(&totals->ranks[slice->position], piece->block.file, piece->rank,
+                  rfs_block_source_bytes(&piece->block)) ||
+            !add_box(totals, explain, piece))
+            return false;
+    }
+    return true;
+}
+
+bool rfs_totals_next(struct rfs_totals *totals)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < totals->now.n; i++) {
+        struct rfs_totals_boxes *of = &totals->now.data[i];
+        uint64_t volume = 0;
+        ok = rfs_boxes_volume(&of->boxes, of->ndim, &volume) &&
+             take(&totals->together, of->file, of->rank, volume * of->item);
+        totals->where.data[of->file] = 0;
+    }
+    totals->now.n = 0;
+    return ok;
+}
+
+uint64_t rfs_takings_bytes(const struct rfs_takings *takings)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < takings->n; i++)
+        bytes += takings->data[i].bytes;
+    return bytes;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a;
+    const uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint32_t *rfs_takings_ranks(const struct rfs_takings *takings, size_t *n)
+{
+    uint32_t *ranks = calloc(takings->n + 1, sizeof *ranks);
+    size_t kept = 0;
+
+    for (size_t i = 0; ranks && i < takings->n; i++)
+        ranks[i] = takings->data[i].rank;
+    if (ranks)
+        qsort(ranks, takings->n, sizeof *ranks, by_number);
+    for (size_t i = 0; ranks && i < takings->n; i++)
+        if (kept == 0 || ranks[kept - 1] != ranks[i])
+            ranks[kept++] = ranks[i];
+    *n = kept;
+    return ranks;
+}
+
+/* ---- all parameters ---------------------------------------------------------------------------------- */
+
+/* A parameter of a rank. */
+struct occurrence {
+    uint32_t name;   /* id of the source's */
+    uint32_t roster; /* position in rosters */
+    uint32_t target;
+};
+
+struct every {
+    struct {
+        const struct rfs_roster **data;
+        size_t n, cap;
+    } rosters;
+    struct {
+        struct occurrence *data;
+        size_t n, cap;
+    } names;
+    uint32_t *roster_of; /* [n_selected] position of each rank's */
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct occurrence *x = a;
+    const struct occurrence *y = b;
+
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    return (x->roster > y->roster) - (x->roster < y->roster);
+}
+
+static bool add_roster(struct every *every, const struct rfs_roster *roster, uint32_t *position)
+{
+    for (*position = 0; *position < every->rosters.n; ++*position)
+        if (every->rosters.data[*position] == roster)
+            return true;
+    if (!RFS_PUSH(&every->rosters, roster))
+        return false;
+    for (uint32_t i = 0; i < roster->n; i++)
+        if (!RFS_PUSH(&every->names, (struct occurrence){roster->targets[i].name, *position, i}))
+            return false;
+    return true;
+}
+
+static bool list_all(struct every *every, const struct rfs_explain *explain)
+{
+    every->roster_of = calloc(explain->n_selected, sizeof *every->roster_of);
+    for (size_t i = 0; every->roster_of && i < explain->n_selected; i++)
+        if (!add_roster(every,
+                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->roster,
+                        &every->roster_of[i]))
+            return false;
+    if (every->roster_of && every->names.n > 1)
+        qsort(every->names.data, every->names.n, sizeof *every->names.data, by_name);
+    return every->roster_of != NULL;
+}
+
+/* What all ranks of a roster take of one of its parameters. */
+static int add_occurrence(struct rfs_totals *totals, struct rfs_explain *explain,
+                          const struct every *every, const struct occurrence *of,
+                          struct rfs_explained *slice)
+{
+    int rc = 0;
+
+    slice->target = &every->rosters.data[of->roster]->targets[of->target];
+    for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
+        if (every->roster_of[i] != of->roster)
+            continue;
+        slice->rank = explain->selected[i];
+        slice->position = i;
+        rc = rfs_planner_trace(explain->rooms.planner, slice->rank, slice->target, &slice->trace);
+        if (rc == 0 && !rfs_totals_add(totals, explain, slice))
+            rc = -ENOMEM;
+    }
+    return rc;
+}
+
+int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struct rfs_error *err)
+{
+    struct every every = {0};
+    struct rfs_explained slice = {0};
+    int rc = list_all(&every, explain) ? 0 : -ENOMEM;
+
+    rfs_progress_begin(&explain->progress, "counting", 0, every.names.n);
+    for (size_t i = 0; rc == 0 && i < every.names.n; i++) {
+        rc = add_occurrence(totals, explain, &every, &every.names.data[i], &slice);
+        const bool last =
+            i + 1 == every.names.n || every.names.data[i].name != every.names.data[i + 1].name;
+        if (rc == 0 && last && !rfs_totals_next(totals))
+            rc = -ENOMEM;
+        rfs_progress_file(&explain->progress);
+        rfs_progress_tick(&explain->progress);
+    }
+    rfs_progress_end(&explain->progress);
+    rfs_trace_free(&slice.trace);
+    free(every.rosters.data);
+    free(every.names.data);
+    free(every.roster_of);
+    if (rc == -ENOMEM)
+        return rfs_fail_memory(err);
+    return rc ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(explain->rooms.catalog)), NULL,
+                         "a parameter cannot be traced: %s", strerror(-rc))
+              : 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes that destination ranks take from source files: of each rank, and of all together with what several of
+ * them take counted once, as on a node that has read it and keeps it.
+ *
+ * Cost: 16 bytes for each pair of a rank and a file that gives it something; and of one parameter at a time the
+ * boxes of all ranks, 256 bytes each.
+ */
+#ifndef RFS_TOOL_EXPLAIN_TOTALS_H
+#define RFS_TOOL_EXPLAIN_TOTALS_H
+
+#include "tool/explain/explain.h"
+#include "tool/explain/union.h"
+
+struct rfs_taken {
+    uint32_t file; /* id in the catalogue's files */
+    uint32_t rank; /* of the source */
+    uint64_t bytes;
+};
+struct rfs_takings {
+    struct rfs_taken *data; /* ascending by file */
+    size_t n, cap;
+};
+
+struct rfs_totals {
+    size_t n_ranks;
+    struct rfs_takings *ranks;   /* [n_ranks] by position in rfs_explain.selected */
+    uint64_t *parameters;        /* [n_ranks] */
+    uint64_t *shown_bytes;       /* [n_ranks] of the parameters as shown */
+    struct rfs_takings together; /* each byte of a file once */
+    /* Of the parameter at hand. */
+    struct {
+        struct rfs_totals_boxes {
+            uint32_t file, rank, ndim;
+            uint64_t item; /* bytes of an element of the boxes */
+            struct rfs_boxes boxes;
+        } * data;
+        size_t n, cap;
+    } now;
+    RFS_VEC(uint32_t) where; /* by file: its position in now, and 1; 0: it is not there */
+};
+
+/* False when out of memory, as all of these; to be freed in any case. */
+bool rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks);
+/* Adds a slice of the parameter at hand. */
+bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain,
+                    const struct rfs_explained *slice);
+/* The parameter at hand is complete. */
+bool rfs_totals_next(struct rfs_totals *totals);
+void rfs_totals_free(struct rfs_totals *totals);
+
+/* All parameters of the selected ranks, which are planned. 0 or -errno with *err filled. */
+int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struct rfs_error *err);
+
+uint64_t rfs_takings_bytes(const struct rfs_takings *takings);
+/* The distinct source ranks, ascending, malloc'ed; NULL when out of memory. */
+uint32_t *rfs_takings_ranks(const struct rfs_takings *takings, size_t *n);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/layout/layout.h"
+
+#include "base/cleanup.h"
+#include "tool/common/args.h"
+#include "tool/common/command.h"
+#include "tool/common/tool.h"
+#include "view/strategy_files.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <string.h>
+
+enum { O_PARAM = RFS_ARGS_LONG, O_SHAPE, O_SVG, O_JSON };
+
+static const struct option names[] = {
+    {"param", required_argument, NULL, O_PARAM},
+    {"shape", required_argument, NULL, O_SHAPE},
+    {"svg", required_argument, NULL, O_SVG},
+    {"json", no_argument, NULL, O_JSON},
+    {NULL, 0, NULL, 0},
+};
+
+/* "1024,512"; "" is that of a scalar. */
+static bool parse_shape(const char *text, struct rfs_layout_job *out)
+{
+    RFS_FREE char *copy = strdup(text);
+    uint64_t extent = 0;
+
+    out->has_shape = true;
+    out->n_shape = 0;
+    for (char *part = copy && *copy ? copy : NULL, *next; part; part = next) {
+        next = strchr(part, ',');
+        if (next)
+            *next++ = '\0';
+        if (out->n_shape == RFS_GRID_DIMS || !rfs_tool_number(part, false, 1, INT64_MAX, &extent))
+            return false;
+        out->shape[out->n_shape++] = extent;
+    }
+    return copy != NULL;
+}
+
+static int take(const struct rfs_args *args, int option, struct rfs_layout_job *out,
+                struct rfs_error *err)
+{
+    switch (option) {
+    case RFS_ARGS_PLACE:
+        if (out->file)
+            return rfs_fail_usage(err, "one FILE", "'%s' is a second path", args->value);
+        out->file = args->value;
+        return 0;
+    case O_PARAM:
+        out->param = args->value;
+        return 0;
+    case O_SHAPE:
+        return parse_shape(args->value, out)
+                   ? 0
+                   : rfs_args_refuse(args, "a tensor's dims, such as --shape 1024,512", err);
+    case O_SVG:
+        out->svg = args->value;
+        return 0;
+    default:
+        out->json = true;
+        return 0;
+    }
+}
+
+static int parse(int argc, char **argv, struct rfs_layout_job *out, struct rfs_error *err)
+{
+    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "", .names = names};
+
+    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
+        const int rc = option < 0 ? option : take(&args, option, out, err);
+        if (rc)
+            return rc;
+    }
+    if (!out->file)
+        return rfs_fail_usage(err, "reshard layout FILE", "layout takes a strategy file");
+    return out->has_shape && !out->param
+               ? rfs_fail_usage(err, "--param NAME", "--shape is that of one parameter")
+               : 0;
+}
+
+static int show(struct rfs_layout_job *job, struct rfs_error *err)
+{
+    int rc = rfs_view_read_strategy(job->file, &job->strategy, err);
+
+    if (rc)
+        return rc;
+    const struct rfs_groups_use use = {.strategy = job->strategy,
+                                       .param = job->param,
+                                       .shape = job->has_shape ? job->shape : NULL,
+                                       .n_shape = job->n_shape};
+    rc = rfs_groups_make(&use, &job->groups, err);
+    if (rc == 0 && job->svg)
+        rc = rfs_layout_picture(job, err);
+    if (rc == 0 && job->json)
+        rfs_layout_json(job);
+    else if (rc == 0 && (!job->svg || strcmp(job->svg, "-") != 0))
+        rfs_layout_draw(job, strcmp(nl_langinfo(CODESET), "UTF-8") == 0);
+    return rc;
+}
+
+static int run(int argc, char **argv)
+{
+    struct rfs_error err = {0};
+    struct rfs_layout_job job = {0};
+    int rc = parse(argc, argv, &job, &err);
+
+    setlocale(LC_CTYPE, "");
+    if (rc == 0)
+        rc = show(&job, &err);
+    rfs_groups_free(&job.groups);
+    rfs_strategy_free(job.strategy);
+    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+}
+
+const struct rfs_command rfs_command_layout = {
+    .name = "layout",
+    .usage = "reshard layout FILE [--param NAME [--shape N,...]] [--svg FILE] [--json]\n",
+    .summary = "draws how a strategy spreads tensors over its devices",
+    .options = "  --param NAME       one parameter\n"
+               "  --shape N,N,...    the dims of its whole tensor, for slices in elements; else\n"
+               "                     they are fractions of the axes\n"
+               "  --svg FILE         also a picture; - for the standard output\n"
+               "  --json             for scripts\n",
+    .run = run,
+};

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `reshard ranks`: which source ranks a destination rank needs. */
+#include "tool/common/ranks.h"
+#include "base/cleanup.h"
+#include "tool/common/args.h"
+#include "tool/common/command.h"
+#include "tool/common/table.h"
+#include "tool/common/tool.h"
+#include "tool/ranks/needed.h"
+#include "view/strategy_files.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { O_JSON = RFS_ARGS_LONG };
+
+static const struct option names[] = {{"json", no_argument, NULL, O_JSON}, {NULL, 0, NULL, 0}};
+
+struct job {
+    const char *src, *dst;
+    struct rfs_ranks ranks;
+    bool json;
+};
+
+static int take(const struct rfs_args *args, int option, struct job *job, struct rfs_error *err)
+{
+    if (option == 's')
+        job->src = args->value;
+    else if (option == 'd')
+        job->dst = args->value;
+    else if (option == O_JSON)
+        job->json = true;
+    else if (rfs_ranks_parse(args->value, &job->ranks, NULL))
+        return rfs_fail_usage(err, "a rank, or several: 0-7,12", "RANK cannot be '%s'",
+                              args->value);
+    return 0;
+}
+
+static int parse(int argc, char **argv, struct job *job, struct rfs_error *err)
+{
+    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "s:d:", .names = names};
+
+    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
+        const int rc = option < 0 ? option : take(&args, option, job, err);
+        if (rc)
+            return rc;
+    }
+    return job->src || job->dst
+               ? 0
+               : rfs_fail_usage(err, "reshard ranks RANK -s FILE -d FILE",
+                                "ranks takes a strategy; a side without one is one whole "
+                                "checkpoint");
+}
+
+/* Calls of one kind for each of the ranks asked for. */
+struct asked {
+    const struct job *job;
+    struct rfs_needed *needed;
+    struct rfs_table table;
+    unsigned char *wanted; /* [sources] */
+    uint32_t *list;        /* [sources] */
+};
+
+static const struct rfs_column columns[] = {{"rank", true, true}, {"source ranks", false, false}};
+static const struct rfs_column keys[] = {{"rank", true, true}, {"source_ranks", true, false}};
+
+/* "0-3,6", or as JSON "[0,1,2,3,6]"; malloc'ed, or NULL. */
+static char *list_text(const struct asked *asked, size_t n)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+
+    if (!asked->job->json)
+        return rfs_ranks_text(asked->list, n);
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%c%" PRIu32, i > 0 ? ',' : '[', asked->list[i]);
+    fputs(n > 0 ? "]" : "[]", out);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static int add_rank(struct asked *asked, uint32_t rank, struct rfs_error *err)
+{
+    const uint32_t sources = rfs_needed_sources(asked->needed);
+    size_t n = 0;
+    const int rc = rfs_needed_by(asked->needed, rank, asked->wanted, err);
+
+    if (rc)
+        return rc;
+    for (uint32_t s = 0; s < sources; s++)
+        if (asked->wanted[s])
+            asked->list[n++] = s;
+    RFS_FREE char *text = list_text(asked, n);
+    if (!text)
+        return rfs_fail_memory(err);
+    rfs_table_add(&asked->table, "%" PRIu32, rank);
+    rfs_table_add(&asked->table, "%s", text);
+    return 0;
+}
+
+static int check_ranks(const struct asked *asked, struct rfs_error *err)
+{
+    const uint32_t n = rfs_needed_ranks(asked->needed);
+
+    for (size_t i = 0; i < asked->job->ranks.n; i++)
+        if (asked->job->ranks.data[i].last >= n)
+            return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u",
+                                  asked->job->ranks.data[i].last, n);
+    return 0;
+}
+
+static int answer(struct asked *asked, struct rfs_error *err)
+{
+    int rc = check_ranks(asked, err);
+
+    asked->wanted = calloc(rfs_needed_sources(asked->needed), 1);
+    asked->list = calloc(rfs_needed_sources(asked->needed), sizeof *asked->list);
+    if (rc == 0 && (!asked->wanted || !asked->list))
+        rc = rfs_fail_memory(err);
+    for (uint32_t rank = 0; rc == 0 && rank < rfs_needed_ranks(asked->needed); rank++)
+        if (rfs_ranks_has(&asked->job->ranks, rank))
+            rc = add_rank(asked, rank, err);
+    if (rc == 0 && asked->table.failed)
+        rc = rfs_fail_memory(err);
+    if (rc)
+        return rc;
+    if (asked->job->json) {
+        printf("{\"destination_ranks\":%" PRIu32 ",\"source_ranks\":%" PRIu32 ",\"rows\":",
+               rfs_needed_ranks(asked->needed), rfs_needed_sources(asked->needed));
+        rfs_table_print_json(&asked->table, stdout);
+        fputs("}\n", stdout);
+    } else if (asked->table.cells.n == 2) { /* of one rank: nothing but the answer, for scripts */
+        puts(asked->table.cells.data[1]);
+    } else {
+        rfs_table_print(&asked->table, stdout);
+    }
+    return 0;
+}
+
+static int run(int argc, char **argv)
+{
+    struct rfs_error err = {0};
+    struct job job = {0};
+    struct rfs_strategy *src = NULL;
+    struct rfs_strategy *dst = NULL;
+    struct asked asked = {.job = &job, .table = {.n_columns = sizeof columns / sizeof *columns}};
+    int rc = parse(argc, argv, &job, &err);
+
+    asked.table.columns = job.json ? keys : columns;
+    if (rc == 0 && job.src)
+        rc = rfs_view_read_strategy(job.src, &src, &err);
+    if (rc == 0 && job.dst)
+        rc = rfs_view_read_strategy(job.dst, &dst, &err);
+    if (rc == 0)
+        rc = rfs_needed_open(src, dst, &asked.needed, &err);
+    if (rc == 0)
+        rc = answer(&asked, &err);
+    free(asked.wanted);
+    free(asked.list);
+    rfs_table_free(&asked.table);
+    rfs_needed_free(asked.needed);
+    rfs_strategy_free(src);
+    rfs_strategy_free(dst);
+    free(job.ranks.data);
+    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+}
+
+const struct rfs_command rfs_command_ranks = {
+    .name = "ranks",
+    .usage = "reshard ranks [RANK] [-s FILE] [-d FILE] [--json]\n",
+    .summary = "tells which source ranks a destination rank needs, by the strategies",
+    .options = "  RANK               a rank of the destination, or several: 0-7,12; else all\n"
+               "  -s FILE, -d FILE   the strategies; a side without one is whole, on one rank\n"
+               "  --json             for scripts\n",
+    .run = run,
+};

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rooms below an open view, for those who tell how its files are made (reshard explain). All that is given
+ * is the view's, until it is closed.
+ */
+#ifndef RFS_VIEW_ROOMS_H
+#define RFS_VIEW_ROOMS_H
+
+#include "base/pool.h"
+#include "plan/planner.h"
+#include "reshard.h"
+
+struct rfs_rooms {
+    struct rfs_planner *planner;
+    struct rfs_catalog *catalog;
+    struct rfs_pool *pool;
+    const struct rfs_strategy *src, *dst; /* NULL: unsharded */
+    uint32_t n_ranks;                     /* of the destination */
+    bool keyed; /* sources are decrypted: offsets are in the plain content */
+};
+
+/*
+ * 0, or -EINVAL with *err filled as a mistake of usage, for a view without one planner: of several saves, and
+ * of hfai's parts.
+ */
+int rfs_view_rooms(struct reshard_view *view, struct rfs_rooms *out, struct rfs_error *err);
+
+/*
+ * The shown file that holds a target of a planned rank, and where its bytes begin there. 1; 0 where ranks have no
+ * file of their own, or the target no bytes; or -errno.
+ */
+struct rfs_shown_at {
+    const char *folder, *name;
+    uint64_t offset;
+};
+int rfs_view_shown_at(struct reshard_view *view, uint32_t rank, uint32_t target,
+                      struct rfs_shown_at *out);
+
+#endif
