@@ -33,7 +33,3 @@ reshardfs_SOURCES = \
 	src/mount/session.c src/mount/session.h \
 	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c
 endif
-EXTRA_DIST += \
-	contrib/fstab.example \
-	contrib/systemd/mnt-ckpt.automount \
-	contrib/systemd/mnt-ckpt.mount
