@@ -291,11 +291,18 @@ static bool add(struct rfs_stage *stage, const struct rfs_stage_wishes *wishes, 
     return !plan.cut && plan.n <= stage->room;
 }
 
+/* Whether one request does not read them. */
+static bool take_several(const struct rfs_gather_ranges *ranges)
+{
+    return ranges->requests > 1 ||
+           (ranges->n > 0 && ranges->data[0].to - ranges->data[0].from > RFS_STAGE_WINDOW);
+}
+
 void rfs_stage_want(struct rfs_stage *stage, const struct rfs_gather_ranges *ranges, bool now)
 {
     struct rfs_stage_wishes wishes;
     struct later later = {.n = 0};
-    if (stage->room == 0 || (now && ranges->requests < 2) || !rfs_stage_wish(ranges, &wishes))
+    if (stage->room == 0 || (now && !take_several(ranges)) || !rfs_stage_wish(ranges, &wishes))
         return;
     pthread_mutex_lock(&stage->lock);
     add(stage, &wishes, now, &later);
@@ -344,7 +351,7 @@ void rfs_stage_hold(struct rfs_stage *stage, const struct rfs_gather_ranges *ran
     if (stage->room == 0 || !rfs_stage_wish(ranges, &wishes))
         return;
     pthread_mutex_lock(&stage->lock);
-    bool some = ranges->requests > 1;
+    bool some = take_several(ranges);
     for (unsigned i = 0; i < stage->room && !some; i++)
         some = rfs_stage_overlap(&stage->windows[i], &wishes) > 0;
     if (some)

@@ -260,6 +260,39 @@ static void test_one_request_of_a_reader(void **state)
     close_place(&place);
 }
 
+/* A contiguous range that is longer than a window, as an export asks for. */
+static void test_one_long_range(void **state)
+{
+    const uint64_t from[] = {0}, size[] = {5 * MIB};
+    struct world world = {.ndim = 1, .dims = {5 * MIB}, .pieces = {1}, .elem = 1};
+    struct stat st;
+    (void)state;
+    reset(0);
+    world_open(&world, &rng);
+    struct rfs_slice slice = world_slice(&world, from, size, true);
+    unsigned char *bytes = world_bytes(&world, from, size);
+    unsigned char *buf = malloc(5 * MIB);
+    struct rfs_pool *pool = rfs_pool_new(2);
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
+    assert_non_null(buf);
+    assert_int_equal(rfs_files_stat(world.files, rfs_catalog_file(world.catalog, 0), &st), 0);
+    set(&storage.sleep_us, 3000);
+    for (int i = 0; i < 4 && rfs_assemble_reach(assembler) == 0; i++)
+        assert_int_equal(rfs_assemble(assembler, &slice, 0, 100, false, buf), 0);
+    reset(3000);
+    set(&storage.gather_up, 4);
+    assert_int_equal(rfs_assemble(assembler, &slice, 0, 5 * MIB, false, buf), 0);
+    assert_memory_equal(buf, bytes, 5 * MIB);
+    assert_int_equal(storage.gather_up, 0);
+    rfs_assembler_stop(assembler);
+    rfs_pool_free(pool);
+    rfs_assembler_free(assembler);
+    rfs_slice_free(&slice);
+    free(bytes);
+    free(buf);
+    world_close(&world);
+}
+
 static void test_fast_again(void **state)
 {
     struct place place;
@@ -504,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_requests_are_merged),
         cmocka_unit_test(test_requests_are_made_at_once),
         cmocka_unit_test(test_one_request_of_a_reader),
+        cmocka_unit_test(test_one_long_range),
         cmocka_unit_test(test_fast_again),
         cmocka_unit_test(test_failures_ahead_are_nobodys),
         cmocka_unit_test(test_failures_that_stay),
