@@ -14,8 +14,8 @@
 #include "source/saved_index.h"
 
 #include "base/checked.h"
-#include "base/cleanup.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { HAS_CRC = 1, REDUNDANCY_REMOVED = 2, WITH_PARTS = 4, FLAGS = 7 };
@@ -177,9 +177,29 @@ static void take_strided(struct rfs_saved_in *in, struct rfs_index *index)
     }
 }
 
-static void free_index(struct rfs_index **index)
+/* Fills an index that is empty. False for what is no sound one. */
+static bool take_index(struct rfs_saved_in *in, struct rfs_index *index, uint32_t parts)
 {
-    rfs_index_free(*index);
+    index->n = rfs_saved_take_u64(in);
+    index->n_extents = rfs_saved_take_u64(in);
+    index->n_strided = rfs_saved_take_u64(in);
+    index->file_bytes = rfs_saved_take_u64(in);
+    index->crc = rfs_saved_take_u64(in);
+    index->header_bytes = rfs_saved_take_u64(in);
+    index->header_hash[0] = rfs_saved_take_u64(in);
+    index->header_hash[1] = rfs_saved_take_u64(in);
+    const uint32_t flags = rfs_saved_take_u32(in);
+    if (rfs_saved_take_u32(in) != 0 || flags > FLAGS || index->n > UINT32_MAX || index->n == 0 ||
+        !(flags & WITH_PARTS) != (parts == 1))
+        return false;
+    index->has_crc = flags & HAS_CRC;
+    index->redundancy_removed = flags & REDUNDANCY_REMOVED;
+    index->entries = take_array(in, index->n, sizeof *index->entries);
+    index->extents = take_array(in, index->n_extents, sizeof *index->extents);
+    take_strided(in, index);
+    if (flags & WITH_PARTS)
+        index->part_of = take_array(in, index->n, sizeof *index->part_of);
+    return !in->bad && in->left == 0;
 }
 
 struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,
@@ -187,30 +207,10 @@ struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,
                                       const uint64_t *file_bytes, uint32_t parts)
 {
     struct rfs_saved_in in = {bytes, n, false};
-    RFS_CLEANUP(free_index) struct rfs_index *index = calloc(1, sizeof *index);
+    struct rfs_index *index = calloc(1, sizeof *index);
 
-    if (!index)
-        return NULL;
-    index->n = rfs_saved_take_u64(&in);
-    index->n_extents = rfs_saved_take_u64(&in);
-    index->n_strided = rfs_saved_take_u64(&in);
-    index->file_bytes = rfs_saved_take_u64(&in);
-    index->crc = rfs_saved_take_u64(&in);
-    index->header_bytes = rfs_saved_take_u64(&in);
-    index->header_hash[0] = rfs_saved_take_u64(&in);
-    index->header_hash[1] = rfs_saved_take_u64(&in);
-    const uint32_t flags = rfs_saved_take_u32(&in);
-    if (rfs_saved_take_u32(&in) != 0 || flags > FLAGS || index->n > UINT32_MAX || index->n == 0 ||
-        !(flags & WITH_PARTS) != (parts == 1))
-        return NULL;
-    index->has_crc = flags & HAS_CRC;
-    index->redundancy_removed = flags & REDUNDANCY_REMOVED;
-    index->entries = take_array(&in, index->n, sizeof *index->entries);
-    index->extents = take_array(&in, index->n_extents, sizeof *index->extents);
-    take_strided(&in, index);
-    if (flags & WITH_PARTS)
-        index->part_of = take_array(&in, index->n, sizeof *index->part_of);
-    if (in.bad || in.left > 0 || !settle(index, numbers, types, file_bytes, parts))
-        return NULL;
-    return RFS_STEAL(index);
+    if (index && take_index(&in, index, parts) && settle(index, numbers, types, file_bytes, parts))
+        return index;
+    rfs_index_free(index);
+    return NULL;
 }
