@@ -14,6 +14,9 @@
 /* Asked for this often, a piece is proven even if nobody read it to its end: by small reads all over. */
 #define HITS_PROVE 64
 
+/* Of the pieces that are not made ahead for want of room, one in so many is. */
+#define STALE_AHEAD 16
+
 /* More warm slots than are soon used again go back to the system. */
 #define WARM_MOST 16
 
@@ -44,6 +47,7 @@ struct rfs_cache {
     struct ghost *ghosts; /* [GHOSTS], by hash */
     uint64_t clock;       /* charges of all pieces that were ever read to their end */
     uint64_t spent_room;  /* what those that are spent may take */
+    uint32_t refused;     /* pieces that were not made ahead, for want of room */
     struct rfs_slots slots;
     uint64_t hits, misses, evictions, inserts, regrets, unread;
 };
@@ -294,13 +298,37 @@ static uint64_t spent_share(const struct rfs_cache *cache)
     return rfs_min_u64(cache->spent_room, cache->budget / 2);
 }
 
+/* What waits for its readers takes more than a quarter of the budget. */
+static bool is_crowded(const struct rfs_cache *cache)
+{
+    return cache->lists[RFS_LIST_NEW].bytes > cache->budget / 4;
+}
+
+static bool has_many_spent(const struct rfs_cache *cache)
+{
+    return cache->lists[RFS_LIST_SPENT].bytes > spent_share(cache);
+}
+
+/*
+ * Whether there is room to make a piece ahead. Readers ahead of each other must not push out what the others wait
+ * for: it would be made twice. But it may be that nobody comes for that, so one in STALE_AHEAD does push.
+ */
+static bool has_room_ahead(struct rfs_cache *cache)
+{
+    const uint64_t warm = (uint64_t)cache->slots.n_warm * RFS_SLOT_BYTES;
+    const bool full = cache->bytes - warm + RFS_SLOT_BYTES + PIECE_COST > cache->budget;
+
+    if (!full || !is_crowded(cache) || has_many_spent(cache))
+        return true;
+    return ++cache->refused % STALE_AHEAD == 0;
+}
+
 /* What waits for its reader goes last, unless readers that never came left a quarter of the budget. */
 static bool evict_one(struct rfs_cache *cache, struct later *later)
 {
-    const bool crowded = cache->lists[RFS_LIST_NEW].bytes > cache->budget / 4;
-    const bool many_spent = cache->lists[RFS_LIST_SPENT].bytes > spent_share(cache);
+    const bool crowded = is_crowded(cache);
 
-    return (many_spent && evict_from(cache, RFS_LIST_SPENT, later)) ||
+    return (has_many_spent(cache) && evict_from(cache, RFS_LIST_SPENT, later)) ||
            (crowded && evict_from(cache, RFS_LIST_NEW, later)) ||
            evict_from(cache, RFS_LIST_PROVEN, later) || evict_from(cache, RFS_LIST_SPENT, later) ||
            evict_from(cache, RFS_LIST_NEW, later);
@@ -455,7 +483,7 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
         const bool missed = want == RFS_WANT_FOUND || want == RFS_WANT_MADE;
         cache->misses += missed;
         cache->regrets += missed && find_ghost(cache, key);
-        if (want == RFS_WANT_MADE || want == RFS_WANT_ABSENT)
+        if (want == RFS_WANT_MADE || (want == RFS_WANT_ABSENT && has_room_ahead(cache)))
             piece = claim(cache, key, size, max_files, &later);
         if (piece)
             piece->unread = want == RFS_WANT_ABSENT;
