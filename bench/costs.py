@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is counted and not timed: bytes that a mount's server reads and replies for what programs ask, with each way
+What is counted and not timed: instructions of the copy kernels; bytes that a mount's server reads and replies for what programs ask, with each way
 of opening and each read-ahead; and what the cache finds again of reads recorded from mounts, replayed against its
 policy, plain LRU and the best there is.
 """
@@ -115,6 +115,24 @@ def bytes_read(bench, mounted, tree, figures):
             how = "direct_io" if not ahead else f"read-ahead {ahead} KiB"
             figures.add(f"{what}, {how}: source bytes / replied", source / replied, 1.1, at_most=True,
                         note=f"{replied / asked:.2f} replied for each that was asked")
+
+
+# ---- instructions ------------------------------------------------------------------------------
+
+# Bytes of a run, and at most so many instructions for each: what was counted with AVX2, and a tenth more.
+KERNELS = ((1, 1.75), (2, 1.75), (4, 1.1), (8, 0.46), (16, 0.23), (64, 0.19), (1024, 0.15))
+
+
+def instructions(bench, figures):
+    """Of rfs_copy_runs and what it calls, joining and splitting four ways."""
+    program = bench.program("bench/micro_kernels")
+    for run, most in KERNELS:
+        out = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
+                              "--toggle-collect=rfs_copy_runs", program, str(run)], check=True, capture_output=True,
+                             text=True)
+        count = next(int(line.split()[-1]) for line in out.stderr.splitlines() if "Collected" in line)
+        figures.add(f"runs of {run} bytes: instructions / byte", count / int(out.stdout), most, at_most=True,
+                    note=f"{count / 1e6:.2f} million for {int(out.stdout) >> 20} MiB")
 
 
 # ---- the cache ---------------------------------------------------------------------------------

@@ -3,6 +3,9 @@
  * GB/s of strided copies in memory, one core: memcpy called for each run, and the kernels. Into 1 MiB
  * from windows of 256 KiB, as pieces are assembled; the median of 7 rounds. W is the number of shards:
  * "join" spreads a dense source over every W-th place, "split" collects every W-th run.
+ *
+ * micro_kernels RUN - both with runs of RUN bytes and W = 4, once and without a clock, for callgrind to count; prints
+ * the bytes copied.
  */
 #include "assemble/kernels.h"
 
@@ -84,7 +87,16 @@ static double speed(pattern_fn *pattern, copy_fn *copy, unsigned char *dst,
     return rates[ROUNDS / 2];
 }
 
-int main(void)
+static int copy_once(size_t run, unsigned char *dst, const unsigned char *src)
+{
+    if (run == 0 || run > WINDOW / 4)
+        return 2;
+    const size_t joined = join(rfs_copy_runs, dst, src, run, 4);
+    printf("%zu\n", joined + split(rfs_copy_runs, dst, src, run, 4));
+    return 0;
+}
+
+int main(int argc, char **argv)
 {
     static const size_t runs[] = {1,  2,  3,  4,   6,   8,   12,  16,  20,   24,
                                   32, 48, 64, 100, 128, 256, 384, 512, 1024, 4096};
@@ -94,6 +106,8 @@ int main(void)
         return 1;
     memset(dst, 1, PIECE);
     memset(src, 2, WINDOW);
+    if (argc == 2)
+        return copy_once(strtoul(argv[1], NULL, 10), dst, src);
     printf("%-6s %2s %21s %21s\n%-6s %2s %10s %10s %10s %10s\n", "", "", "join", "split", "run",
            "W", "memcpy", "kernel", "memcpy", "kernel");
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {

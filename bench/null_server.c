@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * null_server MNT SIZE_BYTES - the speed limit of any FUSE server here.
+ * null_server [-c] MNT SIZE_BYTES - the speed limit of any FUSE server here.
  *
  * One file, `null`, of SIZE_BYTES bytes. Each read is answered with fuse_reply_iov from one pre-faulted
- * buffer of 1 MiB, opened direct_io, with reads of 1 MiB and splicing off: nothing is read, gathered
+ * buffer of 1 MiB, opened direct_io (-c: through the page cache), with reads of 1 MiB and splicing off: nothing is read, gathered
  * or remembered, so what is left is the cost of the request, the reply's copy and the wake-ups. The
  * benchmarks give every other rate as a share of this one, measured in the same run.
  *
@@ -17,6 +17,7 @@
 #include <fuse_lowlevel.h>
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ enum { BUFFER_BYTES = 1 << 20, NULL_INODE = 2 };
 
 static unsigned char *buffer; /* BUFFER_BYTES, never written after main's start */
 static uint64_t file_bytes;
+static bool cached; /* through the page cache */
 
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
@@ -72,7 +74,7 @@ static void on_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, EISDIR);
         return;
     }
-    fi->direct_io = 1;
+    fi->direct_io = !cached;
     fuse_reply_open(req, fi);
 }
 
@@ -126,12 +128,17 @@ int main(int argc, char **argv)
     char *fuse_argv[] = {argv[0], (char[]){"-ofsname=null,ro"}, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(2, fuse_argv);
 
+    if (argc == 4 && strcmp(argv[1], "-c") == 0) {
+        cached = true;
+        argv++;
+        argc--;
+    }
     if (argc == 3) {
         errno = 0;
         file_bytes = strtoull(argv[2], &end, 10);
     }
     if (argc != 3 || errno != 0 || end == argv[2] || *end != '\0' || file_bytes > INT64_MAX) {
-        fprintf(stderr, "usage: null_server MNT SIZE_BYTES\n");
+        fprintf(stderr, "usage: null_server [-c] MNT SIZE_BYTES\n");
         return 2;
     }
     buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader [-b BYTES] [-w] [-n READERS] [-t TRACE] FILE... - reads files as the benchmarks do and says how fast.
+ * reader [-b BYTES] [-w | -m] [-n READERS] [-t TRACE] FILE... - reads files as the benchmarks do and says how fast.
  * reader -q DEPTH [-b BYTES] [-p PERCENT] FILE... - reads all of them, with so many reads under way at once.
  *
  * Each reader opens its file, reads it from begin to end with read() of BYTES (1 MiB unless given; K
  * and M suffixes) into one page-aligned buffer whose pages were touched before, and closes it. -w
- * reads the whole file with one call, as load_checkpoint does. -n starts that many readers at once,
+ * reads the whole file with one call, as load_checkpoint does. -m maps the file, shared and read-only, and copies
+ * from there, as safetensors does. -n starts that many readers at once,
  * each with its own descriptor; reader k takes FILE number k modulo the number given.
  *
  * -t records the reads for cache_replay, which says how.
@@ -39,8 +40,8 @@ enum { MAX_READERS = 64 };
 struct shared {
     char **paths;
     int *fds;
-    uint64_t *sizes; /* of what is wanted */
-    uint64_t n, block, most; /* most: of a size */
+    uint64_t *sizes;           /* of what is wanted */
+    uint64_t n, block, most;   /* most: of a size */
     atomic_uint_fast64_t next; /* block number: of file next % n, at next / n */
 };
 
@@ -51,6 +52,8 @@ struct reader {
     int fd;
     unsigned char *buffer; /* `block` bytes, mapped */
     size_t block;
+    const unsigned char *map; /* of the file, to be copied from; NULL: it is read */
+    size_t map_bytes;
     uint64_t bytes;
     int error;   /* errno of what failed, else 0 */
     FILE *trace; /* or NULL; shared, and a line at a time */
@@ -66,7 +69,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static int prepare(struct reader *reader, size_t block, int whole)
+static int prepare(struct reader *reader, size_t block, int whole, int maps)
 {
     struct stat st = {0};
 
@@ -79,7 +82,20 @@ static int prepare(struct reader *reader, size_t block, int whole)
     reader->block = whole && st.st_size > 0 ? (size_t)st.st_size : block;
     reader->buffer = mmap(NULL, reader->block, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    return reader->buffer == MAP_FAILED ? errno : 0;
+    if (reader->buffer != MAP_FAILED && maps && st.st_size > 0) {
+        reader->map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, reader->fd, 0);
+        reader->map_bytes = (size_t)st.st_size;
+    }
+    return reader->buffer == MAP_FAILED || reader->map == MAP_FAILED ? errno : 0;
+}
+
+static void copy_map(struct reader *reader)
+{
+    for (size_t at = 0, n; at < reader->map_bytes; at += n) {
+        n = reader->map_bytes - at < reader->block ? reader->map_bytes - at : reader->block;
+        memcpy(reader->buffer, reader->map + at, n);
+        reader->bytes += n;
+    }
 }
 
 static void *run(void *arg)
@@ -87,6 +103,10 @@ static void *run(void *arg)
     struct reader *reader = arg;
 
     pthread_barrier_wait(&start);
+    if (reader->map) {
+        copy_map(reader);
+        return NULL;
+    }
     for (;;) {
         ssize_t got = read(reader->fd, reader->buffer, reader->block);
         if (got == 0) {
@@ -223,13 +243,17 @@ int main(int argc, char **argv)
     size_t depth = 0;
     size_t percent = 100;
     int whole = 0;
+    int maps = 0;
     FILE *trace = NULL;
     int option;
 
-    while ((option = getopt(argc, argv, "b:wn:t:q:p:")) != -1) {
+    while ((option = getopt(argc, argv, "b:mwn:t:q:p:")) != -1) {
         switch (option) {
         case 'b':
             block = parse_bytes(optarg);
+            break;
+        case 'm':
+            maps = 1;
             break;
         case 'w':
             whole = 1;
@@ -253,7 +277,7 @@ int main(int argc, char **argv)
     }
     if (block == 0 || n == 0 || n > MAX_READERS || percent == 0 || percent > 100 ||
         optind >= argc) {
-        fprintf(stderr, "usage: reader [-b BYTES] [-w] [-n READERS] [-t TRACE] FILE...\n"
+        fprintf(stderr, "usage: reader [-b BYTES] [-w | -m] [-n READERS] [-t TRACE] FILE...\n"
                         "       reader -q DEPTH [-b BYTES] [-p PERCENT] FILE...\n");
         return 2;
     }
@@ -264,7 +288,7 @@ int main(int argc, char **argv)
         readers[i].path = depth > 0 ? NULL : argv[optind + (int)(i % (size_t)(argc - optind))];
         readers[i].shared = depth > 0 ? &shared : NULL;
         readers[i].trace = trace;
-        int rc = prepare(&readers[i], block, whole);
+        int rc = prepare(&readers[i], block, whole, maps);
         if (rc != 0) {
             fprintf(stderr, "reader: %s: %s\n", depth > 0 ? "buffer" : readers[i].path,
                     strerror(rc));
