@@ -246,7 +246,7 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
         struct rfs_window part = part_of(window, region, rfs_image_end(image, i));
         if (rfs_view_conversion(reader->view, image, region->target, &conversion))
             rfs_assemble_unconverted(&conversion, &part.begin, &part.end);
-        rc = rfs_view_slice(reader->view, reader->file, image, region->target, &slice);
+        rc = rfs_tensors_slice(&reader->tensors, region->target, &slice);
         if (rc == 0)
             rc = rfs_gather_note(&slice, part.begin, part.end, &ranges);
         rfs_slice_free(&slice);

@@ -58,6 +58,20 @@ def test_every_byte():
                     same_bytes(m.read(rank), want[rank], f"requests of {request}, {how}, rank {rank}")
 
 
+def test_tensors_in_the_hidden_folder():
+    """Each read through in sequence, before any file of the view was looked at."""
+    tree = Tree(folder("tree"), PARAMS, 4, 2)
+    with slowly(tree.src, "-d", "1500") as (source, _):
+        with Mount(source, tree.options("io=direct")) as m:
+            tensors = os.path.join(m.mnt, ".reshardfs", "tensors")
+            for param in PARAMS[:3]:
+                with open(os.path.join(tensors, "full", param.name + ".npy"), "rb", buffering=0) as file:
+                    got = b"".join(iter(lambda: file.read(200000), b""))
+                want = tree.full[param.name]
+                same_bytes(got[len(got) - len(want) :], want, param.name)
+            same_bytes(m.read(1), tree.expected(1), "rank 1")
+
+
 def test_two_readers_and_pieces():
     tree = Tree(folder("tree"), PARAMS, 4, 2)
     wrong = []
