@@ -30,6 +30,15 @@ static bool find(struct reshard_view *view, uint64_t id, struct place *out)
     return out->image != NULL;
 }
 
+int rfs_view_ready(struct reshard_view *view, uint64_t id, struct rfs_error *err)
+{
+    struct place place = {.view = rfs_side_pick(view, id)};
+
+    if (rfs_view_entry(place.view, id, &place.file) != ENTRY_FILE)
+        return rfs_fail(err, -ENOENT, RFS_IN(NULL), NULL, "there is no such file");
+    return rfs_view_image(place.view, place.file, &place.image, err);
+}
+
 /* ---- ranges of sources ----------------------------------------------------------------------------- */
 
 /* The part of a block's one run that lies in one piece in its file, from byte SKIP of the run on. */

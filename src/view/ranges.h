@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the bytes of shown files are made of, for those who write whole files (reshard export). Files are
- * named by the ids that reshard_list gives; but where something else is said they are planned (reshard_getattr has
- * succeeded).
+ * named by the ids that reshard_list gives; but where something else is said they are planned (rfs_view_ready has
+ * succeeded; reshard_getattr may have answered from what an earlier view left).
  *
  * Threads: all functions.
  */
@@ -11,6 +11,9 @@
 
 #include "reshard.h"
 #include "source/catalog.h"
+
+/* Plans a file, if it is not yet. 0, or -errno with *err. */
+int rfs_view_ready(struct reshard_view *view, uint64_t id, struct rfs_error *err);
 
 /* A part of a shown file that lies in one piece in one source file. */
 struct rfs_plain {

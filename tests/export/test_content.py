@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 
 from exporting import *
 from forge import Param, Tree, usual
@@ -60,6 +61,14 @@ def test_ckpt():
         tree = Tree(folder(f"tree{src_n}.{dst_n}"), usual(4), src_n, dst_n)
         files = as_mounted(tree.src, tree.options())
         same_files(files, wanted(tree), f"{src_n} to {dst_n}")
+
+
+def test_sizes_from_an_earlier_view():
+    """A view that knows its files' sizes from an earlier one plans them when it exports."""
+    tree = Tree(folder("tree"), usual(4), 8, 4)
+    time.sleep(3)  # younger sources are not believed to stay
+    first = exported_files(tree.src, tree.options())
+    same_files(exported_files(tree.src, tree.options()), first, "with the sizes of before")
 
 
 def test_safetensors():
