@@ -59,10 +59,23 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
     return 0;
 }
 
+static bool has_weight_map(const struct rfs_catalog *catalog)
+{
+    for (uint32_t r = 0; catalog->ranks && r < catalog->n_ranks; r++)
+        if (catalog->ranks[r].weight_map)
+            return true;
+    return false;
+}
+
 static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
 {
-    /* Headers of encrypted files are not for the disk; and a checksum is verified again by each view. */
-    catalog->saved = spec->sealed || spec->check_crc || catalog->has_parts ? NULL : spec->saved;
+    /*
+     * Headers of encrypted files are not for the disk; a checksum is verified again by each view; and what a map of
+     * files says is not seen in the files.
+     */
+    const bool never =
+        spec->sealed || spec->check_crc || catalog->has_parts || has_weight_map(catalog);
+    catalog->saved = never ? NULL : spec->saved;
     catalog->most = spec->index_most;
 }
 
@@ -250,12 +263,18 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
         atomic_fetch_add(&catalog->predicted, 1);
     if (origin == FROM_DISK || origin == FROM_DISK_SHARED)
         atomic_fetch_add(&catalog->from_disk, 1);
-    else if (!atomic_load(&built->told) && !rank->weight_map)
+    else if (!atomic_load(&built->told))
         catalog->unsaved = true;
     rank->built = built;
     atomic_store(&rank->used, atomic_load(&catalog->uses));
     atomic_store(&rank->index, built->index);
     return 0;
+}
+
+static void end_busy(struct rfs_catalog *catalog, struct catalog_rank *rank)
+{
+    rank->busy = false;
+    pthread_cond_broadcast(&catalog->done);
 }
 
 /* Publishes an index, or that there is none. Called with the lock held. */
@@ -271,16 +290,24 @@ static int publish(struct rfs_catalog *catalog, struct catalog_rank *rank, int r
         rank->failed = rc;
         rank->text = strdup(err->text);
     }
-    rank->busy = false;
-    pthread_cond_broadcast(&catalog->done);
+    end_busy(catalog, rank);
     return rc;
+}
+
+/* The same of one from the disk; without it the rank stays busy, as it is to be built then. */
+static bool publish_saved(struct rfs_catalog *catalog, struct catalog_rank *rank,
+                          struct rfs_built *built, enum origin origin)
+{
+    if (keep(catalog, rank, built, origin, NULL) < 0)
+        return false;
+    end_busy(catalog, rank);
+    return true;
 }
 
 /* Takes a rank's index from the disk. False when there is none that is good. */
 static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t rank)
 {
-    struct rfs_error err = {0};
-    if (!catalog->on_disk || slot->weight_map)
+    if (!catalog->on_disk)
         return false;
     const uint32_t number =
         rfs_saved_index_find(catalog->on_disk, rank, catalog->files, slot->file, slot->parts);
@@ -289,7 +316,7 @@ static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, u
     pthread_mutex_lock(&catalog->lock);
     bool there = catalog->from_saved[number];
     if (there)
-        publish(catalog, slot, 0, catalog->from_saved[number], FROM_DISK_SHARED, &err);
+        publish_saved(catalog, slot, catalog->from_saved[number], FROM_DISK_SHARED);
     pthread_mutex_unlock(&catalog->lock);
     if (there)
         return true;
@@ -304,12 +331,12 @@ static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, u
         rfs_built_free(fresh);
     else
         fresh->from = number;
-    const int rc = publish(catalog, slot, 0, there ? built : fresh,
-                           there ? FROM_DISK_SHARED : FROM_DISK, &err);
-    if (rc == 0)
+    const bool kept =
+        publish_saved(catalog, slot, there ? built : fresh, there ? FROM_DISK_SHARED : FROM_DISK);
+    if (kept)
         catalog->from_saved[number] = slot->built;
     pthread_mutex_unlock(&catalog->lock);
-    return rc == 0;
+    return kept;
 }
 
 /* Builds a rank's index from its files. */

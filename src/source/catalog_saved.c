@@ -16,9 +16,12 @@ int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spe
     struct rfs_saved_out key = {0};
     char numbers[128];
 
+    /* With their lengths, so that no two lists of texts make one key. */
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        rfs_saved_put(&key, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) : 0);
-        rfs_saved_put(&key, texts[i] ? "\n" : "-\n", texts[i] ? 1 : 2);
+        const size_t n = texts[i] ? strlen(texts[i]) : 0;
+        snprintf(numbers, sizeof numbers, "%zd ", texts[i] ? (ssize_t)n : -1);
+        rfs_saved_put(&key, numbers, strlen(numbers));
+        rfs_saved_put(&key, texts[i], n);
     }
     snprintf(numbers, sizeof numbers, "%s %d %" PRId64 " %" PRId64 " %d", PACKAGE_VERSION,
              (int)catalog->builder.format, spec->step, spec->epoch, spec->segmented);
@@ -77,7 +80,7 @@ static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
     for (uint32_t r = 0; r < catalog->n_ranks; r++) {
         struct catalog_rank *rank = &catalog->ranks[r];
         struct rfs_saving one = {r, rank->file, rank->parts, rank->built, RFS_NO_ID};
-        if (rank->file == UINT32_MAX || rank->weight_map || rank->failed ||
+        if (rank->file == UINT32_MAX || rank->failed ||
             (rank->built && atomic_load(&rank->built->told)))
             continue;
         atomic_store(&rank->used, atomic_load(&catalog->uses));

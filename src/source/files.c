@@ -259,6 +259,18 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
     return compare(files, file, st);
 }
 
+int rfs_files_look(struct rfs_files *files, uint32_t id, struct stat *st)
+{
+    const struct file *file = files->list[id];
+    int failed;
+    if (atomic_load_explicit(&file->recorded, memory_order_acquire) ||
+        rfs_files_state(files, id) != 0)
+        return rfs_files_stat(files, id, st);
+    while ((failed = stat(file->path, st)) != 0 && errno == EINTR)
+        continue;
+    return failed == 0 ? 0 : -errno;
+}
+
 int rfs_files_check(struct rfs_files *files, uint32_t id)
 {
     struct stat st;

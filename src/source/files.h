@@ -66,6 +66,8 @@ int rfs_files_state(const struct rfs_files *files, uint32_t id);
 bool rfs_files_reason(const struct rfs_files *files, uint32_t id, int code, struct rfs_error *err);
 /* Attributes without opening; records the identity if it is not recorded yet. 0 or -errno. */
 int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st);
+/* The same, but an identity that is not recorded yet stays so. */
+int rfs_files_look(struct rfs_files *files, uint32_t id, struct stat *st);
 /* Compares the identity now, without opening or reading. 0 or -errno. */
 int rfs_files_check(struct rfs_files *files, uint32_t id);
 

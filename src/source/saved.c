@@ -27,6 +27,13 @@ struct rfs_saved {
     atomic_uint drafts; /* begun so far */
 };
 
+/* With a slash behind it, a link would be followed. */
+static void trim_slashes(char *path)
+{
+    for (size_t n = path ? strlen(path) : 0; n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = '\0';
+}
+
 /* The folder above our own by default: owned by the caller, or NULL. */
 static char *default_place(void)
 {
@@ -34,8 +41,11 @@ static char *default_place(void)
     const char *home = secure_getenv("HOME");
     char *place;
 
-    if (cache && cache[0] == '/')
-        return strdup(cache);
+    if (cache && cache[0] == '/') {
+        place = strdup(cache);
+        trim_slashes(place);
+        return place;
+    }
     if (!home || home[0] != '/' || asprintf(&place, "%s/.cache", home) < 0)
         return NULL;
     return place;
@@ -69,9 +79,7 @@ struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log)
         rfs_saved_close(saved);
         return NULL;
     }
-    /* With a slash behind it, a link would be followed. */
-    for (size_t n = strlen(saved->path); n > 1 && saved->path[n - 1] == '/'; n--)
-        saved->path[n - 1] = '\0';
+    trim_slashes(saved->path);
     return saved;
 }
 
@@ -96,13 +104,40 @@ static void tell(struct rfs_saved *saved, enum rfs_level level, const char *what
         rfs_log(saved->log, level, "%s: no index is kept here: %s", saved->path, what);
 }
 
+/* Root makes nothing in the folders of others, as it would with their HOME. (What is not there tells so when used.) */
+static bool may_make_in(const char *path)
+{
+    struct stat st;
+
+    return geteuid() != 0 || stat(path, &st) != 0 || st.st_uid == 0;
+}
+
+/* Makes the folder above our own, if that is missing. Whether ours may be made in it. */
+static bool make_above(const char *above)
+{
+    RFS_FREE char *parent = strdup(above);
+    char *slash = parent ? strrchr(parent, '/') : NULL;
+
+    if (!slash)
+        return false;
+    slash[slash == parent] = '\0'; /* "/" stays */
+    if (!may_make_in(parent) && access(above, F_OK) != 0)
+        return false;
+    (void)mkdir(above, 0700);
+    return may_make_in(above);
+}
+
+static const char not_ours[] = "other users may write there, or it belongs to one";
+
 /* A descriptor of the folder, or -1. */
 static int open_folder(struct rfs_saved *saved, bool make)
 {
     struct stat st;
 
-    if (make && saved->above)
-        (void)mkdir(saved->above, 0700);
+    if (make && saved->above && !make_above(saved->above)) {
+        tell(saved, RFS_WARNING, not_ours);
+        return -1;
+    }
     if (make && mkdir(saved->path, 0700) != 0 && errno != EEXIST)
         tell(saved, RFS_INFO, strerror(errno));
     const int fd = open(saved->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -115,7 +150,7 @@ static int open_folder(struct rfs_saved *saved, bool make)
     }
     if (fstat(fd, &st) == 0 && is_ours(&st))
         return fd;
-    tell(saved, RFS_WARNING, "other users may write there, or it belongs to one");
+    tell(saved, RFS_WARNING, not_ours);
     close(fd);
     return -1;
 }

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define UNKNOWN UINT64_MAX
 #define BATCH 64        /* files looked at in one task */
@@ -50,6 +51,21 @@ void rfs_view_sizes_free(struct rfs_sizes *sizes)
     free(sizes);
 }
 
+/* Which files each rank of the source has: the list of all files does not tell. False when out of memory. */
+static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
+{
+    struct rfs_saved_out out = {0};
+
+    for (uint32_t r = 0; r < rfs_catalog_ranks(catalog); r++) {
+        rfs_saved_put_u32(&out, rfs_catalog_file(catalog, r));
+        rfs_saved_put_u32(&out, rfs_catalog_parts(catalog, r));
+        rfs_saved_put_u32(&out, rfs_catalog_stands_in(catalog, r));
+    }
+    *hash = XXH3_64bits(out.bytes.data, out.bytes.n);
+    free(out.bytes.data);
+    return !out.failed;
+}
+
 /* Everything that a size depends on but for the files of the source. The caller's; NULL when there is no such. */
 static char *make_key(const struct reshard_view *view)
 {
@@ -57,19 +73,21 @@ static char *make_key(const struct reshard_view *view)
     uint64_t src[2] = {0};
     uint64_t dst[2] = {0};
     uint64_t names[2] = {0};
+    uint64_t ranks;
     char *key;
 
     if (view->flat || view->bundle || !rfs_catalog_key(view->catalog) ||
         (view->src && rfs_strategy_digest(view->src, src)) ||
         (view->dst && rfs_strategy_digest(view->dst, dst)) ||
-        rfs_outward_digest(view->outward, names))
+        rfs_outward_digest(view->outward, names) || !hash_ranks(view->catalog, &ranks))
         return NULL;
     const int n = asprintf(
-        &key, "%s\n%d %d %d %d %d\n%016llx%016llx %016llx%016llx %016llx%016llx\n%s",
+        &key, "%s\n%d %d %d %d %d\n%016llx%016llx %016llx%016llx %016llx%016llx %016llx\n%s",
         rfs_catalog_key(view->catalog), (int)rfs_view_format(o), o->strict, o->crc, o->zip_crc,
         (view->src != NULL) + 2 * (view->dst != NULL), (unsigned long long)src[0],
         (unsigned long long)src[1], (unsigned long long)dst[0], (unsigned long long)dst[1],
-        (unsigned long long)names[0], (unsigned long long)names[1], o->dtype ? o->dtype : "");
+        (unsigned long long)names[0], (unsigned long long)names[1], (unsigned long long)ranks,
+        o->dtype ? o->dtype : "");
     return n < 0 ? NULL : key;
 }
 
@@ -204,6 +222,12 @@ bool rfs_view_sizes_known(const struct reshard_view *view, size_t file)
            !atomic_load_explicit(&view->sizes_gone, memory_order_relaxed);
 }
 
+void rfs_view_sizes_refute(struct reshard_view *view)
+{
+    atomic_store_explicit(&view->sizes_gone, true, memory_order_relaxed);
+    atomic_store(&view->sizes_wrong, true);
+}
+
 void rfs_view_sizes_end(struct rfs_rank_plan *plan)
 {
     free(plan->sources);
@@ -251,8 +275,12 @@ bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank
 
 /* ---- saving ------------------------------------------------------------------------------------------- */
 
-/* The marks of all files of the source; false unless all were settled before the view was opened. */
-static bool put_sources(const struct reshard_view *view, struct rfs_saved_out *out)
+/*
+ * The marks of all files of the source; false unless all were settled before the view was opened, and those that
+ * were used are still the same. *sizes is NULL then if what was saved is of other files.
+ */
+static bool put_sources(const struct reshard_view *view, const struct rfs_sizes **sizes,
+                        struct rfs_saved_out *out)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     const uint32_t n = rfs_files_count_paths(files);
@@ -260,11 +288,13 @@ static bool put_sources(const struct reshard_view *view, struct rfs_saved_out *o
     rfs_saved_put_u32(out, n);
     for (uint32_t id = 0; id < n; id++) {
         struct stat st;
-        if (rfs_files_state(files, id) != 0 || stat(rfs_files_path(files, id), &st) != 0)
+        if (rfs_files_look(files, id, &st) != 0)
             return false;
         const struct rfs_mark mark = rfs_mark_of(&st);
         if (!rfs_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)))
             return false;
+        if (*sizes && memcmp(&mark, &(*sizes)->sources.data[id].mark, sizeof mark) != 0)
+            *sizes = NULL;
         rfs_mark_put(out, rfs_files_path(files, id), &mark);
     }
     return true;
@@ -302,7 +332,6 @@ static size_t count_planned(const struct reshard_view *view)
 
 static void save_sizes(struct reshard_view *view)
 {
-    /* If the files are still what they were, so is what was saved of them. */
     const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes_gone, memory_order_relaxed)
                                         ? NULL
                                         : atomic_load_explicit(&view->sizes, memory_order_acquire);
@@ -310,7 +339,7 @@ static void save_sizes(struct reshard_view *view)
     struct rfs_saved_out table = {0};
     struct rfs_saved_draft draft;
 
-    if (key && put_sources(view, &table)) {
+    if (key && put_sources(view, &sizes, &table)) {
         rfs_saved_put_u32(&table, (uint32_t)view->n_files);
         for (size_t f = 0; f < view->n_files; f++)
             put_file(view, f, sizes, &table);
@@ -327,7 +356,7 @@ void rfs_view_save(struct reshard_view *view)
     rfs_catalog_save(view->catalog);
     const size_t planned = count_planned(view);
     pthread_mutex_lock(&view->lock);
-    const bool more = planned > view->sizes_saved;
+    const bool more = atomic_exchange(&view->sizes_wrong, false) || (planned > view->sizes_saved);
     if (more)
         view->sizes_saved = planned;
     pthread_mutex_unlock(&view->lock);

@@ -22,6 +22,8 @@
 bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank_plan *plan,
                          uint64_t *size);
 void rfs_view_sizes_end(struct rfs_rank_plan *plan);
+/* Planning a file gave another size than was told: none is believed any more, nor by the next view. */
+void rfs_view_sizes_refute(struct reshard_view *view);
 /* Whether sizes are loaded, with that of the file. Lock-free. */
 bool rfs_view_sizes_known(const struct reshard_view *view, size_t file);
 

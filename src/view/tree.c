@@ -363,9 +363,11 @@ int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_imag
     if (rc)
         return rc;
     const uint64_t told = atomic_load_explicit(&shown->told, memory_order_acquire);
-    if (told > 0 && told - 1 != (*out)->bytes)
+    if (told > 0 && told - 1 != (*out)->bytes) {
+        rfs_view_sizes_refute(view);
         return rfs_fail(err, -ESTALE, RFS_IN(shown->name), "mount again",
                         "its sources were changed since its size was looked at");
+    }
     if (!atomic_exchange_explicit(&shown->image, *out, memory_order_acq_rel))
         rfs_view_sizes_planned(view);
     return 0;

@@ -507,6 +507,106 @@ static void test_what_is_never_kept(void **state)
     assert_null(saved_file(f));
 }
 
+/* What the map says is not seen in the files. */
+static void test_map_of_files_is_never_kept(void **state)
+{
+    struct fixture *f = *state;
+    static const char header[] =
+        "{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}   ";
+    static const char map[] = "{\"weight_map\": {\"w\": \"a.safetensors\"}}";
+    unsigned char file[8 + sizeof header - 1 + 4] = {sizeof header - 1};
+    struct rfs_catalog *catalog;
+    struct rfs_saved *saved = rfs_saved_open(tree_path(&f->tree, "saved"), NULL);
+
+    memcpy(file + 8, header, sizeof header - 1);
+    tree_folder(&f->tree, "one");
+    tree_file(&f->tree, "one/a.safetensors", file, sizeof file);
+    tree_file(&f->tree, "one/model.safetensors.index.json", map, sizeof map - 1);
+    const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "one"),
+                                         .step = RFS_ANY_NUMBER,
+                                         .epoch = RFS_ANY_NUMBER,
+                                         .saved = saved,
+                                         .opened = {.tv_sec = time(NULL) + 10}};
+    const struct rfs_index *index;
+    assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, NULL), 0);
+    assert_int_equal(rfs_catalog_index(catalog, 0, RFS_NO_RANK, &index, NULL), 0);
+    rfs_catalog_save(catalog);
+    assert_null(rfs_catalog_saved(catalog)); /* for sizes, too */
+    assert_null(saved_file(f));
+    rfs_catalog_close(catalog);
+    rfs_saved_close(saved);
+}
+
+static char *key_of(const struct fixture *f, struct rfs_source_spec spec)
+{
+    struct rfs_catalog *catalog;
+    struct rfs_saved *saved = rfs_saved_open(tree_path(&f->tree, "saved"), NULL);
+
+    spec.path = tree_path(&f->tree, "src");
+    spec.step = spec.epoch = RFS_ANY_NUMBER;
+    spec.saved = saved;
+    assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, NULL), 0);
+    char *key = strdup(rfs_catalog_key(catalog));
+    rfs_catalog_close(catalog);
+    rfs_saved_close(saved);
+    return key;
+}
+
+/* Whatever is in the texts. */
+static void test_options_have_keys_of_their_own(void **state)
+{
+    struct fixture *f = *state;
+    const struct rfs_source_spec specs[] = {
+        {.entry = NULL},
+        {.entry = "-"},
+        {.segmented_skip = "-", .entry = "a"},
+        {.segmented_skip = NULL, .entry = "a"},
+        {.segmented_skip = "a\n-", .entry = "b"},
+        {.segmented_skip = "a", .entry = "-\nb"},
+    };
+    char *keys[sizeof specs / sizeof *specs];
+
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        keys[i] = key_of(f, specs[i]);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(keys[k], keys[i]);
+    }
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        free(keys[i]);
+}
+
+/* Root that has kept its HOME in another's session leaves nothing there. */
+static void test_place_of_another(void **state)
+{
+    struct fixture *f = *state;
+    struct rfs_saved_draft draft;
+    struct stat st;
+
+    if (geteuid() != 0)
+        skip();
+    char *cache = getenv("XDG_CACHE_HOME") ? strdup(getenv("XDG_CACHE_HOME")) : NULL;
+    tree_folder(&f->tree, "theirs");
+    assert_int_equal(chown(tree_path(&f->tree, "theirs"), 65534, 65534), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        setenv("XDG_CACHE_HOME", tree_path(&f->tree, i == 0 ? "theirs" : "theirs/.cache"), 1);
+        struct rfs_saved *saved = rfs_saved_open(NULL, &f->lines.log);
+        assert_non_null(saved);
+        assert_false(rfs_saved_begin(saved, RFS_SAVED_INDEX, "key", &draft));
+        assert_false(rfs_saved_begin(saved, RFS_SAVED_INDEX, "key", &draft));
+        rfs_saved_close(saved);
+        assert_int_equal(f->lines.n, i + 1);
+        assert_non_null(
+            strstr(f->lines.last, ": no index is kept here: other users may write there"));
+    }
+    assert_int_equal(stat(tree_path(&f->tree, "theirs/reshardfs"), &st), -1);
+    assert_int_equal(stat(tree_path(&f->tree, "theirs/.cache"), &st), -1);
+    if (cache)
+        setenv("XDG_CACHE_HOME", cache, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    free(cache);
+}
+
 static void test_places(void **state)
 {
     struct fixture *f = *state;
@@ -602,7 +702,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_deleted_in_use, setup, teardown),
         cmocka_unit_test_setup_teardown(test_as_many_as_may_be, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_never_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_map_of_files_is_never_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_options_have_keys_of_their_own, setup, teardown),
         cmocka_unit_test_setup_teardown(test_places, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_place_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
     };
     return cmocka_run_group_tests_name("source: saved", tests, NULL, NULL);
