@@ -71,6 +71,9 @@ enum reshard_level { RESHARD_LOG_ERROR, RESHARD_LOG_WARNING, RESHARD_LOG_INFO, R
  */
 typedef void reshard_log_fn(void *ctx, enum reshard_level level, const char *line);
 
+/* DONE of TOTAL are done. CTX is the caller's. */
+typedef void reshard_progress_fn(void *ctx, uint64_t done, uint64_t total);
+
 /* Needed during reshard_open only, but for what log_ctx points to. */
 typedef struct reshard_config {
     size_t struct_size;
@@ -84,6 +87,12 @@ typedef struct reshard_config {
     const char *options;
     reshard_log_fn *log; /* NULL: no log */
     void *log_ctx;       /* the caller's; until reshard_close has returned */
+    /*
+     * NULL: nobody looks. Where headers are read when the view is opened, it is called by the calling thread after
+     * each of the ranks' (of which not all may be needed).
+     */
+    reshard_progress_fn *progress;
+    void *progress_ctx;
 } reshard_config;
 
 /*
@@ -305,12 +314,9 @@ typedef struct reshard_statistics {
 /* Fills *out; never fails. Each number is right by itself; together they are not of one moment. */
 RESHARD_API void reshard_get_statistics(reshard_view *view, reshard_statistics *out);
 
-/* DONE of TOTAL files are planned; in a view of ranks each has one. CTX is reshard_check's. */
-typedef void reshard_progress_fn(void *ctx, uint64_t done, uint64_t total);
-
 /*
  * Plans every file, in order, as reshard_getattr of each would; reads no content. PROGRESS may be NULL; it
- * is called after each file, by the calling thread. ERR may be NULL. Returns 0, or the -errno of the first
+ * is called after each file (in a view of ranks each has one), by the calling thread. ERR may be NULL. Returns 0, or the -errno of the first
  * file that fails, with *err filled; those behind it are not looked at.
  */
 RESHARD_API int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx,

@@ -20,6 +20,7 @@
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static void show_version(void)
@@ -28,17 +29,48 @@ static void show_version(void)
            reshard_features());
 }
 
+/* How many headers are read, on a terminal, where that takes long enough to be asked about. */
+struct opening {
+    struct timespec begun, drawn;
+    bool shown;
+};
+
+static double passed(const struct timespec *from, const struct timespec *to)
+{
+    return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_nsec - from->tv_nsec) / 1e9;
+}
+
+static void show_opening(void *ctx, uint64_t done, uint64_t total)
+{
+    struct opening *o = ctx;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (passed(&o->begun, &now) < 0.5 || passed(&o->drawn, &now) < 0.1)
+        return;
+    fprintf(stderr, "\r%s: headers of %" PRIu64 " of %" PRIu64 " ranks", RFS_PROGRAM, done, total);
+    o->drawn = now;
+    o->shown = true;
+}
+
 static int open_view(const struct rfs_mount_options *options, reshard_view **view,
                      struct rfs_error *err)
 {
+    struct opening opening = {0};
     const reshard_config config = {
         .struct_size = sizeof config,
         .options = options->view,
         .log = rfs_report_line,
+        .progress = isatty(STDERR_FILENO) ? show_opening : NULL,
+        .progress_ctx = &opening,
     };
     reshard_error why = {.struct_size = sizeof why};
-    const int rc = reshard_open(options->source, &config, view, &why);
+    int rc;
 
+    clock_gettime(CLOCK_MONOTONIC, &opening.begun);
+    rc = reshard_open(options->source, &config, view, &why);
+    if (opening.shown)
+        fprintf(stderr, "\r%*s\r", 60, "");
     if (rc < 0)
         rfs_report_adopt(err, &why);
     return rc;

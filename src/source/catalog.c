@@ -77,6 +77,8 @@ static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec
         spec->sealed || spec->check_crc || catalog->has_parts || has_weight_map(catalog);
     catalog->saved = never ? NULL : spec->saved;
     catalog->most = spec->index_most;
+    catalog->indexed_fn = spec->indexed;
+    catalog->indexed_ctx = spec->indexed_ctx;
 }
 
 static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
@@ -397,6 +399,8 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     pthread_mutex_unlock(&catalog->lock);
 
     const int rc = take_saved(catalog, slot, rank) ? 0 : make(catalog, slot, like, err);
+    if (catalog->indexed_fn)
+        catalog->indexed_fn(catalog->indexed_ctx, atomic_load(&catalog->indexed), catalog->present);
     if (rc == 0)
         *out = atomic_load(&slot->index);
     return rc;

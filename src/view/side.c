@@ -38,7 +38,8 @@ static int open_save(struct reshard_view *view, const char *source, const char *
 {
     struct rfs_side *side = view->side;
     struct rfs_side_save *place = &side->data[side->n];
-    const reshard_config config = {sizeof config, options, log_save, place};
+    const reshard_config config = {
+        .struct_size = sizeof config, .options = options, .log = log_save, .log_ctx = place};
     const struct rfs_view_part part = {
         .above = view,
         .base = (uint64_t)(side->n + 1) << RFS_SIDE_SHIFT,

@@ -56,6 +56,15 @@ static unsigned pool_threads(void)
     return cores < 2 ? 2 : cores > POOL_MAX ? POOL_MAX : (unsigned)cores;
 }
 
+/* Only while the view is opened: later, several threads may call it. */
+static void forward_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    const struct reshard_view *view = ctx;
+
+    if (view->log_config.progress)
+        view->log_config.progress(view->log_config.progress_ctx, done, total);
+}
+
 struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char *source)
 {
     const struct rfs_options *options = &view->options;
@@ -75,6 +84,8 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char
         .fds = view->above ? &view->above->side->fds : NULL,
         .sealed = view->sealed,
         .saved = view->saved,
+        .indexed = forward_progress,
+        .indexed_ctx = view,
         .index_most = options->cache / 4 > INDEX_LEAST ? options->cache / 4 : INDEX_LEAST,
     };
 }
@@ -244,13 +255,14 @@ int rfs_view_open(const char *source, const reshard_config *config,
         return rfs_fail_memory(err);
     pthread_mutex_init(&view->lock, NULL);
     pthread_cond_init(&view->summed, NULL);
-    view->log_config = (reshard_config){sizeof view->log_config, NULL, NULL, NULL};
+    view->log_config = (reshard_config){.struct_size = sizeof view->log_config};
     if (config)
         memcpy(&view->log_config, config,
                config->struct_size < sizeof *config ? config->struct_size : sizeof *config);
     rfs_log_init(&view->log, view->log_config.log ? forward_log : NULL, &view->log_config);
     const int rc = open_view(view, source, view->log_config.options, part, err);
     view->log_config.options = NULL; /* the caller's */
+    view->log_config.progress = NULL;
     if (rc) {
         reshard_close(view);
         return rc;
