@@ -39,8 +39,8 @@ struct rfs_catalog {
     pthread_cond_t done;
     RFS_VEC(struct rfs_built *) owned; /* under the lock */
     atomic_uint_fast64_t indexed, predicted, from_disk, index_bytes, dropped;
-    void (*indexed_fn)(void *ctx, uint64_t done, uint64_t total); /* as of the spec */
-    void *indexed_ctx;
+    void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* as of the spec */
+    const void *indexed_ctx;
     bool has_parts;
     struct rfs_intern *extents; /* what blocks of several pieces point to */
     uint64_t serials;           /* given to indexes; under the lock */

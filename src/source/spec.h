@@ -34,8 +34,8 @@ struct rfs_source_spec {
     uint64_t index_most;       /* bytes of memory that indexes may take for long; 0: any */
     struct rfs_fds *fds;       /* descriptors that it shares with other sources; NULL: its own */
     /* Called after the headers of a rank were read, by who needed them: so many of those that there are; or NULL */
-    void (*indexed)(void *ctx, uint64_t done, uint64_t total);
-    void *indexed_ctx;
+    void (*indexed)(const void *ctx, uint64_t done, uint64_t total);
+    const void *indexed_ctx;
 };
 
 enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };

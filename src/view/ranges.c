@@ -216,6 +216,16 @@ int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_
 
 /* ---- the rest ---------------------------------------------------------------------------------------- */
 
+int rfs_view_plan_file(struct reshard_view *view, uint64_t id, struct rfs_error *err)
+{
+    const struct rfs_image *image;
+    size_t file;
+
+    view = rfs_side_pick(view, id);
+    return rfs_view_entry(view, id, &file) == ENTRY_FILE ? rfs_view_image(view, file, &image, err)
+                                                         : -ENOENT;
+}
+
 const uint32_t *rfs_view_sources(struct reshard_view *view, uint64_t id, uint32_t *n,
                                  struct rfs_files **files)
 {

@@ -38,6 +38,12 @@ int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint6
 int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
                  uint64_t key[2]);
 
+/*
+ * Plans a file, unless it is planned: its attributes may be known from an earlier view without that. All above and
+ * the next need it. 0, or -errno with *err filled.
+ */
+int rfs_view_plan_file(struct reshard_view *view, uint64_t id, struct rfs_error *err);
+
 /* The source files that a file depends on, ids in *files. Both are the view's. */
 const uint32_t *rfs_view_sources(struct reshard_view *view, uint64_t id, uint32_t *n,
                                  struct rfs_files **files);

@@ -57,7 +57,7 @@ static unsigned pool_threads(void)
 }
 
 /* Only while the view is opened: later, several threads may call it. */
-static void forward_progress(void *ctx, uint64_t done, uint64_t total)
+static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
 {
     const struct reshard_view *view = ctx;
 

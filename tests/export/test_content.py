@@ -228,3 +228,14 @@ def test_memory_does_not_grow_with_the_files():
     equal(status, 0, "status")
     if "asan" not in reshard and "tsan" not in reshard:  # sanitizers have memory of their own
         check(usage.ru_maxrss < 300 << 10, f"{usage.ru_maxrss} KiB")
+
+
+def test_sizes_that_an_earlier_export_has_left():
+    tree, one, two = Tree(folder("tree"), [Param("w", (256, 64), 0, 0)], 8, 4), place("one"), place("two")
+    time.sleep(max(0, 3.1 - (time.time() - os.stat(tree.path(7)).st_ctime)))  # until its times say that it rests
+    export(tree, one)
+    export(tree, two)
+    equal(contents(two), contents(one), "the second export")
+    for rank in range(4):
+        same_bytes(read_all(os.path.join(two, f"rank_{rank}", f"checkpoint_{rank}.ckpt")), tree.expected(rank),
+                   f"rank {rank}")

@@ -257,6 +257,8 @@ int rfs_export_list(struct rfs_export *export, struct rfs_error *err)
         if (!file->planned)
             rc = plan_file(export, file, err);
         if (rc == 0)
+            rc = rfs_view_plan_file(export->view, file->id, err);
+        if (rc == 0)
             rc = note_sources(export, file, err);
     }
     rfs_progress_end(&export->progress);
