@@ -5,11 +5,12 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 
-from harness import (PATIENCE, Foreground, Mount, check, equal, eventually, folder, mounted, reshardfs, run,
+from harness import (PATIENCE, Foreground, Mount, check, equal, eventually, folder, mounted, need, reshardfs, run,
                      same_bytes, servers, unmount)
 from test_command import small
 from test_life import in_namespace
@@ -207,3 +208,17 @@ def test_hangup_of_the_terminal_ends_the_foreground():
     with Foreground(tree.src, tree.options()) as m:
         equal(m.stop(signal.SIGHUP), 0, "status")
         check(not mounted(m.mnt), "still mounted")
+
+
+def test_headers_that_take_long_are_counted_on_a_terminal():
+    need(shutil.which("strace"), "strace is missing")
+    tree = small(src=8, dst=1)
+    slowly = ("strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pread64,read", "-e",
+              "inject=pread64,read:delay_enter=60000")
+    status, out = on_terminal(*slowly, reshardfs, "--check", tree.src, "-o",
+                              f"src_strategy={strategies(tree)['src_strategy']},view=unified,index_cache=no", TERM="xterm",
+                              ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
+    equal(status, 0, out)
+    lines = re.findall(r"\rreshardfs: headers of (\d+) of 8 ranks", out)
+    check(lines and [int(n) for n in lines] == sorted(int(n) for n in lines), repr(out))
+    check(re.search(r"\r +\r", out), "the line stays: " + repr(out))

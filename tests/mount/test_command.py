@@ -293,6 +293,26 @@ def test_fstab():
     eventually(lambda: not servers(mnt), "the server ends")
 
 
+def test_systemd_unit():
+    """What systemd runs for the unit: mount What Where -t Type -o Options."""
+    tree, mnt = small(), folder("mnt")
+    given = dict(option.split("=", 1) for option in tree.options().split(","))
+    with open(os.path.join(top, "contrib", "systemd", "mnt-ckpt.mount")) as file:
+        unit = dict(line.strip().split("=", 1) for line in file if "=" in line and line[0] != "#")
+    options = unit["Options"].replace("/ckpt/src.ckpt", given["src_strategy"]).replace("/ckpt/dst.ckpt", given["dst_strategy"])
+    equal((unit["What"], unit["Where"]), ("/ckpt/src", "/mnt/ckpt"), "what the unit mounts")
+    got = by_mount(
+        f'mount "$2" "$3" -t {unit["Type"]} -o {options}',
+        'cp "$3/rank_1/checkpoint_1.ckpt" copy',
+        'umount "$3"',
+        tree=tree,
+        mnt=mnt,
+    )
+    equal((got.returncode, got.stderr), (0, ""), "mounting")
+    same_bytes(read_all(os.path.join(folder("out"), "copy")), tree.expected(1), "rank 1")
+    eventually(lambda: not servers(mnt), "the server ends")
+
+
 def test_options_in_contrib_are_known():
     lists = []
     with open(os.path.join(top, "contrib", "fstab.example")) as file:
