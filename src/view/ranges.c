@@ -30,15 +30,6 @@ static bool find(struct reshard_view *view, uint64_t id, struct place *out)
     return out->image != NULL;
 }
 
-int rfs_view_ready(struct reshard_view *view, uint64_t id, struct rfs_error *err)
-{
-    struct place place = {.view = rfs_side_pick(view, id)};
-
-    if (rfs_view_entry(place.view, id, &place.file) != ENTRY_FILE)
-        return rfs_fail(err, -ENOENT, RFS_IN(NULL), NULL, "there is no such file");
-    return rfs_view_image(place.view, place.file, &place.image, err);
-}
-
 /* ---- ranges of sources ----------------------------------------------------------------------------- */
 
 /* The part of a block's one run that lies in one piece in its file, from byte SKIP of the run on. */
@@ -222,8 +213,9 @@ int rfs_view_plan_file(struct reshard_view *view, uint64_t id, struct rfs_error 
     size_t file;
 
     view = rfs_side_pick(view, id);
-    return rfs_view_entry(view, id, &file) == ENTRY_FILE ? rfs_view_image(view, file, &image, err)
-                                                         : -ENOENT;
+    if (rfs_view_entry(view, id, &file) != ENTRY_FILE)
+        return rfs_fail(err, -ENOENT, RFS_IN(NULL), NULL, "there is no such file");
+    return rfs_view_image(view, file, &image, err);
 }
 
 const uint32_t *rfs_view_sources(struct reshard_view *view, uint64_t id, uint32_t *n,

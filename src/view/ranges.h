@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the bytes of shown files are made of, for those who write whole files (reshard export). Files are
- * named by the ids that reshard_list gives; but where something else is said they are planned (rfs_view_ready has
+ * named by the ids that reshard_list gives; but where something else is said they are planned (rfs_view_plan_file has
  * succeeded; reshard_getattr may have answered from what an earlier view left).
  *
  * Threads: all functions.
@@ -11,9 +11,6 @@
 
 #include "reshard.h"
 #include "source/catalog.h"
-
-/* Plans a file, if it is not yet. 0, or -errno with *err. */
-int rfs_view_ready(struct reshard_view *view, uint64_t id, struct rfs_error *err);
 
 /* A part of a shown file that lies in one piece in one source file. */
 struct rfs_plain {

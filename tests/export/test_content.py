@@ -63,14 +63,6 @@ def test_ckpt():
         same_files(files, wanted(tree), f"{src_n} to {dst_n}")
 
 
-def test_sizes_from_an_earlier_view():
-    """A view that knows its files' sizes from an earlier one plans them when it exports."""
-    tree = Tree(folder("tree"), usual(4), 8, 4)
-    time.sleep(3)  # younger sources are not believed to stay
-    first = exported_files(tree.src, tree.options())
-    same_files(exported_files(tree.src, tree.options()), first, "with the sizes of before")
-
-
 def test_safetensors():
     tree = Tree(folder("tree"), usual(4), 8, 4)
     as_mounted(tree.src, tree.options("format=safetensors"), least=4)

@@ -162,9 +162,9 @@ static int note_sources(struct rfs_export *export, const struct rfs_export_file 
 {
     uint32_t n;
     struct rfs_files *files;
-    int rc = rfs_view_ready(export->view, file->id, err);
     const uint32_t *sources = rfs_view_sources(export->view, file->id, &n, &files);
     const char *root = rfs_view_source_path(export->view, file->id);
+    int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = note_source(export, rfs_files_path(files, sources[i]), root, file, files, sources[i],
