@@ -13,7 +13,19 @@
 
 #include "base/cleanup.h"
 
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/vfs.h>
+
+#ifndef ROMFS_MAGIC
+#define ROMFS_MAGIC 0x7275
+#endif
+#ifndef EXFAT_SUPER_MAGIC
+#define EXFAT_SUPER_MAGIC 0x2011bab0
+#endif
+#ifndef EROFS_SUPER_MAGIC_V1
+#define EROFS_SUPER_MAGIC_V1 0xe0f5e1e2
+#endif
 
 struct rfs_mark rfs_mark_of(const struct stat *st)
 {
@@ -31,6 +43,21 @@ bool rfs_mark_is_settled(const struct rfs_mark *mark, struct timespec opened)
     opened.tv_sec -= RFS_TICK_SECONDS;
     return is_before(mark->mtime, mark->mtime_ns, opened) &&
            is_before(mark->ctime, mark->ctime_ns, opened);
+}
+
+bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_place *last)
+{
+    static const uint32_t not_these[] = {SQUASHFS_MAGIC,   EROFS_SUPER_MAGIC_V1, ISOFS_SUPER_MAGIC,
+                                         CRAMFS_MAGIC,     ROMFS_MAGIC,          MSDOS_SUPER_MAGIC,
+                                         EXFAT_SUPER_MAGIC};
+    struct statfs fs;
+
+    if (last->known && last->dev == st->st_dev)
+        return last->tells;
+    *last = (struct rfs_mark_place){st->st_dev, true, statfs(path, &fs) == 0};
+    for (size_t i = 0; last->tells && i < sizeof not_these / sizeof *not_these; i++)
+        last->tells = (uint32_t)fs.f_type != not_these[i];
+    return last->tells;
 }
 
 void rfs_mark_put(struct rfs_saved_out *out, const char *path, const struct rfs_mark *mark)

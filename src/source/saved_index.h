@@ -31,6 +31,16 @@ struct rfs_mark rfs_mark_of(const struct stat *st);
  */
 #define RFS_TICK_SECONDS 2
 bool rfs_mark_is_settled(const struct rfs_mark *mark, struct timespec opened);
+/*
+ * Whether the file system that holds PATH, of which ST is, gives files that differ marks that differ: images may be
+ * made with times and inodes like those of another, and FAT has no change time. *LAST, {0} to begin with, is what was
+ * found last.
+ */
+struct rfs_mark_place {
+    dev_t dev;
+    bool known, tells;
+};
+bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_place *last);
 void rfs_mark_put(struct rfs_saved_out *out, const char *path, const struct rfs_mark *mark);
 /* The next in the table; *path is in the table. */
 bool rfs_mark_take(struct rfs_saved_in *in, const char **path, size_t *length,

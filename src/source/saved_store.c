@@ -19,6 +19,7 @@ struct storing {
     uint32_t indexes, builts;
     uint32_t *kept; /* [builts of before] their numbers, or none */
     struct rfs_saved_out name_bytes, type_bytes, index_bytes, built_bytes, rank_bytes;
+    struct rfs_mark_place place;
     bool failed;
 };
 
@@ -174,7 +175,8 @@ static uint32_t store_rank(struct storing *s, const struct rfs_saving *rank,
         if (!settled)
             break;
         const struct rfs_mark mark = rfs_mark_of(&st);
-        settled = rfs_mark_is_settled(&mark, opened);
+        settled = rfs_mark_is_settled(&mark, opened) &&
+                  rfs_mark_tells(rfs_files_path(files, rank->first + k), &st, &s->place);
         rfs_mark_put(&parts, rfs_files_path(files, rank->first + k), &mark);
     }
     if (settled) {

@@ -284,6 +284,7 @@ static bool put_sources(const struct reshard_view *view, const struct rfs_sizes 
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     const uint32_t n = rfs_files_count_paths(files);
+    struct rfs_mark_place place = {0};
 
     rfs_saved_put_u32(out, n);
     for (uint32_t id = 0; id < n; id++) {
@@ -291,7 +292,8 @@ static bool put_sources(const struct reshard_view *view, const struct rfs_sizes 
         if (rfs_files_look(files, id, &st) != 0)
             return false;
         const struct rfs_mark mark = rfs_mark_of(&st);
-        if (!rfs_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)))
+        if (!rfs_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)) ||
+            !rfs_mark_tells(rfs_files_path(files, id), &st, &place))
             return false;
         if (*sizes && memcmp(&mark, &(*sizes)->sources.data[id].mark, sizeof mark) != 0)
             *sizes = NULL;

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -537,6 +540,35 @@ static void test_map_of_files_is_never_kept(void **state)
     rfs_saved_close(saved);
 }
 
+/* What file system all files seem to be on; 0: theirs. */
+static long file_system;
+
+int statfs(const char *path, struct statfs *out)
+{
+    const int rc = (int)syscall(SYS_statfs, path, out);
+    if (rc == 0 && file_system != 0)
+        out->f_type = file_system;
+    return rc;
+}
+
+int statfs64(const char *path, struct statfs64 *out)
+{
+    return statfs(path, (struct statfs *)out);
+}
+
+/* Two images may have equal inodes and times, and files that differ. */
+static void test_images_are_never_kept(void **state)
+{
+    struct fixture *f = *state;
+    file_system = SQUASHFS_MAGIC;
+    save(f, 10);
+    assert_null(saved_file(f));
+    file_system = EXT4_SUPER_MAGIC;
+    save(f, 10);
+    assert_non_null(saved_file(f));
+    file_system = 0;
+}
+
 static char *key_of(const struct fixture *f, struct rfs_source_spec spec)
 {
     struct rfs_catalog *catalog;
@@ -703,6 +735,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_as_many_as_may_be, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_never_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_map_of_files_is_never_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_images_are_never_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_have_keys_of_their_own, setup, teardown),
         cmocka_unit_test_setup_teardown(test_places, setup, teardown),
         cmocka_unit_test_setup_teardown(test_place_of_another, setup, teardown),
