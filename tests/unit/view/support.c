@@ -49,7 +49,8 @@ int open_with(struct fixture *f, const char *more)
     snprintf(options, sizeof options, "src_strategy=%s,dst_strategy=%s%s%s",
              tree_path(f->root, "src.json"), tree_path(f->root, "dst.json"), *more ? "," : "",
              more);
-    const reshard_config config = {sizeof config, options, keep_line, &f->lines};
+    const reshard_config config = {
+        .struct_size = sizeof config, .options = options, .log = keep_line, .log_ctx = &f->lines};
     f->err = (reshard_error){.struct_size = sizeof f->err};
     return reshard_open(tree_path(f->root, "src"), &config, &f->view, &f->err);
 }

@@ -20,7 +20,8 @@ static void keep_line(void *ctx, enum reshard_level level, const char *line)
 
 static int open_options(struct fixture *f, const char *options)
 {
-    const reshard_config config = {sizeof config, options, keep_line, &f->lines};
+    const reshard_config config = {
+        .struct_size = sizeof config, .options = options, .log = keep_line, .log_ctx = &f->lines};
 
     f->err = (reshard_error){.struct_size = sizeof f->err};
     return reshard_open(tree_path(f->root, "src"), &config, &f->view, &f->err);

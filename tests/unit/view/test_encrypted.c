@@ -398,7 +398,7 @@ static void test_large(void **state)
         must_open(f, cases[i].options);
         snprintf(options, sizeof options, "src_strategy=%s,dst_strategy=%s,%s",
                  tree_path(f->root, "src.json"), tree_path(f->root, "dst.json"), cases[i].options);
-        const reshard_config config = {sizeof config, options, NULL, NULL};
+        const reshard_config config = {.struct_size = sizeof config, .options = options};
         assert_int_equal(reshard_open(tree_path(f->root, "plain"), &config, &plain, NULL), 0);
         assert_int_equal(reshard_lookup(plain, RESHARD_ROOT, "rank_1", &id), 0);
         assert_int_equal(reshard_list(plain, id, 0, &entry), 1);
