@@ -5,7 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include <errno.h>
-#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static char *value_of(const cJSON *item)
     if (cJSON_IsArray(item))
         return joined(item);
     if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > WHOLE_MOST ||
-        item->valuedouble != floor(item->valuedouble)) {
+        item->valuedouble != (double)(uint64_t)item->valuedouble) {
         errno = EINVAL;
         return NULL;
     }
