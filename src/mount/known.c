@@ -43,7 +43,7 @@ static const struct rfs_known known[] = {
     {"zip_crc", RFS_VIEW, false, 0},
     {"prefix", RFS_VIEW, true, 0},
     {"cache", RFS_VIEW, true, 0},
-    {"index_cache", RFS_VIEW, true, 0},
+    {"index_cache", RFS_VIEW_FOLDER, true, 0},
     {"strict", RFS_VIEW, false, 0},
     {"io", RFS_OWN, true, RFS_OWN_IO},
     {"control", RFS_OWN, true, RFS_OWN_CONTROL},

@@ -10,12 +10,13 @@
 
 /* What becomes of an option. */
 enum rfs_known_kind {
-    RFS_VIEW,       /* passed on to the view */
-    RFS_VIEW_FILE,  /* likewise, with its path made absolute */
-    RFS_VIEW_FILES, /* likewise, of several with ':' between */
-    RFS_VIEW_TEXT,  /* the same if there is a file of that path; else it is passed on as it is */
-    RFS_OWN,        /* the mount's */
-    RFS_IGNORED,    /* mount(8)'s */
+    RFS_VIEW,        /* passed on to the view */
+    RFS_VIEW_FILE,   /* likewise, with its path made absolute */
+    RFS_VIEW_FILES,  /* likewise, of several with ':' between */
+    RFS_VIEW_TEXT,   /* the same if there is a file of that path; else it is passed on as it is */
+    RFS_VIEW_FOLDER, /* likewise, but that links in it stay, and "no" is none */
+    RFS_OWN,         /* the mount's */
+    RFS_IGNORED,     /* mount(8)'s */
 };
 
 enum rfs_own {

@@ -58,6 +58,13 @@ static int pass_on_file(char **list, const char *name, const char *value)
     return absolute ? pass_on_value(list, name, absolute) : -ENOMEM;
 }
 
+static int pass_on_folder(char **list, const char *name, const char *value)
+{
+    RFS_FREE char *whole = strcmp(value, "no") == 0 ? strdup(value) : rfs_path_from_here(value);
+
+    return whole ? pass_on_value(list, name, whole) : -ENOMEM;
+}
+
 /* Empty paths stay, for the view to refuse. */
 static int pass_on_files(char **list, const char *name, const char *value)
 {
@@ -190,6 +197,8 @@ static int set_view(struct rfs_mount_options *o, const struct rfs_known *known, 
                                         : pass_on_value(&o->view, known->name, value);
     case RFS_VIEW_FILE:
         return pass_on_file(&o->view, known->name, value);
+    case RFS_VIEW_FOLDER:
+        return pass_on_folder(&o->view, known->name, value);
     case RFS_VIEW_FILES:
         return pass_on_files(&o->view, known->name, value);
     default:

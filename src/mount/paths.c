@@ -14,19 +14,21 @@
 
 #define FUSE_DEVICE "/dev/fuse"
 
-char *rfs_path_absolute(const char *path)
+char *rfs_path_from_here(const char *path)
 {
-    RFS_FREE char *cwd = NULL;
-    char *out = realpath(path, NULL);
+    RFS_FREE char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *out;
 
-    if (out || errno == ENOMEM)
-        return out;
-    if (path[0] == '/')
-        return strdup(path);
-    cwd = getcwd(NULL, 0);
     if (!cwd)
         return strdup(path);
     return asprintf(&out, "%s/%s", cwd, path) < 0 ? NULL : out;
+}
+
+char *rfs_path_absolute(const char *path)
+{
+    char *out = realpath(path, NULL);
+
+    return out || errno == ENOMEM ? out : rfs_path_from_here(path);
 }
 
 /* The second is what a server that is just ending leaves for a moment. */

@@ -14,6 +14,9 @@
  */
 char *rfs_path_absolute(const char *path);
 
+/* The path after the current folder's, unless it is absolute. NULL when out of memory. The caller frees. */
+char *rfs_path_from_here(const char *path);
+
 /*
  * Resolves the mount point and refuses what cannot or must not be mounted on: no folder, a dead mount,
  * inside or around the source, not empty (unless NONEMPTY). 0 with *out owned by the caller, or -errno.

@@ -141,7 +141,7 @@ int rfs_settings_add_environment(struct rfs_settings *settings, char *const *env
 
 static int read_text(const char *path, char **out, struct rfs_error *err)
 {
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    RFS_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     RFS_FREE char *text = NULL;
     struct stat st;
     size_t n = 0;

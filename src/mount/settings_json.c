@@ -81,9 +81,12 @@ int rfs_settings_add_json(struct rfs_settings *settings, const char *path, const
                           struct rfs_error *err)
 {
     const char *end = NULL;
-    cJSON *object = cJSON_ParseWithOpts(text, &end, true);
     int rc;
 
+    if (strstr(text, "\\u0000")) /* where cJSON would end the text */
+        return rfs_fail_usage(err, "config=FILE with a file of options", "%s: holds a NUL byte",
+                              path);
+    cJSON *object = cJSON_ParseWithOpts(text, &end, true);
     if (!object)
         return rfs_fail_usage(err, "{\"cache\": \"2G\"}, or lines such as cache = 2G",
                               "%s: offset %zu: not JSON", path, end ? (size_t)(end - text) : 0);

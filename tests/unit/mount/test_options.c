@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST = 16 };
@@ -208,6 +209,77 @@ static void within(void **state)
     assert_false(rfs_path_within("/", "/a"));
 }
 
+static void put(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A folder that may not be there yet; its links are for who uses it to refuse. */
+static void the_folder_of_indexes_is_looked_for_from_the_file(void **state)
+{
+    char folder[] = "/tmp/reshardfs-options-XXXXXX";
+    struct rfs_mount_options o;
+    struct rfs_error err;
+    char *config, *link, *want;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_true(asprintf(&config, "config=%s/conf", folder) > 0);
+    assert_true(asprintf(&link, "%s/link", folder) > 0);
+    assert_int_equal(symlink("/", link), 0);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "none" : "link";
+        char text[64];
+        snprintf(text, sizeof text, "index_cache = %s\n", name);
+        put(config + strlen("config="), text);
+        assert_true(asprintf(&want, "index_cache=%s/%s", folder, name) > 0);
+        assert_int_equal(parse(&o, &err, "/", "mnt", "-o", config, NULL), 0);
+        assert_string_equal(o.view, want);
+        rfs_mount_options_free(&o);
+        free(want);
+    }
+    put(config + strlen("config="), "index_cache = no\n");
+    assert_int_equal(parse(&o, &err, "/", "mnt", "-o", config, NULL), 0);
+    assert_string_equal(o.view, "index_cache=no");
+    rfs_mount_options_free(&o);
+    unlink(config + strlen("config="));
+    unlink(link);
+    rmdir(folder);
+    free(config);
+    free(link);
+}
+
+/* Nothing to wait for, and nothing that is cut off. */
+static void files_that_are_no_texts(void **state)
+{
+    char folder[] = "/tmp/reshardfs-options-XXXXXX";
+    struct rfs_mount_options o;
+    struct rfs_error err;
+    char *config;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_true(asprintf(&config, "config=%s/conf", folder) > 0);
+    assert_int_equal(mkfifo(config + strlen("config="), 0600), 0);
+    alarm(30);
+    assert_int_equal(parse(&o, &err, "/", "mnt", "-o", config, NULL), -EINVAL);
+    alarm(0);
+    assert_non_null(strstr(err.text, "not a file"));
+    rfs_mount_options_free(&o);
+    unlink(config + strlen("config="));
+    put(config + strlen("config="), "{\"prefix\": \"a\\u0000b\"}");
+    assert_int_equal(parse(&o, &err, "/", "mnt", "-o", config, NULL), -EINVAL);
+    assert_non_null(strstr(err.text, "holds a NUL byte"));
+    rfs_mount_options_free(&o);
+    unlink(config + strlen("config="));
+    rmdir(folder);
+    free(config);
+}
+
 static void escaping(void **state)
 {
     char *out = rfs_text_option_value("a,b\\c");
@@ -230,6 +302,8 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(distances),
         cmocka_unit_test(within),
+        cmocka_unit_test(the_folder_of_indexes_is_looked_for_from_the_file),
+        cmocka_unit_test(files_that_are_no_texts),
         cmocka_unit_test(escaping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
