@@ -309,6 +309,7 @@ int main(int argc, char **argv)
     char *fuse_argv[] = {argv[0], options, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(2, fuse_argv);
     struct fuse_session *session = fuse_session_new(&args, &operations, sizeof operations, NULL);
+    fuse_opt_free_args(&args); /* it was copied */
     if (!session)
         return 1;
     const int status = serve(session, argv[optind + 1]);
