@@ -135,8 +135,8 @@ typedef struct reshard_stat {
     uint32_t gid;
     uint64_t size;         /* bytes */
     struct timespec mtime; /* since the epoch */
-    bool mapped;           /* its readers map it, by several processes at once (safetensors, .npy) */
-    bool hidden;           /* it lies in RESHARD_CONTROL, or is that */
+    bool mapped; /* its readers map it, by several processes at once (safetensors, .npy) */
+    bool hidden; /* it lies in RESHARD_CONTROL, or is that */
 } reshard_stat;
 
 /*

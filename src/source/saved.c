@@ -118,13 +118,12 @@ static bool make_above(const char *above)
     RFS_FREE char *parent = strdup(above);
     char *slash = parent ? strrchr(parent, '/') : NULL;
 
-    if (!slash)
-        return false;
-    slash[slash == parent] = '\0'; /* "/" stays */
-    if (!may_make_in(parent) && access(above, F_OK) != 0)
-        return false;
-    (void)mkdir(above, 0700);
-    return may_make_in(above);
+    if (slash)
+        slash[slash == parent] = '\0'; /* "/" stays */
+    const bool may = slash && (may_make_in(parent) || access(above, F_OK) == 0);
+    if (may)
+        (void)mkdir(above, 0700);
+    return may && may_make_in(above);
 }
 
 static const char not_ours[] = "other users may write there, or it belongs to one";

@@ -85,11 +85,11 @@ struct reshard_view {
         SIZES_UNKNOWN,
         SIZES_LOADING,
         SIZES_LOADED
-    } sizes_state;          /* under the lock; awaited by summed */
-    atomic_bool sizes_gone; /* the source was changed: they say nothing any more */
+    } sizes_state;           /* under the lock; awaited by summed */
+    atomic_bool sizes_gone;  /* the source was changed: they say nothing any more */
     atomic_bool sizes_wrong; /* one of them: to be saved anew */
-    size_t sizes_saved;     /* how many files were planned when they were saved; under the lock */
-    atomic_size_t planned;  /* files */
+    size_t sizes_saved;      /* how many files were planned when they were saved; under the lock */
+    atomic_size_t planned;   /* files */
 
     /* Of the hidden folder (control.h), made when somebody looks inside; owned. */
     struct {

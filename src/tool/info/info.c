@@ -151,7 +151,8 @@ static void take_line(void *ctx, enum rfs_level level, const char *line)
         return;
     pthread_mutex_lock(&lock);
     rfs_fit_findings_add(&report->findings,
-                         (struct rfs_fit_finding){"log", false, NULL, -1, -1, NULL}, "%s", line);
+                         (struct rfs_fit_finding){.kind = "log", .stage = -1, .rank = -1}, "%s",
+                         line);
     pthread_mutex_unlock(&lock);
 }
 
@@ -348,15 +349,14 @@ const struct rfs_command rfs_command_info = {
     .name = "info",
     .usage = "reshard info [option...] PATH\n",
     .summary = "shows what a checkpoint, folder, tree, strategy or mount holds",
-    .options =
-        "  -s FILE            a tree's strategy: whole shapes, cuts, what does not fit\n"
-        "  -o OPTIONS         how the source is to be read, as for a mount: step=5,\n"
-        "                     key_file=FILE, rank_dir=node%d, ...\n"
-        "  --name GLOB        only these parameters; may be given several times\n"
-        "  --dtype TYPE       only those of a type, such as BFloat16\n"
-        "  --sort ORDER       size (the largest first), name, offset or file\n"
-        "  -n N               the first N of them\n"
-        "  --all              of a large tree, the headers of every rank\n"
-        "  --json             for scripts\n",
+    .options = "  -s FILE            a tree's strategy: whole shapes, cuts, what does not fit\n"
+               "  -o OPTIONS         how the source is to be read, as for a mount: step=5,\n"
+               "                     key_file=FILE, rank_dir=node%d, ...\n"
+               "  --name GLOB        only these parameters; may be given several times\n"
+               "  --dtype TYPE       only those of a type, such as BFloat16\n"
+               "  --sort ORDER       size (the largest first), name, offset or file\n"
+               "  -n N               the first N of them\n"
+               "  --all              of a large tree, the headers of every rank\n"
+               "  --json             for scripts\n",
     .run = run,
 };

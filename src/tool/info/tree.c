@@ -57,9 +57,9 @@ struct tree {
 
 static bool note(struct tree *tree, const char *kind, bool bad, int64_t rank, const char *text)
 {
-    return rfs_fit_findings_add(&tree->report->findings,
-                                (struct rfs_fit_finding){kind, bad, NULL, -1, rank, NULL}, "%s",
-                                text);
+    return rfs_fit_findings_add(
+        &tree->report->findings,
+        (struct rfs_fit_finding){.kind = kind, .bad = bad, .stage = -1, .rank = rank}, "%s", text);
 }
 
 /* ---- parameters ---- */
@@ -174,20 +174,18 @@ static void add_ranks(struct tree *tree, struct rfs_table *table, const struct r
     size_t size = 0;
     FILE *out = has ? open_memstream(&text, &size) : NULL;
 
-    if (!out) {
-        table->failed = true;
-        return;
-    }
-    for (size_t k = 0; k < headers->kinds.n; k++) {
+    for (size_t k = 0; has && k < headers->kinds.n; k++) {
         has[k] = rfs_index_find(headers->kinds.data[k].index, row->id) != NULL;
         readable += headers->kinds.data[k].ranks;
     }
-    if (tree->params[row->id].ranks == readable)
+    if (out && tree->params[row->id].ranks == readable)
         fputs("all", out);
-    else
+    else if (out)
         put_ranks(out, headers, has);
-    fclose(out);
-    rfs_table_add(table, "%s", text);
+    if (out && fclose(out) == 0)
+        rfs_table_add(table, "%s", text);
+    else
+        table->failed = true;
 }
 
 static void add_slice(struct tree *tree, struct rfs_table *table, const struct rfs_row *row)
@@ -464,17 +462,18 @@ static bool tell_partial(struct tree *tree)
             mixed = rfs_catalog_name(tree->catalog, id);
     }
     if (n_some > 0)
-        ok =
-            rfs_fit_findings_add(&tree->report->findings,
-                                 (struct rfs_fit_finding){"some ranks", false, NULL, -1, -1, NULL},
-                                 "%zu of %zu parameters are not on all ranks, as '%s': stages of a "
-                                 "pipeline, or replicas that were left out",
-                                 n_some, tree->rows.n, some);
+        ok = rfs_fit_findings_add(
+            &tree->report->findings,
+            (struct rfs_fit_finding){.kind = "some ranks", .stage = -1, .rank = -1},
+            "%zu of %zu parameters are not on all ranks, as '%s': stages of a "
+            "pipeline, or replicas that were left out",
+            n_some, tree->rows.n, some);
     if (ok && n_mixed > 0)
-        ok = rfs_fit_findings_add(&tree->report->findings,
-                                  (struct rfs_fit_finding){"type", true, NULL, -1, -1, NULL},
-                                  "%zu parameter%s of different types on different ranks, as '%s'",
-                                  n_mixed, n_mixed == 1 ? " is" : "s are", mixed);
+        ok = rfs_fit_findings_add(
+            &tree->report->findings,
+            (struct rfs_fit_finding){.kind = "type", .bad = true, .stage = -1, .rank = -1},
+            "%zu parameter%s of different types on different ranks, as '%s'", n_mixed,
+            n_mixed == 1 ? " is" : "s are", mixed);
     return ok;
 }
 

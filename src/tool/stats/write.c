@@ -103,12 +103,12 @@ static void add_bars(struct rfs_table *table, bool utf8, const struct rfs_moment
         first++;
     while (end > first && moments->bins[end - 1] == 0)
         end--;
-    const size_t each = (end - first + BARS - 1) / BARS;
+    const size_t each = end > first ? (end - first + BARS - 1) / BARS : 1;
     for (size_t b = first; b < end; b++)
         bars[(b - first) / each] += moments->bins[b];
     for (size_t i = 0; i < BARS; i++)
         most = bars[i] > most ? bars[i] : most;
-    for (size_t i = 0; each > 0 && i < (end - first + each - 1) / each; i++) {
+    for (size_t i = 0; i < (end - first + each - 1) / each; i++) {
         const double height = (double)bars[i] / (double)most;
         const size_t level = (size_t)ceil(height * 8);
         strcat(text, utf8 ? blocks[level] : plain[level]);
