@@ -319,12 +319,16 @@ static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
     atomic_flag_clear(&m->dropping);
 }
 
-static void reply_text(fuse_req_t req, const struct rfs_handle *handle, size_t size, off_t offset)
+/* From the thread's own memory: once the kernel has the reply, the handle may be closed before sending it returns. */
+static void reply_text(fuse_req_t req, const struct rfs_handle *handle, char *scratch, size_t size,
+                       off_t offset)
 {
     const size_t at = (uint64_t)offset < handle->bytes ? (size_t)offset : handle->bytes;
-    const size_t left = handle->bytes - at;
+    const size_t n = size < handle->bytes - at ? size : handle->bytes - at;
 
-    fuse_reply_buf(req, handle->text + at, size < left ? size : left);
+    if (n > 0)
+        memcpy(scratch, handle->text + at, n);
+    fuse_reply_buf(req, scratch, n);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
@@ -338,12 +342,12 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     int count = 0;
     ssize_t n;
 
-    if (!handle->reader) {
-        reply_text(req, handle, size, offset);
-        return;
-    }
     if (!scratch) {
         fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    if (!handle->reader) {
+        reply_text(req, handle, scratch, size, offset);
         return;
     }
     n = reshard_reader_borrow(handle->reader, scratch, size, (uint64_t)offset, spans, SPANS, &count,
