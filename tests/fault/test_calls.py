@@ -26,11 +26,12 @@ def new(params=None):
 
 
 def injected(tree, calls, what, *flags, options=()):
-    """A mount that sees WHAT, strace's words, happen to these calls on the victim's file."""
+    """A mount that sees WHAT, strace's words, happen to these calls on the victim's file; it keeps nothing for the next,
+    so that all of them are for reading."""
     need(shutil.which("strace"), "strace is missing")
     inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
     before = ["strace", "-f", "-qq", "-o", os.path.join(tree.dir, "trace"), "-P", tree.path(VICTIM), *inject]
-    return Foreground(tree.src, tree.options(*options), *flags, before=before, env=under_strace())
+    return Foreground(tree.src, tree.options("index_cache=no", *options), *flags, before=before, env=under_strace())
 
 
 def under_strace():
