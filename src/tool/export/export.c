@@ -61,12 +61,13 @@ static void print_summary(const struct rfs_export *export, double seconds)
         printf("task %" PRIu32 " of %" PRIu32 ": ", export->task.number, export->task.count);
     rfs_show_bytes(export->bytes_kept, kept);
     if (export->options->verify)
-        printf("%s: %" PRIu64 " files, %s: all as the manifest says\n", export->dest.path,
-               export->files_kept, kept);
+        printf("%s: %" PRIu64 " file%s, %s: all as the manifest says\n", export->dest.path,
+               export->files_kept, export->files_kept == 1 ? "" : "s", kept);
     else
-        printf("%s: %" PRIu64 " files written, %s in %.1f s; %" PRIu64 " were there, %s\n",
-               export->dest.path, export->files_written,
-               rfs_show_bytes(export->bytes_written, written), seconds, export->files_kept, kept);
+        printf("%s: %" PRIu64 " file%s written, %s in %.1f s; %" PRIu64 " %s there, %s\n",
+               export->dest.path, export->files_written, export->files_written == 1 ? "" : "s",
+               rfs_show_bytes(export->bytes_written, written), seconds, export->files_kept,
+               export->files_kept == 1 ? "was" : "were", kept);
 }
 
 /* ---- before the first byte --------------------------------------------------------------------------- */
