@@ -10,4 +10,4 @@ librfstool_la_SOURCES += \
 	src/tool/info/rows.c src/tool/info/rows.h \
 	src/tool/info/strategy.c \
 	src/tool/info/torch.c \
-	src/tool/info/tree.c
+	src/tool/info/tree.c src/tool/info/tree.h src/tool/info/tree_odd.c src/tool/info/tree_params.c
