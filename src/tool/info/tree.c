@@ -4,7 +4,6 @@
  * missing or odd. With a strategy also the whole tensors and how they are cut.
  */
 #include "tool/info/tree.h"
-#include "tool/info/tree.h"
 
 #include "base/cleanup.h"
 #include "source/cipher.h"
