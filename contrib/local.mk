@@ -15,6 +15,7 @@ zshcompletiondir = $(datadir)/zsh/site-functions
 dist_zshcompletion_DATA = contrib/completions/_reshard contrib/completions/_reshardfs
 
 EXTRA_DIST += \
+	.dockerignore \
 	contrib/Dockerfile \
 	contrib/completions/reshard.bash contrib/completions/reshardfs.bash \
 	contrib/fstab.example \
