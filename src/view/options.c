@@ -429,3 +429,20 @@ void rfs_options_free(struct rfs_options *options)
         if (keys[i].form == TEXT || keys[i].form == NAME_PART)
             free(*(char **)((char *)options + keys[i].member));
 }
+
+struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const char *path)
+{
+    return (struct rfs_source_spec){
+        .path = path,
+        .rank_dir = options->rank_dir,
+        .file = options->file,
+        .files = options->files,
+        .group_info = options->group_info,
+        .step = options->step,
+        .epoch = options->epoch,
+        .entry = options->entry,
+        .segmented = options->segmented,
+        .segmented_skip = options->segmented_skip,
+        .check_crc = options->check_crc,
+    };
+}

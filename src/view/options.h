@@ -64,6 +64,9 @@ struct rfs_options {
 int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_error *err);
 void rfs_options_free(struct rfs_options *options);
 
+/* How the source at PATH is to be read by what OPTIONS say alone; borrows their texts, and PATH. */
+struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const char *path);
+
 /*
  * All options in effect but those that do nothing, as rfs_options_parse takes them; the format is FORMAT, which
  * the kind of view may have chosen. No key is among them, only where it came from.

@@ -67,27 +67,16 @@ static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
 
 struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char *source)
 {
-    const struct rfs_options *options = &view->options;
+    const uint64_t share = view->options.cache / 4;
+    struct rfs_source_spec spec = rfs_options_spec(&view->options, source);
 
-    return (struct rfs_source_spec){
-        .path = source,
-        .rank_dir = options->rank_dir,
-        .file = options->file,
-        .files = options->files,
-        .group_info = options->group_info,
-        .step = options->step,
-        .epoch = options->epoch,
-        .entry = options->entry,
-        .segmented = options->segmented,
-        .segmented_skip = options->segmented_skip,
-        .check_crc = options->check_crc,
-        .fds = view->above ? &view->above->side->fds : NULL,
-        .sealed = view->sealed,
-        .saved = view->saved,
-        .indexed = forward_progress,
-        .indexed_ctx = view,
-        .index_most = options->cache / 4 > INDEX_LEAST ? options->cache / 4 : INDEX_LEAST,
-    };
+    spec.fds = view->above ? &view->above->side->fds : NULL;
+    spec.sealed = view->sealed;
+    spec.saved = view->saved;
+    spec.indexed = forward_progress;
+    spec.indexed_ctx = view;
+    spec.index_most = share > INDEX_LEAST ? share : INDEX_LEAST;
+    return spec;
 }
 
 static int open_source(struct reshard_view *view, const char *source, struct rfs_error *err)

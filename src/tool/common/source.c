@@ -58,22 +58,10 @@ int rfs_tool_source_prepare(const char *options, rfs_log_sink *sink, void *ctx,
 
 struct rfs_source_spec rfs_tool_source_spec(const struct rfs_tool_source *source, const char *path)
 {
-    const struct rfs_options *options = &source->options;
+    struct rfs_source_spec spec = rfs_options_spec(&source->options, path);
 
-    return (struct rfs_source_spec){
-        .path = path,
-        .rank_dir = options->rank_dir,
-        .file = options->file,
-        .files = options->files,
-        .group_info = options->group_info,
-        .step = options->step,
-        .epoch = options->epoch,
-        .entry = options->entry,
-        .segmented = options->segmented,
-        .segmented_skip = options->segmented_skip,
-        .check_crc = options->check_crc,
-        .sealed = source->sealed,
-    };
+    spec.sealed = source->sealed;
+    return spec;
 }
 
 int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struct rfs_error *err)
