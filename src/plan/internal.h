@@ -99,6 +99,11 @@ struct role_of {
 };
 struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
                              uint32_t src_stage, uint32_t dst_stage);
+/* Whether what has that role is cut: strings and map tensors that no layout tries to cut are copied. */
+static inline bool rfs_plan_is_cut(const struct role_of *role, const struct rfs_type *type)
+{
+    return role->role == ROLE_SLICED && (type->kind == RFS_TENSOR || role->src || role->dst);
+}
 /* Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know it. */
 const struct rfs_layout *rfs_plan_source_layout(const struct rfs_planner *planner, const char *name,
                                                 uint32_t src_stage);

@@ -80,14 +80,21 @@ static int copied_entry(struct planning *planning, const struct role_of *role, u
     return rc ? rc : check_strict(planning, role, type, param);
 }
 
+/* The type of a parameter that stage S gives, as the first rank that is looked at has it. */
+static uint32_t source_type(const struct planning *planning, uint32_t s, uint32_t name)
+{
+    const struct stage_use *use = &planning->stages[s];
+
+    return use->survey ? rfs_survey_of(use->survey, name)->type
+                       : rfs_index_find(use->order, name)->type;
+}
+
 static int sliced_entry(struct planning *planning, const struct role_of *role, uint32_t s,
                         uint32_t name, struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
-    const struct stage_use *use = &planning->stages[s];
     const char *param = rfs_catalog_name(planner->config.catalog, name);
-    const uint32_t type = use->survey ? rfs_survey_of(use->survey, name)->type
-                                      : rfs_index_find(use->order, name)->type;
+    const uint32_t type = source_type(planning, s, name);
     const int rc = rfs_plan_geometry(planner, role, type, param, &target->geometry, planning->err);
     if (rc)
         return rc;
@@ -144,8 +151,11 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
 
     if (role.role != want)
         return 0;
-    int rc = want == ROLE_SLICED ? sliced_entry(planning, &role, s, name, &target)
-                                 : copied_entry(planning, &role, s, name, &target, note);
+    const bool cut =
+        want == ROLE_SLICED &&
+        rfs_plan_is_cut(&role, rfs_catalog_type(catalog, source_type(planning, s, name)));
+    int rc = cut ? sliced_entry(planning, &role, s, name, &target)
+                 : copied_entry(planning, &role, s, name, &target, note);
     if (rc)
         return rc;
     const struct rfs_type *type = rfs_catalog_type(catalog, target.type);

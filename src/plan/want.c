@@ -163,7 +163,8 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
 
     if (slice->kind != RFS_TENSOR)
         return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_plan_path(planning, use->lead), param),
-                        "a strategy without this parameter",
+                        "a strategy without this parameter, or -o names= with a map that gives "
+                        "it null, which leaves it out",
                         "is a %s, but the strategies cut it as a tensor",
                         slice->kind == RFS_STRING ? "string" : "map tensor");
     if (slice->bytes == 0)
@@ -211,8 +212,9 @@ static int want_param(struct planning *planning, uint32_t s, uint32_t name, uint
     const struct role_of role = rfs_plan_role(planner, param, s, planning->stage);
     if (role.role == ROLE_DROPPED)
         return 0;
-    return role.role == ROLE_COPIED ? want_copied(planning, use, &wanting, &role)
-                                    : want_sliced(planning, use, &wanting, &role, type);
+    return rfs_plan_is_cut(&role, rfs_catalog_type(planner->config.catalog, type))
+               ? want_sliced(planning, use, &wanting, &role, type)
+               : want_copied(planning, use, &wanting, &role);
 }
 
 int rfs_plan_want(struct planning *planning, uint32_t s)

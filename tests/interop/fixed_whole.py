@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stories of one whole checkpoint in several files: the HuggingFace and the unified view."""
+"""Stories of one whole checkpoint: the HuggingFace and the unified view, and merged files."""
 import json
 import os
+import subprocess
 
 import numpy as np
 
+import values
 from fixed_layouts import strategy
 from fixed_outputs import World, library_save, made_by, read_header, rows_to_columns, whole
 from layouts import Layout
 from registry import story
 from story import Story
-from values import Value, random_value
+from values import Value, map_messages, random_value
 
 
 def expect_huggingface(world, limit):
@@ -188,3 +190,34 @@ def unified_stages(rng, folder):
     out = world.story(view="unified", file_size="100")
     out.says = ("1 value that rank_0 lacks is left out: 'only'",)
     return out
+
+
+@story
+def merged_with_strings_and_map_tensors(rng, folder):
+    """One whole checkpoint with what is no tensor can be verified, measured, compared, and read through a mount."""
+    world = whole(rng, folder, {"w": (8, 4)}, "Float32", extras=[("steps", lambda: Value("Int64", np.array(100)))])
+    table = map_messages("table", [(rng.integers(0, 99, n).astype(np.int32), rng.random((n, 4)).astype(np.float32),
+                                    np.zeros(n, np.int32)) for n in (3, 5)])
+    for named in world.files.values():
+        named.insert(0, ("note", Value("str", "a \u2200")))
+        named.append(("table", table))
+    values.save(world.path("merged", "rank_0", "net.ckpt"), world.target.contents(0))
+    world.write()
+
+    def reshard(*args):
+        done = subprocess.run([os.environ["RESHARD"], *args], stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    merged, src = world.path("merged"), (world.path("src"), "-s", world.options["src_strategy"])
+    reshard("verify", merged, "--against", *src)
+    assert "note" in reshard("stats", merged) and "table" in reshard("stats", merged)
+    reshard("diff", src[0], merged, *src[1:])
+
+    def check(path):
+        full = os.path.join(path, ".reshardfs", "tensors", "full")
+        assert str(np.load(os.path.join(full, "note.npy"))) == "a \u2200"
+        assert np.load(os.path.join(full, "table.npy")).tobytes() == table.data
+        assert np.load(os.path.join(full, "w.npy")).tobytes() == world.fulls["w"].data.tobytes()
+    return Story({"format": "ckpt"}, source=merged, check=check)

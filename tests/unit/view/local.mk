@@ -8,6 +8,7 @@ view_tests = \
 	tests/unit/view/test_encrypted \
 	tests/unit/view/test_filename \
 	tests/unit/view/test_lost \
+	tests/unit/view/test_no_tensors \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outputs \
 	tests/unit/view/test_ranges \
@@ -55,6 +56,8 @@ tests_unit_view_test_filename_SOURCES = \
 tests_unit_view_test_filename_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_no_tensors_SOURCES = $(view_support) tests/unit/view/test_no_tensors.c
+tests_unit_view_test_no_tensors_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
 tests_unit_view_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_converted_SOURCES = $(view_support) tests/unit/view/test_converted.c
