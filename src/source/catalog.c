@@ -236,13 +236,6 @@ const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uin
     return atomic_load(&slot->index);
 }
 
-/* Whether the next try might end otherwise, so that a failure is not remembered. */
-static bool is_passing(int code)
-{
-    return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EINTR ||
-           code == -EAGAIN;
-}
-
 /* Where an index comes from. */
 enum origin { WALKED, PREDICTED, FROM_DISK, FROM_DISK_SHARED };
 
@@ -285,7 +278,7 @@ static int publish(struct rfs_catalog *catalog, struct catalog_rank *rank, int r
 {
     if (rc == 0)
         rc = keep(catalog, rank, built, origin, err);
-    if (rc < 0 && !is_passing(rc)) {
+    if (rc < 0 && !rfs_files_may_pass(rc)) {
         rank->empty = rc == -ENODATA;
         rc = rank->empty ? -EINVAL : rc;
         err->code = rc;

@@ -170,35 +170,47 @@ static int stick(struct rfs_files *files, struct file *file, int code, const cha
     return stick_line(files, file, code, line, false);
 }
 
-/* A call failed for a reason that says nothing about the file. */
+/* A call failed for a reason that says nothing about the content of the file. */
 static int passing_failure(struct rfs_files *files, int code)
 {
     atomic_fetch_add_explicit(&files->errors, 1, memory_order_relaxed);
     return -code;
 }
 
+/*
+ * The file may not be read or looked at. That says nothing of a change: a file whose own permissions were changed is
+ * found changed by its times, and folders may let us in again.
+ */
+static void tell_denied(struct rfs_files *files, const struct file *file, const char *what)
+{
+    rfs_log_limited(files->log, RFS_ERROR,
+                    "%s: %s; try: check the permissions of the file and of its folders", file->path,
+                    what);
+}
+
+bool rfs_files_may_pass(int code)
+{
+    return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EINTR ||
+           code == -EAGAIN || code == -EACCES || code == -EPERM;
+}
+
 /* A system call on the file failed with ERRNO. */
 static int call_failed(struct rfs_files *files, struct file *file, const char *call, int code)
 {
     char what[128];
-    const bool recorded = atomic_load_explicit(&file->recorded, memory_order_acquire);
+
     snprintf(what, sizeof what, "%s: %s", call, strerror(code));
-    switch (code) {
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE:
-    case EINTR:
-    case EAGAIN:
+    if (code == EACCES || code == EPERM)
+        tell_denied(files, file, what);
+    if (rfs_files_may_pass(-code))
         return passing_failure(files, code);
+    switch (code) {
     case ENOENT:
     case ENOTDIR:
     case ELOOP:
         return stick(files, file, -ESTALE, "the file was removed");
     case ESTALE:
         return stick(files, file, -ESTALE, what);
-    case EACCES:
-    case EPERM:
-        return recorded ? stick(files, file, -ESTALE, what) : passing_failure(files, code);
     default:
         return stick(files, file, -EIO, what);
     }
@@ -589,8 +601,9 @@ int rfs_files_fail(struct rfs_error *err, const char *path, int code)
         return rfs_fail(err, code, RFS_IN(path), "mount again once nobody writes it",
                         "the file was changed or removed while in use");
     return rfs_fail(err, code, RFS_IN(path),
-                    code == -EACCES ? "check the file's permissions"
-                    : code == -EIO  ? "check the disk, then mount again"
-                                    : NULL,
+                    code == -EACCES || code == -EPERM
+                        ? "check the permissions of the file and of its folders"
+                    : code == -EIO ? "check the disk, then mount again"
+                                   : NULL,
                     "the file cannot be read: %s", strerror(-code));
 }

@@ -2,10 +2,11 @@
 /*
  * Source files, read in full or not at all.
  *
- * A file's device, inode, size, mtime and ctime are recorded at its first use and compared after each
- * read, and mostly before, by path. Once a comparison or a read fails, the failure sticks: every later use of that file
- * gives the same errno (-ESTALE for a changed, truncated, replaced or removed file, -EIO for a read
- * error), until the view is opened again. Nobody maps a source file, so nobody gets SIGBUS.
+ * A file's device, inode, size, mtime and ctime are recorded at its first use and compared after each read, and
+ * mostly before, by path. Once a comparison or a read fails, the failure sticks, unless it may pass
+ * (rfs_files_may_pass): every later use of that file gives the same errno (-ESTALE for a changed, truncated, replaced
+ * or removed file, -EIO for a read error), until the view is opened again. Nobody maps a source file, so nobody gets
+ * SIGBUS.
  *
  * At most RFS_MAX_OPEN descriptors are open; the least recently used idle one is closed for the next.
  * A caller that finds them all pinned waits. Whoever holds readings while beginning another one must see
@@ -57,6 +58,11 @@ uint32_t rfs_files_add(struct rfs_files *files, const char *path);
 /* How many were registered. */
 uint32_t rfs_files_count_paths(const struct rfs_files *files);
 const char *rfs_files_path(const struct rfs_files *files, uint32_t id);
+/*
+ * Whether a failure (-errno) is one that does not stick, as the next try may end otherwise: the process is short of
+ * something, or may not read the file.
+ */
+bool rfs_files_may_pass(int code);
 /* 0, or -errno of the failure that stuck. Makes no system call. */
 int rfs_files_state(const struct rfs_files *files, uint32_t id);
 /*

@@ -222,6 +222,21 @@ def test_try_again():
     passes(READS, "EAGAIN")
 
 
+def test_a_source_that_may_not_be_read():
+    """It is not said to have changed, wherever that is met: nobody has seen that."""
+    for calls, code in (("openat", "EACCES"), ("openat", "EPERM"), (STATS, "EACCES"), (READS, "EACCES")):
+        passes(calls, code)
+        shutil.rmtree(folder("tree"))
+    tree = new()
+    with injected(tree, "openat", "error=EACCES", "-s") as m:
+        equal([outcome(read_all, m.file(VICTIM)) for _ in range(2)], ["EACCES"] * 2, "reading")
+        all_right(m, tree, [r for r in range(4) if r != VICTIM])
+        lines = [x for x in m.log().splitlines() if tree.path(VICTIM) + ":" in x]
+    was_injected(tree)
+    check(any("the file cannot be read: Permission denied" in x for x in lines), f"the log: {lines}")
+    check(not any("changed" in x for x in lines), f"the log: {lines}")
+
+
 def test_a_link_that_cannot_be_looked_at():
     """It is not passed over: a file of an earlier step would be taken instead."""
     need(shutil.which("strace"), "strace is missing")

@@ -194,6 +194,24 @@ def test_allow_other_keeps_the_modes():
         check(got.returncode != 0 and "Permission denied" in got.stderr, f"a 0400 file of root's: {got}")
 
 
+def test_a_source_that_nobody_may_read():
+    """It is told as that, by a server without root's privileges, and not as a file that has changed."""
+    need(os.geteuid() == 0 and shutil.which("setpriv"), "only root may become somebody else")
+    tree = small()
+    for spot in (place_of(), tree.dir):
+        os.chmod(spot, 0o755)
+    for rank in range(4):
+        os.chown(tree.path(rank), NOBODY, NOBODY)
+    os.chmod(tree.path(1), 0)
+    got = as_nobody(reshardfs, "--check", tree.src, "-o", tree.options("index_cache=no"))
+    line = (
+        f"reshardfs: error: {tree.path(1)}: the file cannot be read: Permission denied; try: check the permissions of "
+        "the file and of its folders"
+    )
+    equal((got.returncode, got.stderr.splitlines()[-1:]), (1, [line]), "--check")
+    check("changed" not in got.stderr, got.stderr)
+
+
 def test_an_ordinary_user_mounts():
     """Through fusermount3, with a /dev/fuse that anybody may open, as udev makes it."""
     need(os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("unshare"), "only root can set it up")
