@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/intern.h"
+#include "base/text.h"
 #include "layout/json_text.h"
 
 #include <cjson/cJSON.h>
@@ -480,6 +481,26 @@ static int put_items(const struct text *text, const struct rfs_written *written,
     return 0;
 }
 
+static int check_name(const struct rfs_written *written, const char *name, struct rfs_error *err)
+{
+    return rfs_text_is_utf8(name, strlen(name))
+               ? 0
+               : rfs_fail(err, -EINVAL, RFS_OF(written->name, name),
+                          "a protobuf file, which holds any name",
+                          "its name is not UTF-8, so that JSON cannot hold it");
+}
+
+static int check_names(const struct rfs_written *written, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < written->params.n; i++)
+        rc = check_name(written, written->params.data[i].name, err);
+    for (size_t i = 0; rc == 0 && i < written->nodes.n; i++)
+        rc = check_name(written, written->nodes.data[i].name, err);
+    return rc;
+}
+
 static int check_nesting(const struct rfs_written *written, struct rfs_error *err)
 {
     for (size_t i = 0; i < written->params.n; i++)
@@ -495,9 +516,11 @@ int rfs_written_json(const struct rfs_written *written, bool merged, char **data
                      struct rfs_error *err)
 {
     struct text text = {NULL, merged ? ", " : ",", merged ? ": " : ":", merged};
-    int rc = check_nesting(written, err);
+    int rc = check_names(written, err);
 
     *data = NULL;
+    if (rc == 0)
+        rc = check_nesting(written, err);
     if (rc)
         return rc;
     text.out = open_memstream(data, size);

@@ -5,6 +5,7 @@
  */
 #include "source/cipher.h"
 #include "source/key.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,26 +14,18 @@
 
 #define BLOCK 64u
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 struct input {
     const uint8_t *data;
     size_t size;
 };
 
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
-
 static int read_input(void *ctx, struct iovec *spans, int n, uint64_t offset)
 {
     const struct input *input = ctx;
-    must(n > 0);
+    REQUIRE(n > 0);
     for (int i = 0; i < n; i++) {
-        must(spans[i].iov_len > 0 && offset <= input->size &&
-             spans[i].iov_len <= input->size - offset);
+        REQUIRE(spans[i].iov_len > 0 && offset <= input->size &&
+                spans[i].iov_len <= input->size - offset);
         memcpy(spans[i].iov_base, input->data + offset, spans[i].iov_len);
         offset += spans[i].iov_len;
     }
@@ -46,24 +39,24 @@ static const struct rfs_key *the_key(void)
     int ends[2];
     if (key)
         return key;
-    must(pipe(ends) == 0 && write(ends[1], "ReshardFS tests:", 16) == 16 && close(ends[1]) == 0);
+    REQUIRE(pipe(ends) == 0 && write(ends[1], "ReshardFS tests:", 16) == 16 && close(ends[1]) == 0);
     const struct rfs_key_config config = {NULL, NULL, ends[0], RFS_NOT_ENCRYPTED};
-    must(rfs_key_load(&config, NULL, &key, NULL) == 0);
+    REQUIRE(rfs_key_load(&config, NULL, &key, NULL) == 0);
     return key;
 }
 
 static void check_error(int rc, const struct rfs_error *err)
 {
-    must(rc == 0 || (err->code == rc && err->text[0] != '\0' && !strchr(err->text, '\n')));
+    REQUIRE(rc == 0 || (err->code == rc && err->text[0] != '\0' && !strchr(err->text, '\n')));
 }
 
 static void check_shape(const struct rfs_cipher *cipher, uint64_t size)
 {
-    must(cipher->mode > RFS_NOT_ENCRYPTED && cipher->mode < RFS_CIPHER_COUNT);
-    must(cipher->blocks > 0 && cipher->last_sealed > 0);
+    REQUIRE(cipher->mode > RFS_NOT_ENCRYPTED && cipher->mode < RFS_CIPHER_COUNT);
+    REQUIRE(cipher->blocks > 0 && cipher->last_sealed > 0);
     const uint64_t end = rfs_cipher_offset(cipher, cipher->blocks - 1) + cipher->header_bytes +
                          rfs_cipher_sealed(cipher, cipher->blocks - 1);
-    must(end == size || end + 17 == size);
+    REQUIRE(end == size || end + 17 == size);
 }
 
 /* Each block as a whole, and in parts that give the same. */
@@ -74,24 +67,24 @@ static void read_block(const struct rfs_cipher *cipher, const struct rfs_cipher_
     unsigned char part[BLOCK];
     struct rfs_error err = {0};
     const uint32_t n = rfs_cipher_plain(cipher, number);
-    must(n > 0 && n <= BLOCK);
+    REQUIRE(n > 0 && n <= BLOCK);
     if (cipher->mode == RFS_AES_GCM) {
         const int rc = rfs_cipher_open_block(cipher, input, the_key(), number, whole, &err);
-        must(rc == 0 || rc == -EBADMSG);
+        REQUIRE(rc == 0 || rc == -EBADMSG);
         check_error(rc, &err);
         return;
     }
     const int rc = rfs_cipher_pread(cipher, input, the_key(), number, whole, n, 0, &err);
-    must(rc == 0 || rc == -EBADMSG);
+    REQUIRE(rc == 0 || rc == -EBADMSG);
     check_error(rc, &err);
     for (uint32_t from = 0; rc == 0 && from < n; from += 7) {
         const uint32_t size = 1 + (from * 5 + n) % (n - from);
-        must(rfs_cipher_pread(cipher, input, the_key(), number, part, size, from, &err) == 0);
-        must(memcmp(part, whole + from, size) == 0);
+        REQUIRE(rfs_cipher_pread(cipher, input, the_key(), number, part, size, from, &err) == 0);
+        REQUIRE(memcmp(part, whole + from, size) == 0);
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct input file = {data, size};
     const struct rfs_cipher_input input = {read_input, &file, size, "f.ckpt"};
@@ -99,21 +92,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct rfs_cipher cipher;
         struct rfs_error err = {0};
         int rc = rfs_cipher_scan(&input, (enum rfs_cipher_mode)wanted, BLOCK, &cipher, &err);
-        must(rc == 0 || rc == -EINVAL);
+        REQUIRE(rc == 0 || rc == -EINVAL);
         check_error(rc, &err);
         if (rc < 0)
             continue;
-        must(wanted == RFS_NOT_ENCRYPTED || (int)cipher.mode == wanted);
+        REQUIRE(wanted == RFS_NOT_ENCRYPTED || (int)cipher.mode == wanted);
         check_shape(&cipher, size);
-        must(rfs_cipher_takes_key(&cipher, the_key(), "f.ckpt", &err) == 0);
+        REQUIRE(rfs_cipher_takes_key(&cipher, the_key(), "f.ckpt", &err) == 0);
         rc = rfs_cipher_measure(&cipher, &input, the_key(), &err);
-        must(rc == 0 || rc == -EBADMSG);
+        REQUIRE(rc == 0 || rc == -EBADMSG);
         check_error(rc, &err);
         if (rc < 0)
             continue;
-        must(cipher.plain_bytes > 0 && cipher.plain_bytes <= (uint64_t)cipher.blocks * BLOCK);
+        REQUIRE(cipher.plain_bytes > 0 && cipher.plain_bytes <= (uint64_t)cipher.blocks * BLOCK);
         for (uint32_t i = 0; i < cipher.blocks; i++)
             read_block(&cipher, &input, i);
     }
-    return 0;
 }

@@ -1,28 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a .ckpt file: the walk, and the prediction from whatever index it gives. */
 #include "source/ckpt.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct input {
     const uint8_t *data;
     size_t size;
 };
 
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
-
 static int read_input(void *ctx, void *buf, size_t n, uint64_t offset)
 {
     const struct input *input = ctx;
-    must(offset <= input->size && n <= input->size - offset);
+    REQUIRE(offset <= input->size && n <= input->size - offset);
     memcpy(buf, input->data + offset, n);
     return 0;
 }
@@ -32,19 +25,19 @@ static void check_entry(const struct rfs_index *index, const struct rfs_entry *e
 {
     const struct rfs_type *type = rfs_intern_bytes(tables->types, entry->type, NULL);
     uint64_t sum = entry->extent_count == 0 ? type->bytes : 0;
-    must(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT && type->kind <= RFS_MAP);
-    must(entry->offset <= index->file_bytes);
-    must(entry->extent_count > 0 || type->bytes <= index->file_bytes - entry->offset);
-    must(entry->extent_count == 0 || (entry->extent < index->n_extents &&
-                                      entry->extent_count <= index->n_extents - entry->extent));
+    REQUIRE(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT && type->kind <= RFS_MAP);
+    REQUIRE(entry->offset <= index->file_bytes);
+    REQUIRE(entry->extent_count > 0 || type->bytes <= index->file_bytes - entry->offset);
+    REQUIRE(entry->extent_count == 0 || (entry->extent < index->n_extents &&
+                                         entry->extent_count <= index->n_extents - entry->extent));
     for (uint32_t i = 0; i < entry->extent_count; i++) {
         const struct rfs_extent *extent = &index->extents[entry->extent + i];
-        must(extent->offset <= index->file_bytes &&
-             extent->bytes <= index->file_bytes - extent->offset);
+        REQUIRE(extent->offset <= index->file_bytes &&
+                extent->bytes <= index->file_bytes - extent->offset);
         sum += extent->bytes;
     }
-    must(sum == type->bytes);
-    must(rfs_index_find(index, entry->name) == entry);
+    REQUIRE(sum == type->bytes);
+    REQUIRE(rfs_index_find(index, entry->name) == entry);
 }
 
 /* One bit of the file changed: where the prediction holds, so does the walk, and it gives the same. */
@@ -59,38 +52,37 @@ static void check_change(const struct input *input, const struct rfs_index *inde
     copy[(input->size * 31 + index->n) % input->size] ^= (uint8_t)(1u << (input->size % 8));
     struct rfs_index *other = NULL;
     if (rfs_ckpt_matches(read_input, &changed, changed.size, index, tables, NULL) == 1) {
-        must(rfs_ckpt_walk(read_input, &changed, changed.size, "f", tables, &other, NULL) == 0);
-        must(other->n == index->n && other->n_extents == index->n_extents &&
-             memcmp(other->entries, index->entries, index->n * sizeof *index->entries) == 0);
+        REQUIRE(rfs_ckpt_walk(read_input, &changed, changed.size, "f", tables, &other, NULL) == 0);
+        REQUIRE(other->n == index->n && other->n_extents == index->n_extents &&
+                memcmp(other->entries, index->entries, index->n * sizeof *index->entries) == 0);
         for (size_t i = 0; i < index->n_extents; i++)
-            must(other->extents[i].offset == index->extents[i].offset &&
-                 other->extents[i].bytes == index->extents[i].bytes);
+            REQUIRE(other->extents[i].offset == index->extents[i].offset &&
+                    other->extents[i].bytes == index->extents[i].bytes);
     }
     rfs_index_free(other);
     free(copy);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct input input = {data, size};
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_index *index = NULL;
     struct rfs_error err = {0};
-    must(tables.names && tables.types);
+    REQUIRE(tables.names && tables.types);
     const int rc = rfs_ckpt_walk(read_input, &input, size, "f.ckpt", &tables, &index, &err);
-    must(rc == 0 ? index != NULL : index == NULL && err.code == rc && err.text[0] != '\0');
-    must(!strchr(err.text, '\n'));
+    REQUIRE(rc == 0 ? index != NULL : index == NULL && err.code == rc && err.text[0] != '\0');
+    REQUIRE(!strchr(err.text, '\n'));
     if (index) {
-        must(index->file_bytes == size && index->n > 0);
-        must(rfs_index_memory(index) <= sizeof *index + 32 * index->n + 16 * index->n_extents);
+        REQUIRE(index->file_bytes == size && index->n > 0);
+        REQUIRE(rfs_index_memory(index) <= sizeof *index + 32 * index->n + 16 * index->n_extents);
         for (size_t i = 0; i < index->n; i++)
             check_entry(index, &index->entries[i], &tables);
         const int same = rfs_ckpt_matches(read_input, &input, size, index, &tables, NULL);
-        must(same == 0 || same == 1);
+        REQUIRE(same == 0 || same == 1);
         check_change(&input, index, &tables);
     }
     rfs_index_free(index);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);
-    return 0;
 }

@@ -5,55 +5,20 @@
  */
 #include "reshard.h"
 #include "source/torch.h"
+#include "tests/fuzz/folder.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MOST (UINT64_C(1) << 22) /* bytes of a file that is read; strides can make more of a few */
-
-static char folder[] = "/dev/shm/rfs-fuzz-hfai-XXXXXX";
-
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
-
-static void remove_folder(void)
-{
-    char path[64];
-
-    snprintf(path, sizeof path, "%s/PART_000.pt", folder);
-    unlink(path);
-    rmdir(folder);
-}
-
-static void write_part(const struct wrapped *part)
-{
-    static bool made;
-    char path[64];
-
-    if (!made) {
-        must(mkdtemp(folder) != NULL);
-        must(atexit(remove_folder) == 0);
-    }
-    made = true;
-    snprintf(path, sizeof path, "%s/PART_000.pt", folder);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    must(fd >= 0 && write(fd, part->data, part->size) == (ssize_t)part->size && close(fd) == 0);
-}
 
 static int read_memory(void *ctx, void *buf, size_t n, uint64_t offset)
 {
     const struct wrapped *input = ctx;
-    must(offset <= input->size && n <= input->size - offset);
+    REQUIRE(offset <= input->size && n <= input->size - offset);
     memcpy(buf, input->data + offset, n);
     return 0;
 }
@@ -67,15 +32,15 @@ static void check_file(reshard_view *view, const reshard_dirent *entry)
     struct rfs_error failure = {0};
 
     const int rc = reshard_getattr(view, entry->id, &st, &err);
-    must(rc == 0 || (rc == err.code && err.message[0] && !strchr(err.message, '\n')));
+    REQUIRE(rc == 0 || (rc == err.code && err.message[0] && !strchr(err.message, '\n')));
     if (rc || st.size > MOST)
         return;
     struct wrapped file = {malloc((size_t)st.size + 1), (size_t)st.size};
-    must(file.data != NULL);
-    must(reshard_pread(view, entry->id, file.data, file.size, 0) == (ssize_t)file.size);
+    REQUIRE(file.data != NULL);
+    REQUIRE(reshard_pread(view, entry->id, file.data, file.size, 0) == (ssize_t)file.size);
     if (!st.mapped) {
-        must(rfs_torch_open(read_memory, &file, file.size, 0, "y.pt", &torch, &failure) == 0);
-        must(rfs_torch_check(&torch, "y.pt", &failure) == 0);
+        REQUIRE(rfs_torch_open(read_memory, &file, file.size, 0, "y.pt", &torch, &failure) == 0);
+        REQUIRE(rfs_torch_check(&torch, "y.pt", &failure) == 0);
         rfs_torch_free(&torch);
     }
     free(file.data);
@@ -98,20 +63,19 @@ static void show(const char *options)
     reshard_error err = {.struct_size = sizeof err};
     reshard_view *view;
 
-    const int rc = reshard_open(folder, &config, &view, &err);
-    must(rc == 0 || (err.message[0] && !strchr(err.message, '\n')));
+    const int rc = reshard_open(fuzz_folder(), &config, &view, &err);
+    REQUIRE(rc == 0 || (err.message[0] && !strchr(err.message, '\n')));
     if (rc == 0)
         check_folder(view, RESHARD_ROOT);
     reshard_close(view);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct wrapped part = wrap_torch(data, size);
 
-    write_part(&part);
+    fuzz_file("PART_000.pt", part.data, part.size);
     show("nshards=2,large_size=7,zip_crc,cache=1M");
     show("nshards=1,cache=1M");
     free(part.data);
-    return 0;
 }

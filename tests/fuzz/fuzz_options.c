@@ -5,19 +5,12 @@
  */
 #include "base/text.h"
 #include "mount/options.h"
+#include "tests/fuzz/fuzz.h"
 #include "view/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 /* A refusal says why, in one line, and says that the user's text is at fault. */
 static void check_refusal(const struct rfs_error *err)
@@ -75,14 +68,14 @@ static void round_trip(const char *text)
     free(escaped);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_options view = {0};
     uint64_t bytes = 0;
     char *text = malloc(size + 1);
 
     if (!text)
-        return 0;
+        return;
     memcpy(text, data, size);
     text[size] = 0;
     rfs_options_size(text, &bytes);
@@ -91,5 +84,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     round_trip(text);
     parse_mount(text); /* last: it may change the text */
     free(text);
-    return 0;
 }

@@ -5,17 +5,10 @@
  */
 #include "layout/grid.h"
 #include "layout/rules.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static const char *const names[] = {"embed", "layers.0.q.weight", "layers.0.o.weight", "a-b", "é"};
 
@@ -99,17 +92,17 @@ static void apply(const struct rfs_rules *rules, const struct rfs_strategy *sour
     rfs_strategy_free(strategy);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_strategy *source = NULL;
     struct rfs_rules *rules;
     struct rfs_error err = {0};
 
     if (size == 0)
-        return 0;
+        return;
     if (rfs_rules_parse("f", (const char *)data + 1, size - 1, &rules, &err) != 0) {
         check_refusal(&err);
-        return 0;
+        return;
     }
     if (data[0] & 128)
         REQUIRE(rfs_strategy_parse("s.json", source_text, sizeof source_text - 1, &source, NULL) ==
@@ -117,5 +110,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     apply(rules, source, data[0] % 128);
     rfs_strategy_free(source);
     rfs_rules_free(rules);
-    return 0;
 }

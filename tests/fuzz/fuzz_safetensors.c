@@ -5,6 +5,7 @@
  */
 #include "source/crc.h"
 #include "source/safetensors.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,23 +13,15 @@
 
 #define DATA_BYTES 64 /* behind a header alone, unless it ends otherwise */
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 struct input {
     uint8_t *data;
     size_t size;
 };
 
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
-
 static int read_input(void *ctx, void *buf, size_t n, uint64_t offset)
 {
     const struct input *input = ctx;
-    must(offset <= input->size && n <= input->size - offset);
+    REQUIRE(offset <= input->size && n <= input->size - offset);
     memcpy(buf, input->data + offset, n);
     return 0;
 }
@@ -39,7 +32,7 @@ static struct input file_of(const uint8_t *data, size_t size)
     const bool bare = size > 0 && data[0] == '{';
     struct input input = {NULL, bare ? 8 + size + DATA_BYTES : size};
     input.data = calloc(1, input.size + 1);
-    must(input.data != NULL);
+    REQUIRE(input.data != NULL);
     for (unsigned i = 0; bare && i < 8; i++)
         input.data[i] = (uint8_t)((uint64_t)size >> 8 * i);
     memcpy(input.data + (bare ? 8 : 0), data, size);
@@ -49,53 +42,53 @@ static struct input file_of(const uint8_t *data, size_t size)
 static void check_index(const struct rfs_index *index, const struct rfs_tables *tables)
 {
     uint64_t end = 8 + index->header_bytes;
-    must(index->n > 0 && index->n_extents == 0 && !index->part_of);
+    REQUIRE(index->n > 0 && index->n_extents == 0 && !index->part_of);
     for (size_t i = 0; i < index->n; i++) {
         const struct rfs_entry *entry = &index->entries[i];
         const struct rfs_type *type = rfs_intern_bytes(tables->types, entry->type, NULL);
         size_t n;
         const char *name = rfs_intern_bytes(tables->names, entry->name, &n);
-        must(strlen(name) == n);
-        must(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT);
-        must(type->kind == RFS_TENSOR && entry->extent_count == 0);
-        must(entry->offset == end && type->bytes <= index->file_bytes - end);
-        must(rfs_index_find(index, entry->name) == entry);
+        REQUIRE(strlen(name) == n);
+        REQUIRE(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT);
+        REQUIRE(type->kind == RFS_TENSOR && entry->extent_count == 0);
+        REQUIRE(entry->offset == end && type->bytes <= index->file_bytes - end);
+        REQUIRE(rfs_index_find(index, entry->name) == entry);
         end += type->bytes;
     }
-    must(end == index->file_bytes);
+    REQUIRE(end == index->file_bytes);
 }
 
 static void check_again(struct input *input, struct rfs_index *index, struct rfs_tables *tables)
 {
     struct rfs_index *other = NULL;
     struct rfs_error err = {0};
-    must(rfs_safetensors_walk(read_input, input, input->size, "f", tables, index, &other, NULL) ==
-         1);
-    must(!other);
+    REQUIRE(rfs_safetensors_walk(read_input, input, input->size, "f", tables, index, &other,
+                                 NULL) == 1);
+    REQUIRE(!other);
     const int rc =
         rfs_crc_verify(read_input, input, RFS_FORMAT_SAFETENSORS, index, tables, "f", &err);
-    must(rc == (index->has_crc ? rc : 1) && (rc == 0 || rc == 1 || rc == -EINVAL));
+    REQUIRE(rc == (index->has_crc ? rc : 1) && (rc == 0 || rc == 1 || rc == -EINVAL));
     /* With a bit changed the header may be another, and is then not taken for this one. */
     const size_t at = (size_t)(8 + index->n * 31 % index->header_bytes);
     input->data[at] ^= (uint8_t)(1u << index->n % 8);
-    must(rfs_safetensors_walk(read_input, input, input->size, "f", tables, index, &other, NULL) !=
-         1);
+    REQUIRE(rfs_safetensors_walk(read_input, input, input->size, "f", tables, index, &other,
+                                 NULL) != 1);
     rfs_index_free(other);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct input input = file_of(data, size);
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_index *index = NULL;
     struct rfs_error err = {0};
-    must(tables.names && tables.types);
+    REQUIRE(tables.names && tables.types);
     const int rc = rfs_safetensors_walk(read_input, &input, input.size, "f.safetensors", &tables,
                                         NULL, &index, &err);
-    must(rc == 0 ? index != NULL : index == NULL && err.code == rc && err.text[0] != '\0');
-    must(!strchr(err.text, '\n'));
+    REQUIRE(rc == 0 ? index != NULL : index == NULL && err.code == rc && err.text[0] != '\0');
+    REQUIRE(!strchr(err.text, '\n'));
     if (index) {
-        must(index->file_bytes == input.size);
+        REQUIRE(index->file_bytes == input.size);
         check_index(index, &tables);
         check_again(&input, index, &tables);
     }
@@ -103,5 +96,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);
     free(input.data);
-    return 0;
 }

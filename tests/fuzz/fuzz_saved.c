@@ -7,6 +7,7 @@
  */
 #include "source/catalog.h"
 #include "source/saved_index.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,38 +17,30 @@
 #define FILE_BYTES 4096 /* of each source file that the index is of */
 #define PARTS_MOST 4
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
-
 static void check_index(const struct rfs_index *index, const struct rfs_tables *tables)
 {
-    must(index->n > 0);
+    REQUIRE(index->n > 0);
     for (size_t i = 0; i < index->n; i++) {
         const struct rfs_entry *entry = &index->entries[i];
         size_t length;
-        must(entry->name < rfs_intern_count(tables->names));
-        must(entry->type < rfs_intern_count(tables->types));
+        REQUIRE(entry->name < rfs_intern_count(tables->names));
+        REQUIRE(entry->type < rfs_intern_count(tables->types));
         const struct rfs_type *type = rfs_intern_bytes(tables->types, entry->type, &length);
-        must(length == sizeof *type && type->ndim <= RFS_MAX_DIMS);
-        must(rfs_index_find(index, entry->name) == entry);
-        must(!index->part_of || index->part_of[i] < PARTS_MOST);
+        REQUIRE(length == sizeof *type && type->ndim <= RFS_MAX_DIMS);
+        REQUIRE(rfs_index_find(index, entry->name) == entry);
+        REQUIRE(!index->part_of || index->part_of[i] < PARTS_MOST);
         const struct rfs_content content = rfs_content_of(index, entry);
         for (uint32_t k = 0; k < content.n; k++)
-            must(content.extents[k].offset <= FILE_BYTES &&
-                 content.extents[k].bytes <= FILE_BYTES - content.extents[k].offset);
-        must(content.offset <= FILE_BYTES);
+            REQUIRE(content.extents[k].offset <= FILE_BYTES &&
+                    content.extents[k].bytes <= FILE_BYTES - content.extents[k].offset);
+        REQUIRE(content.offset <= FILE_BYTES);
         const uint64_t *strides = rfs_index_strides(index, entry);
         if (content.n == 0 && !strides)
-            must(type->bytes <= FILE_BYTES - content.offset);
+            REQUIRE(type->bytes <= FILE_BYTES - content.offset);
         uint64_t last = content.offset;
         for (unsigned d = 0; strides && type->bytes > 0 && d < type->ndim; d++)
             last += (type->dims[d] - 1) * strides[d];
-        must(last <= FILE_BYTES);
+        REQUIRE(last <= FILE_BYTES);
     }
 }
 
@@ -82,7 +75,7 @@ static uint8_t *make_file(const uint8_t *data, size_t size, size_t *out)
     size -= sizeof table;
     table = table <= size ? table : (uint32_t)size;
     uint8_t *file = malloc(RFS_SAVED_START + size + 8);
-    must(file != NULL);
+    REQUIRE(file != NULL);
     const uint32_t words[] = {RFS_SAVED_VERSION, RFS_SAVED_MARK};
     const uint64_t places[] = {RFS_SAVED_START + table, size - table,
                                XXH3_64bits(data + table, size - table)};
@@ -109,13 +102,13 @@ static void mend(struct rfs_saved_index *saved, const uint8_t *file, size_t size
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_saved_file parsed;
     size_t n;
 
-    must(tables.names && tables.types);
+    REQUIRE(tables.names && tables.types);
     if (size >= sizeof(uint32_t)) {
         uint8_t *file = make_file(data, size, &n);
         if (rfs_saved_parse(RFS_SAVED_INDEX, "key", -1, file, n, &parsed)) {
@@ -133,5 +126,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rfs_saved_index_free(rfs_saved_index_take(&parsed, &tables));
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);
-    return 0;
 }

@@ -5,17 +5,10 @@
 #include "source/group_proto.h"
 #include "source/json_map.h"
 #include "source/scan_internal.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static void try_map(const char *text, size_t size, enum rfs_json_map_kind kind)
 {
@@ -66,10 +59,10 @@ static void try_names(char *text)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     if (size == 0)
-        return 0;
+        return;
     char *text = malloc(size);
     REQUIRE(text);
     memcpy(text, data + 1, size - 1);
@@ -87,5 +80,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         try_names(text);
     }
     free(text);
-    return 0;
 }

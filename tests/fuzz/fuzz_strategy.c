@@ -5,16 +5,9 @@
  */
 #include "layout/grid.h"
 #include "layout/merge.h"
+#include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
 
 static void check_grid(const struct rfs_grid *grid)
 {
@@ -98,16 +91,16 @@ static void merge_alone(const char *name, const uint8_t *data, size_t size,
     rfs_merge_free(merge);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_strategy *strategy;
     struct rfs_error err = {0};
 
     if (size == 0)
-        return 0;
+        return;
     const char *name = data[0] % 2 ? "s.json" : "s.ckpt";
     if (rfs_strategy_parse(name, data + 1, size - 1, &strategy, &err) != 0)
-        return 0;
+        return;
     merge_alone(name, data + 1, size - 1, strategy);
     REQUIRE(rfs_strategy_stages(strategy) > 0 && rfs_strategy_devices(strategy) > 0);
     for (size_t i = 0; i < rfs_strategy_count(strategy); i++) {
@@ -132,5 +125,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         REQUIRE(found || rfs_strategy_stages(strategy) > 8);
     }
     rfs_strategy_free(strategy);
-    return 0;
 }

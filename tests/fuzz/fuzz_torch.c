@@ -5,31 +5,24 @@
  */
 #include "image/pickle_out.h"
 #include "source/torch_index.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool ok)
-{
-    if (!ok)
-        abort();
-}
-
 static int read_input(void *ctx, void *buf, size_t n, uint64_t offset)
 {
     const struct wrapped *input = ctx;
-    must(offset <= input->size && n <= input->size - offset);
+    REQUIRE(offset <= input->size && n <= input->size - offset);
     memcpy(buf, input->data + offset, n);
     return 0;
 }
 
 static void check_error(const struct rfs_error *err, int rc)
 {
-    must(rc < 0 && err->code == rc && err->text[0] && !strpbrk(err->text, "\n\r\t\033"));
+    REQUIRE(rc < 0 && err->code == rc && err->text[0] && !strpbrk(err->text, "\n\r\t\033"));
 }
 
 /* The end of an entry's last element, in the file. */
@@ -53,7 +46,7 @@ static void check_index(struct wrapped *input)
     struct rfs_error err = {0};
     size_t left_out;
 
-    must(tables.names && tables.types);
+    REQUIRE(tables.names && tables.types);
     const int rc = rfs_torch_walk(read_input, input, input->size, "x.pt", NULL, &tables, &index,
                                   &left_out, &err);
     if (rc)
@@ -61,9 +54,9 @@ static void check_index(struct wrapped *input)
     for (size_t i = 0; rc == 0 && i < index->n; i++) {
         const struct rfs_entry *entry = &index->entries[i];
         const struct rfs_type *type = rfs_intern_bytes(tables.types, entry->type, NULL);
-        must(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT);
-        must(end_of(index, entry, type) <= input->size);
-        must(rfs_index_find(index, entry->name) == entry);
+        REQUIRE(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT);
+        REQUIRE(end_of(index, entry, type) <= input->size);
+        REQUIRE(rfs_index_find(index, entry->name) == entry);
     }
     rfs_index_free(index);
     rfs_intern_free(tables.names);
@@ -91,19 +84,19 @@ static void check_written(const struct rfs_pickle *pickle)
     struct rfs_pickle second;
     struct rfs_error err = {0};
 
-    must(rfs_pickle_write(pickle->root, key_of, NULL, &out, &err) == 0);
+    REQUIRE(rfs_pickle_write(pickle->root, key_of, NULL, &out, &err) == 0);
     unsigned char *copy = malloc(out.n);
-    must(copy != NULL);
+    REQUIRE(copy != NULL);
     memcpy(copy, out.data, out.n);
-    must(rfs_pickle_read(copy, out.n, &from, &second, &err) == 0);
-    must(rfs_pickle_write(second.root, key_of, NULL, &again, &err) == 0);
-    must(again.n == out.n && memcmp(again.data, out.data, out.n) == 0);
+    REQUIRE(rfs_pickle_read(copy, out.n, &from, &second, &err) == 0);
+    REQUIRE(rfs_pickle_write(second.root, key_of, NULL, &again, &err) == 0);
+    REQUIRE(again.n == out.n && memcmp(again.data, out.data, out.n) == 0);
     rfs_pickle_free(&second);
     free(out.data);
     free(again.data);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_one(const uint8_t *data, size_t size)
 {
     struct wrapped input = wrap_torch(data, size);
     struct rfs_torch torch;
@@ -120,5 +113,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_error(&err, rc);
     check_index(&input);
     free(input.data);
-    return 0;
 }

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A fuzz target is a file fuzz_<thing>.c with LLVMFuzzerTestOneInput and a folder corpus/<thing>. To add
-# one, put it in the list and write its SOURCES line. In an ordinary build it replays its corpus in
-# make check; with --enable-fuzzing it is a libFuzzer program, to be run on a corpus of its own.
+# A fuzz target is a file fuzz_<thing>.c with fuzz_one (fuzz.h) and a folder corpus/<thing>. To add one, put it
+# in the list and write its SOURCES line. In an ordinary build it replays its corpus in make check; with
+# --enable-fuzzing it is a libFuzzer program, to be run on a corpus of its own.
 FUZZ_TARGETS =
+FUZZ_SHARED = tests/fuzz/fuzz.c tests/fuzz/fuzz.h tests/fuzz/folder.c tests/fuzz/folder.h
 if FUZZING
-FUZZ_MAIN =
+FUZZ_MAIN = $(FUZZ_SHARED)
 else
-FUZZ_MAIN = tests/fuzz/replay.c
+FUZZ_MAIN = $(FUZZ_SHARED) tests/fuzz/replay.c
 TESTS += $(FUZZ_TARGETS)
 endif
 check_PROGRAMS += $(FUZZ_TARGETS)
@@ -41,11 +42,39 @@ tests_fuzz_fuzz_cipher_SOURCES = tests/fuzz/fuzz_cipher.c $(FUZZ_MAIN)
 FUZZ_TARGETS += tests/fuzz/fuzz_zip
 tests_fuzz_fuzz_zip_SOURCES = tests/fuzz/fuzz_zip.c $(FUZZ_MAIN)
 
+FUZZ_PICKLES = tests/fuzz/pickle_mutate.c tests/fuzz/wrap.c tests/fuzz/wrap.h
+
 FUZZ_TARGETS += tests/fuzz/fuzz_torch
-tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c tests/fuzz/wrap.c tests/fuzz/wrap.h $(FUZZ_MAIN)
+tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_hfai
-tests_fuzz_fuzz_hfai_SOURCES = tests/fuzz/fuzz_hfai.c tests/fuzz/wrap.c tests/fuzz/wrap.h $(FUZZ_MAIN)
+tests_fuzz_fuzz_hfai_SOURCES = tests/fuzz/fuzz_hfai.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_saved
 tests_fuzz_fuzz_saved_SOURCES = tests/fuzz/fuzz_saved.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_manifest
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_manifest_LDADD = librfstool.la $(FUZZ_LIBS)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_sums
+tests_fuzz_fuzz_sums_SOURCES = tests/fuzz/fuzz_sums.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_sums_LDADD = librfstool.la $(FUZZ_LIBS)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_config
+tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c $(FUZZ_MAIN) \
+	src/mount/known.c src/mount/options.c src/mount/paths.c src/mount/settings.c src/mount/settings_json.c
+
+FUZZ_TARGETS += tests/fuzz/fuzz_weight_map
+tests_fuzz_fuzz_weight_map_SOURCES = tests/fuzz/fuzz_weight_map.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_merge
+tests_fuzz_fuzz_merge_SOURCES = tests/fuzz/fuzz_merge.c $(FUZZ_MAIN)
+
+FUZZ_WALK = tests/fuzz/forge.c tests/fuzz/forge.h tests/fuzz/walk.c tests/fuzz/walk.h
+
+FUZZ_TARGETS += tests/fuzz/fuzz_tree
+tests_fuzz_fuzz_tree_SOURCES = tests/fuzz/fuzz_tree.c $(FUZZ_WALK) $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_sizes
+tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c $(FUZZ_WALK) $(FUZZ_MAIN)

@@ -103,7 +103,9 @@ static void put_all(FILE *out, const struct rfs_sums *sums, const uint32_t *orde
         const struct rfs_sum_entry *entry = &sums->entries.data[order[i]];
         fputs(i > 0 ? ",\n{\"name\": " : "\n{\"name\": ", out);
         rfs_json_text(out, rfs_intern_text(sums->names, order[i]));
-        fprintf(out, ", \"dtype\": \"%s\", \"shape\": [", entry->dtype);
+        fputs(", \"dtype\": ", out);
+        rfs_json_text(out, entry->dtype);
+        fputs(", \"shape\": [", out);
         for (uint32_t k = 0; k < entry->ndim; k++)
             fprintf(out, "%s%" PRIu64, k > 0 ? ", " : "", entry->dims[k]);
         fprintf(out, "], \"xxh3_128\": \"%s\"}", rfs_hash_text(entry->hash, hash));

@@ -140,13 +140,34 @@ static void test_names(void **state)
     rfs_written_free(&written);
 }
 
+/* As protobuf it can be written. */
+static void test_a_name_that_is_not_utf8(void **state)
+{
+    static const char text[] = "{\"parallel_layout_item\":{\"w\xbe\":{\"dev_matrix\":[2],"
+                               "\"tensor_map\":[0],\"tensor_shape\":[4]}}}";
+    struct rfs_written written;
+    struct rfs_error err = {0};
+    char *data;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(rfs_written_read("a.json", text, sizeof text - 1, &written, NULL), 0);
+    for (int merged = 0; merged < 2; merged++) {
+        assert_int_equal(rfs_written_json(&written, merged, &data, &size, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "is not UTF-8"));
+    }
+    assert_int_equal(rfs_written_protobuf(&written, &data, &size, NULL), 0);
+    assert_non_null(memmem(data, size, "w\xbe", 2));
+    free(data);
+    rfs_written_free(&written);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nesting_with_shapes),
-        cmocka_unit_test(test_wrong_shapes),
-        cmocka_unit_test(test_what_would_be_lost),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_nesting_with_shapes),     cmocka_unit_test(test_wrong_shapes),
+        cmocka_unit_test(test_what_would_be_lost),      cmocka_unit_test(test_names),
+        cmocka_unit_test(test_a_name_that_is_not_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

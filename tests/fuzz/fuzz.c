@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The entry of every fuzz target. It measures the processor time of all threads, which other programs on the machine
+ * hardly change. An input over its limit is tried again, so that a slow moment does not count.
+ */
+#include "tests/fuzz/fuzz.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+#ifdef __SANITIZE_THREAD__
+#define SLOWER 10
+#else
+#define SLOWER 1
+#endif
+#define BASE_NS (UINT64_C(250000000) * SLOWER) /* that any input may take */
+#define NS_PER_BYTE (UINT64_C(1000) * SLOWER)  /* and for each of its bytes, with sanitizers */
+#define TRIES 3
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint64_t processor_ns(void)
+{
+    struct timespec time;
+
+    REQUIRE(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static bool prepared;
+    const uint64_t limit = BASE_NS + size * NS_PER_BYTE;
+    uint64_t took = 0;
+
+    if (!prepared && fuzz_prepare)
+        fuzz_prepare();
+    prepared = true;
+    for (int i = 0; i < TRIES; i++) {
+        const uint64_t start = processor_ns();
+        fuzz_one(data, size);
+        took = processor_ns() - start;
+        if (took <= limit)
+            return 0;
+    }
+    fprintf(stderr, "%llu ns of processor time for %zu bytes, %llu allowed\n",
+            (unsigned long long)took, size, (unsigned long long)limit);
+    abort();
+}

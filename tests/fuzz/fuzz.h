@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What fuzz targets share. A target defines fuzz_one; fuzz.c calls it, and measures it: work that is not in
+ * proportion to the input is a finding like a crash.
+ */
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* DATA is a buffer of exactly SIZE bytes, so that a sanitizer sees a read past its end. */
+void fuzz_one(const uint8_t *data, size_t size);
+
+/* Called once, before the first input is measured. A target that needs nothing leaves it undefined. */
+void fuzz_prepare(void) __attribute__((weak));
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            abort();                                                                               \
+    } while (0)
+
+/* A refusal has a negative code and a text of one line that a terminal shows as it is. */
+static inline void require_refusal(const struct rfs_error *err)
+{
+    REQUIRE(err->code < 0 && err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t\033"));
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as the manifest of an export. What is accepted lies below the folder, and is the same written and read again. */
+#include "tests/fuzz/fuzz.h"
+#include "tool/export/manifest.h"
+
+static bool parse(const char *text, size_t size, struct rfs_manifest *manifest)
+{
+    struct rfs_error err = {0};
+
+    REQUIRE(rfs_manifest_init(manifest) == 0);
+    if (rfs_manifest_parse("reshard-manifest.json", text, size, manifest, &err) == 0)
+        return true;
+    require_refusal(&err);
+    return false;
+}
+
+static void check_paths(const struct rfs_manifest *manifest)
+{
+    for (uint32_t i = 0; i < manifest->entries.n; i++) {
+        const char *path = rfs_intern_text(manifest->paths, i);
+
+        REQUIRE(path[0] != '\0' && path[0] != '/' && path[strlen(path) - 1] != '/');
+        REQUIRE(strncmp(path, "../", 3) != 0 && strcmp(path, "..") != 0);
+        REQUIRE(!strstr(path, "/../") && !strstr(path, "//"));
+        REQUIRE(rfs_manifest_find(manifest, path) == &manifest->entries.data[i]);
+    }
+}
+
+static void check_again(const struct rfs_manifest *manifest)
+{
+    struct rfs_manifest again;
+    char *text;
+    size_t size;
+
+    REQUIRE(rfs_manifest_text(manifest, &text, &size) == 0);
+    REQUIRE(parse(text, size, &again));
+    REQUIRE(again.entries.n == manifest->entries.n && again.task == manifest->task);
+    REQUIRE(again.tasks == manifest->tasks && again.total_files == manifest->total_files);
+    for (uint32_t i = 0; i < again.entries.n; i++) {
+        const struct rfs_manifest_entry *a = &manifest->entries.data[i];
+        const struct rfs_manifest_entry *b = &again.entries.data[i];
+
+        REQUIRE(a->size == b->size && a->written_ms == b->written_ms);
+        REQUIRE(rfs_hash_equal(a->hash, b->hash) && rfs_hash_equal(a->made_of, b->made_of));
+    }
+    rfs_manifest_free(&again);
+    free(text);
+}
+
+void fuzz_one(const uint8_t *data, size_t size)
+{
+    struct rfs_manifest manifest;
+    char *text = malloc(size + 1);
+
+    REQUIRE(text);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    if (parse(text, size, &manifest)) {
+        check_paths(&manifest);
+        check_again(&manifest);
+    }
+    rfs_manifest_free(&manifest);
+    free(text);
+}

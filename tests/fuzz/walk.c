@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fuzz/walk.h"
+
+#include "tests/fuzz/folder.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define MOST (UINT64_C(1) << 20) /* bytes of a file that are read */
+
+static void require_error(int rc, const reshard_error *err)
+{
+    REQUIRE(rc < 0 && rc == err->code && err->message[0] && !strpbrk(err->message, "\n\r\t\033"));
+}
+
+reshard_view *walk_open(const char *source, const char *options)
+{
+    const reshard_config config = {.struct_size = sizeof config, .options = options};
+    reshard_error err = {.struct_size = sizeof err};
+    reshard_view *view = NULL;
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), source);
+    const int rc = reshard_open(path, &config, &view, &err);
+    if (rc)
+        require_error(rc, &err);
+    return view;
+}
+
+/* Of a range [FROM, TO): in pieces of STEP bytes. Returns 0, or the error of the first piece that fails. */
+static ssize_t read_range(reshard_view *view, uint64_t id, uint64_t from, uint64_t to, size_t step,
+                          uint8_t *out)
+{
+    reshard_reader *reader;
+    const int rc = reshard_reader_open(view, id, &reader);
+    ssize_t n = rc;
+
+    for (uint64_t at = from; n >= 0 && at < to; at += (uint64_t)n) {
+        const size_t wanted = to - at < step ? (size_t)(to - at) : step;
+        n = reshard_reader_pread(reader, out + (at - from), wanted, at);
+        REQUIRE(n < 0 || n == (ssize_t)wanted);
+    }
+    reshard_reader_close(reader);
+    return n < 0 ? n : 0;
+}
+
+static void check_range(reshard_view *view, uint64_t id, uint64_t from, uint64_t to)
+{
+    const size_t n = (size_t)(to - from);
+    uint8_t *first = malloc(n + 1);
+    uint8_t *second = malloc(n + 1);
+
+    REQUIRE(first && second);
+    const ssize_t a = read_range(view, id, from, to, 4096, first);
+    const ssize_t b = read_range(view, id, from, to, 1021, second);
+    REQUIRE(a == b && (a < 0 || memcmp(first, second, n) == 0));
+    free(first);
+    free(second);
+}
+
+static void check_file(reshard_view *view, uint64_t id)
+{
+    reshard_stat st = {.struct_size = sizeof st};
+    reshard_error err = {.struct_size = sizeof err};
+    uint8_t byte;
+
+    const int rc = reshard_getattr(view, id, &st, &err);
+    if (rc) {
+        require_error(rc, &err);
+        REQUIRE(reshard_pread(view, id, &byte, 1, 0) < 0);
+        return;
+    }
+    REQUIRE(st.size <= INT64_MAX);
+    check_range(view, id, 0, st.size < MOST ? st.size : MOST);
+    if (st.size > MOST)
+        check_range(view, id, st.size - MOST, st.size);
+    const ssize_t past = reshard_pread(view, id, &byte, 1, st.size);
+    REQUIRE(past <= 0);
+}
+
+static void check_folder(reshard_view *view, uint64_t id)
+{
+    reshard_dirent entry = {.struct_size = sizeof entry};
+
+    for (uint64_t i = 0; reshard_list(view, id, i, &entry) == 1; i++) {
+        uint64_t found;
+        REQUIRE(reshard_lookup(view, id, entry.name, &found) == 0 && found == entry.id);
+        if (entry.is_dir)
+            check_folder(view, entry.id);
+        else
+            check_file(view, entry.id);
+    }
+}
+
+void walk_all(reshard_view *view)
+{
+    uint64_t hidden;
+
+    check_folder(view, RESHARD_ROOT);
+    if (reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &hidden) == 0)
+        check_folder(view, hidden);
+}
