@@ -66,6 +66,26 @@ static void tell_lacking(const struct rfs_planner *planner, const struct stage_u
                 note.n, note.n == 1 ? "" : "s", s, note.names);
 }
 
+/* What a full disk leaves looks like the file of a rank that keeps nothing. */
+static void tell_empty(const struct rfs_planner *planner, const struct stage_use *use, uint32_t s)
+{
+    struct note note = {0};
+    char rank[32];
+
+    for (uint32_t i = 0; use->survey && i < use->survey->devices; i++)
+        if (rfs_catalog_has(planner->config.catalog, use->base + i) &&
+            rfs_catalog_is_empty(planner->config.catalog, use->base + i)) {
+            snprintf(rank, sizeof rank, "rank_%u", use->base + i);
+            rfs_plan_note(&note, rank);
+        }
+    if (note.n > 0)
+        rfs_log(
+            planner->config.log, RFS_WARNING,
+            "the checkpoint%s of %s in pipeline stage %u %s empty, which remove_redundancy leaves "
+            "of a rank that keeps nothing, and a full disk of any other",
+            note.n == 1 ? "" : "s", note.names, s, note.n == 1 ? "is" : "are");
+}
+
 static bool all_list_the_same(const struct rfs_survey *survey)
 {
     for (size_t i = 0; i < survey->n; i++)
@@ -78,6 +98,7 @@ void rfs_plan_tell_survey(struct rfs_planner *planner, const struct stage_use *u
 {
     const bool same = !use->survey || all_list_the_same(use->survey);
 
+    tell_empty(planner, use, s);
     if (same && !use->bereft)
         return; /* files of different sizes, nothing more */
     if (!same && (!use->lead_index || !use->lead_index->redundancy_removed))

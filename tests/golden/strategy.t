@@ -49,6 +49,21 @@ name           stage  shape  devices    map      optimizer_shard  note
 layer1.weight      0  ?      [2, 2, 2]  [-1, 1]                0
 
 strategy: 12 parameters, 1 stage of 8 devices
+
+# A tree of other ranks tells no shapes of a strategy; nor does one whose last rank is missing
+$ reshard strategy show dst_strategy.ckpt --tree src
+reshard: error: …/work/src: its last rank is rank_7, and that of the strategy dst_strategy.ckpt is rank_3; try: the checkpoint that was saved under the strategy
+(exit 1)
+$ reshard strategy convert dst_strategy.ckpt dst4.json --tree src
+reshard: error: …/work/src: its last rank is rank_7, and that of the strategy dst_strategy.ckpt is rank_3; try: the checkpoint that was saved under the strategy
+(exit 1)
+$ reshard strategy show src_strategy.ckpt --tree src/rank_0/checkpoint_0.ckpt
+reshard: error: …/work/src/rank_0/checkpoint_0.ckpt: its last rank is rank_0, and that of the strategy src_strategy.ckpt is rank_7; try: the checkpoint that was saved under the strategy
+(exit 1)
+$ reshard strategy new new.json --rules '*: whole' --ranks 4 --tree src
+reshard: error: …/work/src: its last rank is rank_7, and that of the strategy --rules is rank_3; try: the checkpoint that was saved under the strategy
+(exit 1)
+
 $ reshard strategy convert src8.json src8.json
 reshard: error: src8.json: is there already; try: another name, or --force to replace it
 (exit 1)
@@ -178,6 +193,10 @@ $ rm -r src/rank_2; cp odd/src/rank_1/checkpoint_1.ckpt src/rank_5/checkpoint_5.
 {"kind":"only in the tree","mismatch":false,"parameter":"learning_rate","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"},
 {"kind":"only in the tree","mismatch":false,"parameter":"rng_state","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"}]}
 (exit 1)
+$ : >src/rank_3/checkpoint_3.ckpt; reshard strategy check src_strategy.ckpt src | grep empty
+note: no parameters: …/work/src/rank_3/checkpoint_3.ckpt: the file is empty; try: copy or save it again; a full disk leaves such files
+$ reshardfs --check src -o src_strategy=src_strategy.ckpt,dst_strategy=dst_strategy.ckpt 2>&1 | grep empty
+reshardfs: warning: the checkpoint of rank_3 in pipeline stage 0 is empty, which remove_redundancy leaves of a rank that keeps nothing, and a full disk of any other
 $ reshard strategy check src_strategy.ckpt src -s src_strategy.ckpt --whole
 reshard: error: -s says how the tree is cut, and --whole that it is not; try: one of them
 (exit 2)

@@ -68,6 +68,19 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
                             .base = first <= RFS_MAX_DEVICES / devices ? first * devices : 0};
 }
 
+int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err)
+{
+    const uint32_t last = rfs_catalog_ranks(fit->headers->catalog) - 1;
+    const uint32_t end = fit->base + fit->stages * fit->devices - 1;
+
+    if (fit->whole || fit->source || last == end)
+        return 0;
+    return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(fit->headers->catalog)),
+                    "the checkpoint that was saved under the strategy",
+                    "its last rank is rank_%u, and that of the strategy %s is rank_%u", last,
+                    rfs_strategy_name(fit->strategy), end);
+}
+
 static uint32_t name_id(const struct rfs_headers *headers, const char *param)
 {
     return rfs_intern_find(rfs_catalog_tables(headers->catalog)->names, param, strlen(param));
@@ -198,10 +211,14 @@ static void check_readable(struct checking *c)
 {
     const struct rfs_headers *headers = c->fit->headers;
 
-    for (uint32_t i = 0; i < headers->n; i++)
-        if (headers->ranks[i].code && !headers->ranks[i].empty)
-            ADD(c, finding("unreadable", true, NULL, -1, headers->ranks[i].rank), "%s",
-                headers->ranks[i].why ? headers->ranks[i].why : strerror(ENOMEM));
+    for (uint32_t i = 0; i < headers->n; i++) {
+        const struct rfs_headers_rank *rank = &headers->ranks[i];
+        if (rank->code)
+            ADD(c,
+                finding(rank->empty ? "no parameters" : "unreadable", !rank->empty, NULL, -1,
+                        rank->rank),
+                "%s", rank->why ? rank->why : strerror(ENOMEM));
+    }
 }
 
 static bool same_dims(const struct rfs_type *type, const uint64_t *dims)

@@ -29,6 +29,12 @@ struct rfs_fit {
 void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy *strategy,
                    struct rfs_fit *out);
 
+/*
+ * Proves that the last rank of the tree is the strategy's: shapes that are told of a tree of other ranks are wrong.
+ * Nothing is proved of what is not cut by this strategy. 0, or -EINVAL with *err filled.
+ */
+int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err);
+
 /* A parameter on a stage. */
 struct rfs_fit_tensor {
     const struct rfs_layout *layout;
@@ -45,8 +51,8 @@ int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
 /* What does not go together; texts are in the arena of the list. */
 struct rfs_fit_finding {
     const char *
-        kind; /* "ranks", "unreadable", "shape", "type", "hole", "only in the strategy", "only in the tree" */
-    bool bad;            /* else it is worth knowing, and no reason to refuse */
+        kind; /* "ranks", "unreadable", "no parameters", "shape", "type", "hole", "only in the strategy", "only in the tree" */
+    bool bad; /* else it is worth knowing, and no reason to refuse */
     const char *param;   /* NULL: of all */
     int64_t stage, rank; /* -1: of all */
     const char *text;

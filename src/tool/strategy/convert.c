@@ -103,8 +103,10 @@ int rfs_strategy_convert(const struct rfs_strategy_args *args, struct rfs_error 
         rc = rfs_strategy_tree_open(args->tree, args->options, &tree, err);
     if (rc == 0 && args->tree) {
         rfs_fit_begin(&tree.headers, strategy, &tree.fit);
-        rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
+        rc = rfs_fit_ranks(&tree.fit, err);
     }
+    if (rc == 0 && args->tree)
+        rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
     return rc ? rc : rfs_strategy_write(args, out, json, false, &written, err);
 }
 

@@ -135,11 +135,15 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
         rfs_fit_begin(&tree.headers, source, &from);
         rfs_fit_begin(&tree.headers, made, &tree.fit);
         tree.fit.source = &from;
-        rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
+        rc = rfs_fit_ranks(&from, err);
+        if (rc == 0)
+            rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
     } else if (rc == 0 && args->tree) {
         rfs_fit_begin(&tree.headers, made, &tree.fit);
         tree.fit.whole = args->whole;
-        rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
+        rc = json ? rfs_fit_ranks(&tree.fit, err) : 0; /* protobuf has no shapes */
+        if (rc == 0)
+            rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
     }
     return rc ? rc
               : rfs_strategy_write(args, out, json, rfs_strategy_stages(made) > 1, &written, err);

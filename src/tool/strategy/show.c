@@ -151,9 +151,11 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
 
     if (rc == 0)
         rc = rfs_view_read_strategy(path, &strategy, err);
+    if (rc == 0 && args->tree) {
+        rfs_fit_begin(&tree.headers, strategy, &tree.fit);
+        rc = rfs_fit_ranks(&tree.fit, err);
+    }
     if (rc == 0) {
-        if (args->tree)
-            rfs_fit_begin(&tree.headers, strategy, &tree.fit);
         rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, args->globs.data, args->globs.n,
                           args->json, &table);
         rc = table.failed ? rfs_fail_memory(err) : 0;

@@ -509,6 +509,19 @@ static void test_files_that_should_not_be_empty(void **state)
     expect_refusal(f, 0, -EINVAL, "rank_1/net-1_1.ckpt: the file is empty; try: copy or save");
 }
 
+static void test_empty_files_are_told(void **state)
+{
+    struct fixture *f = *state;
+
+    write_rank(f, 0, "");
+    write_rank(f, 1, "w");
+    write_rank(f, 2, "");
+    open_tree(f, OVER("w", "[3]"), NULL);
+    expect_file(f, 0, "w1");
+    assert_non_null(
+        strstr(f->lines, "the checkpoints of rank_0, rank_2 in pipeline stage 0 are empty"));
+}
+
 static void test_a_stage_that_keeps_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -670,6 +683,7 @@ int main(void)
         TEST(test_a_damaged_file_that_is_asked),
         TEST(test_ranks_that_keep_nothing),
         TEST(test_files_that_should_not_be_empty),
+        TEST(test_empty_files_are_told),
         TEST(test_a_stage_that_keeps_nothing),
         TEST(test_a_lone_file_without_parameters),
         TEST(test_lacking_everywhere),
