@@ -9,7 +9,7 @@
 
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage)
 {
-    return (planner->part ? planner->part_stage : src_stage) * planner->scale.src_devices;
+    return planner->scale.src_base + src_stage * planner->scale.src_devices;
 }
 
 bool rfs_plan_has(const struct wanting *wanting, uint32_t rank)

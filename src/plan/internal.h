@@ -21,8 +21,8 @@ struct geometry_slot {
 struct rfs_planner {
     struct rfs_planner_config config;
     struct rfs_scale scale;
-    bool part;           /* by stage: one source stage becomes parts of the destination's files */
-    uint32_t part_stage; /* its number */
+    bool part;            /* by stage: one source stage becomes parts of the destination's files */
+    uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
     /* Hash of the names in the last line about parameters copied unsliced; 0 before. */
     atomic_uint_least64_t told;
     atomic_bool *lost; /* [source ranks, from the first stage's base] the line about its replica
@@ -113,7 +113,7 @@ ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *na
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages);
 /*
- * Sets the planner's scale, part and part_stage, and proves that the strategies and the rank folders fit
+ * Sets the planner's scale, part and first_stage, and proves that the strategies and the rank folders fit
  * together. Called once, by rfs_planner_new. 0, or -EINVAL with *err filled.
  */
 int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err);

@@ -101,7 +101,7 @@ void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out)
 
 int64_t rfs_planner_part(const struct rfs_planner *planner)
 {
-    return planner->part ? (int64_t)planner->part_stage : -1;
+    return planner->part ? (int64_t)planner->first_stage : -1;
 }
 
 static void planning_end(struct planning *planning)

@@ -41,6 +41,8 @@ struct rfs_planner_config {
     bool strict;     /* refuse what would be copied unsliced */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     const struct rfs_outward *outward; /* names and dtypes of the outputs; NULL: as in the source */
+    const struct rfs_planner
+        *like; /* whether the source is one stage by itself is as there; or NULL */
 };
 
 /* Checks the strategies against each other and against the rank folders; opens no source file. */
@@ -54,11 +56,13 @@ void rfs_planner_free(struct rfs_planner *planner);
 struct rfs_scale {
     uint32_t src_devices, src_stages; /* devices of one stage */
     uint32_t dst_devices, dst_stages;
+    uint32_t src_base; /* the source rank that the first stage begins with */
 };
 void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out);
 /*
  * The stage that the destination files are parts of (MindSpore's transformation by stage: both
- * strategies have one stage and the source's parameters are a part of the destination's), or -1.
+ * strategies have one stage and the source's parameters are a part of the destination's; or there is no destination,
+ * and the source strategy is of a later stage), or -1.
  */
 int64_t rfs_planner_part(const struct rfs_planner *planner);
 

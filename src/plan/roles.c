@@ -142,6 +142,35 @@ static bool have_common(const struct rfs_planner *planner)
     return false;
 }
 
+/*
+ * Whether one whole checkpoint is to be made of a source that is a stage by itself: its strategy is of that stage, not
+ * the first, and the tree has more ranks than the strategy.
+ */
+static bool is_whole_part(const struct rfs_planner *planner)
+{
+    const struct rfs_strategy *src = planner->config.src;
+
+    return src && !planner->config.dst && rfs_strategy_stages(src) == 1 &&
+           rfs_strategy_first_item_stage(src) > 0 &&
+           rfs_catalog_ranks(planner->config.catalog) > rfs_strategy_devices(src);
+}
+
+static void tell_whole_part(const struct rfs_planner *planner)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+    const uint32_t base = planner->scale.src_base;
+    const uint32_t end = base + planner->scale.src_devices;
+    bool others = rfs_catalog_ranks(catalog) > end;
+
+    for (uint32_t rank = 0; !others && rank < base; rank++)
+        others = rfs_catalog_has(catalog, rank);
+    if (others)
+        rfs_log(planner->config.log, RFS_WARNING,
+                "the source strategy is that of stage %u: rank_%u to rank_%u are read, and no "
+                "others",
+                planner->first_stage, base, end - 1);
+}
+
 int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
@@ -153,20 +182,25 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     scale->src_stages = src ? rfs_strategy_stages(src) : 1;
     scale->dst_devices = dst ? rfs_strategy_devices(dst) : 1;
     scale->dst_stages = dst ? rfs_strategy_stages(dst) : 1;
-    planner->part = is_part(planner);
-    planner->part_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
+    const bool whole_part = is_whole_part(planner);
+    planner->part =
+        planner->config.like ? planner->config.like->part : whole_part || is_part(planner);
+    planner->first_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
 
     if (src && dst && !have_common(planner))
         return rfs_fail(
             err, -EINVAL, RFS_IN(rfs_strategy_name(dst)), "strategy files of the same network",
             "none of its parameters is in the source strategy %s", rfs_strategy_name(src));
-    if (((uint64_t)planner->part_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
+    if (((uint64_t)planner->first_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_strategy_name(src)),
                         "the strategy file that was saved with this checkpoint",
                         "its first strategy item is in stage %u, which with %u devices a stage is "
                         "beyond rank %u",
-                        planner->part_stage, scale->src_devices, RFS_MAX_DEVICES - 1);
+                        planner->first_stage, scale->src_devices, RFS_MAX_DEVICES - 1);
+    scale->src_base = planner->first_stage * scale->src_devices;
     const uint64_t ranks = (uint64_t)scale->src_devices * scale->src_stages;
+    if (whole_part && !planner->config.like)
+        tell_whole_part(planner);
     const uint32_t found = rfs_catalog_ranks(catalog);
     if (!planner->part && found > ranks)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),

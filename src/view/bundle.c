@@ -352,7 +352,7 @@ int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err)
     view->bundle->n_shown =
         options->nshards > 0 ? options->nshards : rfs_hfai_parts(view->bundle->hfai);
     view->scale =
-        (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1};
+        (struct rfs_scale){rfs_hfai_parts(view->bundle->hfai), 1, view->bundle->n_shown, 1, 0};
     view->n_ranks = view->bundle->n_shown;
     view->bundle->models =
         calloc(rfs_hfai_models(view->bundle->hfai) + 1, sizeof *view->bundle->models);

@@ -81,6 +81,7 @@ static int whole_planner(struct reshard_view *view, struct rfs_planner **out, st
         .pool = view->pool,
         .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
         .outward = view->outward,
+        .like = view->planner,
     };
     struct rfs_planner *fresh = NULL;
 

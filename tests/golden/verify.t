@@ -85,9 +85,84 @@ $ rm half/rank_2/checkpoint_2.ckpt; reshard verify half -s work/dst_strategy.ckp
 reshard: error: …/half: parameter 'moments.layer3.weight': rank_2 has no checkpoint, and no other rank that has one holds the same slice; try: the checkpoint of that rank
 (exit 1)
 
+# What is in the files beside tensors: checksums, headers, metadata, lists. Other options give other files.
+$ reshard export work/src sums -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o crc >/dev/null
+$ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o crc
+sums: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks agree
+$ reshard stats sums -s work/dst_strategy.ckpt -o crc --name layer3.bias | tail -n 1
+1 tensor, 12 numbers: 0 NaN, 0 infinite
+$ reshard diff sums work/src -s work/dst_strategy.ckpt -d work/src_strategy.ckpt -o crc
+15 tensors are the same
+$ reshard verify sums -s work/dst_strategy.ckpt -o crc
+note: rng_state: ranks 1-3 have values of their own; no strategy knows it
+sums: 15 tensors, 334.2 KiB: all 4 ranks read
+$ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
+note: ranks 0-3 are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
+sums: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks read
+$ flip sums/rank_1/checkpoint_1.ckpt $(($(stat -c %s sums/rank_1/checkpoint_1.ckpt) - 1))
+$ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o crc
+rank 1: other bytes than a mount shows, beside the tensors, …/sums/rank_1/checkpoint_1.ckpt offset 87090
+sums: 15 tensors, 334.2 KiB: not right: 1 file
+(exit 1)
+$ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o crc --json | tail -n 3
+"differences":[
+{"what":"frame","name":null,"rank":1,"detail":null,"file":"…/sums/rank_1/checkpoint_1.ckpt","offset":87090}],
+"notes":[]}
+$ reshard export work/src meta -s work/src_strategy.ckpt -d work/dst_strategy.ckpt --format safetensors >/dev/null
+$ reshard verify meta --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o format=safetensors
+meta: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks agree
+$ flip meta/rank_3/checkpoint_3.safetensors 35; head -c 38 meta/rank_3/checkpoint_3.safetensors | tail -c 30; echo
+{"__metadata__":{"format":"ls"
+$ reshard verify meta --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o format=safetensors
+rank 3: other bytes than a mount shows, beside the tensors, …/meta/rank_3/checkpoint_3.safetensors offset 35
+meta: 15 tensors, 334.2 KiB: not right: 1 file
+(exit 1)
+$ reshard export work/src hf -s work/src_strategy.ckpt -o view=huggingface,file_size=200K >/dev/null
+$ reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=200K
+hf: 15 tensors, 334.2 KiB: the same as work/src
+$ reshard verify hf --against work/src -s work/src_strategy.ckpt
+note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
+hf: 15 tensors, 334.2 KiB: the same as work/src
+$ flip hf/model.safetensors.index.json 8; head -n 2 hf/model.safetensors.index.json; reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=200K
+{
+  "met`data": {
+model.safetensors.index.json offset 8: other bytes than a mount shows, beside the tensors
+hf: 15 tensors, 334.2 KiB: not right: 1 file
+(exit 1)
+
+# One device, and a parameter that only the source's strategy has: rank 0's slice is what a mount shows.
+$ reshard strategy new one.json --rules '*: whole' --ranks 1 -s work/src_strategy.ckpt
+$ sed -i 's/"layer3.weight"/"of.another.network"/' one.json; reshard export work/src one -s work/src_strategy.ckpt -d one.json >/dev/null
+reshard: warning: 1 parameter in only one strategy, copied unsliced: layer3.weight
+$ reshard verify one --against work/src -s work/src_strategy.ckpt -d one.json 2>/dev/null
+one: 15 tensors, 332.0 KiB: the same as work/src
+
+# A stage of a pipeline by itself: its strategy tells which, and so which ranks are its.
+$ mkdir stage; for rank in 0 1 2 3 4 5 6 7; do cp -r work/src/rank_$rank stage/rank_$((rank + 8)); done
+$ reshard strategy convert work/src_strategy.ckpt stage1.json; sed -i 's/"stage":0/"stage":1/g' stage1.json
+$ reshard strategy new all.json --rules '*: whole' --ranks 4 -s work/src_strategy.ckpt; sed -i 's/{"layer1.bias"/{"head":{"dev_matrix":[4],"field":0,"opt_weight_shard_size":0,"opt_weight_shard_step":0,"tensor_map":[-1]},"layer1.bias"/' all.json
+$ reshard export stage parts -s stage1.json -d all.json >/dev/null; ls parts/rank_0
+checkpoint_0_part1.ckpt
+$ reshard verify parts --against stage -s stage1.json -d all.json
+parts: 15 tensors, 334.2 KiB: the same as stage, all 4 ranks agree
+$ reshard stats stage -s stage1.json | tail -n 1
+15 tensors, 85566 numbers: 0 NaN, 0 infinite
+$ reshard verify stage -s stage1.json
+note: rng_state: ranks 9-15 have values of their own; no strategy knows it
+stage: 15 tensors, 334.2 KiB: all 8 ranks read
+$ cp -r work/src/* stage; reshard verify parts --against stage -s stage1.json -d all.json
+parts: 15 tensors, 334.2 KiB: the same as stage, all 4 ranks agree
+$ reshard diff stage work/src -s stage1.json -d work/src_strategy.ckpt
+reshard: warning: the source strategy is that of stage 1: rank_8 to rank_15 are read, and no others
+15 tensors are the same
+$ reshard verify work/src -s stage1.json
+note: rng_state: ranks 1-7 have values of their own; no strategy knows it
+work/src: 15 tensors, 334.2 KiB: all 8 ranks read
+
 # An unsharded export, and one file of it.
 $ reshard export work/src whole -s work/src_strategy.ckpt --format safetensors >/dev/null
 $ reshard verify whole --against work/src -s work/src_strategy.ckpt
+note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
 whole: 15 tensors, 334.2 KiB: the same as work/src
 $ reshard verify whole/rank_0/checkpoint_0.safetensors --manifest of8.json
 whole/rank_0/checkpoint_0.safetensors: 15 tensors, 334.2 KiB: as told by of8.json
@@ -124,9 +199,6 @@ reshard: error: --write writes a manifest, and none is named; try: --manifest FI
 (exit 2)
 $ reshard verify tree --tree-options strict
 reshard: error: --tree-options goes with --against SRC only; try: -o
-(exit 2)
-$ reshard verify tree --against work/src -o key_env=KEY -d work/dst_strategy.ckpt
-reshard: error: verify reads the key twice, which key_fd and key_env do not allow; try: -o key_file=FILE
 (exit 2)
 $ reshard verify work/src -s work/src_strategy.ckpt --manifest names.json
 reshard: error: names.json: offset 51: not a manifest that can be read: not a manifest of reshard verify; try: another FILE, or --write to replace it

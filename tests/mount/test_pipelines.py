@@ -5,6 +5,7 @@ import os
 import struct
 
 from forge import Param, Tree, content_of, cut, escape, layout, strategy, strategy_of, value
+from test_control import of_npy, tensor
 from harness import Mount, check, equal, fails, folder, read_all, reshardfs, run, same_bytes
 
 PARAMS = [
@@ -112,6 +113,8 @@ def test_sub_networks():
                 same_bytes(read_all(os.path.join(at, name)), target(rank, of_stage(stage)), f"{name} of rank {rank}")
             got = run("cp", "-r", m.mnt + "/.", tree)
             equal((got.returncode, got.stderr), (0, ""), "cp")
+            for p in of_stage(stage):
+                same_bytes(of_npy(tensor(m, "full", p.name))[2], content_of(p), f"all of {p.name}")
     dst = os.path.join(where, "dst.ckpt")
     with Mount(tree, options(src_strategy=dst, dst_strategy=dst, segmented=None)) as m:
         for rank in range(4):

@@ -57,18 +57,32 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster
     return 0;
 }
 
+/* A view is of something: by default of what most checkpoints are. */
+static int add_format(const char *options, char **all, struct rfs_error *err)
+{
+    struct rfs_options parsed;
+    const int rc = rfs_options_parse(options, &parsed, err);
+    const bool given = parsed.format_given || parsed.shown != RFS_SHOW_RANKS;
+
+    rfs_options_free(&parsed);
+    if (rc)
+        return rc;
+    if (asprintf(all, "%s%s%s", given ? "" : "format=ckpt", given || !options ? "" : ",",
+                 options ? options : "") >= 0)
+        return 0;
+    *all = NULL;
+    return rfs_fail_memory(err);
+}
+
 static int open_view(const char *path, const char *options, struct rfs_whole *whole,
                      struct rfs_error *err)
 {
     RFS_FREE char *all = NULL;
+    int rc = add_format(options, &all, err);
 
-    *whole = (struct rfs_whole){.path = path};
-    /* Of its files nothing is shown, but a .ckpt would lack tensors without bytes. */
-    if (asprintf(&all, "format=safetensors%s%s", options ? "," : "", options ? options : "") < 0) {
-        all = NULL;
-        return rfs_fail_memory(err);
-    }
-    const int rc = rfs_tool_open(path, all, NULL, NULL, &whole->view, err);
+    whole->path = path;
+    if (rc == 0)
+        rc = rfs_tool_open(path, all, NULL, NULL, &whole->view, err);
     if (rc)
         return rc;
     if (whole->view->side)
@@ -77,48 +91,65 @@ static int open_view(const char *path, const char *options, struct rfs_whole *wh
         return rfs_fail(err, -ENOTSUP, RFS_IN(path),
                         "a mount or an export of it, whose folder merged has the whole state",
                         "hfai's parts cannot be read tensor by tensor");
-    whole->planner = whole->view->planner;
-    whole->catalog = whole->view->catalog;
-    whole->ranks = whole->view->scale.src_devices * whole->view->scale.src_stages;
-    whole->stages = whole->view->scale.src_stages;
     return 0;
 }
 
-static int take_rank_0(struct rfs_whole *whole, const struct rfs_globs *globs,
-                       struct rfs_error *err)
+/* Makes the planner, which also has tensors that a .ckpt file would lack, and takes what its rank 0 has. */
+static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
+                       const struct rfs_globs *globs, struct rfs_error *err)
 {
+    struct reshard_view *view = whole->view;
+    const struct rfs_planner_config config = {
+        .catalog = view->catalog,
+        .src = view->src,
+        .dst = dst,
+        .pool = view->pool,
+        .log = quiet ? NULL : &view->log,
+        .keep_empty = true,
+        .outward = view->outward,
+        .like = view->planner,
+    };
     const struct rfs_rank_plan *plan;
-    const int rc = rfs_planner_rank(whole->planner, 0, &plan, err);
+    struct rfs_scale scale;
+    int rc = rfs_planner_new(&config, &whole->planner, err);
 
-    return rc ? rc : take_tensors(whole, plan->roster, globs, err);
+    if (rc == 0)
+        rc = rfs_planner_rank(whole->planner, 0, &plan, err);
+    if (rc)
+        return rc;
+    rfs_planner_scale(whole->planner, &scale);
+    whole->catalog = view->catalog;
+    whole->first = scale.src_base;
+    whole->ranks = scale.src_devices * scale.src_stages;
+    whole->stages = scale.src_stages;
+    return take_tensors(whole, plan->roster, globs, err);
 }
 
 int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
-                   struct rfs_whole *whole, struct rfs_error *err)
+                   struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err)
 {
-    const int rc = open_view(path, options, whole, err);
-
+    *whole = (struct rfs_whole){0};
+    int rc = open_view(path, options, whole, err);
     if (rc)
         return rc;
-    if (whole->view->dst)
+    const struct rfs_strategy *dst = whole->view->dst;
+    if (dst && !cut)
         return rfs_fail_usage(err, "-d FILE where there is such an option",
                               "whole tensors are read here: -o takes no destination");
-    return take_rank_0(whole, globs, err);
-}
-
-int rfs_whole_open_cut(const char *path, const char *options, struct rfs_whole *whole,
-                       struct rfs_error *err)
-{
-    const int rc = open_view(path, options, whole, err);
-
-    return rc ? rc : take_rank_0(whole, NULL, err);
+    if (dst) {
+        *cut = (struct rfs_whole){.path = path, .view = whole->view, .is_cut = true};
+        rc = take_rank_0(cut, dst, false, NULL, err);
+    }
+    return rc ? rc : take_rank_0(whole, NULL, dst != NULL, globs, err);
 }
 
 void rfs_whole_close(struct rfs_whole *whole)
 {
     free(whole->tensors);
     free(whole->by_name);
-    reshard_close(whole->view);
+    rfs_planner_free(whole->planner);
+    if (!whole->is_cut)
+        reshard_close(whole->view);
     *whole = (struct rfs_whole){0};
 }
 

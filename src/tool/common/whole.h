@@ -21,11 +21,12 @@ struct rfs_whole_tensor {
 };
 
 struct rfs_whole {
-    const char *path;   /* as it was given */
-    reshard_view *view; /* owned */
-    struct rfs_planner *planner;
+    const char *path;            /* as it was given */
+    reshard_view *view;          /* owned, but by a cut */
+    bool is_cut;                 /* for a destination, by the view of another */
+    struct rfs_planner *planner; /* owned */
     struct rfs_catalog *catalog;
-    uint32_t ranks, stages; /* that its strategy tells */
+    uint32_t first, ranks, stages; /* the ranks that its strategy tells, from the first on */
     size_t n;
     struct rfs_whole_tensor *tensors; /* [n] owned; in the order of the files */
     uint32_t *by_name;                /* [n] owned; positions, by the names' bytes */
@@ -39,19 +40,18 @@ struct rfs_globs {
 bool rfs_globs_match(const struct rfs_globs *globs, const char *name);
 
 /*
- * OPTIONS as of rfs_tool_open, without a destination. Of the tensors those are kept whose names GLOBS (NULL: all)
- * match. PATH is borrowed. 0, or -errno with *err filled; to be closed in any case.
+ * OPTIONS as of rfs_tool_open; those of the outputs' format are taken and do nothing. Of the tensors those are kept
+ * whose names GLOBS (NULL: all) match. PATH is borrowed.
+ *
+ * With a destination in OPTIONS, *CUT (else without a view) is the same checkpoint by the same view: its tensors are
+ * those of destination rank 0, as that has them. For others, make a tensor of a target of the rank's plan, and its
+ * slice by rfs_planner_slice. CUT NULL: a destination is refused.
+ *
+ * 0, or -errno with *err filled; both to be closed in any case, CUT first.
  */
 int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
-                   struct rfs_whole *whole, struct rfs_error *err);
+                   struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
-
-/*
- * The same with a destination in OPTIONS: its tensors are those of destination rank 0, as that has them. For others,
- * make a tensor of a target of the rank's plan, and its slice by rfs_planner_slice.
- */
-int rfs_whole_open_cut(const char *path, const char *options, struct rfs_whole *whole,
-                       struct rfs_error *err);
 
 /* The tensor of that name, or NULL. O(log n). */
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name);

@@ -123,7 +123,7 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
 
     for (int side = 0; rc == 0 && side < 2; side++)
         rc = rfs_whole_open(options->path[side], options->view[side], &options->globs,
-                            &diff->whole[side], err);
+                            &diff->whole[side], NULL, err);
     if (rc == 0)
         rc = rfs_diff_pair(diff, err);
     if (rc == 0)

@@ -112,7 +112,8 @@ static int check_copies(struct rfs_verify *verify, struct worker *worker,
         if (rc == 0)
             continue;
         if (twin.type != tensor->target->type) {
-            find_odd(verify, tensor, stage * (verify->tree.ranks / verify->tree.stages));
+            find_odd(verify, tensor,
+                     verify->tree.first + stage * (verify->tree.ranks / verify->tree.stages));
             continue;
         }
         const uint32_t copies = rfs_planner_copies(planner, &twin);
@@ -269,7 +270,9 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
     const struct rfs_whole_tensor *src =
         verify->src.view ? rfs_whole_find(&verify->src, item->tree->name) : NULL;
 
-    item->by_rank = verify->shown.view && (item->tree->own || (src && src->own));
+    const struct rfs_whole_tensor *shown = rfs_whole_find(&verify->shown, item->tree->name);
+    item->by_rank =
+        verify->shown.view && (item->tree->own || (src && src->own) || (shown && shown->own));
     if (!verify->src.view || item->by_rank)
         return;
     if (!src) {

@@ -5,7 +5,6 @@
 #include "tool/common/args.h"
 #include "tool/common/sweep.h"
 #include "tool/common/tool.h"
-#include "view/options.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -120,25 +119,8 @@ static int make_views(const struct given *given, struct rfs_verify_options *out,
         return -ENOMEM;
     if (!out->against)
         return make_view(&out->tree_view, strategy[0], NULL, given->view, err);
-    int rc = make_view(&out->tree_view, strategy[1], NULL, given->tree_view, err);
-    if (rc == 0)
-        rc = make_view(&out->src_view, strategy[0], NULL, given->view, err);
-    if (rc == 0 && strategy[1])
-        rc = make_view(&out->shown_view, strategy[0], strategy[1], given->view, err);
-    return rc;
-}
-
-/* The source is opened twice, and a descriptor or a variable gives its key once. */
-static int check_key(const struct rfs_verify_options *options, struct rfs_error *err)
-{
-    struct rfs_options parsed;
-    int rc = rfs_options_parse(options->shown_view, &parsed, err);
-
-    if (rc == 0 && (parsed.key_env || parsed.key_fd >= 0))
-        rc = rfs_fail_usage(err, "-o key_file=FILE",
-                            "verify reads the key twice, which key_fd and key_env do not allow");
-    rfs_options_free(&parsed);
-    return rc;
+    const int rc = make_view(&out->tree_view, strategy[1], NULL, given->tree_view, err);
+    return rc ? rc : make_view(&out->src_view, strategy[0], strategy[1], given->view, err);
 }
 
 static int check(const struct rfs_verify_options *options, const struct given *given,
@@ -155,7 +137,7 @@ static int check(const struct rfs_verify_options *options, const struct given *g
     if (options->write && !options->manifest)
         return rfs_fail_usage(err, "--manifest FILE",
                               "--write writes a manifest, and none is named");
-    return options->shown_view ? check_key(options, err) : 0;
+    return 0;
 }
 
 int rfs_verify_parse(int argc, char **argv, struct rfs_verify_options *out, struct rfs_error *err)
@@ -180,6 +162,5 @@ void rfs_verify_options_free(struct rfs_verify_options *options)
 {
     free(options->tree_view);
     free(options->src_view);
-    free(options->shown_view);
     free(options->globs.data);
 }

@@ -41,7 +41,7 @@ static int index_stage(void *ctx, size_t stage)
     struct rfs_verify *verify = ctx;
     const uint32_t devices = verify->tree.ranks / verify->tree.stages;
 
-    index_rank(verify, (uint32_t)stage * devices, RFS_NO_RANK);
+    index_rank(verify, verify->tree.first + (uint32_t)stage * devices, RFS_NO_RANK);
     return 0;
 }
 
@@ -50,8 +50,8 @@ static int index_other(void *ctx, size_t i)
     struct rfs_verify *verify = ctx;
     struct rfs_catalog *catalog = verify->tree.catalog;
     const uint32_t devices = verify->tree.ranks / verify->tree.stages;
-    const uint32_t rank = (uint32_t)i;
-    const uint32_t lead = rank - rank % devices;
+    const uint32_t rank = verify->tree.first + (uint32_t)i;
+    const uint32_t lead = rank - (uint32_t)i % devices;
     const bool ready = lead < rfs_catalog_ranks(catalog) && rfs_catalog_ready(catalog, lead);
 
     if (rank != lead)

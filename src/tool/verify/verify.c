@@ -103,14 +103,13 @@ static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
 static int open_all(struct rfs_verify *verify, struct rfs_error *err)
 {
     const struct rfs_verify_options *options = verify->options;
-    int rc = rfs_whole_open(options->tree, options->tree_view, &options->globs, &verify->tree, err);
+    const int rc = rfs_whole_open(options->tree, options->tree_view, &options->globs, &verify->tree,
+                                  NULL, err);
 
-    if (rc == 0 && options->against)
-        rc =
-            rfs_whole_open(options->against, options->src_view, &options->globs, &verify->src, err);
-    if (rc == 0 && options->shown_view)
-        rc = rfs_whole_open_cut(options->against, options->shown_view, &verify->shown, err);
-    return rc;
+    return rc || !options->against
+               ? rc
+               : rfs_whole_open(options->against, options->src_view, &options->globs, &verify->src,
+                                &verify->shown, err);
 }
 
 static int do_all(struct rfs_verify *verify, struct rfs_error *err)
@@ -123,6 +122,8 @@ static int do_all(struct rfs_verify *verify, struct rfs_error *err)
         rc = rfs_verify_ranks(verify, err);
     if (rc == 0)
         rc = rfs_verify_content(verify, err);
+    if (rc == 0)
+        rc = rfs_verify_frames(verify, err);
     if (rc == 0)
         rc = do_manifest(verify, err);
     if (rc == 0 && verify->findings.failed)

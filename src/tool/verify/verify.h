@@ -5,6 +5,7 @@
  *     ranks     index every rank of the tree; what they list, against what the view of the source would show
  *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
  *               checksum. What no strategy knows has no whole: rank by rank, own.c
+ *     frames    the rest of the files, against those that the view of the source would show
  *     manifest  the checksums against it, or into it
  *
  * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
@@ -19,10 +20,9 @@
 
 struct rfs_verify_options {
     const char *tree;
-    const char *against; /* NULL: no source */
-    /* Options of views; owned; NULL: none. shown is of the source as the tree should be. */
-    char *tree_view, *src_view, *shown_view;
-    const char *manifest; /* NULL: none */
+    const char *against;        /* NULL: no source */
+    char *tree_view, *src_view; /* options of views; owned; NULL: none */
+    const char *manifest;       /* NULL: none */
     struct rfs_globs globs;
     bool write, no_replicas, list, json;
     unsigned threads;
@@ -39,9 +39,8 @@ struct rfs_verify_item {
 struct rfs_verify {
     const struct rfs_verify_options *options;
     struct rfs_whole tree;
-    struct rfs_whole src; /* view NULL: there is none */
-    struct rfs_whole
-        shown; /* the source as the tree should be; view NULL: there is no destination strategy */
+    struct rfs_whole src;   /* view NULL: there is none */
+    struct rfs_whole shown; /* src as the tree should be; view NULL: there is no destination */
     struct rfs_verify_item *items; /* [tree.n] */
     struct rfs_sums sums;          /* of the manifest that is there */
     bool has_sums;
@@ -58,6 +57,7 @@ void rfs_verify_options_free(struct rfs_verify_options *options);
 
 int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
+int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err);
 /* Prints to the standard output. */
 int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err);
 

@@ -34,12 +34,13 @@ static void print_text(const char *text)
 
 static void print_place(const struct rfs_verify *verify, const struct rfs_finding *finding)
 {
-    const struct rfs_whole_tensor *tensor = rfs_whole_find(&verify->tree, finding->name);
+    const struct rfs_whole_tensor *tensor =
+        finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
     char index[RFS_SHAPE_TEXT];
 
-    if (finding->at == RFS_NOWHERE_AT || !finding->file || !tensor)
+    if (!finding->file)
         return;
-    if (tensor->type->ndim > 0 && tensor->type->kind == RFS_TENSOR && !tensor->own)
+    if (tensor && tensor->type->ndim > 0 && tensor->type->kind == RFS_TENSOR && !tensor->own)
         printf(", first at %s", show_index(tensor->type, finding->at, index));
     fputs(", ", stdout);
     print_text(finding->file);
@@ -56,8 +57,29 @@ static const char *what_of(enum rfs_finding_kind kind)
         [RFS_FOUND_BYTES] = "has other bytes than the source",
         [RFS_FOUND_MANIFEST] = "",
         [RFS_FOUND_REPLICA] = "has other bytes than the ranks that hold the same",
+        [RFS_FOUND_FRAME] = "other bytes than a mount shows, beside the tensors",
     };
     return texts[kind];
+}
+
+static void print_note(const struct rfs_finding *finding, const char *ranks, bool many)
+{
+    fputs("note: ", stdout);
+    if (finding->kind == RFS_FOUND_OTHERWISE) {
+        printf("%s %s laid out otherwise than a mount with these options shows %s: the tensors "
+               "were compared, and nothing else\n",
+               *ranks ? ranks : "the files", many || !*ranks ? "are" : "is",
+               many || !*ranks ? "them" : "it");
+        return;
+    }
+    print_text(finding->name);
+    if (finding->kind == RFS_FOUND_OWN)
+        printf(": %s %s of %s own; no strategy knows it\n", ranks,
+               many ? "have values" : "has a value", many ? "their" : "its");
+    else
+        printf(": %s %s what a mount shows; ranks of the source that should hold the same "
+               "differ\n",
+               ranks, many ? "have" : "has");
 }
 
 static int print_group(const struct rfs_verify *verify, size_t first, size_t end,
@@ -69,16 +91,7 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
     if (!ranks)
         return rfs_fail_memory(err);
     if (!rfs_finding_is_fault(finding->kind)) {
-        const bool many = end - first > 1;
-        fputs("note: ", stdout);
-        print_text(finding->name);
-        if (finding->kind == RFS_FOUND_OWN)
-            printf(": %s %s of %s own; no strategy knows it\n", ranks,
-                   many ? "have values" : "has a value", many ? "their" : "its");
-        else
-            printf(": %s %s what a mount shows; ranks of the source that should hold the same "
-                   "differ\n",
-                   ranks, many ? "have" : "has");
+        print_note(finding, ranks, end - first > 1);
         return 0;
     }
     if (finding->name) {
@@ -89,14 +102,16 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
         if (*ranks)
             printf(" in %s", ranks);
     } else {
-        fputs(ranks, stdout);
+        print_text(*ranks ? ranks : finding->detail);
+        if (finding->kind == RFS_FOUND_FRAME)
+            printf(": %s", what_of(finding->kind));
     }
-    if (finding->detail && finding->kind != RFS_FOUND_MANIFEST) {
+    if (finding->detail && finding->kind != RFS_FOUND_MANIFEST &&
+        finding->kind != RFS_FOUND_FRAME) {
         fputs(": ", stdout);
         print_text(finding->detail);
     }
-    if (finding->name)
-        print_place(verify, finding);
+    print_place(verify, finding);
     putchar('\n');
     return 0;
 }
@@ -117,14 +132,19 @@ static size_t count_tensors(const struct rfs_verify *verify)
     return n;
 }
 
-/* Those that have no file, or none that can be read. */
-static size_t count_ranks(const struct rfs_verify *verify)
+static size_t count_kind(const struct rfs_verify *verify, enum rfs_finding_kind kind)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < verify->findings.list.n; i++)
-        n += verify->findings.list.data[i].kind == RFS_FOUND_RANK;
+        n += verify->findings.list.data[i].kind == kind;
     return n;
+}
+
+static void print_count(const char *before, size_t n, const char *what)
+{
+    if (n > 0)
+        printf("%s %zu %s%s", before, n, what, n == 1 ? "" : "s");
 }
 
 static void print_summary(const struct rfs_verify *verify, bool fault)
@@ -140,12 +160,11 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
            rfs_show_bytes(bytes, shown));
     if (fault) {
         const size_t tensors = count_tensors(verify);
-        const size_t ranks = count_ranks(verify);
+        const size_t ranks = count_kind(verify, RFS_FOUND_RANK);
         fputs("not right:", stdout);
-        if (tensors > 0)
-            printf(" %zu tensor%s", tensors, tensors == 1 ? "" : "s");
-        if (ranks > 0)
-            printf("%s %zu rank%s", tensors > 0 ? "," : "", ranks, ranks == 1 ? "" : "s");
+        print_count("", tensors, "tensor");
+        print_count(tensors > 0 ? "," : "", ranks, "rank");
+        print_count(tensors + ranks > 0 ? "," : "", count_kind(verify, RFS_FOUND_FRAME), "file");
         putchar('\n');
         return;
     }
@@ -217,11 +236,12 @@ static void put_tensor(const struct rfs_verify *verify, const struct rfs_verify_
 static void put_finding(const struct rfs_verify *verify, const struct rfs_finding *finding)
 {
     static const char *const kinds[] = {
-        [RFS_FOUND_RANK] = "rank",       [RFS_FOUND_MISSING] = "missing",
-        [RFS_FOUND_EXTRA] = "extra",     [RFS_FOUND_TYPE] = "type",
-        [RFS_FOUND_BYTES] = "bytes",     [RFS_FOUND_MANIFEST] = "manifest",
-        [RFS_FOUND_REPLICA] = "replica", [RFS_FOUND_OWN] = "own",
-        [RFS_FOUND_SOURCE] = "source",
+        [RFS_FOUND_RANK] = "rank",           [RFS_FOUND_MISSING] = "missing",
+        [RFS_FOUND_EXTRA] = "extra",         [RFS_FOUND_TYPE] = "type",
+        [RFS_FOUND_BYTES] = "bytes",         [RFS_FOUND_MANIFEST] = "manifest",
+        [RFS_FOUND_REPLICA] = "replica",     [RFS_FOUND_OWN] = "own",
+        [RFS_FOUND_SOURCE] = "source",       [RFS_FOUND_FRAME] = "frame",
+        [RFS_FOUND_OTHERWISE] = "otherwise",
     };
     const struct rfs_whole_tensor *tensor =
         finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
