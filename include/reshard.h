@@ -93,6 +93,11 @@ typedef struct reshard_config {
      */
     reshard_progress_fn *progress;
     void *progress_ctx;
+    /*
+     * What is shown is for other users, too. As where the process is root's, sources are then opened beneath SOURCE
+     * alone: symbolic links that lead out of it fail with -EXDEV, unless the option follow_links is given.
+     */
+    bool for_others;
 } reshard_config;
 
 /*

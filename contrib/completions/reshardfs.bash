@@ -4,7 +4,7 @@
 # Completions of reshardfs(1) for bash, also behind a comma of -o.
 
 _reshardfs_names="src_strategy= dst_strategy= src_rules= dst_rules= src_ranks= dst_ranks= rank_dir= file= files=
-    group_info= step= epoch= entry= segmented segmented_skip= check=crc key_file= key_env= key_fd= key_mode= format=
+    group_info= step= epoch= entry= segmented segmented_skip= check=crc follow_links key_file= key_env= key_fd= key_mode= format=
     view= file_size= names= dtype= crc nshards= large_size= uneven_steps zip_crc prefix= cache= index_cache= strict
     control= io= nonempty allow_other allow_root allow_decrypted default_permissions auto_unmount noexec max_threads=
     fsname= subtype= debug log_level= config= ro"

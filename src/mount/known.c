@@ -27,6 +27,7 @@ static const struct rfs_known known[] = {
     {"segmented", RFS_VIEW, false, 0},
     {"segmented_skip", RFS_VIEW, true, 0},
     {"check", RFS_VIEW, true, 0},
+    {"follow_links", RFS_VIEW, false, 0},
     {"key_file", RFS_VIEW_FILE, true, 0},
     {"key_env", RFS_VIEW, true, 0},
     {"key_fd", RFS_VIEW, true, 0},

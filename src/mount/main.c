@@ -63,6 +63,7 @@ static int open_view(const struct rfs_mount_options *options, reshard_view **vie
         .log = rfs_report_line,
         .progress = isatty(STDERR_FILENO) ? show_opening : NULL,
         .progress_ctx = &opening,
+        .for_others = options->allow_other || options->allow_root,
     };
     reshard_error why = {.struct_size = sizeof why};
     int rc;

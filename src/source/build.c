@@ -224,7 +224,8 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
         indexes[i] = built->pieces[i];
     }
     if (weight_map)
-        rc = rfs_part_map_read(weight_map, files, n, builder->tables, &map, err);
+        rc = rfs_part_map_read(rfs_files_beneath(builder->files), weight_map, files, n,
+                               builder->tables, &map, err);
     const struct rfs_merge work = {
         files,         indexes,         n,           weight_map ? &map : NULL, builder->last_counts,
         builder->skip, builder->tables, builder->log};

@@ -119,6 +119,8 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     else
         rfs_files_set_sealed(catalog->files, spec->sealed);
     if (rc == 0)
+        rfs_files_set_beneath(catalog->files, spec->beneath);
+    if (rc == 0)
         rc = rfs_scan_resolve(spec->path, &catalog->path, err);
     struct rfs_source_spec resolved = *spec;
     resolved.path = catalog->path;

@@ -71,27 +71,23 @@ static void close_counted(struct rfs_fds *fds, int fd)
 }
 
 /* Opens without the lock; when the process has no descriptor left, gives up idle ones for it. */
-static int open_path(struct rfs_fds *fds, const char *path)
+static int open_path(struct rfs_fds *fds, const struct rfs_beneath *beneath, const char *path)
 {
     for (;;) {
-        const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        if (fd >= 0)
+        const int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+        if (fd != -EMFILE && fd != -ENFILE)
             return fd;
-        const int code = errno;
-        if (code == EINTR)
-            continue;
-        if (code != EMFILE && code != ENFILE)
-            return -code;
         pthread_mutex_lock(&fds->lock);
         const int victim = idle_steal(fds);
         pthread_mutex_unlock(&fds->lock);
         if (victim < 0)
-            return -code;
+            return fd;
         close_counted(fds, victim);
     }
 }
 
-int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const char *path, int *fd, bool *fresh)
+int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const struct rfs_beneath *beneath,
+                 const char *path, int *fd, bool *fresh)
 {
     int victim = -1;
     pthread_mutex_lock(&fds->lock);
@@ -119,7 +115,7 @@ int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const char *path, in
 
     if (victim >= 0)
         close(victim);
-    const int opened = open_path(fds, path);
+    const int opened = open_path(fds, beneath, path);
 
     pthread_mutex_lock(&fds->lock);
     entry->opening = false;

@@ -8,6 +8,8 @@
 #ifndef RFS_SOURCE_FDS_H
 #define RFS_SOURCE_FDS_H
 
+#include "source/beneath.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,9 +38,10 @@ void rfs_fds_destroy(struct rfs_fds *fds);
 
 /*
  * Pins the descriptor of PATH, opened if it isn't; *fresh says which. It is read-only, and its open
- * never blocks, whatever PATH has become. 0 or -errno of open.
+ * never blocks, whatever PATH has become. BENEATH: as rfs_beneath_file has it. 0 or -errno of open.
  */
-int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const char *path, int *fd, bool *fresh);
+int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const struct rfs_beneath *beneath,
+                 const char *path, int *fd, bool *fresh);
 /* Whether it is open now; another thread may change that at once. */
 bool rfs_fds_is_open(struct rfs_fds *fds, const struct rfs_fd *entry);
 /* Unpins it. DROP: it is closed when nobody has it pinned any more. */

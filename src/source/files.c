@@ -2,6 +2,7 @@
 #include "source/files.h"
 
 #include "base/checked.h"
+#include "source/beneath.h"
 #include "source/fds.h"
 #include "source/sealed.h"
 
@@ -38,8 +39,9 @@ struct rfs_files {
     uint32_t n, cap;
     struct rfs_fds *fds; /* own_fds, or lent */
     struct rfs_fds own_fds;
-    struct rfs_sealed *sealed; /* what opens encrypted files; lent; NULL: files are plain */
-    pthread_mutex_t lock;      /* of recording an identity; a leaf lock, no system call under it */
+    const struct rfs_beneath *beneath; /* where they are opened; lent; NULL: links are followed */
+    struct rfs_sealed *sealed;         /* what opens encrypted files; lent; NULL: files are plain */
+    pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
     atomic_uint_fast64_t opens, reads, bytes, checks, errors;
 };
 
@@ -89,6 +91,16 @@ void rfs_files_free(struct rfs_files *files)
 void rfs_files_set_sealed(struct rfs_files *files, struct rfs_sealed *sealed)
 {
     files->sealed = sealed;
+}
+
+void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath)
+{
+    files->beneath = beneath;
+}
+
+const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files)
+{
+    return files->beneath;
 }
 
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files)
@@ -216,6 +228,29 @@ static int call_failed(struct rfs_files *files, struct file *file, const char *c
     }
 }
 
+/* Keeps LINE for who asks why, before it sticks: of two threads that are here at once, both have found the same. */
+static void keep_why(struct file *file, const char *line)
+{
+    char *none = NULL;
+    char *why = strdup(line);
+    if (!atomic_compare_exchange_strong(&file->why, &none, why))
+        free(why);
+}
+
+/* A link leads out of the folder that files are opened beneath. */
+static int led_out(struct rfs_files *files, struct file *file)
+{
+    struct rfs_error err;
+    rfs_beneath_fail(&err, file->path);
+    keep_why(file, err.text);
+    return stick_line(files, file, -EXDEV, err.text, false);
+}
+
+static int open_failed(struct rfs_files *files, struct file *file, int code)
+{
+    return code == EXDEV ? led_out(files, file) : call_failed(files, file, "open", code);
+}
+
 static struct identity identity_of(const struct stat *st)
 {
     return (struct identity){st->st_dev, st->st_ino, st->st_size, st->st_mtim, st->st_ctim};
@@ -262,25 +297,22 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
     const int rc = rfs_files_state(files, id);
     if (rc != 0)
         return rc;
-    int failed;
     atomic_fetch_add_explicit(&files->checks, 1, memory_order_relaxed);
-    while ((failed = stat(file->path, st)) != 0 && errno == EINTR) /* as network file systems may */
-        continue;
-    if (failed != 0)
-        return call_failed(files, file, "stat", errno);
-    return compare(files, file, st);
+    /* What is recorded is compared wherever the path leads by now. */
+    const bool recorded = atomic_load_explicit(&file->recorded, memory_order_acquire);
+    const int failed = rfs_beneath_stat(recorded ? NULL : files->beneath, file->path, st);
+    if (failed == -EXDEV && !recorded)
+        return led_out(files, file);
+    return failed ? call_failed(files, file, "stat", -failed) : compare(files, file, st);
 }
 
 int rfs_files_look(struct rfs_files *files, uint32_t id, struct stat *st)
 {
     const struct file *file = files->list[id];
-    int failed;
     if (atomic_load_explicit(&file->recorded, memory_order_acquire) ||
         rfs_files_state(files, id) != 0)
         return rfs_files_stat(files, id, st);
-    while ((failed = stat(file->path, st)) != 0 && errno == EINTR)
-        continue;
-    return failed == 0 ? 0 : -errno;
+    return rfs_beneath_stat(files->beneath, file->path, st);
 }
 
 int rfs_files_check(struct rfs_files *files, uint32_t id)
@@ -354,12 +386,8 @@ static int sealed_failed(struct rfs_files *files, uint32_t id, int code, bool qu
     const int changed = rfs_files_check(files, id);
     if (changed < 0)
         return changed;
-    char *none = NULL;
-    char *why = strdup(err->text);
-    /* Of two threads that are here at once, both have found the same. */
-    if (!atomic_compare_exchange_strong(&file->why, &none, why))
-        free(why);
-    return stick_line(files, file, code, err->text, quiet && why);
+    keep_why(file, err->text);
+    return stick_line(files, file, code, err->text, quiet && atomic_load(&file->why));
 }
 
 /* At the first use of an encrypted file; several threads may be here at once. */
@@ -414,16 +442,19 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
     int rc = rfs_files_state(files, id);
     if (rc != 0)
         return rc;
-    if (!trusted || !rfs_fds_is_open(files->fds, &file->fd))
+    /* What is opened beneath a folder need not be looked at before it is known. */
+    const bool known =
+        !files->beneath || atomic_load_explicit(&file->recorded, memory_order_acquire);
+    if (known && (!trusted || !rfs_fds_is_open(files->fds, &file->fd)))
         rc = rfs_files_check(files, id);
     if (rc < 0)
         return rc;
-    rc = rfs_fds_take(files->fds, &file->fd, file->path, &fd, &fresh);
+    rc = rfs_fds_take(files->fds, &file->fd, files->beneath, file->path, &fd, &fresh);
     if (fresh)
         atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
     if (rc < 0)
-        return call_failed(files, file, "open", -rc);
-    if (fresh) { /* the path may have been given to another file since the check */
+        return open_failed(files, file, -rc);
+    if (fresh || !known) { /* the path may have been given to another file since the check */
         int failed;
         while ((failed = fstat(fd, &st)) != 0 && errno == EINTR)
             continue;
@@ -468,7 +499,7 @@ int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_rea
     /* Who is not known yet, or is encrypted, is not read ahead. */
     if (files->sealed || !atomic_load_explicit(&file->recorded, memory_order_acquire))
         return -EAGAIN;
-    rc = rfs_fds_take(files->fds, &file->fd, file->path, &fd, &fresh);
+    rc = rfs_fds_take(files->fds, &file->fd, files->beneath, file->path, &fd, &fresh);
     if (fresh)
         atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
     if (rc < 0)
@@ -600,6 +631,8 @@ int rfs_files_fail(struct rfs_error *err, const char *path, int code)
     if (code == -ESTALE)
         return rfs_fail(err, code, RFS_IN(path), "mount again once nobody writes it",
                         "the file was changed or removed while in use");
+    if (code == -EXDEV)
+        return rfs_beneath_fail(err, path);
     return rfs_fail(err, code, RFS_IN(path),
                     code == -EACCES || code == -EPERM
                         ? "check the permissions of the file and of its folders"

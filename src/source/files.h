@@ -42,6 +42,7 @@ struct rfs_files_counters {
         errors; /* failures that stuck, each once, and failed system calls that say nothing of the file */
 };
 
+struct rfs_beneath;
 struct rfs_sealed;
 struct rfs_secret;
 
@@ -51,6 +52,9 @@ struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds);
 void rfs_files_free(struct rfs_files *files);
 /* Files are encrypted, and SEALED opens them: borrowed until they are freed. Before the first use of a file. */
 void rfs_files_set_sealed(struct rfs_files *files, struct rfs_sealed *sealed);
+/* Files are opened beneath a folder, as beneath.h has it: borrowed until they are freed. Before the first use of a file. */
+void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath);
+const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files);
 /* For whom memory for plain text is guarded; NULL: files are plain anyway. */
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
 /* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */
@@ -67,7 +71,7 @@ bool rfs_files_may_pass(int code);
 int rfs_files_state(const struct rfs_files *files, uint32_t id);
 /*
  * Whether CODE stuck for a reason that is worth more words than the errno has: what is wrong with an encrypted
- * file. *err (may be NULL) is filled then.
+ * file, or that a link leads out of the source. *err (may be NULL) is filled then.
  */
 bool rfs_files_reason(const struct rfs_files *files, uint32_t id, int code, struct rfs_error *err);
 /* Attributes without opening; records the identity if it is not recorded yet. 0 or -errno. */
@@ -136,5 +140,8 @@ void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);
  */
 int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size,
                    struct rfs_error *err);
+/* The same of a file of a source; BENEATH as in beneath.h. */
+int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
+                     size_t *size, struct rfs_error *err);
 
 #endif

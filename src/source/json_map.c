@@ -138,12 +138,12 @@ int rfs_json_map_parse(const char *path, const char *data, size_t size, enum rfs
     return check_keys(path, out, err);
 }
 
-int rfs_json_map_read(const char *path, enum rfs_json_map_kind kind, struct rfs_json_map *out,
-                      struct rfs_error *err)
+int rfs_json_map_read(const struct rfs_beneath *beneath, const char *path,
+                      enum rfs_json_map_kind kind, struct rfs_json_map *out, struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     size_t size;
     *out = (struct rfs_json_map){0};
-    const int rc = rfs_read_whole(path, RFS_JSON_MAP_BYTES, &data, &size, err);
+    const int rc = rfs_read_beneath(beneath, path, RFS_JSON_MAP_BYTES, &data, &size, err);
     return rc < 0 ? rc : rfs_json_map_parse(path, data, size, kind, out, err);
 }

@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+struct rfs_beneath;
+
 /* A weight map of a million names fits. */
 #define RFS_JSON_MAP_BYTES ((size_t)128 << 20)
 
@@ -25,9 +27,9 @@ enum rfs_json_map_kind {
     RFS_JSON_WEIGHT_MAYBE /* likewise if it has one, as MindSpore reads param_name_map.json */
 };
 
-/* *out is to be freed in any case. */
-int rfs_json_map_read(const char *path, enum rfs_json_map_kind kind, struct rfs_json_map *out,
-                      struct rfs_error *err);
+/* BENEATH: where the file is opened, as beneath.h has it. *out is to be freed in any case. */
+int rfs_json_map_read(const struct rfs_beneath *beneath, const char *path,
+                      enum rfs_json_map_kind kind, struct rfs_json_map *out, struct rfs_error *err);
 /* The same of SIZE bytes with a NUL after them; messages name PATH. */
 int rfs_json_map_parse(const char *path, const char *data, size_t size, enum rfs_json_map_kind kind,
                        struct rfs_json_map *out, struct rfs_error *err);

@@ -84,8 +84,9 @@ static int order_names(struct reader *reader)
     return 0;
 }
 
-int rfs_part_map_read(const char *path, const char *const *files, size_t n_files,
-                      struct rfs_tables *tables, struct rfs_part_map *out, struct rfs_error *err)
+int rfs_part_map_read(const struct rfs_beneath *beneath, const char *path, const char *const *files,
+                      size_t n_files, struct rfs_tables *tables, struct rfs_part_map *out,
+                      struct rfs_error *err)
 {
     struct reader reader = {.map = out, .tables = tables, .files = files, .n_files = n_files};
     struct rfs_json_map json = {0};
@@ -95,8 +96,8 @@ int rfs_part_map_read(const char *path, const char *const *files, size_t n_files
         return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
     const bool mindspore = strcmp(tail_of(path), MINDSPORE_NAME) == 0;
     out->closed = mindspore && n_files > 1;
-    int rc = rfs_json_map_read(path, mindspore ? RFS_JSON_WEIGHT_MAYBE : RFS_JSON_WEIGHT_MAP, &json,
-                               err);
+    int rc = rfs_json_map_read(beneath, path,
+                               mindspore ? RFS_JSON_WEIGHT_MAYBE : RFS_JSON_WEIGHT_MAP, &json, err);
     if (rc == 0)
         rc = index_files(&reader);
     for (size_t i = 0; rc == 0 && i < json.n; i++)

@@ -13,6 +13,8 @@ struct rfs_mapped {
     uint32_t part; /* which file */
 };
 
+struct rfs_beneath;
+
 struct rfs_part_map {
     struct rfs_mapped *data; /* in the order of the text, each name once; owned */
     size_t n, cap;
@@ -30,8 +32,9 @@ struct rfs_part_map {
  * *out to be freed by rfs_part_map_free, also after a failure: -EINVAL for what is no such map, -ENOENT when it
  * names another file, -EFBIG, -ENOMEM, or what the system said, each with *err filled.
  */
-int rfs_part_map_read(const char *path, const char *const *files, size_t n_files,
-                      struct rfs_tables *tables, struct rfs_part_map *out, struct rfs_error *err);
+int rfs_part_map_read(const struct rfs_beneath *beneath, const char *path, const char *const *files,
+                      size_t n_files, struct rfs_tables *tables, struct rfs_part_map *out,
+                      struct rfs_error *err);
 void rfs_part_map_free(struct rfs_part_map *map);
 /* The name's entry in data; NULL when the map does not have it. */
 const struct rfs_mapped *rfs_part_map_find(const struct rfs_part_map *map, uint32_t name);

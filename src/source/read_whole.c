@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "source/beneath.h"
 #include "source/files.h"
 
 #include <errno.h>
@@ -22,9 +23,15 @@ static int fail_limit(struct rfs_error *err, const char *path, size_t limit)
 
 int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size, struct rfs_error *err)
 {
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    return rfs_read_beneath(NULL, path, limit, data, size, err);
+}
+
+int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
+                     size_t *size, struct rfs_error *err)
+{
+    RFS_CLOSE int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return fail_errno(err, path, errno);
+        return fd == -EXDEV ? rfs_beneath_fail(err, path) : fail_errno(err, path, -fd);
     struct stat st;
     if (fstat(fd, &st) != 0)
         return fail_errno(err, path, errno);

@@ -71,7 +71,7 @@ int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
     RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
     size_t chosen;
     *file = NULL;
-    int rc = rfs_listing_read(AT_FDCWD, folder, folder, NULL, &listing, err);
+    int rc = rfs_listing_read(NULL, folder, NULL, &listing, err);
     const char *ckpt = rfs_listing_has(&listing, RFS_FORMAT_CKPT);
     const char *safetensors = rfs_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
     if (rc == 0 && ckpt && safetensors)

@@ -31,6 +31,8 @@ char *rfs_path_join(const char *folder, const char *name)
 
 static int fail_folder(struct rfs_error *err, const char *path, int code)
 {
+    if (code == EXDEV)
+        return rfs_beneath_fail(err, path);
     return rfs_fail(err, -code, RFS_IN(path), code == EACCES ? "check its permissions" : NULL,
                     "the folder cannot be listed: %s", strerror(code));
 }
@@ -42,24 +44,24 @@ int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, stru
     return *entry || errno == 0 ? 0 : fail_folder(err, path, errno);
 }
 
-int rfs_entry_is(DIR *dir, const char *path, const struct dirent *entry, mode_t type,
-                 struct rfs_error *err)
+int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
+                 mode_t type, struct rfs_error *err)
 {
     struct stat st;
-    int failed;
     if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
         return entry->d_type == IFTODT(type);
-    while ((failed = fstatat(dirfd(dir), entry->d_name, &st, 0)) != 0 && errno == EINTR)
-        continue;
+    RFS_FREE char *whole = rfs_path_join(path, entry->d_name);
+    if (!whole)
+        return rfs_fail_memory(err);
+    const int failed = rfs_beneath_stat(beneath, whole, &st);
     if (failed == 0)
         return (st.st_mode & S_IFMT) == type;
-    const int code = errno;
-    if (code == ENOENT || code == ENOTDIR || code == ELOOP)
+    if (failed == -ENOENT || failed == -ENOTDIR || failed == -ELOOP)
         return 0;
-    RFS_FREE char *whole = rfs_path_join(path, entry->d_name);
-    return rfs_fail(err, -code, RFS_IN(whole ? whole : path),
-                    code == EACCES ? "check its permissions" : NULL, "cannot be looked at: %s",
-                    strerror(code));
+    if (failed == -EXDEV)
+        return rfs_beneath_fail(err, whole);
+    return rfs_fail(err, failed, RFS_IN(whole), failed == -EACCES ? "check its permissions" : NULL,
+                    "cannot be looked at: %s", strerror(-failed));
 }
 
 void rfs_listing_free(struct rfs_listing *listing)
@@ -92,12 +94,12 @@ static bool add_found(struct rfs_listing *listing, struct rfs_found *found, cons
     return false;
 }
 
-int rfs_listing_read(int at, const char *name, const char *path, const char *glob,
+int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
                      struct rfs_listing *out, struct rfs_error *err)
 {
-    RFS_CLOSE int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    RFS_CLOSE int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
-        return fail_folder(err, path, errno);
+        return fail_folder(err, path, -fd);
     RFS_CLOSE_DIR DIR *dir = fdopendir(fd);
     if (!dir)
         return fail_folder(err, path, errno);
@@ -112,7 +114,7 @@ int rfs_listing_read(int at, const char *name, const char *path, const char *glo
             break;
         if (!rfs_name_format(entry->d_name, &found.format) || !is_wanted(entry->d_name, glob))
             continue;
-        rc = rfs_entry_is(dir, path, entry, S_IFREG, err);
+        rc = rfs_entry_is(beneath, path, entry, S_IFREG, err);
         if (rc < 0)
             return rc;
         if (rc == 0)

@@ -80,7 +80,7 @@ static int add_folder(struct groups *groups, const char *path, bool deeper)
         const bool file = is_group_file(entry->d_name);
         if (entry->d_name[0] == '.' || (!file && !deeper))
             continue;
-        rc = rfs_entry_is(dir, path, entry, file ? S_IFREG : S_IFDIR, groups->err);
+        rc = rfs_entry_is(NULL, path, entry, file ? S_IFREG : S_IFDIR, groups->err);
         if (rc == 1 && file)
             rc = add_file(groups, rfs_path_join(path, entry->d_name));
         else if (rc == 1) {

@@ -3,6 +3,7 @@
 #ifndef RFS_SOURCE_SCAN_INTERNAL_H
 #define RFS_SOURCE_SCAN_INTERNAL_H
 
+#include "source/beneath.h"
 #include "source/scan.h"
 
 #include <dirent.h>
@@ -32,12 +33,12 @@ void rfs_close_dir(DIR **dir);
 /* The next entry, NULL at the end. 0, or -errno with a message about PATH. */
 int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, struct rfs_error *err);
 /*
- * Whether an entry is of a type (S_IFREG, S_IFDIR), by the listing if it says, else by stat, which follows
- * links: 1, 0 (as a link to nothing), or -errno with a message. What cannot be looked at is not passed
- * over, as another file would be taken instead.
+ * Whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it says, else by stat, which
+ * follows links, as far as BENEATH lets them lead (NULL: anywhere): 1, 0 (as a link to nothing), or -errno with a
+ * message. What cannot be looked at is not passed over, as another file would be taken instead.
  */
-int rfs_entry_is(DIR *dir, const char *path, const struct dirent *entry, mode_t type,
-                 struct rfs_error *err);
+int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
+                 mode_t type, struct rfs_error *err);
 /* FOLDER/NAME, malloc'ed; NULL when out of memory. */
 char *rfs_path_join(const char *folder, const char *name);
 
@@ -57,10 +58,10 @@ struct rfs_listing {
 
 void rfs_listing_free(struct rfs_listing *listing);
 /*
- * Lists PATH, opened at AT; links are followed. GLOB (or NULL) chooses names; without one those with a leading
+ * Lists PATH, which is absolute where there is BENEATH; that is as above. GLOB (or NULL) chooses names; without one those with a leading
  * dot are left out.
  */
-int rfs_listing_read(int at, const char *name, const char *path, const char *glob,
+int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
                      struct rfs_listing *out, struct rfs_error *err);
 /* The name of a file of that format; NULL when there is none. */
 const char *rfs_listing_has(const struct rfs_listing *listing, enum rfs_format format);

@@ -21,24 +21,42 @@ static int compare_ranks(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-static int check_file(const char *map, const char *key, const char *path, struct rfs_error *err)
+/* Without links in its folders: what the map says of them holds as it is now. Of what cannot be reached, as it is. */
+static int resolve(char **path, struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    RFS_FREE char *name = NULL;
+    struct rfs_error unreached;
+    const int rc = rfs_scan_parent(*path, &folder, &name, &unreached);
+    if (rc < 0)
+        return rc == -ENOMEM ? rfs_fail_memory(err) : 0;
+    free(*path);
+    *path = rfs_path_join(folder, name);
+    return *path ? 0 : rfs_fail_memory(err);
+}
+
+static int check_file(const struct rfs_beneath *beneath, const char *map, const char *key,
+                      const char *path, struct rfs_error *err)
 {
     struct stat st;
-    if (stat(path, &st) != 0) {
-        const int code = errno;
-        return rfs_fail(err, -code, RFS_IN(map),
+    const int failed = rfs_beneath_stat(beneath, path, &st);
+    if (failed == -EXDEV)
+        return rfs_beneath_fail(err, path);
+    if (failed)
+        return rfs_fail(err, failed, RFS_IN(map),
                         "paths in it begin in its own folder, unless they are absolute",
-                        "the file of rank %s, %s, cannot be found: %s", key, path, strerror(code));
-    }
+                        "the file of rank %s, %s, cannot be found: %s", key, path,
+                        strerror(-failed));
     if (!S_ISREG(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(map), "name a checkpoint",
                         "the file of rank %s, %s, is not a regular file", key, path);
     return 0;
 }
 
-static int add_entry(const char *map, const char *folder, const struct rfs_json_pair *pair,
-                     struct rfs_scan *out, struct rfs_error *err)
+static int add_entry(const struct rfs_source_spec *spec, const char *folder,
+                     const struct rfs_json_pair *pair, struct rfs_scan *out, struct rfs_error *err)
 {
+    const char *map = spec->files;
     enum rfs_format format;
     uint32_t rank;
     if (!rfs_name_decimal(pair->key, &rank))
@@ -57,7 +75,9 @@ static int add_entry(const char *map, const char *folder, const struct rfs_json_
     struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
     if (!item)
         return rfs_fail_memory(err);
-    const int rc = check_file(map, pair->key, path, err);
+    int rc = spec->beneath ? resolve(&path, err) : 0;
+    if (rc == 0)
+        rc = check_file(spec->beneath, map, pair->key, path, err);
     if (rc < 0)
         return rc;
     return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
@@ -72,14 +92,14 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 {
     RFS_CLEANUP(free_map) struct rfs_json_map map = {0};
     RFS_FREE char *folder = NULL;
-    int rc = rfs_json_map_read(spec->files, RFS_JSON_PLAIN, &map, err);
+    int rc = rfs_json_map_read(NULL, spec->files, RFS_JSON_PLAIN, &map, err);
     if (rc == 0 && map.n == 0)
         rc = rfs_fail(err, -EINVAL, RFS_IN(spec->files), "{\"0\": \"FILE\", \"1\": \"FILE\"}",
                       "the map names no file");
     if (rc == 0)
         rc = rfs_scan_parent(spec->files, &folder, NULL, err);
     for (size_t i = 0; rc == 0 && i < map.n; i++)
-        rc = add_entry(spec->files, folder, &map.data[i], out, err);
+        rc = add_entry(spec, folder, &map.data[i], out, err);
     if (rc < 0)
         return rc;
     out->present = out->n;

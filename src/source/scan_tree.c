@@ -64,13 +64,13 @@ static int compare_ranks(const void *a, const void *b)
 }
 
 /* Adds the entry if it is a rank's folder. */
-static int add_folder(const struct tree *tree, DIR *dir, const struct dirent *entry)
+static int add_folder(const struct tree *tree, const struct dirent *entry)
 {
     const struct rfs_source_spec *spec = tree->spec;
     uint32_t rank;
     if (!rfs_name_rank(spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR, entry->d_name, &rank))
         return 0;
-    const int rc = rfs_entry_is(dir, spec->path, entry, S_IFDIR, tree->err);
+    const int rc = rfs_entry_is(spec->beneath, spec->path, entry, S_IFDIR, tree->err);
     if (rc <= 0)
         return rc;
     if (rank > RFS_MAX_RANK)
@@ -94,7 +94,7 @@ static int list_ranks(const struct tree *tree)
         if (rc == 0 && !entry)
             break;
         if (rc == 0)
-            rc = add_folder(tree, dir, entry);
+            rc = add_folder(tree, entry);
         if (rc < 0)
             return rc;
     }
@@ -118,8 +118,8 @@ static int list_files(struct tree *tree)
         RFS_FREE char *path = folder_path(tree, i);
         if (!path)
             return rfs_fail_memory(tree->err);
-        const int rc =
-            rfs_listing_read(AT_FDCWD, path, path, tree->spec->file, &tree->listings[i], tree->err);
+        const int rc = rfs_listing_read(tree->spec->beneath, path, tree->spec->file,
+                                        &tree->listings[i], tree->err);
         if (rc < 0)
             return rc;
     }

@@ -108,11 +108,12 @@ static int take_named(const struct rfs_source_spec *spec, const char *index, con
     RFS_FREE char *path = rfs_path_join(spec->path, name);
     if (!path)
         return rfs_fail_memory(err);
-    if (stat(path, &st) != 0) {
-        const int code = errno;
-        return rfs_fail(err, -code, RFS_IN(index), "copy it there",
-                        "it names '%s', which cannot be found: %s", name, strerror(code));
-    }
+    const int failed = rfs_beneath_stat(spec->beneath, path, &st);
+    if (failed == -EXDEV)
+        return rfs_beneath_fail(err, path);
+    if (failed)
+        return rfs_fail(err, failed, RFS_IN(index), "copy it there",
+                        "it names '%s', which cannot be found: %s", name, strerror(-failed));
     if (!S_ISREG(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(index), NULL,
                         "it names '%s', which is not a regular file", name);
@@ -151,7 +152,7 @@ static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_
     RFS_FREE char *path = index;
     if (!path)
         return rfs_fail_memory(err);
-    int rc = rfs_json_map_read(path, kind, &map, err);
+    int rc = rfs_json_map_read(spec->beneath, path, kind, &map, err);
     if (rc == 0)
         rc = take_map(spec, path, &map, out, err);
     if (rc == 0)
@@ -180,15 +181,15 @@ static bool is_index(const char *name)
            strcmp(name + n - (sizeof INDEX - 1), INDEX) == 0;
 }
 
-static int note_entry(DIR *dir, const char *path, const struct dirent *entry, struct seen *seen,
-                      struct rfs_error *err)
+static int note_entry(const struct rfs_source_spec *spec, const struct dirent *entry,
+                      struct seen *seen, struct rfs_error *err)
 {
     const char *name = entry->d_name;
     const bool unified = strcmp(name, UNIFIED) == 0;
     const bool index = is_index(name);
     if (!unified && !index)
         return 0;
-    const int rc = rfs_entry_is(dir, path, entry, S_IFREG, err);
+    const int rc = rfs_entry_is(spec->beneath, spec->path, entry, S_IFREG, err);
     if (rc <= 0)
         return rc;
     seen->unified = seen->unified || unified;
@@ -200,8 +201,9 @@ static int note_entry(DIR *dir, const char *path, const struct dirent *entry, st
     return *slot ? 0 : rfs_fail_memory(err);
 }
 
-static int look_around(const char *path, struct seen *seen, struct rfs_error *err)
+static int look_around(const struct rfs_source_spec *spec, struct seen *seen, struct rfs_error *err)
 {
+    const char *path = spec->path;
     RFS_CLOSE_DIR DIR *dir = opendir(path);
     if (!dir)
         return rfs_fail(err, -errno, RFS_IN(path), "check the folder's permissions",
@@ -212,7 +214,7 @@ static int look_around(const char *path, struct seen *seen, struct rfs_error *er
         if (rc == 0 && !entry)
             return 0;
         if (rc == 0)
-            rc = note_entry(dir, path, entry, seen, err);
+            rc = note_entry(spec, entry, seen, err);
         if (rc < 0)
             return rc;
     }
@@ -263,9 +265,9 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
 {
     RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
     RFS_CLEANUP(free_seen) struct seen seen = {0};
-    int rc = look_around(spec->path, &seen, err);
+    int rc = look_around(spec, &seen, err);
     if (rc == 0)
-        rc = rfs_listing_read(AT_FDCWD, spec->path, spec->path, NULL, &listing, err);
+        rc = rfs_listing_read(spec->beneath, spec->path, NULL, &listing, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < listing.n; i++) {

@@ -13,6 +13,7 @@
 #define RFS_RANK_DIR "rank_%d" /* the folders that MindSpore makes */
 #define RFS_ANY_NUMBER INT64_C(-1)
 
+struct rfs_beneath;
 struct rfs_fds;
 struct rfs_saved;
 struct rfs_sealed;
@@ -28,11 +29,12 @@ struct rfs_source_spec {
     const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
     bool check_crc;    /* verify what carries a checksum before its first use */
-    struct rfs_sealed *sealed; /* opens encrypted files; NULL: files are plain */
-    struct rfs_saved *saved;   /* where indexes are saved for the next view; NULL: nowhere */
-    struct timespec opened;    /* a moment before anything of the source is looked at; 0: now */
-    uint64_t index_most;       /* bytes of memory that indexes may take for long; 0: any */
-    struct rfs_fds *fds;       /* descriptors that it shares with other sources; NULL: its own */
+    struct rfs_sealed *sealed;         /* opens encrypted files; NULL: files are plain */
+    const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
+    struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
+    struct timespec opened;  /* a moment before anything of the source is looked at; 0: now */
+    uint64_t index_most;     /* bytes of memory that indexes may take for long; 0: any */
+    struct rfs_fds *fds;     /* descriptors that it shares with other sources; NULL: its own */
     /* Called after the headers of a rank were read, by who needed them: so many of those that there are; or NULL */
     void (*indexed)(const void *ctx, uint64_t done, uint64_t total);
     const void *indexed_ctx;

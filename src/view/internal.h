@@ -44,10 +44,11 @@ struct reshard_view {
     struct rfs_log log;
     struct rfs_strategy *src; /* NULL: unsharded */
     struct rfs_strategy *dst;
-    struct rfs_key *key;       /* as what follows */
-    struct rfs_sealed *sealed; /* what opens encrypted sources; NULL: they are plain */
-    bool key_fits;             /* it has opened one */
-    bool opened;               /* all of it is: there may be something to save */
+    struct rfs_key *key;         /* as what follows */
+    struct rfs_sealed *sealed;   /* what opens encrypted sources; NULL: they are plain */
+    bool key_fits;               /* it has opened one */
+    bool opened;                 /* all of it is: there may be something to save */
+    struct rfs_beneath *beneath; /* where sources are opened; NULL: links are followed */
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_outward *outward; /* NULL: names and dtypes as they are */

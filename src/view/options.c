@@ -146,6 +146,7 @@ static const struct key keys[] = {
     KEY(segmented, FLAG, NULL),
     KEY(segmented_skip, TEXT, NULL),
     {"check", CHECK, offsetof(struct rfs_options, check_crc), "check=crc"},
+    KEY(follow_links, FLAG, NULL),
     KEY(key_file, TEXT, NULL),
     KEY(key_env, TEXT, NULL),
     KEY(key_mode, TEXT, NULL),

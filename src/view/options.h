@@ -35,10 +35,11 @@ struct rfs_options {
     bool segmented;
     char *segmented_skip;
     bool check_crc;
-    char *key_file; /* a path */
-    char *key_env;  /* the name of an environment variable */
-    int key_fd;     /* -1 when not given */
-    char *key_mode; /* which encryption all files must have */
+    bool follow_links; /* out of the source, too, where others might read what they lead to */
+    char *key_file;    /* a path */
+    char *key_env;     /* the name of an environment variable */
+    int key_fd;        /* -1 when not given */
+    char *key_mode;    /* which encryption all files must have */
 
     bool format_given;
     enum rfs_format format; /* of the outputs; if not given, ckpt or what the shown kind needs */

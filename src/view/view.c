@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
+#include "source/beneath.h"
 #include "source/saved.h"
 #include "source/sealed.h"
 #include "view/bundle.h"
@@ -71,6 +72,7 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char
     struct rfs_source_spec spec = rfs_options_spec(&view->options, source);
 
     spec.fds = view->above ? &view->above->side->fds : NULL;
+    spec.beneath = view->above ? view->above->beneath : view->beneath;
     spec.sealed = view->sealed;
     spec.saved = view->saved;
     spec.indexed = forward_progress;
@@ -184,6 +186,12 @@ static bool has_parts(const char *source)
     return there;
 }
 
+/* Whoever may write to the source must not choose what root reads for others. */
+static bool stays_beneath(const struct reshard_view *view)
+{
+    return !view->options.follow_links && (geteuid() == 0 || view->log_config.for_others);
+}
+
 static void take_part(struct reshard_view *view, const struct rfs_view_part *part)
 {
     view->above = part->above;
@@ -218,6 +226,8 @@ static int open_view(struct reshard_view *view, const char *source, const char *
     if (!part && !(view->options.index_cache && strcmp(view->options.index_cache, "no") == 0))
         view->saved = rfs_saved_open(view->options.index_cache, &view->log);
     rc = rfs_view_load_key(view, err);
+    if (rc == 0 && !part && stays_beneath(view))
+        rc = rfs_beneath_open(source, &view->beneath, err);
     if (rc)
         return rc;
     if (view->options.all_steps)
@@ -305,6 +315,7 @@ void reshard_close(reshard_view *view)
         rfs_key_free(view->key);
         rfs_saved_close(view->saved);
     }
+    rfs_beneath_free(view->beneath);
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
     for (size_t i = 0; i < view->images.n; i++)

@@ -27,11 +27,11 @@ def new(params=None):
 
 def injected(tree, calls, what, *flags, options=()):
     """A mount that sees WHAT, strace's words, happen to these calls on the victim's file; it keeps nothing for the next,
-    so that all of them are for reading."""
+    so that all of them are for reading. Sources are opened by their paths, which is how strace knows them."""
     need(shutil.which("strace"), "strace is missing")
     inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
     before = ["strace", "-f", "-qq", "-o", os.path.join(tree.dir, "trace"), "-P", tree.path(VICTIM), *inject]
-    return Foreground(tree.src, tree.options("index_cache=no", *options), *flags, before=before, env=under_strace())
+    return Foreground(tree.src, tree.options("index_cache=no", "follow_links", *options), *flags, before=before, env=under_strace())
 
 
 def under_strace():
@@ -118,6 +118,16 @@ def test_interrupted_reads():
 def test_interrupted_opens():
     tree = new()
     with injected(tree, "openat", "error=EINTR:when=1+2") as m:
+        all_right(m, tree)
+    was_injected(tree)
+
+
+def test_interrupted_opens_beneath_the_source():
+    tree = new()
+    trace = os.path.join(tree.dir, "trace")
+    inject = ["-e", "trace=openat2", "-e", "inject=openat2:error=EINTR:when=1+2"]
+    before = ["strace", "-f", "-qq", "-o", trace, *inject]
+    with Foreground(tree.src, tree.options("index_cache=no", "allow_other"), before=before, env=under_strace()) as m:
         all_right(m, tree)
     was_injected(tree)
 
@@ -246,14 +256,15 @@ def test_a_link_that_cannot_be_looked_at():
     os.symlink(kept, tree.path(VICTIM))
     with open(os.path.join(os.path.dirname(tree.path(VICTIM)), "a.ckpt"), "wb") as file:
         file.write(tree.source(0))
-    with Mount(tree.src, tree.options()) as m:
+    options = tree.options("follow_links")
+    with Mount(tree.src, options) as m:
         all_right(m, tree)
     for code, status in (("EINTR", 0), ("EIO", 1)):
         trace = os.path.join(tree.dir, "trace." + code)
         # Only links are looked at here, and the first of these calls is what lists them.
         inject = ["-e", "trace=newfstatat", "-e", f"inject=newfstatat:error={code}:when=1"]
-        before = ["strace", "-f", "-qq", "-o", trace, "-P", os.path.basename(tree.path(VICTIM)), *inject]
-        got = run(*before, reshardfs, "--check", tree.src, "-o", tree.options(), env=under_strace())
+        before = ["strace", "-f", "--quiet=all", "-o", trace, "-P", tree.path(VICTIM), *inject]
+        got = run(*before, reshardfs, "--check", tree.src, "-o", options, env=under_strace())
         check("(INJECTED)" in read_all(trace).decode(), f"nothing was injected: {got.stderr}")
         equal(got.returncode, status, f"{code}: status, with {got.stderr!r}")
         line = f"reshardfs: error: {tree.path(VICTIM)}: cannot be looked at: Input/output error\n"

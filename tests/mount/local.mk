@@ -21,4 +21,5 @@ EXTRA_DIST += \
 	tests/mount/test_saved.py \
 	tests/mount/test_slow.py \
 	tests/mount/test_stale.py \
-	tests/mount/test_trees.py
+	tests/mount/test_trees.py \
+	tests/mount/test_trust.py

@@ -12,6 +12,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_ckpt_match \
 	tests/unit/source/test_crc \
 	tests/unit/source/test_dtype \
+	tests/unit/source/test_beneath \
 	tests/unit/source/test_files \
 	tests/unit/source/test_json_read \
 	tests/unit/source/test_key \
@@ -42,6 +43,8 @@ tests_unit_source_test_ckpt_match_SOURCES = tests/unit/source/test_ckpt_match.c 
 tests_unit_source_test_ckpt_match_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_dtype_SOURCES = tests/unit/source/test_dtype.c
 tests_unit_source_test_dtype_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_beneath_SOURCES = tests/unit/source/test_beneath.c $(SOURCE_TREE)
+tests_unit_source_test_beneath_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_files_SOURCES = tests/unit/source/test_files.c $(SOURCE_TREE)
 tests_unit_source_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_crc_SOURCES = tests/unit/source/test_crc.c $(SOURCE_WRITER)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others get to see of sources that they may not read, or that one of them puts in another's place."""
+import errno
+import os
+import shutil
+import subprocess
+
+from forge import Param, Tree
+from harness import *
+
+BOB = 65533  # the tree is his
+NOBODY = 65534
+ALONE = [Param("w", (256, 1024), 0, 0)]  # file R is made from rank R alone
+OUT = "a symbolic link leads out of the source; try: move it there, or follow_links if all who may write there may read what you may"
+
+
+def as_user(uid, *command, gid=None, groups=(), **how):
+    who = [f"--reuid={uid}", f"--regid={gid or uid}"]
+    who += ["--groups=" + ",".join(map(str, groups))] if groups else ["--clear-groups"]
+    return run("setpriv", *who, *command, **how)
+
+
+def reads(uid, path, **who):
+    """The bytes that the user gets, or how that fails."""
+    got = as_user(uid, "cat", path, text=False, **who)
+    return got.stdout if got.returncode == 0 else got.stderr.decode().rsplit(": ", 1)[-1].strip()
+
+
+def needs_root():
+    need(os.geteuid() == 0 and shutil.which("setpriv"), "only root may become somebody else")
+
+
+def bobs(name="tree", ranks=2, mode=0o644):
+    """A tree of Bob's that everybody may read."""
+    tree = Tree(folder(name), ALONE, ranks, ranks)
+    for where, folders, files in os.walk(tree.dir):
+        os.chown(where, BOB, BOB)
+        for file in files:
+            os.chown(os.path.join(where, file), BOB, BOB)
+            os.chmod(os.path.join(where, file), mode)
+    return tree
+
+
+def secret():
+    """A checkpoint of root's of the same form, in a folder that nobody else may search."""
+    os.chmod(folder("private"), 0o700)
+    tree = Tree(os.path.join(folder("private"), "tree"), ALONE, 2, 2, version=7)
+    for rank in range(2):
+        os.chmod(tree.path(rank), 0o644)
+    return tree
+
+
+def point(link, target):
+    """LINK leads to TARGET from now on."""
+    if os.path.islink(link) or os.path.isfile(link):
+        os.unlink(link)
+    elif os.path.isdir(link):
+        shutil.rmtree(link)
+    os.symlink(target, link)
+
+
+# ---- links out of the tree -------------------------------------------------------------------------------
+
+
+def test_links_out_of_the_tree_are_not_mounted():
+    needs_root()
+    hidden = secret()
+    cases = {
+        "file": lambda t: (t.path(1), hidden.path(1)),
+        "folder": lambda t: (os.path.dirname(t.path(1)), os.path.dirname(hidden.path(1))),
+        "above": lambda t: (t.path(1), os.path.join("..", "..", "..", "private", "tree", "src", "rank_1", "net-1_1.ckpt")),
+    }
+    for name, where in cases.items():
+        tree = bobs(name)
+        link, target = where(tree)
+        point(link, target)
+        for options in ("allow_other", "ro"):
+            fails(1, f"{link}: {OUT}", tree.src, folder("mnt"), "-o", tree.options(options))
+        with Mount(tree.src, tree.options("allow_other,follow_links")) as m:
+            same_bytes(reads(NOBODY, m.file(1)), hidden.expected(1), f"{name}, with follow_links")
+
+
+def test_links_out_of_the_tree_put_there_later():
+    """Before a file's first use, and after it; in place of the file, and of its folder."""
+    needs_root()
+    hidden = secret()
+    for used in (False, True):
+        for name in ("file", "folder"):
+            tree = bobs(f"{name}-{used}")
+            link, target = tree.path(1), hidden.path(1)
+            if name == "folder":
+                link, target = os.path.dirname(link), os.path.dirname(target)
+            with Mount(tree.src, tree.options("allow_other,cache=0"), mnt=folder(f"mnt-{name}-{used}")) as m:
+                if used:
+                    same_bytes(reads(NOBODY, m.file(1)), tree.expected(1), "before")
+                point(link, target)
+                got = reads(NOBODY, m.file(1))
+                check(got in ("Stale file handle", "Invalid cross-device link"), f"{name}, used {used}: {got[:60]!r}")
+                same_bytes(reads(NOBODY, m.file(0)), tree.expected(0), "the other file")
+                if not used:
+                    check(f"{tree.path(1)}: {OUT}" in read_all(os.path.join(m.mnt, ".reshardfs", "log")).decode(), "the log tells")
+
+
+def test_a_closed_source_is_opened_beneath_the_tree_again():
+    """A link that becomes another between two openings of one path: the descriptor pool has closed the file meanwhile."""
+    needs_root()
+    os.chmod(folder("private"), 0o700)
+    n = 300
+    tree = Tree(folder("tree"), [Param("w", (n * 16, 64), 0, 0)], n, n)
+    other = Tree(os.path.join(folder("private"), "other"), [Param("w", (n * 16, 64), 0, 0)], n, n, version=3)
+    for rank in range(n):
+        os.chmod(tree.path(rank), 0o644)
+    with Mount(tree.src, tree.options("allow_other,cache=0,index_cache=no")) as m:
+        for rank in range(n):  # more than may be open at once: the first ones are closed again
+            same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+        point(tree.path(0), other.path(0))
+        equal(reads(NOBODY, m.file(0)), "Stale file handle", "another file")
+
+
+def test_links_within_the_tree_are_followed():
+    needs_root()
+    tree = bobs()
+    store = os.path.join(tree.src, "store")
+    os.makedirs(store)
+    for rank in range(2):
+        os.rename(tree.path(rank), os.path.join(store, f"blob{rank}"))
+    os.symlink("../store/blob0", tree.path(0))
+    os.symlink(os.path.join(store, "blob1"), tree.path(1))  # absolute
+    os.rename(os.path.dirname(tree.path(1)), os.path.join(store, "one"))
+    os.symlink("store/one", os.path.dirname(tree.path(1)))
+    without = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2", "-e", "inject=openat2:error=ENOSYS"]
+    need(shutil.which("strace"), "strace is missing")
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    for before in ((), without):
+        how = {"env": env} if before else {}
+        with Foreground(tree.src, tree.options("allow_other"), before=before, **how) as m:
+            for rank in range(2):
+                same_bytes(reads(NOBODY, m.file(rank)), tree.expected(rank), f"rank {rank}")
+
+
+def test_links_out_of_the_tree_without_openat2():
+    needs_root()
+    need(shutil.which("strace"), "strace is missing")
+    hidden, tree = secret(), bobs()
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    for error in ("ENOSYS", "EPERM"):
+        tree = bobs(error)
+        before = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2", "-e", f"inject=openat2:error={error}"]
+        with Foreground(tree.src, tree.options("allow_other"), before=before, env=env) as m:
+            same_bytes(reads(NOBODY, m.file(0)), tree.expected(0), "a file that is none")
+            point(tree.path(1), hidden.path(1))
+            equal(reads(NOBODY, m.file(1)), "Invalid cross-device link", error)
+
+
+def test_links_of_one_file_and_of_maps():
+    """A file that is named is opened beneath its folder: what it is called is the user's word, a link in its place is not."""
+    needs_root()
+    hidden, tree = secret(), bobs()
+    mapped = os.path.join(tree.dir, "map.json")
+    with open(mapped, "w") as file:
+        file.write(f'{{"0": "src/rank_0/net-1_0.ckpt", "1": "{tree.path(1)}"}}')
+    os.rename(tree.path(0), tree.path(0) + ".0")
+    os.symlink("net-1_0.ckpt.0", tree.path(0))  # in the same folder
+    elsewhere = folder("elsewhere")
+    for source in (tree.src, elsewhere):
+        with Mount(source, tree.options(f"allow_other,files={mapped}")) as m:
+            for rank in range(2):
+                same_bytes(reads(NOBODY, m.file(rank)), tree.expected(rank), f"rank {rank}, source {source}")
+    one = os.path.join(tree.dir, "one.ckpt")
+    shutil.copy(tree.path(0), one)
+    os.chmod(one, 0o644)
+    whole = "dst_rules=*: whole,dst_ranks=1,allow_other"
+    with Mount(one, whole) as m:
+        check(len(reads(NOBODY, m.file(0))) > 256, "one file")
+    with Mount(one, whole) as m:
+        point(one, hidden.path(1))
+        equal(reads(NOBODY, m.file(0)), "Stale file handle", "one file, replaced: rules have read its names")
+    point(tree.path(1), hidden.path(1))
+    fails(1, f"{tree.path(1)}: {OUT}", elsewhere, folder("mnt"), "-o", tree.options(f"allow_other,files={mapped}"))
+
+
+def test_links_of_weight_maps():
+    """What a map of files in the source leads to, is not read and not quoted."""
+    needs_root()
+    secret_json = os.path.join(folder("private"), "secret.json")
+    os.chmod(folder("private"), 0o700)
+    with open(secret_json, "w") as file:
+        file.write('{"weight_map": {"password": "hunter2"}}')
+    src = folder("huggingface")
+    os.symlink(secret_json, os.path.join(src, "model.safetensors.index.json"))
+    got = run(reshardfs, src, folder("mnt"), "-o", "format=safetensors,allow_other")
+    equal(got.returncode, 1, "status")
+    check("hunter2" not in got.stderr and OUT in got.stderr, got.stderr)
+
+
+def test_links_of_an_ordinary_user():
+    """Who reads for himself alone follows links wherever they lead."""
+    needs_root()
+    tree, away = bobs(), bobs("away")
+    point(tree.path(1), away.path(1))
+    got = as_user(BOB, reshardfs, "--check", tree.src, "-o", tree.options("index_cache=no"))
+    equal((got.returncode, got.stderr), (0, ""), "without allow_other")
+    got = as_user(BOB, reshardfs, "--check", tree.src, "-o", tree.options("index_cache=no,allow_other"))
+    equal((got.returncode, got.stderr), (1, f"reshardfs: error: {tree.path(1)}: {OUT}\n"), "with it")
