@@ -102,9 +102,12 @@ static int find_lacking(struct asking *asking, uint32_t s)
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const struct rfs_layout *layout = listed[i] ? NULL : rfs_strategy_layout(src, i, s);
         const char *param = rfs_strategy_param(src, i);
-        if (!layout || rfs_plan_role(planner, param, s, planning->stage).role == ROLE_DROPPED)
+        if (!layout)
             continue;
-        if (!rfs_plan_is_gradient(param))
+        const struct role_of role = rfs_plan_role(planner, param, s, planning->stage);
+        if (role.role == ROLE_DROPPED)
+            continue;
+        if (role.shown && !rfs_plan_is_gradient(param))
             rfs_plan_note(&asking->lacking, param);
         if (!added[layout->id])
             add_replicas(asking, layout);

@@ -63,13 +63,18 @@ struct planning {
     uint32_t n_stages;        /* source stages */
     struct stage_use *stages; /* [n_stages] */
 
-    RFS_VEC(unsigned char) seen; /* by geometry: its cells are wanted already, in this stage */
+    RFS_VEC(unsigned char)
+    seen; /* by geometry: what its cells are wanted for already, in this stage */
     uint32_t n_names;
     uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_STAGE */
 };
 
 /* What a rank of a source stage is needed for. */
-enum { ASKED = 1 /* its headers */, GIVES = 2 /* and its bytes, or MindSpore's order */ };
+enum {
+    ASKED = 1,  /* its headers */
+    ORDERS = 2, /* MindSpore's order: it would give something that is left out */
+    GIVES = 4,  /* that, and bytes */
+};
 
 struct stage_use {
     bool needed;
@@ -89,6 +94,10 @@ struct stage_use {
 /*
  * Which layouts apply to a parameter of a file; see roles.c. Layouts are the strategies'. The source strategy
  * knows a parameter by its name, the destination's by the name that it is shown by, or else by its own.
+ *
+ * A parameter that the user's map leaves out has the role that it would have otherwise: stages, ranks and the order
+ * are as if it were there, so that the rest of the file does not depend on it. But nothing of it has to be
+ * right: it may be damaged, lost, or not fit the strategies.
  */
 enum role { ROLE_SLICED, ROLE_COPIED, ROLE_DROPPED };
 struct role_of {

@@ -19,10 +19,13 @@ static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy,
                   : rfs_strategy_layout(strategy, i, rfs_strategy_next_stage(strategy, i, 0));
 }
 
-/* A strategy file calls parameters as its run does; rules were made for the names of the source. */
+/*
+ * A strategy file calls parameters as its run does; rules were made for the names of the source. What is left out
+ * (SHOWN is NULL) goes by its own name.
+ */
 static ptrdiff_t find_shown(const struct rfs_strategy *dst, const char *name, const char *shown)
 {
-    if (rfs_strategy_by_rules(dst))
+    if (!shown || rfs_strategy_by_rules(dst))
         return rfs_strategy_find(dst, name);
     const ptrdiff_t i = rfs_strategy_find(dst, shown);
     return i >= 0 || shown == name ? i : rfs_strategy_find(dst, name);
@@ -31,7 +34,7 @@ static ptrdiff_t find_shown(const struct rfs_strategy *dst, const char *name, co
 ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *name)
 {
     const char *shown = rfs_outward_name(planner->config.outward, name);
-    return shown && planner->config.dst ? find_shown(planner->config.dst, name, shown) : -1;
+    return planner->config.dst ? find_shown(planner->config.dst, name, shown) : -1;
 }
 
 const struct rfs_layout *rfs_plan_source_layout(const struct rfs_planner *planner, const char *name,
@@ -52,9 +55,6 @@ struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name
     bool elsewhere = false; /* in the destination, but not in this stage */
 
     of.shown = rfs_outward_name(planner->config.outward, name);
-    if (!of.shown)
-        return of;
-
     if (src) {
         of.src = rfs_plan_source_layout(planner, name, src_stage);
         of.in_src = of.src != NULL;
@@ -82,10 +82,8 @@ void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stag
         return;
     }
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
-        const char *name = rfs_strategy_param(src, i);
-        const ptrdiff_t at = rfs_plan_find_target(planner, name);
-        if ((at >= 0 && !rfs_strategy_layout(dst, (size_t)at, dst_stage)) ||
-            !rfs_outward_name(planner->config.outward, name))
+        const ptrdiff_t at = rfs_plan_find_target(planner, rfs_strategy_param(src, i));
+        if (at >= 0 && !rfs_strategy_layout(dst, (size_t)at, dst_stage))
             continue;
         for (uint32_t s = rfs_strategy_next_stage(src, i, 0); s != RFS_NO_STAGE;
              s = rfs_strategy_next_stage(src, i, s + 1))
@@ -101,9 +99,8 @@ static bool is_state(const char *name)
 
 /*
  * Whether MindSpore transforms by stage: both strategies have one stage, and the source's parameters,
- * gradients and moments aside, are fewer than the destination's and all among them. (Leaving out some
- * that the destination has does not make a source a part.) It does so with .ckpt files only. Rules know of no
- * stages, so they say nothing of the kind.
+ * gradients and moments aside, are fewer than the destination's and all among them. (Those that the user leaves
+ * out count, too.) It does so with .ckpt files only. Rules know of no stages, so they say nothing of the kind.
  */
 static bool is_part(const struct rfs_planner *planner)
 {
@@ -120,13 +117,10 @@ static bool is_part(const struct rfs_planner *planner)
         n_dst += !is_state(rfs_strategy_param(dst, i));
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const char *name = rfs_strategy_param(src, i);
-        const bool left_out = !rfs_outward_name(planner->config.outward, name);
-        const bool in_dst =
-            (left_out ? rfs_strategy_find(dst, name) : rfs_plan_find_target(planner, name)) >= 0;
-        if (is_state(name) || (left_out && !in_dst))
+        if (is_state(name))
             continue;
         n_src++;
-        if (!in_dst)
+        if (rfs_plan_find_target(planner, name) < 0)
             return false;
     }
     return n_src < n_dst;

@@ -86,7 +86,7 @@ static uint32_t source_type(const struct planning *planning, uint32_t s, uint32_
     const struct stage_use *use = &planning->stages[s];
 
     return use->survey ? rfs_survey_of(use->survey, name)->type
-                       : rfs_index_find(use->order, name)->type;
+                       : rfs_index_find(use->lead_index, name)->type;
 }
 
 static int sliced_entry(struct planning *planning, const struct role_of *role, uint32_t s,
@@ -149,7 +149,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
         rfs_plan_role(planner, rfs_catalog_name(catalog, name), s, planning->stage);
     struct rfs_target target = {.name = name, .stage = s};
 
-    if (role.role != want)
+    if (role.role != want || !role.shown)
         return 0;
     const bool cut =
         want == ROLE_SLICED &&

@@ -23,7 +23,7 @@ static int check_entry(const struct planning *planning, uint32_t s, uint32_t loc
     const char *param = rfs_catalog_name(catalog, entry->name);
     const struct role_of role = rfs_plan_role(planning->planner, param, s, planning->stage);
 
-    if (role.role != ROLE_SLICED || !role.src || !role.src->edge)
+    if (role.role != ROLE_SLICED || !role.shown || !role.src || !role.src->edge)
         return 0;
     const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
     const uint32_t first = use->survey ? rfs_survey_of(use->survey, entry->name)->type

@@ -207,7 +207,8 @@ static int compare_types(const struct planning *planning, const struct stage_use
             continue;
         const char *param = rfs_catalog_name(planning->planner->config.catalog, here->name);
         const struct role_of role = rfs_plan_role(planning->planner, param, s, planning->stage);
-        if (role.role == ROLE_SLICED && !(role.src && role.src->edge)) /* rows.c checks those */
+        if (role.role == ROLE_SLICED && role.shown &&
+            !(role.src && role.src->edge)) /* rows.c checks those */
             return rfs_plan_types_differ(planning, here->name, rank, use->lead);
     }
     return 0;
@@ -228,7 +229,7 @@ static int compare_stage(struct planning *planning, uint32_t s)
         if (!index)
             continue; /* damaged, or it keeps nothing and differs says so */
         const bool gives = use->wanted[local] & GIVES;
-        if (gives && (!use->order || !planner->part))
+        if (use->wanted[local] & (GIVES | ORDERS) && (!use->order || !planner->part))
             use->order = index; /* loaded first: the highest rank, or the lowest of a part */
         if (index == agreed || index == use->lead_index)
             continue;

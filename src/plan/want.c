@@ -5,6 +5,9 @@
  *
  * Where all files of the stage list the same parameters, all parameters of one geometry come from the same
  * ranks. Where they do not, each is looked up by itself.
+ *
+ * Ranks that would give what is left out by the user's map are marked as well, as the order of the rest may be
+ * theirs; what is wrong with it is passed over.
  */
 #include "plan/internal.h"
 
@@ -119,10 +122,16 @@ static int check_type(const struct planning *planning, const struct stage_use *u
         wanting->base + rfs_survey_lowest(wanting->survey, wanting->name, rfs_plan_holds, &any));
 }
 
+/* What the ranks are needed for that give what has that role. */
+static unsigned char use_of(const struct role_of *role)
+{
+    return role->shown ? GIVES : ORDERS;
+}
+
 /* Marks the ranks that give the cells of one geometry, which is that of slices of TYPE. */
 static int want_cells(struct planning *planning, struct stage_use *use,
-                      const struct wanting *wanting, const struct rfs_geometry *geometry,
-                      uint32_t type)
+                      const struct wanting *wanting, const struct role_of *role,
+                      const struct rfs_geometry *geometry, uint32_t type)
 {
     const struct rfs_surveyed *of = use->survey ? rfs_survey_of(use->survey, wanting->name) : NULL;
     struct rfs_cells cells;
@@ -132,10 +141,13 @@ static int want_cells(struct planning *planning, struct stage_use *use,
     do {
         const struct piece piece = rfs_piece_cell(geometry, cell);
         const uint32_t rank = rfs_plan_giver(wanting, &piece);
+        if (rank != RFS_NO_RANK)
+            use->wanted[rank - use->base] |= ASKED | use_of(role);
+        if (!role->shown)
+            continue;
         if (rank == RFS_NO_RANK)
             return nobody_gives(planning, wanting, &piece);
         tell_replica(planning, wanting, &piece, rank);
-        use->wanted[rank - use->base] = ASKED | GIVES;
         const bool alike = !of || !of->mixed || geometry->src.edge;
         const int rc = alike ? 0 : check_type(planning, use, wanting, rank, type);
         if (rc)
@@ -151,6 +163,14 @@ static bool as_its_geometry(const struct stage_use *use, uint32_t name)
     return !of || (of->ranks == use->survey->present && !of->mixed);
 }
 
+/* What is wrong with a parameter that is left out does not count. */
+static int forgive(const struct planning *planning)
+{
+    if (planning->err)
+        *planning->err = (struct rfs_error){0};
+    return 0;
+}
+
 static int want_sliced(struct planning *planning, struct stage_use *use,
                        const struct wanting *wanting, const struct role_of *role, uint32_t type)
 {
@@ -161,6 +181,8 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
     const bool shared = as_its_geometry(use, wanting->name);
     uint32_t id;
 
+    if (slice->kind != RFS_TENSOR && !role->shown)
+        return 0;
     if (slice->kind != RFS_TENSOR)
         return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_plan_path(planning, use->lead), param),
                         "a strategy without this parameter, or -o names= with a map that gives "
@@ -171,14 +193,14 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
         return 0;
     const int rc = rfs_plan_geometry(planner, role, type, param, &id, planning->err);
     if (rc)
-        return rc;
+        return role->shown || rc == -ENOMEM ? rc : forgive(planning);
     while (planning->seen.n <= id)
         if (!RFS_PUSH(&planning->seen, 0))
             return rfs_fail_memory(planning->err);
-    if (shared && planning->seen.data[id])
+    if (shared && planning->seen.data[id] >= use_of(role))
         return 0;
-    planning->seen.data[id] |= shared;
-    return want_cells(planning, use, wanting, rfs_plan_geometry_at(planner, id), type);
+    planning->seen.data[id] |= shared ? use_of(role) : 0;
+    return want_cells(planning, use, wanting, role, rfs_plan_geometry_at(planner, id), type);
 }
 
 static int want_copied(struct planning *planning, struct stage_use *use,
@@ -188,15 +210,15 @@ static int want_copied(struct planning *planning, struct stage_use *use,
     const uint32_t from = rfs_plan_giver(wanting, &piece);
 
     if (from == RFS_NO_RANK)
-        return nobody_gives(planning, wanting, &piece);
-    use->wanted[from - use->base] = ASKED | GIVES;
+        return role->shown ? nobody_gives(planning, wanting, &piece) : 0;
+    use->wanted[from - use->base] |= ASKED | use_of(role);
     if (from == use->base + planning->like)
         return 0;
-    if (role->src)
+    if (role->src && role->shown)
         tell_replica(planning, wanting, &piece, from);
     for (uint32_t rank = 0; !role->src && rank < planning->planner->scale.src_devices; rank++)
         if (rfs_plan_has(wanting, rank))
-            use->wanted[rank] = ASKED | GIVES; /* to be compared; agree.c */
+            use->wanted[rank] |= ASKED | use_of(role); /* to be compared; agree.c */
     return 0;
 }
 

@@ -455,6 +455,43 @@ def names_swapped(rng, folder):
 
 
 @story
+def names_left_out_of_a_pipeline(rng, folder):
+    """All of a stage, and what only its ranks have of the other's; the rest is as transform_checkpoints writes it."""
+    import mindspore as ms
+    src = strategy([("a", (8, 4), Layout([2], [0, -1])), ("c", (8, 4), Layout([2], [0, -1])),
+                    ("b", (8, 4), Layout([2], [-1, 0]), 1)])
+    dst = strategy([(n, (8, 4), Layout([2], [-1, 0])) for n in "abc"])
+    steps = iter((100, 100, 101, 101))
+    world = World(rng, folder, src, dst,
+                  extras=[("global_step", lambda: Value("Int32", np.array(next(steps), np.int32)))])
+    for rank in (0, 1):
+        world.files[rank].append(("only", Value("Int32", np.array([rank, 7], np.int32))))
+    world.write()
+    with oracle.silence():
+        ms.transform_checkpoints(world.path("src"), world.path("made"), "checkpoint_",
+                                 world.options["src_strategy"], world.options["dst_strategy"])
+    for rank in range(2):
+        name = os.path.join(f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+        drop_values(world.path("made", name), world.path("expected", name), {"a", "c"})
+    write_map(folder, {"a": None, "c": None})
+    return Story({**world.options, "names": world.path("map.json")}, expected=world.path("expected"))
+
+
+def drop_values(source, target, names):
+    """The same .ckpt file without these."""
+    from mindspore.train.checkpoint_pb2 import Checkpoint
+    whole, one = Checkpoint(), Checkpoint()
+    with open(source, "rb") as f:
+        whole.ParseFromString(f.read())
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    with open(target, "wb") as f:
+        for value in whole.value:
+            one.Clear()
+            one.value.add().CopyFrom(value)
+            f.write(one.SerializeToString() if value.tag not in names else b"")
+
+
+@story
 def names_of_parts(rng, folder):
     """Names of a HuggingFace directory of several files."""
     named = model_values(rng)[:4]

@@ -7,6 +7,7 @@ view_tests = \
 	tests/unit/view/test_converted \
 	tests/unit/view/test_encrypted \
 	tests/unit/view/test_filename \
+	tests/unit/view/test_left_out \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_no_tensors \
 	tests/unit/view/test_options \
@@ -54,6 +55,11 @@ tests_unit_view_test_filename_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_filename.c
 tests_unit_view_test_filename_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_left_out_SOURCES = $(view_support) \
+	tests/unit/plan/world.c \
+	tests/unit/plan/world.h \
+	tests/unit/view/test_left_out.c
+tests_unit_view_test_left_out_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_no_tensors_SOURCES = $(view_support) tests/unit/view/test_no_tensors.c
