@@ -12,6 +12,7 @@ librfs_la_SOURCES += \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/secret.c src/base/secret.h \
+	src/base/share.c src/base/share.h \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/term.c src/base/term.h \
 	src/base/text.c src/base/text.h \

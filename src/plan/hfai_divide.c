@@ -26,7 +26,7 @@ struct dividing {
     const struct hfai_state *state;
     bool optimizer;
     struct hfai_share *share;
-    struct hfai_weigher weigher;
+    struct hfai_weigher *weigher;
     RFS_VEC(struct weighed) items;
 };
 
@@ -37,7 +37,7 @@ static bool add_cut(struct dividing *dividing, uint32_t entry, uint32_t pair, ui
 
 static bool add_item(struct dividing *dividing, size_t item, uint64_t weight)
 {
-    return !dividing->weigher.no_memory &&
+    return !dividing->weigher->no_memory &&
            RFS_PUSH(&dividing->items, (struct weighed){(uint32_t)item, 0, weight});
 }
 
@@ -52,7 +52,7 @@ static bool collect_model(struct dividing *dividing)
         const struct rfs_node *value = state->entries.data[i].value;
         ok = rfs_hfai_is_cut(division->hfai, value, division->large, &tensor)
                  ? add_cut(dividing, i, HFAI_NONE, HFAI_NONE)
-                 : add_item(dividing, i, rfs_hfai_weight(&dividing->weigher, value));
+                 : add_item(dividing, i, rfs_hfai_weight(dividing->weigher, value));
     }
     for (uint32_t i = 0; ok && i < state->large.n; i++) {
         const uint64_t bytes = rfs_hfai_large_bytes(&state->large.data[i]);
@@ -68,13 +68,13 @@ static bool collect_entry(struct dividing *dividing, uint32_t i)
     const struct rfs_hfai_division *division = dividing->division;
     const struct hfai_entry *entry = &dividing->state->entries.data[i];
     const struct rfs_items *pairs = rfs_node_pairs(entry->value);
-    uint64_t weight = rfs_hfai_weight(&dividing->weigher, entry->value);
+    uint64_t weight = rfs_hfai_weight(dividing->weigher, entry->value);
     struct rfs_torch_tensor tensor;
     bool ok = true;
 
     for (uint32_t k = 0; ok && pairs && k < pairs->n; k += 2)
         if (rfs_hfai_is_cut(division->hfai, pairs->data[k + 1], division->large, &tensor)) {
-            weight -= rfs_hfai_weight(&dividing->weigher, pairs->data[k + 1]);
+            weight -= rfs_hfai_weight(dividing->weigher, pairs->data[k + 1]);
             ok = add_cut(dividing, i, k, HFAI_NONE);
         }
     for (uint32_t l = entry->first_large; ok && l != HFAI_NONE;
@@ -177,17 +177,16 @@ static bool arrange(struct dividing *dividing)
     return true;
 }
 
-static bool divide(const struct rfs_hfai_division *division, const struct hfai_state *state,
-                   bool optimizer, struct hfai_share *share)
+static bool divide(const struct rfs_hfai_division *division, struct hfai_weigher *weigher,
+                   const struct hfai_state *state, bool optimizer, struct hfai_share *share)
 {
     struct dividing dividing = {.division = division,
                                 .state = state,
                                 .optimizer = optimizer,
                                 .share = share,
-                                .weigher = {.hfai = division->hfai}};
+                                .weigher = weigher};
 
     const bool ok = collect(&dividing) && deal(&dividing) && arrange(&dividing);
-    rfs_hfai_weigher_end(&dividing.weigher);
     free(dividing.items.data);
     return ok;
 }
@@ -222,11 +221,13 @@ int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
     *division = (struct rfs_hfai_division){.hfai = hfai, .n = n, .large = large};
     division->models = calloc(hfai->n_models + 1, sizeof *division->models);
     division->optimizers = calloc(hfai->n_optimizers + 1, sizeof *division->optimizers);
+    struct hfai_weigher weigher = {.hfai = hfai};
     bool ok = division->models && division->optimizers;
     for (size_t i = 0; ok && i < hfai->n_models; i++)
-        ok = divide(division, &hfai->models[i], false, &division->models[i]);
+        ok = divide(division, &weigher, &hfai->models[i], false, &division->models[i]);
     for (size_t i = 0; ok && i < hfai->n_optimizers; i++)
-        ok = divide(division, &hfai->optimizers[i], true, &division->optimizers[i]);
+        ok = divide(division, &weigher, &hfai->optimizers[i], true, &division->optimizers[i]);
+    rfs_hfai_weigher_end(&weigher);
     if (!ok) {
         rfs_hfai_division_free(division);
         return rfs_fail_memory(err);

@@ -15,9 +15,22 @@
 struct hfai_entry {
     const struct rfs_node *key;
     const struct rfs_node *value;
+    uint32_t part; /* that it is from */
     uint32_t
         first_large; /* of an optimizer: the first of the large tensors that go back into it, or HFAI_NONE */
 };
+
+/*
+ * A pickle can have a value again for two bytes. So all walks through what a part holds, when it is opened, share a
+ * budget: so many units for each byte of its pickle. A unit is about as much time as a byte takes to be copied.
+ */
+#define HFAI_WORK_TIMES 64
+#define HFAI_WORK_MORE (UINT64_C(1) << 20)
+#define HFAI_WORK_NODE 16 /* a node that is looked at */
+#define HFAI_WORK_KEY 64  /* a key that is looked up, besides its bytes */
+#define HFAI_WORK_TENSOR                                                                           \
+    1024 /* a tensor of an optimizer's state, which each file that is shown looks at again */
+#define HFAI_WORK_READ 2048 /* a number that is read from the file */
 
 /* Ranges that follow each other: the bytes of one tensor. */
 struct hfai_row {
@@ -44,15 +57,18 @@ struct hfai_state {
     struct rfs_intern *large_keys;      /* the same of large tensors */
     RFS_VEC(struct hfai_entry) entries; /* in the order in which load() would have them */
     RFS_VEC(struct hfai_large) large;
-    RFS_VEC(struct rfs_range) ranges;
-    uint64_t *ends;              /* [ranges.n] of each range in its tensor */
-    const struct rfs_node *rest; /* of an optimizer: part 0's dict, with "state" in it */
+    RFS_VEC(struct rfs_range) ranges; /* part by part; once all are read, tensor by tensor */
+    uint64_t *ends;                   /* [ranges.n] of each range in its tensor */
+    const struct rfs_node *rest;      /* of an optimizer: part 0's dict, with "state" in it */
 };
 
 struct hfai_part {
     struct rfs_torch torch;
     uint32_t file; /* in the catalogue's files */
     bool open;
+    uint64_t work; /* what is left of its budget */
+    /* [nodes] while it is read: the node of part 0 that a container was found to be the same as */
+    const struct rfs_node **same;
 };
 
 struct rfs_hfai {
@@ -62,6 +78,7 @@ struct rfs_hfai {
     size_t n_models, n_optimizers;
     struct hfai_state *models;
     struct hfai_state *optimizers;
+    struct rfs_torch_shown large; /* of all parts: how many bytes their large tensors have */
 };
 
 const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part);
@@ -78,7 +95,7 @@ int rfs_hfai_fail(const struct hfai_reading *reading, const char *what);
 /* The same, about what has that key. */
 int rfs_hfai_fail_key(const struct hfai_reading *reading, const struct rfs_node *key,
                       const char *what);
-/* As rfs_hfai_key, with the error filled. */
+/* As rfs_hfai_key, within the budget and with the error filled. */
 int rfs_hfai_canonical(const struct hfai_reading *reading, const struct rfs_node *key, char **out,
                        size_t *n);
 /* Takes a part's pieces of a state's large tensors. 0 or -errno with *err filled, as what follows. */
@@ -93,12 +110,20 @@ int rfs_hfai_check_large(const struct hfai_reading *reading, struct hfai_state *
  * -EINVAL for another one, or -ENOMEM.
  */
 int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n);
+/* What that takes of the budget. */
+uint64_t rfs_hfai_key_bytes(const struct rfs_node *key);
 /* A key for messages. */
 void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap);
-/* Whether two graphs say the same (bytes of storages aside). */
-bool rfs_hfai_same(const struct rfs_node *a, const struct rfs_node *b);
+/* Takes UNITS of the budget of the part that is being read: 0, or -EFBIG with the error filled. */
+int rfs_hfai_spend(const struct hfai_reading *reading, uint64_t units);
+/*
+ * Whether two graphs say the same (bytes of storages aside): A of the part that is being read, B of part 0. 1, 0, or
+ * -errno with the error filled.
+ */
+int rfs_hfai_same(const struct hfai_reading *reading, const struct rfs_node *a,
+                  const struct rfs_node *b);
 /* The steps of a part's optimizers; hfai_steps.c. 0 or -errno with *err filled. */
-int rfs_hfai_check_steps(const struct rfs_hfai *hfai, struct rfs_error *err);
+int rfs_hfai_check_steps(struct rfs_hfai *hfai, struct rfs_error *err);
 
 /* Weighs values; zero-initialise but for hfai, end by rfs_hfai_weigher_end. */
 struct hfai_weigher {

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* (torch.Size, piece) of one part. */
@@ -62,19 +63,36 @@ static int add_piece(const struct hfai_reading *reading, struct hfai_state *stat
     if (reading->part == 0) {
         if (!RFS_PUSH(&state->large, large))
             return rfs_fail_memory(reading->err);
-        for (uint32_t p = 0; p < reading->hfai->n_parts; p++)
-            if (!RFS_PUSH(&state->ranges, (struct rfs_range){0}))
-                return rfs_fail_memory(reading->err);
     }
     struct hfai_large *have = &state->large.data[i];
-    if (!rfs_hfai_same(have->key, key) || !same_large(have, &large))
+    const int is_same = rfs_hfai_same(reading, key, have->key);
+    if (is_same < 0)
+        return is_same;
+    if (!is_same || !same_large(have, &large))
         return rfs_hfai_fail_key(reading, key,
                                  "a large tensor that differs from part 0's: the parts are of "
                                  "different saves");
     const uint64_t item = rfs_dtype_bytes(large.dtype);
-    state->ranges.data[have->first + reading->part] = (struct rfs_range){
-        piece.record, piece.offset * item, piece.elements * item, (uint16_t)reading->part};
-    return 0;
+    const struct rfs_range range = {piece.record, piece.offset * item, piece.elements * item,
+                                    (uint16_t)reading->part};
+    return RFS_PUSH(&state->ranges, range) ? 0 : rfs_fail_memory(reading->err);
+}
+
+/* Each part has paid for its own ranges; now those of a tensor follow each other. */
+static bool order_ranges(struct hfai_state *state, uint32_t n_parts)
+{
+    const size_t n = state->large.n;
+    struct rfs_range *ordered = calloc(state->ranges.n + 1, sizeof *ordered);
+
+    if (!ordered)
+        return false;
+    for (uint32_t p = 0; p < n_parts; p++)
+        for (size_t i = 0; i < n; i++)
+            ordered[i * n_parts + p] = state->ranges.data[p * n + i];
+    free(state->ranges.data);
+    state->ranges.data = ordered;
+    state->ranges.cap = state->ranges.n + 1;
+    return true;
 }
 
 int rfs_hfai_read_large(const struct hfai_reading *reading, struct hfai_state *state,
@@ -109,11 +127,11 @@ static int check_pieces(const struct hfai_reading *reading, struct hfai_state *s
         state->ends[large->first + p] = end;
     }
     large->elements = bytes / rfs_dtype_bytes(large->dtype);
-    return bytes == end
-               ? 0
-               : rfs_hfai_fail_key(reading, large->key,
-                                   "the pieces of the large tensor have another number of elements "
-                                   "than the whole: parts are missing, or of different saves");
+    if (bytes != end)
+        return rfs_hfai_fail_key(reading, large->key,
+                                 "the pieces of the large tensor have another number of elements "
+                                 "than the whole: parts are missing, or of different saves");
+    return rfs_torch_show(&reading->hfai->large, bytes, reading->path, NULL, reading->err);
 }
 
 /* Links a large tensor with the entry that it goes back into. */
@@ -168,7 +186,7 @@ static int check_state(const struct hfai_reading *reading, struct hfai_state *st
     int rc = 0;
 
     state->ends = calloc(state->ranges.n + 1, sizeof *state->ends);
-    if (!state->ends)
+    if (!state->ends || !order_ranges(state, reading->hfai->n_parts))
         return rfs_fail_memory(reading->err);
     for (size_t k = state->large.n; rc == 0 && k-- > 0;) { /* so that lists are in order */
         struct hfai_large *large = &state->large.data[k];

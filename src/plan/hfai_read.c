@@ -13,6 +13,7 @@
  */
 #include "plan/hfai_internal.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -38,8 +39,12 @@ int rfs_hfai_fail_key(const struct hfai_reading *reading, const struct rfs_node 
 int rfs_hfai_canonical(const struct hfai_reading *reading, const struct rfs_node *key, char **out,
                        size_t *n)
 {
-    const int rc = rfs_hfai_key(key, out, n);
+    int rc = rfs_hfai_spend(reading, rfs_hfai_key_bytes(key));
 
+    *out = NULL;
+    if (rc)
+        return rc;
+    rc = rfs_hfai_key(key, out, n);
     return rc == -EINVAL
                ? rfs_hfai_fail_key(reading, key, "a key that is neither a text nor an integer")
            : rc < 0 ? rfs_fail_memory(reading->err)
@@ -63,6 +68,12 @@ static int open_part(const struct hfai_reading *reading)
     rc = rfs_torch_open(read_source, &source, source.size, (uint16_t)reading->part, reading->path,
                         &part->torch, reading->err);
     part->open = rc == 0;
+    part->work = HFAI_WORK_MORE;
+    if (rc == 0)
+        part->work += HFAI_WORK_TIMES * (uint64_t)part->torch.pickle.n_bytes;
+    uint64_t *all = &reading->hfai->large.file_bytes;
+    if (!rfs_add_u64(*all, source.size, all))
+        *all = UINT64_MAX;
     const int ended = rfs_reading_end(&source);
     if (ended)
         rc = rfs_files_fail(reading->err, reading->path, ended);
@@ -114,7 +125,7 @@ static int get_list(const struct hfai_reading *reading, const char *what,
     return 0;
 }
 
-/* Adds an entry, or lets it take the place of an earlier one of the same key, as dict.update does. */
+/* Adds an entry, or lets it take the place of another part's of the same key, as dict.update does. */
 static int add_entry(const struct hfai_reading *reading, struct hfai_state *state,
                      const struct rfs_node *key, const struct rfs_node *value)
 {
@@ -127,13 +138,14 @@ static int add_entry(const struct hfai_reading *reading, struct hfai_state *stat
     const uint32_t id = rfs_intern_add(state->keys, canonical, n);
     if (id == RFS_NO_ID)
         return rfs_fail_memory(reading->err);
-    if (id < state->entries.n) {
-        state->entries.data[id].value = value;
-        return 0;
-    }
-    return RFS_PUSH(&state->entries, (struct hfai_entry){key, value, HFAI_NONE})
-               ? 0
-               : rfs_fail_memory(reading->err);
+    const struct hfai_entry entry = {key, value, reading->part, HFAI_NONE};
+    if (id == state->entries.n)
+        return RFS_PUSH(&state->entries, entry) ? 0 : rfs_fail_memory(reading->err);
+    if (state->entries.data[id].part == reading->part)
+        return rfs_hfai_fail_key(reading, key, "is twice in the part");
+    state->entries.data[id].value = value;
+    state->entries.data[id].part = reading->part;
+    return 0;
 }
 
 static int read_model(const struct hfai_reading *reading, struct hfai_state *state,
@@ -146,9 +158,12 @@ static int read_model(const struct hfai_reading *reading, struct hfai_state *sta
         char name[256];
         if (pairs->data[i]->kind != RFS_NODE_TEXT)
             return rfs_hfai_fail_key(reading, pairs->data[i], "a parameter whose name is no text");
-        rfs_hfai_show_key(pairs->data[i], name, sizeof name);
-        int rc =
-            rfs_torch_tensor(torch, pairs->data[i + 1], reading->path, name, &tensor, reading->err);
+        int rc = rfs_torch_tensor(torch, pairs->data[i + 1], "", "", &tensor, NULL);
+        if (rc < 0) { /* again, to say what is wrong */
+            rfs_hfai_show_key(pairs->data[i], name, sizeof name);
+            rc = rfs_torch_tensor(torch, pairs->data[i + 1], reading->path, name, &tensor,
+                                  reading->err);
+        }
         if (rc == 0)
             rc = rfs_hfai_fail_key(reading, pairs->data[i], "a parameter that is no tensor");
         if (rc == 1)
@@ -157,6 +172,18 @@ static int read_model(const struct hfai_reading *reading, struct hfai_state *sta
             return rc;
     }
     return 0;
+}
+
+/* Takes of the budget what each walk through the state of a parameter costs, however many parameters share it. */
+static int spend_value(const struct hfai_reading *reading, const struct rfs_node *value)
+{
+    const struct rfs_items *pairs = rfs_node_pairs(value);
+    int rc = 0;
+
+    for (uint32_t i = 1; pairs && rc == 0 && i < pairs->n; i += 2)
+        rc = rfs_hfai_spend(reading, pairs->data[i]->kind == RFS_NODE_CALL ? HFAI_WORK_TENSOR
+                                                                           : HFAI_WORK_NODE);
+    return rc;
 }
 
 /* "state" of part P's share, and everything else the same as in part 0. */
@@ -178,13 +205,19 @@ static int read_optimizer(const struct hfai_reading *reading, struct hfai_state 
     for (uint32_t i = 0; i < pairs->n; i += 2) {
         if (rfs_node_is_text(pairs->data[i], "state"))
             continue;
-        if (!rfs_hfai_same(pairs->data[i], first->data[i]) ||
-            !rfs_hfai_same(pairs->data[i + 1], first->data[i + 1]))
+        int same = rfs_hfai_same(reading, pairs->data[i], first->data[i]);
+        if (same == 1)
+            same = rfs_hfai_same(reading, pairs->data[i + 1], first->data[i + 1]);
+        if (same < 0)
+            return same;
+        if (same == 0)
             return rfs_hfai_fail_key(reading, pairs->data[i],
                                      "differs from part 0's: the parts are of different saves");
     }
     for (uint32_t i = 0; i < entries->n; i += 2) {
-        const int rc = add_entry(reading, state, entries->data[i], entries->data[i + 1]);
+        int rc = spend_value(reading, entries->data[i + 1]);
+        if (rc == 0)
+            rc = add_entry(reading, state, entries->data[i], entries->data[i + 1]);
         if (rc)
             return rc;
     }
@@ -213,7 +246,7 @@ static int make_states(const struct hfai_reading *reading, size_t n, size_t *cou
     return 0;
 }
 
-static int read_part(const struct hfai_reading *reading)
+static int read_states(const struct hfai_reading *reading)
 {
     struct rfs_hfai *hfai = reading->hfai;
     const struct rfs_items *models = NULL;
@@ -242,9 +275,18 @@ static int read_part(const struct hfai_reading *reading)
         if (rc == 0)
             rc = rfs_hfai_read_large(reading, &hfai->optimizers[i], rfs_node_pairs(pair[1]));
     }
+    return rc;
+}
+
+static int read_part(const struct hfai_reading *reading)
+{
+    struct hfai_part *part = &reading->hfai->parts[reading->part];
+    const int rc = read_states(reading);
+
+    free(part->same);
+    part->same = NULL;
     /* Last, as what is above names a parameter by its own name. */
-    return rc ? rc
-              : rfs_torch_check(&hfai->parts[reading->part].torch, reading->path, reading->err);
+    return rc ? rc : rfs_torch_check(&part->torch, reading->path, reading->err);
 }
 
 const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part)

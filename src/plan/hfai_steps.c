@@ -28,8 +28,9 @@ struct group {
 };
 
 struct steps {
-    const struct rfs_hfai *hfai;
+    struct rfs_hfai *hfai;
     const struct hfai_state *state;
+    struct rfs_error *err;
     uint32_t *group_of;   /* by entry */
     uint32_t *by_part;    /* entries in the order of the parts that they came from */
     size_t *first;        /* [parts + 1] of each part in by_part */
@@ -65,10 +66,18 @@ static bool to_number(enum rfs_dtype dtype, const unsigned char *bytes, double *
     }
 }
 
-/* Reads a count: 1, 0 for what is none, or -errno. */
-static int read_count(const struct rfs_hfai *hfai, uint32_t part, struct rfs_reading *reading,
-                      const struct rfs_node *step, double *count)
+/* The part that what is looked at is from, for its budget and for messages. */
+static struct hfai_reading reading_of(const struct steps *steps, uint32_t part)
 {
+    return (struct hfai_reading){steps->hfai, part, rfs_hfai_path(steps->hfai, part), steps->err};
+}
+
+/* Reads a count: 1, 0 for what is none, or -errno; *TOLD is set if the error is filled. */
+static int read_count(const struct steps *steps, uint32_t part, struct rfs_reading *reading,
+                      const struct rfs_node *step, double *count, bool *told)
+{
+    const struct rfs_hfai *hfai = steps->hfai;
+    const struct hfai_reading spending = reading_of(steps, part);
     struct rfs_torch_tensor tensor;
     unsigned char bytes[8];
 
@@ -85,8 +94,10 @@ static int read_count(const struct rfs_hfai *hfai, uint32_t part, struct rfs_rea
         tensor.elements != 1 || rfs_dtype_bytes(tensor.dtype) > sizeof bytes)
         return 0;
     const size_t item = rfs_dtype_bytes(tensor.dtype);
-    const int rc =
-        rfs_reading_pread(reading, bytes, item, tensor.record->offset + tensor.offset * item);
+    int rc = rfs_hfai_spend(&spending, HFAI_WORK_READ);
+    *told = rc != 0;
+    if (rc == 0)
+        rc = rfs_reading_pread(reading, bytes, item, tensor.record->offset + tensor.offset * item);
     return rc ? rc : to_number(tensor.dtype, bytes, count);
 }
 
@@ -107,14 +118,14 @@ static void add_count(struct group *group, uint32_t part, double count)
 }
 
 /* The entries that came from one part. */
-static int collect(struct steps *steps, uint32_t part, struct rfs_reading *reading)
+static int collect(struct steps *steps, uint32_t part, struct rfs_reading *reading, bool *told)
 {
     for (size_t k = steps->first[part]; k < steps->first[part + 1]; k++) {
         const uint32_t i = steps->by_part[k];
         const struct rfs_node *value = steps->state->entries.data[i].value;
         const struct rfs_node *step = rfs_node_pairs(value) ? rfs_node_get(value, "step") : NULL;
         double count;
-        const int rc = step ? read_count(steps->hfai, part, reading, step, &count) : 0;
+        const int rc = step ? read_count(steps, part, reading, step, &count, told) : 0;
         if (rc < 0)
             return rc;
         if (rc > 0)
@@ -123,37 +134,46 @@ static int collect(struct steps *steps, uint32_t part, struct rfs_reading *readi
     return 0;
 }
 
-static int collect_part(struct steps *steps, uint32_t part, struct rfs_error *err)
+static int collect_part(struct steps *steps, uint32_t part)
 {
     struct rfs_reading reading;
+    bool told = false;
 
     int rc = rfs_reading_begin(rfs_catalog_files(steps->hfai->catalog),
                                steps->hfai->parts[part].file, &reading);
     if (rc == 0) {
-        rc = collect(steps, part, &reading);
+        rc = collect(steps, part, &reading, &told);
         const int ended = rfs_reading_end(&reading);
         rc = rc ? rc : ended;
     }
-    return rc == 0 ? 0 : rfs_files_fail(err, rfs_hfai_path(steps->hfai, part), rc);
+    return rc == 0 || told ? rc : rfs_files_fail(steps->err, rfs_hfai_path(steps->hfai, part), rc);
 }
 
 /* Notes which entries the "params" of a group name. */
 static int take_group(struct steps *steps, uint32_t number, const struct rfs_node *group)
 {
-    const struct rfs_node *params = rfs_node_pairs(group) ? rfs_node_get(group, "params") : NULL;
+    const struct hfai_reading reading = reading_of(steps, 0);
+    const struct rfs_items *pairs = rfs_node_pairs(group);
+    int rc = rfs_hfai_spend(&reading, HFAI_WORK_NODE * (1 + (pairs ? (uint64_t)pairs->n : 0)));
+    const struct rfs_node *params = pairs && rc == 0 ? rfs_node_get(group, "params") : NULL;
 
     for (uint32_t i = 0; params && params->kind == RFS_NODE_LIST && i < params->of.items.n; i++) {
         RFS_FREE char *canonical = NULL;
         size_t n;
-        const int rc = rfs_hfai_key(params->of.items.data[i], &canonical, &n);
-        if (rc == -ENOMEM)
+        const struct rfs_node *key = params->of.items.data[i];
+        rc = rfs_hfai_spend(&reading, rfs_hfai_key_bytes(key));
+        if (rc)
             return rc;
+        rc = rfs_hfai_key(key, &canonical, &n);
+        if (rc == -ENOMEM)
+            return rfs_fail_memory(steps->err);
         const uint32_t entry =
             rc == 0 ? rfs_intern_find(steps->state->keys, canonical, n) : RFS_NO_ID;
         if (entry != RFS_NO_ID)
             steps->group_of[entry] = number;
+        rc = 0;
     }
-    return 0;
+    return rc;
 }
 
 static int make_groups(struct steps *steps)
@@ -166,7 +186,7 @@ static int make_groups(struct steps *steps)
     steps->groups = calloc(steps->n_groups, sizeof *steps->groups);
     steps->group_of = calloc(steps->state->entries.n + 1, sizeof *steps->group_of);
     if (!steps->groups || !steps->group_of)
-        return -ENOMEM;
+        return rfs_fail_memory(steps->err);
     for (uint32_t g = 0; g <= n; g++)
         steps->groups[g] = (struct group){.part = NO_PART, .other = NO_PART, .now = NO_PART};
     for (size_t i = 0; i < steps->state->entries.n; i++)
@@ -184,14 +204,14 @@ static int order_entries(struct steps *steps)
     steps->by_part = calloc(n + 1, sizeof *steps->by_part);
     steps->first = calloc((size_t)n_parts + 2, sizeof *steps->first);
     if (!steps->by_part || !steps->first)
-        return -ENOMEM;
+        return rfs_fail_memory(steps->err);
     /* Each part's place is where the one before it ends, once all that come before are in. */
     for (size_t i = 0; i < n; i++)
-        steps->first[steps->state->entries.data[i].value->origin + 2]++;
+        steps->first[steps->state->entries.data[i].part + 2]++;
     for (uint32_t p = 0; p < n_parts; p++)
         steps->first[p + 2] += steps->first[p + 1];
     for (uint32_t i = 0; i < n; i++)
-        steps->by_part[steps->first[steps->state->entries.data[i].value->origin + 1]++] = i;
+        steps->by_part[steps->first[steps->state->entries.data[i].part + 1]++] = i;
     return 0;
 }
 
@@ -203,14 +223,16 @@ static void free_steps(struct steps *steps)
     free(steps->group_of);
 }
 
-static int check_optimizer(const struct rfs_hfai *hfai, const struct hfai_state *state,
+static int check_optimizer(struct rfs_hfai *hfai, const struct hfai_state *state,
                            struct rfs_error *err)
 {
-    RFS_CLEANUP(free_steps) struct steps steps = {.hfai = hfai, .state = state};
+    RFS_CLEANUP(free_steps) struct steps steps = {.hfai = hfai, .state = state, .err = err};
 
-    int rc = make_groups(&steps) || order_entries(&steps) ? rfs_fail_memory(err) : 0;
+    int rc = make_groups(&steps);
+    if (rc == 0)
+        rc = order_entries(&steps);
     for (uint32_t p = 0; rc == 0 && p < hfai->n_parts; p++)
-        rc = collect_part(&steps, p, err);
+        rc = collect_part(&steps, p);
     for (uint32_t g = 0; rc == 0 && g < steps.n_groups; g++) {
         const struct group *group = &steps.groups[g];
         if (group->other != NO_PART && !group->uneven)
@@ -223,7 +245,7 @@ static int check_optimizer(const struct rfs_hfai *hfai, const struct hfai_state 
     return rc;
 }
 
-int rfs_hfai_check_steps(const struct rfs_hfai *hfai, struct rfs_error *err)
+int rfs_hfai_check_steps(struct rfs_hfai *hfai, struct rfs_error *err)
 {
     int rc = 0;
 

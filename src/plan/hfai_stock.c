@@ -65,14 +65,16 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i, struct 
 {
     const struct hfai_state *state = &hfai->models[model];
     const struct rfs_node *key;
+    struct rfs_torch_shown shown = {stock->shown, hfai->large.file_bytes};
+    int rc;
     bool ok;
 
     if (i < state->entries.n) {
         const struct rfs_node *value = state->entries.data[i].value;
         struct rfs_torch_tensor tensor;
         key = state->entries.data[i].key;
-        const int rc = rfs_torch_tensor(&hfai->parts[value->origin].torch, value,
-                                        rfs_hfai_path(hfai, value->origin), "", &tensor, err);
+        rc = rfs_torch_tensor(&hfai->parts[value->origin].torch, value,
+                              rfs_hfai_path(hfai, value->origin), "", &tensor, err);
         if (rc < 0)
             return rc;
         ok = add_whole(hfai, &tensor, value->origin, stock, &out->type);
@@ -88,5 +90,9 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i, struct 
                         "the name of a parameter is not UTF-8 text without NULs");
     out->name = key->of.text.data;
     out->name_bytes = key->of.text.n;
+    rc = rfs_torch_show(&shown, out->type.bytes, rfs_catalog_path(hfai->catalog), NULL, err);
+    stock->shown = shown.bytes;
+    if (rc)
+        return rc;
     return ok ? 1 : rfs_fail_memory(err);
 }

@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nodes that one walk looks at: shared ones count each time, so that no graph takes for ever. */
-#define WALK_MOST (UINT32_C(1) << 22)
-
 static bool is_pair(const struct rfs_node *key)
 {
     return key->kind == RFS_NODE_TUPLE && key->of.items.n == 2 &&
@@ -44,6 +41,15 @@ static int pair_key(const struct rfs_node *key, char **out, size_t *n)
     return 0;
 }
 
+uint64_t rfs_hfai_key_bytes(const struct rfs_node *key)
+{
+    if (key->kind == RFS_NODE_TEXT)
+        return HFAI_WORK_KEY + (uint64_t)key->of.text.n;
+    return is_pair(key) ? HFAI_WORK_KEY + rfs_hfai_key_bytes(key->of.items.data[0]) +
+                              rfs_hfai_key_bytes(key->of.items.data[1])
+                        : HFAI_WORK_KEY;
+}
+
 int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n)
 {
     *out = NULL;
@@ -57,10 +63,13 @@ int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n)
         return 0;
     }
     if (key->kind == RFS_NODE_INT) {
-        const int length = asprintf(out, "i%lld", (long long)key->of.integer);
-        *n = length < 0 ? 0 : (size_t)length;
-        *out = length < 0 ? NULL : *out;
-        return length < 0 ? -ENOMEM : 0;
+        *n = 1 + sizeof key->of.integer;
+        *out = malloc(*n);
+        if (!*out)
+            return -ENOMEM;
+        **out = 'i';
+        memcpy(*out + 1, &key->of.integer, sizeof key->of.integer);
+        return 0;
     }
     return is_pair(key) ? pair_key(key, out, n) : -EINVAL;
 }
@@ -102,8 +111,25 @@ void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap)
     }
 }
 
+int rfs_hfai_spend(const struct hfai_reading *reading, uint64_t units)
+{
+    struct hfai_part *part = &reading->hfai->parts[reading->part];
+
+    if (units <= part->work) {
+        part->work -= units;
+        return 0;
+    }
+    part->work = 0;
+    return rfs_fail(reading->err, -EFBIG, RFS_IN(reading->path), RFS_HFAI_REMEDY,
+                    "the pickle in it uses the same values so often that reading it would take "
+                    "more than %d times its bytes",
+                    HFAI_WORK_TIMES);
+}
+
+/* Two graphs side by side. */
 struct walk {
-    uint32_t steps;
+    const struct hfai_reading *reading;
+    int rc; /* the budget's */
 };
 
 static bool same(struct walk *walk, const struct rfs_node *a, const struct rfs_node *b,
@@ -156,13 +182,9 @@ static bool same_storage(struct walk *walk, const struct rfs_node *a, const stru
     return same(walk, x[1], y[1], depth + 1) && same(walk, x[4], y[4], depth + 1);
 }
 
-static bool same(struct walk *walk, const struct rfs_node *a, const struct rfs_node *b,
-                 unsigned depth)
+static bool same_kind(struct walk *walk, const struct rfs_node *a, const struct rfs_node *b,
+                      unsigned depth)
 {
-    if (a == b)
-        return true;
-    if (a->kind != b->kind || depth > RFS_PICKLE_DEPTH || ++walk->steps > WALK_MOST)
-        return false;
     switch ((enum rfs_node_kind)a->kind) {
     case RFS_NODE_NONE:
         return true;
@@ -190,10 +212,48 @@ static bool same(struct walk *walk, const struct rfs_node *a, const struct rfs_n
     return false;
 }
 
-bool rfs_hfai_same(const struct rfs_node *a, const struct rfs_node *b)
+/* Where it is kept what a container of this part is the same as; NULL for another value, or when out of memory. */
+static const struct rfs_node **same_as(const struct walk *walk, const struct rfs_node *node)
 {
-    struct walk walk = {0};
-    return same(&walk, a, b, 0);
+    struct hfai_part *part = &walk->reading->hfai->parts[walk->reading->part];
+
+    if (node->kind < RFS_NODE_TUPLE || node->kind == RFS_NODE_GLOBAL ||
+        node->origin != walk->reading->part)
+        return NULL;
+    if (!part->same)
+        part->same = calloc(part->torch.pickle.n_nodes, sizeof *part->same);
+    return part->same ? &part->same[node->number] : NULL;
+}
+
+static bool same(struct walk *walk, const struct rfs_node *a, const struct rfs_node *b,
+                 unsigned depth)
+{
+    const bool text = a != b && (a->kind == RFS_NODE_TEXT || a->kind == RFS_NODE_LONG);
+
+    if (walk->rc == 0)
+        walk->rc = rfs_hfai_spend(walk->reading, HFAI_WORK_NODE + (text ? a->of.text.n : 0));
+    if (walk->rc)
+        return false;
+    if (a == b)
+        return true;
+    if (a->kind != b->kind || depth > RFS_PICKLE_DEPTH)
+        return false;
+    const struct rfs_node **known = same_as(walk, a);
+    if (known && *known == b)
+        return true;
+    const bool is_same = same_kind(walk, a, b, depth);
+    if (known && is_same)
+        *known = b;
+    return is_same;
+}
+
+int rfs_hfai_same(const struct hfai_reading *reading, const struct rfs_node *a,
+                  const struct rfs_node *b)
+{
+    struct walk walk = {reading, 0};
+    const bool is_same = same(&walk, a, b, 0);
+
+    return walk.rc ? walk.rc : is_same;
 }
 
 /* Where the weight of a container is kept; NULL for another value, or when out of memory. */

@@ -38,6 +38,7 @@ struct rfs_stock {
     RFS_VEC(struct rfs_stock_range) ranges;
     RFS_VEC(struct rfs_stock_item) items;
     RFS_VEC(struct rfs_stock_strided) strided;
+    uint64_t shown; /* bytes of tensors that were added as such, for rfs_torch_show */
 };
 
 void rfs_stock_free(struct rfs_stock *stock);

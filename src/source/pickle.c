@@ -25,6 +25,7 @@
 #include <string.h>
 
 #define REMEDY_SAVE "save plain values and tensors only, or save it with torch's default protocol"
+#define REMEDY_LISTS "save numbers in tensors rather than in lists"
 #define REMEDY_COPY "compare the file with its original, or save it again"
 
 /* A value can be had again for two bytes: so many are the items of all containers together. */
@@ -242,6 +243,20 @@ static int drop_to_mark(struct rfs_unpickler *machine)
     return 0;
 }
 
+/* What nodes and items take, and what is on the stack, in the memo and marked. */
+static size_t memory_of(const struct rfs_unpickler *machine)
+{
+    return machine->pickle->arena.bytes +
+           (machine->stack.cap + machine->memo.cap) * sizeof(struct rfs_node *) +
+           machine->marks.cap * sizeof *machine->marks.data;
+}
+
+static int fail_size(const struct rfs_unpickler *machine)
+{
+    return rfs_fail(machine->err, -EFBIG, rfs_unpickle_where(machine), REMEDY_LISTS,
+                    "the pickle in it would take more than %zu bytes of memory", machine->most);
+}
+
 static int step(struct rfs_unpickler *machine, unsigned char op)
 {
     switch (op) {
@@ -282,7 +297,7 @@ static int step(struct rfs_unpickler *machine, unsigned char op)
     case 'c':
         return rfs_unpickle_global(machine);
     case ')':
-        return rfs_unpickle_push(machine, rfs_unpickle_node(machine, RFS_NODE_TUPLE));
+        return rfs_unpickle_tuple(machine, 0);
     case 't':
         return rfs_unpickle_fold(machine, RFS_NODE_TUPLE, rfs_unpickle_pop_mark(machine));
     case 0x85:
@@ -335,7 +350,9 @@ static int run(struct rfs_unpickler *machine)
         const unsigned char op = *machine->p++;
         if (op == '.')
             break;
-        const int rc = step(machine, op);
+        int rc = step(machine, op);
+        if (rc == 0 && memory_of(machine) > machine->most)
+            rc = fail_size(machine);
         if (rc < 0)
             return rc;
     }
@@ -351,12 +368,13 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
                     struct rfs_pickle *out, struct rfs_error *err)
 {
     struct rfs_unpickler machine = {.pickle = out,
+                                    .most = rfs_pickle_memory(n),
                                     .file = from->file,
                                     .offset = from->offset,
                                     .origin = from->origin,
                                     .err = err};
 
-    *out = (struct rfs_pickle){.bytes = bytes};
+    *out = (struct rfs_pickle){.bytes = bytes, .n_bytes = n};
     machine.p = machine.op = bytes;
     machine.end = bytes + n;
     const int rc = run(&machine);

@@ -23,6 +23,15 @@
 #include <stdint.h>
 
 #define RFS_PICKLE_MOST ((size_t)256 << 20) /* bytes of a pickle that is read */
+/*
+ * Bytes of memory that a pickle of N bytes may take besides those: what torch.save writes takes about 4 times its
+ * bytes, lists of numbers 12 times. Opcodes that take 40 times theirs are refused.
+ */
+static inline size_t rfs_pickle_memory(size_t n)
+{
+    const size_t more = (size_t)8 << 20;
+    return 6 * n + (n < more / 12 ? 12 * n : more) + ((size_t)128 << 10);
+}
 #define RFS_PICKLE_NODES (UINT32_C(1) << 23)
 #define RFS_PICKLE_DEPTH 64 /* no state of a training is nested as deep */
 
@@ -57,10 +66,11 @@ struct rfs_after {
 };
 
 struct rfs_node {
-    uint8_t kind;     /* enum rfs_node_kind */
-    uint8_t callable; /* enum rfs_callable, of a GLOBAL */
-    uint16_t origin;  /* which of several files it is from; says nothing of constants, */
-    uint32_t number;  /* nor does this: dense, from 0, in the order of the pickle */
+    uint8_t kind; /* enum rfs_node_kind */
+    uint8_t
+        callable; /* enum rfs_callable, of a GLOBAL; of a TUPLE that was read: it holds counts only */
+    uint16_t origin; /* which of several files it is from; says nothing of constants, */
+    uint32_t number; /* nor does this: dense, from 0, in the order of the pickle */
     union {
         bool truth;
         int64_t integer;
@@ -99,6 +109,7 @@ enum rfs_callable {
 struct rfs_pickle {
     struct rfs_arena arena;
     unsigned char *bytes; /* owned */
+    size_t n_bytes;
     const struct rfs_node *root;
     uint32_t n_nodes;
 };

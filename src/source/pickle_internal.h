@@ -15,6 +15,7 @@ struct rfs_unpickler {
     RFS_VEC(uint32_t) marks; /* heights of the stack */
     RFS_VEC(struct rfs_node *) memo;
     uint32_t pushes;
+    size_t most;     /* bytes of memory */
     uint64_t offset; /* of the pickle in the file */
     uint16_t origin;
 };

@@ -18,6 +18,15 @@ static int fold(struct rfs_unpickler *machine, size_t height, struct rfs_items *
     return 0;
 }
 
+/* Looked at once, when the tuple is made: a memo may hand it to any number of calls. */
+static bool are_counts(const struct rfs_items *items)
+{
+    for (uint32_t i = 0; i < items->n; i++)
+        if (items->data[i]->kind != RFS_NODE_INT || items->data[i]->of.integer < 0)
+            return false;
+    return true;
+}
+
 int rfs_unpickle_fold(struct rfs_unpickler *machine, enum rfs_node_kind kind, int64_t height)
 {
     struct rfs_node *node = rfs_unpickle_node(machine, kind);
@@ -29,6 +38,7 @@ int rfs_unpickle_fold(struct rfs_unpickler *machine, enum rfs_node_kind kind, in
     if (kind == RFS_NODE_DICT && (machine->stack.n - (size_t)height) % 2 != 0)
         return rfs_unpickle_fail(machine, "a key without a value");
     const int rc = fold(machine, (size_t)height, &node->of.items);
+    node->callable = rc == 0 && kind == RFS_NODE_TUPLE && are_counts(&node->of.items);
     return rc ? rc : rfs_unpickle_push(machine, node);
 }
 

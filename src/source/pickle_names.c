@@ -46,14 +46,7 @@ static bool is_number(const struct rfs_node *node, int64_t number)
 
 static bool are_counts(const struct rfs_node *tuple)
 {
-    if (tuple->kind != RFS_NODE_TUPLE)
-        return false;
-    for (uint32_t i = 0; i < tuple->of.items.n; i++) {
-        const struct rfs_node *count = tuple->of.items.data[i];
-        if (count->kind != RFS_NODE_INT || count->of.integer < 0)
-            return false;
-    }
-    return true;
+    return tuple->kind == RFS_NODE_TUPLE && tuple->callable;
 }
 
 /* bytes, as protocol 2 has them: _codecs.encode(text, "latin1"), or bytes(). */

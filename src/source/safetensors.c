@@ -18,6 +18,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/share.h"
 #include "base/vec.h"
 #include "source/json_read.h"
 
@@ -27,6 +28,7 @@
 #include <xxhash.h>
 
 #define PREFIX_BYTES 8u
+#define LONG_HEADER (16u << 20)
 #define NAME_MOST (1u << 20) /* bytes of the longest name, as in .ckpt files */
 
 #define REMEDY_COPY "compare the file with its original, or save it again"
@@ -401,9 +403,24 @@ static int fail_read(struct rfs_error *err, const char *file, int code)
     return rfs_fail(err, code, RFS_IN(file), NULL, "cannot be read: %s", strerror(-code));
 }
 
-/* *text is the header's JSON, owned by the caller. */
+/* Of a long header, whether it ends as one: a hole in a sparse file is not read as a whole to find out. */
+static int look(rfs_read_fn *read, void *ctx, uint64_t length, const char *file,
+                struct rfs_error *err)
+{
+    unsigned char last = '}';
+    const int rc = length > LONG_HEADER ? read(ctx, &last, 1, PREFIX_BYTES + length - 1) : 0;
+
+    if (rc < 0)
+        return fail_read(err, file, rc);
+    return memchr("} \t\n\r", last, 5)
+               ? 0
+               : rfs_fail(err, -EINVAL, RFS_AT(file, PREFIX_BYTES + length - 1), REMEDY_COPY,
+                          "the header is not that of a safetensors file: it does not end as one");
+}
+
+/* *text is the header's JSON, owned by the caller, as is *SHARE of the memory for it. */
 static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, unsigned char **text,
-                size_t *n, struct rfs_error *err)
+                size_t *n, size_t *share, struct rfs_error *err)
 {
     unsigned char start[PREFIX_BYTES];
     uint64_t length = 0;
@@ -418,6 +435,10 @@ static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, u
         length = length << 8 | start[i];
     if (length > RFS_SAFETENSORS_HEADER_MOST || length > size - PREFIX_BYTES)
         return fail_start(start, length, size, file, err);
+    rc = look(read, ctx, length, file, err);
+    if (rc < 0)
+        return rc;
+    rfs_share_take(share, (size_t)length);
     RFS_FREE unsigned char *bytes = malloc((size_t)length + 1);
     if (!bytes)
         return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
@@ -442,11 +463,12 @@ int rfs_safetensors_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char
                          struct rfs_tables *tables, const struct rfs_index *like,
                          struct rfs_index **out, struct rfs_error *err)
 {
+    RFS_SHARED share = 0;
     RFS_FREE unsigned char *text = NULL;
     size_t n = 0;
     *out = NULL;
     int rc = size > INT64_MAX ? rfs_fail(err, -EFBIG, RFS_IN(file), NULL, "the file is too large")
-                              : load(read, ctx, size, file, &text, &n, err);
+                              : load(read, ctx, size, file, &text, &n, &share, err);
     if (rc < 0)
         return rc;
     if (is_like(like, size, text, n))

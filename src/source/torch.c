@@ -14,6 +14,7 @@
 #include "source/torch.h"
 
 #include "base/cleanup.h"
+#include "base/share.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 #define REMEDY_SAVE "save it again with torch.save of torch 1.6 or later"
 #define REMEDY_COPY "compare the file with its original, or save it again"
 #define VERSION_MOST 10
+#define LONG_PICKLE (16u << 20)
 
 struct opening {
     rfs_read_fn *read;
@@ -139,6 +141,21 @@ static int check_versions(const struct opening *opening)
     return 0;
 }
 
+/* Of a long pickle, whether it ends as one: a hole in a sparse file is not read as a whole to find out. */
+static int look(const struct opening *opening, const struct rfs_zip_entry *entry)
+{
+    const uint64_t end = entry->offset + entry->bytes;
+    char last = '.';
+    const int rc = entry->bytes > LONG_PICKLE ? opening->read(opening->ctx, &last, 1, end - 1) : 0;
+
+    if (rc)
+        return rfs_fail(opening->err, rc, RFS_AT(opening->file, end - 1), NULL,
+                        "cannot be read: %s", strerror(-rc));
+    return last == '.' ? 0
+                       : rfs_fail(opening->err, -EINVAL, RFS_AT(opening->file, end - 1),
+                                  REMEDY_COPY, "the pickle in it is damaged: it has no end");
+}
+
 static int read_pickle(const struct opening *opening)
 {
     const struct rfs_zip_entry *entry = rfs_torch_entry(opening->torch, "data.pkl", 8);
@@ -149,16 +166,21 @@ static int read_pickle(const struct opening *opening)
     if (entry->bytes > RFS_PICKLE_MOST)
         return rfs_fail(opening->err, -EFBIG, RFS_AT(opening->file, entry->offset), NULL,
                         "the pickle in it has more than %zu bytes", RFS_PICKLE_MOST);
-    RFS_FREE unsigned char *bytes = malloc((size_t)entry->bytes + 1);
+    int rc = look(opening, entry);
+    if (rc)
+        return rc;
+    const size_t n = (size_t)entry->bytes;
+    RFS_SHARED share = 0;
+    rfs_share_take(&share, n + rfs_pickle_memory(n));
+    RFS_FREE unsigned char *bytes = malloc(n + 1);
     if (!bytes)
         return rfs_fail_memory(opening->err);
-    const int rc = opening->read(opening->ctx, bytes, (size_t)entry->bytes, entry->offset);
+    rc = opening->read(opening->ctx, bytes, n, entry->offset);
     if (rc)
         return rfs_fail(opening->err, rc, RFS_AT(opening->file, entry->offset), NULL,
                         "cannot be read: %s", strerror(-rc));
     const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin};
-    return rfs_pickle_read(RFS_STEAL(bytes), (size_t)entry->bytes, &from, &opening->torch->pickle,
-                           opening->err);
+    return rfs_pickle_read(RFS_STEAL(bytes), n, &from, &opening->torch->pickle, opening->err);
 }
 
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,

@@ -56,6 +56,21 @@ int rfs_torch_tensor(const struct rfs_torch *torch, const struct rfs_node *node,
                      const char *param, struct rfs_torch_tensor *out, struct rfs_error *err);
 
 /*
+ * Bytes that the tensors of a file have together when each is written by itself. Strides of 0, and storages that many
+ * tensors share, make any number of a few bytes: of what is summed, exported or shown as another format, so much is
+ * let through.
+ */
+#define RFS_TORCH_SHOWN_TIMES 64
+#define RFS_TORCH_SHOWN_MORE (UINT64_C(64) << 20)
+struct rfs_torch_shown {
+    uint64_t bytes;      /* so far */
+    uint64_t file_bytes; /* of the file, or of all parts */
+};
+/* Adds a tensor's BYTES: 0, or -EFBIG with *err filled. */
+int rfs_torch_show(struct rfs_torch_shown *shown, uint64_t bytes, const char *file,
+                   const char *param, struct rfs_error *err);
+
+/*
  * Where the bytes of a STORAGE node lie: 0 with *record set, or -EINVAL with *err filled when they are not in
  * the file or of another size than the node says.
  */

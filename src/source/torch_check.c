@@ -15,17 +15,12 @@ struct walk {
     struct rfs_error *err;
     unsigned char *seen; /* a bit for each node */
     unsigned depth;
-    size_t named;   /* bytes of the name */
-    char name[200]; /* the keys that lead here, for messages */
+    unsigned n_keys;
+    const struct rfs_node *keys[RFS_PICKLE_DEPTH + 1]; /* that lead here, for messages */
+    char name[200];
 };
 
 static int visit(struct walk *walk, const struct rfs_node *node);
-
-/* For messages; NULL at the root. */
-static const char *name_of(const struct walk *walk)
-{
-    return walk->named > 0 ? walk->name : NULL;
-}
 
 static bool is_constant(const struct rfs_node *node)
 {
@@ -43,33 +38,37 @@ static bool was_seen(struct walk *walk, const struct rfs_node *node)
     return seen;
 }
 
-static void add_name(struct walk *walk, const struct rfs_node *key)
+/* For messages; NULL at the root. */
+static const char *name_of(struct walk *walk)
 {
-    const size_t left = sizeof walk->name - walk->named;
-    const char *dot = walk->named > 0 ? "." : "";
-    int n = 0;
+    size_t named = 0;
 
-    if (key->kind == RFS_NODE_TEXT)
-        n = snprintf(walk->name + walk->named, left, "%s%.*s", dot,
-                     (int)(key->of.text.n < left ? key->of.text.n : left), key->of.text.data);
-    else if (key->kind == RFS_NODE_INT)
-        n = snprintf(walk->name + walk->named, left, "%s%lld", dot, (long long)key->of.integer);
-    if (n > 0)
-        walk->named += (size_t)n < left ? (size_t)n : left - 1;
+    for (unsigned i = 0; i < walk->n_keys; i++) {
+        const struct rfs_node *key = walk->keys[i];
+        const size_t left = sizeof walk->name - named;
+        const char *dot = named > 0 ? "." : "";
+        int n = 0;
+        if (key->kind == RFS_NODE_TEXT)
+            n = snprintf(walk->name + named, left, "%s%.*s", dot,
+                         (int)(key->of.text.n < left ? key->of.text.n : left), key->of.text.data);
+        else if (key->kind == RFS_NODE_INT)
+            n = snprintf(walk->name + named, left, "%s%lld", dot, (long long)key->of.integer);
+        if (n > 0)
+            named += (size_t)n < left ? (size_t)n : left - 1;
+    }
+    return named > 0 ? walk->name : NULL;
 }
 
 static int visit_pairs(struct walk *walk, const struct rfs_items *pairs)
 {
-    const size_t named = walk->named;
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i + 1 < pairs->n; i += 2) {
         rc = visit(walk, pairs->data[i]);
-        add_name(walk, pairs->data[i]);
+        walk->keys[walk->n_keys++] = pairs->data[i]; /* one for each level at most */
         if (rc == 0)
             rc = visit(walk, pairs->data[i + 1]);
-        walk->named = named;
-        walk->name[named] = '\0';
+        walk->n_keys--;
     }
     return rc;
 }
@@ -88,9 +87,11 @@ static int visit_call(struct walk *walk, const struct rfs_node *node)
     const struct rfs_after *after = node->of.call.after;
     struct rfs_torch_tensor tensor;
 
-    int rc = rfs_torch_tensor(walk->torch, node, walk->file, name_of(walk), &tensor, walk->err);
-    if (rc != 0) /* what is conjugate only lazily can be written again as it is */
-        return rc == 1 || rc == -ENOTSUP ? 0 : rc;
+    int rc = rfs_torch_tensor(walk->torch, node, walk->file, NULL, &tensor, NULL);
+    if (rc == 1 || rc == -ENOTSUP) /* what is conjugate only lazily can be written again as it is */
+        return 0;
+    if (rc < 0) /* again, to say what is wrong */
+        return rfs_torch_tensor(walk->torch, node, walk->file, name_of(walk), &tensor, walk->err);
     rc = visit(walk, node->of.call.args);
     if (rc == 0 && after && after->list)
         rc = visit_items(walk, &after->list->of.items);
@@ -113,7 +114,10 @@ static int visit_kind(struct walk *walk, const struct rfs_node *node)
     case RFS_NODE_NEW:
         return visit_call(walk, node);
     case RFS_NODE_STORAGE:
-        return rfs_torch_record(walk->torch, node, walk->file, name_of(walk), &record, walk->err);
+        return rfs_torch_record(walk->torch, node, walk->file, NULL, &record, NULL) == 0
+                   ? 0
+                   : rfs_torch_record(walk->torch, node, walk->file, name_of(walk), &record,
+                                      walk->err);
     default:
         return 0;
     }

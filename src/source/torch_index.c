@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/torch_index.h"
 
-#include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "base/vec.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A file of a few bytes can describe tensors of any size. */
-#define EXPANDED_MOST (UINT64_C(1) << 40)
 #define REMEDY_ENTRY "-o entry=NAME, which says where in it the state dict is"
 
 struct walk {
@@ -21,7 +18,8 @@ struct walk {
     struct rfs_error *err;
     RFS_VEC(struct rfs_entry) entries;
     RFS_VEC(struct rfs_strided) strided;
-    uint64_t expanded; /* bytes of tensors that are larger than their storages */
+    struct rfs_torch_shown shown;
+    unsigned char *met; /* a bit for each node that was a key */
     size_t left_out;
 };
 
@@ -84,14 +82,21 @@ static int take_tensor(struct walk *walk, uint32_t name, const struct rfs_torch_
     return ok ? 0 : rfs_fail_memory(walk->err);
 }
 
-/* Counts what a tensor shows beyond the bytes that it has: with a stride of 0 that may be any number. */
-static bool is_bounded(struct walk *walk, const struct rfs_torch_tensor *tensor)
+static int fail_twice(const struct walk *walk, const char *name)
 {
-    const uint64_t bytes = tensor->elements * rfs_dtype_bytes(tensor->dtype);
+    return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, name), "save it again",
+                    "is twice in the file");
+}
 
-    if (bytes <= tensor->record->bytes)
-        return true;
-    return rfs_add_u64(walk->expanded, bytes, &walk->expanded) && walk->expanded <= EXPANDED_MOST;
+/* A text can be had again for two bytes, so it is looked at as a key no more than once. */
+static bool was_met(struct walk *walk, const struct rfs_node *key)
+{
+    unsigned char *byte = &walk->met[key->number / 8];
+    const unsigned char bit = (unsigned char)(1u << key->number % 8);
+    const bool met = *byte & bit;
+
+    *byte |= bit;
+    return met;
 }
 
 static int take_pair(struct walk *walk, const struct rfs_node *key, const struct rfs_node *value)
@@ -103,19 +108,23 @@ static int take_pair(struct walk *walk, const struct rfs_node *key, const struct
         walk->left_out++;
         return 0;
     }
-    snprintf(name, sizeof name, "%.*s", (int)(key->of.text.n < 255 ? key->of.text.n : 255),
-             key->of.text.data);
+    const size_t named = key->of.text.n < sizeof name ? key->of.text.n : sizeof name - 1;
+    memcpy(name, key->of.text.data, named);
+    name[named] = '\0';
+    if (was_met(walk, key))
+        return fail_twice(walk, name);
     if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
         return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, name), "give it another name",
                         "the name is not UTF-8 text without NULs");
-    const int rc = rfs_torch_tensor(walk->torch, value, walk->file, name, &tensor, walk->err);
+    int rc = rfs_torch_tensor(walk->torch, value, walk->file, name, &tensor, walk->err);
     walk->left_out += rc == 0;
-    if (rc != 1)
+    if (rc == 1)
+        rc = rfs_torch_show(&walk->shown, tensor.elements * rfs_dtype_bytes(tensor.dtype),
+                            walk->file, name, walk->err);
+    else
         return rc;
-    if (!is_bounded(walk, &tensor))
-        return rfs_fail(walk->err, -EFBIG, RFS_OF(walk->file, name), "save it after contiguous()",
-                        "tensors that are expanded have more than %llu bytes together",
-                        (unsigned long long)EXPANDED_MOST);
+    if (rc)
+        return rc;
     return take_tensor(walk, rfs_intern_add(walk->tables->names, key->of.text.data, key->of.text.n),
                        &tensor);
 }
@@ -142,9 +151,7 @@ static int finish(struct walk *walk, uint64_t size, struct rfs_index **out)
     }
     const char *name =
         rc == 1 ? rfs_intern_text(walk->tables->names, index->entries[first].name) : "";
-    const int failed = rc < 0 ? rfs_fail_memory(walk->err)
-                              : rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, name),
-                                         "save it again", "is twice in the file");
+    const int failed = rc < 0 ? rfs_fail_memory(walk->err) : fail_twice(walk, name);
     rfs_index_free(index);
     return failed;
 }
@@ -174,8 +181,14 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
     int rc = rfs_torch_open(read, ctx, size, 0, file, &torch, err);
     if (rc)
         return rc;
-    struct walk walk = {.torch = &torch, .file = file, .tables = tables, .err = err};
-    rc = walk_dict(&walk, entry, size, out);
+    RFS_FREE unsigned char *met = calloc((size_t)torch.pickle.n_nodes / 8 + 1, 1);
+    struct walk walk = {.torch = &torch,
+                        .file = file,
+                        .tables = tables,
+                        .err = err,
+                        .shown = {.file_bytes = size},
+                        .met = met};
+    rc = met ? walk_dict(&walk, entry, size, out) : rfs_fail_memory(err);
     *left_out = walk.left_out;
     free(walk.entries.data);
     free(walk.strided.data);

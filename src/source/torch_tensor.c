@@ -141,6 +141,22 @@ int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *stora
     return find_record(&looking, storage, record);
 }
 
+int rfs_torch_show(struct rfs_torch_shown *shown, uint64_t bytes, const char *file,
+                   const char *param, struct rfs_error *err)
+{
+    uint64_t most;
+
+    if (!rfs_mul_u64(shown->file_bytes, RFS_TORCH_SHOWN_TIMES, &most) ||
+        !rfs_add_u64(most, RFS_TORCH_SHOWN_MORE, &most))
+        most = UINT64_MAX;
+    if (rfs_add_u64(shown->bytes, bytes, &shown->bytes) && shown->bytes <= most)
+        return 0;
+    return rfs_fail(err, -EFBIG, RFS_OF(file, param), "save it after contiguous()",
+                    "tensors that are expanded or share storages have more than %d times the %llu "
+                    "bytes of the file together",
+                    RFS_TORCH_SHOWN_TIMES, (unsigned long long)shown->file_bytes);
+}
+
 static bool take_numbers(const struct rfs_node *tuple, uint32_t *n, uint64_t *out)
 {
     if (tuple->kind == RFS_NODE_CALL && tuple->of.call.callee->callable == RFS_CALL_SIZE &&

@@ -1,7 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 if HAVE_CMOCKA
-check_PROGRAMS += tests/fault/test_allocation tests/fault/test_costs
-TESTS += tests/fault/test_allocation tests/fault/test_costs
+check_PROGRAMS += tests/fault/test_allocation tests/fault/test_costs tests/fault/test_hostile
+TESTS += tests/fault/test_allocation tests/fault/test_costs tests/fault/test_hostile
+tests_fault_test_hostile_SOURCES = \
+	tests/support/archive.c \
+	tests/support/archive.h \
+	tests/support/hostile.h \
+	tests/support/hostile_pickles.c \
+	tests/support/smaps.h \
+	tests/support/torch_file.c \
+	tests/support/torch_file.h \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/fault/test_hostile.c
+tests_fault_test_hostile_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_fault_test_costs_SOURCES = \
 	tests/support/allocations.h \
 	tests/support/tree.c \

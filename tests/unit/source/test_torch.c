@@ -173,7 +173,7 @@ static void test_depth(void **state)
     (void)state;
     nested(64, 0);
     nested(65, -EINVAL);
-    nested(1000000, -EINVAL);
+    nested(2000, -EINVAL);
 }
 
 /* ---- state dicts as checkpoints ------------------------------------------------------------------ */
@@ -217,7 +217,8 @@ static void test_refused_dicts(void **state)
     make(&file, TENSOR(.elements = 1, DIMS(1)), 4);
     walk(&file, "a.b", &tables, -EINVAL, "it has nothing at entry=a.b");
     make(&file, TENSOR(.elements = 1, DIMS(BIG), STRIDES(0)), 4);
-    walk(&file, NULL, &tables, -EFBIG, "tensors that are expanded have more than 1099511627776");
+    walk(&file, NULL, &tables, -EFBIG,
+         "tensors that are expanded or share storages have more than 64 times the");
     torch_ops(&file, "}");
     torch_text(&file, "\xed\xa0\x80");
     torch_tensor(&file, TENSOR(.elements = 1, DIMS(1)));

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of 20 MB that cost as much as they can: each is taken or refused within five times the seconds, of the
+ * processor, that doc/SEMANTICS.md promises, and within the memory that it promises.
+ */
+#include "plan/hfai.h"
+#include "source/torch_index.h"
+#include "tests/support/hostile.h"
+#include "tests/support/smaps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SECONDS = 10, MIB = 1 << 20 };
+#define INPUT ((size_t)20 * MIB)
+
+/* What is said of one input: 0, or -errno with the error filled. */
+typedef int parse_fn(const struct bytes *input, struct rfs_error *err);
+
+/* KiB that /proc/self/status has by that name. */
+static long status(const char *name)
+{
+    char line[256];
+    long kib = -1;
+    FILE *file = fopen("/proc/self/status", "re");
+
+    if (!file)
+        abort();
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0)
+            sscanf(line + strlen(name), ":%ld", &kib);
+    fclose(file);
+    return kib;
+}
+
+static void forget_peak(void)
+{
+    const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0 || write(fd, "5", 1) != 1 || close(fd))
+        abort();
+}
+
+struct outcome {
+    int rc;
+    long kib; /* of memory, at most, beyond what there was before */
+    struct rfs_error err;
+};
+
+static void parse_here(parse_fn *parse, const struct bytes *input, int fd)
+{
+    struct outcome out = {0};
+    const struct rlimit limit = {SECONDS, SECONDS + 1};
+
+    if (setrlimit(RLIMIT_CPU, &limit))
+        abort();
+    forget_peak();
+    const long before = status("VmRSS");
+    out.rc = parse(input, &out.err);
+    out.kib = status("VmHWM") - before;
+    if (write(fd, &out, sizeof out) != (ssize_t)sizeof out)
+        abort();
+}
+
+/* In a process of its own, which is stopped when it takes too long. */
+static void check(const struct hostile *hostile, parse_fn *parse, size_t most)
+{
+    struct bytes input = {0};
+    struct outcome out;
+    struct rusage usage;
+    int fds[2];
+    int how;
+
+    hostile->make(&input, INPUT);
+    assert_return_code(pipe(fds), errno);
+    const pid_t child = fork();
+    assert_return_code(child, errno);
+    if (child == 0) {
+        parse_here(parse, &input, fds[1]);
+        _exit(0);
+    }
+    close(fds[1]);
+    const ssize_t got = read(fds[0], &out, sizeof out);
+    close(fds[0]);
+    assert_int_equal(wait4(child, &how, 0, &usage), child);
+    bytes_free(&input);
+    if (got != (ssize_t)sizeof out || how != 0)
+        fail_msg("%s: ended with %d after %ld s", hostile->name, how, usage.ru_utime.tv_sec);
+    print_message("%s: %ld.%02ld s, %ld MiB: %s\n", hostile->name, usage.ru_utime.tv_sec,
+                  usage.ru_utime.tv_usec / 10000, out.kib >> 10, out.rc ? out.err.text : "taken");
+    if (out.rc && (!out.err.text[0] || strchr(out.err.text, '\n')))
+        fail_msg("%s: %d without one line that says why", hostile->name, out.rc);
+    if (!SMAPS_NO_LOCKS && (size_t)out.kib << 10 > most)
+        fail_msg("%s: %ld KiB of memory", hostile->name, out.kib);
+}
+
+static void check_all(const struct hostile *list, parse_fn *parse, size_t most)
+{
+    const char *only = getenv("RFS_HOSTILE");
+
+    for (; list->name; list++)
+        if (!only || strstr(list->name, only))
+            check(list, parse, most);
+}
+
+static int read_memory(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    const struct bytes *input = ctx;
+
+    if (offset > input->n || n > input->n - offset)
+        abort();
+    memcpy(buf, input->data + offset, n);
+    return 0;
+}
+
+static int parse_torch(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_index *index;
+    size_t left_out;
+    struct rfs_torch torch;
+    void *const ctx = (void *)(uintptr_t)input;
+
+    int rc =
+        rfs_torch_walk(read_memory, ctx, input->n, "x.pt", NULL, &tables, &index, &left_out, err);
+    if (rc == 0 && rfs_torch_open(read_memory, ctx, input->n, 0, "x.pt", &torch, err) == 0) {
+        rc = rfs_torch_check(&torch, "x.pt", err);
+        rfs_torch_free(&torch);
+    }
+    return rc;
+}
+
+static void test_torch(void **state)
+{
+    (void)state;
+    check_all(hostile_torch, parse_torch, SIZE_MAX);
+}
+
+static int parse_parts(const struct bytes *input, struct rfs_error *err)
+{
+    char *root = tree_new();
+    struct rfs_catalog *catalog;
+    struct rfs_hfai *hfai;
+    struct rfs_hfai_division *division;
+    struct rfs_document document;
+
+    tree_write(root, "PART_000.pt", input->data, input->n);
+    tree_write(root, "PART_001.pt", input->data, input->n);
+    const struct rfs_source_spec spec = {
+        .path = root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    int rc = rfs_catalog_open(&spec, NULL, NULL, &catalog, err);
+    if (rc == 0) {
+        rc = rfs_hfai_open(catalog, false, &hfai, err);
+        if (rc == 0)
+            rc = rfs_hfai_divide(hfai, 3, 2, &division, err);
+        for (uint32_t p = 0; rc == 0 && p < 3; p++) {
+            rc = rfs_hfai_part(division, p, &document, err);
+            rfs_document_free(&document);
+        }
+    }
+    tree_remove(root);
+    return rc;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    check_all(hostile_parts, parse_parts, SIZE_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

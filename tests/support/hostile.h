@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that cost much more than their size would make one think, for tests: what they share is walked once for each
+ * reference, what is empty takes memory all the same, what is nested wants a stack. Each is made of about N bytes.
+ */
+#ifndef TESTS_SUPPORT_HOSTILE_H
+#define TESTS_SUPPORT_HOSTILE_H
+
+#include "tests/support/tree.h"
+
+struct hostile {
+    const char *name;
+    void (*make)(struct bytes *out, size_t n);
+};
+
+/* Each list ends with a name of NULL. */
+extern const struct hostile hostile_torch[];    /* state dicts in files of torch.save */
+extern const struct hostile hostile_parts[];    /* either of two parts of hfai */
+extern const struct hostile hostile_maps[];     /* JSON that says which file has what */
+extern const struct hostile hostile_json[];     /* strategies in JSON */
+extern const struct hostile hostile_protobuf[]; /* strategies in protobuf */
+extern const struct hostile hostile_groups[];   /* group info */
+
+#endif
