@@ -85,11 +85,12 @@ static uint32_t lowest_rank(const struct rfs_catalog *catalog)
     return rank;
 }
 
-/* Adds the names of one rank; tells whether all that are there are its names. */
+/* Adds the names of one rank; tells whether they are all that there are, and all that there were before. */
 static int read_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t lead, struct names *names,
                      bool *complete, struct rfs_error *err)
 {
     const struct rfs_index *index;
+    const size_t before = names->list.n;
     size_t tensors = 0;
     const int rc = rfs_catalog_index(catalog, rank, rank == lead ? RFS_NO_RANK : lead, &index, err);
 
@@ -102,7 +103,8 @@ static int read_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t lead, 
         tensors += rfs_catalog_type(catalog, index->entries[i].type)->kind == RFS_TENSOR;
     if (!add_names(catalog, index, names))
         return rfs_fail_memory(err);
-    *complete = !index->redundancy_removed && names->list.n == tensors;
+    *complete = !index->redundancy_removed && names->list.n == tensors &&
+                (rank == lead || before == tensors);
     return 0;
 }
 

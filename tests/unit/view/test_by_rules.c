@@ -325,6 +325,34 @@ static void test_names_from_all_ranks_where_they_differ(void **state)
     bytes_free(&expected);
 }
 
+/* The first rank keeps less than the last, and only one between them has "b". */
+static void test_names_where_the_first_rank_keeps_less(void **state)
+{
+    struct fixture *f = *state;
+    struct bytes files[3] = {{0}}, expected = {0};
+    unsigned char content[12];
+
+    tree_remove(f->root);
+    f->root = tree_new();
+    fill(content, "w", 0, 12);
+    for (unsigned rank = 0; rank < 3; rank++) {
+        char path[64];
+        ckpt_tensor(&files[rank], "w", "Int8", 1, (uint64_t[]){4}, content + 4 * rank, 4);
+        if (rank > 0)
+            ckpt_tensor(&files[rank], rank == 1 ? "b" : "c", "Int8", 1, (uint64_t[]){4}, "same", 4);
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(f->root, path, files[rank].data, files[rank].n);
+        bytes_free(&files[rank]);
+    }
+    expect_open(f, "src_ranks=3,src_rules=w: axis 0 over all;b: whole;c: whole");
+    ckpt_tensor(&expected, "w", "Int8", 1, (uint64_t[]){12}, content, 12);
+    ckpt_tensor(&expected, "c", "Int8", 1, (uint64_t[]){4}, "same", 4);
+    ckpt_tensor(&expected, "b", "Int8", 1, (uint64_t[]){4}, "same", 4);
+    expect_file(f, 0, &expected);
+    assert_null(strstr(f->lines.text, "no parameter"));
+    bytes_free(&expected);
+}
+
 /* The first rank and the last list the same, one between them does not. */
 static void test_a_tensor_that_rules_were_not_asked_about(void **state)
 {
@@ -376,6 +404,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rules_and_other_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_first_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_from_all_ranks_where_they_differ, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_names_where_the_first_rank_keeps_less, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_tensor_that_rules_were_not_asked_about, set_up,
                                         tear_down),
