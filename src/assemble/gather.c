@@ -60,9 +60,9 @@ uint64_t rfs_gather_wanted(const struct rfs_gather_job *job, uint64_t k, uint64_
     return from;
 }
 
-unsigned char *rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, uint64_t from)
+uint64_t rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, uint64_t from)
 {
-    return job->dst + (rfs_shape_dst(&job->shape, k) + from - job->dst_from);
+    return rfs_shape_dst(&job->shape, k) + from - job->dst_from;
 }
 
 /* Where in the file byte OFFSET of the block is. */
@@ -111,11 +111,10 @@ static int note_content(const struct rfs_gather_job *job, uint64_t size, uint64_
     return 0;
 }
 
-int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset)
+/* SIZE bytes from OFFSET of the block's source, relative to its first run. 0 or -errno. */
+static int read_content(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
-    if (job->ranges)
-        return note_content(job, size, offset);
     return rfs_content_pread(job->reading, &block->content, buf, (size_t)size, block->src + offset);
 }
 
@@ -133,7 +132,7 @@ int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t 
     unsigned char *scratch =
         rfs_place_is_slow(job->scratch, from, size) ? job->scratch + RFS_PLACE_STEP : job->scratch;
     *window = scratch;
-    return rfs_gather_read(job, scratch, size, offset);
+    return read_content(job, scratch, size, offset);
 }
 
 /* A read whose bytes have to go where copying is slow: by a window from which it is not. */
@@ -147,7 +146,7 @@ static int read_by_window(const struct rfs_gather_job *job, unsigned char *dst, 
         /* Two places are too near at most: one to the file's bytes, one to the destination. */
         while (rfs_place_is_slow(window, from, n) || rfs_place_is_slow(dst, (uintptr_t)window, n))
             window += RFS_PLACE_STEP;
-        const int rc = rfs_gather_read(job, window, n, offset);
+        const int rc = read_content(job, window, n, offset);
         if (rc < 0)
             return rc;
         memcpy(dst, window, (size_t)n);
@@ -155,12 +154,15 @@ static int read_by_window(const struct rfs_gather_job *job, unsigned char *dst, 
     return 0;
 }
 
-int rfs_gather_read_run(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
+int rfs_gather_read_run(const struct rfs_gather_job *job, uint64_t place, uint64_t size,
                         uint64_t offset)
 {
-    return !job->ranges && rfs_place_is_slow(dst, file_offset(job->block, offset), size)
+    if (job->ranges)
+        return note_content(job, size, offset);
+    unsigned char *dst = job->dst + place;
+    return rfs_place_is_slow(dst, file_offset(job->block, offset), size)
                ? read_by_window(job, dst, size, offset)
-               : rfs_gather_read(job, dst, size, offset);
+               : read_content(job, dst, size, offset);
 }
 
 static int read_runs(const struct rfs_gather_job *job)
@@ -244,7 +246,7 @@ static void copy_level(const struct rfs_gather_job *job, uint32_t level, uint64_
     }
     const uint64_t steps = (b - k) / inner;
     if (steps > 0) {
-        copy_box(shape, level, steps, rfs_gather_place(job, k, 0),
+        copy_box(shape, level, steps, job->dst + rfs_gather_place(job, k, 0),
                  src + (rfs_shape_src(shape, k) - base));
         k += steps * inner;
     }
@@ -260,12 +262,12 @@ static void copy_window(const struct rfs_gather_job *job, uint64_t a, uint64_t b
     uint64_t size;
     if (a == job->first && (job->head > 0 || a == job->last)) {
         const uint64_t from = rfs_gather_wanted(job, a, &size);
-        memcpy(rfs_gather_place(job, a, from), window, (size_t)size);
+        memcpy(job->dst + rfs_gather_place(job, a, from), window, (size_t)size);
         a++;
     }
     if (a < b && b - 1 == job->last && job->tail < shape->run) {
         b--;
-        memcpy(rfs_gather_place(job, b, 0), window + (rfs_shape_src(shape, b) - source),
+        memcpy(job->dst + rfs_gather_place(job, b, 0), window + (rfs_shape_src(shape, b) - source),
                (size_t)job->tail);
     }
     if (a < b)
@@ -308,10 +310,9 @@ static int run_job(const struct rfs_gather_job *job)
 int rfs_gather_note(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
                     struct rfs_gather_ranges *ranges)
 {
-    unsigned char nothing;
     int rc = 0;
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end && rc == 0; i++) {
-        struct rfs_gather_job job = {.ranges = ranges, .dst = &nothing};
+        struct rfs_gather_job job = {.ranges = ranges};
         if (!job_init(&job, &slice->blocks[i], begin, end))
             continue;
         job.dst_from = begin - job.block->dst;

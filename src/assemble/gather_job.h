@@ -17,7 +17,7 @@ struct rfs_gather_job {
     const struct rfs_block *block;
     struct rfs_reading *reading;
     unsigned char *scratch;
-    unsigned char *dst; /* where byte dst_from of the block goes */
+    unsigned char *dst; /* where byte dst_from of the block goes; NULL where ranges are noted */
     uint64_t dst_from;
     uint64_t first, last;
     uint64_t head; /* bytes of the first run to leave out */
@@ -28,12 +28,13 @@ struct rfs_gather_job {
 
 /* The wanted part of run K: its first byte in the run and, in *size, its length. */
 uint64_t rfs_gather_wanted(const struct rfs_gather_job *job, uint64_t k, uint64_t *size);
-/* Where byte FROM of run K goes. */
-unsigned char *rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, uint64_t from);
-/* SIZE bytes from OFFSET of the block's source, relative to its first run. 0 or -errno. */
-int rfs_gather_read(const struct rfs_gather_job *job, void *buf, uint64_t size, uint64_t offset);
-/* The same, to a place that may be one to which reading is slow. */
-int rfs_gather_read_run(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
+/* Where byte FROM of run K goes: bytes from job->dst on. */
+uint64_t rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, uint64_t from);
+/*
+ * SIZE bytes from OFFSET of the block's source, relative to its first run, to PLACE, which may be one to which reading
+ * is slow. 0 or -errno.
+ */
+int rfs_gather_read_run(const struct rfs_gather_job *job, uint64_t place, uint64_t size,
                         uint64_t offset);
 /*
  * SIZE bytes from OFFSET of the block, of at most RFS_SCRATCH, where they can be copied from: in the scratch, or where

@@ -79,16 +79,16 @@ static uint64_t steps_at_once(const struct box *box, uint32_t level)
 }
 
 static int fetch(const struct rfs_gather_job *job, const struct box *box, uint32_t level,
-                 unsigned char *dst, uint64_t source)
+                 uint64_t place, uint64_t source)
 {
     const uint64_t run = job->shape.run;
 
     if (level == box->n)
-        return rfs_gather_read_run(job, dst, run, source);
+        return rfs_gather_read_run(job, place, run, source);
     const struct rfs_loop *loop = &box->loop[level];
     const uint64_t group = steps_at_once(box, level);
     for (uint64_t i = 0, n; i < loop->count; i += n) {
-        unsigned char *to = dst + i * loop->dst_stride;
+        const uint64_t to = place + i * loop->dst_stride;
         const uint64_t from = source + i * loop->src_stride;
         n = group > 0 ? rfs_min_u64(group, loop->count - i) : 1;
         if (group == 0) {
@@ -103,7 +103,7 @@ static int fetch(const struct rfs_gather_job *job, const struct box *box, uint32
         if (rc < 0)
             return rc;
         if (window)
-            scatter(box, level, n, run, to, window);
+            scatter(box, level, n, run, job->dst + to, window);
     }
     return 0;
 }

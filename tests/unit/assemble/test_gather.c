@@ -119,6 +119,27 @@ static void test_windows_stop_at_long_gaps(void **state)
     world_close(&world);
 }
 
+/* Noting what would be read takes no memory that it would be read to, however far apart its places are. */
+static void test_noting_has_no_destination(void **state)
+{
+    const uint64_t run = RFS_SCRATCH, far = (UINT64_C(1) << 63) + run;
+    (void)state;
+    for (int strided = 0; strided < 2; strided++) {
+        struct rfs_block block = {
+            .run = run, .dst_end = far + run, .n_loops = 1, .strided = strided == 1};
+        block.loop[0] = (struct rfs_loop){.count = 2, .dst_stride = far, .src_stride = 2 * run};
+        const struct rfs_slice slice = {.bytes = far + run, .n = 1, .blocks = &block};
+        struct rfs_gather_ranges ranges = {0};
+        assert_int_equal(rfs_gather_note(&slice, 100, slice.bytes - 10, &ranges), 0);
+        assert_int_equal(ranges.n, 2);
+        assert_int_equal(ranges.data[0].from, 100);
+        assert_int_equal(ranges.data[0].to, run);
+        assert_int_equal(ranges.data[1].from, 2 * run);
+        assert_int_equal(ranges.data[1].to, 3 * run - 10);
+        free(ranges.data);
+    }
+}
+
 static void test_changed_source(void **state)
 {
     struct world world = {.ndim = 2, .dims = {100, 64}, .pieces = {1, 2}, .elem = 1};
@@ -195,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_far_runs_are_read_alone),
         cmocka_unit_test(test_nothing_outside_is_read),
         cmocka_unit_test(test_windows_stop_at_long_gaps),
+        cmocka_unit_test(test_noting_has_no_destination),
         cmocka_unit_test(test_changed_source),
         cmocka_unit_test(test_needed),
     };
