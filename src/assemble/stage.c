@@ -167,8 +167,9 @@ static void make(struct rfs_stage *stage, struct rfs_stage_window *window, struc
     const uint64_t now = rfs_wait_now();
     pthread_mutex_lock(&stage->lock);
     stage->reading--;
-    stage->reads++;
-    rfs_depth_note(&stage->depth, to - window->from, now, !any_queued(stage));
+    stage->reads += data != NULL;
+    /* One that failed, or had no room, says as little of the storage as one that was alone. */
+    rfs_depth_note(&stage->depth, to - window->from, now, !data || !any_queued(stage));
     window->to = to;
     window->data = data;
     window->state = data ? RFS_STAGE_READY : RFS_STAGE_FAILED;

@@ -319,6 +319,29 @@ static unsigned fails_left(void)
 }
 
 /* What fails ahead is read again by who needs it. */
+/* Reads that bring nothing are quickly done, which is no reason to make more of them at once. */
+static void test_failures_do_not_deepen(void **state)
+{
+    const struct timespec moment = {0, 1000000};
+    struct place place;
+    unsigned reads = 0;
+    (void)state;
+    open_place(&place, 64 * MIB);
+    find_slow(&place);
+    const uint64_t reach = rfs_assemble_reach(place.assembler);
+    set(&storage.fail, 1000000);
+    while (reads < 40 * RFS_DEPTH_LEAST) {
+        want(&place, 0, place.slice.bytes);
+        nanosleep(&moment, NULL);
+        pthread_mutex_lock(&storage.lock);
+        reads = storage.reads;
+        pthread_mutex_unlock(&storage.lock);
+    }
+    assert_int_equal(rfs_assemble_reach(place.assembler), reach);
+    assert_int_equal(count(&place).reads, 0);
+    close_place(&place);
+}
+
 static void test_failures_ahead_are_nobodys(void **state)
 {
     struct place place;
@@ -536,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_fast_sources_are_not_staged),
         cmocka_unit_test(test_requests_are_merged),
         cmocka_unit_test(test_requests_are_made_at_once),
+        cmocka_unit_test(test_failures_do_not_deepen),
         cmocka_unit_test(test_one_request_of_a_reader),
         cmocka_unit_test(test_one_long_range),
         cmocka_unit_test(test_fast_again),
