@@ -223,18 +223,12 @@ struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)
     return &catalog->tables;
 }
 
-/*
- * Whoever drops indexes makes them absent and then looks at who has asked for them, and here it is the other way
- * round, so that one of the two sees the other.
- */
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank)
 {
     if (!rfs_catalog_has(catalog, rank))
         return NULL;
     struct catalog_rank *slot = &catalog->ranks[rank];
-    const uint64_t uses = atomic_load(&catalog->uses);
-    if (atomic_load(&slot->used) != uses)
-        atomic_store(&slot->used, uses);
+    rfs_catalog_mark(catalog, slot);
     return atomic_load(&slot->index);
 }
 
@@ -263,7 +257,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
     else if (!atomic_load(&built->told))
         catalog->unsaved = true;
     rank->built = built;
-    atomic_store(&rank->used, atomic_load(&catalog->uses));
+    rfs_catalog_mark(catalog, rank);
     atomic_store(&rank->index, built->index);
     return 0;
 }

@@ -49,6 +49,9 @@ struct rfs_catalog {
     struct rfs_use *first, *last;
     atomic_uint_least64_t uses; /* begun so far */
     uint64_t most;              /* bytes of indexes; 0: any */
+    /* NULL but in tests: called when a thread has looked at the mark of a use, and may be about to set it. */
+    void (*marking)(void *ctx);
+    void *marking_ctx;
 
     struct timespec opened;  /* before anything of the source was looked at */
     struct rfs_saved *saved; /* borrowed; NULL: nothing is saved */
@@ -61,6 +64,8 @@ struct rfs_catalog {
     bool saving;     /* somebody is writing; under the lock */
 };
 
+/* The rank was asked for: by the uses that have begun. */
+void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *rank);
 /* Loads what was saved, once; with the lock held, which is released meanwhile. */
 void rfs_catalog_load(struct rfs_catalog *catalog);
 /* Sets the key by which a source is known again. 0 or -ENOMEM. */

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Dropping indexes to make room. One is dropped only if nobody has asked for it since the oldest use that is
- * under way began: whoever asked for it before has ended its use. rfs_catalog_ready takes no lock, so indexes are
- * made absent first, and those that were asked for in that moment are put back.
+ * under way began: whoever asked for it before has ended its use.
+ *
+ * rfs_catalog_ready takes no lock. It marks the rank as used and then loads the rank's index. Dropping makes the index
+ * absent and then loads the mark; what was marked since the oldest use began is put back. Each side stores its own
+ * before it loads the other's, all in one order (memory_order_seq_cst), so at least one of the two sees the other: the
+ * reader finds no index, or the index stays. That needs marks that never fall. A thread may be held up between its
+ * look at the count of uses and its mark, while a later use marks the rank: so a mark is only ever raised.
  */
 #include "source/catalog_internal.h"
 
@@ -18,6 +23,17 @@ void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use)
         catalog->first = use;
     catalog->last = use;
     pthread_mutex_unlock(&catalog->lock);
+}
+
+void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *rank)
+{
+    const uint64_t uses = atomic_load(&catalog->uses);
+    uint64_t used = atomic_load(&rank->used);
+
+    if (catalog->marking)
+        catalog->marking(catalog->marking_ctx);
+    while (used < uses && !atomic_compare_exchange_weak(&rank->used, &used, uses))
+        continue;
 }
 
 static int by_use(const void *a, const void *b)

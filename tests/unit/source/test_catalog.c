@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source/catalog.h"
+#include "source/catalog_internal.h"
 #include "tree.h"
 
 #include <errno.h>
@@ -214,6 +214,46 @@ static void test_index(void **state)
     assert_int_equal(rfs_catalog_type(f->catalog, index[2]->entries[0].type)->bytes, 200);
 }
 
+/* A use that begins, and asks for rank 0, while another is held up as it marks that. */
+struct late {
+    struct rfs_catalog *catalog;
+    struct rfs_use use;
+    const struct rfs_index *index;
+};
+
+static void begin_late(void *ctx)
+{
+    struct late *late = ctx;
+    late->catalog->marking = NULL;
+    rfs_catalog_begin(late->catalog, &late->use);
+    late->index = rfs_catalog_ready(late->catalog, 0);
+}
+
+static void test_marks_never_fall(void **state)
+{
+    struct fixture *f = *state;
+    const struct rfs_index *index;
+    struct rfs_catalog_counters c;
+    struct rfs_use early;
+    add_rank(f, 0, 100, 1);
+    open_source(f);
+    struct late late = {.catalog = f->catalog};
+    assert_int_equal(rfs_catalog_index(f->catalog, 0, RFS_NO_RANK, &index, NULL), 0);
+    f->catalog->most = 1; /* byte: what may go goes */
+    rfs_catalog_begin(f->catalog, &early);
+    f->catalog->marking_ctx = &late;
+    f->catalog->marking = begin_late;
+    assert_ptr_equal(rfs_catalog_ready(f->catalog, 0), index);
+    assert_ptr_equal(late.index, index);
+    rfs_catalog_end(f->catalog, &early);
+    rfs_catalog_count(f->catalog, &c);
+    assert_int_equal(c.dropped, 0);
+    assert_int_equal(late.index->n, 1); /* read after it is freed, if it was */
+    rfs_catalog_end(f->catalog, &late.use);
+    rfs_catalog_count(f->catalog, &c);
+    assert_int_equal(c.dropped, 1);
+}
+
 static void test_failures(void **state)
 {
     struct fixture *f = *state;
@@ -322,8 +362,9 @@ static void test_content(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_choice),   TEST(test_refused), TEST(test_no_permission), TEST(test_index),
-        TEST(test_failures), TEST(test_threads), TEST(test_content),
+        TEST(test_choice),  TEST(test_refused),          TEST(test_no_permission),
+        TEST(test_index),   TEST(test_failures),         TEST(test_threads),
+        TEST(test_content), TEST(test_marks_never_fall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
