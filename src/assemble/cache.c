@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Above it a piece takes a whole slot. */
-#define SLOT_LEAST (RFS_SLOT_BYTES / 4 * 3)
+/* With so many units or more a piece takes a whole slot. */
+#define WHOLE_LEAST (RFS_SLOT_UNITS / 4 * 3)
 /* What malloc and the table take for a piece beyond its struct. */
 #define PIECE_COST (sizeof(struct rfs_piece) + 64)
 
@@ -39,7 +39,8 @@ struct rfs_cache {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t done;  /* a piece stopped being filled */
     uint64_t budget;
-    uint64_t bytes; /* charges of all pieces that are not freed, and warm slots */
+    uint64_t
+        bytes; /* charges of all pieces that are not freed, warm slots, and free units of cut ones */
     struct rfs_piece **table;
     size_t table_size; /* a power of two */
     size_t n;          /* pieces in the table */
@@ -49,6 +50,7 @@ struct rfs_cache {
     uint64_t spent_room;  /* what those that are spent may take */
     uint32_t refused;     /* pieces that were not made ahead, for want of room */
     struct rfs_slots slots;
+    struct rfs_piece **mates; /* [total slots] pieces of a slot that is cut; of others undefined */
     uint64_t hits, misses, evictions, inserts, regrets, unread;
 };
 
@@ -78,6 +80,13 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     pthread_mutex_init(&cache->lock, NULL);
     pthread_cond_init(&cache->done, NULL);
     rfs_slots_init(&cache->slots, budget);
+    cache->mates = malloc((cache->slots.total + UINT64_C(1)) * sizeof(struct rfs_piece *));
+    if (!cache->mates) {
+        rfs_cache_free(cache);
+        return NULL;
+    }
+    if (cache->slots.total < budget / RFS_SLOT_BYTES) /* no more can be reserved */
+        cache->budget = (cache->slots.total + UINT64_C(1)) * RFS_SLOT_BYTES - 1;
     return cache;
 }
 
@@ -88,8 +97,6 @@ void rfs_cache_keep_secret(struct rfs_cache *cache, struct rfs_secret *secret)
 
 static void free_piece(struct rfs_piece *piece)
 {
-    if (piece->slot == RFS_NO_SLOT)
-        free(piece->data);
     free(piece->files);
     free(piece);
 }
@@ -109,6 +116,7 @@ void rfs_cache_free(struct rfs_cache *cache)
     }
     free(cache->table);
     free(cache->ghosts);
+    free(cache->mates);
     rfs_slots_destroy(&cache->slots);
     pthread_cond_destroy(&cache->done);
     pthread_mutex_destroy(&cache->lock);
@@ -228,14 +236,32 @@ static void forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
     piece->rc = rc;
 }
 
+static void leave_mates(struct rfs_cache *cache, const struct rfs_piece *piece)
+{
+    struct rfs_piece **place = &cache->mates[piece->slot];
+    while (*place != piece)
+        place = &(*place)->mate;
+    *place = piece->mate;
+}
+
+/* The memory stays counted: it is that of a warm slot now, or of free units. */
+static void give_memory(struct rfs_cache *cache, const struct rfs_piece *piece)
+{
+    bool whole = piece->units == RFS_SLOT_UNITS;
+    if (!whole) {
+        leave_mates(cache, piece);
+        whole = rfs_slots_give_units(&cache->slots, piece->data, piece->units);
+    }
+    if (whole)
+        rfs_slots_give_warm(&cache->slots, piece->slot);
+    cache->bytes += piece->units * RFS_UNIT_BYTES;
+}
+
 /* A forgotten piece that nobody holds: its memory, in the end. */
 static void dispose(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
 {
     cache->bytes -= piece->charge;
-    if (piece->slot != RFS_NO_SLOT) {
-        rfs_slots_give_warm(&cache->slots, piece->slot);
-        cache->bytes += RFS_SLOT_BYTES;
-    }
+    give_memory(cache, piece);
     piece->chain = later->free;
     later->free = piece;
 }
@@ -277,19 +303,24 @@ static void unlock(struct rfs_cache *cache, struct later *later)
     pthread_mutex_unlock(&cache->lock);
 }
 
+/* A piece that is ready and not pinned. */
+static void evict(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
+{
+    if (piece->list != RFS_LIST_NEW)
+        leave_ghost(cache, piece);
+    forget(cache, piece, 0);
+    dispose(cache, piece, later);
+    cache->evictions++;
+}
+
 static bool evict_from(struct rfs_cache *cache, enum rfs_piece_list list, struct later *later)
 {
     struct rfs_piece *piece = cache->lists[list].oldest;
     while (piece && piece->pins > 0)
         piece = piece->newer;
-    if (!piece)
-        return false;
-    if (list != RFS_LIST_NEW)
-        leave_ghost(cache, piece);
-    forget(cache, piece, 0);
-    dispose(cache, piece, later);
-    cache->evictions++;
-    return true;
+    if (piece)
+        evict(cache, piece, later);
+    return piece;
 }
 
 /* What spent pieces may take even if proven ones would take all: those that others read a little later. */
@@ -376,20 +407,45 @@ static void bound_spent(struct rfs_cache *cache, uint64_t charge, struct later *
         continue;
 }
 
-/* Makes room for CHARGE in the budget; one warm slot counts as room for itself. */
-static bool make_room(struct rfs_cache *cache, uint64_t charge, bool in_slot, struct later *later)
+/* Whether UNITS can be had of memory that is counted already. */
+static bool is_counted(const struct rfs_cache *cache, uint32_t units)
 {
+    return cache->slots.n_warm > 0 || rfs_slots_have_run(&cache->slots, units);
+}
+
+/*
+ * Evicts one, and if that was in a slot that is cut, what else is there as far as it is in the way. So room is made by
+ * one slot at a time, where the oldest pieces of all slots would go for a single run of units.
+ */
+static bool evict_for(struct rfs_cache *cache, uint32_t units, struct later *later)
+{
+    if (!evict_one(cache, later))
+        return false;
+    const struct rfs_piece *gone = later->free;
+    struct rfs_piece *mate = gone->units < RFS_SLOT_UNITS ? cache->mates[gone->slot] : NULL;
+    while (mate && !is_counted(cache, units)) {
+        struct rfs_piece *next = mate->mate;
+        if (mate->state == RFS_PIECE_READY && mate->pins == 0)
+            evict(cache, mate, later);
+        mate = next;
+    }
+    return true;
+}
+
+/* Makes room in the budget for UNITS, which may be counted already, and for COST. */
+static bool make_room(struct rfs_cache *cache, uint32_t units, uint64_t cost, struct later *later)
+{
+    if (cost > cache->budget || RFS_SLOT_BYTES > cache->budget - cost)
+        return false;
     for (;;) {
-        const uint32_t keep = in_slot && cache->slots.n_warm > 0 ? 1 : 0;
-        const uint64_t others = cache->bytes - keep * RFS_SLOT_BYTES;
-        if (charge <= cache->budget && others <= cache->budget - charge)
+        const uint64_t more = cost + (is_counted(cache, units) ? 0 : RFS_SLOT_BYTES);
+        if (cache->bytes <= cache->budget - more)
             return true;
-        if (charge > cache->budget)
-            return false;
+        const uint32_t keep = rfs_slots_have_run(&cache->slots, units) ? 0 : 1;
         if (cache->slots.n_warm > keep) {
             if (!cool_one(cache, later))
                 return false;
-        } else if (!evict_one(cache, later)) {
+        } else if (!evict_for(cache, units, later)) {
             return false;
         }
     }
@@ -404,45 +460,70 @@ static uint32_t take_slot(struct rfs_cache *cache)
     return slot;
 }
 
+/* Memory for the piece, which is to be charged: of a slot that is cut if there is some, else of one that is not yet. */
+static bool take_memory(struct rfs_cache *cache, struct rfs_piece *piece, uint32_t units)
+{
+    struct rfs_slots *slots = &cache->slots;
+    const uint64_t bytes = units * RFS_UNIT_BYTES;
+    piece->units = units;
+    piece->data = rfs_slots_take_units(slots, units);
+    if (piece->data) {
+        cache->bytes -= bytes;
+    } else {
+        const uint32_t slot = take_slot(cache);
+        if (slot == RFS_NO_SLOT)
+            return false;
+        piece->data = rfs_slots_data(slots, slot);
+        if (units < RFS_SLOT_UNITS) {
+            rfs_slots_cut(slots, slot, units);
+            cache->mates[slot] = NULL;
+            cache->bytes += RFS_SLOT_BYTES - bytes;
+        }
+    }
+    piece->slot = rfs_slots_of(slots, piece->data);
+    if (units < RFS_SLOT_UNITS) {
+        piece->mate = cache->mates[piece->slot];
+        cache->mates[piece->slot] = piece;
+    }
+    return true;
+}
+
+/* What is secret is guarded by slots. */
+static uint32_t units_for(const struct rfs_cache *cache, size_t size)
+{
+    const size_t units = (size + RFS_UNIT_BYTES - 1) / RFS_UNIT_BYTES;
+    return cache->slots.secret || units >= WHOLE_LEAST ? RFS_SLOT_UNITS : (uint32_t)units;
+}
+
 /* A piece to be filled, in the table and pinned; NULL when there is no room. */
 static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_key *key,
                                size_t size, size_t max_files, struct later *later)
 {
-    const bool secret = cache->slots.secret != NULL;
-    const bool in_slot = size >= (secret ? RFS_SECRET_LEAST : SLOT_LEAST) &&
-                         size <= RFS_SLOT_BYTES && cache->slots.total > 0;
-    if (secret && !in_slot)
+    if (size > RFS_SLOT_BYTES || (cache->slots.secret && size < RFS_SECRET_LEAST))
         return NULL;
-    const uint64_t charge =
-        (in_slot ? RFS_SLOT_BYTES : size) + PIECE_COST + max_files * sizeof(uint32_t);
+    const uint32_t units = units_for(cache, size);
+    const uint64_t cost = PIECE_COST + max_files * sizeof(uint32_t);
+    const uint64_t charge = units * RFS_UNIT_BYTES + cost;
     const struct ghost *ghost = find_ghost(cache, key);
     const uint64_t away = ghost ? cache->clock - ghost->used : 0;
     const bool again = ghost && comes_to_stay(cache, away, charge);
     if (ghost)
         widen_spent(cache, away, charge);
-    bound_spent(cache, charge, later); /* the slot of one that goes is warm */
-    if (!make_room(cache, charge, in_slot, later))
+    bound_spent(cache, charge, later); /* the memory of one that goes is warm */
+    if (!make_room(cache, units, cost, later))
         return NULL;
     struct rfs_piece *piece = calloc(1, sizeof *piece);
     uint32_t *files = malloc((max_files > 0 ? max_files : 1) * sizeof *files);
-    const uint32_t slot = piece && files && in_slot ? take_slot(cache) : RFS_NO_SLOT;
-    unsigned char *data = NULL;
-    if (piece && files && slot != RFS_NO_SLOT)
-        data = rfs_slots_data(&cache->slots, slot);
-    else if (piece && files && !secret)
-        data = malloc(size);
-    if (!data) {
+    if (!piece || !files || !take_memory(cache, piece, units)) {
         free(piece);
         free(files);
         return NULL;
     }
-    *piece = (struct rfs_piece){.key = *key,
-                                .pins = 1,
-                                .files = files,
-                                .size = size,
-                                .charge = charge,
-                                .slot = slot,
-                                .data = data};
+    piece->key = *key;
+    piece->pins = 1;
+    piece->files = files;
+    piece->size = size;
+    piece->charge = charge;
     piece->again = again;
     piece->used = cache->clock;
     cache->bytes += charge;
@@ -490,7 +571,7 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
         got = piece ? RFS_GOT_CLAIM : RFS_GOT_NOTHING;
     }
     unlock(cache, &later);
-    if (got == RFS_GOT_CLAIM && piece->slot != RFS_NO_SLOT)
+    if (got == RFS_GOT_CLAIM)
         rfs_slots_guard(&cache->slots, piece->slot);
     *out = got > RFS_GOT_NOTHING ? piece : NULL;
     return got;
@@ -533,7 +614,7 @@ void *rfs_cache_take_room(struct rfs_cache *cache)
     struct later later = {0};
     uint32_t slot = RFS_NO_SLOT;
     pthread_mutex_lock(&cache->lock);
-    if (cache->slots.total > 0 && make_room(cache, RFS_SLOT_BYTES, true, &later))
+    if (cache->slots.total > 0 && make_room(cache, RFS_SLOT_UNITS, 0, &later))
         slot = take_slot(cache);
     if (slot != RFS_NO_SLOT)
         cache->bytes += RFS_SLOT_BYTES;

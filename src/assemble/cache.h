@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces: at most BUDGET bytes of them. A piece is in the table from the moment somebody starts
+ * Pieces: at most BUDGET bytes of them, all in one range of memory (slots.h), so that no order in which pieces of all
+ * sizes come and go takes more. A piece is in the table from the moment somebody starts
  * assembling it, so that a second reader finds it and waits.
  *
  * A piece that was read to its end is spent. Spent pieces may take RFS_SPENT_BYTES, the least recently used go
@@ -65,7 +66,9 @@ struct rfs_piece {
     bool unread;       /* made ahead, and nobody has asked for it yet */
     atomic_bool spent; /* somebody has read it to its end */
     uint64_t charge;   /* what it counts in the budget */
-    uint32_t slot;     /* of the data, or RFS_NO_SLOT: from malloc */
+    uint32_t units;    /* of the data */
+    uint32_t slot;     /* that they are of */
+    struct rfs_piece *mate; /* another of that slot, if it is cut */
     unsigned char *data;
 };
 

@@ -6,19 +6,31 @@
  *
  * Where what slots hold is secret, their memory is guarded, and wiped before it is given back.
  *
- * A free slot is warm (it holds memory) or cold. Its owner locks; only rfs_slots_cool and rfs_slots_guard
- * may be called without the lock, on a slot that was taken.
+ * A free slot is warm (it holds memory) or cold. A slot that was taken may be cut in units of RFS_UNIT_BYTES, for
+ * what is shorter; it is whole again when all of them are given back. So whatever is kept, and in whatever order it
+ * comes and goes, it takes no more memory than the range has. Its owner locks; only rfs_slots_cool and
+ * rfs_slots_guard may be called without the lock, on a slot that was taken.
  */
 #ifndef RFS_ASSEMBLE_SLOTS_H
 #define RFS_ASSEMBLE_SLOTS_H
 
 #include "base/secret.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define RFS_SLOT_BYTES ((size_t)1 << 20)
 #define RFS_NO_SLOT UINT32_MAX
+#define RFS_SLOT_UNITS 64u
+#define RFS_UNIT_BYTES (RFS_SLOT_BYTES / RFS_SLOT_UNITS)
+
+/* Of a slot that is cut. */
+struct rfs_cut {
+    uint64_t used; /* its units that are, a bit each */
+    uint32_t next,
+        prev; /* of those whose longest free run of units is as long; RFS_NO_SLOT: none */
+};
 
 struct rfs_slots {
     void *mapping;
@@ -27,12 +39,15 @@ struct rfs_slots {
     uint32_t total;
     uint32_t fresh; /* those from here on were never used */
     uint32_t n_warm, n_cold;
-    uint32_t *warm, *cold; /* stacks with room for all */
+    uint32_t *warm, *cold;           /* stacks with room for all */
+    struct rfs_cut *cuts;            /* [total] */
+    uint32_t by_run[RFS_SLOT_UNITS]; /* the first of those whose longest free run is so long */
+    uint64_t runs;                   /* which of these there are, a bit each */
     struct rfs_secret
         *secret; /* borrowed; NULL: what slots hold is not; set before the first is taken */
 };
 
-/* As many slots as BYTES hold; none where the system won't reserve them. */
+/* As many slots as BYTES hold, or as the system will reserve addresses for. */
 void rfs_slots_init(struct rfs_slots *slots, uint64_t bytes);
 /* No slot may be in use. */
 void rfs_slots_destroy(struct rfs_slots *slots);
@@ -43,6 +58,19 @@ uint32_t rfs_slots_take_cold(struct rfs_slots *slots);
 /* Makes a slot that was taken free again: warm as it is, cold after rfs_slots_cool. */
 void rfs_slots_give_warm(struct rfs_slots *slots, uint32_t slot);
 void rfs_slots_give_cold(struct rfs_slots *slots, uint32_t slot);
+
+/* Whether a slot that is cut has UNITS free that follow each other. */
+static inline bool rfs_slots_have_run(const struct rfs_slots *slots, uint32_t units)
+{
+    return units < RFS_SLOT_UNITS && slots->runs >> units != 0;
+}
+/* So many units that follow each other of a slot that is cut, now the caller's, or NULL. */
+void *rfs_slots_take_units(struct rfs_slots *slots, uint32_t units);
+/* Cuts a slot that was taken: its first units stay the caller's, fewer than all, and the others are free. */
+void *rfs_slots_cut(struct rfs_slots *slots, uint32_t slot, uint32_t units);
+/* Makes them free again. True when the slot is whole now, and the caller's. */
+bool rfs_slots_give_units(struct rfs_slots *slots, const void *data, uint32_t units);
+
 /* Guards the memory of a slot that was taken, if what it will hold is secret: before it is used. */
 void rfs_slots_guard(const struct rfs_slots *slots, uint32_t slot);
 /* Gives the slot's memory back to the system; its content is lost. */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stays in the cache of pieces and what goes. */
 #include "assemble/cache.h"
+#include "base/checked.h"
 #include "tests/support/smaps.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -268,6 +271,77 @@ static void test_a_passing_piece_goes_when_it_was_read(void **state)
     rfs_cache_free(cache);
 }
 
+/* Of a piece; many are short, few need a slot. */
+static size_t size_of(uint64_t number)
+{
+    const uint64_t mixed = number * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    return (size_t)(1 + mixed % (number % 2 ? 64 << 10 : MIB));
+}
+
+static uint64_t resident(void)
+{
+    unsigned long all = 0;
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &all, &pages), 2);
+    fclose(file);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Marks all pages of the piece, or finds the marks of who made it. */
+static void use_piece(struct rfs_piece *piece, uint64_t number, bool made)
+{
+    for (size_t at = 0; at < piece->size; at += 4096) {
+        if (made)
+            memcpy(piece->data + at, &number, rfs_min_u64(sizeof number, piece->size - at));
+        else
+            assert_memory_equal(piece->data + at, &number,
+                                rfs_min_u64(sizeof number, piece->size - at));
+    }
+}
+
+/* However pieces of all sizes come and go, some of them in use: they have their bytes, and no more than the budget. */
+static void test_pieces_of_all_sizes(void **state)
+{
+    const uint64_t budget = 24 * MIB + MIB / 2;
+    struct rfs_piece *held[4] = {0};
+    const uint64_t before = resident();
+    struct rfs_cache *cache = rfs_cache_new(budget);
+    uint64_t most = 0;
+    uint64_t hits = 0;
+    uint64_t dice = 1;
+    (void)state;
+    assert_non_null(cache);
+    for (unsigned i = 0; i < 40000; i++) {
+        struct rfs_piece *piece;
+        dice = dice * UINT64_C(6364136223846793005) + 1442695040888963407;
+        const uint64_t number = (dice >> 33) % 300 + (i / 20000 ? 150 : 0);
+        const struct rfs_piece_key key = key_of(number);
+        struct rfs_piece **place = &held[dice >> 62];
+        if (*place)
+            rfs_cache_unpin(cache, *place);
+        *place = NULL;
+        const int got = rfs_cache_get(cache, &key, size_of(number), 1, RFS_WANT_MADE, &piece);
+        assert_true(got == RFS_GOT_CLAIM || got == RFS_GOT_PIECE);
+        use_piece(piece, number, got == RFS_GOT_CLAIM);
+        if (got == RFS_GOT_CLAIM)
+            rfs_cache_publish(cache, piece, 0);
+        hits += got == RFS_GOT_PIECE;
+        atomic_store(&piece->spent, true);
+        *place = piece;
+        assert_true(bytes_of(cache) <= budget);
+        if (i % 500 == 0)
+            most = rfs_max_u64(most, resident());
+    }
+    assert_true(hits > 5000); /* of half of the pieces there is room */
+    assert_true(SMAPS_NO_LOCKS || most - before <= budget + MIB);
+    for (size_t i = 0; i < 4; i++)
+        if (held[i])
+            rfs_cache_unpin(cache, held[i]);
+    rfs_cache_free(cache);
+}
+
 /* What is secret is guarded as long as it has memory; what is too short for a slot is not kept. */
 static void test_secret_pieces(void **state)
 {
@@ -328,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_what_waits_for_its_reader_stays),
         cmocka_unit_test(test_reading_ahead_survives_a_full_cache),
         cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
+        cmocka_unit_test(test_pieces_of_all_sizes),
         cmocka_unit_test(test_secret_pieces),
         cmocka_unit_test(test_secret_slots),
     };
