@@ -9,6 +9,7 @@ librfstool_la_SOURCES = \
 	src/tool/common/hash.c src/tool/common/hash.h \
 	src/tool/common/numbers.c src/tool/common/numbers.h \
 	src/tool/common/fit.c src/tool/common/fit.h \
+	src/tool/common/globs.c src/tool/common/globs.h \
 	src/tool/common/headers.c src/tool/common/headers.h \
 	src/tool/common/layout_text.c src/tool/common/layout_text.h \
 	src/tool/common/open.c src/tool/common/open.h \

@@ -70,6 +70,15 @@ checkpoint: 15 parameters, 190200 bytes of content in a file of 190760
 shown: 1 of 15 parameters, 4 bytes
 format: ckpt
 types: 2 Int32 (20 bytes), 13 Float32 (185.7 KiB)
+$ reshard info src -s src_strategy.ckpt --name 'layr*'
+reshard: error: no name is like 'layr*'; try: --name 'layer1.weight'
+(exit 2)
+$ reshard info src/rank_3/checkpoint_3.ckpt --name layer1.wight
+reshard: error: no name is like 'layer1.wight'; try: --name 'layer1.weight'
+(exit 2)
+$ reshard info src_strategy.ckpt --name 'global'
+reshard: error: no name is like 'global'; try: --name 'layer1.bias'
+(exit 2)
 $ reshard info src/rank_3/checkpoint_3.ckpt --sort offset -n 2 --name 'm*'
 name                   dtype    shape      bytes  offset
 moments.layer1.weight  Float32  [768, 24]  73728   95417

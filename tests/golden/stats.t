@@ -81,6 +81,9 @@ reshard: error: whole tensors are read here: -o takes no destination; try: -d FI
 $ reshard stats whole -o step=all
 reshard: error: …/whole: no checkpoint in it is named PREFIX-EPOCH_STEP, so that a step or an epoch chooses none; try: file=GLOB to choose by name
 (exit 1)
+$ reshard stats whole --name 'moment.*'
+reshard: error: no name is like 'moment.*'; try: --name 'moments.layer1.weight'
+(exit 2)
 $ reshard stats nothing
 reshard: error: nothing: the source does not exist; try: check the path
 (exit 1)

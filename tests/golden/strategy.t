@@ -18,6 +18,9 @@ w1        0  [2, 32, 32]  [2, 2, 2]  [1, 0, -1]                0
 w2        0  [32, 2, 24]  [2, 2, 2]  [-1, 0, 1]                0
 
 strategy: 8 parameters, 1 stage of 8 devices
+$ reshard strategy show src_strategy.ckpt --name layer1.wieght
+reshard: error: no name is like 'layer1.wieght'; try: --name 'layer1.weight'
+(exit 2)
 $ reshard strategy show $fixtures/layout8.ckpt --name 'w?'
 name  stage  shape  devices    map           optimizer_shard  note
 w2        0  ?      [2, 2, 2]  [-1, [0, 1]]                0

@@ -212,6 +212,14 @@ reshard: error: nowhere/m.json: cannot be written: No such file or directory; tr
 $ truncate -s -20 whole/rank_0/checkpoint_0.safetensors; reshard verify whole
 reshard: error: …/whole/rank_0/checkpoint_0.safetensors: parameter 'global_step': the file is truncated: the tensor ends at 342248, and the file has 342244 bytes of data; try: compare the file with its original, or save it again
 (exit 1)
+$ reshard verify work/src -s work/src_strategy.ckpt --name 'layr*'
+reshard: error: no name is like 'layr*'; try: --name 'layer1.weight'
+(exit 2)
+$ reshard verify work/src -s work/src_strategy.ckpt --name '*.wieght' --name x
+reshard: error: no name is like '*.wieght', nor like those of the other options --name; try: --name 'layer1.weight'
+(exit 2)
+$ reshard verify work/src -s work/src_strategy.ckpt --name 'layr*' --name global_step
+work/src: 1 tensor, 4 bytes: all 8 ranks agree
 $ reshard verify nothing
 reshard: error: nothing: the source does not exist; try: check the path
 (exit 1)

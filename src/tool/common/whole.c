@@ -2,7 +2,6 @@
 #include "tool/common/whole.h"
 
 #include "base/cleanup.h"
-#include "base/glob.h"
 #include "base/secret.h"
 #include "tool/common/open.h"
 #include "view/internal.h"
@@ -14,14 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool rfs_globs_match(const struct rfs_globs *globs, const char *name)
-{
-    for (size_t i = 0; globs && i < globs->n; i++)
-        if (rfs_glob_match(globs->data[i], name))
-            return true;
-    return !globs || globs->n == 0;
-}
-
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b, void *ctx)
@@ -32,7 +23,7 @@ static int by_name(const void *a, const void *b, void *ctx)
 }
 
 static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster,
-                        const struct rfs_globs *globs, struct rfs_error *err)
+                        struct rfs_globs *globs, struct rfs_error *err)
 {
     const bool ranks = whole->ranks > 1;
 
@@ -48,7 +39,7 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster
             .target = target,
             .own = ranks && target->geometry == RFS_NO_ID,
         };
-        if (!rfs_globs_match(globs, tensor.name))
+        if (globs && !rfs_globs_take(globs, tensor.name))
             continue;
         whole->by_name[whole->n] = (uint32_t)whole->n;
         whole->tensors[whole->n++] = tensor;
@@ -96,7 +87,7 @@ static int open_view(const char *path, const char *options, struct rfs_whole *wh
 
 /* Makes the planner, which also has tensors that a .ckpt file would lack, and takes what its rank 0 has. */
 static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
-                       const struct rfs_globs *globs, struct rfs_error *err)
+                       struct rfs_globs *globs, struct rfs_error *err)
 {
     struct reshard_view *view = whole->view;
     const struct rfs_planner_config config = {
@@ -125,7 +116,7 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
     return take_tensors(whole, plan->roster, globs, err);
 }
 
-int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
+int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs,
                    struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err)
 {
     *whole = (struct rfs_whole){0};

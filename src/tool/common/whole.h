@@ -12,6 +12,7 @@
 #include "base/vec.h"
 #include "plan/copies.h"
 #include "reshard.h"
+#include "tool/common/globs.h"
 
 struct rfs_whole_tensor {
     const char *name;            /* as shown; the view's, as what follows */
@@ -32,16 +33,9 @@ struct rfs_whole {
     uint32_t *by_name;                /* [n] owned; positions, by the names' bytes */
 };
 
-/* Patterns (base/glob.h) of which one must match a name; none: all do. */
-struct rfs_globs {
-    const char **data; /* owned; the patterns are borrowed */
-    size_t n, cap;
-};
-bool rfs_globs_match(const struct rfs_globs *globs, const char *name);
-
 /*
  * OPTIONS as of rfs_tool_open; those of the outputs' format are taken and do nothing. Of the tensors those are kept
- * whose names GLOBS (NULL: all) match. PATH is borrowed.
+ * whose names GLOBS take. PATH is borrowed.
  *
  * With a destination in OPTIONS, *CUT (else without a view) is the same checkpoint by the same view: its tensors are
  * those of destination rank 0, as that has them. For others, make a tensor of a target of the rank's plan, and its
@@ -49,7 +43,7 @@ bool rfs_globs_match(const struct rfs_globs *globs, const char *name);
  *
  * 0, or -errno with *err filled; both to be closed in any case, CUT first.
  */
-int rfs_whole_open(const char *path, const char *options, const struct rfs_globs *globs,
+int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs,
                    struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
 

@@ -118,12 +118,14 @@ static int parse(int argc, char **argv, struct rfs_diff_options *out, struct rfs
 
 static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
 {
-    const struct rfs_diff_options *options = diff->options;
+    struct rfs_diff_options *options = diff->options;
     int rc = 0;
 
     for (int side = 0; rc == 0 && side < 2; side++)
         rc = rfs_whole_open(options->path[side], options->view[side], &options->globs,
                             &diff->whole[side], NULL, err);
+    if (rc == 0)
+        rc = rfs_globs_check(&options->globs, err);
     if (rc == 0)
         rc = rfs_diff_pair(diff, err);
     if (rc == 0)

@@ -33,7 +33,7 @@ struct rfs_pair {
 };
 
 struct rfs_diff {
-    const struct rfs_diff_options *options;
+    struct rfs_diff_options *options;
     struct rfs_whole whole[2];
     RFS_VEC(struct rfs_pair) pairs; /* in the order of A, then what only B has */
     struct rfs_progress progress;

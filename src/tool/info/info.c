@@ -70,7 +70,7 @@ static const struct option names[] = {
 
 struct parsed {
     struct rfs_info_args args;
-    RFS_VEC(const char *) globs;
+    struct rfs_globs globs;
     char *options; /* of the view; owned */
 };
 
@@ -134,8 +134,7 @@ static int parse(int argc, char **argv, struct parsed *out, struct rfs_error *er
         if (rc)
             return rc;
     }
-    out->args.filter.globs = out->globs.data;
-    out->args.filter.n_globs = out->globs.n;
+    out->args.filter.globs = &out->globs;
     return out->args.path ? 0 : rfs_fail_usage(err, "reshard info PATH", "info takes one path");
 }
 
@@ -323,12 +322,14 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
 static int run(int argc, char **argv)
 {
     struct rfs_error err = {0};
-    struct parsed parsed = {.globs = {.n = 0}};
+    struct parsed parsed = {.options = NULL};
     struct rfs_report report = {.kind = NULL};
     int rc = parse(argc, argv, &parsed, &err);
 
     if (rc == 0)
         rc = run_report(&parsed, &report, &err);
+    if (rc == 0 && report.failure.code == 0)
+        rc = rfs_globs_check(&parsed.globs, &err);
     if (rc == 0 && parsed.args.json)
         print_json(&report);
     else if (rc == 0)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/info/rows.h"
 
-#include "base/glob.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,12 +14,8 @@ void rfs_rows_free(struct rfs_rows *rows)
 
 static bool is_taken(const struct rfs_filter *filter, const struct rfs_row *row)
 {
-    if (filter->dtype >= 0 && (row->type->kind == RFS_MAP || row->type->dtype != filter->dtype))
-        return false;
-    for (size_t i = 0; i < filter->n_globs; i++)
-        if (rfs_glob_match(filter->globs[i], row->name))
-            return true;
-    return filter->n_globs == 0;
+    return rfs_globs_take(filter->globs, row->name) &&
+           (filter->dtype < 0 || (row->type->kind != RFS_MAP && row->type->dtype == filter->dtype));
 }
 
 bool rfs_rows_add(struct rfs_rows *rows, const struct rfs_filter *filter, struct rfs_row row)

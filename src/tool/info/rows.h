@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/vec.h"
 #include "source/index.h"
+#include "tool/common/globs.h"
 
 #include <stdbool.h>
 
@@ -16,9 +17,8 @@ enum rfs_order { RFS_BY_FILE, RFS_BY_SIZE, RFS_BY_NAME, RFS_BY_OFFSET };
 
 /* What of them is asked for; borrowed. */
 struct rfs_filter {
-    const char *const *globs; /* of names; one must match */
-    size_t n_globs;
-    int dtype; /* enum rfs_dtype; -1: any */
+    struct rfs_globs *globs; /* of names */
+    int dtype;               /* enum rfs_dtype; -1: any */
     enum rfs_order order;
     size_t most; /* rows */
 };

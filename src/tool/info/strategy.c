@@ -26,8 +26,7 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
     if (rc)
         return rc;
     report->kind = "strategy";
-    rfs_strategy_rows(strategy, NULL, args->filter.globs, args->filter.n_globs, args->json,
-                      &report->table);
+    rfs_strategy_rows(strategy, NULL, args->filter.globs, args->json, &report->table);
     rfs_strategy_summary(strategy, summary, sizeof summary);
     fprintf(report->say, "%s\n", summary);
     rfs_strategy_json(report->tell, strategy);

@@ -212,6 +212,8 @@ static int run(int argc, char **argv)
         rc = rfs_whole_open(request.path, request.options, &request.globs, &measuring.whole, NULL,
                             &err);
     if (rc == 0)
+        rc = rfs_globs_check(&request.globs, &err);
+    if (rc == 0)
         rc = measure_all(&measuring, request.threads, &err);
     if (rc == 0)
         rc = rfs_stats_write(&measuring.whole, measuring.moments, request.json, &err);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
-#include "base/glob.h"
 #include "tool/common/layout_text.h"
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"
@@ -85,22 +84,14 @@ static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *f
     rfs_table_add(table, "%s", note_of(layout, note));
 }
 
-static bool is_taken(const char *name, const char *const *globs, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (rfs_glob_match(globs[i], name))
-            return true;
-    return n == 0;
-}
-
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                       const char *const *globs, size_t n_globs, bool json, struct rfs_table *table)
+                       struct rfs_globs *globs, bool json, struct rfs_table *table)
 {
     table->columns = columns;
     table->n_columns = sizeof columns / sizeof *columns;
     for (size_t i = 0; i < rfs_strategy_count(strategy); i++)
         for (uint32_t stage = rfs_strategy_next_stage(strategy, i, 0);
-             stage != RFS_NO_STAGE && is_taken(rfs_strategy_param(strategy, i), globs, n_globs);
+             stage != RFS_NO_STAGE && rfs_globs_take(globs, rfs_strategy_param(strategy, i));
              stage = rfs_strategy_next_stage(strategy, i, stage + 1))
             add_row(strategy, fit, i, stage, json, table);
 }
@@ -145,6 +136,7 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
 {
     struct rfs_strategy *strategy = NULL;
     struct rfs_strategy_tree tree;
+    struct rfs_globs globs = args->globs;
     struct rfs_table table = {0};
     const char *path = args->places.data[0];
     int rc = rfs_strategy_tree_open(args->tree, args->options, &tree, err);
@@ -156,9 +148,8 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
         rc = rfs_fit_ranks(&tree.fit, err);
     }
     if (rc == 0) {
-        rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, args->globs.data, args->globs.n,
-                          args->json, &table);
-        rc = table.failed ? rfs_fail_memory(err) : 0;
+        rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, &globs, args->json, &table);
+        rc = table.failed ? rfs_fail_memory(err) : rfs_globs_check(&globs, err);
     }
     if (rc == 0)
         print(path, strategy, &table, args->json);

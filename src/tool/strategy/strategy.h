@@ -5,19 +5,20 @@
 
 #include "layout/written.h"
 #include "tool/common/fit.h"
+#include "tool/common/globs.h"
 #include "tool/common/source.h"
 #include "tool/common/table.h"
 
 /* The command line; all borrowed but the lists. */
 struct rfs_strategy_args {
     RFS_VEC(const char *) places;
-    RFS_VEC(const char *) globs; /* --name */
-    char *options;               /* -o and -s, of the view; owned */
-    const char *source;          /* -s */
-    const char *tree;            /* --tree */
-    const char *rules;           /* --rules */
-    const char *to;              /* --to: "ckpt" or "json" */
-    uint32_t ranks;              /* --ranks; 0: not given */
+    struct rfs_globs globs; /* --name */
+    char *options;          /* -o and -s, of the view; owned */
+    const char *source;     /* -s */
+    const char *tree;       /* --tree */
+    const char *rules;      /* --rules */
+    const char *to;         /* --to: "ckpt" or "json" */
+    uint32_t ranks;         /* --ranks; 0: not given */
     bool json, force, strict, whole;
 };
 
@@ -41,8 +42,7 @@ void rfs_strategy_tree_close(struct rfs_strategy_tree *tree);
 
 /* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) tells shapes. */
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                       const char *const *globs, size_t n_globs, bool json,
-                       struct rfs_table *table);
+                       struct rfs_globs *globs, bool json, struct rfs_table *table);
 /* "strategy: 12 parameters, 1 stage of 8 devices", and the same as members of a JSON object. */
 void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size);
 void rfs_strategy_json(FILE *out, const struct rfs_strategy *strategy);

@@ -2,7 +2,6 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
-#include "base/glob.h"
 #include "source/files.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
@@ -102,14 +101,16 @@ static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
 
 static int open_all(struct rfs_verify *verify, struct rfs_error *err)
 {
-    const struct rfs_verify_options *options = verify->options;
-    const int rc = rfs_whole_open(options->tree, options->tree_view, &options->globs, &verify->tree,
-                                  NULL, err);
+    struct rfs_verify_options *options = verify->options;
+    struct rfs_globs *globs = &options->globs;
+    int rc = rfs_whole_open(options->tree, options->tree_view, globs, &verify->tree, NULL, err);
 
-    return rc || !options->against
-               ? rc
-               : rfs_whole_open(options->against, options->src_view, &options->globs, &verify->src,
-                                &verify->shown, err);
+    if (rc == 0 && options->against)
+        rc = rfs_whole_open(options->against, options->src_view, globs, &verify->src,
+                            &verify->shown, err);
+    for (uint32_t i = 0; i < verify->sums.entries.n; i++)
+        rfs_globs_take(globs, rfs_intern_text(verify->sums.names, i));
+    return rc ? rc : rfs_globs_check(globs, err);
 }
 
 static int do_all(struct rfs_verify *verify, struct rfs_error *err)

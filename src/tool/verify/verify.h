@@ -37,7 +37,7 @@ struct rfs_verify_item {
 };
 
 struct rfs_verify {
-    const struct rfs_verify_options *options;
+    struct rfs_verify_options *options;
     struct rfs_whole tree;
     struct rfs_whole src;   /* view NULL: there is none */
     struct rfs_whole shown; /* src as the tree should be; view NULL: there is no destination */
