@@ -12,7 +12,10 @@
  *           1a LEN | content      TensorProto.tensor_content
  *
  * What stands before the bar is literal, what follows is the tensor's. All chunks of a tensor repeat
- * the whole dims. A string value has dims [0]. Map tensors are copied message by message.
+ * the whole dims. A string value has dims [0]. A map tensor has messages of its own, whose three tensors (keys,
+ * values, status) are copied as they are:
+ *
+ *        1a LEN | MapTensorProto  Value.maptensor, in the place of Value.tensor
  *
  * With crc_check, 17 bytes end the file: "crc_num" and ten of a big-endian number, the zlib crc32 of all
  * that stands before them, which load_checkpoint checks. (save_checkpoint leaves map tensors out of it, so
@@ -105,6 +108,27 @@ static bool put_header(struct encoder *encoder, const char *name, size_t name_by
            put_varint(encoder, content);
 }
 
+/* The messages of a map tensor, each as long as in the source. */
+static bool add_map(struct encoder *encoder, const struct rfs_target *target, uint32_t i,
+                    const char *name, size_t name_bytes)
+{
+    struct rfs_image_builder *builder = &encoder->builder;
+    uint64_t done = 0;
+    size_t n;
+    const uint64_t *lengths = rfs_catalog_lengths_of(encoder->catalog, target->lengths, &n);
+
+    for (size_t k = 0; k < n; done += lengths[k++]) {
+        const size_t at = builder->literals.n;
+        const uint64_t value = field_length(name_bytes) + field_length(lengths[k]);
+        if (!put_byte(encoder, 0x0a) || !put_varint(encoder, value) ||
+            !put_text(encoder, 0x0a, name, name_bytes) || !put_byte(encoder, 0x1a) ||
+            !put_varint(encoder, lengths[k]) || !rfs_image_add_literals(builder, at) ||
+            !rfs_image_add(builder, i, done, lengths[k]))
+            return false;
+    }
+    return true;
+}
+
 static bool add_target(struct encoder *encoder, const struct rfs_roster *roster, uint32_t i)
 {
     const struct rfs_target *target = &roster->targets[i];
@@ -116,7 +140,7 @@ static bool add_target(struct encoder *encoder, const struct rfs_roster *roster,
     uint64_t done = 0;
 
     if (type->kind == RFS_MAP)
-        return rfs_image_add(builder, i, 0, type->bytes);
+        return add_map(encoder, target, i, name, name_bytes);
     do {
         const size_t at = builder->literals.n;
         const uint64_t left = type->bytes - done;

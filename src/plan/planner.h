@@ -6,7 +6,7 @@
  * MindSpore's order (the roster) and proves that each of its bytes is covered. It reads no tensor
  * (except a few small values, when a lost rank is the only one that is known to hold them).
  *
- * Cost: a roster of 24 bytes a parameter, shared by all ranks of a stage whose parameters have the same
+ * Cost: a roster of 28 bytes a parameter, shared by all ranks of a stage whose parameters have the same
  * types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each distinct (source layout, destination layout,
  * slice type). Planning a rank takes time in the parameters and in the source cells that its distinct
  * geometries touch, not in ranks times parameters, as long as the headers of a stage agree. Where they do
@@ -74,6 +74,7 @@ struct rfs_target {
     uint32_t geometry;   /* of the planner's; RFS_NO_ID: copied unsliced */
     uint32_t shown_name; /* what the file calls it; id in the catalogue's names */
     uint32_t shown_type; /* its type there; differs from type in the dtype and the bytes only */
+    uint32_t lengths; /* of a map tensor's messages; id as of rfs_catalog_lengths. Else RFS_NO_ID */
 };
 
 /* The parameters of a destination file, in its order. Immutable; lives as long as the planner. */

@@ -76,6 +76,8 @@ static int copied_entry(struct planning *planning, const struct role_of *role, u
     target->type = entry->type;
     target->geometry = RFS_NO_ID;
     const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
+    if (type->kind == RFS_MAP && rfs_catalog_lengths(catalog, index, entry, &target->lengths))
+        return rfs_fail_memory(planning->err);
     const int rc = check_unruled(planning, role, type, param);
     return rc ? rc : check_strict(planning, role, type, param);
 }
@@ -147,7 +149,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
     struct rfs_catalog *catalog = planner->config.catalog;
     const struct role_of role =
         rfs_plan_role(planner, rfs_catalog_name(catalog, name), s, planning->stage);
-    struct rfs_target target = {.name = name, .stage = s};
+    struct rfs_target target = {.name = name, .stage = s, .lengths = RFS_NO_ID};
 
     if (role.role != want || !role.shown)
         return 0;

@@ -109,12 +109,14 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     catalog->tables.names = rfs_intern_new();
     catalog->tables.types = rfs_intern_new();
     catalog->extents = rfs_intern_new();
+    catalog->lengths = rfs_intern_new();
     catalog->opened = spec->opened;
     if (spec->opened.tv_sec == 0)
         clock_gettime(CLOCK_REALTIME, &catalog->opened);
     RFS_CLEANUP(free_scan) struct rfs_scan scan = {0};
     int rc = 0;
-    if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents)
+    if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents ||
+        !catalog->lengths)
         rc = no_memory(err, spec->path);
     else
         rfs_files_set_sealed(catalog->files, spec->sealed);
@@ -157,6 +159,8 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     rfs_files_free(catalog->files);
     if (catalog->extents)
         rfs_intern_free(catalog->extents);
+    if (catalog->lengths)
+        rfs_intern_free(catalog->lengths);
     if (catalog->tables.names)
         rfs_intern_free(catalog->tables.names);
     if (catalog->tables.types)

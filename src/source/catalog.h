@@ -133,6 +133,14 @@ static inline struct rfs_content rfs_content_of(const struct rfs_index *index,
 int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
                         const struct rfs_entry *entry, struct rfs_content *out);
 
+/*
+ * The lengths of the messages of a map tensor's entry, as one id: equal lengths have the same. 0 or -ENOMEM. They live
+ * as long as the catalogue.
+ */
+int rfs_catalog_lengths(struct rfs_catalog *catalog, const struct rfs_index *index,
+                        const struct rfs_entry *entry, uint32_t *id);
+const uint64_t *rfs_catalog_lengths_of(const struct rfs_catalog *catalog, uint32_t id, size_t *n);
+
 /* Where in the file byte OFFSET of a value's content is. */
 uint64_t rfs_content_offset(const struct rfs_content *content, uint64_t offset);
 

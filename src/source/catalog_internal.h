@@ -43,6 +43,7 @@ struct rfs_catalog {
     const void *indexed_ctx;
     bool has_parts;
     struct rfs_intern *extents; /* what blocks of several pieces point to */
+    struct rfs_intern *lengths; /* of the messages of map tensors */
     uint64_t serials;           /* given to indexes; under the lock */
 
     /* Uses, the oldest first; under the lock. */

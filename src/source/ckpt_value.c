@@ -154,6 +154,8 @@ static int read_tag(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs
 
 int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_value *value)
 {
+    struct rfs_extent body = {0, 0};
+
     while (wire->pos < value->end) {
         const uint64_t begin = wire->pos;
         uint32_t field;
@@ -168,7 +170,8 @@ int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_
             value->has_body = true;
             value->kind = field == 2 ? RFS_TENSOR : RFS_MAP;
             rc = rfs_wire_length(wire, value->end, &length);
-            const uint64_t stop = wire->pos + (rc == 0 ? length : 0);
+            body = (struct rfs_extent){wire->pos, rc == 0 ? length : 0};
+            const uint64_t stop = body.offset + body.bytes;
             if (rc == 0)
                 rc = field == 2 ? read_tensor(wire, stop, value) : read_map(wire, stop, value);
         } else if (field <= 3) {
@@ -186,6 +189,6 @@ int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_
     if (value->kind == RFS_TENSOR && value->dtype == RFS_STR)
         value->kind = RFS_STRING;
     if (value->kind == RFS_MAP)
-        value->extent = (struct rfs_extent){value->begin, value->end - value->begin};
+        value->extent = body;
     return 0;
 }

@@ -2,7 +2,10 @@
 /* The contents of values, wherever in a file they are. */
 #include "source/catalog_internal.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
+#include <stdlib.h>
 
 int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
                         const struct rfs_entry *entry, struct rfs_content *out)
@@ -16,6 +19,31 @@ int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *ind
         return -ENOMEM;
     out->extents = rfs_intern_bytes(catalog->extents, id, NULL);
     return 0;
+}
+
+int rfs_catalog_lengths(struct rfs_catalog *catalog, const struct rfs_index *index,
+                        const struct rfs_entry *entry, uint32_t *id)
+{
+    const struct rfs_content content = rfs_content_of(index, entry);
+    const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
+    const uint32_t n = content.n > 0 ? content.n : 1;
+    RFS_FREE uint64_t *lengths = malloc(n * sizeof *lengths);
+
+    if (!lengths)
+        return -ENOMEM;
+    lengths[0] = type->bytes;
+    for (uint32_t i = 0; i < content.n; i++)
+        lengths[i] = content.extents[i].bytes;
+    *id = rfs_intern_add(catalog->lengths, lengths, n * sizeof *lengths);
+    return *id == RFS_NO_ID ? -ENOMEM : 0;
+}
+
+const uint64_t *rfs_catalog_lengths_of(const struct rfs_catalog *catalog, uint32_t id, size_t *n)
+{
+    const uint64_t *lengths = rfs_intern_bytes(catalog->lengths, id, n);
+
+    *n /= sizeof *lengths;
+    return lengths;
 }
 
 uint64_t rfs_content_offset(const struct rfs_content *content, uint64_t offset)

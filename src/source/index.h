@@ -21,7 +21,7 @@
 enum rfs_kind {
     RFS_TENSOR, /* dims, dtype, content; a scalar has ndim 0 */
     RFS_STRING, /* dtype RFS_STR; dims are kept as stored ([0]) */
-    RFS_MAP, /* a map tensor: its extents cover whole serialized Checkpoint messages, to be copied */
+    RFS_MAP, /* a map tensor: an extent for each message of it, which covers its MapTensorProto */
 };
 
 /*

@@ -201,7 +201,8 @@ static int take_raw(struct unifying *u, const struct rfs_entry *entry)
     struct rfs_roster *roster = u->view->roster;
     struct rfs_target *target = &roster->targets[roster->n];
 
-    *target = (struct rfs_target){.name = entry->name, .type = entry->type, .geometry = RFS_NO_ID};
+    *target = (struct rfs_target){
+        .name = entry->name, .type = entry->type, .geometry = RFS_NO_ID, .lengths = RFS_NO_ID};
     const int rc = rfs_planner_show(u->view->planner, target, u->err);
     if (rc || target->shown_name == RFS_NO_ID)
         return rc;

@@ -492,6 +492,43 @@ def drop_values(source, target, names):
 
 
 @story
+def names_of_map_tensors(rng, folder):
+    """A map tensor of several messages by another name, and a tensor by the map's, as MindSpore would write them."""
+    import mindspore as ms
+    named = [("w", random_value(rng, "Float32", (8, 4))), ("maptable", map_of_two(rng, "maptable")),
+             ("v", random_value(rng, "Int8", (3,)))]
+    values.save(os.path.join(folder, "src", "rank_0", "net.ckpt"), named)
+    values.save(os.path.join(folder, "expected", "rank_0", "checkpoint_0.ckpt"),
+                [("maptable", named[0][1]), ("x", Value("map", renamed(named[1][1].data, "x"))), named[2]])
+    write_map(folder, {"maptable": "x", "w": "maptable"})
+
+    def check(path):
+        got = ms.load_checkpoint(os.path.join(path, "rank_0", "checkpoint_0.ckpt"))
+        assert sorted(got) == ["maptable", "v", "x"], sorted(got)
+    return Story({"names": os.path.join(folder, "map.json")}, expected=os.path.join(folder, "expected"),
+                 check=check)
+
+
+def map_of_two(rng, name):
+    return values.map_messages(name, [(rng.integers(0, 99, n).astype(np.int32),
+                                       rng.random((n, 4)).astype(np.float32), np.zeros(n, np.int32))
+                                      for n in (3, 50)])
+
+
+def renamed(messages, name):
+    """The same messages with another tag, by google's protobuf."""
+    from mindspore.train.checkpoint_pb2 import Checkpoint
+    whole, one, out = Checkpoint(), Checkpoint(), b""
+    whole.ParseFromString(messages)
+    for value in whole.value:
+        one.Clear()
+        one.value.add().CopyFrom(value)
+        one.value[0].tag = name
+        out += one.SerializeToString()
+    return out
+
+
+@story
 def names_of_parts(rng, folder):
     """Names of a HuggingFace directory of several files."""
     named = model_values(rng)[:4]

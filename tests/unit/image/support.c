@@ -61,7 +61,7 @@ void add_target(struct world *w, const char *name, enum rfs_kind kind, enum rfs_
         assert_non_null(w->roster);
     }
     struct rfs_target *target = &w->roster->targets[w->roster->n++];
-    *target = (struct rfs_target){.geometry = RFS_NO_ID};
+    *target = (struct rfs_target){.geometry = RFS_NO_ID, .lengths = RFS_NO_ID};
     target->shown_name = rfs_intern_add(tables->names, name, strlen(name));
     target->shown_type = rfs_intern_add(tables->types, &type, sizeof type);
     assert_int_not_equal(target->shown_name, RFS_NO_ID);

@@ -20,14 +20,41 @@ static void test_ckpt(void **state)
     struct rfs_image *image;
 
     add_tensor(w, "w", RFS_FLOAT32, 2, dims);
-    add_target(w, "m", RFS_MAP, RFS_INT32, 0, NULL, 80);
     assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, false, &image), 0);
     expect_covered(image);
     ckpt_header(&want, "w", "Float32", 2, dims, 128);
     expect_literals(image, want.data, want.n);
-    assert_int_equal(image->n, 3);
-    assert_int_equal(image->bytes, want.n + 128 + 80);
+    assert_int_equal(image->n, 2);
+    assert_int_equal(image->bytes, want.n + 128);
     bytes_free(&want);
+    rfs_image_free(image);
+}
+
+/* Two messages of a map tensor, of 3 and of 200 bytes, and one without any. */
+static void test_map(void **state)
+{
+    static const char first[] = "\x0a\x08\x0a\x01m\x1a\x03";
+    static const char second[] = "\x0a\xce\x01\x0a\x01m\x1a\xc8\x01";
+    static const char third[] = "\x0a\x05\x0a\x01m\x1a\x00";
+    struct rfs_extent extents[] = {{100, 3}, {200, 200}, {600, 0}};
+    const struct rfs_index index = {.extents = extents, .n_extents = 3};
+    struct world *w = *state;
+    struct rfs_image *image;
+
+    add_target(w, "m", RFS_MAP, RFS_UINT8, 0, NULL, 203);
+    struct rfs_target *target = &w->roster->targets[0];
+    const struct rfs_entry entry = {
+        .offset = 100, .type = target->shown_type, .extent = 0, .extent_count = 3};
+    assert_int_equal(rfs_catalog_lengths(w->catalog, &index, &entry, &target->lengths), 0);
+    assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, false, &image), 0);
+    expect_covered(image);
+    expect_literals(image, first, sizeof first - 1);
+    assert_int_equal(image->n, 5);
+    assert_memory_equal(image->literals + 7, second, sizeof second - 1);
+    assert_memory_equal(image->literals + 16, third, sizeof third - 1);
+    assert_int_equal(image->regions[1].at, 0);
+    assert_int_equal(image->regions[3].at, 3);
+    assert_int_equal(image->bytes, 7 + 3 + 9 + 200 + 7);
     rfs_image_free(image);
 }
 
@@ -121,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_ckpt, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_map, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trailer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weight_map_of_mindspore, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weight_map_of_huggingface, set_up, tear_down),

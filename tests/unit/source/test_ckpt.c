@@ -93,10 +93,9 @@ static void put_map(struct bytes *file, struct random *random, struct expected *
     struct bytes value = {0};
     bytes_field(&value, 1, e->name, strlen(e->name));
     bytes_field(&value, 3, map.p, map.n);
-    const size_t before = file->n;
     put_value(file, &value);
-    e->bytes[e->pieces++] = file->n - before;
-    e->type.bytes += file->n - before;
+    e->bytes[e->pieces++] = map.n;
+    e->type.bytes += map.n;
     bytes_free(&map);
     bytes_free(&value);
 }

@@ -143,11 +143,60 @@ static void test_formats_without_them(void **state)
     }
 }
 
+/* Names are those of what leaves: of map tensors as well, and in each of their messages. */
+static void test_other_names(void **state)
+{
+    static const char map[] = "{\"table\": \"a longer name\", \"w\": \"table\", \"note\": \"n\"}";
+    struct fixture *f = *state;
+    struct bytes want = {0};
+    char options[1024];
+
+    tree_write(f->root, "names.json", map, sizeof map - 1);
+    snprintf(options, sizeof options, "format=ckpt,names=%s", tree_path(f->root, "names.json"));
+    open_whole_or_fail(f, options);
+    ckpt_tensor(&want, "table", "Int8", 1, (uint64_t[]){4}, "abcd", 4);
+    ckpt_tensor(&want, "n", "str", 1, (uint64_t[]){0}, note, sizeof note);
+    add_map(&want, "a longer name", 3, 1);
+    add_map(&want, "a longer name", 2, 9);
+    ckpt_tensor(&want, "b", "Int8", 1, (uint64_t[]){2}, "xy", 2);
+    expect_file(f, 0, &want);
+    bytes_free(&want);
+}
+
+/* Ranks whose map tensors have as many bytes, in messages of other lengths. */
+static void test_messages_of_ranks(void **state)
+{
+    struct fixture *f = *state;
+    struct bytes files[2] = {{0}};
+    char path[64];
+
+    for (unsigned rank = 0; rank < 4; rank++) {
+        struct bytes *file = &files[rank % 2];
+        if (rank < 2) {
+            ckpt_tensor(file, "w", "Int8", 1, (uint64_t[]){4}, "abcd", 4);
+            add_map(file, "table", 1 + rank, 1);
+            add_map(file, "table", 2 - rank, 9);
+        }
+        snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
+        tree_write(f->root, path, file->data, file->n);
+    }
+    assert_int_equal(files[0].n, files[1].n);
+    write_strategy(f->root, "src.json", LAYOUT("w", "[4]", "[-1]", "[4]"));
+    write_strategy(f->root, "dst.json", LAYOUT("w", "[2]", "[-1]", "[4]"));
+    open_view(f);
+    for (unsigned rank = 0; rank < 2; rank++) {
+        expect_file(f, rank, &files[rank]);
+        bytes_free(&files[rank]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_formats_without_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_other_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_messages_of_ranks, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("view: values that are no tensors", tests, NULL, NULL);
 }
