@@ -61,6 +61,27 @@ TAKES_PART ssize_t read(int fd, void *buf, size_t n)
     return real(fd, buf, part);
 }
 
+/* What the compiler makes of read and pread where it knows how long the buffer is. */
+TAKES_PART ssize_t __read_chk(int fd, void *buf, size_t n, size_t known);
+TAKES_PART ssize_t __read_chk(int fd, void *buf, size_t n, size_t known)
+{
+    (void)known;
+    return read(fd, buf, n);
+}
+
+TAKES_PART ssize_t __pread_chk(int fd, void *buf, size_t n, off_t offset, size_t known);
+TAKES_PART ssize_t __pread_chk(int fd, void *buf, size_t n, off_t offset, size_t known)
+{
+    (void)known;
+    return pread64(fd, buf, n, offset);
+}
+
+TAKES_PART ssize_t __pread64_chk(int fd, void *buf, size_t n, off_t offset, size_t known);
+TAKES_PART ssize_t __pread64_chk(int fd, void *buf, size_t n, off_t offset, size_t known)
+{
+    return __pread_chk(fd, buf, n, offset, known);
+}
+
 /* The first spans that are wholly allowed, or the beginning of the first. */
 TAKES_PART ssize_t preadv64(int fd, const struct iovec *spans, int count, off_t offset)
 {
