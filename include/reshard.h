@@ -263,6 +263,16 @@ RESHARD_API ssize_t reshard_get_attribute(reshard_view *view, uint64_t id, const
 RESHARD_API ssize_t reshard_list_attributes(reshard_view *view, uint64_t id, char *names,
                                             size_t size);
 
+/*
+ * The folders that the view will read or write, absolute and without links, for a program that gives up the right to all
+ * others (the sandbox of reshardfs): SOURCE, what links in it and a map of files lead to, and, WRITTEN, the folder of
+ * the option index_cache, which is made if it is missing. Everything beneath them counts. FN is called by the calling
+ * thread, for a folder perhaps several times; what it returns, if not 0, is the result and ends it. Opens no source
+ * file. 0, -ENOMEM, or what FN returned.
+ */
+typedef int reshard_folder_fn(void *ctx, const char *path, bool written);
+RESHARD_API int reshard_folders(reshard_view *view, reshard_folder_fn *fn, void *ctx);
+
 /* What the tree is, known right after opening; it never changes. Ranks are those that a strategy tells. */
 typedef struct reshard_summary {
     size_t struct_size;

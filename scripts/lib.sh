@@ -11,7 +11,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 # shellcheck disable=SC2034 # used by those who source this
 build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev protobuf-c-compiler
     libprotobuf-c-dev libcjson-dev libxxhash-dev zlib1g-dev libssl-dev libfuse3-dev fuse3
-    libcmocka-dev)
+    libseccomp-dev libcmocka-dev)
 # shellcheck disable=SC2034
 check_packages=(clang clang-format cppcheck openmpi-bin strace python3 python3-numpy
     python3-venv xfsprogs)

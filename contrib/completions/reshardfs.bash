@@ -7,7 +7,7 @@ _reshardfs_names="src_strategy= dst_strategy= src_rules= dst_rules= src_ranks= d
     group_info= step= epoch= entry= segmented segmented_skip= check=crc follow_links key_file= key_env= key_fd= key_mode= format=
     view= file_size= names= dtype= crc nshards= large_size= uneven_steps zip_crc prefix= cache= index_cache= strict
     control= io= nonempty allow_other allow_root allow_decrypted default_permissions auto_unmount noexec max_threads=
-    fsname= subtype= debug log_level= config= ro"
+    sandbox= fsname= subtype= debug log_level= config= ro"
 
 _reshardfs_values() {
     case $1 in
@@ -15,6 +15,7 @@ _reshardfs_values() {
     view) echo "ranks huggingface unified" ;;
     io) echo "auto direct cached" ;;
     control) echo "hide show no" ;;
+    sandbox) echo "auto on log off" ;;
     log_level) echo "error warning info debug" ;;
     step) echo all ;;
     check) echo crc ;;

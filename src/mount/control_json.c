@@ -80,6 +80,15 @@ static void put_latency(FILE *out, const reshard_statistics *now)
     fputs("]\n  }", out);
 }
 
+static void put_sandbox(FILE *out, const struct rfs_sandbox *sandbox)
+{
+    char text[128];
+
+    rfs_sandbox_tell(sandbox, text, sizeof text);
+    put_key(out, false, "  ", "sandbox");
+    put_text(out, text, strlen(text));
+}
+
 int rfs_hidden_stats(const struct rfs_mount *m, char **text, size_t *bytes)
 {
     reshard_statistics now = {.struct_size = sizeof now};
@@ -100,6 +109,7 @@ int rfs_hidden_stats(const struct rfs_mount *m, char **text, size_t *bytes)
         fprintf(out, "%" PRIu64, count);
     }
     put_latency(out, &now);
+    put_sandbox(out, m->sandbox);
     fputs("\n}\n", out);
     return finish(out, text);
 }
@@ -165,12 +175,15 @@ static void put_mount_options(FILE *out, const struct rfs_mount_options *o)
 {
     static const char *const io[] = {"auto", "direct", "cached"};
     static const char *const control[] = {"hide", "show", "no"};
+    static const char *const sandbox[] = {"auto", "on", "log", "off"};
     static const char *const levels[] = {"error", "warning", "info", "debug"};
 
     put_key(out, true, "    ", "io");
     put_text(out, io[o->io], strlen(io[o->io]));
     put_key(out, false, "    ", "control");
     put_text(out, control[o->control], strlen(control[o->control]));
+    put_key(out, false, "    ", "sandbox");
+    put_text(out, sandbox[o->sandbox], strlen(sandbox[o->sandbox]));
     put_key(out, false, "    ", "max_threads");
     fprintf(out, "%u", o->single ? 1 : o->max_threads);
     put_key(out, false, "    ", "log_level");

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,11 +40,26 @@ int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *
     }
     close(ends[0]);
     daemon->pipe = ends[1];
-    setsid();
-    return chdir("/") == 0 ? 0 : rfs_fail(err, -errno, RFS_IN("/"), NULL, "%s", strerror(errno));
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    return 0;
 }
 
-int rfs_daemon_wait(struct rfs_daemon *daemon, struct rfs_error *err)
+/* Why there was no word. */
+static int tell_end(pid_t child, struct rfs_error *err)
+{
+    int status = 0;
+
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
+        return rfs_fail(err, -EIO, RFS_NOWHERE,
+                        "sandbox=log and dmesg, to see which; sandbox=off, to do without",
+                        "the sandbox has ended the server for a system call that it does not know");
+    return rfs_fail(err, -EIO, RFS_NOWHERE, "-f -d, to see how far it gets",
+                    "the server ended before the mount answered");
+}
+
+int rfs_daemon_wait(struct rfs_daemon *daemon, pid_t child, struct rfs_error *err)
 {
     struct rfs_error word = {0};
     char *to = (char *)&word;
@@ -60,8 +77,8 @@ int rfs_daemon_wait(struct rfs_daemon *daemon, struct rfs_error *err)
     close(daemon->pipe);
     daemon->pipe = -1;
     if (got < sizeof word)
-        return rfs_fail(err, -EIO, RFS_NOWHERE, "-f -d, to see how far it gets",
-                        "the server ended before the mount answered");
+        return tell_end(child, err);
+    word.text[sizeof word.text - 1] = '\0';
     *err = word;
     return word.code;
 }
@@ -76,17 +93,27 @@ static int tell(struct rfs_daemon *daemon, const struct rfs_error *word)
     return rc;
 }
 
-static void leave_terminal(void)
+/* 0 or -errno. */
+static int leave_terminal(void)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+    setsid();
+    if (chdir("/") != 0)
+        return -errno;
     rfs_report_to_syslog();
     if (null < 0)
-        return;
+        return -errno;
     for (int fd = 0; fd <= 2; fd++)
         dup2(null, fd);
     if (null > 2)
         close(null);
+    return 0;
+}
+
+void rfs_daemon_outlive(void)
+{
+    (void)prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
 }
 
 int rfs_daemon_ready(struct rfs_daemon *daemon)
@@ -95,8 +122,8 @@ int rfs_daemon_ready(struct rfs_daemon *daemon)
 
     if (daemon->pipe < 0)
         return 0;
-    leave_terminal();
-    return tell(daemon, &ready);
+    const int rc = leave_terminal();
+    return rc == 0 ? tell(daemon, &ready) : rc;
 }
 
 bool rfs_daemon_fail(struct rfs_daemon *daemon, const struct rfs_error *err)

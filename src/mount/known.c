@@ -48,6 +48,7 @@ static const struct rfs_known known[] = {
     {"strict", RFS_VIEW, false, 0},
     {"io", RFS_OWN, true, RFS_OWN_IO},
     {"control", RFS_OWN, true, RFS_OWN_CONTROL},
+    {"sandbox", RFS_OWN, true, RFS_OWN_SANDBOX},
     {"nonempty", RFS_OWN, false, RFS_OWN_NONEMPTY},
     {"allow_other", RFS_OWN, false, RFS_OWN_OTHER},
     {"allow_root", RFS_OWN, false, RFS_OWN_ROOT},

@@ -22,6 +22,7 @@ enum rfs_known_kind {
 enum rfs_own {
     RFS_OWN_IO,
     RFS_OWN_CONTROL,
+    RFS_OWN_SANDBOX,
     RFS_OWN_NONEMPTY,
     RFS_OWN_OTHER,
     RFS_OWN_ROOT,

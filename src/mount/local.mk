@@ -14,12 +14,14 @@ reshardfs_SOURCES = \
 	src/base/term.c \
 	src/base/text.c \
 	src/base/vec.c \
+	src/mount/arguments.c src/mount/arguments.h \
 	src/mount/capture.c src/mount/capture.h \
 	src/mount/channel.c src/mount/channel.h \
 	src/mount/control.c src/mount/control.h \
 	src/mount/control_json.c \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
+	src/mount/keeper.c src/mount/keeper.h \
 	src/mount/known.c src/mount/known.h \
 	src/mount/main.c \
 	src/mount/ops.c src/mount/ops.h \
@@ -29,7 +31,11 @@ reshardfs_SOURCES = \
 	src/mount/readonly.c \
 	src/mount/report.c src/mount/report.h \
 	src/mount/ring.c src/mount/ring.h \
+	src/mount/sandbox.c src/mount/sandbox.h \
+	src/mount/sandbox_calls.c \
+	src/mount/sandbox_files.c \
 	src/mount/scratch.c src/mount/scratch.h \
 	src/mount/session.c src/mount/session.h \
-	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c
+	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c \
+	src/mount/table.c src/mount/table.h
 endif

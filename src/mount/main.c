@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reshardfs: options, then the view (which finds most mistakes before anything is mounted), then the
- * background, then the mount.
+ * reshardfs: options, then the background, whose parent waits for its word, then the sandbox, then the view (which
+ * finds most mistakes before anything is mounted), then the mount.
  */
-#include "base/cleanup.h"
 #include "base/harden.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
+#include "mount/keeper.h"
 #include "mount/options.h"
 #include "mount/paths.h"
 #include "mount/report.h"
+#include "mount/sandbox.h"
 #include "mount/session.h"
 #include "reshard.h"
 
@@ -25,8 +26,14 @@
 
 static void show_version(void)
 {
-    printf("reshardfs %s\nlibfuse %s\n%s\n", reshard_version(), fuse_pkgversion(),
-           reshard_features());
+    struct rfs_sandbox sandbox;
+    char text[128];
+
+    rfs_sandbox_look(&sandbox);
+    rfs_sandbox_tell(&sandbox, text, sizeof text);
+    printf("reshardfs %s\nlibfuse %s\n%s\nsandbox: %s%s\n", reshard_version(), fuse_pkgversion(),
+           reshard_features(), text,
+           RFS_SANDBOX_DEFAULT == RFS_SANDBOX_OFF ? "; not by default" : "");
 }
 
 /* How many headers are read, on a terminal, where that takes long enough to be asked about. */
@@ -120,65 +127,76 @@ static int answers(void *ctx)
 {
     const struct greeting *g = ctx;
 
-    if (g->daemon->pipe < 0)
-        greet(g->summary, g->mountpoint);
+    greet(g->summary, g->mountpoint);
     return rfs_daemon_ready(g->daemon);
 }
 
-/* What the child, or the only process in the foreground, does. */
-static int serve(const struct rfs_mount_options *options, const char *resolved, reshard_view *view,
-                 struct greeting *greeting, struct rfs_error *err)
-{
-    const int rc = rfs_session_run(options, resolved, view, answers, greeting, err);
+/* What is mounted, and by whom. */
+struct place {
+    char *resolved; /* owned; NULL: nothing is mounted */
+    struct rfs_keeper keeper;
+    struct rfs_daemon daemon;
+};
 
-    if (rc < 0 && rfs_daemon_fail(greeting->daemon, err))
-        *err = (struct rfs_error){.code = rc};
-    return rc;
-}
-
-static int mount_view(const struct rfs_mount_options *options, const char *resolved,
-                      reshard_view *view, struct rfs_error *err)
+static int mount_view(const struct rfs_mount_options *options, struct place *place,
+                      const struct rfs_sandbox *sandbox, reshard_view *view, struct rfs_error *err)
 {
-    struct rfs_daemon daemon = RFS_DAEMON_NONE;
     char summary[128];
-    struct greeting greeting = {&daemon, summary, options->mountpoint};
-    pid_t child = 0;
-    int rc;
+    struct greeting greeting = {&place->daemon, summary, options->mountpoint};
 
     rfs_report_summary(summary, sizeof summary, view);
-    if (options->foreground)
-        return serve(options, resolved, view, &greeting, err);
-    fflush(stdout);
-    rc = rfs_daemon_start(&daemon, &child, err);
-    if (rc < 0)
-        return rc;
-    if (child == 0)
-        return serve(options, resolved, view, &greeting, err);
-    rc = rfs_daemon_wait(&daemon, err);
-    if (rc == 0)
-        greet(summary, options->mountpoint);
-    return rc;
+    rfs_daemon_outlive();
+    return rfs_session_run(options, place->resolved, &place->keeper, sandbox, view, answers,
+                           &greeting, err);
 }
 
-static int run(const struct rfs_mount_options *options, struct rfs_error *err)
+/* From here on it is one process, with a keeper if it mounts: what the source has is read in the sandbox. */
+static int serve(const struct rfs_mount_options *options, struct place *place, char **argv,
+                 struct rfs_error *err)
 {
-    const bool mounts = options->action == RFS_ACTION_MOUNT;
-    RFS_FREE char *resolved = NULL;
+    const bool mounts = place->resolved && !rfs_path_is_descriptor(place->resolved);
+    struct rfs_sandbox sandbox = {0};
     reshard_view *view = NULL;
     int rc = 0;
 
     if (mounts)
-        rc = rfs_path_mountpoint(options->mountpoint, options->source, options->nonempty, &resolved,
-                                 err);
-    if (rc == 0 && options->keyed)
-        rc = rfs_harden(err);
+        rc = rfs_keeper_start(options, place->resolved, argv, &place->keeper, err);
+    if (rc == 0)
+        rc = rfs_sandbox_enter(options->sandbox, &sandbox, err);
     if (rc == 0)
         rc = open_view(options, &view, err);
     if (rc == 0 && mounts)
         rc = rfs_path_device(err);
     if (rc == 0)
-        rc = mounts ? mount_view(options, resolved, view, err) : check(view, err);
+        rc = rfs_sandbox_close(options->sandbox, view, &sandbox, err);
+    if (rc == 0)
+        rc = place->resolved ? mount_view(options, place, &sandbox, view, err) : check(view, err);
     reshard_close(view);
+    if (rc < 0 && rfs_daemon_fail(&place->daemon, err))
+        *err = (struct rfs_error){.code = rc};
+    return rc;
+}
+
+static int run(const struct rfs_mount_options *options, char **argv, struct rfs_error *err)
+{
+    const bool mounts = options->action == RFS_ACTION_MOUNT;
+    struct place place = {NULL, RFS_KEEPER_NONE, RFS_DAEMON_NONE};
+    pid_t child = 0;
+    int rc = 0;
+
+    if (mounts)
+        rc = rfs_path_mountpoint(options->mountpoint, options->source, options->nonempty,
+                                 &place.resolved, err);
+    if (rc == 0 && options->keyed)
+        rc = rfs_harden(err);
+    if (rc == 0 && mounts && !options->foreground) {
+        fflush(stdout);
+        rc = rfs_daemon_start(&place.daemon, &child, err);
+    }
+    if (rc == 0)
+        rc = child > 0 ? rfs_daemon_wait(&place.daemon, child, err)
+                       : serve(options, &place, argv, err);
+    free(place.resolved);
     return rc;
 }
 
@@ -219,7 +237,7 @@ int main(int argc, char **argv)
         else if (options.action == RFS_ACTION_VERSION)
             show_version();
         else
-            rc = run(&options, &err);
+            rc = run(&options, argv, &err);
         if (rc == 0 && options.action != RFS_ACTION_MOUNT)
             rc = finish_output(&err);
     }

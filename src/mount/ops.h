@@ -11,6 +11,7 @@
 #include "mount/channel.h"
 #include "mount/fuse.h"
 #include "mount/options.h"
+#include "mount/sandbox.h"
 #include "reshard.h"
 
 #include <pthread.h>
@@ -29,6 +30,7 @@ struct rfs_mount {
     const struct rfs_mount_options *options; /* borrowed */
     struct fuse_session *session;            /* borrowed; set before the first request */
     const char *mountpoint;                  /* borrowed */
+    const struct rfs_sandbox *sandbox;       /* borrowed; constant */
     uint64_t control;                        /* id of the hidden folder */
     time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
     unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */

@@ -112,6 +112,20 @@ static int set_control(struct rfs_mount_options *o, const char *value, struct rf
                           "option 'control' cannot be '%s'", value);
 }
 
+static int set_sandbox(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
+{
+    static const char *const names[] = {"auto", "on", "log", "off"};
+
+    for (unsigned i = 0; i < 4; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            o->sandbox = (enum rfs_sandbox_mode)i;
+            return 0;
+        }
+    }
+    return rfs_fail_usage(err, "sandbox=auto, on, log or off", "option 'sandbox' cannot be '%s'",
+                          value);
+}
+
 static int set_threads(struct rfs_mount_options *o, const char *value, struct rfs_error *err)
 {
     char *end;
@@ -147,6 +161,8 @@ static int set_own(struct rfs_mount_options *o, enum rfs_own own, const char *va
         return set_io(o, value, err);
     case RFS_OWN_CONTROL:
         return set_control(o, value, err);
+    case RFS_OWN_SANDBOX:
+        return set_sandbox(o, value, err);
     case RFS_OWN_THREADS:
         return set_threads(o, value, err);
     case RFS_OWN_LOG_LEVEL:
@@ -420,8 +436,9 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings settings = {0};
     int rc;
 
-    *out =
-        (struct rfs_mount_options){.max_threads = DEFAULT_THREADS, .log_level = RESHARD_LOG_INFO};
+    *out = (struct rfs_mount_options){.max_threads = DEFAULT_THREADS,
+                                      .log_level = RESHARD_LOG_INFO,
+                                      .sandbox = RFS_SANDBOX_DEFAULT};
     *err = (struct rfs_error){0};
     rc = take_flags(out, argc, argv, &settings, err);
     if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK))
@@ -465,7 +482,8 @@ void rfs_mount_options_help(void)
           "              of hfai's parts: nshards=M, large_size=, uneven_steps\n"
           "the mount     cache=SIZE, io=auto|direct|cached, max_threads=N, index_cache=,\n"
           "              allow_other, allow_root, allow_decrypted, nonempty, auto_unmount,\n"
-          "              fsname=, subtype=, default_permissions, noexec; ro, nofail, ...\n"
+          "              fsname=, subtype=, default_permissions, noexec; ro, nofail, ...;\n"
+          "              sandbox=auto|on|log|off\n"
           "in general    config=FILE, log_level=error|warning|info|debug, control=show|no\n"
           "\n"
           "-f, -d, -s    stay in the foreground; print requests as well; one at a time\n"

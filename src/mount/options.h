@@ -29,6 +29,21 @@ enum rfs_control {
     RFS_CONTROL_NO,   /* not there, nor are extended attributes */
 };
 
+/* What the server gives up: sandbox.h. */
+enum rfs_sandbox_mode {
+    RFS_SANDBOX_AUTO, /* what can be had */
+    RFS_SANDBOX_ON,   /* all of it, or no mount */
+    RFS_SANDBOX_LOG, /* system calls are not refused, but told of in the kernel's log; files are not looked at */
+    RFS_SANDBOX_OFF,
+};
+
+/* What is done where the option is not given: builds for tests look at what the sandbox would hide. */
+#ifdef SANDBOX_OFF
+#define RFS_SANDBOX_DEFAULT RFS_SANDBOX_OFF
+#else
+#define RFS_SANDBOX_DEFAULT RFS_SANDBOX_AUTO
+#endif
+
 enum rfs_action { RFS_ACTION_MOUNT, RFS_ACTION_CHECK, RFS_ACTION_HELP, RFS_ACTION_VERSION };
 
 struct rfs_mount_options {
@@ -42,6 +57,7 @@ struct rfs_mount_options {
 
     enum rfs_io io;
     enum rfs_control control;
+    enum rfs_sandbox_mode sandbox;
     bool nonempty;
     bool allow_other;
     bool allow_root;

@@ -87,6 +87,34 @@ static int refuse_overlap(const char *resolved, const char *source, struct rfs_e
     return 0;
 }
 
+/* N of "/dev/fd/N"; -1: it is something else. */
+static int descriptor_of(const char *given)
+{
+    int fd, end = 0;
+
+    return sscanf(given, "/dev/fd/%d%n", &fd, &end) == 1 && given[end] == '\0' ? fd : -1;
+}
+
+bool rfs_path_is_descriptor(const char *mountpoint)
+{
+    return descriptor_of(mountpoint) >= 0;
+}
+
+/* Of /dev/fuse, mounted by whoever has started us. */
+static int take_descriptor(const char *given, char **out, struct rfs_error *err)
+{
+    struct stat st;
+
+    if (fstat(descriptor_of(given), &st) != 0)
+        return rfs_fail(err, -errno, RFS_IN(given), NULL,
+                        "the descriptor of the mount cannot be used: %s", strerror(errno));
+    if (!S_ISCHR(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(given), "a folder",
+                        "the descriptor is not one of " FUSE_DEVICE);
+    *out = strdup(given);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
 int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
                         struct rfs_error *err)
 {
@@ -94,6 +122,8 @@ int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, ch
     struct stat st;
     int rc;
 
+    if (rfs_path_is_descriptor(given))
+        return take_descriptor(given, out, err);
     if (stat(given, &st) < 0) {
         if (is_dead(errno))
             return refuse_dead(given, err);

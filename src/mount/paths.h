@@ -24,6 +24,12 @@ char *rfs_path_from_here(const char *path);
 int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
                         struct rfs_error *err);
 
+/*
+ * Whether it is "/dev/fd/N": what mount.fuse3 passes where it has mounted the descriptor itself (drop_privileges). It is
+ * taken as it is.
+ */
+bool rfs_path_is_descriptor(const char *mountpoint);
+
 /* Refuses a machine on which /dev/fuse cannot be opened. 0 or -errno. */
 int rfs_path_device(struct rfs_error *err);
 

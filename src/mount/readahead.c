@@ -26,15 +26,26 @@ static int put(const char *path, const char *text)
     return code;
 }
 
-void rfs_readahead_raise(dev_t dev)
+static void name(dev_t dev, char *path, size_t cap)
+{
+    snprintf(path, cap, "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+}
+
+int rfs_readahead_raise(dev_t dev)
+{
+    char path[64];
+
+    name(dev, path, sizeof path);
+    return put(path, WANTED_KIB);
+}
+
+void rfs_readahead_tell(dev_t dev, int rc)
 {
     char path[64], line[256];
-    int rc;
 
-    snprintf(path, sizeof path, "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
-    rc = put(path, WANTED_KIB);
     if (rc == 0)
         return;
+    name(dev, path, sizeof path);
     snprintf(line, sizeof line,
              "read-ahead stays at the kernel's default (%s); as root: echo " WANTED_KIB " > %s",
              strerror(-rc), path);

@@ -7,9 +7,10 @@
 
 /*
  * Raises the read-ahead of the mount with device DEV to 1 MiB, which the kernel otherwise holds at 128
- * KiB, where this process may; else logs one line saying who could. Only after the mount answers:
- * until then the kernel would set it back.
+ * KiB. Only after the mount answers: until then the kernel would set it back. 0, or -errno where this process may not.
  */
-void rfs_readahead_raise(dev_t dev);
+int rfs_readahead_raise(dev_t dev);
+/* Logs one line saying who could, when RC, of rfs_readahead_raise, is not 0. */
+void rfs_readahead_tell(dev_t dev, int rc);
 
 #endif

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/session.h"
 
-#include "base/cleanup.h"
-#include "base/text.h"
+#include "mount/arguments.h"
 #include "mount/capture.h"
 #include "mount/channel.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
 #include "mount/report.h"
-#include "mount/scratch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /*
  * The loop runs in the main thread, which is also the one that signals wake. A second thread, the
@@ -28,6 +28,7 @@
 struct session {
     struct rfs_mount mount;
     const char *mountpoint;
+    struct rfs_keeper *keeper;
     rfs_session_answers_fn *answers;
     void *answers_ctx;
     pthread_t main;
@@ -71,9 +72,10 @@ static void *herald(void *ctx)
     struct session *s = ctx;
     struct stat st;
 
-    s->answered = stat(s->mountpoint, &st) < 0 ? -errno : 0;
-    if (s->answered == 0 && s->mount.cached)
-        rfs_readahead_raise(st.st_dev);
+    /* Where somebody else has mounted it, its place is not known. */
+    s->answered = s->keeper->fd >= 0 && stat(s->mountpoint, &st) < 0 ? -errno : 0;
+    if (s->answered == 0 && s->mount.cached && s->keeper->fd >= 0)
+        rfs_readahead_tell(st.st_dev, rfs_keeper_raise(s->keeper));
     if (s->answered != 0 || s->answers(s->answers_ctx) != 0)
         pthread_kill(s->main, SIGTERM);
     else if (!s->mount.options->foreground)
@@ -99,89 +101,34 @@ static void start_herald(void *ctx)
     }
 }
 
-static int add_text(struct fuse_args *args, const char *name, const char *value)
-{
-    RFS_FREE char *escaped = rfs_text_option_value(value), *option = NULL;
-
-    if (!escaped || asprintf(&option, "-o%s=%s", name, escaped) < 0)
-        return -1;
-    return fuse_opt_add_arg(args, option);
-}
-
-/* Always read-only, without devices and set-uid bits. */
-static int make_args(const struct rfs_mount_options *o, struct fuse_args *args)
-{
-    const struct {
-        bool on;
-        const char *arg;
-    } flags[] = {
-        {true, RFS_PROGRAM},
-        {true, "-oro,nosuid,nodev"},
-        {o->noexec, "-onoexec"},
-        {o->allow_other, "-oallow_other"},
-        {o->allow_root, "-oallow_root"},
-        {o->allow_other || o->allow_root || o->default_permissions, "-odefault_permissions"},
-        {o->auto_unmount, "-oauto_unmount"},
-        {o->debug, "-odebug"},
-    };
-    char max_read[32];
-
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (flags[i].on && fuse_opt_add_arg(args, flags[i].arg) < 0)
-            return -1;
-    snprintf(max_read, sizeof max_read, "-omax_read=%zu", RFS_REQUEST_BYTES);
-    if (fuse_opt_add_arg(args, max_read) < 0 ||
-        add_text(args, "fsname", o->fsname ? o->fsname : o->source) < 0)
-        return -1;
-    return add_text(args, "subtype", o->subtype ? o->subtype : RFS_PROGRAM);
-}
-
-static const char *remedy_for(const char *said)
-{
-    if (strstr(said, "user_allow_other"))
-        return "a line user_allow_other in /etc/fuse.conf, or leave allow_other out";
-    if (strstr(said, "failed to exec"))
-        return "install fuse3, which has fusermount3";
-    if (strstr(said, "modprobe") || strstr(said, "not found"))
-        return "modprobe fuse";
-    if (strstr(said, "not permitted") || strstr(said, "ermission denied"))
-        return "a mount point of your own; in a container: --device /dev/fuse --cap-add SYS_ADMIN "
-               "--security-opt apparmor=unconfined";
-    return NULL;
-}
-
-static int make_session(struct session *s, struct rfs_error *err)
-{
-    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-    struct fuse_lowlevel_ops ops;
-    struct rfs_capture capture;
-    char said[512];
-
-    rfs_ops_fill(&ops);
-    rfs_capture_start(&capture);
-    if (make_args(s->mount.options, &args) == 0)
-        s->mount.session = fuse_session_new(&args, &ops, sizeof ops, &s->mount);
-    fuse_opt_free_args(&args);
-    rfs_capture_end(&capture, said, sizeof said);
-    if (s->mount.session)
-        return 0;
-    return rfs_fail(err, -EINVAL, RFS_IN(s->mountpoint), NULL, "no FUSE session: %s",
-                    said[0] ? said : "out of memory");
-}
-
-static int mount_session(struct session *s, struct rfs_error *err)
+/* libfuse takes a descriptor that somebody else has mounted by this name. */
+static int take_device(struct session *s, const char *name, struct rfs_error *err)
 {
     struct rfs_capture capture;
     char said[512];
     int rc;
 
     rfs_capture_start(&capture);
-    rc = fuse_session_mount(s->mount.session, s->mountpoint);
+    rc = fuse_session_mount(s->mount.session, name);
     rfs_capture_end(&capture, said, sizeof said);
     if (rc == 0)
         return 0;
-    return rfs_fail(err, -EIO, RFS_IN(s->mountpoint), remedy_for(said), "cannot mount: %s",
+    return rfs_fail(err, -EIO, RFS_IN(s->mountpoint), NULL, "cannot mount: %s",
                     said[0] ? said : "no reason was given");
+}
+
+static int mount_session(struct session *s, struct rfs_error *err)
+{
+    char name[32];
+    int device;
+
+    if (s->keeper->fd < 0)
+        return take_device(s, s->mountpoint, err);
+    const int rc = rfs_keeper_mount(s->keeper, s->mountpoint, &device, err);
+    if (rc < 0)
+        return rc;
+    snprintf(name, sizeof name, "/dev/fd/%d", device);
+    return take_device(s, name, err);
 }
 
 static int run_loop(struct session *s)
@@ -200,6 +147,33 @@ static int run_loop(struct session *s)
     return rc;
 }
 
+/* What a file system that nobody serves says to those who wait for it. The number stays taken, for libfuse to close. */
+static void let_go_of_device(struct session *s)
+{
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null < 0)
+        return;
+    dup3(null, fuse_session_fd(s->mount.session), O_CLOEXEC);
+    close(null);
+}
+
+/* In this order: the herald may wait for an answer of the mount, or of the keeper. */
+static void unmount_session(struct session *s)
+{
+    let_go_of_device(s);
+    rfs_keeper_release(s->keeper);
+    if (s->heralded) {
+        atomic_store(&s->ending, true);
+        if (!s->mount.options->foreground)
+            pthread_kill(s->herald, SIGHUP);
+        pthread_join(s->herald, NULL);
+    }
+    if (!rfs_keeper_wait(s->keeper))
+        rfs_report_line(NULL, RESHARD_LOG_WARNING,
+                        "the process that unmounts has ended before: the mount may be left");
+}
+
 static int mount_and_loop(struct session *s, struct rfs_error *err)
 {
     int rc;
@@ -211,13 +185,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rc = rfs_channel_open(s->mount.session);
     if (rc == 0)
         rc = run_loop(s);
-    fuse_session_unmount(s->mount.session);
-    if (s->heralded) {
-        atomic_store(&s->ending, true);
-        if (!s->mount.options->foreground)
-            pthread_kill(s->herald, SIGHUP);
-        pthread_join(s->herald, NULL);
-    }
+    unmount_session(s);
     if (s->answered < 0)
         return rfs_fail(err, s->answered, RFS_IN(s->mountpoint), NULL,
                         "the mount does not answer: %s", strerror(-s->answered));
@@ -236,24 +204,31 @@ static void block_hangups(void)
 }
 
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
+                    struct rfs_keeper *keeper, const struct rfs_sandbox *sandbox,
                     reshard_view *view, rfs_session_answers_fn *answers, void *ctx,
                     struct rfs_error *err)
 {
+    struct fuse_lowlevel_ops ops;
     struct session s = {
         .mountpoint = mountpoint,
+        .keeper = keeper,
         .answers = answers,
         .answers_ctx = ctx,
         .main = pthread_self(),
         .answered = -ECONNABORTED,
     };
-    int rc;
+    int rc = 0;
 
     if (!options->foreground)
         block_hangups();
     rfs_mount_init(&s.mount, view, options, mountpoint);
+    s.mount.sandbox = sandbox;
     s.mount.started = start_herald;
     s.mount.started_ctx = &s;
-    rc = make_session(&s, err);
+    rfs_ops_fill(&ops);
+    s.mount.session = rfs_arguments_session(options, &ops, &s.mount, mountpoint, err);
+    if (!s.mount.session)
+        rc = -EINVAL;
     if (rc == 0 && fuse_set_signal_handlers(s.mount.session) < 0)
         rc = rfs_fail(err, -EINVAL, RFS_NOWHERE, NULL, "signal handlers cannot be set");
     if (rc == 0) {

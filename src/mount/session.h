@@ -4,17 +4,20 @@
 #define RFS_MOUNT_SESSION_H
 
 #include "base/error.h"
+#include "mount/keeper.h"
 #include "mount/options.h"
+#include "mount/sandbox.h"
 #include "reshard.h"
 
 /*
- * Mounts VIEW on MOUNTPOINT (absolute) and answers until it is unmounted or a signal (INT, TERM, in the foreground
+ * Has KEEPER mount VIEW on MOUNTPOINT (absolute; /dev/fd/N without a keeper) and answers until it is unmounted or a signal (INT, TERM, in the foreground
  * HUP as well) asks for that. answers(ctx) is called once, from another thread, when the mount has answered a stat;
  * if it returns non-zero, nobody wants the mount any more and it goes at once.
  * Returns 0, or -errno with *err filled when it never answered or broke.
  */
 typedef int rfs_session_answers_fn(void *ctx);
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
+                    struct rfs_keeper *keeper, const struct rfs_sandbox *sandbox,
                     reshard_view *view, rfs_session_answers_fn *answers, void *ctx,
                     struct rfs_error *err);
 

@@ -21,6 +21,7 @@ librfs_la_SOURCES += \
 	src/source/json_read.c src/source/json_read.h \
 	src/source/key.c src/source/key.h \
 	src/source/merge.c src/source/merge.h \
+	src/source/places.c src/source/places.h \
 	src/source/read_whole.c \
 	src/source/safetensors.c src/source/safetensors.h \
 	src/source/scan.c src/source/scan.h src/source/scan_internal.h \

@@ -154,6 +154,13 @@ static int open_folder(struct rfs_saved *saved, bool make)
     return -1;
 }
 
+const char *rfs_saved_make(struct rfs_saved *saved)
+{
+    RFS_CLOSE int fd = open_folder(saved, true);
+
+    return fd < 0 ? NULL : saved->path;
+}
+
 static const char *ending(enum rfs_saved_kind kind)
 {
     return kind == RFS_SAVED_INDEX ? ".index" : ".sizes";

@@ -33,6 +33,9 @@ struct rfs_saved;
 struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log);
 void rfs_saved_close(struct rfs_saved *saved);
 
+/* Makes the folder now, for who may not later. Its path, which is SAVED's; NULL when there is none to be trusted. */
+const char *rfs_saved_make(struct rfs_saved *saved);
+
 /*
  * Opens the file of that key for reading. False when there is none to be trusted; *file needs no end then. SAVED
  * may be NULL.

@@ -14,6 +14,7 @@ librfs_la_SOURCES += \
 	src/view/features.c \
 	src/view/filename.c \
 	src/view/filename.h \
+	src/view/folders.c \
 	src/view/flat.c \
 	src/view/flat.h \
 	src/view/huggingface.c \

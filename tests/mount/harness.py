@@ -156,6 +156,9 @@ class Foreground:
     def __init__(self, source, options, *flags, before=(), mnt=None, env=None):
         self.mnt = mnt or folder("mnt")
         self.path = os.path.join(place, "log")
+        if any("inject=" in word for word in before):
+            # strace makes a call fail by making it another one, which the sandbox lets nobody do.
+            env = {**(env or os.environ), "RESHARDFS_SANDBOX": "off"}
         command = [*before, reshardfs, source, self.mnt, "-f", "-o", options, *flags]
         with open(self.path, "wb") as log:
             self.process = subprocess.Popen(

@@ -18,6 +18,8 @@ EXTRA_DIST += \
 	tests/mount/test_pipelines.py \
 	tests/mount/test_reading.py \
 	tests/mount/test_rules.py \
+	tests/mount/misbehave.c \
+	tests/mount/test_sandbox.py \
 	tests/mount/test_saved.py \
 	tests/mount/test_slow.py \
 	tests/mount/test_stale.py \

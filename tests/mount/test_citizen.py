@@ -127,8 +127,8 @@ def test_rw_is_refused():
 
 def test_version_tells_features():
     got = run(reshardfs, "--version")
-    check(re.fullmatch(r"reshardfs \S+\nlibfuse \S+\nreads ckpt, .*; OpenSSL \d.*; (AVX2|portable) kernels\n",
-                       got.stdout), got.stdout)
+    check(re.fullmatch(r"reshardfs \S+\nlibfuse \S+\nreads ckpt, .*; OpenSSL \d.*; (AVX2|portable) kernels\n"
+                       r"sandbox: .*\n", got.stdout), got.stdout)
 
 
 def on_terminal(*command, **env):

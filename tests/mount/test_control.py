@@ -231,7 +231,8 @@ def test_control_config():
         equal(config["pid"], m.pid, "pid")
         equal((config["source_ranks"], config["target_ranks"]), (4, 2), "ranks")
         version = run(reshardfs, "--version").stdout
-        equal(version, f"reshardfs {config['version']}\nlibfuse {config['libfuse']}\n{config['features']}\n", "versions")
+        want = [f"reshardfs {config['version']}", f"libfuse {config['libfuse']}", config["features"]]
+        equal(version.splitlines()[:3], want, "versions")
         equal(config["view"], {
             "src_strategy": os.path.join(tree.dir, "src_strategy.ckpt"),
             "dst_strategy": os.path.join(tree.dir, "dst_strategy.ckpt"),

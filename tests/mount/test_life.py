@@ -211,11 +211,45 @@ def test_idle_threads():
         equal(m.stop(signal.SIGTERM), 0, "status")
 
 
-def test_killed_then_mounted_again():
+def keeper(mnt):
+    """The process that unmounts MNT when its server has ended."""
+    title = f"reshardfs-keeper of {mnt}".encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if read_all(f"/proc/{pid}/cmdline").startswith(title):
+                found.append(int(pid))
+        except OSError:
+            pass
+    (pid,) = found
+    return pid
+
+
+def test_a_killed_server_leaves_no_mount():
     tree = small()
     m = Mount(tree.src, tree.options())
     m.start()
     before = m.read(1)
+    fd = os.open(m.file(0), os.O_RDONLY)
+    os.kill(m.pid, signal.SIGKILL)
+    eventually(lambda: not mounted(m.mnt), "it is unmounted, though a file is open")
+    try:
+        os.pread(fd, 10, 0)
+        check(False, "a file is read that nobody serves")
+    except OSError as error:
+        check(error.errno in (errno.ENOTCONN, errno.ECONNABORTED), error)
+    os.close(fd)
+    with Mount(tree.src, tree.options(), mnt=m.mnt) as again:
+        same_bytes(again.read(1), before, "after mounting again")
+
+
+def test_killed_with_its_keeper_then_mounted_again():
+    tree = small()
+    m = Mount(tree.src, tree.options())
+    m.start()
+    before = m.read(1)
+    os.kill(keeper(m.mnt), signal.SIGKILL)
+    same_bytes(m.read(1), before, "without a keeper")
     os.kill(m.pid, signal.SIGKILL)
     eventually(lambda: not servers(m.mnt), "it is gone")
 
@@ -238,6 +272,45 @@ def test_killed_then_mounted_again():
     unmount(m.mnt)
     with Mount(tree.src, tree.options(), mnt=m.mnt) as again:
         same_bytes(again.read(1), before, "after mounting again")
+
+
+def test_a_keeper_hears_no_signal_and_ends_with_its_server():
+    tree = small()
+    with Foreground(tree.src, tree.options()) as m:
+        pid = keeper(m.mnt)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            os.kill(pid, number)
+        for fd in range(3):
+            equal(os.readlink(f"/proc/{pid}/fd/{fd}"), "/dev/null", f"descriptor {fd}")
+        same_bytes(m.read(0), tree.expected(0), "after signals to the keeper")
+        check(mounted(m.mnt), "the keeper has unmounted")
+        os.kill(pid, signal.SIGKILL)
+        same_bytes(m.read(0), tree.expected(0), "after its end")
+        equal(m.stop(signal.SIGTERM), 0, "status")
+        check("the process that unmounts has ended before: the mount may be left" in m.log(), m.log())
+        unmount(m.mnt)
+    with Mount(tree.src, tree.options()) as m:
+        pid = keeper(m.mnt)
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"), "the keeper ends")
+
+
+def test_what_others_have_mounted_there_stays():
+    """After a lazy unmount, the mount point is anybody's, though the first server still serves."""
+    tree = small(scale=12)
+    want = tree.expected(0)
+    first = Mount(tree.src, tree.options())
+    first.start()
+    fd = os.open(first.file(0), os.O_RDONLY)
+    equal(run("fusermount3", "-uz", first.mnt).returncode, 0, "fusermount3 -uz")
+    second = Foreground(tree.src, tree.options("fsname=second"), mnt=first.mnt)
+    same_bytes(os.pread(fd, 1000, 5), want[5:1005], "the first, which is not seen any more")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        os.kill(first.pid, number)
+    os.close(fd)
+    eventually(lambda: not os.path.exists(f"/proc/{first.pid}"), "the first server has ended")
+    same_bytes(second.read(0), want, "the second")
+    check(("second", second.mnt) in [m[:2] for m in mounts()], "the second is not mounted any more")
+    equal(second.stop(), 0, "status")
 
 
 def test_two_mounts_of_one_source():

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/keeper.h"
+
+#include "base/cleanup.h"
+#include "mount/arguments.h"
+#include "mount/capture.h"
+#include "mount/readahead.h"
+#include "mount/report.h"
+#include "mount/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum word { MOUNT = 'm', RAISE = 'r' };
+
+struct reply {
+    struct rfs_error err; /* code 0: done */
+};
+
+/* The server's side of the conversation has this number in the keeper. */
+enum { TALK = 3 };
+
+struct keeper {
+    const struct rfs_mount_options *options;
+    const char *mountpoint;
+    struct fuse_session *session; /* mounted; or NULL */
+    struct rfs_mounted mounted;
+};
+
+/* ---- in the keeper ---- */
+
+/* The string of a list that begins at a place, or NULL. (getopt has changed the order.) */
+static char *string_at(char **list, const char *at)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        if (list[i] == at)
+            return list[i];
+    return NULL;
+}
+
+/*
+ * What ps shows. The memory of the arguments and of the environment, which follows it, is wiped: a key may be in it.
+ * PATH stays, for those who look for fusermount3.
+ */
+static void retitle(char **argv, const char *mountpoint)
+{
+    const char *path = getenv("PATH");
+    RFS_FREE char *kept = path ? strdup(path) : NULL;
+    char *const begin = argv[0];
+    char *end = begin;
+
+    while (string_at(argv, end))
+        end += strlen(end) + 1;
+    const size_t room = (size_t)(end - begin);
+    for (size_t i = 0; environ && environ[i]; i++)
+        explicit_bzero(environ[i], strlen(environ[i]));
+    clearenv();
+    explicit_bzero(begin, room);
+    snprintf(begin, room, RFS_PROGRAM "-keeper of %s", mountpoint);
+    (void)prctl(PR_SET_NAME, RFS_PROGRAM "-keep", 0, 0, 0);
+    if (kept)
+        (void)setenv("PATH", kept, 1);
+}
+
+/* Nothing of whoever started us is held, and no signal meant for the server is heard. */
+static void leave_everything(int talk)
+{
+    const int null = open("/dev/null", O_RDWR);
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid();
+    if (chdir("/") != 0)
+        _exit(1);
+    for (int fd = 0; fd < TALK; fd++)
+        dup2(null, fd);
+    if (talk != TALK)
+        dup2(talk, TALK);
+    fcntl(TALK, F_SETFD, FD_CLOEXEC);
+    close_range(TALK + 1, ~0U, 0);
+}
+
+static const char *remedy_for(const char *said)
+{
+    if (strstr(said, "user_allow_other"))
+        return "a line user_allow_other in /etc/fuse.conf, or leave allow_other out";
+    if (strstr(said, "failed to exec"))
+        return "install fuse3, which has fusermount3";
+    if (strstr(said, "modprobe") || strstr(said, "not found"))
+        return "modprobe fuse";
+    if (strstr(said, "not permitted") || strstr(said, "ermission denied"))
+        return "a mount point of your own; in a container: --device /dev/fuse --cap-add SYS_ADMIN "
+               "--security-opt apparmor=unconfined";
+    return NULL;
+}
+
+static int mount_it(struct keeper *k, struct rfs_error *err)
+{
+    const struct fuse_lowlevel_ops none = {0};
+    struct rfs_capture capture;
+    char said[512];
+    int rc;
+
+    if (k->session)
+        return rfs_fail(err, -EBUSY, RFS_IN(k->mountpoint), NULL, "is mounted already");
+    struct fuse_session *session =
+        rfs_arguments_session(k->options, &none, NULL, k->mountpoint, err);
+    if (!session)
+        return err->code;
+    rfs_capture_start(&capture);
+    rc = fuse_session_mount(session, k->mountpoint);
+    rfs_capture_end(&capture, said, sizeof said);
+    if (rc == 0) {
+        k->session = session;
+        (void)rfs_table_find(k->mountpoint, &k->mounted);
+        return 0;
+    }
+    fuse_session_destroy(session);
+    return rfs_fail(err, -EIO, RFS_IN(k->mountpoint), remedy_for(said), "cannot mount: %s",
+                    said[0] ? said : "no reason was given");
+}
+
+/*
+ * libfuse looks first whether the kernel has ended the mount, and then takes off what is at its mount point, whoever
+ * has mounted that: after fusermount3 -uz it may be another file system.
+ */
+static void unmount_it(struct keeper *k)
+{
+    struct rfs_mounted now;
+
+    if (!k->session)
+        return;
+    if (k->mounted.id == 0 || rfs_table_find(k->mountpoint, &now) == -EIO ||
+        (now.id == k->mounted.id && now.device == k->mounted.device))
+        fuse_session_unmount(k->session);
+}
+
+static int send_reply(const struct reply *reply, int device)
+{
+    struct iovec part = {.iov_base = (void *)(uintptr_t)reply, .iov_len = sizeof *reply};
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {.room = {0}};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+    if (device >= 0) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof control.room;
+        control.head.cmsg_level = SOL_SOCKET;
+        control.head.cmsg_type = SCM_RIGHTS;
+        control.head.cmsg_len = CMSG_LEN(sizeof device);
+        memcpy(CMSG_DATA(&control.head), &device, sizeof device);
+    }
+    return sendmsg(TALK, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* False when the conversation is over. */
+static bool answer(struct keeper *k)
+{
+    struct reply reply = {0};
+    unsigned char word;
+    ssize_t n;
+    int device = -1;
+
+    do
+        n = recv(TALK, &word, 1, 0);
+    while (n < 0 && errno == EINTR);
+    if (n != 1)
+        return false;
+    switch (word) {
+    case MOUNT:
+        if (mount_it(k, &reply.err) == 0)
+            device = fuse_session_fd(k->session);
+        break;
+    case RAISE:
+        reply.err.code = k->mounted.id ? rfs_readahead_raise(k->mounted.device) : -ENODEV;
+        break;
+    default:
+        return false;
+    }
+    return send_reply(&reply, device) == 0;
+}
+
+static _Noreturn void keep(struct keeper *k)
+{
+    const struct reply done = {0};
+
+    while (answer(k))
+        continue;
+    unmount_it(k);
+    (void)send_reply(&done, -1);
+    _exit(0);
+}
+
+/* ---- in the server ---- */
+
+int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, char **argv,
+                     struct rfs_keeper *out, struct rfs_error *err)
+{
+    struct keeper keeper = {.options = options, .mountpoint = mountpoint};
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return rfs_fail(err, -errno, RFS_NOWHERE, NULL, "no socket to the mounting process: %s",
+                        strerror(errno));
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid < 0) {
+        const int code = errno;
+
+        close(ends[0]);
+        close(ends[1]);
+        return rfs_fail(err, -code, RFS_NOWHERE, NULL, "no process to mount with: %s",
+                        strerror(code));
+    }
+    if (pid == 0) {
+        leave_everything(ends[1]);
+        retitle(argv, mountpoint);
+        keep(&keeper);
+    }
+    close(ends[1]);
+    out->fd = ends[0];
+    return 0;
+}
+
+/* The descriptor that came with a message, or -1. */
+static int take_device(struct msghdr *message)
+{
+    const struct cmsghdr *head = CMSG_FIRSTHDR(message);
+    int device = -1;
+
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof device))
+        memcpy(&device, CMSG_DATA(head), sizeof device);
+    return device;
+}
+
+/* 0 once there is an answer, or -errno. */
+static int ask(const struct rfs_keeper *keeper, enum word what, struct reply *reply, int *device)
+{
+    const unsigned char word = (unsigned char)what;
+    struct iovec part = {.iov_base = reply, .iov_len = sizeof *reply};
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof control.room,
+    };
+    ssize_t n;
+
+    if (send(keeper->fd, &word, 1, MSG_NOSIGNAL) != 1)
+        return -errno;
+    do
+        n = recvmsg(keeper->fd, &message, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof *reply)
+        return n < 0 ? -errno : -ECONNRESET;
+    *device = take_device(&message);
+    return 0;
+}
+
+int rfs_keeper_mount(const struct rfs_keeper *keeper, const char *mountpoint, int *device,
+                     struct rfs_error *err)
+{
+    struct reply reply;
+    const int rc = ask(keeper, MOUNT, &reply, device);
+
+    if (rc < 0)
+        return rfs_fail(err, rc, RFS_IN(mountpoint), NULL,
+                        "cannot mount: the process that mounts has ended: %s", strerror(-rc));
+    if (reply.err.code == 0 && *device < 0)
+        return rfs_fail(err, -EIO, RFS_IN(mountpoint), "a higher ulimit -n",
+                        "cannot mount: there is no room for a descriptor");
+    *err = reply.err;
+    return err->code;
+}
+
+int rfs_keeper_raise(const struct rfs_keeper *keeper)
+{
+    struct reply reply;
+    int none, rc;
+
+    rc = ask(keeper, RAISE, &reply, &none);
+    return rc == 0 ? reply.err.code : rc;
+}
+
+void rfs_keeper_release(const struct rfs_keeper *keeper)
+{
+    if (keeper->fd >= 0)
+        shutdown(keeper->fd, SHUT_WR);
+}
+
+bool rfs_keeper_wait(struct rfs_keeper *keeper)
+{
+    struct reply done;
+    ssize_t n;
+
+    if (keeper->fd < 0)
+        return true;
+    do
+        n = recv(keeper->fd, &done, sizeof done, 0);
+    while (n < 0 && errno == EINTR);
+    close(keeper->fd);
+    *keeper = RFS_KEEPER_NONE;
+    return n == (ssize_t)sizeof done;
+}

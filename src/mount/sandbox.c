@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/sandbox.h"
+
+#include "mount/report.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a server of root needs to go on reading the files of others; whoever is not root hardly has it. */
+#define READS_ALL (UINT64_C(1) << CAP_DAC_READ_SEARCH)
+
+enum { LINE_BYTES = 256 };
+
+/* ---- new privileges, capabilities, limits ---- */
+
+/*
+ * A locked page counts against the limit once CAP_IPC_LOCK is gone; raising it takes CAP_SYS_RESOURCE, which goes as
+ * well. Nobody has messages in queues or runs in real time here, and a core file would have what was read.
+ */
+static void set_limits(void)
+{
+    const struct rlimit none = {0, 0}, any = {RLIM_INFINITY, RLIM_INFINITY};
+
+    setrlimit(RLIMIT_MEMLOCK, &any);
+    setrlimit(RLIMIT_CORE, &none);
+    setrlimit(RLIMIT_MSGQUEUE, &none);
+    setrlimit(RLIMIT_RTPRIO, &none);
+}
+
+static int drop_capabilities(struct rfs_sandbox *out)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2] = {{0}, {0}};
+
+    if (syscall(SYS_capget, &head, sets) != 0)
+        return -errno;
+    const uint64_t had = sets[0].effective | (uint64_t)sets[1].effective << 32;
+    const uint64_t kept = had & READS_ALL;
+    /* Where that is not permitted there is nothing in them that could be used, since nothing can be executed. */
+    for (unsigned long cap = 0; cap < 64; cap++)
+        if (!(kept >> cap & 1))
+            (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        const uint32_t part = (uint32_t)(kept >> (32 * i));
+
+        sets[i] = (struct __user_cap_data_struct){.effective = part, .permitted = part};
+    }
+    if (syscall(SYS_capset, &head, sets) != 0)
+        return -errno;
+    out->few_rights = true;
+    out->reads_all = kept != 0;
+    return 0;
+}
+
+/* ---- what is loaded when it is first needed, and could not be any more ---- */
+
+static void load_early(void)
+{
+    tzset(); /* for syslog's times */
+    /* pthread_cancel, which ends the threads of a session, looks for it by this name. */
+    (void)dlopen("libgcc_s.so.1", RTLD_NOW);
+}
+
+/* ---- the two steps ---- */
+
+/* A part that cannot be had: an error only where it was asked for by name. */
+static int leave_out(enum rfs_sandbox_mode mode, const char *part, int rc, struct rfs_error *err)
+{
+    char line[LINE_BYTES];
+
+    if (mode == RFS_SANDBOX_ON)
+        return rfs_fail(err, rc, RFS_NOWHERE, "sandbox=auto, to do without",
+                        "sandbox=on cannot be had: %s: %s", part, strerror(-rc));
+    snprintf(line, sizeof line, "sandbox: %s cannot be had here (%s)", part, strerror(-rc));
+    rfs_report_line(NULL, RESHARD_LOG_INFO, line);
+    return 0;
+}
+
+int rfs_sandbox_enter(enum rfs_sandbox_mode mode, struct rfs_sandbox *out, struct rfs_error *err)
+{
+    const enum rfs_sandbox_filter filter =
+        mode == RFS_SANDBOX_LOG ? RFS_FILTER_LOG : RFS_FILTER_KILL;
+    int rc;
+
+    if (mode == RFS_SANDBOX_OFF)
+        return 0;
+    load_early();
+    set_limits();
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return rfs_fail(err, -errno, RFS_NOWHERE, "sandbox=off",
+                        "new privileges cannot be given up: %s", strerror(errno));
+    out->entered = true;
+    rc = drop_capabilities(out);
+    if (rc < 0)
+        rc = leave_out(mode, "giving up capabilities", rc, err);
+    if (rc < 0)
+        return rc;
+    rc = rfs_sandbox_calls(filter);
+    if (rc < 0)
+        return leave_out(mode, "a filter of system calls", rc, err);
+    out->filter = filter;
+    return 0;
+}
+
+int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs_sandbox *out,
+                      struct rfs_error *err)
+{
+    char line[LINE_BYTES] = "sandbox: ";
+    int rc = 0;
+
+    /* What is refused there cannot be logged and allowed. */
+    if (mode == RFS_SANDBOX_AUTO || mode == RFS_SANDBOX_ON) {
+        const int landlock = rfs_sandbox_landlock();
+
+        rc = landlock > 0 ? rfs_sandbox_files(view, landlock) : -ENOSYS;
+        out->landlock = rc == 0 ? landlock : 0;
+        if (rc < 0)
+            rc = leave_out(mode, "Landlock", rc, err);
+    }
+    rfs_sandbox_tell(out, line + strlen(line), sizeof line - strlen(line));
+    rfs_report_line(NULL, RESHARD_LOG_DEBUG, line);
+    return rc;
+}
+
+void rfs_sandbox_look(struct rfs_sandbox *out)
+{
+    *out = (struct rfs_sandbox){
+        .entered = true,
+        .few_rights = true,
+        .reads_all = geteuid() == 0,
+        .filter = rfs_sandbox_has_calls() ? RFS_FILTER_KILL : RFS_FILTER_NONE,
+        .landlock = rfs_sandbox_landlock(),
+    };
+}
+
+void rfs_sandbox_tell(const struct rfs_sandbox *s, char *out, size_t cap)
+{
+    static const char *const filters[] = {
+        [RFS_FILTER_NONE] = "no filter of system calls",
+        [RFS_FILTER_LOG] = "a filter of system calls that only logs",
+        [RFS_FILTER_KILL] = "a filter of system calls",
+    };
+    char landlock[32] = "no Landlock";
+
+    if (!s->entered) {
+        snprintf(out, cap, "off");
+        return;
+    }
+    if (s->landlock > 0)
+        snprintf(landlock, sizeof landlock, "Landlock %d", s->landlock);
+    snprintf(out, cap, "no new privileges, %s, %s, %s",
+             !s->few_rights ? "capabilities as they were"
+             : s->reads_all ? "no capability but CAP_DAC_READ_SEARCH"
+                            : "no capabilities",
+             filters[s->filter], landlock);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the server gives up, so that a mistake in a parser is worth little to whoever wrote the file: in two steps,
+ * because where sources are is known only when maps and links are read.
+ *
+ *     rfs_sandbox_enter   before any file of the source is read: new privileges, capabilities, limits, system calls
+ *     rfs_sandbox_close   before anybody reads the mount: files, by Landlock
+ *
+ * What the kernel or the build lacks is left out, and said; with RFS_SANDBOX_ON it is an error. Both before any thread
+ * is started, as threads inherit what their creator has given up, and nobody else does.
+ */
+#ifndef RFS_MOUNT_SANDBOX_H
+#define RFS_MOUNT_SANDBOX_H
+
+#include "base/error.h"
+#include "mount/options.h"
+#include "reshard.h"
+
+#include <stddef.h>
+
+enum rfs_sandbox_filter {
+    RFS_FILTER_NONE,
+    RFS_FILTER_LOG,  /* the kernel's log tells of system calls that are not allowed */
+    RFS_FILTER_KILL, /* which end the process */
+};
+
+/* What holds, or could. Zero-initialise. */
+struct rfs_sandbox {
+    bool entered;       /* no new privileges */
+    bool few_rights;    /* no capability but those that reading takes */
+    bool reads_all;     /* and that one is kept: the files of others can be read, as before */
+    bool in_background; /* the parent tells how it ended */
+    enum rfs_sandbox_filter filter;
+    int landlock; /* its version; 0: none */
+};
+
+/* The first step. 0, or -errno with *err filled. */
+int rfs_sandbox_enter(enum rfs_sandbox_mode mode, struct rfs_sandbox *out, struct rfs_error *err);
+/* The second, for the files of VIEW; logs what holds. */
+int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs_sandbox *out,
+                      struct rfs_error *err);
+/* What this build and this kernel could do; nothing is given up. */
+void rfs_sandbox_look(struct rfs_sandbox *out);
+/* "no new privileges, no capabilities, ...", or "off". */
+void rfs_sandbox_tell(const struct rfs_sandbox *sandbox, char *out, size_t cap);
+
+/* ---- the parts ---- */
+
+/* The filter of system calls (sandbox_calls.c). 0, or -errno: -ENOSYS where the build or the kernel has none. */
+int rfs_sandbox_calls(enum rfs_sandbox_filter filter);
+/* Whether there is a filter in this build and this kernel. */
+bool rfs_sandbox_has_calls(void);
+
+/* Landlock (sandbox_files.c): its version, or 0. */
+int rfs_sandbox_landlock(void);
+/* Only what VIEW reads and writes can be opened from now on. 0 or -errno. */
+int rfs_sandbox_files(reshard_view *view, int landlock);
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The system calls that a server makes; any other ends it (SIGSYS). The list is what our own code, libfuse, OpenSSL and
+ * the C libraries of several years call. HACKING.md says how to add one, doc/TROUBLESHOOTING.md what to do where one
+ * is missing.
+ */
+#include "mount/sandbox.h"
+
+#include <errno.h>
+
+#ifdef HAVE_SECCOMP
+
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <seccomp.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* By name, because not every architecture has each of them, nor does each library know all. */
+static const char *const allowed[] = {
+    /* sources, the folder of indexes, /dev/fuse, the log */
+    "open",
+    "openat",
+    "openat2",
+    "close",
+    "close_range",
+    "read",
+    "readv",
+    "pread64",
+    "preadv",
+    "preadv2",
+    "write",
+    "writev",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "lseek",
+    "_llseek",
+    "dup",
+    "dup2",
+    "dup3",
+    "fcntl",
+    "fcntl64",
+    "stat",
+    "stat64",
+    "lstat",
+    "lstat64",
+    "fstat",
+    "fstat64",
+    "fstatat64",
+    "newfstatat",
+    "statx",
+    "statfs",
+    "statfs64",
+    "fstatfs",
+    "fstatfs64",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "readlink",
+    "readlinkat",
+    "getdents",
+    "getdents64",
+    "getcwd",
+    "chdir",
+    "fchdir",
+    "getxattr",
+    "lgetxattr",
+    "fgetxattr",
+    "listxattr",
+    "llistxattr",
+    "flistxattr",
+    "fadvise64",
+    "fadvise64_64",
+    "readahead",
+    "mkdir",
+    "mkdirat",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "ftruncate64",
+    "fallocate",
+    "flock",
+    "fchmod",
+    "utimensat",
+    "umask",
+    "memfd_create",
+    "pipe",
+    "pipe2",
+    "eventfd2",
+    "poll",
+    "ppoll",
+    "ppoll_time64",
+    "select",
+    "pselect6",
+    "pselect6_time64",
+    "connect",
+    "sendto",
+    "send",
+    "sendmsg",
+    "recv",
+    "recvfrom",
+    "recvmsg",
+    "shutdown",
+    /* memory */
+    "brk",
+    "munmap",
+    "mremap",
+    "madvise",
+    "mlock",
+    "mlock2",
+    "munlock",
+    "mincore",
+    "membarrier",
+    /* threads, and what they wait for */
+    "futex",
+    "futex_time64",
+    "futex_waitv",
+    "set_robust_list",
+    "get_robust_list",
+    "rseq",
+    "set_tid_address",
+    "arch_prctl",
+    "set_thread_area",
+    "exit",
+    "exit_group",
+    "sched_yield",
+    "sched_getaffinity",
+    "sched_getparam",
+    "sched_getscheduler",
+    "getcpu",
+    "restart_syscall",
+    /* signals */
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "rt_sigtimedwait",
+    "rt_sigtimedwait_time64",
+    "rt_sigpending",
+    "rt_sigsuspend",
+    "sigaltstack",
+    "sigreturn",
+    "pause",
+    /* time */
+    "clock_gettime",
+    "clock_gettime64",
+    "clock_getres",
+    "clock_getres_time64",
+    "gettimeofday",
+    "time",
+    "nanosleep",
+    "clock_nanosleep",
+    "clock_nanosleep_time64",
+    /* itself */
+    "getpid",
+    "getppid",
+    "gettid",
+    "getuid",
+    "getuid32",
+    "geteuid",
+    "geteuid32",
+    "getgid",
+    "getgid32",
+    "getegid",
+    "getegid32",
+    "getresuid",
+    "getresuid32",
+    "getresgid",
+    "getresgid32",
+    "getgroups",
+    "getgroups32",
+    "getpgrp",
+    "getpgid",
+    "getsid",
+    "setsid",
+    "uname",
+    "sysinfo",
+    "getrusage",
+    "times",
+    "getrlimit",
+    "ugetrlimit",
+    "setrlimit",
+    "getrandom",
+    "capget",
+    /* the second step */
+    "landlock_create_ruleset",
+    "landlock_add_rule",
+    "landlock_restrict_self",
+    /* caches of instructions, where the processor keeps none of them */
+    "cacheflush",
+    "riscv_flush_icache",
+};
+
+/* Allowed where (argument & mask) == value. */
+struct condition {
+    const char *name;
+    unsigned argument;
+    uint64_t mask, value;
+};
+
+#define ALL UINT32_MAX /* of an int */
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+#ifdef __s390__
+#define CLONE_FLAGS 1
+#else
+#define CLONE_FLAGS 0
+#endif
+
+static const struct condition conditions[] = {
+    /* A thread, not a process. */
+    {"clone", CLONE_FLAGS, CLONE_THREAD, CLONE_THREAD},
+    /* Nothing is both written and executed. */
+    {"mmap", 2, PROT_WRITE | PROT_EXEC, 0},
+    {"mmap", 2, PROT_WRITE | PROT_EXEC, PROT_WRITE},
+    {"mmap", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC},
+    {"mmap2", 2, PROT_WRITE | PROT_EXEC, 0},
+    {"mmap2", 2, PROT_WRITE | PROT_EXEC, PROT_WRITE},
+    {"mmap2", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC},
+    {"mprotect", 2, PROT_WRITE | PROT_EXEC, 0},
+    {"mprotect", 2, PROT_WRITE | PROT_EXEC, PROT_WRITE},
+    {"mprotect", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC},
+    /* The system's log. */
+    {"socket", 0, ALL, AF_UNIX},
+    /* Whether something is a terminal, and how wide. */
+    {"ioctl", 1, ALL, TCGETS},
+    {"ioctl", 1, ALL, TIOCGWINSZ},
+    {"ioctl", 1, ALL, FIONREAD},
+    {"prctl", 0, ALL, PR_SET_NAME},
+    {"prctl", 0, ALL, PR_GET_NAME},
+    {"prctl", 0, ALL, PR_SET_VMA},
+    {"prctl", 0, ALL, PR_GET_DUMPABLE},
+    {"prctl", 0, ALL, PR_SET_DUMPABLE},
+    {"prctl", 0, ALL, PR_SET_PDEATHSIG},
+    {"prctl", 0, ALL, PR_GET_NO_NEW_PRIVS},
+    /* Its own limits. */
+    {"prlimit64", 0, ALL, 0},
+};
+
+/* What libraries may try, and do without where it fails. */
+static const struct {
+    const char *name;
+    int code;
+} refused[] = {
+    {"clone3", ENOSYS}, /* its flags can't be looked at; clone does the same */
+    {"sched_setaffinity", EPERM}, {"sched_setscheduler", EPERM},    {"set_mempolicy", EPERM},
+    {"get_mempolicy", ENOSYS},    {"map_shadow_stack", EOPNOTSUPP}, {"mseal", ENOSYS},
+};
+
+static int add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned n,
+               const struct scmp_arg_cmp *tests)
+{
+    const int number = seccomp_syscall_resolve_name(name);
+
+    if (number == __NR_SCMP_ERROR)
+        return 0;
+    const int rc = seccomp_rule_add_array(filter, action, number, n, tests);
+    return rc == -EDOM ? 0 : rc; /* this architecture has another way */
+}
+
+static int add_condition(scmp_filter_ctx filter, const struct condition *c)
+{
+    const struct scmp_arg_cmp test = {
+        .arg = c->argument,
+        .op = SCMP_CMP_MASKED_EQ,
+        .datum_a = c->mask,
+        .datum_b = c->value,
+    };
+    return add(filter, SCMP_ACT_ALLOW, c->name, 1, &test);
+}
+
+/* The first two are for speed: calls are found by bisection, and nobody runs foreign code here that could speculate. */
+static int set_attributes(scmp_filter_ctx filter)
+{
+    (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1);
+    return seccomp_attr_set(filter, SCMP_FLTATR_CTL_NNP, 1);
+}
+
+static int fill(scmp_filter_ctx filter)
+{
+    /* Signals go to threads of this process alone. */
+    const struct condition to_itself = {"tgkill", 0, ALL, (uint64_t)getpid()};
+    int rc = set_attributes(filter);
+
+    for (size_t i = 0; rc == 0 && i < sizeof allowed / sizeof *allowed; i++)
+        rc = add(filter, SCMP_ACT_ALLOW, allowed[i], 0, NULL);
+    for (size_t i = 0; rc == 0 && i < sizeof conditions / sizeof *conditions; i++)
+        rc = add_condition(filter, &conditions[i]);
+    for (size_t i = 0; rc == 0 && i < sizeof refused / sizeof *refused; i++)
+        rc = add(filter, SCMP_ACT_ERRNO((uint32_t)refused[i].code), refused[i].name, 0, NULL);
+    return rc == 0 ? add_condition(filter, &to_itself) : rc;
+}
+
+bool rfs_sandbox_has_calls(void)
+{
+    const uint32_t action = SECCOMP_RET_KILL_PROCESS;
+
+    return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+}
+
+int rfs_sandbox_calls(enum rfs_sandbox_filter how)
+{
+    if (!rfs_sandbox_has_calls())
+        return -ENOSYS;
+    const scmp_filter_ctx filter =
+        seccomp_init(how == RFS_FILTER_LOG ? SCMP_ACT_LOG : SCMP_ACT_KILL_PROCESS);
+    if (!filter)
+        return -ENOMEM;
+    int rc = fill(filter);
+    if (rc == 0)
+        rc = seccomp_load(filter);
+    seccomp_release(filter);
+    return rc;
+}
+
+#else
+
+bool rfs_sandbox_has_calls(void)
+{
+    return false;
+}
+
+int rfs_sandbox_calls(enum rfs_sandbox_filter how)
+{
+    (void)how;
+    return -ENOSYS;
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Landlock: which files the process can still open. Sources are read, the folder of indexes is written, /dev/null is
+ * both, and nothing else is opened. Looking at names and attributes is not restricted by it.
+ */
+#include "base/cleanup.h"
+#include "mount/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The kernel's interface, as of version 6, because the headers at hand may know less of it. */
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444
+#define SYS_landlock_add_rule 445
+#define SYS_landlock_restrict_self 446
+#endif
+enum { ASK_VERSION = 1, RULE_BENEATH = 1 };
+
+struct ruleset {
+    uint64_t files, network, scoped;
+};
+
+struct __attribute__((packed)) rule {
+    uint64_t allowed;
+    int32_t folder;
+};
+
+#define WRITE_FILE (UINT64_C(1) << 1)
+#define READ_FILE (UINT64_C(1) << 2)
+#define READ_DIR (UINT64_C(1) << 3)
+#define REMOVE_FILE (UINT64_C(1) << 5)
+#define MAKE_FILE (UINT64_C(1) << 8)
+#define TRUNCATE (UINT64_C(1) << 14)
+
+/* By version: what it knows of files. */
+static uint64_t known_files(int version)
+{
+    const unsigned bits = version >= 5 ? 16 : version >= 3 ? 15 : version >= 2 ? 14 : 13;
+
+    return (UINT64_C(1) << bits) - 1;
+}
+
+int rfs_sandbox_landlock(void)
+{
+    const long version = syscall(SYS_landlock_create_ruleset, NULL, 0, ASK_VERSION);
+
+    return version > 0 ? (int)version : 0;
+}
+
+struct rules {
+    int fd;
+    uint64_t known;
+};
+
+/* What is not there can't be read, and what can't be looked into needs no rule. */
+static int allow(const struct rules *rules, const char *path, uint64_t what)
+{
+    RFS_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
+    const struct rule rule = {.allowed = what & rules->known, .folder = fd};
+
+    if (fd < 0)
+        return errno == ENOENT || errno == EACCES || errno == ENOTDIR ? 0 : -errno;
+    return syscall(SYS_landlock_add_rule, rules->fd, RULE_BENEATH, &rule, 0) == 0 ? 0 : -errno;
+}
+
+static int allow_folder(void *ctx, const char *path, bool written)
+{
+    return allow(ctx, path,
+                 READ_FILE | READ_DIR |
+                     (written ? WRITE_FILE | REMOVE_FILE | MAKE_FILE | TRUNCATE : 0));
+}
+
+int rfs_sandbox_files(reshard_view *view, int landlock)
+{
+    const struct ruleset set = {
+        .files = known_files(landlock),
+        .network = landlock >= 4 ? 3 : 0, /* binding and connecting TCP sockets */
+        .scoped = landlock >= 6 ? 3 : 0,  /* abstract sockets of others, signals to others */
+    };
+    const size_t bytes = landlock >= 6   ? sizeof set
+                         : landlock >= 4 ? 2 * sizeof(uint64_t)
+                                         : sizeof(uint64_t);
+    struct rules rules = {-1, set.files};
+    int rc;
+
+    RFS_CLOSE int fd = (int)syscall(SYS_landlock_create_ruleset, &set, bytes, 0);
+    if (fd < 0)
+        return -errno;
+    rules.fd = fd;
+    rc = allow(&rules, "/dev/null", READ_FILE | WRITE_FILE);
+    if (rc == 0)
+        rc = reshard_folders(view, allow_folder, &rules);
+    if (rc == 0 && syscall(SYS_landlock_restrict_self, fd, 0) != 0)
+        rc = -errno;
+    return rc;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's table of what is mounted where. */
+#ifndef RFS_MOUNT_TABLE_H
+#define RFS_MOUNT_TABLE_H
+
+#include <sys/types.h>
+
+struct rfs_mounted {
+    unsigned long id; /* from 1 up, as nobody else has while it is mounted; 0: unknown */
+    dev_t device;
+};
+
+/*
+ * The topmost mount at PATH, absolute and without links. 0, -ENOENT when nothing is mounted there, or -EIO when the table
+ * can't be read; *out is unknown then.
+ */
+int rfs_table_find(const char *path, struct rfs_mounted *out);
+
+#endif

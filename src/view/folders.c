@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which folders a view uses, for a program that gives up the right to all others. */
+#include "base/cleanup.h"
+#include "source/places.h"
+#include "source/saved.h"
+#include "view/internal.h"
+#include "view/side.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct teller {
+    reshard_folder_fn *fn;
+    void *ctx;
+};
+
+static int tell_read(void *ctx, const char *path)
+{
+    const struct teller *teller = ctx;
+
+    return teller->fn(teller->ctx, path, false);
+}
+
+/* The source itself, or the folder of a source that is a file; then what lies elsewhere. */
+static int tell_sources(struct reshard_view *view, struct teller *teller)
+{
+    RFS_FREE char *root = strdup(rfs_catalog_path(view->catalog));
+    struct stat st;
+
+    if (!root)
+        return -ENOMEM;
+    if (stat(root, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        char *slash = strrchr(root, '/');
+        slash[slash == root] = '\0'; /* "/" stays */
+    }
+    const int rc = tell_read(teller, root);
+    return rc ? rc : rfs_places_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
+}
+
+int reshard_folders(reshard_view *view, reshard_folder_fn *fn, void *ctx)
+{
+    struct teller teller = {fn, ctx};
+    const char *kept = view->saved ? rfs_saved_make(view->saved) : NULL;
+    int rc = kept ? fn(ctx, kept, true) : 0;
+
+    if (rc == 0 && !view->side)
+        rc = tell_sources(view, &teller);
+    for (size_t i = 0; view->side && rc == 0 && i < view->side->n; i++)
+        rc = tell_sources(view->side->data[i].view, &teller);
+    return rc;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * To be preloaded into reshardfs, where it does what a program would that somebody has taken over: at SIGUSR1 it makes
+ * the system call that RFS_MISBEHAVE names, and ends with the errno of it as its status, 0 if it worked. RFS_WITHOUT
+ * names a system call that this kernel shall not have. tests/mount/test_sandbox.py builds it.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static char what[64], path[4096];
+
+static long execute(void)
+{
+    char *const arguments[] = {(char *)"/bin/true", NULL};
+    return execve("/bin/true", arguments, NULL);
+}
+
+static long make_process(void)
+{
+    return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static long connect_out(void)
+{
+    return socket(AF_INET, SOCK_STREAM, 0);
+}
+
+static long trace(void)
+{
+    return ptrace(PTRACE_TRACEME, 0, 0, 0);
+}
+
+static long mount_something(void)
+{
+    return mount("none", "/mnt", "tmpfs", 0, NULL);
+}
+
+static long unmount(void)
+{
+    return umount2(path, MNT_DETACH);
+}
+
+static long signal_others(void)
+{
+    return kill(getppid(), 0);
+}
+
+static long write_code(void)
+{
+    return mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                0) == MAP_FAILED
+               ? -1
+               : 0;
+}
+
+static long share_rings(void)
+{
+    return syscall(SYS_io_uring_setup, 1, NULL);
+}
+
+static long leave_namespace(void)
+{
+    return syscall(SYS_unshare, 0x10000000);
+}
+
+static long change_limits_of_others(void)
+{
+    return syscall(SYS_prlimit64, getppid(), RLIMIT_CORE, NULL, NULL);
+}
+
+static long read_file(void)
+{
+    return open(path, O_RDONLY);
+}
+
+static long write_file(void)
+{
+    return open(path, O_WRONLY);
+}
+
+static long make_file(void)
+{
+    return open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+}
+
+static long remove_file(void)
+{
+    return unlink(path);
+}
+
+static const struct {
+    const char *name;
+    long (*act)(void);
+} acts[] = {
+    {"execve", execute},
+    {"clone", make_process},
+    {"socket", connect_out},
+    {"ptrace", trace},
+    {"mount", mount_something},
+    {"umount2", unmount},
+    {"kill", signal_others},
+    {"mmap", write_code},
+    {"io_uring_setup", share_rings},
+    {"unshare", leave_namespace},
+    {"prlimit64", change_limits_of_others},
+    {"read", read_file},
+    {"write", write_file},
+    {"make", make_file},
+    {"remove", remove_file},
+};
+
+static void on_signal(int number)
+{
+    (void)number;
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        if (strcmp(acts[i].name, what) == 0) {
+            errno = 0;
+            _exit(acts[i].act() >= 0 ? 0 : errno);
+        }
+    }
+    _exit(255);
+}
+
+__attribute__((constructor)) static void prepare(void)
+{
+    const char *const name = getenv("RFS_MISBEHAVE"), *const file = getenv("RFS_MISBEHAVE_PATH");
+
+    if (!name)
+        return;
+    strncpy(what, name, sizeof what - 1);
+    strncpy(path, file ? file : "/nothing", sizeof path - 1);
+    signal(SIGUSR1, on_signal);
+}
+
+__attribute__((visibility("default"))) long syscall(long number, ...)
+{
+    const char *const missing = getenv("RFS_WITHOUT");
+    static long (*real)(long, ...);
+    va_list list;
+    long a[6];
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(list, long);
+    va_end(list);
+    if (missing && atol(missing) == number) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}

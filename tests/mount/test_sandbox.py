@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server has given up: what it cannot do any more, and that all that it should do works without."""
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from forge import Tree, usual
+from harness import *
+from seal import KEY, key_file, seal_tree
+from test_access import NOBODY, place_of
+from test_saved import settle
+
+SANITIZED = any(name in read_all(reshardfs) for name in (b"__asan_init", b"__tsan_init"))
+READS_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
+LANDLOCK = 444  # the number of landlock_create_ruleset, on all processors
+
+
+def small(name="tree", src=4, dst=2):
+    return Tree(folder(name), usual(), src, dst)
+
+
+def status(pid):
+    return dict(re.findall(r"^(\w+):\s+(.*)$", read_all(f"/proc/{pid}/status").decode(), re.M))
+
+
+def told(mnt):
+    return json.loads(read_all(os.path.join(mnt, ".reshardfs", "stats.json")))["sandbox"]
+
+
+def shim(**env):
+    """The environment with tests/mount/misbehave.c."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    need(compiler, "there is no C compiler")
+    library = os.path.join(folder("lib"), "misbehave.so")
+    if not os.path.exists(library):
+        source = os.path.join(top, "tests", "mount", "misbehave.c")
+        got = run(compiler, "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared", source, "-o", library, "-ldl")
+        equal(got.returncode, 0, f"compiling: {got.stderr}")
+    return {**os.environ, "LD_PRELOAD": library, **env}
+
+
+def test_sandbox_is_told():
+    """The default is what this machine has: in the process, in --version, in the log and in stats.json."""
+    if SANITIZED:
+        equal(run(reshardfs, "--version").stdout.splitlines()[-1].split("; ")[-1], "not by default", "--version")
+        return
+    tree = small()
+    can = run(reshardfs, "--version").stdout.splitlines()[-1]
+    check(can.startswith("sandbox: no new privileges, no capabilit"), can)
+    check("a filter of system calls" in can and re.search(r"Landlock \d+$", can), f"this machine lacks a part: {can}")
+    with Foreground(tree.src, tree.options("log_level=debug")) as m:
+        now = status(m.process.pid)
+        kept = READS_ALL if os.geteuid() == 0 else 0
+        equal((now["NoNewPrivs"], now["Seccomp"]), ("1", "2"), "no new privileges, a filter")
+        for name in ("CapPrm", "CapEff", "CapBnd"):
+            equal(int(now[name], 16), kept, name)
+        equal(int(now["CapInh"], 16) | int(now["CapAmb"], 16), 0, "what a program would inherit")
+        equal(re.search(r"^Max core file size\s+(\d+)\s+(\d+)", read_all(f"/proc/{m.process.pid}/limits").decode(),
+                        re.M).groups(), ("0", "0"), "core files")
+        for pid in os.listdir(f"/proc/{m.process.pid}/task"):
+            equal(status(pid)["Seccomp"], "2", f"thread {pid}")
+        equal(f"sandbox: {told(m.mnt)}", can, "stats.json")
+        check(can in m.log(), m.log())
+        same_bytes(m.read(0), tree.expected(0), "rank 0")
+
+
+def test_sandbox_off():
+    tree = small()
+    with Foreground(tree.src, tree.options("sandbox=off")) as m:
+        now = status(m.process.pid)
+        equal((now["NoNewPrivs"], now["Seccomp"]), (status("self")["NoNewPrivs"], status("self")["Seccomp"]), "as here")
+        equal(now["CapEff"], status("self")["CapEff"], "capabilities")
+        equal(told(m.mnt), "off", "stats.json")
+        same_bytes(m.read(0), tree.expected(0), "rank 0")
+    fails(2, "option 'sandbox' cannot be 'yes'; try: sandbox=auto, on, log or off",
+          tree.src, m.mnt, "-o", tree.options("sandbox=yes"))
+
+
+def misbehave(tree, how, path="/nothing", mode="on"):
+    """How a server ends that does something else: a status, or the number of a signal, less than 0."""
+    env = shim(RFS_MISBEHAVE=how, RFS_MISBEHAVE_PATH=path)
+    with Foreground(tree.src, tree.options(f"sandbox={mode}"), env=env) as m:
+        same_bytes(m.read(0), tree.expected(0), "rank 0")
+        m.process.send_signal(signal.SIGUSR1)
+        end = m.process.wait(PATIENCE)
+        eventually(lambda: not mounted(m.mnt), f"{how}: the mount is gone with its server")
+        return end
+
+
+def test_sandbox_ends_a_server_that_does_something_else():
+    if SANITIZED:
+        return
+    tree = small()
+    for call in ("execve", "clone", "socket", "ptrace", "mount", "umount2", "kill", "mmap", "io_uring_setup",
+                 "unshare", "prlimit64"):
+        equal(misbehave(tree, call), -signal.SIGSYS, f"the end of a server that calls {call}")
+    equal(misbehave(tree, "execve", mode="log"), 0, "an execve that is only logged")
+    equal(misbehave(tree, "execve", mode="off"), 0, "an execve without a sandbox")
+
+
+def test_sandbox_keeps_from_other_files():
+    if SANITIZED:
+        return
+    tree, other = small(), os.path.join(folder("other"), "file")
+    with open(other, "wb") as file:
+        file.write(b"x")
+    denied = 13
+    for act, path, want in (
+        ("read", other, denied),
+        ("read", "/etc/passwd", denied),
+        ("read", tree.path(0), 0),
+        ("write", tree.path(0), denied),
+        ("make", os.path.join(tree.src, "new"), denied),
+        ("remove", tree.path(0), denied),
+        ("remove", other, denied),
+        ("make", other + "2", denied),
+        ("write", "/dev/null", 0),
+    ):
+        equal(misbehave(tree, act, path), want, f"{act} {path}")
+    equal(misbehave(tree, "read", other, mode="off"), 0, "without a sandbox")
+
+
+def test_sandbox_without_a_part_of_the_kernel():
+    """What can't be had is left out, and told; sandbox=on refuses to do without."""
+    if SANITIZED:
+        return
+    tree = small()
+    env = shim(RFS_WITHOUT=str(LANDLOCK))
+    with Foreground(tree.src, tree.options(), env=env) as m:
+        check(told(m.mnt).endswith("a filter of system calls, no Landlock"), told(m.mnt))
+        equal(m.log(), "reshardfs: sandbox: Landlock cannot be had here (Function not implemented)\n", "the log")
+        same_bytes(m.read(0), tree.expected(0), "rank 0")
+    fails(1, "sandbox=on cannot be had: Landlock: Function not implemented; try: sandbox=auto, to do without",
+          tree.src, m.mnt, "-o", tree.options("sandbox=on"), env=env)
+
+
+def seen(mnt):
+    """{path: bytes} of all that is shown, but what tells of the mount itself."""
+    out = {}
+    for top_folder in (mnt, os.path.join(mnt, ".reshardfs", "tensors")):
+        for where, folders, files in os.walk(top_folder):
+            files = [] if os.path.basename(where) == ".reshardfs" else files
+            for name in files:
+                path = os.path.join(where, name)
+                out[os.path.relpath(path, mnt)] = read_all(path)
+                for attribute in os.listxattr(path):
+                    os.getxattr(path, attribute)
+    return out
+
+
+def test_every_feature_in_the_sandbox():
+    """With all of its parts, each feature shows what it shows without."""
+    if SANITIZED:
+        return
+    tree, mnt = small(), folder("mnt")
+    sealed = small("sealed")
+    seal_tree(sealed)
+    places = small("places")
+    with open(os.path.join(places.dir, "map.json"), "w") as file:
+        json.dump({str(r): places.path(r) for r in range(4)}, file)
+    with open(os.path.join(places.dir, "names.json"), "w") as file:
+        json.dump({}, file)
+    cache = os.path.join(folder("kept"), "cache")
+    settle()
+    cases = [
+        (tree.src, tree.options(more))
+        for more in (
+            "index_cache=no", f"index_cache={cache}", f"index_cache={cache},crc", "format=safetensors",
+            "format=pt", "format=pt,zip_crc", "check=crc", "dtype=bfloat16", "io=cached", "io=direct",
+            "control=show", "max_threads=1", "cache=1M",
+        )
+    ]
+    cases += [
+        (tree.src, f"src_strategy={tree.dir}/src_strategy.ckpt"),
+        (tree.src, f"src_strategy={tree.dir}/src_strategy.ckpt,view=huggingface,file_size=100K"),
+        (tree.src, f"src_strategy={tree.dir}/src_strategy.ckpt,view=unified"),
+        (sealed.src, sealed.options(f"key_file={key_file(sealed)}")),
+        (places.src, places.options(f"files={places.dir}/map.json")),
+        (places.src, places.options(f"names={places.dir}/names.json")),
+    ]
+    for source, options in cases:
+        found = {}
+        for sandbox in ("off", "on"):
+            with Mount(source, f"{options},sandbox={sandbox}", mnt=mnt) as m:
+                try:
+                    found[sandbox] = seen(m.mnt)
+                except OSError as error:
+                    raise AssertionError(f"{options}, sandbox={sandbox}: {error}: {told(m.mnt)}") from error
+                equal(status(m.pid)["Seccomp"], "2" if sandbox == "on" else status("self")["Seccomp"], options)
+        check(len(found["on"]) > 1, f"{options}: nothing was found")
+        equal(sorted(found["on"]), sorted(found["off"]), f"{options}: what is shown")
+        for name, content in found["on"].items():
+            same_bytes(content, found["off"][name], f"{options}: {name}")
+    check(os.listdir(cache), "indexes were kept")
+
+
+def test_sources_elsewhere_in_the_sandbox():
+    """Where links and maps lead is found out when the mount begins."""
+    if SANITIZED:
+        return
+    tree, mnt = small(), folder("mnt")
+    away = folder("away")
+    want = [tree.expected(rank) for rank in range(2)]
+    os.rename(os.path.join(tree.src, "rank_1"), os.path.join(away, "first"))
+    os.symlink(os.path.join(away, "first"), os.path.join(tree.src, "rank_1"))
+    os.rename(tree.path(2), os.path.join(away, "blob"))
+    os.symlink("../../../away/blob", tree.path(2))
+    beside = os.path.join(folder("beside"), "3.ckpt")
+    shutil.copy(tree.path(3), beside)
+    with open(os.path.join(tree.dir, "map.json"), "w") as file:
+        json.dump({**{str(r): tree.path(r) for r in range(3)}, "3": beside}, file)
+    for more in ("follow_links", f"follow_links,files={tree.dir}/map.json"):
+        if run(reshardfs, "--check", tree.src, "-o", tree.options(more)).returncode == 2:
+            more = more.replace("follow_links,", "").replace("follow_links", "cache=1M")
+        with Mount(tree.src, tree.options(more, "sandbox=on"), mnt=mnt) as m:
+            for rank in range(2):
+                same_bytes(m.read(rank), want[rank], f"rank {rank}, {more}")
+
+
+def test_an_ordinary_user_in_the_sandbox():
+    """fusermount3 needs its privileges, which the server has given up: the keeper has them."""
+    need(os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("unshare"), "only root can set it up")
+    if SANITIZED:
+        return
+    tree, mnt, dev = small(), folder("mnt"), folder("dev")
+    for spot in (mnt, tree.src, *(os.path.dirname(tree.path(r)) for r in range(4)), *map(tree.path, range(4))):
+        os.chown(spot, NOBODY, NOBODY)
+    script = """
+        set -e
+        mount --make-rprivate /
+        mknod -m 666 "$4/fuse" c 10 229 && mount --bind "$4/fuse" /dev/fuse
+        user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+        user env HOME="$3/.." "$1" "$2" "$3" -f -o "$5,sandbox=on,index_cache=no" & server=$!
+        for turn in $(seq 200); do grep -q " $3 " /proc/self/mounts && break; sleep 0.05; done
+        user cat "$3/rank_1/checkpoint_1.ckpt" >"$4/copy"
+        grep -E '^(Seccomp|NoNewPrivs|CapEff):' "/proc/$(pgrep -f "^$1 $2 $3")/status" >"$4/status"
+        pid=$(pgrep -f "^$1 $2 $3")
+        kill "$pid"; wait "$server"
+        if grep " $3 " /proc/self/mounts; then exit 7; fi
+    """
+    for spot in (place_of(), tree.dir):
+        os.chmod(spot, 0o755)
+    got = run("unshare", "-m", "sh", "-c", script, "sh", reshardfs, tree.src, mnt, dev, tree.options())
+    equal(got.returncode, 0, got.stderr)
+    same_bytes(read_all(os.path.join(dev, "copy")), tree.expected(1), "rank 1")
+    now = dict(line.split(":\t") for line in read_all(os.path.join(dev, "status")).decode().splitlines())
+    equal(now, {"NoNewPrivs": "1", "Seccomp": "2", "CapEff": "0" * 16}, "what it has given up")
+
+
+def test_a_descriptor_as_the_mount_point():
+    """/dev/fd/N: somebody else has mounted it, and unmounts it."""
+    need(os.geteuid() == 0, "only root can mount by itself")
+    tree, mnt = small(), folder("mnt")
+    libc = ctypes.CDLL(None, use_errno=True)
+    for background in (False, True):
+        fd = os.open("/dev/fuse", os.O_RDWR)
+        data = f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()
+        equal(libc.mount(b"ours", mnt.encode(), b"fuse", 1, data), 0, f"mount: {os.strerror(ctypes.get_errno())}")
+        command = (reshardfs, tree.src, f"/dev/fd/{fd}", "-o", tree.options(), *([] if background else ["-f"]))
+        process = subprocess.Popen(command, pass_fds=[fd], stdin=subprocess.DEVNULL)
+        os.close(fd)
+        try:
+            same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
+            if background:
+                equal(process.wait(PATIENCE), 0, "the parent's status")
+        finally:
+            unmount(mnt)
+        equal(process.wait(PATIENCE), 0, "status")
+    fails(1, "/dev/fd/777: the descriptor of the mount cannot be used: Bad file descriptor",
+          tree.src, "/dev/fd/777", "-o", tree.options())
+    fails(1, "/dev/fd/1: the descriptor is not one of /dev/fuse; try: a folder",
+          tree.src, "/dev/fd/1", "-o", tree.options())
+
+
+def test_drop_privileges():
+    """mount.fuse3 mounts and gives up everything before it starts us."""
+    helper = shutil.which("mount.fuse3", path=os.environ["PATH"] + ":/sbin:/usr/sbin")
+    need(os.geteuid() == 0 and helper, "there is no mount.fuse3, or no root")
+    if SANITIZED:
+        return
+    tree, mnt = small(), folder("mnt")
+    env = {**os.environ, "PATH": os.path.dirname(reshardfs) + ":" + os.environ["PATH"]}
+    got = run(helper, f"reshardfs#{tree.src}", mnt, "-o", "drop_privileges," + tree.options(), env=env)
+    equal((got.returncode, got.stderr), (0, ""), "mount.fuse3")
+    try:
+        same_bytes(read_all(os.path.join(mnt, "rank_1", "checkpoint_1.ckpt")), tree.expected(1), "rank 1")
+        check("no capabilities" in told(mnt), told(mnt))
+    finally:
+        unmount(mnt)
