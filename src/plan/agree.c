@@ -16,24 +16,15 @@
 
 #define ELEMENT_MOST 16 /* bytes of the largest element */
 
-static int read_value(struct planning *planning, uint32_t rank, uint32_t name, uint32_t type,
-                      void *buf)
+static int read_value(const struct planning *planning, uint32_t rank, uint32_t name, uint32_t type,
+                      struct rfs_sample *value)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
-    const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
+    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
     const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
-    struct rfs_reading reading;
 
     if (!entry || entry->type != type)
         return -ENOENT;
-    int rc = rfs_reading_begin(rfs_catalog_files(catalog),
-                               rfs_catalog_entry_file(catalog, rank, index, entry), &reading);
-    if (rc)
-        return rc;
-    const struct rfs_content content = rfs_content_of(index, entry);
-    rc = rfs_content_pread(&reading, &content, buf, rfs_catalog_type(catalog, type)->bytes, 0);
-    const int ended = rfs_reading_end(&reading);
-    return rc ? rc : ended;
+    return rfs_plan_sample(planning, rank, index, entry, value);
 }
 
 bool rfs_plan_one_element(const struct rfs_type *type)
@@ -44,17 +35,17 @@ bool rfs_plan_one_element(const struct rfs_type *type)
 
 /* 0 when all ranks that have it agree on the value, -ENOENT when not, or another -errno. */
 static int compare_values(struct planning *planning, const struct wanting *wanting, uint32_t from,
-                          const struct rfs_entry *entry, uint64_t bytes)
+                          const struct rfs_entry *entry)
 {
-    unsigned char value[ELEMENT_MOST];
-    unsigned char other[ELEMENT_MOST];
-    int rc = read_value(planning, from, entry->name, entry->type, value);
+    struct rfs_sample value;
+    struct rfs_sample other;
+    int rc = read_value(planning, from, entry->name, entry->type, &value);
 
     for (uint32_t rank = 0; !rc && rank < planning->planner->scale.src_devices; rank++) {
         if (wanting->base + rank == from || !rfs_plan_has(wanting, rank))
             continue;
-        rc = read_value(planning, wanting->base + rank, entry->name, entry->type, other);
-        if (!rc && memcmp(value, other, bytes) != 0)
+        rc = read_value(planning, wanting->base + rank, entry->name, entry->type, &other);
+        if (!rc && memcmp(value.data, other.data, value.n) != 0)
             rc = -ENOENT;
     }
     return rc;
@@ -81,7 +72,7 @@ int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
     if (kept_by_one(use, entry->name))
         return 0;
     if (!config->strict && rfs_plan_one_element(type))
-        rc = compare_values(planning, &wanting, from, entry, type->bytes);
+        rc = compare_values(planning, &wanting, from, entry);
     if (rc == -ENOENT && lost)
         return rfs_fail(
             planning->err, rc, where, "the checkpoint of that rank",

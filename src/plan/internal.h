@@ -23,8 +23,11 @@ struct rfs_planner {
     struct rfs_scale scale;
     bool part;            /* by stage: one source stage becomes parts of the destination's files */
     uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
-    /* Hash of the names in the last line about parameters copied unsliced; 0 before. */
-    atomic_uint_least64_t told;
+    /* Of unproved.c. How many values were looked at; how they are told (enum rfs_telling); by name, what was told, under
+     * the lock. */
+    atomic_uint looked;
+    atomic_int telling;
+    RFS_VEC(unsigned char) told;
     atomic_bool *lost; /* [source ranks, from the first stage's base] the line about its replica
                             was logged */
 
@@ -51,6 +54,15 @@ struct rfs_planner {
     _Atomic(struct rfs_rank_plan *) *ranks; /* [n_ranks], NULL until planned */
 };
 
+/* A parameter that is copied without a proof that it is whole. */
+struct unproved {
+    uint32_t name, type;
+    uint32_t from;  /* the rank that it is copied from */
+    uint32_t other; /* one that has other bytes, or RFS_NO_RANK: none was seen */
+    bool one_side;  /* one of two strategies has it */
+    bool slice;     /* by the source strategy it is cut */
+};
+
 /* Where the parameters of one destination rank come from, while its plan is being made. */
 struct planning {
     struct rfs_planner *planner;
@@ -65,6 +77,7 @@ struct planning {
 
     RFS_VEC(unsigned char)
     seen; /* by geometry: what its cells are wanted for already, in this stage */
+    RFS_VEC(struct unproved) unproved;
     uint32_t n_names;
     uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_STAGE */
 };
@@ -237,6 +250,23 @@ static inline struct wanting rfs_plan_wanting(const struct planning *planning,
 {
     return (struct wanting){planning->planner, use->survey, use->base, name, planning->like};
 }
+/* All bytes of a value, or some from its beginning, middle and end. */
+#define RFS_SAMPLE_BYTES 3072
+struct rfs_sample {
+    size_t n;
+    unsigned char data[RFS_SAMPLE_BYTES];
+};
+/* Reads them of an entry of the rank's index; unproved.c. 0 or -errno. */
+int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct rfs_index *index,
+                    const struct rfs_entry *entry, struct rfs_sample *sample);
+/*
+ * Of what is copied from rank FROM: refuses what strict refuses, else adds what is to be told to planning->unproved.
+ * 0, or -errno with *err filled.
+ */
+int rfs_plan_unproved(struct planning *planning, const struct role_of *role,
+                      const struct rfs_entry *entry, uint32_t from);
+/* Tells it in the log, as far as that is news. 0 or -ENOMEM. */
+int rfs_plan_tell_unproved(struct planning *planning);
 /* The roster; roster.c. */
 int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out);
 

@@ -41,6 +41,7 @@ librfs_la_SOURCES += \
 	src/plan/survey.c \
 	src/plan/survey.h \
 	src/plan/tell.c \
+	src/plan/unproved.c \
 	src/plan/trace.c \
 	src/plan/trace.h \
 	src/plan/want.c

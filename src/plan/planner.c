@@ -36,6 +36,7 @@ void rfs_planner_free(struct rfs_planner *planner)
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
+    free(planner->told.data);
     free(planner->geometry_table);
     for (size_t i = 0; i < planner->rosters.n; i++)
         free(planner->rosters.data[i]);
@@ -111,6 +112,7 @@ static void planning_end(struct planning *planning)
         free(planning->stages[s].damage);
     }
     free(planning->stages);
+    free(planning->unproved.data);
     free(planning->seen.data);
     free(planning->stage_of);
 }

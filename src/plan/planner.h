@@ -38,7 +38,7 @@ struct rfs_planner_config {
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_pool *pool;
     struct rfs_log *log;
-    bool strict;     /* refuse what would be copied unsliced */
+    bool strict;     /* refuse what is copied without a proof that it is whole */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     const struct rfs_outward *outward; /* names and dtypes of the outputs; NULL: as in the source */
     const struct rfs_planner
@@ -112,6 +112,13 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
  * when the user leaves it out. 0, or -ENOMEM with *err filled.
  */
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
+
+/*
+ * How the log tells, once, what is copied without a proof that it is whole: several in one line, of which the first few
+ * are named; each in a line of its own; or not what no strategy has, as the caller tells that itself.
+ */
+enum rfs_telling { RFS_TELL_SOME, RFS_TELL_EACH, RFS_TELL_ONE_SIDED };
+void rfs_planner_tell(struct rfs_planner *planner, enum rfs_telling telling);
 
 /* How a target of a planned rank is cut: the planner's. NULL when it is copied unsliced. */
 const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,

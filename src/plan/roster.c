@@ -14,25 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
-
-/* strict: nothing is copied on trust but single elements and strings that neither strategy knows. */
-static int check_strict(struct planning *planning, const struct role_of *role,
-                        const struct rfs_type *type, const char *param)
-{
-    const struct rfs_planner *planner = planning->planner;
-    const bool one_side = role->in_src != role->in_dst;
-
-    if (!planner->config.strict ||
-        (planner->scale.src_devices == 1 && planner->scale.dst_devices == 1))
-        return 0;
-    if (!one_side && (rfs_plan_one_element(type) || type->kind == RFS_STRING))
-        return 0;
-    return rfs_fail(planning->err, -EINVAL,
-                    RFS_OF(rfs_catalog_path(planner->config.catalog), param),
-                    "without -o strict, to copy it unsliced", "is in %s",
-                    one_side ? "only one of the strategies" : "neither strategy");
-}
 
 /* Rules for a source know all of its tensors; what they do not know may be cut in any way. */
 static int check_unruled(struct planning *planning, const struct role_of *role,
@@ -51,7 +32,7 @@ static int check_unruled(struct planning *planning, const struct role_of *role,
 }
 
 static int copied_entry(struct planning *planning, const struct role_of *role, uint32_t s,
-                        uint32_t name, struct rfs_target *target, struct note *note)
+                        uint32_t name, struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
@@ -71,15 +52,13 @@ static int copied_entry(struct planning *planning, const struct role_of *role, u
         if (rc)
             return rc;
     }
-    if (planner->config.src && planner->config.dst && role->in_src != role->in_dst)
-        rfs_plan_note(note, param);
     target->type = entry->type;
     target->geometry = RFS_NO_ID;
     const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
     if (type->kind == RFS_MAP && rfs_catalog_lengths(catalog, index, entry, &target->lengths))
         return rfs_fail_memory(planning->err);
     const int rc = check_unruled(planning, role, type, param);
-    return rc ? rc : check_strict(planning, role, type, param);
+    return rc ? rc : rfs_plan_unproved(planning, role, entry, rank);
 }
 
 /* The type of a parameter that stage S gives, as the first rank that is looked at has it. */
@@ -143,7 +122,7 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
 
 /* Adds a parameter, which stage S gives, if it has the role asked for. */
 static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum role want,
-                     struct rfs_roster *roster, struct note *note)
+                     struct rfs_roster *roster)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
@@ -157,7 +136,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
         want == ROLE_SLICED &&
         rfs_plan_is_cut(&role, rfs_catalog_type(catalog, source_type(planning, s, name)));
     int rc = cut ? sliced_entry(planning, &role, s, name, &target)
-                 : copied_entry(planning, &role, s, name, &target, note);
+                 : copied_entry(planning, &role, s, name, &target);
     if (rc)
         return rc;
     const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
@@ -171,7 +150,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
 
 /* Adds the parameters that appear first in the files of one stage. */
 static int add_stage(struct planning *planning, uint32_t s, enum role want, unsigned char *added,
-                     struct rfs_roster *roster, struct note *note)
+                     struct rfs_roster *roster)
 {
     const struct stage_use *use = &planning->stages[s];
     const size_t n = use->survey ? use->survey->n : use->order->n;
@@ -182,7 +161,7 @@ static int add_stage(struct planning *planning, uint32_t s, enum role want, unsi
         if (added[name])
             continue;
         added[name] = 1;
-        rc = add_param(planning, planning->stage_of[name], name, want, roster, note);
+        rc = add_param(planning, planning->stage_of[name], name, want, roster);
     }
     return rc;
 }
@@ -211,7 +190,7 @@ static const struct rfs_roster *share_roster(struct rfs_planner *planner, struct
     return shared;
 }
 
-static int fill_roster(struct planning *planning, struct rfs_roster *roster, struct note *note)
+static int fill_roster(struct planning *planning, struct rfs_roster *roster)
 {
     RFS_FREE unsigned char *added = malloc(planning->n_names + 1);
     const enum role roles[] = {ROLE_SLICED, ROLE_COPIED};
@@ -221,9 +200,8 @@ static int fill_roster(struct planning *planning, struct rfs_roster *roster, str
     for (size_t r = 0; r < 2; r++) {
         memset(added, 0, planning->n_names);
         for (uint32_t s = planning->n_stages; s-- > 0;) {
-            const int rc = planning->stages[s].needed
-                               ? add_stage(planning, s, roles[r], added, roster, note)
-                               : 0;
+            const int rc =
+                planning->stages[s].needed ? add_stage(planning, s, roles[r], added, roster) : 0;
             if (rc)
                 return rc;
         }
@@ -281,7 +259,6 @@ static int check_names(const struct planning *planning, const struct rfs_roster 
 int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
 {
     struct rfs_planner *planner = planning->planner;
-    struct note note = {0};
     size_t most = 0;
 
     for (uint32_t s = 0; s < planning->n_stages; s++) {
@@ -294,7 +271,7 @@ int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
         return rfs_fail_memory(planning->err);
     fresh->n = 0;
     fresh->stage = planning->stage;
-    int rc = fill_roster(planning, fresh, &note);
+    int rc = fill_roster(planning, fresh);
     if (rc)
         return rc;
     if (fresh->n == 0)
@@ -304,12 +281,10 @@ int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out)
     rc = check_bytes(planning, fresh);
     if (!rc)
         rc = check_names(planning, fresh);
+    if (!rc)
+        rc = rfs_plan_tell_unproved(planning);
     if (rc)
         return rc;
-    if (note.n > 0 && atomic_exchange(&planner->told, note.hash) != note.hash)
-        rfs_log(planner->config.log, RFS_WARNING,
-                "%zu parameter%s in only one strategy, copied unsliced: %s", note.n,
-                note.n == 1 ? "" : "s", note.names);
     *out = share_roster(planner, &fresh);
     return *out ? 0 : rfs_fail_memory(planning->err);
 }

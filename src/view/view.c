@@ -369,16 +369,22 @@ void reshard_summarize(reshard_view *view, reshard_summary *out)
 static int check_files(struct reshard_view *view, reshard_progress_fn *progress, void *ctx,
                        uint64_t *done, uint64_t total, struct rfs_error *err)
 {
-    for (size_t f = 0; f < view->n_files; f++) {
+    int rc = 0;
+
+    if (view->planner)
+        rfs_planner_tell(view->planner, RFS_TELL_EACH);
+    for (size_t f = 0; rc == 0 && f < view->n_files; f++) {
         const struct rfs_image *image;
-        const int rc = rfs_view_image(view, f, &image, err);
+        rc = rfs_view_image(view, f, &image, err);
         if (rc)
-            return rc;
+            break;
         ++*done;
         if (progress)
             progress(ctx, *done, total);
     }
-    return 0;
+    if (view->planner)
+        rfs_planner_tell(view->planner, RFS_TELL_SOME);
+    return rc;
 }
 
 int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx, reshard_error *err)

@@ -163,6 +163,7 @@ group info: 4 ranks whose checkpoints are the same
 
 # safetensors, one file and a folder with its map
 $ reshard export src hf -s src_strategy.ckpt -o view=huggingface --format safetensors >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard info hf/model.safetensors -n 2
 name           dtype    shape       bytes  offset
 layer1.bias    Float32  [48]          192    1216
@@ -183,6 +184,7 @@ format: safetensors
 types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
 export: 1 of 1 files completed, of …/work/src
 $ reshard export src pt -s src_strategy.ckpt -d dst_strategy.ckpt --format pt >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard info pt/rank_1/checkpoint_1.pt -n 2
 name           dtype    shape      bytes  offset
 layer1.weight  Float32  [192, 48]  36864    1536

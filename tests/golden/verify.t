@@ -1,5 +1,6 @@
 # An export of 4 ranks, against the 8 that it was made from.
 $ reshard example work >/dev/null; reshard export work/src tree -s work/src_strategy.ckpt -d work/dst_strategy.ckpt >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
 tree: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks agree
 
@@ -62,6 +63,7 @@ ls: cannot access 'new.json': No such file or directory
 
 # Another type; tensors and ranks that are not there.
 $ reshard export work/src half -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o 'dtype=*.bias=float16' >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify half --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt --name 'layer[12].bias'
 layer1.bias: has another dtype or shape in ranks 0-3: Float16 [48], not Float32 [48]
 layer2.bias: has another dtype or shape in ranks 0-3: Float16 [96], not Float32 [96]
@@ -71,6 +73,7 @@ $ reshard verify half --against work/src -s work/src_strategy.ckpt -d work/dst_s
 half: 15 tensors, 333.6 KiB: the same as work/src, all 4 ranks agree
 $ echo '{"layer2.bias": null, "layer1.bias": "first.bias"}' >names.json
 $ reshard export work/src few -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o names=names.json >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ cp few/rank_1/checkpoint_1.ckpt tree/rank_1/; reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
 reshard: warning: the checkpoints of pipeline stage 0 do not list the same parameters, as after remove_redundancy: each is read from a rank that has it
 first.bias: should not be there in rank 1
@@ -87,6 +90,7 @@ reshard: error: …/half: parameter 'moments.layer3.weight': rank_2 has no check
 
 # What is in the files beside tensors: checksums, headers, metadata, lists. Other options give other files.
 $ reshard export work/src sums -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o crc >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o crc
 sums: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks agree
 $ reshard stats sums -s work/dst_strategy.ckpt -o crc --name layer3.bias | tail -n 1
@@ -109,6 +113,7 @@ $ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_s
 {"what":"frame","name":null,"rank":1,"detail":null,"file":"…/sums/rank_1/checkpoint_1.ckpt","offset":87090}],
 "notes":[]}
 $ reshard export work/src meta -s work/src_strategy.ckpt -d work/dst_strategy.ckpt --format safetensors >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify meta --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o format=safetensors
 meta: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks agree
 $ flip meta/rank_3/checkpoint_3.safetensors 35; head -c 38 meta/rank_3/checkpoint_3.safetensors | tail -c 30; echo
@@ -118,7 +123,9 @@ rank 3: other bytes than a mount shows, beside the tensors, …/meta/rank_3/chec
 meta: 15 tensors, 334.2 KiB: not right: 1 file
 (exit 1)
 $ reshard export work/src hf -s work/src_strategy.ckpt -o view=huggingface,file_size=200K >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=200K
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 hf: 15 tensors, 334.2 KiB: the same as work/src
 $ reshard verify hf --against work/src -s work/src_strategy.ckpt
 note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
@@ -126,6 +133,7 @@ hf: 15 tensors, 334.2 KiB: the same as work/src
 $ flip hf/model.safetensors.index.json 8; head -n 2 hf/model.safetensors.index.json; reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=200K
 {
   "met`data": {
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 model.safetensors.index.json offset 8: other bytes than a mount shows, beside the tensors
 hf: 15 tensors, 334.2 KiB: not right: 1 file
 (exit 1)
@@ -133,7 +141,8 @@ hf: 15 tensors, 334.2 KiB: not right: 1 file
 # One device, and a parameter that only the source's strategy has: rank 0's slice is what a mount shows.
 $ reshard strategy new one.json --rules '*: whole' --ranks 1 -s work/src_strategy.ckpt
 $ sed -i 's/"layer3.weight"/"of.another.network"/' one.json; reshard export work/src one -s work/src_strategy.ckpt -d one.json >/dev/null
-reshard: warning: 1 parameter in only one strategy, copied unsliced: layer3.weight
+reshard: warning: 1 parameter in only one strategy, copied unsliced: layer3.weight [48, 12] (a slice of it)
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify one --against work/src -s work/src_strategy.ckpt -d one.json 2>/dev/null
 one: 15 tensors, 332.0 KiB: the same as work/src
 
@@ -142,6 +151,7 @@ $ mkdir stage; for rank in 0 1 2 3 4 5 6 7; do cp -r work/src/rank_$rank stage/r
 $ reshard strategy convert work/src_strategy.ckpt stage1.json; sed -i 's/"stage":0/"stage":1/g' stage1.json
 $ reshard strategy new all.json --rules '*: whole' --ranks 4 -s work/src_strategy.ckpt; sed -i 's/{"layer1.bias"/{"head":{"dev_matrix":[4],"field":0,"opt_weight_shard_size":0,"opt_weight_shard_step":0,"tensor_map":[-1]},"layer1.bias"/' all.json
 $ reshard export stage parts -s stage1.json -d all.json >/dev/null; ls parts/rank_0
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_10 has other bytes than rank_8)
 checkpoint_0_part1.ckpt
 $ reshard verify parts --against stage -s stage1.json -d all.json
 parts: 15 tensors, 334.2 KiB: the same as stage, all 4 ranks agree
@@ -161,6 +171,7 @@ work/src: 15 tensors, 334.2 KiB: all 8 ranks read
 
 # An unsharded export, and one file of it.
 $ reshard export work/src whole -s work/src_strategy.ckpt --format safetensors >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify whole --against work/src -s work/src_strategy.ckpt
 note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
 whole: 15 tensors, 334.2 KiB: the same as work/src

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 
-from forge import ABSENT, Param, Tree, WHOLE, layout, strategy, strategy_of, usual, value
+from forge import ABSENT, Param, Tree, WHOLE, escape, layout, strategy, strategy_of, usual, value
 from harness import *
 
 SAVED = "; try: the strategy file that MindSpore saved for this checkpoint"
@@ -305,6 +305,65 @@ def test_strict():
         f"{tree.src}: parameter 'moment': is in neither strategy; try: without -o strict, to copy it unsliced",
         options=["strict"],
     )
+
+
+STEP = Param("global_step", (1,), ABSENT, ABSENT, "Int32")
+
+
+def strict(tree, *sides):
+    """--check with -o strict, and with the strategies of these sides."""
+    files = [f"{s}_strategy={escape(os.path.join(tree.dir, s + '_strategy.ckpt'))}" for s in sides]
+    got = run(reshardfs, "--check", tree.src, "-o", ",".join(files + ["strict", "index_cache=no"]))
+    return got.returncode, got.stderr.splitlines()[-1:]
+
+
+def test_strict_is_one_rule():
+    """Whatever strategies are given, and of however many devices: what they lack must be a single value."""
+    for number, (src, dst, sides) in enumerate(
+        ((4, 2, ("src", "dst")), (4, 1, ("src",)), (1, 4, ("dst",)), (1, 1, ("src", "dst")))
+    ):
+        tree = Tree(folder(f"step{number}"), [Param("w", (16, 8), 0, 0), STEP], src, dst)
+        equal(strict(tree, *sides), (0, []), f"a step, {sides}")
+        tree = Tree(folder(f"moment{number}"), [Param("w", (16, 8), 0, 0), STEP, usual()[-1]], src, dst)
+        why = "is in neither strategy" if len(sides) == 2 else "is not in the strategy"
+        line = f"{tree.src}: parameter 'moment': {why}; try: without -o strict, to copy it unsliced"
+        equal(strict(tree, *sides), (1, [f"reshardfs: error: {line}"]), f"a moment, {sides}")
+
+
+def test_strict_asks_for_values_that_agree():
+    tree = new(params=[Param("w", (16, 8), 0, 1), STEP])
+    tree.write(3, tree.source(3)[:-4] + b"\1\0\0\0")
+    line = (
+        f"reshardfs: error: {tree.src}: parameter 'global_step': no strategy proves its value, and rank_3 has another "
+        "one than rank_0; try: checkpoints of one save; or without -o strict, to copy it as one rank has it"
+    )
+    equal(strict(tree, "src", "dst"), (1, [line]), "steps of two saves")
+
+
+def test_what_is_copied_is_told():
+    """A tensor that the source cuts and no strategy knows, with its shape, and that ranks differ in it."""
+    cut = [Param("w", (16, 8), 0, 1), Param("loose", (64, 1024), 0, ABSENT), STEP]
+    tree = new(params=cut)
+    tree.put_strategy("src_strategy.ckpt", strategy_of(cut[:1], 4, "src"))
+    with Foreground(tree.src, tree.options()) as m:
+        for rank in (0, 1, 0):
+            same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+        said = [line for line in m.log().splitlines() if "loose" in line]
+        line = "reshardfs: warning: 1 parameter in no strategy, copied unsliced: loose [16, 1024] (rank_1 has other bytes "
+        equal(said, [line + "than rank_0)"], "log")
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    line = "reshardfs: warning: parameter 'loose' of [16, 1024] is in no strategy, copied unsliced as rank_0 has it; "
+    equal((got.returncode, got.stderr), (0, line + "rank_1 has other bytes than rank_0\n"), "--check")
+    line = f"reshardfs: error: {tree.src}: parameter 'loose': is in neither strategy; try: without -o strict, to copy it unsliced"
+    equal(strict(tree, "src", "dst"), (1, [line]), "strict")
+
+
+def test_a_slice_is_told_as_one():
+    """What the source strategy alone has, cut."""
+    tree = new(params=[Param("w", (16, 8), 0, 1), Param("half", (16, 4), 0, ABSENT)])
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    line = "parameter 'half' of [4, 4] is in only one strategy, copied unsliced as rank_0 has it; a slice of it"
+    equal((got.returncode, got.stderr), (0, f"reshardfs: warning: {line}\n"), "--check")
 
 
 def test_unsliced_parameters_are_logged_once():

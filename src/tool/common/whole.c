@@ -82,6 +82,7 @@ static int open_view(const char *path, const char *options, struct rfs_whole *wh
         return rfs_fail(err, -ENOTSUP, RFS_IN(path),
                         "a mount or an export of it, whose folder merged has the whole state",
                         "hfai's parts cannot be read tensor by tensor");
+    rfs_planner_tell(whole->view->planner, RFS_TELL_ONE_SIDED);
     return 0;
 }
 
@@ -104,8 +105,10 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
     struct rfs_scale scale;
     int rc = rfs_planner_new(&config, &whole->planner, err);
 
-    if (rc == 0)
+    if (rc == 0) {
+        rfs_planner_tell(whole->planner, RFS_TELL_ONE_SIDED);
         rc = rfs_planner_rank(whole->planner, 0, &plan, err);
+    }
     if (rc)
         return rc;
     rfs_planner_scale(whole->planner, &scale);

@@ -33,7 +33,7 @@ static void test_only_in_one_strategy(void **state)
     open_view(f);
     assert_int_equal(stat_rank(f, 0, &st), 0);
     assert_non_null(
-        strstr(f->lines.text, "1 parameter in only one strategy, copied unsliced: b\n"));
+        strstr(f->lines.text, "1 parameter in only one strategy, copied unsliced: b [4]\n"));
     reshard_close(f->view);
     assert_int_equal(open_with(f, "strict"), 0);
     assert_true(stat_rank(f, 0, &st) < 0);

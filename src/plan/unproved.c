@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is copied as one rank has it, because a strategy that is given does not have it: nothing proves that it is
+ * not a slice.
+ *
+ * A single value (one element, or a string) that no strategy cuts is whole. All else is told in the log, with its
+ * shape, and refused by strict. Whether the ranks that a file is made from differ in it is seen by samples of its
+ * bytes, as slices differ nearly everywhere; SAMPLES_MOST bounds what a planner reads for that. Under strict these
+ * ranks must agree in single values, too.
+ */
+#include "plan/internal.h"
+
+#include "base/checked.h"
+#include "layout/grid.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SAMPLES_MOST 1024 /* values that are looked at, in all ranks together */
+#define SAMPLE_PART (RFS_SAMPLE_BYTES / 3)
+#define NAME_SHOWN 120
+#define UNSLICED "without -o strict, to copy it unsliced"
+
+enum { TOLD = 1, TOLD_TO_DIFFER = 2 };
+
+int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct rfs_index *index,
+                    const struct rfs_entry *entry, struct rfs_sample *sample)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    const uint64_t bytes = rfs_catalog_type(catalog, entry->type)->bytes;
+    const bool all = bytes <= sizeof sample->data;
+    const struct rfs_content content = rfs_content_of(index, entry);
+    struct rfs_reading reading;
+
+    sample->n = all ? (size_t)bytes : sizeof sample->data;
+    int rc = rfs_reading_begin(rfs_catalog_files(catalog),
+                               rfs_catalog_entry_file(catalog, rank, index, entry), &reading);
+    if (rc)
+        return rc;
+    if (all)
+        rc = rfs_content_pread(&reading, &content, sample->data, sample->n, 0);
+    for (unsigned i = 0; !all && !rc && i < 3; i++)
+        rc = rfs_content_pread(&reading, &content, sample->data + i * SAMPLE_PART, SAMPLE_PART,
+                               (bytes - SAMPLE_PART) / 2 * i);
+    const int ended = rfs_reading_end(&reading);
+    return rc ? rc : ended;
+}
+
+static bool cuts(const struct rfs_layout *layout)
+{
+    return layout && rfs_layout_slice(layout, layout->devices - 1) != 0;
+}
+
+static bool is_single(const struct role_of *role, const struct rfs_type *type)
+{
+    return (rfs_plan_one_element(type) || type->kind == RFS_STRING) && !cuts(role->src) &&
+           !cuts(role->dst);
+}
+
+/* Whether one value more may be looked at. */
+static bool may_look(struct rfs_planner *planner)
+{
+    return atomic_load_explicit(&planner->looked, memory_order_relaxed) < SAMPLES_MOST &&
+           atomic_fetch_add_explicit(&planner->looked, 1, memory_order_relaxed) < SAMPLES_MOST;
+}
+
+/* Whether what a rank has under the name is something else than MINE; 1, 0, or -errno. */
+static int differs(const struct planning *planning, uint32_t rank, const struct rfs_entry *entry,
+                   const struct rfs_sample *mine)
+{
+    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
+    const struct rfs_entry *here = index ? rfs_index_find(index, entry->name) : NULL;
+    struct rfs_sample sample;
+
+    if (!here)
+        return 0;
+    if (here->type != entry->type)
+        return 1;
+    const int rc = rfs_plan_sample(planning, rank, index, here, &sample);
+    return rc ? rc : memcmp(sample.data, mine->data, mine->n) != 0;
+}
+
+/*
+ * Sets *other to a rank that the file is made from and that has another value than FROM, or to RFS_NO_RANK.
+ * Not BOUNDED: all are looked at. 0 or -errno.
+ */
+static int find_other(struct planning *planning, const struct rfs_entry *entry, uint32_t from,
+                      bool bounded, uint32_t *other)
+{
+    struct rfs_planner *planner = planning->planner;
+    const struct rfs_index *index = rfs_catalog_ready(planner->config.catalog, from);
+    const uint32_t devices = planner->scale.src_devices;
+    struct rfs_sample mine = {.n = 0};
+    int rc = 0;
+
+    *other = RFS_NO_RANK;
+    if (!index || rfs_index_strides(index, entry)) /* its bytes do not lie in a row */
+        return 0;
+    for (uint32_t s = 0; s < planning->n_stages; s++)
+        for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++) {
+            const uint32_t rank = planning->stages[s].base + local;
+            if (rank == from || !(planning->stages[s].wanted[local] & GIVES))
+                continue;
+            if (bounded && !may_look(planner))
+                return 0;
+            if (mine.n == 0)
+                rc = rfs_plan_sample(planning, from, index, entry, &mine);
+            rc = rc ? rc : differs(planning, rank, entry, &mine);
+            if (rc > 0)
+                *other = rank;
+            if (rc != 0)
+                return rc < 0 ? rc : 0;
+        }
+    return 0;
+}
+
+static int refuse(struct planning *planning, const struct role_of *role,
+                  const struct rfs_entry *entry, uint32_t from)
+{
+    const struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_where where =
+        RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, entry->name));
+    uint32_t other;
+
+    if (!is_single(role, rfs_catalog_type(catalog, entry->type)))
+        return !planner->config.src || !planner->config.dst
+                   ? rfs_fail(planning->err, -EINVAL, where, UNSLICED, "is not in the strategy")
+                   : rfs_fail(planning->err, -EINVAL, where, UNSLICED, "is in %s",
+                              role->in_src != role->in_dst ? "only one of the strategies"
+                                                           : "neither strategy");
+    const int rc = find_other(planning, entry, from, false, &other);
+    if (rc)
+        return rfs_fail(planning->err, rc, where, NULL,
+                        "cannot be compared over the ranks that the file is made from: %s",
+                        strerror(-rc));
+    return other == RFS_NO_RANK
+               ? 0
+               : rfs_fail(planning->err, -EINVAL, where,
+                          "checkpoints of one save; or without -o strict, to copy it as one rank "
+                          "has it",
+                          "no strategy proves its value, and rank_%u has another one than rank_%u",
+                          other, from);
+}
+
+int rfs_plan_unproved(struct planning *planning, const struct role_of *role,
+                      const struct rfs_entry *entry, uint32_t from)
+{
+    const struct rfs_planner_config *config = &planning->planner->config;
+    const struct rfs_type *type = rfs_catalog_type(config->catalog, entry->type);
+    const bool one_side = config->src && config->dst && role->in_src != role->in_dst;
+    struct unproved found = {.name = entry->name,
+                             .type = entry->type,
+                             .from = from,
+                             .other = RFS_NO_RANK,
+                             .one_side = one_side,
+                             .slice = cuts(role->src)};
+
+    if (role->role != ROLE_COPIED)
+        return 0; /* all strategies that are given have it */
+    if (config->strict)
+        return refuse(planning, role, entry, from);
+    if (!one_side &&
+        (is_single(role, type) || atomic_load(&planning->planner->telling) == RFS_TELL_ONE_SIDED))
+        return 0;
+    if (!found.slice) /* what cannot be read is told by who reads it */
+        find_other(planning, entry, from, true, &found.other);
+    return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
+}
+
+/* Leaves those of the list that say something new, and remembers them. 0 or -ENOMEM. */
+static int keep_news(struct planning *planning)
+{
+    struct rfs_planner *planner = planning->planner;
+    size_t n = 0;
+    bool room = true;
+
+    pthread_mutex_lock(&planner->lock);
+    for (size_t i = 0; room && i < planning->unproved.n; i++) {
+        const struct unproved found = planning->unproved.data[i];
+        const unsigned char news = found.other == RFS_NO_RANK ? TOLD : TOLD | TOLD_TO_DIFFER;
+        while (room && planner->told.n <= found.name)
+            room = RFS_PUSH(&planner->told, 0);
+        if (!room || (news & ~planner->told.data[found.name]) == 0)
+            continue;
+        planner->told.data[found.name] |= news;
+        planning->unproved.data[n++] = found;
+    }
+    pthread_mutex_unlock(&planner->lock);
+    planning->unproved.n = n;
+    return room ? 0 : -ENOMEM;
+}
+
+static void put_shape(const struct rfs_type *type, char *out, size_t size)
+{
+    size_t n = (size_t)snprintf(out, size, "[");
+
+    for (uint32_t i = 0; i < type->ndim && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%" PRIu64, i > 0 ? ", " : "", type->dims[i]);
+    if (n < size)
+        snprintf(out + n, size - n, "]");
+}
+
+/* Of what is of one kind, the first few in one line; or a line each. */
+static void tell_kind(const struct planning *planning, bool one_side)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const char *where = one_side ? "only one strategy" : "no strategy";
+    const bool each = atomic_load(&planner->telling) == RFS_TELL_EACH;
+    bool differ = false;
+    struct note note = {0};
+
+    for (size_t i = 0; i < planning->unproved.n; i++) {
+        const struct unproved *found = &planning->unproved.data[i];
+        const struct rfs_type *type = rfs_catalog_type(catalog, found->type);
+        const char *name = rfs_catalog_name(catalog, found->name);
+        char shape[RFS_MAX_DIMS * 22 + 3];
+        char how[96] = "";
+        char item[NAME_SHOWN + sizeof shape + sizeof how + 8];
+        if (found->one_side != one_side)
+            continue;
+        put_shape(type, shape, sizeof shape);
+        if (found->slice)
+            snprintf(how, sizeof how, "a slice of it");
+        else if (found->other != RFS_NO_RANK)
+            snprintf(how, sizeof how, "rank_%u has other bytes than rank_%u", found->other,
+                     found->from);
+        snprintf(item, sizeof item, "%.*s %s%s%s%s", NAME_SHOWN, name, shape, *how ? " (" : "", how,
+                 *how ? ")" : "");
+        differ |= *how != '\0';
+        rfs_plan_note(&note, item);
+        if (each)
+            rfs_log(planner->config.log, one_side || *how ? RFS_WARNING : RFS_INFO,
+                    "parameter '%s' of %s is in %s, copied unsliced as rank_%u has it%s%s", name,
+                    shape, where, found->from, *how ? "; " : "", how);
+    }
+    if (note.n > 0 && !each)
+        rfs_log(planner->config.log, one_side || differ ? RFS_WARNING : RFS_INFO,
+                "%zu parameter%s in %s, copied unsliced: %s", note.n, note.n == 1 ? "" : "s", where,
+                note.names);
+}
+
+int rfs_plan_tell_unproved(struct planning *planning)
+{
+    if (planning->unproved.n == 0)
+        return 0;
+    if (keep_news(planning))
+        return rfs_fail_memory(planning->err);
+    tell_kind(planning, true);
+    tell_kind(planning, false);
+    return 0;
+}
+
+void rfs_planner_tell(struct rfs_planner *planner, enum rfs_telling telling)
+{
+    atomic_store(&planner->telling, (int)telling);
+}
