@@ -155,7 +155,7 @@ def test_progress():
     for line in events(export(tree, place("json"), "--json").stdout):
         check(line["event"] in ("progress", "result"), f"{line}")
     equal((line["event"], line["ok"], line["files_written"], line["error"]), ("result", True, 2, None), "the result")
-    got = export(tree, place("json"), "--json", options=["prefix=other_"])
+    got = export(tree, place("other"), "--json", options=["prefix=other_"])
     equal(events(got.stdout)[-1]["ok"], True, "the result")
     got = run(*words(tree.src, tree.src, tree.options(), "--json"))
     equal((got.returncode, events(got.stdout)[-1]["ok"]), (1, False), "the result of a failure")
@@ -183,3 +183,86 @@ def test_progress():
         check(shown.startswith(b"\r"), f"{shown[:100]}")
         check(all(len(line) <= 80 for line in shown.split(b"\r")), f"{shown[:400]}")
         equal(shown.split(b"\r")[-2].strip(), b"", "what is left of the line")
+
+
+def two_exports(name=""):
+    """A tree of 4 ranks for 4, exported, and the same for 2."""
+    tree, target = Tree(folder("tree" + name), usual(), 4, 4), place("out" + name)
+    export(tree, target)
+    fewer = Tree(folder("fewer" + name), usual(), 4, 2)
+    for rank in range(4):
+        fewer.write(rank, tree.source(rank))
+    return tree, fewer, target
+
+
+def test_other_ranks_of_another_export():
+    """Their files are refused by name, and removed only if they are what the manifest lists."""
+    tree, fewer, target = two_exports()
+    before = contents(target)
+    refused(fewer, target, f"{target}: 2 files of another export are in it, which this one does not have: "
+            "rank_2/checkpoint_2.ckpt, rank_3/checkpoint_3.ckpt; try: another DST, or --force to remove them")
+    equal(contents(target), before, "what was there")
+    got = run(*words(fewer.src, target, fewer.options(), "--verify"))
+    equal(got.returncode, 1, "verified with the source")
+    check("rank_2/checkpoint_2.ckpt: it is of another export\n" in got.stdout, got.stdout)
+    with open(os.path.join(target, "rank_3", "mine"), "w", encoding="utf-8") as file:
+        file.write("not listed")
+    result = events(export(fewer, target, "--force", "--json").stdout)[-1]
+    equal((result["files_written"], result["files_removed"]), (2, 2), "written, removed")
+    same_files(contents(target), wanted(fewer) | {"rank_3/mine": b"not listed"}, "exported")
+    equal(sorted(e["path"] for e in manifest(target)["files"]), sorted(wanted(fewer)), "the manifest")
+    equal(manifest(target)["total_files"], 2, "files of the whole export")
+    equal(run(reshard, "export", "--verify", target).returncode, 0, "verified")
+    equal(run(*words(fewer.src, target, fewer.options(), "--verify")).returncode, 0, "verified with the source")
+
+
+def test_another_format_of_an_earlier_export():
+    tree, target = new(), place()
+    export(tree, target)
+    got = export(tree, target, options=["format=safetensors"], status=1)
+    check("2 files of another export are in it, which this one does not have: rank_0/checkpoint_0.ckpt, "
+          "rank_1/checkpoint_1.ckpt; try: " in got.stderr, got.stderr)
+    is_right(tree, target)
+    got = export(tree, target, "--force", options=["format=safetensors"])
+    check(got.stdout.endswith("; 2 of another export removed\n"), got.stdout)
+    equal(sorted(contents(target)), [f"rank_{r}/checkpoint_{r}.safetensors" for r in range(2)], "files")
+    result = events(export(tree, target, "--json", options=["format=safetensors"]).stdout)[-1]
+    equal((result["files_kept"], result["files_removed"]), (2, 0), "kept, removed")
+
+
+def test_what_is_a_link_by_now_is_not_removed():
+    """Nor what lies behind one, nor what a damaged manifest may have listed."""
+    tree, fewer, target = two_exports()
+    aside = folder("aside")
+    os.rename(os.path.join(target, "rank_3"), os.path.join(aside, "rank_3"))
+    os.symlink(os.path.join(aside, "rank_3"), os.path.join(target, "rank_3"))
+    path = os.path.join(target, "rank_2", "checkpoint_2.ckpt")
+    os.rename(path, os.path.join(aside, "kept.ckpt"))
+    os.symlink(os.path.join(aside, "kept.ckpt"), path)
+    export(fewer, target, "--force")
+    check(os.path.islink(path) and os.path.islink(os.path.join(target, "rank_3")), "the links are gone")
+    same_bytes(read_all(os.path.join(aside, "rank_3", "checkpoint_3.ckpt")), tree.expected(3), "behind a link")
+    same_bytes(read_all(os.path.join(aside, "kept.ckpt")), tree.expected(2), "what a link leads to")
+    tree, fewer, target = two_exports("-again")
+    os.truncate(os.path.join(target, MANIFEST), os.path.getsize(os.path.join(target, MANIFEST)) - 20)
+    got = run(*words(fewer.src, target, fewer.options(), "--force"))
+    equal((got.returncode, got.stderr), (0, "reshard: warning: files of an earlier export are not removed, as its "
+                                            "manifest is damaged\n"), "status, stderr")
+    same_files(contents(target), wanted(tree) | wanted(fewer), "nothing removed")
+
+
+def test_tasks_and_another_export():
+    """The manifests of more tasks than there are now go with the files; each task may be the first."""
+    tree, fewer, target = two_exports()
+    shutil.rmtree(target)
+    for task in range(4):
+        export(tree, target, "--task", f"{task}/4")
+    got = export(fewer, target, "--task", "1/2", status=1)
+    check("2 files of another export are in it" in got.stderr, got.stderr)
+    for task in (1, 0):
+        export(fewer, target, "--task", f"{task}/2", "--force")
+    is_right(fewer, target)
+    equal(sorted(n for n in os.listdir(target) if n.startswith("reshard")),
+          ["reshard-manifest.0.json", "reshard-manifest.1.json"], "manifests")
+    equal(run(reshard, "export", "--verify", target).returncode, 0, "verified")
+    is_right(fewer, target)

@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "base/secret.h"
 #include "source/files.h"
+#include "tool/common/tool.h"
 #include "view/ranges.h"
 
 #include <dirent.h>
@@ -358,8 +359,14 @@ int rfs_export_look(struct rfs_export *export, struct rfs_error *err)
                         "an empty folder, or --force to write into this one",
                         "the folder to write to is not empty, and no export is in it");
     if (rc && export->options->force && rc != -ENOMEM) {
+        rfs_tool_warn("files of an earlier export are not removed, as its manifest is damaged",
+                      NULL);
         *err = (struct rfs_error){0};
         return 0;
     }
+    if (rc == 0 && export->view)
+        rc = rfs_export_sort_out(export, err);
+    if (rc == 0 && !export->options->verify)
+        rc = rfs_export_refuse_stale(export, err);
     return rc;
 }

@@ -250,6 +250,42 @@ void rfs_dest_sweep(const struct rfs_dest *dest, const char *path)
         remove_stale(folder, temporary);
 }
 
+/* Removes the folder that PATH is in, which is open as FOLDER, if nothing is in it, and it is not the export's. */
+static void remove_folder(int folder, const char *path)
+{
+    const char *end = strrchr(path, '/');
+    const char *begin = end;
+    char name[NAME_MAX + 1];
+
+    while (begin && begin > path && begin[-1] != '/')
+        begin--;
+    if (!end || (size_t)(end - begin) >= sizeof name)
+        return;
+    memcpy(name, begin, (size_t)(end - begin));
+    name[end - begin] = '\0';
+    RFS_CLOSE int up = openat(folder, "..", FOLDER_FLAGS);
+    if (up >= 0)
+        unlinkat(up, name, AT_REMOVEDIR);
+}
+
+int rfs_dest_remove(const struct rfs_dest *dest, const char *path)
+{
+    const char *name;
+    struct stat st;
+    RFS_CLOSE int folder = folder_of(dest, path, false, NULL, &name);
+
+    if (folder < 0)
+        return folder;
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    if (unlinkat(folder, name, 0) != 0)
+        return -errno;
+    remove_folder(folder, path);
+    return 0;
+}
+
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
 static void forget_name(struct rfs_partial *partial)
@@ -364,29 +400,11 @@ int rfs_partial_finish(const struct rfs_dest *dest, struct rfs_partial *partial,
     return rc;
 }
 
-/* A folder that was made for it is not left behind without it. One that holds something stays. */
-static void remove_folder(const struct rfs_partial *partial)
-{
-    const char *end = strrchr(partial->path, '/');
-    const char *begin = end;
-    char name[NAME_MAX + 1];
-
-    while (begin && begin > partial->path && begin[-1] != '/')
-        begin--;
-    if (!end || (size_t)(end - begin) >= sizeof name)
-        return;
-    memcpy(name, begin, (size_t)(end - begin));
-    name[end - begin] = '\0';
-    RFS_CLOSE int up = openat(partial->folder, "..", FOLDER_FLAGS);
-    if (up >= 0)
-        unlinkat(up, name, AT_REMOVEDIR);
-}
-
 void rfs_partial_drop(struct rfs_partial *partial)
 {
     if (partial->temporary && unlinkat(partial->folder, partial->temporary, 0) == 0 &&
         partial->made_folder)
-        remove_folder(partial);
+        remove_folder(partial->folder, partial->path); /* not left behind without it */
     if (partial->fd >= 0)
         close(partial->fd);
     if (partial->folder >= 0)

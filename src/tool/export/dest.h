@@ -44,6 +44,9 @@ uint64_t rfs_dest_partial_bytes(const struct rfs_dest *dest, const char *path);
 /* Removes the file's temporary if nobody writes it. */
 void rfs_dest_sweep(const struct rfs_dest *dest, const char *path);
 
+/* Removes a regular file, and its folder if nothing else is in it. 0 or -errno. */
+int rfs_dest_remove(const struct rfs_dest *dest, const char *path);
+
 /* A file that is being written. */
 struct rfs_partial {
     int folder, fd;

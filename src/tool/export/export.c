@@ -40,11 +40,12 @@ static void print_json(const struct rfs_export *export, double seconds, const st
     rfs_json_text(stdout, export->dest.path ? export->dest.path : "");
     printf(",\"task\":%" PRIu32 ",\"tasks\":%" PRIu32 ",\"files_written\":%" PRIu64
            ",\"bytes_written\":%" PRIu64 ",\"files_kept\":%" PRIu64 ",\"bytes_kept\":%" PRIu64
-           ",\"bytes_taken_over\":%" PRIu64 ",\"source_reads\":%" PRIu64
-           ",\"source_bytes\":%" PRIu64 ",\"index_bytes\":%" PRIu64 ",\"seconds\":%.3f,\"error\":",
+           ",\"files_removed\":%" PRIu64 ",\"bytes_taken_over\":%" PRIu64
+           ",\"source_reads\":%" PRIu64 ",\"source_bytes\":%" PRIu64 ",\"index_bytes\":%" PRIu64
+           ",\"seconds\":%.3f,\"error\":",
            export->task.number, export->task.count, export->files_written, export->bytes_written,
-           export->files_kept, export->bytes_kept, export->bytes_taken, statistics.source_reads,
-           statistics.source_bytes, statistics.index_bytes, seconds);
+           export->files_kept, export->bytes_kept, export->files_removed, export->bytes_taken,
+           statistics.source_reads, statistics.source_bytes, statistics.index_bytes, seconds);
     if (err->code)
         rfs_json_text(stdout, err->text);
     else
@@ -60,14 +61,18 @@ static void print_summary(const struct rfs_export *export, double seconds)
     if (tasks)
         printf("task %" PRIu32 " of %" PRIu32 ": ", export->task.number, export->task.count);
     rfs_show_bytes(export->bytes_kept, kept);
-    if (export->options->verify)
+    if (export->options->verify) {
         printf("%s: %" PRIu64 " file%s, %s: all as the manifest says\n", export->dest.path,
                export->files_kept, export->files_kept == 1 ? "" : "s", kept);
-    else
-        printf("%s: %" PRIu64 " file%s written, %s in %.1f s; %" PRIu64 " %s there, %s\n",
-               export->dest.path, export->files_written, export->files_written == 1 ? "" : "s",
-               rfs_show_bytes(export->bytes_written, written), seconds, export->files_kept,
-               export->files_kept == 1 ? "was" : "were", kept);
+        return;
+    }
+    printf("%s: %" PRIu64 " file%s written, %s in %.1f s; %" PRIu64 " %s there, %s",
+           export->dest.path, export->files_written, export->files_written == 1 ? "" : "s",
+           rfs_show_bytes(export->bytes_written, written), seconds, export->files_kept,
+           export->files_kept == 1 ? "was" : "were", kept);
+    if (export->files_removed > 0)
+        printf("; %" PRIu64 " of another export removed", export->files_removed);
+    putchar('\n');
 }
 
 /* ---- before the first byte --------------------------------------------------------------------------- */
@@ -121,9 +126,14 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
     int rc = rfs_dest_make(&export->dest, err);
 
     if (rc == 0)
+        rc = rfs_export_remove_stale(export, err);
+    if (rc == 0)
         rc = rfs_record_save(&export->record, err); /* before anything that it vouches for */
     if (rc)
         return rc;
+    /* This one has all that they say, but for what is no more. */
+    if (export->stale.entries.n > 0 && export->task.number == 0)
+        rfs_export_other_manifests(export, export->task.count, true);
     rc = rfs_export_write(export, err);
     const int saved = rfs_record_save(&export->record, &later);
     if (rc == 0 && saved) {
@@ -176,6 +186,8 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     export->task = options->task;
     rfs_progress_init(&export->progress, options->json);
     const bool room = rfs_manifest_init(&export->known) == 0 &&
+                      rfs_manifest_init(&export->stale) == 0 &&
+                      (export->shown_paths = rfs_intern_new()) != NULL &&
                       rfs_record_init(&export->record, &export->dest, !options->no_fsync) == 0 &&
                       (export->source_paths = rfs_intern_new()) != NULL;
     if (!room)
@@ -198,6 +210,9 @@ static void tear_down(struct rfs_export *export)
         rfs_intern_free(export->source_paths);
     free(export->source_ids.data);
     rfs_manifest_free(&export->known);
+    rfs_manifest_free(&export->stale);
+    if (export->shown_paths)
+        rfs_intern_free(export->shown_paths);
     rfs_record_destroy(&export->record);
     rfs_dest_close(&export->dest);
     rfs_progress_destroy(&export->progress);

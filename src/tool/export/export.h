@@ -42,14 +42,17 @@ struct rfs_export {
     reshard_view *view; /* owned; NULL: --verify of the manifest alone */
     struct rfs_dest dest;
     RFS_VEC(struct rfs_export_file) files; /* in the view's order; their ranks are asked for */
+    struct rfs_intern *shown_paths;        /* owned; of all files of the view, of any rank */
     struct rfs_intern *source_paths;       /* owned; of all source files, and */
     RFS_VEC(struct rfs_hash) source_ids;   /* by its ids, what tells each from a changed one */
-    struct rfs_manifest known;             /* what the manifests that were there say */
+    struct rfs_manifest known;             /* what the manifests that were there say, but */
+    struct rfs_manifest stale;             /* of what the view does not show; none without one */
     struct rfs_record record;              /* this task's own */
     struct rfs_progress progress;
 
     uint64_t bytes_written, bytes_kept, files_written, files_kept;
-    uint64_t bytes_taken; /* of those written, that the file system took over from sources */
+    uint64_t files_removed; /* of another export */
+    uint64_t bytes_taken;   /* of those written, that the file system took over from sources */
 };
 
 static inline bool rfs_export_is_mine(const struct rfs_export *export,
@@ -67,6 +70,18 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err);
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
 /* Prints what differs; -EBADMSG if anything does. */
 int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);
+
+/* ---- what another export has left; stale.c ----------------------------------------------------------- */
+
+/* Takes what the view does not show from the known to the stale. 0, or -ENOMEM with *err filled. */
+int rfs_export_sort_out(struct rfs_export *export, struct rfs_error *err);
+/* Whether entry I of the stale is still a file there. */
+bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i);
+/* Unless they are to be removed. 0, or -errno with *err filled. */
+int rfs_export_refuse_stale(const struct rfs_export *export, struct rfs_error *err);
+int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err);
+/* How many manifests there are but those of TASKS tasks; REMOVE: and removes them. */
+unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove);
 
 /* ---- what they share --------------------------------------------------------------------------------- */
 

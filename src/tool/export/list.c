@@ -50,6 +50,9 @@ static int walk(struct rfs_export *export, uint64_t dir, const char *above, unsi
             if (depth < DEEPEST)
                 rc = walk(export, entry.id, path, depth + 1, err);
             free(path);
+        } else if (rfs_intern_add(export->shown_paths, path, strlen(path)) == RFS_NO_ID) {
+            free(path);
+            rc = rfs_fail_memory(err);
         } else if (export->options->ranks.n > 0 &&
                    !rfs_ranks_has(&export->options->ranks, rfs_view_rank(export->view, entry.id))) {
             free(path);

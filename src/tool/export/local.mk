@@ -10,6 +10,7 @@ librfstool_la_SOURCES += \
 	src/tool/export/options.c src/tool/export/options.h \
 	src/tool/export/record.c src/tool/export/record.h \
 	src/tool/export/run.c \
+	src/tool/export/stale.c \
 	src/tool/export/task.c src/tool/export/task.h \
 	src/tool/export/verify.c \
 	src/tool/export/wave.c src/tool/export/wave.h \

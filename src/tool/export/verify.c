@@ -10,13 +10,10 @@
 #include "base/text.h"
 #include "tool/common/table.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct verifying {
     struct rfs_export *export;
@@ -121,46 +118,20 @@ static int verify_file(void *ctx, size_t i)
 
 /* ---- several manifests become one --------------------------------------------------------------------- */
 
-static bool is_part(const char *name)
-{
-    return rfs_manifest_is_name(name) && strcmp(name, RFS_MANIFEST_NAME) != 0;
-}
-
-/* How many manifests of tasks there are; REMOVE: and removes them. */
-static unsigned parts(const struct rfs_export *export, bool remove)
-{
-    const int fd = openat(export->dest.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    unsigned n = 0;
-
-    if (!dir && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (!is_part(entry->d_name))
-            continue;
-        n++;
-        if (remove)
-            unlinkat(export->dest.fd, entry->d_name, 0);
-    }
-    if (dir)
-        closedir(dir);
-    return n;
-}
-
 /* Where nothing may be written the parts stay. */
 static void merge(struct rfs_export *export)
 {
     RFS_FREE char *text = NULL;
     size_t size;
 
-    if (export->task.count > 1 || parts(export, false) == 0)
+    if (export->task.count > 1 || rfs_export_other_manifests(export, 1, false) == 0)
         return;
     export->known.task = 0;
     export->known.tasks = 1;
     if (rfs_manifest_text(&export->known, &text, &size) == 0 &&
         rfs_dest_save(&export->dest, RFS_MANIFEST_NAME, text, size, !export->options->no_fsync,
                       NULL) == 0)
-        parts(export, true);
+        rfs_export_other_manifests(export, 1, true);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------- */
@@ -195,6 +166,10 @@ int rfs_export_verify(struct rfs_export *export, struct rfs_error *err)
     const int rc = rfs_pool_for(pool, n, export->view ? verify_file : verify_entry, &verifying);
     rfs_pool_free(pool);
     rfs_progress_end(&export->progress);
+    for (uint32_t i = 0; i < export->stale.entries.n; i++)
+        if (is_my_entry(export, i) && rfs_export_is_stale(export, i))
+            report(&verifying, rfs_intern_text(export->stale.paths, i), 0,
+                   "it is of another export");
     export->files_kept = verifying.good;
     export->bytes_kept = verifying.bytes;
     if (rc)
