@@ -45,8 +45,7 @@ void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char 
         rfs_table_add(&clean, "%s%s%s%s%s", finding->kind, finding->param ? ": '" : "",
                       finding->param ? finding->param : "", finding->param ? "': " : ": ",
                       finding->text);
-        if (!clean.failed)
-            printf("%s: %s\n", finding->bad || strict ? bad : "note", clean.cells.data[i]);
+        printf("%s: %s\n", finding->bad || strict ? bad : "note", clean.cells.data[i]);
     }
     if (findings->list.n > most)
         printf("and %zu more (--json has all)\n", findings->list.n - most);

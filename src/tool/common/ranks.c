@@ -2,6 +2,7 @@
 #include "tool/common/ranks.h"
 
 #include "base/cleanup.h"
+#include "tool/common/show.h"
 #include "tool/common/tool.h"
 
 #include <stdio.h>
@@ -58,12 +59,9 @@ bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank)
 
 char *rfs_ranks_text(const uint32_t *ranks, size_t n)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
 
-    if (!out)
-        return NULL;
     for (size_t i = 0, next; i < n; i = next) {
         for (next = i + 1; next < n && ranks[next] == ranks[next - 1] + 1;)
             next++;
@@ -71,9 +69,5 @@ char *rfs_ranks_text(const uint32_t *ranks, size_t n)
         if (next - i > 1)
             fprintf(out, "%c%u", next - i > 2 ? '-' : ',', ranks[next - 1]);
     }
-    if (fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return rfs_printed_end(&shown);
 }

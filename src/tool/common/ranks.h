@@ -22,7 +22,7 @@ int rfs_ranks_parse(const char *text, struct rfs_ranks *out, struct rfs_error *e
 /* Whether RANK is in the list. */
 bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank);
 
-/* N ascending ranks as such a list, malloc'ed, or NULL; all of them. */
+/* N ascending ranks as such a list, malloc'ed; all of them. */
 char *rfs_ranks_text(const uint32_t *ranks, size_t n);
 
 #endif

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/show.h"
 
+#include "tool/common/tool.h"
+
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 const char *rfs_show_bytes(uint64_t bytes, char out[RFS_SHOWN_BYTES])
 {
@@ -33,4 +36,27 @@ const char *rfs_show_seconds(double seconds, char out[RFS_SHOWN_BYTES])
     else
         snprintf(out, RFS_SHOWN_BYTES, "%lu:%02lu", whole / 60, whole % 60);
     return out;
+}
+
+void *rfs_printed_memory(void *memory)
+{
+    struct rfs_error err = {0};
+
+    if (memory)
+        return memory;
+    rfs_fail_memory(&err);
+    exit(rfs_tool_failed(&err));
+}
+
+FILE *rfs_printed_begin(struct rfs_printed *shown)
+{
+    *shown = (struct rfs_printed){.text = NULL};
+    return shown->out = rfs_printed_memory(open_memstream(&shown->text, &shown->size));
+}
+
+char *rfs_printed_end(struct rfs_printed *shown)
+{
+    const int failed = ferror(shown->out);
+
+    return rfs_printed_memory(fclose(shown->out) == 0 && !failed ? shown->text : NULL);
 }

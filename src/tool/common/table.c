@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -31,7 +32,14 @@ void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
     free(raw);
     const char *cell = clean == NULL ? NULL : rfs_arena_text(&table->arena, clean, strlen(clean));
     if (cell == NULL || !RFS_PUSH(&table->cells, cell))
-        table->failed = true;
+        rfs_printed_memory(NULL);
+}
+
+void rfs_table_add_printed(struct rfs_table *table, struct rfs_printed *shown)
+{
+    RFS_FREE char *text = rfs_printed_end(shown);
+
+    rfs_table_add(table, "%s", text);
 }
 
 /* Columns of a terminal, near enough: characters. */
@@ -71,9 +79,8 @@ static void print_row(const struct rfs_table *table, const size_t *widths, const
 void rfs_table_print(const struct rfs_table *table, FILE *out)
 {
     const size_t columns = table->n_columns;
-    RFS_FREE size_t *widths = calloc(columns, sizeof *widths);
-    if (widths == NULL)
-        return;
+    size_t widths[RFS_TABLE_COLUMNS] = {0};
+    assert(columns <= RFS_TABLE_COLUMNS);
     for (size_t i = 0; i < columns; i++)
         widths[i] = strlen(table->columns[i].title);
     for (size_t i = 0; i < table->cells.n; i++) {
@@ -86,21 +93,37 @@ void rfs_table_print(const struct rfs_table *table, FILE *out)
         print_row(table, widths, table->cells.data + row, out);
 }
 
-static void put_quoted(FILE *out, const char *text)
+static void put_escaped(FILE *out, const char *text)
 {
-    fputc('"', out);
     for (; *text != '\0'; text++) {
         if (*text == '"' || *text == '\\')
             fputc('\\', out);
         fputc(*text, out);
     }
+}
+
+static void put_quoted(FILE *out, const char *text)
+{
+    fputc('"', out);
+    put_escaped(out, text);
     fputc('"', out);
 }
 
+/* Without an allocation, which could fail where nobody could be told. */
 void rfs_json_text(FILE *out, const char *text)
 {
-    RFS_FREE char *clean = printable(text);
-    put_quoted(out, clean == NULL ? "" : clean);
+    fputc('"', out);
+    while (*text != '\0') {
+        const size_t n = rfs_text_shown_length(text);
+        char character[8] = {0};
+        char shown[4 * sizeof character];
+
+        memcpy(character, text, n > 0 ? n : 1);
+        rfs_text_printable(shown, sizeof shown, character);
+        put_escaped(out, shown);
+        text += n > 0 ? n : 1;
+    }
+    fputc('"', out);
 }
 
 void rfs_table_print_json(const struct rfs_table *table, FILE *out)

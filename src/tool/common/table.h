@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/vec.h"
+#include "tool/common/show.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,18 +16,24 @@ struct rfs_column {
     bool right;        /* align to the right */
 };
 
+#define RFS_TABLE_COLUMNS 24 /* at most */
+
 /* Zero-initialise, then set columns. */
 struct rfs_table {
     const struct rfs_column *columns; /* borrowed */
     size_t n_columns;
     RFS_VEC(const char *) cells;
     struct rfs_arena arena; /* the cells' text */
-    bool failed;            /* out of memory */
 };
 
-/* The next cell, from left to right, row by row. What is not printable UTF-8 becomes \xNN. */
+/*
+ * The next cell, from left to right, row by row. What is not printable UTF-8 becomes \xNN. Ends the command where memory
+ * is short (show.h).
+ */
 void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same of a text, which it ends. */
+void rfs_table_add_printed(struct rfs_table *table, struct rfs_printed *shown);
 void rfs_table_print(const struct rfs_table *table, FILE *out);
 void rfs_table_print_json(const struct rfs_table *table, FILE *out);
 void rfs_table_free(struct rfs_table *table);

@@ -131,7 +131,7 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
     if (rc == 0)
         rc = rfs_diff_read(diff, err);
     if (rc == 0)
-        rc = rfs_diff_write(diff, err);
+        rfs_diff_write(diff);
     *same = true;
     for (size_t i = 0; i < diff->pairs.n; i++)
         *same &= rfs_pair_is_same(options, &diff->pairs.data[i]);

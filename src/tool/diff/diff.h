@@ -50,6 +50,6 @@ bool rfs_pair_is_same(const struct rfs_diff_options *options, const struct rfs_p
 int rfs_diff_pair(struct rfs_diff *diff, struct rfs_error *err);
 int rfs_diff_read(struct rfs_diff *diff, struct rfs_error *err);
 /* Prints to the standard output. */
-int rfs_diff_write(const struct rfs_diff *diff, struct rfs_error *err);
+void rfs_diff_write(const struct rfs_diff *diff);
 
 #endif

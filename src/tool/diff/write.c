@@ -155,7 +155,7 @@ static void print_json(const struct rfs_diff *diff, const struct rfs_table *tabl
 
 /* ---- both ------------------------------------------------------------------------------------------- */
 
-int rfs_diff_write(const struct rfs_diff *diff, struct rfs_error *err)
+void rfs_diff_write(const struct rfs_diff *diff)
 {
     const bool json = diff->options->json;
     struct rfs_table table = {.columns = json ? json_columns : columns,
@@ -174,15 +174,13 @@ int rfs_diff_write(const struct rfs_diff *diff, struct rfs_error *err)
         else if (!same || diff->options->all)
             add_row(&table, pair, same);
     }
-    const bool failed = table.failed;
     const bool rows = table.cells.n > 0;
-    if (!failed && json) {
+    if (json) {
         print_json(diff, &table, counts.same == diff->pairs.n);
-    } else if (!failed) {
+    } else {
         if (rows)
             rfs_table_print(&table, stdout);
         print_summary(diff, &counts, rows);
     }
     rfs_table_free(&table);
-    return failed ? rfs_fail_memory(err) : 0;
 }

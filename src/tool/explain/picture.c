@@ -29,7 +29,7 @@ void rfs_picture_ranks(const struct drawn *drawn, char *out, size_t cap)
 {
     RFS_FREE char *list = rfs_ranks_text(drawn->ranks.data, drawn->ranks.n);
 
-    if (!list || drawn->ranks.n == 0)
+    if (drawn->ranks.n == 0)
         snprintf(out, cap, "%s", "");
     else if (strlen(list) <= 14)
         snprintf(out, cap, "rank%s %s", drawn->ranks.n > 1 ? "s" : "", list);
@@ -40,15 +40,11 @@ void rfs_picture_ranks(const struct drawn *drawn, char *out, size_t cap)
 
 void rfs_picture_heading(const struct rfs_grid *grid, const char *side, char *out, size_t cap)
 {
-    RFS_FREE char *text = NULL;
-    size_t n = 0;
-    FILE *to = open_memstream(&text, &n);
+    struct rfs_printed shown;
 
-    if (to)
-        rfs_put_cuts(to, grid);
-    if (!to || fclose(to) != 0)
-        n = 0;
-    snprintf(out, cap, "%s: %s", side, n > 0 ? text : "");
+    rfs_put_cuts(rfs_printed_begin(&shown), grid);
+    RFS_FREE char *text = rfs_printed_end(&shown);
+    snprintf(out, cap, "%s: %s", side, text);
 }
 
 void rfs_picture_range(const struct picture *picture, const struct rfs_box *box, uint32_t axis,
@@ -202,20 +198,16 @@ static int title(struct picture *picture, const struct rfs_explained *slice, str
     const struct rfs_explain *explain = picture->explain;
     const struct rfs_type *type = rfs_explained_type(explain, slice);
     const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
-    RFS_FREE char *dims = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&dims, &n);
+    struct rfs_printed text;
     struct rfs_scale scale;
     char one[64] = "";
 
-    if (!out)
-        return rfs_fail_memory(err);
-    rfs_put_dims(out, picture->ndim, picture->whole);
+    rfs_put_dims(rfs_printed_begin(&text), picture->ndim, picture->whole);
+    RFS_FREE char *dims = rfs_printed_end(&text);
     rfs_planner_scale(explain->rooms.planner, &scale);
     if (explain->one)
         snprintf(one, sizeof one, "; the slice of rank %" PRIu32, slice->rank);
-    if (fclose(out) != 0 ||
-        asprintf(&picture->title, "%s",
+    if (asprintf(&picture->title, "%s",
                  rfs_catalog_name(explain->rooms.catalog, slice->target->name)) < 0 ||
         asprintf(&picture->subtitle, "%s%s%s %s, from %" PRIu32 " ranks to %" PRIu32 "%s",
                  rfs_dtype_name((enum rfs_dtype)type->dtype),

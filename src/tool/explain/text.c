@@ -18,39 +18,25 @@
 static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whole,
                     const struct rfs_box *box)
 {
-    RFS_FREE char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
+    struct rfs_printed shown;
 
-    if (out)
-        rfs_put_box(out, ndim, whole, box->at, box->len);
-    if (!out || fclose(out) != 0)
-        table->failed = true;
-    else
-        rfs_table_add(table, "%s", text);
+    rfs_put_box(rfs_printed_begin(&shown), ndim, whole, box->at, box->len);
+    rfs_table_add_printed(table, &shown);
 }
 
-/* Takes RANKS over, which may be NULL. */
+/* Takes RANKS over; NULL when memory is short. */
 static void add_ranks(struct rfs_table *table, uint32_t *ranks, size_t n)
 {
-    RFS_FREE char *text = ranks ? rfs_ranks_text(ranks, n) : NULL;
+    RFS_FREE char *text = rfs_ranks_text(rfs_printed_memory(ranks), n);
 
     free(ranks);
-    if (!text)
-        table->failed = true;
-    else
-        rfs_table_add(table, "%s", text);
+    rfs_table_add(table, "%s", text);
 }
 
-/* Prints it, but for what memory has failed for. */
-static int end_table(struct rfs_table *table, struct rfs_error *err)
+static void end_table(struct rfs_table *table)
 {
-    const bool failed = table->failed;
-
-    if (!failed)
-        rfs_table_print(table, stdout);
+    rfs_table_print(table, stdout);
     rfs_table_free(table);
-    return failed ? rfs_fail_memory(err) : 0;
 }
 
 /* ---- the parameter ----------------------------------------------------------------------------------- */
@@ -189,10 +175,10 @@ static void put_others(const struct rfs_explain *explain, const struct rfs_expla
                        const char *before, const char *after)
 {
     const struct rfs_trace *trace = &slice->trace;
-    RFS_FREE uint32_t *ranks = calloc(trace->devices, sizeof *ranks);
+    RFS_FREE uint32_t *ranks = rfs_printed_memory(calloc(trace->devices, sizeof *ranks));
     size_t n = 0;
 
-    for (uint32_t rank = trace->base; ranks && rank < trace->base + trace->devices; rank++)
+    for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
         if (rank != piece->rank &&
             rfs_trace_holding(explain->rooms.planner, slice->target, trace, piece, rank) == holding)
             ranks[n++] = rank;
@@ -226,6 +212,7 @@ static void put_givers(const struct rfs_explain *explain, const struct rfs_expla
 
 static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
 {
+    (void)err;
     const struct rfs_explain *explain = ctx;
     struct rfs_table table = {.columns = piece_columns,
                               .n_columns = sizeof piece_columns / sizeof *piece_columns};
@@ -236,7 +223,8 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     put_slice(explain, slice);
     for (size_t i = 0; i < slice->trace.n; i++) {
         ranges.n = 0;
-        table.failed |= !rfs_ranges_add(&slice->trace.pieces[i].block, &ranges);
+        if (!rfs_ranges_add(&slice->trace.pieces[i].block, &ranges))
+            rfs_printed_memory(NULL);
         for (size_t k = 0; k < ranges.n; k++)
             add_piece(&table, explain, slice, &slice->trace.pieces[i], &ranges.data[k], k == 0);
         bytes += rfs_block_source_bytes(&slice->trace.pieces[i].block);
@@ -248,9 +236,7 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
         return 0;
     }
     putchar('\n');
-    const int rc = end_table(&table, err);
-    if (rc)
-        return rc;
+    end_table(&table);
     size_t n = 0;
     free(rfs_explained_givers(slice, &n)); /* how many */
     putchar('\n');
@@ -282,7 +268,7 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
     struct rfs_table *table = &listing->table;
     const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
     const struct rfs_geometry *geometry = slice->trace.geometry;
-    RFS_FREE char *dims = NULL;
+    struct rfs_printed dims;
     size_t n = 0;
 
     if (!listing->begun)
@@ -296,12 +282,8 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
     } else {
         rfs_table_add(table, "%s", geometry ? "in fields" : "whole");
     }
-    FILE *out = open_memstream(&dims, &n);
-    if (out)
-        rfs_put_dims(out, shown->ndim, shown->dims);
-    if (!out || fclose(out) != 0)
-        return rfs_fail_memory(err);
-    rfs_table_add(table, "%s", dims);
+    rfs_put_dims(rfs_printed_begin(&dims), shown->ndim, shown->dims);
+    rfs_table_add_printed(table, &dims);
     rfs_table_add(table, "%" PRIu64, shown->bytes);
     uint32_t *givers = rfs_explained_givers(slice, &n);
     add_ranks(table, givers, n);
@@ -351,7 +333,7 @@ static int print_slices(struct rfs_explain *explain, struct rfs_error *err)
     if (rc == 0)
         putchar('\n');
     if (rc == 0)
-        rc = end_table(&listing.table, err);
+        end_table(&listing.table);
     else
         rfs_table_free(&listing.table);
     if (rc == 0)
@@ -388,8 +370,7 @@ static void add_rank(struct rfs_table *table, const struct rfs_explain *explain,
     rfs_table_add(table, "%" PRIu64, rfs_takings_bytes(&totals->ranks[i]));
 }
 
-static int print_files(const struct rfs_explain *explain, const struct rfs_takings *takings,
-                       struct rfs_error *err)
+static void print_files(const struct rfs_explain *explain, const struct rfs_takings *takings)
 {
     struct rfs_table table = {.columns = file_columns,
                               .n_columns = sizeof file_columns / sizeof *file_columns};
@@ -400,7 +381,7 @@ static int print_files(const struct rfs_explain *explain, const struct rfs_takin
         rfs_table_add(&table, "%" PRIu64, takings->data[i].bytes);
     }
     putchar('\n');
-    return end_table(&table, err);
+    end_table(&table);
 }
 
 static int print_ranks(struct rfs_explain *explain, struct rfs_error *err)
@@ -415,10 +396,10 @@ static int print_ranks(struct rfs_explain *explain, struct rfs_error *err)
     for (size_t i = 0; rc == 0 && i < explain->n_selected; i++)
         add_rank(&table, explain, &totals, i);
     if (rc == 0)
-        rc = end_table(&table, err);
+        end_table(&table);
     /* Those of one rank, or of a node. */
     if (rc == 0 && explain->ranks.n > 0)
-        rc = print_files(explain, &totals.together, err);
+        print_files(explain, &totals.together);
     if (rc == 0)
         rc = put_together(&totals, explain->n_selected, err);
     rfs_totals_free(&totals);

@@ -313,8 +313,7 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
         rfs_info_mount(report, args->path);
         rc = show(args, kind, report, err);
     }
-    if (rc == 0 && (report->table.failed || report->second.failed || fflush(report->say) ||
-                    fflush(report->tell)))
+    if (rc == 0 && (fflush(report->say) || fflush(report->tell)))
         rc = rfs_fail_memory(err);
     return rc;
 }

@@ -129,23 +129,19 @@ static void add_ranks(struct rfs_info_tree *tree, struct rfs_table *table,
 {
     const struct rfs_headers *headers = &tree->headers;
     uint32_t readable = 0;
-    RFS_FREE bool *has = calloc(headers->kinds.n + 1, sizeof *has);
-    RFS_FREE char *text = NULL;
-    size_t size = 0;
-    FILE *out = has ? open_memstream(&text, &size) : NULL;
+    RFS_FREE bool *has = rfs_printed_memory(calloc(headers->kinds.n + 1, sizeof *has));
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
 
-    for (size_t k = 0; has && k < headers->kinds.n; k++) {
+    for (size_t k = 0; k < headers->kinds.n; k++) {
         has[k] = rfs_index_find(headers->kinds.data[k].index, row->id) != NULL;
         readable += headers->kinds.data[k].ranks;
     }
-    if (out && tree->params[row->id].ranks == readable)
+    if (tree->params[row->id].ranks == readable)
         fputs("all", out);
-    else if (out)
-        put_ranks(out, headers, has);
-    if (out && fclose(out) == 0)
-        rfs_table_add(table, "%s", text);
     else
-        table->failed = true;
+        put_ranks(out, headers, has);
+    rfs_table_add_printed(table, &shown);
 }
 
 static void add_slice(struct rfs_info_tree *tree, struct rfs_table *table,
@@ -166,45 +162,28 @@ static void add_slice(struct rfs_info_tree *tree, struct rfs_table *table,
 static void add_text(struct rfs_table *table, const struct rfs_layout *layout,
                      void (*put)(FILE *out, const struct rfs_layout *layout))
 {
-    RFS_FREE char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
 
-    if (!out) {
-        table->failed = true;
-        return;
-    }
     put(out, layout);
-    fclose(out);
-    rfs_table_add(table, "%s", text);
+    rfs_table_add_printed(table, &shown);
 }
 
 static void add_cut(struct rfs_table *table, const struct rfs_grid *grid)
 {
-    RFS_FREE char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
 
-    if (!out) {
-        table->failed = true;
-        return;
-    }
     rfs_put_cuts(out, grid);
-    fclose(out);
-    rfs_table_add(table, "%s", text);
+    rfs_table_add_printed(table, &shown);
 }
 
 static void add_stages(struct rfs_info_tree *tree, struct rfs_table *table, ptrdiff_t at)
 {
-    RFS_FREE char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
     const char *comma = "";
 
-    if (!out) {
-        table->failed = true;
-        return;
-    }
     fputc('[', out);
     for (uint32_t stage = at < 0 ? RFS_NO_STAGE
                                  : rfs_strategy_next_stage(tree->strategy, (size_t)at, 0);
@@ -214,8 +193,7 @@ static void add_stages(struct rfs_info_tree *tree, struct rfs_table *table, ptrd
         comma = ", ";
     }
     fputc(']', out);
-    fclose(out);
-    rfs_table_add(table, "%s", text);
+    rfs_table_add_printed(table, &shown);
 }
 
 static void add_whole(struct rfs_info_tree *tree, const struct rfs_row *row)

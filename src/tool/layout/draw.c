@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/ranks.h"
+#include "tool/common/show.h"
 #include "tool/layout/layout.h"
 
 #include <inttypes.h>
@@ -42,17 +43,14 @@ static void labels_free(struct labels *labels)
 
 static void make_labels(struct labels *labels)
 {
-    labels->text = calloc(labels->n, sizeof *labels->text);
+    labels->text = rfs_printed_memory(calloc(labels->n, sizeof *labels->text));
     labels->width = snprintf(NULL, 0, "rank %" PRIu32, labels->base + labels->n - 1);
-    for (uint32_t i = 0; labels->text && i < labels->n; i++) {
-        size_t n = 0;
-        FILE *out = open_memstream(&labels->text[i], &n);
-        if (!out)
-            return;
-        rfs_put_slice(out, labels->group, i);
-        fclose(out);
-        if ((int)n > labels->width)
-            labels->width = (int)n;
+    for (uint32_t i = 0; i < labels->n; i++) {
+        struct rfs_printed label;
+        rfs_put_slice(rfs_printed_begin(&label), labels->group, i);
+        labels->text[i] = rfs_printed_end(&label);
+        if ((int)label.size > labels->width)
+            labels->width = (int)label.size;
     }
 }
 

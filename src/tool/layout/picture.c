@@ -5,6 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "tool/common/layout_text.h"
+#include "tool/common/show.h"
 #include "tool/common/svg.h"
 #include "tool/layout/layout.h"
 
@@ -86,14 +87,10 @@ static void draw_thumbnail(const struct cards *cards, uint32_t rank, double x, d
 static void draw_card(const struct cards *cards, uint32_t rank, double x, double y)
 {
     const struct rfs_group *group = cards->group;
-    RFS_FREE char *slice = NULL;
-    size_t n = 0;
-    FILE *text = open_memstream(&slice, &n);
+    struct rfs_printed shown;
 
-    if (text)
-        rfs_put_slice(text, group, rank);
-    if (!text || fclose(text) != 0)
-        return;
+    rfs_put_slice(rfs_printed_begin(&shown), group, rank);
+    RFS_FREE char *slice = rfs_printed_end(&shown);
     rfs_svg_fill(cards->out, x, y, cards->width, CARD_HIGH, rfs_group_slice(group, rank), false);
     rfs_svg_text(cards->out, x + 8, y + 17, "k", "rank %" PRIu32,
                  group->stage * group->grid.ranks + rank);
@@ -111,36 +108,29 @@ static double draw_group(const struct rfs_layout_job *job, const struct rfs_grou
 {
     const struct cards cards = arrange(group, out);
     const uint32_t n = group->grid.ranks;
-    RFS_FREE char *cuts = NULL;
-    RFS_FREE char *what = NULL;
-    size_t size = 0;
+    struct rfs_printed shown;
 
     if (!out)
         return TITLE + row_of(&cards, n) + 10;
-    FILE *text = open_memstream(&cuts, &size);
-    if (text)
-        rfs_put_cuts(text, &group->grid);
-    if (text)
-        fclose(text);
-    text = open_memstream(&what, &size);
-    if (text) {
-        fputs("devices ", text);
-        rfs_put_matrix(text, group->layout);
-        fputs(", tensor map ", text);
-        rfs_put_map(text, group->layout);
-        if (group->layout->opt_size > 1)
-            fprintf(text, ", optimizer shard %" PRIu32, group->layout->opt_size);
-        if (rfs_strategy_stages(job->strategy) > 1)
-            fprintf(text, ", stage %" PRIu32, group->stage);
-        fclose(text);
-    }
+    rfs_put_cuts(rfs_printed_begin(&shown), &group->grid);
+    RFS_FREE char *cuts = rfs_printed_end(&shown);
+    FILE *text = rfs_printed_begin(&shown);
+    fputs("devices ", text);
+    rfs_put_matrix(text, group->layout);
+    fputs(", tensor map ", text);
+    rfs_put_map(text, group->layout);
+    if (group->layout->opt_size > 1)
+        fprintf(text, ", optimizer shard %" PRIu32, group->layout->opt_size);
+    if (rfs_strategy_stages(job->strategy) > 1)
+        fprintf(text, ", stage %" PRIu32, group->stage);
+    RFS_FREE char *what = rfs_printed_end(&shown);
     const char *first = rfs_strategy_param(job->strategy, job->groups.params[group->first]);
     if (group->n > 1)
         rfs_svg_text(out, MARGIN, top + 18, "t", "%.80s and %zu more", first, group->n - 1);
     else
         rfs_svg_text(out, MARGIN, top + 18, "t", "%.80s", first);
-    rfs_svg_text(out, MARGIN, top + 34, "s", "%s", what ? what : "");
-    rfs_svg_text(out, MARGIN, top + 50, "s", "%s", cuts ? cuts : "");
+    rfs_svg_text(out, MARGIN, top + 34, "s", "%s", what);
+    rfs_svg_text(out, MARGIN, top + 50, "s", "%s", cuts);
     for (uint32_t rank = 0; rank < n; rank++)
         draw_card(&cards, rank, MARGIN + rank % cards.per_row * (cards.width + GAP),
                   top + TITLE + row_of(&cards, rank - rank % cards.per_row));

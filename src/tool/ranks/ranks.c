@@ -64,25 +64,18 @@ struct asked {
 static const struct rfs_column columns[] = {{"rank", true, true}, {"source ranks", false, false}};
 static const struct rfs_column keys[] = {{"rank", true, true}, {"source_ranks", true, false}};
 
-/* "0-3,6", or as JSON "[0,1,2,3,6]"; malloc'ed, or NULL. */
+/* "0-3,6", or as JSON "[0,1,2,3,6]"; malloc'ed. */
 static char *list_text(const struct asked *asked, size_t n)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    struct rfs_printed shown;
 
     if (!asked->job->json)
         return rfs_ranks_text(asked->list, n);
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        return NULL;
+    FILE *out = rfs_printed_begin(&shown);
     for (size_t i = 0; i < n; i++)
         fprintf(out, "%c%" PRIu32, i > 0 ? ',' : '[', asked->list[i]);
     fputs(n > 0 ? "]" : "[]", out);
-    if (fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return rfs_printed_end(&shown);
 }
 
 static int add_rank(struct asked *asked, uint32_t rank, struct rfs_error *err)
@@ -97,8 +90,6 @@ static int add_rank(struct asked *asked, uint32_t rank, struct rfs_error *err)
         if (asked->wanted[s])
             asked->list[n++] = s;
     RFS_FREE char *text = list_text(asked, n);
-    if (!text)
-        return rfs_fail_memory(err);
     rfs_table_add(&asked->table, "%" PRIu32, rank);
     rfs_table_add(&asked->table, "%s", text);
     return 0;
@@ -126,8 +117,6 @@ static int answer(struct asked *asked, struct rfs_error *err)
     for (uint32_t rank = 0; rc == 0 && rank < rfs_needed_ranks(asked->needed); rank++)
         if (rfs_ranks_has(&asked->job->ranks, rank))
             rc = add_rank(asked, rank, err);
-    if (rc == 0 && asked->table.failed)
-        rc = rfs_fail_memory(err);
     if (rc)
         return rc;
     if (asked->job->json) {

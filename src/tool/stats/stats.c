@@ -216,7 +216,7 @@ static int run(int argc, char **argv)
     if (rc == 0)
         rc = measure_all(&measuring, request.threads, &err);
     if (rc == 0)
-        rc = rfs_stats_write(&measuring.whole, measuring.moments, request.json, &err);
+        rfs_stats_write(&measuring.whole, measuring.moments, request.json);
     rfs_whole_close(&measuring.whole);
     free(measuring.moments);
     free(request.globs.data);

@@ -6,8 +6,7 @@
 #include "tool/common/whole.h"
 #include "tool/stats/moments.h"
 
-/* MOMENTS [whole->n], of those that have numbers. Prints to the standard output. 0, or -ENOMEM with *err filled. */
-int rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json,
-                    struct rfs_error *err);
+/* MOMENTS [whole->n], of those that have numbers. Prints to the standard output. */
+void rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json);
 
 #endif

@@ -174,8 +174,7 @@ static void print_summary(const struct rfs_whole *whole, const struct rfs_moment
            whole->n > 0 ? "\n" : "", whole->n, whole->n == 1 ? "" : "s", numbers, nan, infinite);
 }
 
-int rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json,
-                    struct rfs_error *err)
+void rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json)
 {
     struct rfs_table table = {.columns = json ? json_columns : columns,
                               .n_columns = json ? COUNT(json_columns) : COUNT(columns)};
@@ -183,18 +182,16 @@ int rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *mom
 
     for (size_t i = 0; i < whole->n; i++)
         add_tensor(&table, json, utf8, &whole->tensors[i], &moments[i]);
-    const bool failed = table.failed;
-    if (!failed && json) {
+    if (json) {
         fputs("{\"path\":", stdout);
         rfs_json_text(stdout, whole->path);
         fputs(",\"rows\":", stdout);
         rfs_table_print_json(&table, stdout);
         fputs("}\n", stdout);
-    } else if (!failed) {
+    } else {
         if (whole->n > 0)
             rfs_table_print(&table, stdout);
         print_summary(whole, moments);
     }
     rfs_table_free(&table);
-    return failed ? rfs_fail_memory(err) : 0;
 }

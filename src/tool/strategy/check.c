@@ -24,8 +24,8 @@ static void add_number(struct rfs_table *table, int64_t number)
         rfs_table_add(table, "%" PRId64, number);
 }
 
-static int print_json(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
-                      const struct rfs_fit_findings *findings, bool fits, struct rfs_error *err)
+static void print_json(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
+                       const struct rfs_fit_findings *findings, bool fits)
 {
     struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
 
@@ -38,20 +38,16 @@ static int print_json(const struct rfs_strategy_args *args, const struct rfs_str
         add_number(&table, finding->rank);
         rfs_table_add(&table, "%s", finding->text);
     }
-    const int rc = table.failed ? rfs_fail_memory(err) : 0;
-    if (rc == 0) {
-        fputs("{\"kind\":\"check\",\"strategy\":", stdout);
-        rfs_json_text(stdout, args->places.data[0]);
-        fputs(",\"tree\":", stdout);
-        rfs_json_text(stdout, args->places.data[1]);
-        printf(",\"fits\":%s", fits ? "true" : "false");
-        rfs_strategy_json(stdout, strategy);
-        fputs(",\"rows\":", stdout);
-        rfs_table_print_json(&table, stdout);
-        fputs("}\n", stdout);
-    }
+    fputs("{\"kind\":\"check\",\"strategy\":", stdout);
+    rfs_json_text(stdout, args->places.data[0]);
+    fputs(",\"tree\":", stdout);
+    rfs_json_text(stdout, args->places.data[1]);
+    printf(",\"fits\":%s", fits ? "true" : "false");
+    rfs_strategy_json(stdout, strategy);
+    fputs(",\"rows\":", stdout);
+    rfs_table_print_json(&table, stdout);
+    fputs("}\n", stdout);
     rfs_table_free(&table);
-    return rc;
 }
 
 static void print(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
@@ -90,10 +86,10 @@ static int check(const struct rfs_strategy_args *args, const struct rfs_strategy
         return rc;
     const bool fits = (args->strict ? findings.list.n : findings.bad) == 0;
     if (args->json)
-        rc = print_json(args, strategy, &findings, fits, err);
+        print_json(args, strategy, &findings, fits);
     else
         print(args, strategy, &findings);
-    return rc ? rc : !fits;
+    return !fits;
 }
 
 int rfs_strategy_check(const struct rfs_strategy_args *args, struct rfs_error *err)

@@ -13,46 +13,24 @@ static const struct rfs_column columns[] = {
     {"note", false, false},
 };
 
-/* A cell that a function writes. */
-struct cell {
-    char *text;
-    size_t size;
-    FILE *out;
-};
-
-static FILE *cell_begin(struct cell *cell)
-{
-    *cell = (struct cell){.text = NULL};
-    return cell->out = open_memstream(&cell->text, &cell->size);
-}
-
-static void cell_end(struct cell *cell, struct rfs_table *table)
-{
-    if (cell->out && fclose(cell->out) == 0)
-        rfs_table_add(table, "%s", cell->text);
-    else
-        table->failed = true;
-    free(cell->text);
-}
-
 /* The whole shape: as the tree tells, or as JSON does where nothing is flattened. */
 static const char *add_shape(struct rfs_table *table, bool json, size_t i, uint32_t stage,
                              const struct rfs_layout *layout, const struct rfs_fit *fit)
 {
     struct rfs_fit_tensor tensor = {.slice = NULL};
     struct rfs_error err = {0};
-    struct cell cell;
+    struct rfs_printed cell;
     const int rc = fit ? rfs_fit_tensor(fit, i, stage, &tensor, &err) : 0;
     const char *note = rc < 0 ? "does not fit the tree" : fit && rc == 0 ? "not in the tree" : "";
-    FILE *out = cell_begin(&cell);
+    FILE *out = rfs_printed_begin(&cell);
 
-    if (out && rc == 1)
+    if (rc == 1)
         rfs_put_dims(out, tensor.slice->ndim, tensor.whole);
-    else if (out && layout->n_expanded > 0 && !layout->edge)
+    else if (layout->n_expanded > 0 && !layout->edge)
         rfs_put_dims(out, layout->n_expanded, layout->expanded);
-    else if (out)
+    else
         fputs(json ? "null" : "?", out);
-    cell_end(&cell, table);
+    rfs_table_add_printed(table, &cell);
     return note;
 }
 
@@ -68,18 +46,15 @@ static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *f
                     uint32_t stage, bool json, struct rfs_table *table)
 {
     const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
-    struct cell cell;
-    FILE *out;
+    struct rfs_printed cell;
 
     rfs_table_add(table, "%s", rfs_strategy_param(strategy, i));
     rfs_table_add(table, "%" PRIu32, stage);
     const char *note = add_shape(table, json, i, stage, layout, fit);
-    if ((out = cell_begin(&cell)) != NULL)
-        rfs_put_matrix(out, layout);
-    cell_end(&cell, table);
-    if ((out = cell_begin(&cell)) != NULL)
-        rfs_put_map(out, layout);
-    cell_end(&cell, table);
+    rfs_put_matrix(rfs_printed_begin(&cell), layout);
+    rfs_table_add_printed(table, &cell);
+    rfs_put_map(rfs_printed_begin(&cell), layout);
+    rfs_table_add_printed(table, &cell);
     rfs_table_add(table, "%" PRIu32, layout->opt_size);
     rfs_table_add(table, "%s", note_of(layout, note));
 }
@@ -149,7 +124,7 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
     }
     if (rc == 0) {
         rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, &globs, args->json, &table);
-        rc = table.failed ? rfs_fail_memory(err) : rfs_globs_check(&globs, err);
+        rc = rfs_globs_check(&globs, err);
     }
     if (rc == 0)
         print(path, strategy, &table, args->json);

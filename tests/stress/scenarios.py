@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Scenarios. After each: every byte was right, no error that was not caused, memory within its promise, no thread or
+descriptor left, and no call that waited longer than LONGEST.
+"""
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from forge import Param, Tree, usual
+from harness import *
+from readers import WITHOUT_MAPPING, Crowd
+from test_calls import READS, under_strace
+
+SECONDS, SEED = 30, 0  # set by run
+LONGEST = 20  # seconds for one call of a reader, on a loaded machine
+BESIDE_THE_CACHE = 64 << 20  # bytes that the server may take
+READERS = 128
+
+
+def choices(name):
+    return random.Random(f"{SEED}-{name}")
+
+
+def is_sanitized():
+    program = read_all(reshardfs)
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
+def want_of(tree, prefix="checkpoint_"):
+    return {f"rank_{r}/{prefix}{r}.ckpt": tree.expected(r) for r in range(tree.dst_n)}
+
+
+def status_of(pid, field):
+    return int(re.search(rf"{field}:\s+(\d+)", read_all(f"/proc/{pid}/status").decode())[1])
+
+
+def tell(name, total, **more):
+    """Prints what was done, for people and for doc/RELIABILITY.md."""
+    errors = ", ".join(f"{n} {e}" for e, n in sorted(total["errors"].items())) or "no errors"
+    extra = "".join(f", {k} {v}" for k, v in more.items())
+    print(
+        f"    {name}: {total['calls']} calls, {total['bytes'] >> 20} MiB, {errors}, "
+        f"longest {total['longest']:.2f} s{extra}",
+        flush=True,
+    )
+
+
+def sound(total, allowed=()):
+    """What every crowd must hold to."""
+    equal(total["wrong"], [], "wrong bytes")
+    equal(total["lost"], 0, "readers that did not end")
+    equal(sorted(set(total["errors"]) - set(allowed)), [], "errors that were not caused")
+    check(total["longest"] < LONGEST, f"a call took {total['longest']:.1f} s")
+
+
+def within_limits(pid, cache, tree):
+    """Memory, threads and descriptors of a server whose readers are gone. Of the pool 32 threads at the most stay."""
+    if not is_sanitized():
+        peak = status_of(pid, "VmHWM") << 10
+        check(peak <= cache + BESIDE_THE_CACHE, f"{peak >> 20} MiB at most, with {cache >> 20} MiB of cache")
+    check(status_of(pid, "Threads") <= 64, f"{status_of(pid, 'Threads')} threads")
+    opened = len(os.listdir(f"/proc/{pid}/fd"))
+    check(opened <= tree.src_n + 24, f"{opened} descriptors, with {tree.src_n} sources")
+
+
+# ---- many readers ----------------------------------------------------------------------------------------
+
+
+def many_readers(name, cache, how):
+    tree = Tree(folder("tree"), usual(8), 8, 4)
+    want = want_of(tree)
+    with Foreground(tree.src, tree.options(f"cache={cache}", how)) as m:
+        total = Crowd(m.mnt, want, READERS, SECONDS / 4, f"{SEED}-{name}").join(LONGEST)
+        tell(name, total)
+        sound(total)
+        check(total["calls"] > READERS, f"{total['calls']} calls")
+        within_limits(m.process.pid, cache, tree)
+        equal([line for line in m.log().splitlines() if "error" in line or "warning" in line], [], "log")
+
+
+def test_many_readers():
+    for name, cache, how in (
+        ("a small cache, direct", 1 << 20, "io=direct"),
+        ("a small cache, page cache", 1 << 20, "io=cached"),
+        ("a large cache, direct", 256 << 20, "io=direct"),
+        ("no cache", 0, "io=auto"),
+    ):
+        many_readers(name, cache, how)
+        shutil.rmtree(folder("tree"))
+
+
+# ---- sources that change ---------------------------------------------------------------------------------
+
+
+def truncated(path, choose):
+    os.truncate(path, choose.randrange(os.path.getsize(path)))
+
+
+def overwritten(path, choose):
+    """In place, with its times put back."""
+    st = os.stat(path)
+    with open(path, "r+b") as file:
+        for at in range(0, st.st_size, 4096):
+            file.seek(at)
+            file.write(os.urandom(min(64, st.st_size - at)))
+    os.utime(path, ns=(st.st_atime_ns, st.st_mtime_ns))
+
+
+def renamed_over(path, choose):
+    with open(path + ".new", "wb") as file:
+        file.write(os.urandom(os.path.getsize(path)))
+    os.rename(path + ".new", path)
+
+
+def folder_replaced(path, choose):
+    whole = os.path.dirname(path)
+    os.rename(whole, whole + ".old")
+    os.mkdir(whole)
+    with open(path, "wb") as file:
+        file.write(os.urandom(1000))
+
+
+def linked(path, choose):
+    """To another rank's file."""
+    ranks = os.path.dirname(os.path.dirname(path))
+    other = choose.choice([r for r in sorted(os.listdir(ranks)) if r != os.path.basename(os.path.dirname(path))])
+    inside = os.path.join(ranks, other)
+    os.symlink(os.path.join(inside, sorted(os.listdir(inside))[0]), path + ".new")
+    os.rename(path + ".new", path)
+
+
+def made_a_fifo(path, choose):
+    os.unlink(path)
+    os.mkfifo(path)
+
+
+def removed(path, choose):
+    os.unlink(path)
+
+
+CHANGES = (truncated, overwritten, renamed_over, folder_replaced, linked, made_a_fifo, removed)
+
+
+def test_changing_sources():
+    """What was mounted, or an errno: never a byte of what a source became."""
+    choose = choices("changing")
+    end = time.monotonic() + SECONDS
+    rounds = 0
+    while rounds < len(CHANGES) or time.monotonic() < end:
+        change = CHANGES[rounds % len(CHANGES)]
+        tree = Tree(folder(f"tree{rounds}"), usual(4), 4, 2)
+        how = choose.choice(("io=direct", "io=cached")) + choose.choice((",cache=1M", ",cache=64M", ",cache=0"))
+        with Foreground(tree.src, tree.options(how)) as m:
+            crowd = Crowd(m.mnt, want_of(tree), 12, 1.2, f"{SEED}-{rounds}", WITHOUT_MAPPING)
+            time.sleep(choose.random() * 0.6)
+            victim = choose.randrange(4)
+            change(tree.path(victim), choose)
+            total = crowd.join(LONGEST)
+            tell(f"rank {victim} {change.__name__}, {how}", total)
+            sound(total, ("ESTALE", "EIO", "EACCES"))
+            within_limits(m.process.pid, 64 << 20, tree)
+        shutil.rmtree(tree.dir)
+        rounds += 1
+
+
+# ---- processes that are killed ---------------------------------------------------------------------------
+
+
+def test_killed_readers():
+    choose = choices("killed")
+    tree = Tree(folder("tree"), usual(8), 8, 4)
+    with Foreground(tree.src, tree.options("cache=16M")) as m:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            crowd = Crowd(m.mnt, want_of(tree), 48, 2, f"{SEED}-{time.monotonic()}")
+            slowest = 0.0
+            for _ in range(8):
+                time.sleep(choose.random() * 0.3)
+                slowest = max(slowest, crowd.kill_some(choose, 4))
+            total = crowd.join(LONGEST)
+            tell("the others", total, killed=32, slowest_end=f"{slowest:.2f} s")
+            sound(total)
+            check(slowest < LONGEST, f"a killed reader took {slowest:.1f} s to end")
+        within_limits(m.process.pid, 16 << 20, tree)
+
+
+def test_killed_servers():
+    """Readers get an errno, and the next mount shows every byte, whatever was being kept when the server died."""
+    choose = choices("servers")
+    tree = Tree(folder("tree"), usual(4), 4, 2)
+    kept = folder("kept")
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        with Foreground(tree.src, tree.options(f"index_cache={kept}", "cache=16M")) as m:
+            crowd = Crowd(m.mnt, want_of(tree), 24, 1.5, f"{SEED}-{time.monotonic()}", WITHOUT_MAPPING)
+            time.sleep(choose.random())
+            m.process.kill()
+            m.process.wait()
+            total = crowd.join(LONGEST)
+            tell("under a killed server", total)
+            # ENOENT and ENOTCONN: of a mount point that is unmounted, or has nobody behind it.
+            sound(total, ("ENOTCONN", "ECONNABORTED", "ENOENT", "EIO"))
+            subprocess.run(["fusermount3", "-uz", m.mnt], capture_output=True)
+            eventually(lambda: not mounted(m.mnt), "it can be unmounted")
+        with Foreground(tree.src, tree.options(f"index_cache={kept}")) as m:
+            for path, want in want_of(tree).items():
+                same_bytes(read_all(os.path.join(m.mnt, path)), want, f"after a killed server: {path}")
+
+
+# ---- unmounts --------------------------------------------------------------------------------------------
+
+
+def asked_to_unmount(m):
+    """Busy, as files are open; then detached."""
+    subprocess.run(["fusermount3", "-u", m.mnt], capture_output=True)
+    subprocess.run(["fusermount3", "-uz", m.mnt], capture_output=True)
+
+
+def test_unmounts_under_load():
+    choose = choices("unmounts")
+    tree = Tree(folder("tree"), usual(4), 4, 2)
+    ways = {
+        "SIGTERM": lambda m: m.process.send_signal(signal.SIGTERM),
+        "SIGINT": lambda m: m.process.send_signal(signal.SIGINT),
+        "fusermount3": asked_to_unmount,
+    }
+    end = time.monotonic() + SECONDS
+    rounds = 0
+    while rounds < len(ways) or time.monotonic() < end:
+        name = sorted(ways)[rounds % len(ways)]
+        with Foreground(tree.src, tree.options("cache=16M", choose.choice(("crc", "io=auto")))) as m:
+            want = want_of(tree) if "crc" not in m.process.args[-1] else {}
+            want = want or {path: read_all(os.path.join(m.mnt, path)) for path in want_of(tree)}
+            crowd = Crowd(m.mnt, want, 24, 1.5, f"{SEED}-{rounds}", WITHOUT_MAPPING)
+            time.sleep(0.2 + choose.random() * 0.5)
+            start = time.monotonic()
+            ways[name](m)
+            total = crowd.join(LONGEST)
+            equal(m.process.wait(PATIENCE), 0, f"exit status after {name}")
+            took = time.monotonic() - start
+            eventually(lambda: not mounted(m.mnt), "it is unmounted")
+            tell(name, total, ended_after=f"{took:.2f} s")
+            # ENOENT: the mount point is an empty folder again.
+            sound(total, ("ENOTCONN", "ECONNABORTED", "ENOENT", "EIO", "EINTR", "ESHUTDOWN", "ENODEV"))
+        rounds += 1
+
+
+# ---- system calls that fail, and limits ------------------------------------------------------------------
+
+
+def test_failing_calls():
+    """Calls on one source fail now and then, as strace has them: an errno where it was caused, else the right bytes."""
+    need(shutil.which("strace"), "strace is missing")
+    opens = "openat,openat2"
+    cases = (
+        (READS, "error=EIO:when=4+5", ("EIO",)),
+        (READS, "error=ENOMEM:when=3+4", ("ENOMEM",)),
+        (READS, "error=EINTR:when=2+3", ()),
+        (opens, "error=EMFILE:when=3+2", ("EMFILE",)),
+        (opens, "error=ENFILE:when=3+2", ("ENFILE",)),
+        (READS, "delay_enter=3000:when=3+3", ()),
+    )
+    for calls, what, errors in cases:
+        tree = Tree(folder(f"tree-{what[6:9]}-{what[-4:]}"), usual(4), 4, 2)
+        before = ["strace", "-f", "-qq", "-o", os.path.join(tree.dir, "trace"), "-P", tree.path(1)]
+        before += ["-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
+        with Foreground(tree.src, tree.options("index_cache=no", "cache=1M"), before=before, env=under_strace()) as m:
+            total = Crowd(m.mnt, want_of(tree), 12, SECONDS / 8, f"{SEED}-{what}", WITHOUT_MAPPING).join(LONGEST)
+            tell(f"{calls} {what}", total)
+            sound(total, errors)
+            check(b"(INJECTED)" in read_all(os.path.join(tree.dir, "trace")), "nothing was injected")
+
+
+LIMITS = (
+    ("--nofile=16", ("EMFILE",)),
+    ("--nofile=20", ("EMFILE",)),
+    ("--nofile=40", ("EMFILE",)),
+    ("--nofile=262", ("EMFILE",)),
+    ("--as=67108864", ("ENOMEM",)),
+    ("--as=150000000", ("ENOMEM",)),
+    ("--as=400000000", ("ENOMEM",)),
+    ("--data=20000000", ("ENOMEM",)),
+    ("--stack=65536", ()),
+    ("--memlock=0", ()),
+    ("--fsize=0", ()),
+    ("--core=0", ()),
+    ("--cpu=unlimited", ()),
+    ("--locks=0", ()),
+    ("--sigpending=0", ()),
+    ("--msgqueue=0", ()),
+)
+
+
+FORTY = [Param("rows", (320, 96), 0, 0), Param("cols", (64, 640), 1, 1), Param("turned", (320, 128), 0, 1)]
+
+
+def start_limited(tree, limit):
+    """A mount, or None when the server refused the limit with one line."""
+    mnt, log = folder("mnt"), os.path.join(folder("logs"), "log")
+    command = ["prlimit", limit, reshardfs, tree.src, mnt, "-f", "-o", tree.options("cache=16M")]
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=out)
+    eventually(lambda: mounted(mnt) or process.poll() is not None, "it is mounted, or has ended")
+    if process.poll() is None:
+        os.stat(mnt)
+        return mnt, process
+    lines = read_all(log).decode(errors="replace").splitlines()
+    check(process.returncode in (1, 127), f"{limit}: exit status {process.returncode}: {lines}")
+    check(lines and "error" in lines[-1], f"{limit}: it says {lines}")
+    print(f"    {limit}: refused: {lines[-1][:150]}", flush=True)
+    return None
+
+
+def test_low_limits():
+    """Of everything: refused with one line, or all that is read is right, and it ends in an orderly way."""
+    need(shutil.which("prlimit"), "prlimit is missing")
+    need(not is_sanitized(), "a sanitizer needs more memory than that")
+    tree = Tree(folder("tree"), FORTY, 40, 4)
+    for k, (limit, errors) in enumerate(LIMITS):
+        started = start_limited(tree, limit)
+        if not started:
+            continue
+        mnt, process = started
+        total = Crowd(mnt, want_of(tree), 16, max(1, SECONDS / 20), f"{SEED}-{limit}", WITHOUT_MAPPING).join(LONGEST)
+        tell(limit, total)
+        sound(total, errors)
+        if k % 2:
+            process.terminate()
+        else:
+            unmount(mnt)
+        equal(process.wait(PATIENCE), 0, f"exit status under {limit}")
+        eventually(lambda: not mounted(mnt), "it is unmounted")
