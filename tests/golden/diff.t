@@ -63,6 +63,10 @@ $ reshard diff of4 bf16 -s work/dst_strategy.ckpt --json --name layer3.bias --na
 {"name":"global_step","state":"same","dtype_a":"Int32","dtype_b":"Int32","shape_a":[1],"shape_b":[1],"bytes_equal":true,"count":1,"equal":1,"beyond":0,"max_abs":0,"max_rel":0,"nan_a":0,"nan_b":0,"cosine":1}]}
 (exit 1)
 
+# Ranks by their folders.
+$ reshard diff of4/rank_0 of4/rank_2 --name '*.bias' --name global_step
+7 tensors are the same
+
 # Trouble is 2, as diff(1) has it.
 $ reshard diff of4
 reshard: error: diff takes two paths; try: reshard diff A B

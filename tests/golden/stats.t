@@ -63,6 +63,10 @@ ulong  UInt64        [1]     18446744073709551615  18446744073709551615  1.845e+
 
 8 tensors, 21 numbers: 5 NaN, 3 infinite
 
+# A rank's own folder: what it holds.
+$ reshard stats work/src/rank_3 --name '*.bias' | cmp - <(reshard stats work/src/rank_3/checkpoint_3.ckpt --name '*.bias') && echo equal
+equal
+
 # Errors.
 $ reshard stats
 reshard: error: stats takes a path; try: reshard stats PATH

@@ -146,6 +146,16 @@ reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (ra
 $ reshard verify one --against work/src -s work/src_strategy.ckpt -d one.json 2>/dev/null
 one: 15 tensors, 332.0 KiB: the same as work/src
 
+# Rules instead of a strategy.
+$ reshard export work/src ruled -s work/src_strategy.ckpt -o 'dst_ranks=2,dst_rules=*.weight: axis 0 over all;*: whole' >/dev/null
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
+$ reshard verify ruled --against work/src -s work/src_strategy.ckpt -o 'dst_ranks=2,dst_rules=*.weight: axis 0 over all;*: whole'
+ruled: 15 tensors, 334.2 KiB: the same as work/src, all 2 ranks agree
+$ flip ruled/rank_1/checkpoint_1.ckpt 441; reshard verify ruled --against work/src -s work/src_strategy.ckpt -o 'dst_ranks=2,dst_rules=*.weight: axis 0 over all;*: whole'
+layer1.weight: has other bytes than the source in rank 1, first at [386, 4], …/ruled/rank_1/checkpoint_1.ckpt offset 441
+ruled: 15 tensors, 334.2 KiB: not right: 1 tensor
+(exit 1)
+
 # A stage of a pipeline by itself: its strategy tells which, and so which ranks are its.
 $ mkdir stage; for rank in 0 1 2 3 4 5 6 7; do cp -r work/src/rank_$rank stage/rank_$((rank + 8)); done
 $ reshard strategy convert work/src_strategy.ckpt stage1.json; sed -i 's/"stage":0/"stage":1/g' stage1.json

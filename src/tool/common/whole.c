@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/secret.h"
+#include "source/scan.h"
 #include "tool/common/open.h"
 #include "view/internal.h"
 #include "view/ranges.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
@@ -48,16 +50,37 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster
     return 0;
 }
 
-/* A view is of something: by default of what most checkpoints are. */
-static int add_format(const char *options, char **all, struct rfs_error *err)
+/*
+ * The checkpoint that counts in a rank's folder, when that is given and nothing says that it is a tree: *OUT, malloc'ed,
+ * or NULL.
+ */
+static int find_rank_file(const char *path, const struct rfs_options *options, char **out,
+                          struct rfs_error *err)
 {
-    struct rfs_options parsed;
-    const int rc = rfs_options_parse(options, &parsed, err);
-    const bool given = parsed.format_given || parsed.shown != RFS_SHOW_RANKS;
+    RFS_FREE char *folder = realpath(path, NULL);
+    RFS_FREE char *name = NULL;
+    const char *slash = folder ? strrchr(folder, '/') : NULL;
+    struct stat st;
 
-    rfs_options_free(&parsed);
-    if (rc)
+    *out = NULL;
+    if (!slash || !rfs_scan_is_rank(slash + 1) || stat(folder, &st) != 0 || !S_ISDIR(st.st_mode) ||
+        options->src_strategy || options->src_rules || options->file || options->files ||
+        options->segmented || options->all_steps || options->step != RFS_ANY_NUMBER ||
+        options->epoch != RFS_ANY_NUMBER)
+        return 0;
+    const int rc = rfs_scan_folder(folder, &name, err);
+    if (rc || !name || asprintf(out, "%s/%s", folder, name) >= 0)
         return rc;
+    *out = NULL;
+    return rfs_fail_memory(err);
+}
+
+/* A view is of something: by default of what most checkpoints are. */
+static int add_format(const char *options, const struct rfs_options *parsed, char **all,
+                      struct rfs_error *err)
+{
+    const bool given = parsed->format_given || parsed->shown != RFS_SHOW_RANKS;
+
     if (asprintf(all, "%s%s%s", given ? "" : "format=ckpt", given || !options ? "" : ",",
                  options ? options : "") >= 0)
         return 0;
@@ -69,11 +92,18 @@ static int open_view(const char *path, const char *options, struct rfs_whole *wh
                      struct rfs_error *err)
 {
     RFS_FREE char *all = NULL;
-    int rc = add_format(options, &all, err);
+    RFS_FREE char *file = NULL;
+    struct rfs_options parsed;
+    int rc = rfs_options_parse(options, &parsed, err);
 
     whole->path = path;
     if (rc == 0)
-        rc = rfs_tool_open(path, all, NULL, NULL, &whole->view, err);
+        rc = add_format(options, &parsed, &all, err);
+    if (rc == 0)
+        rc = find_rank_file(path, &parsed, &file, err);
+    rfs_options_free(&parsed);
+    if (rc == 0)
+        rc = rfs_tool_open(file ? file : path, all, NULL, NULL, &whole->view, err);
     if (rc)
         return rc;
     if (whole->view->side)

@@ -5,8 +5,11 @@
 #include "tool/common/args.h"
 #include "tool/common/sweep.h"
 #include "tool/common/tool.h"
+#include "view/options.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -109,6 +112,24 @@ static int make_view(char **list, const char *src, const char *dst, const char *
     return rc;
 }
 
+/* The tree is read by what -o says of the destination, beside what says how it is read. */
+static int add_destination(const char *view, char **tree, struct rfs_error *err)
+{
+    struct rfs_options options;
+    char ranks[16];
+    int rc = rfs_options_parse(view, &options, err);
+
+    snprintf(ranks, sizeof ranks, "%" PRIu32, options.dst_ranks);
+    if (rc == 0 && options.dst_strategy)
+        rc = rfs_args_add(tree, "src_strategy", options.dst_strategy, err);
+    if (rc == 0 && options.dst_rules)
+        rc = rfs_args_add(tree, "src_rules", options.dst_rules, err);
+    if (rc == 0 && options.dst_rules)
+        rc = rfs_args_add(tree, "src_ranks", ranks, err);
+    rfs_options_free(&options);
+    return rc;
+}
+
 static int make_views(const struct given *given, struct rfs_verify_options *out,
                       struct rfs_error *err)
 {
@@ -119,7 +140,9 @@ static int make_views(const struct given *given, struct rfs_verify_options *out,
         return -ENOMEM;
     if (!out->against)
         return make_view(&out->tree_view, strategy[0], NULL, given->view, err);
-    const int rc = make_view(&out->tree_view, strategy[1], NULL, given->tree_view, err);
+    int rc = strategy[1] ? 0 : add_destination(given->view, &out->tree_view, err);
+    if (rc == 0)
+        rc = make_view(&out->tree_view, strategy[1], NULL, given->tree_view, err);
     return rc ? rc : make_view(&out->src_view, strategy[0], strategy[1], given->view, err);
 }
 
