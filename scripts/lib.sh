@@ -215,6 +215,11 @@ no_fuse() {
     [ -n "$(fuse_obstacle)" ]
 }
 
+no_landlock() {
+    python3 -c 'import ctypes, sys
+sys.exit(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) > 0)'
+}
+
 # lacks_disk GIB: where temporary files go
 lacks_disk() {
     [ "$(df --output=avail -BG "${TMPDIR:-/tmp}" | tail -n 1 | tr -dc 0-9)" -lt "$1" ]

@@ -85,7 +85,9 @@ static void leave_everything(int talk)
     if (talk != TALK)
         dup2(talk, TALK);
     fcntl(TALK, F_SETFD, FD_CLOEXEC);
-    close_range(TALK + 1, ~0U, 0);
+    if (close_range(TALK + 1, ~0U, 0) != 0) /* Linux before 5.9 */
+        for (long fd = TALK + 1; fd < sysconf(_SC_OPEN_MAX) && fd < 65536; fd++)
+            close((int)fd);
 }
 
 static const char *remedy_for(const char *said)

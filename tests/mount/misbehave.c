@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded into reshardfs, where it does what a program would that somebody has taken over: at SIGUSR1 it makes
- * the system call that RFS_MISBEHAVE names, and ends with the errno of it as its status, 0 if it worked. RFS_WITHOUT
- * names a system call that this kernel shall not have. tests/mount/test_sandbox.py builds it.
+ * To be preloaded into reshardfs, where it does what a program would that somebody has taken over: at SIGUSR1, or
+ * instead of the system call with the number RFS_MISBEHAVE_AT, it makes the one that RFS_MISBEHAVE names, and ends with
+ * the errno of it as its status, 0 if it worked. RFS_WITHOUT is the number of a system call that this kernel shall not
+ * have. tests/mount/test_sandbox.py builds it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -147,7 +148,7 @@ __attribute__((constructor)) static void prepare(void)
 
 __attribute__((visibility("default"))) long syscall(long number, ...)
 {
-    const char *const missing = getenv("RFS_WITHOUT");
+    const char *const missing = getenv("RFS_WITHOUT"), *const at = getenv("RFS_MISBEHAVE_AT");
     static long (*real)(long, ...);
     va_list list;
     long a[6];
@@ -156,6 +157,8 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
     for (int i = 0; i < 6; i++)
         a[i] = va_arg(list, long);
     va_end(list);
+    if (at && atol(at) == number)
+        on_signal(0);
     if (missing && atol(missing) == number) {
         errno = ENOSYS;
         return -1;
