@@ -7,10 +7,12 @@ librfs_la_SOURCES += \
 	src/base/glob.c src/base/glob.h \
 	src/base/harden.c src/base/harden.h \
 	src/base/intern.c src/base/intern.h \
+	src/base/json_read.c src/base/json_read.h \
 	src/base/log.c src/base/log.h \
 	src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
+	src/base/proto_read.c src/base/proto_read.h \
 	src/base/secret.c src/base/secret.h \
 	src/base/share.c src/base/share.h \
 	src/base/suggest.c src/base/suggest.h \

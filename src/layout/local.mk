@@ -14,6 +14,7 @@ librfs_la_SOURCES += \
 	src/layout/rules_parts.h \
 	src/layout/strategy.c src/layout/strategy.h \
 	src/layout/strategy_json.c \
+	src/layout/strategy_proto.h \
 	src/layout/strategy_protobuf.c \
 	src/layout/written.c src/layout/written.h \
 	src/layout/written_json.c \

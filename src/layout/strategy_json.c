@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategy files in JSON, the only user of cJSON.
+ * Strategy files in JSON.
  *
  *   {"current_stage": 2,
  *    "parallel_strategy_item": {NODE: {"stage": 0, "parallel_strategy": [[…], …]}, …},
@@ -13,138 +13,41 @@
  * and the full shape otherwise. Of keys given twice the last one counts, in the place of the first, as
  * in Python. Source: _build_json_strategy of MindSpore 2.10, which does not read tensor_shape.
  *
- * A tree of it all would take ten times the file's size. So the two large objects are walked as text,
- * and a tree is made of one layout at a time, and of layouts with the same text only once.
+ * No tree is built: the text is passed over to find its parts, and each part read. Layouts with the same text are
+ * read once. So it takes the texts of distinct layouts, and time in the file's bytes.
  */
 #include "base/cleanup.h"
 #include "base/intern.h"
+#include "base/json_read.h"
 #include "base/vec.h"
 #include "layout/draft.h"
-#include "layout/json_text.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <string.h>
 
 #define REMEDY "the file that MindSpore saved as strategy; only those in JSON have names in .json"
 
-/* A double holds every integer up to here. */
-#define EXACT ((int64_t)1 << 53)
-
-static void free_json(cJSON **json)
-{
-    cJSON_Delete(*json);
-}
-
-/* cJSON's own look-up takes the first of equal keys; Python keeps the last. */
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    const cJSON *found = NULL, *child;
-
-    cJSON_ArrayForEach(child, object) if (strcmp(child->string, key) == 0) found = child;
-    return found;
-}
-
-static bool integer(const cJSON *json, int64_t *value)
-{
-    if (!cJSON_IsNumber(json) || !(json->valuedouble >= (double)-EXACT) ||
-        !(json->valuedouble <= (double)EXACT))
-        return false;
-    *value = (int64_t)json->valuedouble;
-    return (double)*value >= json->valuedouble && (double)*value <= json->valuedouble;
-}
-
-static int read_integer(struct rfs_draft *draft, const cJSON *item, const char *key, int64_t *value)
-{
-    const cJSON *json = member(item, key);
-
-    if (json == NULL)
-        return rfs_draft_fail(draft, REMEDY, "it has no %s", key);
-    if (!integer(json, value))
-        return rfs_draft_fail(draft, REMEDY, "%s is not an integer", key);
-    return 0;
-}
-
-static int dev_entry(struct rfs_draft *draft, int64_t value)
-{
-    return rfs_draft_dev(draft, value);
-}
-
-static int map_entry(struct rfs_draft *draft, int64_t value)
-{
-    const int rc = rfs_draft_axis(draft);
-
-    return rc == 0 ? rfs_draft_cut(draft, value) : rc;
-}
-
-static int offset_entry(struct rfs_draft *draft, int64_t value)
-{
-    (void)value;
-    draft->n_offsets++;
-    return 0;
-}
-
-/* Calls ADD for each integer of a list. */
-static int read_list(struct rfs_draft *draft, const cJSON *item, const char *key, bool required,
-                     int (*add)(struct rfs_draft *, int64_t))
-{
-    const cJSON *list = member(item, key), *child;
-    int64_t value;
-
-    if (list == NULL && !required)
-        return 0;
-    if (!cJSON_IsArray(list))
-        return rfs_draft_fail(draft, REMEDY,
-                              list == NULL ? "it has no %s" : "%s is not a list of integers", key);
-    cJSON_ArrayForEach(child, list)
-    {
-        if (!integer(child, &value))
-            return rfs_draft_fail(draft, REMEDY, "%s is not a list of integers", key);
-        const int rc = add(draft, value);
-        if (rc != 0)
-            return rc;
-    }
-    return 0;
-}
-
-static int read_item(struct rfs_draft *draft, const cJSON *item)
-{
-    int rc;
-
-    if (!cJSON_IsObject(item))
-        return rfs_draft_fail(draft, REMEDY, "its layout is not an object");
-    if ((rc = read_list(draft, item, "dev_matrix", true, dev_entry)) != 0 ||
-        (rc = read_list(draft, item, "tensor_map", true, map_entry)) != 0 ||
-        (rc = read_list(draft, item, "tensor_shape", false, rfs_draft_expanded)) != 0 ||
-        (rc = read_list(draft, item, "param_split_shape", false, rfs_draft_split)) != 0 ||
-        (rc = read_list(draft, item, "indices_offset", false, offset_entry)) != 0 ||
-        (rc = read_integer(draft, item, "field", &draft->field)) != 0 ||
-        (rc = read_integer(draft, item, "opt_weight_shard_step", &draft->opt_step)) != 0)
-        return rc;
-    return read_integer(draft, item, "opt_weight_shard_size", &draft->opt_size);
-}
-
-/* What is being read; all borrowed but the tables. */
+/* What is being read; all borrowed but the tables and the name. */
 struct reading {
     struct rfs_builder *builder;
     struct rfs_draft *draft;
-    struct rfs_json_text all;
+    const char *data;
     struct rfs_intern *layout_texts; /* id = position in layout_ids */
-    struct rfs_intern *other_texts;  /* of strategy items known to be valid */
     RFS_VEC(uint32_t) layout_ids;
+    RFS_VEC(char) name; /* of the item at hand */
 };
 
 static void reading_clear(struct reading *reading)
 {
     rfs_intern_free(reading->layout_texts);
-    rfs_intern_free(reading->other_texts);
     free(reading->layout_ids.data);
+    free(reading->name.data);
 }
 
-static int invalid(const struct reading *reading, const char *at, const char *what)
+static int invalid(const struct reading *reading, size_t at, const char *what)
 {
-    return rfs_fail(reading->draft->err, -EINVAL,
-                    RFS_AT(reading->draft->file, at - reading->all.data), REMEDY, "%s", what);
+    return rfs_fail(reading->draft->err, -EINVAL, RFS_AT(reading->draft->file, at), REMEDY, "%s",
+                    what);
 }
 
 static int out_of_memory(const struct reading *reading)
@@ -153,205 +56,286 @@ static int out_of_memory(const struct reading *reading)
                     "out of memory");
 }
 
-static int parse(const struct reading *reading, struct rfs_json_text text, cJSON **json)
+/* Why a walk ended: 0 at the end of what is walked. BASE: where that begins in the file. */
+static int ended(const struct reading *reading, const struct rfs_json_read *json, size_t base)
 {
-    const char *end = text.data;
-
-    errno = 0;
-    *json = cJSON_ParseWithLengthOpts(text.data, text.n, &end, 0);
-    if (*json != NULL && end == text.data + text.n)
-        return 0;
-    if (*json == NULL && errno == ENOMEM) /* the only way to tell it from text that is no JSON */
+    if (json->no_memory)
         return out_of_memory(reading);
-    return invalid(reading, end, "not valid JSON");
+    return json->wrong ? rfs_fail(reading->draft->err, -EINVAL,
+                                  RFS_AT(reading->draft->file, base + json->at), REMEDY,
+                                  "not valid JSON: %s", json->wrong)
+                       : 0;
 }
 
-static int check_valid(const struct reading *reading, struct rfs_json_text text)
+static bool is_key(const struct rfs_json_read *json, const char *key)
 {
-    cJSON *json RFS_CLEANUP(free_json) = NULL;
-
-    return parse(reading, text, &json);
+    return json->text_n == strlen(key) && memcmp(json->text, key, json->text_n) == 0;
 }
 
-/* A key without its quotes. TREE owns it when it had to be unescaped. */
-struct key {
-    struct rfs_json_text text;
-    cJSON *tree;
+static struct rfs_json_read begin(const struct reading *reading, struct rfs_json_part part)
+{
+    return rfs_json_read_begin(reading->data + part.at, part.n);
+}
+
+/* ---- one layout, which is known to be JSON ---- */
+
+/* A key, and what is done with its value: integers of a list one by one, after what it had before is forgotten. */
+struct member {
+    const char *key;
+    bool required;
+    void (*forget)(struct rfs_draft *draft); /* NULL: it is no list, but one integer */
+    int (*add)(struct rfs_draft *draft, int64_t value);
 };
 
-static void free_key(struct key *key)
+static void no_dev(struct rfs_draft *draft)
 {
-    cJSON_Delete(key->tree);
+    draft->layout.n_dev = 0;
 }
 
-static int read_key(const struct reading *reading, struct rfs_json_text quoted, struct key *key)
+static void no_map(struct rfs_draft *draft)
 {
-    cJSON_Delete(key->tree);
-    key->tree = NULL;
-    key->text = (struct rfs_json_text){quoted.data + 1, quoted.n - 2};
-    if (memchr(quoted.data, '\\', quoted.n) == NULL)
-        return 0;
-    const int rc = parse(reading, quoted, &key->tree);
-    if (rc == 0)
-        key->text = (struct rfs_json_text){key->tree->valuestring, strlen(key->tree->valuestring)};
+    memset(draft->layout.start, 0, sizeof draft->layout.start);
+    draft->layout.n_axes = 0;
+}
+
+static int add_map(struct rfs_draft *draft, int64_t value)
+{
+    const int rc = rfs_draft_axis(draft);
+
+    return rc == 0 ? rfs_draft_cut(draft, value) : rc;
+}
+
+static void no_expanded(struct rfs_draft *draft)
+{
+    draft->layout.n_expanded = 0;
+}
+
+static void no_rows(struct rfs_draft *draft)
+{
+    draft->rows.n = 0;
+}
+
+static void no_offsets(struct rfs_draft *draft)
+{
+    draft->n_offsets = 0;
+}
+
+static int add_offset(struct rfs_draft *draft, int64_t value)
+{
+    (void)value;
+    draft->n_offsets++;
+    return 0;
+}
+
+static int set_field(struct rfs_draft *draft, int64_t value)
+{
+    draft->field = value;
+    return 0;
+}
+
+static int set_step(struct rfs_draft *draft, int64_t value)
+{
+    draft->opt_step = value;
+    return 0;
+}
+
+static int set_size(struct rfs_draft *draft, int64_t value)
+{
+    draft->opt_size = value;
+    return 0;
+}
+
+static const struct member members[] = {
+    {"dev_matrix", true, no_dev, rfs_draft_dev},
+    {"tensor_map", true, no_map, add_map},
+    {"tensor_shape", false, no_expanded, rfs_draft_expanded},
+    {"param_split_shape", false, no_rows, rfs_draft_split},
+    {"indices_offset", false, no_offsets, add_offset},
+    {"field", true, NULL, set_field},
+    {"opt_weight_shard_step", true, NULL, set_step},
+    {"opt_weight_shard_size", true, NULL, set_size},
+};
+
+enum { MEMBERS = sizeof members / sizeof *members };
+
+static int read_value(struct reading *reading, struct rfs_json_read *json,
+                      const struct member *member)
+{
+    struct rfs_draft *draft = reading->draft;
+    bool first = true;
+    int64_t value;
+    int rc = 0;
+
+    if (!member->forget)
+        return rfs_json_read_i64(json, &value)
+                   ? member->add(draft, value)
+                   : rfs_draft_fail(draft, REMEDY, "%s is not an integer", member->key);
+    member->forget(draft);
+    while (rc == 0 && rfs_json_read_element(json, &first))
+        rc = rfs_json_read_i64(json, &value) ? member->add(draft, value) : 0;
+    return rc == 0 && json->wrong
+               ? rfs_draft_fail(draft, REMEDY, "%s is not a list of integers", member->key)
+               : rc;
+}
+
+static int read_members(struct reading *reading, struct rfs_json_read *json)
+{
+    unsigned seen = 0;
+    bool first = true;
+    int rc = 0;
+
+    while (rc == 0 && rfs_json_read_member(json, &first)) {
+        unsigned i = 0;
+        while (i < MEMBERS && !is_key(json, members[i].key))
+            i++;
+        seen |= 1u << i;
+        if (i < MEMBERS)
+            rc = read_value(reading, json, &members[i]);
+        else
+            rfs_json_read_skip(json);
+    }
+    if (rc == 0 && json->wrong)
+        return out_of_memory(reading);
+    for (unsigned i = 0; rc == 0 && i < MEMBERS; i++)
+        if (members[i].required && !(seen >> i & 1))
+            rc = rfs_draft_fail(reading->draft, REMEDY, "it has no %s", members[i].key);
     return rc;
 }
 
-static bool same_text(struct rfs_json_text a, struct rfs_json_text b)
+static int read_item(struct reading *reading, struct rfs_json_part part)
 {
-    return a.n == b.n && memcmp(a.data, b.data, a.n) == 0;
+    struct rfs_json_read json RFS_CLEANUP(rfs_json_read_free) = begin(reading, part);
+
+    if (!rfs_json_read_peek(&json, '{'))
+        return rfs_draft_fail(reading->draft, REMEDY, "its layout is not an object");
+    return read_members(reading, &json);
 }
 
-static int read_layout(struct reading *reading, struct rfs_json_text name,
-                       struct rfs_json_text value)
+static int read_layout(struct reading *reading, struct rfs_json_part part)
 {
     struct rfs_draft *draft = reading->draft;
-    cJSON *json RFS_CLEANUP(free_json) = NULL;
-    const uint32_t text = rfs_intern_add(reading->layout_texts, value.data, value.n);
+    const uint32_t text = rfs_intern_add(reading->layout_texts, reading->data + part.at, part.n);
     int rc;
 
-    rfs_draft_begin(draft, name.data, name.n);
+    rfs_draft_begin(draft, reading->name.data, reading->name.n);
     if (text == RFS_NO_ID)
         return out_of_memory(reading);
     if (text < reading->layout_ids.n)
         return rfs_builder_repeat(reading->builder, draft, reading->layout_ids.data[text]);
-    if ((rc = parse(reading, value, &json)) != 0 || (rc = read_item(draft, json)) != 0 ||
+    if ((rc = read_item(reading, part)) != 0 ||
         (rc = rfs_builder_add(reading->builder, draft)) != 0)
         return rc;
     return RFS_PUSH(&reading->layout_ids, draft->layout.id) ? 0 : out_of_memory(reading);
 }
 
-static int read_layouts(struct reading *reading, struct rfs_json_text items)
-{
-    struct rfs_json_walk walk = rfs_json_walk_begin(items);
-    struct rfs_json_text quoted, value;
-    struct key key RFS_CLEANUP(free_key) = {0};
-    int rc = 0;
+/* ---- the file ---- */
 
-    while (rc == 0 && rfs_json_walk_next(&walk, &quoted, &value)) {
-        rc = read_key(reading, quoted, &key);
-        if (rc == 0)
-            rc = read_layout(reading, key.text, value);
-    }
-    return rc == 0 && walk.wrong ? invalid(reading, walk.at, "not valid JSON") : rc;
+/* Keeps the key that was just read, which passing over its value forgets. */
+static bool keep_name(struct reading *reading, const struct rfs_json_read *json)
+{
+    reading->name.n = 0;
+    while (reading->name.cap <= json->text_n)
+        if (!rfs_vec_grow((void **)&reading->name.data, &reading->name.cap, reading->name.cap, 1))
+            return false;
+    memcpy(reading->name.data, json->text, json->text_n);
+    reading->name.n = json->text_n;
+    return true;
 }
 
-static int read_stage(struct reading *reading, struct rfs_json_text item)
+static int read_layouts(struct reading *reading, struct rfs_json_part items)
 {
-    cJSON *json RFS_CLEANUP(free_json) = NULL;
-    int64_t stage = 0;
-    const int rc = parse(reading, item, &json);
+    struct rfs_json_read json RFS_CLEANUP(rfs_json_read_free) = begin(reading, items);
+    struct rfs_json_part part;
+    bool first = true;
+    int rc = 0;
 
-    if (rc != 0)
-        return rc;
-    if (!cJSON_IsObject(json) || !integer(member(json, "stage"), &stage) || stage < 0 ||
-        stage > (int64_t)UINT32_MAX)
-        return invalid(reading, item.data, "the first strategy item has no stage");
+    while (rc == 0 && rfs_json_read_member(&json, &first)) {
+        if (!keep_name(reading, &json))
+            return out_of_memory(reading);
+        if (!rfs_json_read_part(&json, &part))
+            break;
+        part.at += items.at;
+        rc = read_layout(reading, part);
+    }
+    return rc ? rc : ended(reading, &json, items.at);
+}
+
+static int read_stage(struct reading *reading, struct rfs_json_part item)
+{
+    struct rfs_json_read json RFS_CLEANUP(rfs_json_read_free) = begin(reading, item);
+    int64_t stage = -1;
+    bool first = true;
+
+    while (rfs_json_read_member(&json, &first))
+        if (!is_key(&json, "stage"))
+            rfs_json_read_skip(&json);
+        else if (!rfs_json_read_i64(&json, &stage))
+            stage = -1;
+    if (json.no_memory)
+        return out_of_memory(reading);
+    if (json.wrong || stage < 0 || stage > (int64_t)UINT32_MAX)
+        return invalid(reading, item.at, "the first strategy item has no stage");
     rfs_builder_first_item_stage(reading->builder, (uint32_t)stage);
     return 0;
 }
 
-/* Only the stage of the first item matters, but all must be JSON. */
-static int read_strategies(struct reading *reading, struct rfs_json_text items)
+/* Only the stage of the first item matters. */
+static int read_strategies(struct reading *reading, struct rfs_json_part items)
 {
-    struct rfs_json_walk walk = rfs_json_walk_begin(items);
-    struct rfs_json_text quoted, value, first_value = {0};
-    struct key first RFS_CLEANUP(free_key) = {0}, key RFS_CLEANUP(free_key) = {0};
-    uint32_t known = 0;
-    int rc = 0;
+    struct rfs_json_read json RFS_CLEANUP(rfs_json_read_free) = begin(reading, items);
+    struct rfs_json_part part, found = {0, 0};
+    bool first = true;
 
-    while (rc == 0 && rfs_json_walk_next(&walk, &quoted, &value)) {
-        const uint32_t text = rfs_intern_add(reading->other_texts, value.data, value.n);
-        if (text == RFS_NO_ID)
+    while (rfs_json_read_member(&json, &first)) {
+        const bool counts =
+            found.n == 0 || (json.text_n == reading->name.n &&
+                             memcmp(json.text, reading->name.data, json.text_n) == 0);
+        if (found.n == 0 && !keep_name(reading, &json))
             return out_of_memory(reading);
-        if (text == known) {
-            known++;
-            rc = check_valid(reading, value);
-        }
-        if (rc == 0)
-            rc = read_key(reading, quoted, first_value.n == 0 ? &first : &key);
-        if (rc == 0 && (first_value.n == 0 || same_text(first.text, key.text)))
-            first_value = value;
-    }
-    if (rc == 0 && walk.wrong)
-        rc = invalid(reading, walk.at, "not valid JSON");
-    return rc == 0 && first_value.n > 0 ? read_stage(reading, first_value) : rc;
-}
-
-/* cJSON ends strings at a NUL, which would make two names one: there may be none, escaped or not. */
-static const char *find_nul(const char *data, size_t size)
-{
-    const char *end = data + size, *nul = memchr(data, '\0', size);
-
-    if (nul != NULL)
-        return nul;
-    while ((data = memchr(data, '\\', (size_t)(end - data))) != NULL) {
-        if (end - data >= 6 && memcmp(data, "\\u0000", 6) == 0)
-            return data;
-        if (end - data < 2)
+        if (!rfs_json_read_part(&json, &part))
             break;
-        data += 2; /* whatever is escaped, it begins no escape itself */
+        if (counts)
+            found = part;
     }
-    return NULL;
+    const int rc = ended(reading, &json, items.at);
+    found.at += items.at;
+    return rc == 0 && found.n > 0 ? read_stage(reading, found) : rc;
 }
 
+/* What the file has by each of the two names; n 0: nothing. */
 struct root {
-    struct rfs_json_text layouts, strategies; /* n 0: not there */
+    struct rfs_json_part layouts, strategies;
 };
 
-static int find_parts(struct reading *reading, struct root *root)
+static int find_parts(struct reading *reading, size_t size, struct root *root)
 {
-    struct rfs_json_walk walk = rfs_json_walk_begin(reading->all);
-    struct rfs_json_text quoted, value;
-    struct key key RFS_CLEANUP(free_key) = {0};
-    int rc = 0;
+    struct rfs_json_read json RFS_CLEANUP(rfs_json_read_free) =
+        rfs_json_read_begin(reading->data, size);
+    struct rfs_json_part other;
+    bool first = true;
 
-    while (rc == 0 && rfs_json_walk_next(&walk, &quoted, &value)) {
-        static const struct rfs_json_text layouts = {"parallel_layout_item", 20},
-                                          strategies = {"parallel_strategy_item", 22};
-        struct rfs_json_text *part = NULL, unused = value;
-        if ((rc = read_key(reading, quoted, &key)) != 0)
-            return rc;
-        if (same_text(key.text, layouts))
-            part = &root->layouts;
-        else if (same_text(key.text, strategies))
-            part = &root->strategies;
-        if (part != NULL) {
-            unused = *part;
-            *part = value;
-        }
-        if (unused.n > 0)
-            rc = check_valid(reading, unused);
+    if (!rfs_json_read_peek(&json, '{')) {
+        const size_t at = json.at;
+        rfs_json_read_skip(&json);
+        rfs_json_read_end(&json);
+        const int rc = ended(reading, &json, 0);
+        return rc ? rc : invalid(reading, at, "not a strategy in JSON: not an object");
     }
-    return rc == 0 && walk.wrong ? invalid(reading, walk.at, "not valid JSON") : rc;
+    while (rfs_json_read_member(&json, &first))
+        rfs_json_read_part(&json, is_key(&json, "parallel_layout_item")     ? &root->layouts
+                                  : is_key(&json, "parallel_strategy_item") ? &root->strategies
+                                                                            : &other);
+    rfs_json_read_end(&json);
+    return ended(reading, &json, 0);
 }
 
-static int check_object(const struct reading *reading, struct rfs_json_text text, const char *what)
+static int read_part(struct reading *reading, struct rfs_json_part part, const char *not_object,
+                     int (*read)(struct reading *, struct rfs_json_part))
 {
-    if (rfs_json_is_object(text))
+    if (part.n == 0)
         return 0;
-    const int rc = check_valid(reading, text);
-    return rc == 0 ? invalid(reading, text.data, what) : rc;
-}
-
-static int read_root(struct reading *reading)
-{
-    struct root root = {.layouts = {0}};
-    int rc;
-
-    if ((rc = check_object(reading, reading->all, "not a strategy in JSON: not an object")) != 0 ||
-        (rc = find_parts(reading, &root)) != 0)
-        return rc;
-    if (root.strategies.n > 0 &&
-        ((rc = check_object(reading, root.strategies, "parallel_strategy_item is not an object")) !=
-             0 ||
-         (rc = read_strategies(reading, root.strategies)) != 0))
-        return rc;
-    if (root.layouts.n > 0 &&
-        ((rc = check_object(reading, root.layouts, "parallel_layout_item is not an object")) != 0 ||
-         (rc = read_layouts(reading, root.layouts)) != 0))
-        return rc;
-    return 0;
+    return reading->data[part.at] == '{' ? read(reading, part)
+                                         : invalid(reading, part.at, not_object);
 }
 
 int rfs_strategy_read_json(struct rfs_builder *builder, struct rfs_draft *draft, const char *data,
@@ -360,14 +344,18 @@ int rfs_strategy_read_json(struct rfs_builder *builder, struct rfs_draft *draft,
     struct reading reading RFS_CLEANUP(reading_clear) = {
         .builder = builder,
         .draft = draft,
-        .all = {data, size},
+        .data = data,
         .layout_texts = rfs_intern_new(),
-        .other_texts = rfs_intern_new(),
     };
-    const char *nul = find_nul(data, size);
+    struct root root = {.layouts = {0, 0}};
 
-    if (reading.layout_texts == NULL || reading.other_texts == NULL)
+    if (reading.layout_texts == NULL)
         return out_of_memory(&reading);
-    return nul != NULL ? invalid(&reading, nul, "not valid JSON: a NUL in it")
-                       : read_root(&reading);
+    int rc = find_parts(&reading, size, &root);
+    if (rc == 0)
+        rc = read_part(&reading, root.strategies, "parallel_strategy_item is not an object",
+                       read_strategies);
+    return rc == 0 ? read_part(&reading, root.layouts, "parallel_layout_item is not an object",
+                               read_layouts)
+                   : rc;
 }

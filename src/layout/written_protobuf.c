@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Strategy files in protobuf, to be written again; strategy_protobuf.c draws the format. Messages are laid out in an
- * arena and packed by protobuf-c, which writes fields in the order of their numbers, as Python's protobuf does.
+ * arena and packed by protobuf-c, whose only user this is, which writes fields in the order of their numbers, as Python's protobuf does.
  */
 #include "layout/written.h"
 
 #include "base/text.h"
+#include "layout/strategy_proto.h"
 #include "proto/node_strategy.pb-c.h"
 
 #include <errno.h>
@@ -21,121 +22,154 @@ typedef Mindspore__Straspb__ParallelLayouts layouts;
 
 /* ---- reading ---- */
 
-struct memory {
-    struct rfs_arena arena;
-    bool exhausted; /* what protobuf-c does not tell from a message that is none */
-};
-
-static void *memory_alloc(void *ctx, size_t size)
-{
-    struct memory *memory = ctx;
-    void *pointer = rfs_arena_alloc(&memory->arena, size > 0 ? size : 1);
-
-    memory->exhausted |= pointer == NULL;
-    return pointer;
-}
-
-static void memory_keep(void *ctx, void *pointer)
-{
-    (void)ctx;
-    (void)pointer;
-}
-
 static int fail_unknown(const struct rfs_written *out, const char *name, struct rfs_error *err)
 {
     return rfs_fail(err, -EINVAL, RFS_OF(out->name, name), NULL,
                     "it has a field that this program does not know, and which would be lost");
 }
 
-/* The numbers of a message of one repeated field. */
-#define TAKE(out, message, numbers)                                                                \
-    (rfs_numbers_new(&(out)->arena, (message)->n_dim, (numbers)) && ({                             \
-         for (size_t take_i = 0; take_i < (message)->n_dim; take_i++)                              \
-             (numbers)->data[take_i] = (int64_t)(message)->dim[take_i];                            \
-         true;                                                                                     \
-     }))
+enum width { INT32, UINT32, INT64 };
 
-static const char *take_name(struct rfs_written *out, const ProtobufCBinaryData *name)
+static int64_t as_wide(uint64_t number, enum width width)
 {
-    return rfs_arena_text(&out->arena, (const char *)name->data, name->len);
+    return width == INT32    ? (int32_t)(uint32_t)number
+           : width == UINT32 ? (int64_t)(uint32_t)number
+                             : (int64_t)number;
 }
 
-static int read_node(struct rfs_written *out, const strategy_item *item, struct rfs_error *err)
+/* The numbers of a message of dims. */
+static bool take_dims(struct rfs_written *out, struct rfs_proto message, enum width width,
+                      struct rfs_numbers *numbers)
 {
-    const strategies *all = item->parallel_strategys;
-    const uint32_t n = (uint32_t)all->n_parallel_strategy;
-    struct rfs_written_node node = {
-        take_name(out, &item->node_name), all->stage, n,
-        rfs_arena_alloc(&out->arena, (n > 0 ? n : 1) * sizeof *node.cuts)};
+    struct rfs_proto_field field;
+    uint64_t number;
+    size_t n = 0;
 
-    if (!node.name || !node.cuts)
+    for (struct rfs_proto look = message; rfs_proto_next(&look, &field);)
+        while (field.number == 1 && rfs_proto_number(&field, &number))
+            n++;
+    if (!rfs_numbers_new(&out->arena, n, numbers))
+        return false;
+    n = 0;
+    while (rfs_proto_next(&message, &field))
+        while (field.number == 1 && rfs_proto_number(&field, &number))
+            numbers->data[n++] = as_wide(number, width);
+    return true;
+}
+
+static size_t count(struct rfs_proto message, uint32_t number)
+{
+    struct rfs_proto_field field;
+    size_t n = 0;
+
+    while (rfs_proto_next(&message, &field))
+        n += field.number == number;
+    return n;
+}
+
+/* Those of each message by that number. */
+static bool take_all(struct rfs_written *out, struct rfs_proto message, uint32_t number,
+                     enum width width, uint32_t *n, struct rfs_numbers **numbers)
+{
+    struct rfs_proto_field field;
+    const size_t most = count(message, number);
+
+    *n = 0;
+    *numbers = rfs_arena_alloc(&out->arena, (most > 0 ? most : 1) * sizeof **numbers);
+    while (*numbers && rfs_proto_next(&message, &field))
+        if (field.number == number && !take_dims(out, field.inside, width, &(*numbers)[(*n)++]))
+            return false;
+    return *numbers != NULL;
+}
+
+static const char *take_name(struct rfs_written *out, struct rfs_proto name)
+{
+    return rfs_arena_text(&out->arena, (const char *)name.at, (size_t)(name.end - name.at));
+}
+
+static int read_node(struct rfs_written *out, struct rfs_proto message, struct rfs_error *err)
+{
+    const struct rfs_proto_item item = rfs_proto_item(message);
+    const size_t bytes = (size_t)(item.name.end - item.name.at);
+    struct rfs_written_node node = {.name = take_name(out, item.name),
+                                    .stage = rfs_proto_stage(item.value)};
+
+    if (!node.name)
         return rfs_fail_memory(err);
-    if (memchr(item->node_name.data, '\0', item->node_name.len) ||
-        !rfs_text_is_utf8((const char *)item->node_name.data, item->node_name.len))
+    if (memchr(node.name, '\0', bytes) || !rfs_text_is_utf8(node.name, bytes))
         return rfs_fail(err, -EINVAL, RFS_OF(out->name, node.name), NULL,
                         "the operator's name is not UTF-8 text without NULs");
-    if (item->base.n_unknown_fields > 0 || all->base.n_unknown_fields > 0)
+    if (rfs_proto_has_others(message, &rfs_proto_strategy_item) ||
+        rfs_proto_has_others(item.value, &rfs_proto_strategys))
         return fail_unknown(out, node.name, err);
-    for (uint32_t i = 0; i < n; i++)
-        if (!TAKE(out, all->parallel_strategy[i], &node.cuts[i]))
-            return rfs_fail_memory(err);
-    return RFS_PUSH(&out->nodes, node) ? 0 : rfs_fail_memory(err);
+    return take_all(out, item.value, RFS_STRATEGYS_CUTS, UINT32, &node.n_cuts, &node.cuts) &&
+                   RFS_PUSH(&out->nodes, node)
+               ? 0
+               : rfs_fail_memory(err);
 }
 
-static bool take_layouts(struct rfs_written *out, const layouts *from,
+static bool take_layouts(struct rfs_written *out, struct rfs_proto from,
                          struct rfs_written_param *param)
 {
-    param->n_maps = (uint32_t)from->n_tensor_map;
-    param->maps = rfs_arena_alloc(&out->arena, from->n_tensor_map * sizeof *param->maps);
-    if (!param->maps || !TAKE(out, from->dev_matrix[0], &param->dev))
-        return false;
-    for (uint32_t i = 0; i < param->n_maps; i++)
-        if (!TAKE(out, from->tensor_map[i], &param->maps[i]))
-            return false;
-    return (from->n_param_split_shape == 0 ||
-            TAKE(out, from->param_split_shape[0], &param->split)) &&
-           (from->n_indices_offset == 0 || TAKE(out, from->indices_offset[0], &param->offsets));
+    struct rfs_proto_field field;
+    bool ok = take_all(out, from, RFS_LAYOUTS_MAP, INT32, &param->n_maps, &param->maps);
+
+    while (ok && rfs_proto_next(&from, &field))
+        switch (field.number) {
+        case RFS_LAYOUTS_DEV:
+            ok = take_dims(out, field.inside, UINT32, &param->dev);
+            break;
+        case RFS_LAYOUTS_SPLIT:
+            ok = take_dims(out, field.inside, INT64, &param->split);
+            break;
+        case RFS_LAYOUTS_OFFSETS:
+            ok = take_dims(out, field.inside, INT64, &param->offsets);
+            break;
+        case RFS_LAYOUTS_FIELD:
+            param->field = as_wide(field.value, INT32);
+            break;
+        case RFS_LAYOUTS_STEP:
+            param->opt_step = as_wide(field.value, INT32);
+            break;
+        case RFS_LAYOUTS_SIZE:
+            param->opt_size = as_wide(field.value, INT32);
+            break;
+        default:
+            break;
+        }
+    return ok;
 }
 
-static int read_param(struct rfs_written *out, const layout_item *item, struct rfs_error *err)
+static int read_param(struct rfs_written *out, struct rfs_proto message, struct rfs_error *err)
 {
-    const layouts *from = item->parallel_layouts;
-    struct rfs_written_param param = {.name = take_name(out, &item->param_name),
-                                      .field = from->field,
-                                      .opt_step = from->opt_weight_shard_step,
-                                      .opt_size = from->opt_weight_shard_size};
+    const struct rfs_proto_item item = rfs_proto_item(message);
+    struct rfs_written_param param = {.name = take_name(out, item.name)};
 
     if (!param.name)
         return rfs_fail_memory(err);
-    if (item->base.n_unknown_fields > 0 || from->base.n_unknown_fields > 0)
+    if (rfs_proto_has_others(message, &rfs_proto_layout_item) ||
+        rfs_proto_has_others(item.value, &rfs_proto_layouts))
         return fail_unknown(out, param.name, err);
-    return take_layouts(out, from, &param) && RFS_PUSH(&out->params, param) ? 0
-                                                                            : rfs_fail_memory(err);
+    return take_layouts(out, item.value, &param) && RFS_PUSH(&out->params, param)
+               ? 0
+               : rfs_fail_memory(err);
 }
 
-static int read_map(struct rfs_written *out, const strategy_map *map, struct rfs_error *err)
-{
-    int rc = map->base.n_unknown_fields > 0 ? fail_unknown(out, NULL, err) : 0;
-
-    out->current_stage = map->current_stage;
-    for (size_t i = 0; rc == 0 && i < map->n_parallel_strategy_item; i++)
-        rc = read_node(out, map->parallel_strategy_item[i], err);
-    for (size_t i = 0; rc == 0 && i < map->n_parallel_layout_item; i++)
-        rc = read_param(out, map->parallel_layout_item[i], err);
-    return rc;
-}
-
+/* It was read before, as a strategy, and has the shape of one. */
 int rfs_written_read_protobuf(const void *data, size_t size, struct rfs_written *out,
                               struct rfs_error *err)
 {
-    struct memory memory = {.exhausted = false};
-    ProtobufCAllocator allocator = {memory_alloc, memory_keep, &memory};
-    const strategy_map *map =
-        mindspore__straspb__parallel_strategy_map__unpack(&allocator, size, data);
-    /* It was read before, as a strategy. */
-    const int rc = map ? read_map(out, map, err) : rfs_fail_memory(err);
+    struct rfs_proto strategy = rfs_proto_begin(data, size);
+    struct rfs_proto_field field;
+    int rc = rfs_proto_has_others(strategy, &rfs_proto_strategy) ? fail_unknown(out, NULL, err) : 0;
 
-    rfs_arena_free(&memory.arena);
+    while (rc == 0 && rfs_proto_next(&strategy, &field))
+        if (field.number == RFS_STRATEGY_STAGE)
+            out->current_stage = as_wide(field.value, UINT32);
+        else if (field.number == RFS_STRATEGY_NODES)
+            rc = read_node(out, field.inside, err);
+        else
+            rc = read_param(out, field.inside, err);
     return rc;
 }
 

@@ -12,10 +12,10 @@
 
 #include "base/cleanup.h"
 #include "base/intern.h"
+#include "base/json_read.h"
 #include "base/vec.h"
 #include "plan/dtype_rules.h"
 #include "source/files.h"
-#include "source/json_read.h"
 
 #include <errno.h>
 #include <stdatomic.h>

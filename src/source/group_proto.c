@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group info in protobuf (proto/group_info.proto), as a rank saves it where GROUP_INFO_FILE says:
+ * Group info in protobuf, as a rank saves it where GROUP_INFO_FILE says:
  *
  *   0a n { 0a n name  12 n { 08 rank … } } …   communication groups, of no interest here
  *   12 n { 08 rank … }                         the ranks whose checkpoints equal that of the rank that wrote it
@@ -10,90 +10,83 @@
  */
 #include "source/group_proto.h"
 
-#include "base/arena.h"
 #include "base/cleanup.h"
-#include "proto/group_info.pb-c.h"
+#include "base/proto_read.h"
 #include "source/files.h"
 #include "source/scan.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef Mindspore__Straspb__ParallelGroupMap group_map;
-
-/* Thousands of groups of thousands of ranks; protobuf-c may need 20 times that to unpack an odd one. */
+/* Thousands of groups of thousands of ranks. */
 #define GROUP_BYTES ((size_t)8 << 20)
 
-struct memory {
-    struct rfs_arena arena;
-    bool exhausted; /* what protobuf-c does not tell from a message that is none */
-};
+static const struct rfs_proto_shape ranks = {{{1, RFS_PROTO_NUMBERS, false, NULL}}};
+static const struct rfs_proto_shape item = {{
+    {1, RFS_PROTO_BYTES, true, NULL},
+    {2, RFS_PROTO_MESSAGES, true, &ranks},
+}};
+static const struct rfs_proto_shape group_map = {{
+    {1, RFS_PROTO_MESSAGES, false, &item},
+    {2, RFS_PROTO_MESSAGES, true, &ranks},
+}};
 
-static void *memory_alloc(void *ctx, size_t size)
-{
-    struct memory *memory = ctx;
-    void *pointer = rfs_arena_alloc(&memory->arena, size > 0 ? size : 1);
-
-    memory->exhausted |= pointer == NULL;
-    return pointer;
-}
-
-static void memory_keep(void *ctx, void *pointer)
-{
-    (void)ctx;
-    (void)pointer;
-}
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a;
-    const uint32_t y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static int copy_ranks(const char *path, const group_map *map, struct rfs_group *out,
+/* Notes the ranks of a list in a set of bits; a rank may come any number of times. */
+static int note_ranks(const char *path, struct rfs_proto list, unsigned char *set,
                       struct rfs_error *err)
 {
-    const Mindspore__Straspb__ParallelGroupRanks *list = map->ckpt_restore_rank_list;
-    const size_t n = list->n_dim;
-    size_t unique = 0;
+    struct rfs_proto_field field;
+    uint64_t number;
+
+    while (rfs_proto_next(&list, &field))
+        while (field.number == 1 && rfs_proto_number(&field, &number)) {
+            const uint32_t rank = (uint32_t)number;
+            if (rank > RFS_MAX_RANK)
+                return rfs_fail(err, -EINVAL, RFS_IN(path), NULL,
+                                "it names rank %u: ranks above %u are not supported", rank,
+                                RFS_MAX_RANK);
+            set[rank / 8] = (unsigned char)(set[rank / 8] | 1u << rank % 8);
+        }
+    return 0;
+}
+
+static int copy_ranks(const char *path, struct rfs_proto list, struct rfs_group *out,
+                      struct rfs_error *err)
+{
+    RFS_FREE unsigned char *set = calloc(RFS_MAX_RANK / 8 + 1, 1);
+    size_t n = 0;
+
+    const int rc = set ? note_ranks(path, list, set, err) : rfs_fail_memory(err);
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i <= RFS_MAX_RANK / 8; i++)
+        n += (size_t)__builtin_popcount(set[i]);
     out->ranks = calloc(n > 0 ? n : 1, sizeof *out->ranks);
     if (!out->ranks)
         return rfs_fail_memory(err);
-    for (size_t i = 0; i < n; i++) {
-        if (list->dim[i] > RFS_MAX_RANK)
-            return rfs_fail(err, -EINVAL, RFS_IN(path), NULL,
-                            "it names rank %u: ranks above %u are not supported", list->dim[i],
-                            RFS_MAX_RANK);
-        out->ranks[i] = list->dim[i];
-    }
-    qsort(out->ranks, n, sizeof *out->ranks, compare_numbers);
-    for (size_t i = 0; i < n; i++)
-        if (unique == 0 || out->ranks[unique - 1] != out->ranks[i])
-            out->ranks[unique++] = out->ranks[i];
-    out->n = unique;
+    for (uint32_t rank = 0; rank <= RFS_MAX_RANK; rank++)
+        if (set[rank / 8] >> rank % 8 & 1)
+            out->ranks[out->n++] = rank;
     return 0;
 }
 
 int rfs_group_parse(const char *path, const void *data, size_t size, struct rfs_group *out,
                     struct rfs_error *err)
 {
-    struct memory memory = {.exhausted = false};
-    ProtobufCAllocator allocator = {memory_alloc, memory_keep, &memory};
-    const group_map *map = mindspore__straspb__parallel_group_map__unpack(&allocator, size, data);
-    int rc;
+    struct rfs_proto map = rfs_proto_begin(data, size);
+    struct rfs_proto list = {0};
+    struct rfs_proto_field field;
 
     *out = (struct rfs_group){0};
-    if (map)
-        rc = copy_ranks(path, map, out, err);
-    else if (memory.exhausted)
-        rc = rfs_fail_memory(err);
-    else
-        rc = rfs_fail(err, -EINVAL, RFS_IN(path),
-                      "the file that MindSpore saved where GROUP_INFO_FILE said",
-                      "not a group info file");
-    rfs_arena_free(&memory.arena);
-    return rc;
+    if (!rfs_proto_has_shape(map, &group_map))
+        return rfs_fail(err, -EINVAL, RFS_IN(path),
+                        "the file that MindSpore saved where GROUP_INFO_FILE said",
+                        "not a group info file");
+    while (rfs_proto_next(&map, &field))
+        if (field.number == 2)
+            list = field.inside;
+    return copy_ranks(path, list, out, err);
 }
 
 int rfs_group_read(const char *path, struct rfs_group *out, struct rfs_error *err)

@@ -12,136 +12,168 @@
 #include "source/json_map.h"
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/vec.h"
 #include "source/files.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
 
-static void free_json(cJSON **json)
-{
-    cJSON_Delete(*json);
-}
+/* Texts are kept where the file's bytes were: without quotes and escapes they are shorter, with a NUL behind each. */
+struct reader {
+    struct rfs_json_map *map;
+    const char *path;
+    struct rfs_error *err;
+    size_t kept;     /* bytes of texts */
+    uint32_t *table; /* 1 + a pair's number, by its key; owned */
+    size_t cap;      /* a power of two, or 0; at most half of it is used */
+    uint64_t seed;   /* so that nobody chooses keys that collide */
+};
 
 void rfs_json_map_free(struct rfs_json_map *map)
 {
-    for (size_t i = 0; i < map->n; i++) {
-        free(map->data[i].key);
-        free(map->data[i].value);
-    }
+    free(map->text);
     free(map->data);
     *map = (struct rfs_json_map){0};
 }
 
-static int fail(struct rfs_error *err, const char *path, const char *what)
+static int fail(const struct reader *reader, const char *what)
 {
-    return rfs_fail(err, -EINVAL, RFS_IN(path), "the file as it was written", "%s", what);
+    return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the file as it was written", "%s",
+                    what);
 }
 
-/* cJSON ends a text at the first NUL. */
-static bool has_nul(const char *data, size_t size)
+static int fail_json(const struct reader *reader, const struct rfs_json_read *json)
 {
-    return memchr(data, '\0', size) || strstr(data, "\\u0000");
+    return json->no_memory ? rfs_fail_memory(reader->err)
+                           : rfs_fail(reader->err, -EINVAL, RFS_AT(reader->path, json->at), NULL,
+                                      "not valid JSON: %s", json->wrong);
 }
 
-static int add_pair(struct rfs_json_map *map, const cJSON *item, struct rfs_error *err)
+static uint32_t *cell_of(const struct reader *reader, const char *key)
 {
-    struct rfs_json_pair pair = {strdup(item->string), strdup(item->valuestring)};
-    if (pair.key && pair.value && RFS_PUSH(map, pair))
-        return 0;
-    free(pair.key);
-    free(pair.value);
-    return rfs_fail_memory(err);
+    size_t at = (size_t)XXH3_64bits_withSeed(key, strlen(key), reader->seed);
+
+    for (;; at++) {
+        uint32_t *cell = &reader->table[at & (reader->cap - 1)];
+        if (*cell == 0 || strcmp(reader->map->data[*cell - 1].key, key) == 0)
+            return cell;
+    }
 }
 
-static int compare_keys(const void *a, const void *b)
+static bool grow(struct reader *reader)
 {
-    const char *const *x = a;
-    const char *const *y = b;
-    return strcmp(*x, *y);
+    free(reader->table);
+    reader->cap = reader->cap ? reader->cap * 2 : 256;
+    reader->table = calloc(reader->cap, sizeof *reader->table);
+    for (size_t i = 0; reader->table && i < reader->map->n; i++)
+        *cell_of(reader, reader->map->data[i].key) = (uint32_t)i + 1;
+    return reader->table != NULL;
 }
 
-static int check_keys(const char *path, const struct rfs_json_map *map, struct rfs_error *err)
+/* The text that was read last, kept; what it was read from lies behind. */
+static char *keep(struct reader *reader, const struct rfs_json_read *json)
 {
-    RFS_FREE const char **keys = calloc(map->n > 0 ? map->n : 1, sizeof *keys);
-    if (!keys)
-        return rfs_fail_memory(err);
-    for (size_t i = 0; i < map->n; i++)
-        keys[i] = map->data[i].key;
-    qsort(keys, map->n, sizeof *keys, compare_keys);
-    for (size_t i = 1; i < map->n; i++)
-        if (strcmp(keys[i - 1], keys[i]) == 0)
-            return rfs_fail(err, -EINVAL, RFS_IN(path), "leave one of them out",
-                            "the key '%s' comes twice", keys[i]);
+    char *text = reader->map->text + reader->kept;
+
+    memcpy(text, json->text, json->text_n + 1);
+    reader->kept += json->text_n + 1;
+    return text;
+}
+
+/* A key that was read, and its value. */
+static int read_pair(struct reader *reader, struct rfs_json_read *json)
+{
+    struct rfs_json_map *map = reader->map;
+    struct rfs_json_pair pair = {.key = keep(reader, json)};
+
+    if (map->n >= INT32_MAX || (2 * (map->n + 1) > reader->cap && !grow(reader)))
+        return rfs_fail_memory(reader->err);
+    uint32_t *cell = cell_of(reader, pair.key);
+    if (*cell != 0)
+        return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "leave one of them out",
+                        "the key '%.200s' comes twice", pair.key);
+    if (!rfs_json_read_peek(json, '"'))
+        return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the name of a file for each",
+                        "the value of '%.200s' is not a text", pair.key);
+    if (!rfs_json_read_string(json))
+        return fail_json(reader, json);
+    pair.value = keep(reader, json);
+    if (!RFS_PUSH(map, pair))
+        return rfs_fail_memory(reader->err);
+    *cell = (uint32_t)map->n;
     return 0;
 }
 
-/* The object that is the map; NULL with *rc set when there is none. */
-static const cJSON *find_map(const char *path, const cJSON *root, enum rfs_json_map_kind kind,
-                             int *rc, struct rfs_error *err)
+static int read_pairs(struct reader *reader, struct rfs_json_part part)
 {
-    const cJSON *child;
-    const cJSON *map = kind == RFS_JSON_WEIGHT_MAP ? NULL : root;
-    size_t found = 0;
-    if (!cJSON_IsObject(root)) {
-        *rc = fail(err, path, "not a JSON object");
-        return NULL;
-    }
-    if (kind == RFS_JSON_PLAIN)
-        return root;
-    cJSON_ArrayForEach(child, root)
-    {
-        if (strcmp(child->string, "weight_map") != 0)
-            continue;
-        map = child;
-        found++;
-    }
-    if (found > 1)
-        *rc = fail(err, path, "weight_map comes twice");
-    else if (!map)
-        *rc = fail(err, path, "it has no weight_map, which says where each parameter is");
-    else if (!cJSON_IsObject(map))
-        *rc = fail(err, path, "its weight_map is not an object");
-    return *rc < 0 ? NULL : map;
+    RFS_CLEANUP(rfs_json_read_free)
+    struct rfs_json_read json = rfs_json_read_begin(reader->map->text + part.at, part.n);
+    bool first = true;
+    int rc = 0;
+
+    while (rc == 0 && rfs_json_read_member(&json, &first))
+        rc = read_pair(reader, &json);
+    return rc == 0 && json.wrong ? fail_json(reader, &json) : rc;
 }
 
-int rfs_json_map_parse(const char *path, const char *data, size_t size, enum rfs_json_map_kind kind,
+/* The object that is the map; all around it is looked at as well. */
+static int find_map(const struct reader *reader, size_t size, enum rfs_json_map_kind kind,
+                    struct rfs_json_part *out)
+{
+    RFS_CLEANUP(rfs_json_read_free)
+    struct rfs_json_read json = rfs_json_read_begin(reader->map->text, size);
+    struct rfs_json_part part;
+    size_t found = 0;
+    bool first = true;
+
+    const bool is_object = rfs_json_read_peek(&json, '{');
+    *out = (struct rfs_json_part){json.at, size - json.at};
+    while (is_object && rfs_json_read_member(&json, &first)) {
+        const bool is_map = json.text_n == 10 && memcmp(json.text, "weight_map", 10) == 0;
+        if (!rfs_json_read_part(&json, &part))
+            break;
+        if (!is_map || kind == RFS_JSON_PLAIN)
+            continue;
+        *out = part;
+        found++;
+    }
+    if (!is_object)
+        rfs_json_read_skip(&json);
+    if (!rfs_json_read_end(&json))
+        return fail_json(reader, &json);
+    if (!is_object)
+        return fail(reader, "not a JSON object");
+    if (found > 1)
+        return fail(reader, "weight_map comes twice");
+    if (found == 0 && kind == RFS_JSON_WEIGHT_MAP)
+        return fail(reader, "it has no weight_map, which says where each parameter is");
+    return reader->map->text[out->at] == '{' ? 0 : fail(reader, "its weight_map is not an object");
+}
+
+int rfs_json_map_parse(const char *path, char *data, size_t size, enum rfs_json_map_kind kind,
                        struct rfs_json_map *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_json) cJSON *root = NULL;
-    const char *end = NULL;
-    *out = (struct rfs_json_map){0};
-    if (has_nul(data, size))
-        return fail(err, path, "not valid JSON: a NUL in it");
-    errno = 0;
-    root = cJSON_ParseWithLengthOpts(data, size + 1, &end, true);
-    if (!root && errno == ENOMEM) /* the only way to tell it from text that is no JSON */
-        return rfs_fail_memory(err);
-    if (!root)
-        return rfs_fail(err, -EINVAL, RFS_AT(path, end ? end - data : 0), NULL, "not valid JSON");
-    const cJSON *item;
-    int rc = 0;
-    const cJSON *map = find_map(path, root, kind, &rc, err);
-    if (!map)
-        return rc;
-    cJSON_ArrayForEach(item, map)
-    {
-        if (!cJSON_IsString(item))
-            return rfs_fail(err, -EINVAL, RFS_IN(path), "the name of a file for each",
-                            "the value of '%s' is not a text", item->string);
-        rc = add_pair(out, item, err);
-        if (rc < 0)
-            return rc;
-    }
-    return check_keys(path, out, err);
+    struct reader reader = {.map = out, .path = path, .err = err};
+    struct rfs_json_part part;
+
+    *out = (struct rfs_json_map){.text = data};
+    if (getrandom(&reader.seed, sizeof reader.seed, GRND_NONBLOCK) != (ssize_t)sizeof reader.seed)
+        reader.seed = (uintptr_t)data;
+    int rc = find_map(&reader, size, kind, &part);
+    if (rc == 0)
+        rc = read_pairs(&reader, part);
+    free(reader.table);
+    return rc;
 }
 
 int rfs_json_map_read(const struct rfs_beneath *beneath, const char *path,
                       enum rfs_json_map_kind kind, struct rfs_json_map *out, struct rfs_error *err)
 {
-    RFS_FREE char *data = NULL;
+    char *data = NULL;
     size_t size;
     *out = (struct rfs_json_map){0};
     const int rc = rfs_read_beneath(beneath, path, RFS_JSON_MAP_BYTES, &data, &size, err);

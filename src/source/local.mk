@@ -18,7 +18,6 @@ librfs_la_SOURCES += \
 	src/source/index.c src/source/index.h \
 	src/source/group_proto.c src/source/group_proto.h \
 	src/source/json_map.c src/source/json_map.h \
-	src/source/json_read.c src/source/json_read.h \
 	src/source/key.c src/source/key.h \
 	src/source/merge.c src/source/merge.h \
 	src/source/places.c src/source/places.h \

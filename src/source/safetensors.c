@@ -18,9 +18,9 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/share.h"
 #include "base/vec.h"
-#include "source/json_read.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@ tests_fault_test_hostile_SOURCES = \
 	tests/support/archive.h \
 	tests/support/hostile.h \
 	tests/support/hostile_pickles.c \
+	tests/support/hostile_texts.c \
 	tests/support/smaps.h \
 	tests/support/torch_file.c \
 	tests/support/torch_file.h \

@@ -3,7 +3,10 @@
  * Files of 20 MB that cost as much as they can: each is taken or refused within five times the seconds, of the
  * processor, that doc/SEMANTICS.md promises, and within the memory that it promises.
  */
+#include "layout/strategy.h"
 #include "plan/hfai.h"
+#include "source/group_proto.h"
+#include "source/json_map.h"
 #include "source/torch_index.h"
 #include "tests/support/hostile.h"
 #include "tests/support/smaps.h"
@@ -143,7 +146,7 @@ static int parse_torch(const struct bytes *input, struct rfs_error *err)
 static void test_torch(void **state)
 {
     (void)state;
-    check_all(hostile_torch, parse_torch, SIZE_MAX);
+    check_all(hostile_torch, parse_torch, 12 * INPUT);
 }
 
 static int parse_parts(const struct bytes *input, struct rfs_error *err)
@@ -175,14 +178,64 @@ static int parse_parts(const struct bytes *input, struct rfs_error *err)
 static void test_parts(void **state)
 {
     (void)state;
-    check_all(hostile_parts, parse_parts, SIZE_MAX);
+    check_all(hostile_parts, parse_parts, 24 * INPUT);
+}
+
+static int parse_map(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_json_map map;
+    char *data = malloc(input->n + 1);
+
+    if (!data)
+        abort();
+    memcpy(data, input->data, input->n);
+    data[input->n] = '\0';
+    return rfs_json_map_parse("map.json", data, input->n, RFS_JSON_WEIGHT_MAYBE, &map, err);
+}
+
+static int parse_json(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_strategy *strategy;
+    return rfs_strategy_parse("s.json", input->data, input->n, &strategy, err);
+}
+
+static int parse_protobuf(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_strategy *strategy;
+    return rfs_strategy_parse("s.ckpt", input->data, input->n, &strategy, err);
+}
+
+static int parse_group(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_group group;
+    return rfs_group_parse("g.pb", input->data, input->n, &group, err);
+}
+
+static void test_maps(void **state)
+{
+    (void)state;
+    check_all(hostile_maps, parse_map, 8 * INPUT);
+}
+
+static void test_strategies(void **state)
+{
+    (void)state;
+    check_all(hostile_json, parse_json, 3 * INPUT);
+    check_all(hostile_protobuf, parse_protobuf, 64 * MIB / 4);
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    check_all(hostile_groups, parse_group, 64 * MIB / 4);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch),
-        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_torch),  cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_maps),   cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,10 +14,13 @@ static void try_map(const char *text, size_t size, enum rfs_json_map_kind kind)
 {
     struct rfs_json_map map;
     struct rfs_error err = {0};
+    char *copy = malloc(size + 1);
+    REQUIRE(copy);
+    memcpy(copy, text, size + 1);
 
-    if (rfs_json_map_parse("map.json", text, size, kind, &map, &err) == 0)
+    if (rfs_json_map_parse("map.json", copy, size, kind, &map, &err) == 0)
         for (size_t i = 0; i < map.n; i++)
-            REQUIRE(map.data[i].key && map.data[i].value);
+            REQUIRE(strlen(map.data[i].key) + strlen(map.data[i].value) < size);
     else
         REQUIRE(err.text[0] != '\0');
     rfs_json_map_free(&map);

@@ -2,9 +2,9 @@
 #include "tool/export/manifest.h"
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/text.h"
 #include "reshard.h"
-#include "source/json_read.h"
 #include "tool/common/table.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 #include "tool/verify/sums.h"
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
 #include "base/text.h"
-#include "source/json_read.h"
 #include "tool/common/table.h"
 #include "tool/common/whole.h"
 

@@ -5,10 +5,12 @@ BASE_TESTS = \
 	tests/unit/base/test_error \
 	tests/unit/base/test_glob \
 	tests/unit/base/test_intern \
+	tests/unit/base/test_json_read \
 	tests/unit/base/test_log \
 	tests/unit/base/test_memory \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool \
+	tests/unit/base/test_proto_read \
 	tests/unit/base/test_secret
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_glob_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -23,3 +25,7 @@ tests_unit_base_test_pathlist_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_pool_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_secret_SOURCES = tests/support/smaps.h tests/unit/base/test_secret.c
 tests_unit_base_test_secret_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_json_read_SOURCES = tests/unit/base/test_json_read.c
+tests_unit_base_test_json_read_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_proto_read_SOURCES = tests/unit/base/test_proto_read.c
+tests_unit_base_test_proto_read_LDADD = librfs.la $(CMOCKA_LIBS)

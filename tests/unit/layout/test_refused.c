@@ -90,7 +90,7 @@ static void json_that_is_wrong(void **unused)
         {"{\"parallel_strategy_item\":{\"n\":{\"stage\":-1}}}", "item has no stage"},
         {"{\"a\":NaN}", "not valid JSON"},
         {"{\"a\":Infinity}", "not valid JSON"},
-        {"{\"a\\u0000b\":1}", "offset 3: not valid JSON: a NUL in it"},
+        {"{\"a\\u0000b\":1}", "not valid JSON: a string with a NUL"},
         {ITEM("\"tensor_map\":[0]"), "it has no dev_matrix"},
         {ITEM("\"dev_matrix\":4"), "dev_matrix is not a list of integers"},
         {ITEM("\"dev_matrix\":[4]"), "it has no tensor_map"},
@@ -115,7 +115,8 @@ static void json_that_is_wrong(void **unused)
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_refused("dir/s.json", cases[i].json, strlen(cases[i].json), cases[i].what);
-    expect_refused("s.json", "{\"a\":\0 1}", 9, "offset 5: not valid JSON: a NUL in it");
+    expect_refused("s.json", "{\"a\":\0 1}", 9,
+                   "offset 5: not valid JSON: a value is expected here");
 }
 
 static void json_nested_too_deep(void **unused)

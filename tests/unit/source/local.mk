@@ -14,7 +14,6 @@ SOURCE_TESTS = \
 	tests/unit/source/test_dtype \
 	tests/unit/source/test_beneath \
 	tests/unit/source/test_files \
-	tests/unit/source/test_json_read \
 	tests/unit/source/test_key \
 	tests/unit/source/test_parts \
 	tests/unit/source/test_pickle \
@@ -51,8 +50,6 @@ tests_unit_source_test_crc_SOURCES = tests/unit/source/test_crc.c $(SOURCE_WRITE
 tests_unit_source_test_crc_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_parts_SOURCES = tests/unit/source/test_parts.c $(SOURCE_TREE)
 tests_unit_source_test_parts_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_source_test_json_read_SOURCES = tests/unit/source/test_json_read.c
-tests_unit_source_test_json_read_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_safetensors_SOURCES = tests/unit/source/test_safetensors.c $(SOURCE_WRITER)
 tests_unit_source_test_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_safetensors_bad_SOURCES = \

@@ -7,8 +7,8 @@
  * Functions return false when the text is not what was asked for; wrong then says why and at says where,
  * and every later call returns false, too. Not thread-safe.
  */
-#ifndef RFS_SOURCE_JSON_READ_H
-#define RFS_SOURCE_JSON_READ_H
+#ifndef RFS_BASE_JSON_READ_H
+#define RFS_BASE_JSON_READ_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +22,7 @@ struct rfs_json_read {
     size_t at;
     const char *wrong; /* NULL: nothing so far; a constant */
     bool no_memory;    /* wrong is that */
+    bool passing;      /* what is read is not kept */
     char *text;        /* the string that was read last, with a NUL after it; owned */
     size_t text_n, text_cap;
 };
@@ -42,13 +43,20 @@ bool rfs_json_read_null(struct rfs_json_read *json);
 bool rfs_json_read_string(struct rfs_json_read *json);
 /* A whole number from 0 to 2^64 - 1, without sign, fraction and exponent. */
 bool rfs_json_read_u64(struct rfs_json_read *json, uint64_t *value);
-/* Any value. */
+/* A whole number of 64 bits with or without a sign. */
+bool rfs_json_read_i64(struct rfs_json_read *json, int64_t *value);
+/* Any value. text stays as it is. */
 bool rfs_json_read_skip(struct rfs_json_read *json);
 /*
  * The next member of an object, its key in text, up to its value. *first is true before the first call, which
  * takes the brace. False at the end, which is passed, or when the text is wrong.
  */
 bool rfs_json_read_member(struct rfs_json_read *json, bool *first);
+/* A value that is passed by, to be read later: where its text is. */
+struct rfs_json_part {
+    size_t at, n;
+};
+bool rfs_json_read_part(struct rfs_json_read *json, struct rfs_json_part *part);
 /* The same for an array: false at its end or when the text is wrong. */
 bool rfs_json_read_element(struct rfs_json_read *json, bool *first);
 /* Nothing but spaces is left. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The strict reader of JSON: what is taken, with its value, and what is not, with the place and the reason. */
-#include "source/json_read.h"
+#include "base/json_read.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,11 +205,73 @@ static void test_objects(void **state)
     rfs_json_read_free(&json);
 }
 
+static void i64_is(const char *text, int64_t value)
+{
+    struct rfs_json_read json = begin(text);
+    int64_t number;
+    assert_true(rfs_json_read_i64(&json, &number));
+    assert_true(number == value);
+    assert_true(rfs_json_read_end(&json));
+}
+
+static void no_i64(const char *text)
+{
+    struct rfs_json_read json = begin(text);
+    int64_t number;
+    assert_false(rfs_json_read_i64(&json, &number));
+    assert_non_null(json.wrong);
+}
+
+static void test_signed_numbers(void **state)
+{
+    (void)state;
+    i64_is("0", 0);
+    i64_is("-0", 0);
+    i64_is(" -1 ", -1);
+    i64_is("9223372036854775807", INT64_MAX);
+    i64_is("-9223372036854775808", INT64_MIN);
+    no_i64("9223372036854775808");
+    no_i64("-9223372036854775809");
+    no_i64("-");
+    no_i64("- 1");
+    no_i64("--1");
+    no_i64("-01");
+    no_i64("-1.0");
+    no_i64("+1");
+    no_i64("");
+}
+
+/* What is passed by is looked at, and leaves the key that was read as it is. */
+static void test_parts(void **state)
+{
+    (void)state;
+    struct rfs_json_read json = begin("{\"a\": {\"b\\n\": [1, \"c\"]} , \"d\":2}");
+    struct rfs_json_part part;
+    bool first = true;
+    assert_true(rfs_json_read_member(&json, &first));
+    assert_true(rfs_json_read_part(&json, &part));
+    assert_string_equal(json.text, "a");
+    assert_int_equal(part.at, 6);
+    assert_int_equal(part.n, strlen("{\"b\\n\": [1, \"c\"]}"));
+    assert_true(rfs_json_read_member(&json, &first));
+    assert_string_equal(json.text, "d");
+    assert_true(rfs_json_read_part(&json, &part));
+    assert_int_equal(part.n, 1);
+    assert_false(rfs_json_read_member(&json, &first));
+    assert_true(rfs_json_read_end(&json));
+    rfs_json_read_free(&json);
+    json = begin("[\"\xc0\x80\"]");
+    assert_false(rfs_json_read_part(&json, &part));
+    assert_string_equal(json.wrong, "a string that is not UTF-8");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers), cmocka_unit_test(test_skip),
-        cmocka_unit_test(test_depth),   cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_skip),    cmocka_unit_test(test_signed_numbers),
+        cmocka_unit_test(test_parts),   cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

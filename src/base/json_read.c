@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source/json_read.h"
+#include "base/json_read.h"
 
 #include "base/text.h"
 
@@ -32,7 +32,8 @@ static bool fail_memory(struct rfs_json_read *json)
 
 static void skip_space(struct rfs_json_read *json)
 {
-    while (json->at < json->n && memchr(" \t\n\r", json->data[json->at], 4))
+    while (json->at < json->n && json->data[json->at] <= ' ' &&
+           memchr(" \t\n\r", json->data[json->at], 4))
         json->at++;
 }
 
@@ -87,7 +88,8 @@ static bool reserve_text(struct rfs_json_read *json, size_t more)
 {
     if (json->text_cap - json->text_n > more)
         return true;
-    const size_t cap = (json->text_n + more + 64) * 2; /* of a text in memory: no overflow */
+    /* Of a text in memory: no overflow. What has no escapes is as long as it will be. */
+    const size_t cap = json->text_n + more + 64 + json->text_n / 2;
     char *text = realloc(json->text, cap);
     if (!text)
         return fail_memory(json);
@@ -98,6 +100,8 @@ static bool reserve_text(struct rfs_json_read *json, size_t more)
 
 static bool add_bytes(struct rfs_json_read *json, const void *bytes, size_t n)
 {
+    if (json->passing)
+        return true;
     if (!reserve_text(json, n))
         return false;
     memcpy(json->text + json->text_n, bytes, n);
@@ -181,7 +185,8 @@ static bool read_escape(struct rfs_json_read *json)
 
 bool rfs_json_read_string(struct rfs_json_read *json)
 {
-    json->text_n = 0;
+    if (!json->passing)
+        json->text_n = 0;
     if (!rfs_json_read_peek(json, '"'))
         return rfs_json_read_fail(json, json->at >= json->n ? "it ends too early"
                                                             : "a string is expected here");
@@ -191,6 +196,11 @@ bool rfs_json_read_string(struct rfs_json_read *json)
         while (end < json->n && json->data[end] != '"' && json->data[end] != '\\' &&
                json->data[end] >= 0x20)
             end++;
+        /* No character of several bytes has an escape in it. */
+        if (!rfs_text_is_utf8((const char *)json->data + json->at, end - json->at)) {
+            json->at = begin;
+            return rfs_json_read_fail(json, "a string that is not UTF-8");
+        }
         if (!add_bytes(json, json->data + json->at, end - json->at))
             return false;
         json->at = end;
@@ -206,11 +216,9 @@ bool rfs_json_read_string(struct rfs_json_read *json)
         if (!read_escape(json))
             return false;
     }
-    json->text[json->text_n] = '\0';
-    if (rfs_text_is_utf8(json->text, json->text_n))
-        return true;
-    json->at = begin;
-    return rfs_json_read_fail(json, "a string that is not UTF-8");
+    if (!json->passing)
+        json->text[json->text_n] = '\0';
+    return true;
 }
 
 bool rfs_json_read_u64(struct rfs_json_read *json, uint64_t *value)
@@ -234,6 +242,25 @@ bool rfs_json_read_u64(struct rfs_json_read *json, uint64_t *value)
         return true;
     json->at = begin;
     return rfs_json_read_fail(json, "a whole number is expected here");
+}
+
+bool rfs_json_read_i64(struct rfs_json_read *json, int64_t *value)
+{
+    const bool negative = rfs_json_read_peek(json, '-');
+    const size_t begin = json->at;
+    uint64_t number;
+
+    json->at += negative;
+    if (negative &&
+        (json->at == json->n || json->data[json->at] < '0' || json->data[json->at] > '9'))
+        return rfs_json_read_fail(json, "a whole number is expected here");
+    if (!rfs_json_read_u64(json, &number))
+        return false;
+    *value = (int64_t)(negative ? 0 - number : number);
+    if (number <= (uint64_t)INT64_MAX + negative)
+        return true;
+    json->at = begin;
+    return rfs_json_read_fail(json, "a number of more than 64 bits");
 }
 
 static bool skip_digits(struct rfs_json_read *json)
@@ -273,14 +300,18 @@ static bool skip_plain(struct rfs_json_read *json)
 {
     if (rfs_json_read_peek(json, '"'))
         return rfs_json_read_string(json);
-    if (take_word(json, "true") || take_word(json, "false") || take_word(json, "null"))
-        return true;
+    if (json->wrong)
+        return false;
     if (json->at >= json->n)
         return rfs_json_read_fail(json, "it ends too early");
+    const unsigned char c = json->data[json->at];
+    if ((c == 't' && take_word(json, "true")) || (c == 'f' && take_word(json, "false")) ||
+        (c == 'n' && take_word(json, "null")))
+        return true;
     return skip_number(json);
 }
 
-bool rfs_json_read_skip(struct rfs_json_read *json)
+static bool skip_value(struct rfs_json_read *json)
 {
     bool object[RFS_JSON_DEPTH]; /* else an array */
     bool first = true;
@@ -305,6 +336,23 @@ bool rfs_json_read_skip(struct rfs_json_read *json)
         }
     } while (depth > 0);
     return true;
+}
+
+bool rfs_json_read_skip(struct rfs_json_read *json)
+{
+    json->passing = true;
+    const bool skipped = skip_value(json);
+    json->passing = false;
+    return skipped;
+}
+
+bool rfs_json_read_part(struct rfs_json_read *json, struct rfs_json_part *part)
+{
+    rfs_json_read_peek(json, ' '); /* which passes the spaces before it */
+    part->at = json->at;
+    const bool skipped = rfs_json_read_skip(json);
+    part->n = json->at - part->at;
+    return skipped;
 }
 
 /* To the next of what is between these brackets; false at the end, or when the text is wrong. */

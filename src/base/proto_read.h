@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Protobuf messages in memory, read from front to back, for files that may be large and hostile: nothing is
+ * allocated, and nesting goes as deep as the shape that is asked for. (The contents of checkpoints are scanned in
+ * their files: source/wire.h.)
+ *
+ *   field   = varint(number << 3 | type) payload
+ *   payload = type 0: varint | 1: 8 bytes | 2: varint(length) bytes | 5: 4 bytes; groups (3, 4) are wrong
+ */
+#ifndef RFS_BASE_PROTO_READ_H
+#define RFS_BASE_PROTO_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A message, or numbers that are packed: what is left of it. Borrowed. */
+struct rfs_proto {
+    const unsigned char *at, *end;
+    bool wrong; /* that is none; at says where */
+};
+
+struct rfs_proto_field {
+    uint32_t number;
+    unsigned type;
+    uint64_t value;          /* of type 0 */
+    struct rfs_proto inside; /* of type 2 */
+};
+
+struct rfs_proto rfs_proto_begin(const void *data, size_t n);
+/* The next field. False at the end, or when the message is wrong. */
+bool rfs_proto_next(struct rfs_proto *message, struct rfs_proto_field *field);
+/*
+ * The next number of a field of numbers, which may be packed: *FIELD is used up. False at the end, or when what is in
+ * it is wrong.
+ */
+bool rfs_proto_number(struct rfs_proto_field *field, uint64_t *number);
+
+/* What a message may hold. Other fields are passed over. */
+struct rfs_proto_shape {
+    struct {
+        uint32_t number; /* 0 ends the list */
+        enum { RFS_PROTO_NUMBER, RFS_PROTO_NUMBERS, RFS_PROTO_BYTES, RFS_PROTO_MESSAGES } kind;
+        bool required; /* a message that is required is there once */
+        const struct rfs_proto_shape *inside;
+    } fields[9];
+};
+/* Whether a message and all in it are of that shape. O(bytes). */
+bool rfs_proto_has_shape(struct rfs_proto message, const struct rfs_proto_shape *shape);
+/* Whether it has a field that the shape does not know; messages in it aside. */
+bool rfs_proto_has_others(struct rfs_proto message, const struct rfs_proto_shape *shape);
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/support/hostile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void text(struct bytes *out, const char *what)
+{
+    bytes_add(out, what, strlen(what));
+}
+
+static void repeat(struct bytes *out, const char *what, size_t end)
+{
+    while (out->n < end)
+        text(out, what);
+}
+
+static void letters(struct bytes *out, size_t n)
+{
+    char *many = malloc(n);
+
+    if (!many)
+        abort();
+    memset(many, 'k', n);
+    bytes_add(out, many, n);
+    free(many);
+}
+
+/* ---- maps ------------------------------------------------------------------------------------------ */
+
+static void many_pairs(struct bytes *out, size_t n)
+{
+    char pair[40];
+
+    for (unsigned i = 0; out->n < n; i++) {
+        snprintf(pair, sizeof pair, "%s\"%x\":\"\"", i ? "," : "{", i);
+        text(out, pair);
+    }
+    text(out, "}");
+}
+
+static void one_key(struct bytes *out, size_t n)
+{
+    text(out, "{\"a\":\"\"");
+    repeat(out, ",\"a\":\"\"", n);
+    text(out, "}");
+}
+
+static void long_key(struct bytes *out, size_t n)
+{
+    text(out, "{\"");
+    letters(out, n);
+    text(out, "\":\"\"}");
+}
+
+static void escaped_key(struct bytes *out, size_t n)
+{
+    text(out, "{\"");
+    repeat(out, "\\n", n);
+    text(out, "\":\"\"}");
+}
+
+static void numbers(struct bytes *out, size_t n)
+{
+    text(out, "{\"weight_map\":{},\"metadata\":[1");
+    repeat(out, ",1", n);
+    text(out, "]}");
+}
+
+static void nested(struct bytes *out, size_t n)
+{
+    repeat(out, "[", n);
+}
+
+const struct hostile hostile_maps[] = {
+    {"many pairs", many_pairs},
+    {"one key", one_key},
+    {"a long key", long_key},
+    {"escapes", escaped_key},
+    {"numbers", numbers},
+    {"nested", nested},
+    {NULL, NULL},
+};
+
+/* ---- strategies in JSON ------------------------------------------------------------------------------ */
+
+static void dev_matrix(struct bytes *out, size_t n)
+{
+    text(out, "{\"parallel_layout_item\":{\"w\":{\"dev_matrix\":[1");
+    repeat(out, ",1", n);
+    text(out, "]}}}");
+}
+
+static void operators(struct bytes *out, size_t n)
+{
+    text(out, "{\"parallel_strategy_item\":{\"a\":{\"stage\":0,\"parallel_strategy\":[[]");
+    repeat(out, ",[]", n);
+    text(out, "]}}}");
+}
+
+static void one_operator(struct bytes *out, size_t n)
+{
+    text(out, "{\"parallel_strategy_item\":{\"a\":0");
+    repeat(out, ",\"a\":0", n);
+    text(out, "}}");
+}
+
+#define LAYOUT                                                                                     \
+    "{\"dev_matrix\":[2],\"tensor_map\":[0],\"field\":0,\"opt_weight_shard_step\":0,"              \
+    "\"opt_weight_shard_size\":0}"
+
+/* Each layout is written in another way. */
+static void many_texts(struct bytes *out, size_t n)
+{
+    char item[400];
+
+    for (unsigned i = 0; out->n < n; i++) {
+        snprintf(item, sizeof item, "%s\"%x\":{\"%x\":0,%s",
+                 i ? "," : "{\"parallel_layout_item\":{", i, i, &LAYOUT[1]);
+        text(out, item);
+    }
+    text(out, "}}");
+}
+
+static void one_parameter(struct bytes *out, size_t n)
+{
+    text(out, "{\"parallel_layout_item\":{\"w\":" LAYOUT);
+    repeat(out, ",\"w\":" LAYOUT, n);
+    text(out, "}}");
+}
+
+static void other_members(struct bytes *out, size_t n)
+{
+    text(out, "{\"a\":{\"b\":0");
+    repeat(out, ",\"c\":{}", n);
+    text(out, "}}");
+}
+
+const struct hostile hostile_json[] = {
+    {"a long device matrix", dev_matrix},
+    {"strategies of an operator", operators},
+    {"one operator", one_operator},
+    {"many texts of one layout", many_texts},
+    {"one parameter", one_parameter},
+    {"other members", other_members},
+    {"a long name", long_key},
+    {"nested", nested},
+    {NULL, NULL},
+};
+
+/* ---- protobuf ---------------------------------------------------------------------------------------- */
+
+static void field(struct bytes *out, unsigned number, const struct bytes *inside)
+{
+    bytes_varint(out, number << 3 | 2);
+    bytes_varint(out, inside->n);
+    if (inside->n > 0)
+        bytes_add(out, inside->data, inside->n);
+}
+
+/* A strategy with a layout that begins with ONE, as often as fits. */
+static void layout_of(struct bytes *out, size_t n, const char *one, size_t n_one)
+{
+    struct bytes layouts = {0}, item = {0};
+
+    while (layouts.n < n)
+        bytes_add(&layouts, one, n_one);
+    bytes_add(&layouts, "\x28\0\x30\0\x38\0", 6);
+    bytes_add(&item, "\x0a\1w", 3);
+    field(&item, 2, &layouts);
+    bytes_add(out, "\x08\1", 2);
+    field(out, 3, &item);
+    bytes_free(&layouts);
+    bytes_free(&item);
+}
+
+static void empty_maps(struct bytes *out, size_t n)
+{
+    layout_of(out, n, "\x12\0", 2);
+}
+
+static void empty_matrices(struct bytes *out, size_t n)
+{
+    layout_of(out, n, "\x0a\0", 2);
+}
+
+static void unknown_fields(struct bytes *out, size_t n)
+{
+    layout_of(out, n, "\x78\0", 2);
+}
+
+static void empty_strategies(struct bytes *out, size_t n)
+{
+    struct bytes all = {0}, item = {0};
+
+    bytes_add(&all, "\x08\0", 2);
+    while (all.n < n)
+        bytes_add(&all, "\x12\0", 2);
+    bytes_add(&item, "\x0a\1n", 3);
+    field(&item, 2, &all);
+    bytes_add(out, "\x08\1", 2);
+    field(out, 2, &item);
+    bytes_free(&all);
+    bytes_free(&item);
+}
+
+static void empty_items(struct bytes *out, size_t n)
+{
+    bytes_add(out, "\x08\1", 2);
+    while (out->n < n)
+        bytes_add(out, "\x12\6\x0a\0\x12\2\x08\0", 8);
+}
+
+const struct hostile hostile_protobuf[] = {
+    {"empty tensor maps", empty_maps},        {"empty device matrices", empty_matrices},
+    {"unknown fields", unknown_fields},       {"empty strategies", empty_strategies},
+    {"operators without names", empty_items}, {NULL, NULL},
+};
+
+static void empty_groups(struct bytes *out, size_t n)
+{
+    while (out->n < n)
+        bytes_add(out, "\x0a\4\x0a\0\x12\0", 6);
+    bytes_add(out, "\x12\0", 2);
+}
+
+static void one_rank(struct bytes *out, size_t n)
+{
+    struct bytes list = {0};
+
+    while (list.n < n)
+        bytes_add(&list, "\x08\7", 2);
+    field(out, 2, &list);
+    bytes_free(&list);
+}
+
+const struct hostile hostile_groups[] = {
+    {"empty groups", empty_groups},
+    {"one rank", one_rank},
+    {NULL, NULL},
+};
