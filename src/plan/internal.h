@@ -25,6 +25,7 @@ struct rfs_planner {
     uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
     /* Of unproved.c. How many values were looked at; how they are told (enum rfs_telling); by name, what was told, under
      * the lock. */
+    atomic_bool told_match; /* the log says that little matches */
     atomic_uint looked;
     atomic_int telling;
     RFS_VEC(unsigned char) told;
@@ -265,6 +266,8 @@ int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct
  */
 int rfs_plan_unproved(struct planning *planning, const struct role_of *role,
                       const struct rfs_entry *entry, uint32_t from);
+/* Refuses a strategy of which the files have nothing; match.c. After rfs_plan_sources. 0 or -EINVAL. */
+int rfs_plan_check_match(struct planning *planning);
 /* Tells it in the log, as far as that is news. 0 or -ENOMEM. */
 int rfs_plan_tell_unproved(struct planning *planning);
 /* The roster; roster.c. */

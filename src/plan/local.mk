@@ -25,6 +25,7 @@ librfs_la_SOURCES += \
 	src/plan/hfai_write.c \
 	src/plan/internal.h \
 	src/plan/lost.c \
+	src/plan/match.c \
 	src/plan/outward.c \
 	src/plan/outward.h \
 	src/plan/planner.c \

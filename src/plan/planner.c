@@ -121,6 +121,8 @@ static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
 {
     int rc = rfs_plan_sources(planning);
     if (!rc)
+        rc = rfs_plan_check_match(planning);
+    if (!rc)
         rc = rfs_plan_roster(planning, &plan->roster);
     if (!rc)
         rc = rfs_plan_attributes(planning, plan);

@@ -307,6 +307,43 @@ def test_strict():
     )
 
 
+def test_strategies_of_another_network():
+    """They have names in common with each other, and none with the files."""
+    tree = new(params=[Param("layer.0.w", (16, 8), 0, 1), STEP])
+    other = [Param("layers.0.w", (16, 8), 0, 1)]
+    for side, ranks in (("src", 4), ("dst", 2)):
+        tree.put_strategy(f"{side}_strategy.ckpt", strategy_of(other, ranks, side))
+    name = os.path.join(tree.dir, "src_strategy.ckpt")
+    found_later(
+        tree,
+        f"{name}: none of its parameters is in the checkpoint {tree.src}; the closest names are 'layer.0.w' there and "
+        "'layers.0.w' here; try: the strategy file of the network that was saved",
+    )
+
+
+def test_little_in_common():
+    mine = [Param("w", (16, 8), 0, 1)]
+    tree = new(params=mine + [Param(f"layer.{i}", (16, 8), 0, ABSENT) for i in range(2)])
+    for side, ranks in (("src", 4), ("dst", 2)):
+        params = mine + [Param("layers.0", (16, 8), 0, 1)]
+        tree.put_strategy(f"{side}_strategy.ckpt", strategy_of(params, ranks, side))
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    line = (
+        f"reshardfs: warning: {os.path.join(tree.dir, 'src_strategy.ckpt')}: has only 1 of 3 tensors of the checkpoint, "
+        "and may be of another network; the closest names are 'layer.0' there and 'layers.0' here"
+    )
+    equal((got.returncode, [x for x in got.stderr.splitlines() if "network" in x]), (0, [line]), "--check")
+
+
+def test_a_stage_without_names_in_common():
+    """What only the source has, and states, are copied: its strategy knows some of the names."""
+    tree = new(params=[Param("w", (16, 8), 0, 1), Param("only", (16, 8), 0, ABSENT), STEP])
+    for rank in range(4):
+        tree.write(rank, b"".join(tree.value(p, rank) for p in tree.params[1:]))
+    got = run(reshardfs, "--check", tree.src, "-o", tree.options())
+    equal((got.returncode, "network" in got.stderr), (0, False), "--check")
+
+
 STEP = Param("global_step", (1,), ABSENT, ABSENT, "Int32")
 
 
