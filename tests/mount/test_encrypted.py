@@ -64,6 +64,24 @@ def test_key_from_the_environment():
         all_right(m, tree)
 
 
+def test_verified_by_a_key_from_the_environment():
+    """The source is opened once, as it is and as the tree should be; what the tree has beside tensors is looked at."""
+    tree, given = sealed()
+    out = os.path.join(folder("to"), "out")
+    equal(run(reshard, "export", tree.src, out, "-o", tree.options(given)).returncode, 0, "export")
+    command = [reshard, "verify", out, "--against", tree.src, "-o", tree.options("key_env=THE_KEY")]
+    env = {**os.environ, "THE_KEY": KEY.decode()}
+    got = run(*command, env=env)
+    equal((got.returncode, "note" in got.stdout), (0, False), f"verify: {got.stdout}{got.stderr}")
+    path = os.path.join(out, "rank_1", "checkpoint_1.ckpt")
+    data = bytearray(read_all(path))
+    data[-1] ^= 1
+    os.chmod(path, 0o600)
+    with open(path, "wb") as file:
+        file.write(data)
+    equal(run(*command, env=env).returncode, 1, "a flipped bit")
+
+
 def test_key_from_a_descriptor():
     tree, _ = sealed()
     mnt = folder("mnt")
