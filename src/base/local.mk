@@ -14,6 +14,7 @@ librfs_la_SOURCES += \
 	src/base/pool.c src/base/pool.h \
 	src/base/proto_read.c src/base/proto_read.h \
 	src/base/secret.c src/base/secret.h \
+	src/base/secret_slots.c src/base/secret_slots.h \
 	src/base/share.c src/base/share.h \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/term.c src/base/term.h \

@@ -189,6 +189,8 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
                                  &place.resolved, err);
     if (rc == 0 && options->keyed)
         rc = rfs_harden(err);
+    if (rc == 0 && options->keyed)
+        (void)reshard_guard_keys(); /* nothing has used OpenSSL yet */
     if (rc == 0 && mounts && !options->foreground) {
         fflush(stdout);
         rc = rfs_daemon_start(&place.daemon, &child, err);

@@ -115,6 +115,13 @@ int rfs_cipher_pread(const struct rfs_cipher *cipher, const struct rfs_cipher_in
                      const struct rfs_key *key, uint32_t number, void *buf, size_t size,
                      uint32_t offset, struct rfs_error *err);
 
+/*
+ * From now on, what OpenSSL makes of a key (key schedules, in its contexts) lies in memory that is locked and left out
+ * of core files. That takes the place of OpenSSL's allocator in the whole process, so only programs do it, and before
+ * they have used OpenSSL: it is false otherwise, and nothing is changed.
+ */
+bool rfs_cipher_guard(void);
+
 /* "OpenSSL 3.0.17 1 Jul 2025": the library that decrypts. A constant. */
 const char *rfs_cipher_library(void);
 

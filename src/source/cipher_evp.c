@@ -7,12 +7,14 @@
 
 #include "base/checked.h"
 #include "base/secret.h"
+#include "base/secret_slots.h"
 #include "source/key.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define UNIT RFS_CIPHER_UNIT
@@ -95,15 +97,67 @@ static int fail_library(const struct job *job)
     return rfs_fail(job->err, -ENOMEM, RFS_IN(job->input->path), NULL, "out of memory");
 }
 
+/* ---- where contexts lie ---- */
+
+/* While a context is made: what this thread allocates is a part of it. */
+static _Thread_local bool making;
+
+static void *take_memory(size_t n, const char *file, int line)
+{
+    void *at = making ? rfs_slots_take(n) : NULL;
+
+    (void)file;
+    (void)line;
+    return at ? at : malloc(n);
+}
+
+static void give_memory(void *at, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    if (rfs_slots_has(at))
+        rfs_slots_give(at);
+    else
+        free(at);
+}
+
+static void *change_memory(void *at, size_t n, const char *file, int line)
+{
+    if (!rfs_slots_has(at))
+        return realloc(at, n);
+    void *moved = n > 0 ? take_memory(n, file, line) : NULL;
+    if (moved)
+        memcpy(moved, at, n < RFS_SLOT_BYTES ? n : RFS_SLOT_BYTES);
+    if (moved || n == 0)
+        give_memory(at, file, line);
+    return moved;
+}
+
+bool rfs_cipher_guard(void)
+{
+    if (!rfs_slots_open() || CRYPTO_set_mem_functions(take_memory, change_memory, give_memory) != 1)
+        return false;
+    /* What OpenSSL keeps for good is not for the slots. */
+    EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
+    if (context)
+        (void)EVP_DecryptInit_ex(context, EVP_aes_128_gcm(), NULL, NULL, NULL);
+    EVP_CIPHER_CTX_free(context);
+    return true;
+}
+
 /* A context that decrypts from IV on, to be freed by the caller. 0 or -errno with *err filled. */
 static int begin(const struct job *job, const unsigned char *iv, EVP_CIPHER_CTX **out)
 {
     const EVP_CIPHER *type = find_cipher(job->cipher->mode, rfs_key_bytes(job->key));
     ERR_clear_error();
-    *out = EVP_CIPHER_CTX_new();
     rfs_key_hold(job->key);
-    if (*out && type && EVP_DecryptInit_ex(*out, type, NULL, rfs_key_data(job->key), iv) == 1 &&
-        EVP_CIPHER_CTX_set_padding(*out, 0) == 1)
+    making = true;
+    *out = EVP_CIPHER_CTX_new();
+    const bool made = *out && type &&
+                      EVP_DecryptInit_ex(*out, type, NULL, rfs_key_data(job->key), iv) == 1 &&
+                      EVP_CIPHER_CTX_set_padding(*out, 0) == 1;
+    making = false;
+    if (made)
         return 0;
     EVP_CIPHER_CTX_free(*out);
     *out = NULL;

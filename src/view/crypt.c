@@ -2,6 +2,7 @@
 #include "view/crypt.h"
 
 #include "base/checked.h"
+#include "source/cipher.h"
 #include "source/sealed.h"
 
 #include <errno.h>
@@ -23,6 +24,11 @@ static int share_cache(struct reshard_view *view, struct rfs_error *err)
     view->sealed = rfs_sealed_new(view->key, share, &view->log);
     *cache -= share;
     return view->sealed ? 0 : rfs_fail_memory(err);
+}
+
+int reshard_guard_keys(void)
+{
+    return rfs_cipher_guard() ? 0 : -EALREADY;
 }
 
 int rfs_view_load_key(struct reshard_view *view, struct rfs_error *err)

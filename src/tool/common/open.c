@@ -30,6 +30,8 @@ int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, 
     rfs_options_free(&parsed);
     if (rc == 0 && keyed)
         rc = rfs_harden(err);
+    if (rc == 0 && keyed)
+        (void)reshard_guard_keys(); /* the first of two sources did it for both */
     if (rc)
         return rc;
     /* What the user says of the cache comes later, and counts. */

@@ -2,6 +2,7 @@
 #include "tool/common/source.h"
 
 #include "base/harden.h"
+#include "source/cipher.h"
 #include "source/key.h"
 #include "source/sealed.h"
 
@@ -34,6 +35,7 @@ static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
         return rfs_fail_usage(err, "key_mode=AES-GCM, AES-CBC, SM4-CBC or AES-GCM-untagged",
                               "option key_mode: not one that is known");
     int rc = rfs_harden(err);
+    (void)rfs_cipher_guard(); /* the first of two sources did it for both */
     if (rc == 0)
         rc = rfs_key_load(&config, &source->log, &source->key, err);
     if (rc)
