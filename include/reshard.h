@@ -95,7 +95,8 @@ typedef struct reshard_config {
     void *progress_ctx;
     /*
      * What is shown is for other users, too. As where the process is root's, sources are then opened beneath SOURCE
-     * alone: symbolic links that lead out of it fail with -EXDEV, unless the option follow_links is given.
+     * alone: symbolic links that lead out of it fail with -EXDEV, unless the option follow_links is given. Folders above
+     * sources that deny search take it from the modes, and the hidden folder is for those who may read every source.
      */
     bool for_others;
 } reshard_config;
@@ -119,6 +120,14 @@ RESHARD_API int reshard_open(const char *source, const reshard_config *config, r
                              reshard_error *err);
 
 /*
+ * For programs, at their start, before anything has used OpenSSL: from then on, what OpenSSL makes of a key while it
+ * decrypts lies in locked memory that is left out of core files. This takes the place of OpenSSL's allocator in the
+ * process, so no library should do it. Without it such memory is ordinary, and wiped after each block. Returns 0, or
+ * -EALREADY when it is too late, with nothing changed.
+ */
+RESHARD_API int reshard_guard_keys(void);
+
+/*
  * Frees the view and ends its threads. No other call may be running; readers must be closed and loans given
  * back. Does nothing with NULL.
  */
@@ -128,8 +137,8 @@ RESHARD_API void reshard_close(reshard_view *view);
 
 /*
  * Entry ids are inode numbers: stable for one source tree and one pair of strategies. Folders have the
- * owner and the time of SOURCE; a file has the latest time of its sources, their owner if they agree (else
- * the process's), and the read permissions that all of them grant.
+ * owner, the time and the permissions of SOURCE, at most 0555; a file has the latest time of its sources, their owner if
+ * they agree (else the process's), and the read permissions that all of them grant.
  */
 typedef struct reshard_stat {
     size_t struct_size;

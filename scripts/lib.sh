@@ -13,7 +13,7 @@ build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev protobuf
     libprotobuf-c-dev libcjson-dev libxxhash-dev zlib1g-dev libssl-dev libfuse3-dev fuse3
     libseccomp-dev libcmocka-dev)
 # shellcheck disable=SC2034
-check_packages=(clang clang-format cppcheck openmpi-bin strace python3 python3-numpy
+check_packages=(acl clang clang-format cppcheck openmpi-bin strace python3 python3-numpy
     python3-venv xfsprogs)
 # shellcheck disable=SC2034
 torch_packages=(python3-torch unzip)

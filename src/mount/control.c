@@ -110,6 +110,26 @@ static bool has_none(const struct rfs_mount *m)
     return m->options->control == RFS_CONTROL_NO;
 }
 
+/*
+ * Whether the caller may have attributes. Of files, the kernel asks whether he may read them. Folders tell of all
+ * sources, as the hidden one does, and are for those who may look into that: of his groups only the first is known here.
+ */
+static bool may_ask(const struct rfs_mount *m, fuse_req_t req, uint64_t id)
+{
+    const struct fuse_ctx *caller = fuse_req_ctx(req);
+    reshard_stat st = {.struct_size = sizeof st};
+
+    if ((!m->options->allow_other && !m->options->allow_root) || caller->uid == 0 ||
+        caller->uid == geteuid() || !reshard_is_ready(m->view, id) ||
+        reshard_getattr(m->view, id, &st, NULL) != 0 || !S_ISDIR(st.mode))
+        return true;
+    if (reshard_getattr(m->view, m->control, &st, NULL) != 0)
+        return false;
+    if (caller->uid == st.uid)
+        return st.mode & S_IRUSR;
+    return (st.mode & S_IRGRP) && (caller->gid == st.gid || (st.mode & S_IROTH));
+}
+
 void rfs_hidden_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     struct rfs_mount *m = fuse_req_userdata(req);
@@ -117,6 +137,8 @@ void rfs_hidden_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
 
     if (has_none(m))
         fuse_reply_err(req, ENOSYS);
+    else if (!may_ask(m, req, ino))
+        fuse_reply_err(req, EACCES);
     else if (rfs_hidden_is_own(ino) || strncmp(name, ATTRIBUTES, strlen(ATTRIBUTES)) != 0)
         fuse_reply_err(req, ENODATA);
     else if (size > 0 && !buf)

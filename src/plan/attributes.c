@@ -5,11 +5,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool later(struct timespec a, struct timespec b)
 {
     return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+static struct rfs_access access_of(const struct rfs_rank_plan *plan)
+{
+    return (struct rfs_access){plan->uid, plan->gid, plan->mode & S_IRUSR, plan->mode & S_IRGRP,
+                               plan->mode & S_IROTH};
 }
 
 int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_plan *plan,
@@ -22,11 +27,14 @@ int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_pl
     if (rc)
         return rfs_fail(err, rc, RFS_IN(rfs_files_path(files, file)), NULL,
                         "cannot be examined: %s", strerror(-rc));
-    plan->mode &= st.st_mode;
+    struct rfs_access access = rfs_files_access(files, file, &st);
+    if (!first)
+        access = rfs_access_both(access, access_of(plan));
+    plan->mode = rfs_access_mode(access, 0444);
+    plan->uid = access.uid;
+    plan->gid = access.gid;
     if (first || later(st.st_mtim, plan->mtime))
         plan->mtime = st.st_mtim;
-    plan->uid = first || plan->uid == st.st_uid ? st.st_uid : geteuid();
-    plan->gid = first || plan->gid == st.st_gid ? st.st_gid : getegid();
     plan->sources[plan->n_sources++] = file;
     return 0;
 }

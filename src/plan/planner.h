@@ -88,8 +88,8 @@ struct rfs_roster {
 struct rfs_rank_plan {
     const struct rfs_roster *roster;
     struct timespec mtime; /* the latest of its sources */
-    uint32_t mode;         /* permission bits that all sources grant, & 0444 */
-    uint32_t uid, gid;     /* of the sources where they agree, else of the process */
+    uint32_t mode;         /* who may read all of its sources, & 0444 */
+    uint32_t uid, gid;     /* as rfs_access_both makes them of the sources' */
     uint32_t n_sources;
     uint32_t *sources; /* owned: the files that it depends on, ids in the catalogue's files */
 };

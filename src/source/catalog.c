@@ -122,6 +122,8 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
         rfs_files_set_sealed(catalog->files, spec->sealed);
     if (rc == 0)
         rfs_files_set_beneath(catalog->files, spec->beneath);
+    if (rc == 0 && spec->for_others)
+        rfs_files_set_for_others(catalog->files);
     if (rc == 0)
         rc = rfs_scan_resolve(spec->path, &catalog->path, err);
     struct rfs_source_spec resolved = *spec;

@@ -2,6 +2,7 @@
 #include "source/files.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "source/beneath.h"
 #include "source/fds.h"
 #include "source/sealed.h"
@@ -42,6 +43,8 @@ struct rfs_files {
     const struct rfs_beneath *beneath; /* where they are opened; lent; NULL: links are followed */
     struct rfs_sealed *sealed;         /* what opens encrypted files; lent; NULL: files are plain */
     pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
+    bool for_others;
+    struct rfs_access_above above;
     atomic_uint_fast64_t opens, reads, bytes, checks, errors;
 };
 
@@ -61,6 +64,7 @@ struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds)
         free(files);
         return NULL;
     }
+    pthread_mutex_init(&files->above.lock, NULL);
     if (pthread_mutex_init(&files->lock, NULL) != 0) {
         if (!fds)
             rfs_fds_destroy(&files->own_fds);
@@ -84,6 +88,8 @@ void rfs_files_free(struct rfs_files *files)
     if (files->fds == &files->own_fds)
         rfs_fds_destroy(&files->own_fds);
     pthread_mutex_destroy(&files->lock);
+    pthread_mutex_destroy(&files->above.lock);
+    free(files->above.path);
     free(files->list);
     free(files);
 }
@@ -101,6 +107,22 @@ void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *be
 const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files)
 {
     return files->beneath;
+}
+
+void rfs_files_set_for_others(struct rfs_files *files)
+{
+    files->for_others = true;
+}
+
+struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const struct stat *st)
+{
+    const char *path = files->list[id]->path;
+    const struct rfs_access access = rfs_access_of(path, st, RFS_MAY_READ);
+    if (!files->for_others)
+        return access;
+    RFS_FREE char *real = realpath(path, NULL);
+    return real ? rfs_access_below(rfs_access_above(&files->above, real), access)
+                : rfs_access_own();
 }
 
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files)

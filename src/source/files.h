@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "source/access.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,6 +56,10 @@ void rfs_files_set_sealed(struct rfs_files *files, struct rfs_sealed *sealed);
 /* Files are opened beneath a folder, as beneath.h has it: borrowed until they are freed. Before the first use of a file. */
 void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath);
 const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files);
+/* What is read of them is for other users, too: who may read them is a matter of the folders above them as well. */
+void rfs_files_set_for_others(struct rfs_files *files);
+/* Who may read a file with these attributes, as rfs_files_stat or rfs_files_look gave them a moment ago. */
+struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const struct stat *st);
 /* For whom memory for plain text is guarded; NULL: files are plain anyway. */
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
 /* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/source/access.c src/source/access.h \
 	src/source/beneath.c src/source/beneath.h \
 	src/source/blocks.c src/source/blocks.h \
 	src/source/build.c src/source/build.h \

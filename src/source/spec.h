@@ -31,6 +31,7 @@ struct rfs_source_spec {
     bool check_crc;    /* verify what carries a checksum before its first use */
     struct rfs_sealed *sealed;         /* opens encrypted files; NULL: files are plain */
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
+    bool for_others;                   /* what is read of it is for other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
     struct timespec opened;  /* a moment before anything of the source is looked at; 0: now */
     uint64_t index_most;     /* bytes of memory that indexes may take for long; 0: any */

@@ -409,8 +409,10 @@ int rfs_control_stat(struct reshard_view *view, uint64_t id, reshard_stat *full,
     if (place.kind == RFS_CONTROL_FILE)
         return stat_file(view, &place, full, err);
     rfs_view_fill_dir(view, full);
-    if (place.kind == RFS_CONTROL_TOP)
+    if (place.kind == RFS_CONTROL_TOP) {
+        rfs_view_fill_hidden(view, full);
         full->nlink++;
+    }
     if (place.kind == RFS_CONTROL_TENSORS)
         full->nlink += view->side ? (uint32_t)view->side->n : (uint32_t)count_groups(view);
     return 0;

@@ -67,7 +67,7 @@ struct reshard_view {
     size_t n_files;
 
     /* Of the source folder, for the folders shown. */
-    uint32_t dir_uid, dir_gid;
+    uint32_t dir_uid, dir_gid, dir_mode;
     struct timespec dir_mtime;
 
     struct rfs_roster *roster; /* owned; of a flat view that does not take the planner's, or NULL */
@@ -97,6 +97,8 @@ struct reshard_view {
         _Atomic(struct rfs_planner *) whole; /* of one whole checkpoint; NULL until then */
         struct rfs_intern *names;            /* of files; under the view's lock, as it is set */
         atomic_size_t last;                  /* target that was looked up: a hint */
+        atomic_uint_least32_t mode; /* of the folder; 0 until it is known, after uid and gid */
+        uint32_t uid, gid;          /* under the view's lock */
     } control;
 
     struct rfs_side *side; /* of several saves, which have views of their own; owned; or NULL */
@@ -131,6 +133,10 @@ int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_imag
 /* Whether a file's readers map it. */
 bool rfs_view_is_mapped(const struct reshard_view *view, size_t file);
 
+/* Who may list and search the folders shown: those of the source at PATH, which is resolved. */
+void rfs_view_take_folder(struct reshard_view *view, const char *path);
+/* Of the hidden folder: who may read all sources, when others may come at all. */
+void rfs_view_fill_hidden(struct reshard_view *view, reshard_stat *st);
 /* The attributes of a folder of two links, and those of a file of BYTES that depends on what PLAN says. */
 void rfs_view_fill_dir(const struct reshard_view *view, reshard_stat *st);
 void rfs_view_fill_stat(const struct reshard_view *view, const struct rfs_rank_plan *plan,

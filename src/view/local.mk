@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/view/access.c \
 	src/view/attributes.c \
 	src/view/budget.c \
 	src/view/budget.h \

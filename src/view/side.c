@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define LINE_BYTES 2200 /* a message, and the name before it */
 
@@ -104,7 +103,6 @@ int rfs_side_open(struct reshard_view *view, const char *source, const char *opt
 {
     RFS_FREE char *path = NULL;
     struct rfs_saves saves = {0};
-    struct stat st;
 
     view->side = calloc(1, sizeof *view->side);
     if (!view->side || rfs_fds_init(&view->side->fds, RFS_MAX_OPEN))
@@ -118,11 +116,7 @@ int rfs_side_open(struct reshard_view *view, const char *source, const char *opt
     free(saves.data);
     if (rc)
         return rc;
-    if (stat(path, &st) == 0) {
-        view->dir_uid = st.st_uid;
-        view->dir_gid = st.st_gid;
-        view->dir_mtime = st.st_mtim;
-    }
+    rfs_view_take_folder(view, path);
     return 0;
 }
 

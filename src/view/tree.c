@@ -182,7 +182,7 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
 
 void rfs_view_fill_dir(const struct reshard_view *view, reshard_stat *st)
 {
-    st->mode = S_IFDIR | 0555;
+    st->mode = S_IFDIR | view->dir_mode;
     st->nlink = 2;
     st->uid = view->dir_uid;
     st->gid = view->dir_gid;

@@ -73,6 +73,7 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char
 
     spec.fds = view->above ? &view->above->side->fds : NULL;
     spec.beneath = view->above ? view->above->beneath : view->beneath;
+    spec.for_others = view->log_config.for_others;
     spec.sealed = view->sealed;
     spec.saved = view->saved;
     spec.indexed = forward_progress;
@@ -84,7 +85,6 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char
 static int open_source(struct reshard_view *view, const char *source, struct rfs_error *err)
 {
     const struct rfs_source_spec spec = rfs_view_spec(view, source);
-    struct stat st;
 
     int rc = rfs_catalog_open(&spec, &view->log, view->pool, &view->catalog, err);
     if (rc == 0)
@@ -93,11 +93,7 @@ static int open_source(struct reshard_view *view, const char *source, struct rfs
         rc = rfs_view_strategies(view, err);
     if (rc)
         return rc;
-    if (stat(rfs_catalog_path(view->catalog), &st) == 0) {
-        view->dir_uid = st.st_uid;
-        view->dir_gid = st.st_gid;
-        view->dir_mtime = st.st_mtim;
-    }
+    rfs_view_take_folder(view, rfs_catalog_path(view->catalog));
     return 0;
 }
 
@@ -197,6 +193,7 @@ static void take_part(struct reshard_view *view, const struct rfs_view_part *par
     view->above = part->above;
     view->saved = part->above->saved;
     view->base = part->base;
+    view->log_config.for_others = part->above->log_config.for_others;
     view->options.all_steps = false;
     view->options.step = part->save.step;
     view->options.epoch = part->save.epoch;

@@ -202,3 +202,188 @@ def test_links_of_an_ordinary_user():
     equal((got.returncode, got.stderr), (0, ""), "without allow_other")
     got = as_user(BOB, reshardfs, "--check", tree.src, "-o", tree.options("index_cache=no,allow_other"))
     equal((got.returncode, got.stderr), (1, f"reshardfs: error: {tree.path(1)}: {OUT}\n"), "with it")
+
+
+# ---- access control lists, and folders above --------------------------------------------------------------
+
+ALICE, TEAM = 65532, 65531
+DENIED = "Permission denied"
+
+
+def acl(path, *entries):
+    need(shutil.which("setfacl"), "setfacl is missing")
+    got = run("setfacl", "-m", ",".join(entries), path)
+    equal((got.returncode, got.stderr), (0, ""), f"setfacl {entries}")
+
+
+def same_through(m, tree, rank, uid, what, may=True, **who):
+    """Who may read a source may read what is made of it, and nobody else."""
+    equal(reads(uid, tree.path(rank), **who), tree.source(rank) if may else DENIED, f"{what}: the source")
+    equal(reads(uid, m.file(rank), **who), tree.expected(rank) if may else DENIED, f"{what}: the mount")
+
+
+def test_access_control_lists():
+    """Of the group, of another group, of a user; nobody reads through the mount what the list denies."""
+    needs_root()
+    tree = Tree(folder("tree"), ALONE, 6, 6)
+    for rank in range(6):
+        os.chown(tree.path(rank), BOB, TEAM)
+        os.chmod(tree.path(rank), 0o644)
+    acl(tree.path(0), "group::---", f"user:{ALICE}:r--")
+    acl(tree.path(1), f"group:{ALICE}:---")
+    acl(tree.path(2), f"user:{ALICE}:---")
+    acl(tree.path(3), "mask::---", "group::r--")
+    acl(tree.path(4), f"user:{ALICE}:r--")
+    with Mount(tree.src, tree.options("allow_other")) as m:
+        same_through(m, tree, 0, BOB, "the owner")
+        same_through(m, tree, 0, NOBODY, "one of the group, which is denied", may=False, gid=TEAM)
+        same_through(m, tree, 0, NOBODY, "one of the group, by his other groups", may=False, groups=(TEAM,))
+        same_through(m, tree, 0, NOBODY, "another")
+        same_through(m, tree, 1, ALICE, "one of a group that is denied", may=False)
+        same_through(m, tree, 1, NOBODY, "one of the group", gid=TEAM)
+        equal(reads(NOBODY, m.file(1)), DENIED, "another, who cannot be told from that group's")
+        same_through(m, tree, 2, ALICE, "a user who is denied", may=False)
+        same_through(m, tree, 2, ALICE, "a user who is denied, of the group", may=False, gid=TEAM)
+        same_through(m, tree, 3, NOBODY, "one of the group, masked", may=False, gid=TEAM)
+        same_through(m, tree, 4, ALICE, "a user who is named")
+        same_through(m, tree, 4, NOBODY, "all others")
+        same_through(m, tree, 5, NOBODY, "no list")
+        mode = os.stat(m.file(5)).st_mode & 0o7777
+        equal((mode, os.stat(m.file(5)).st_uid, os.stat(m.file(5)).st_gid), (0o444, BOB, TEAM), "no list")
+
+
+def test_the_worst_source():
+    """A file of several sources: what one of them denies is denied."""
+    needs_root()
+    tree = Tree(folder("tree"), [Param("w", (64, 256), 0, 1)], 4, 2)
+    for rank in range(4):
+        os.chown(tree.path(rank), BOB, TEAM)
+        os.chmod(tree.path(rank), 0o644)
+    acl(tree.path(2), "group::---")
+    os.chmod(tree.path(3), 0o640)
+    with Mount(tree.src, tree.options("allow_other")) as m:
+        same_bytes(reads(BOB, m.file(0)), tree.expected(0), "the owner of all")
+        equal(reads(NOBODY, m.file(0), gid=TEAM), DENIED, "the group: not source 2")
+        equal(reads(NOBODY, m.file(0)), DENIED, "others: not source 3")
+
+
+def test_sources_of_several_owners():
+    needs_root()
+    tree = Tree(folder("tree"), [Param("w", (64, 256), 0, 1)], 2, 2)
+    for rank, (user, group, mode) in enumerate(((BOB, BOB, 0o640), (ALICE, ALICE, 0o604))):
+        os.chown(tree.path(rank), user, group)
+        os.chmod(tree.path(rank), mode)
+    with Mount(tree.src, tree.options("allow_other")) as m:
+        for uid in (BOB, ALICE, NOBODY):
+            for gid in (BOB, ALICE, TEAM, 0):
+                both = all(isinstance(reads(uid, tree.path(r), gid=gid), bytes) for r in range(2))
+                got = reads(uid, m.file(0), gid=gid)
+                check(got == DENIED or both, f"user {uid}, group {gid}: both sources {both}, the mount {got[:20]!r}")
+
+
+def test_folders_above_a_source():
+    """One that denies search, by its mode or its list, of the rank, of the tree, and of what is above it."""
+    needs_root()
+    for name, where in (("rank", "src/rank_0"), ("tree", "src"), ("above", ".")):
+        for how in ("mode", "group", "list"):
+            tree = bobs(f"{name}-{how}")
+            spot = os.path.join(tree.dir, where)
+            if how == "mode":
+                os.chmod(spot, 0o700)
+            elif how == "group":
+                os.chown(spot, BOB, TEAM)
+                os.chmod(spot, 0o750)
+            else:
+                acl(spot, f"user:{ALICE}:---")
+            with Mount(tree.src, tree.options("allow_other"), mnt=folder(f"mnt-{name}-{how}")) as m:
+                same_through(m, tree, 0, BOB, f"{name}, {how}: the owner")
+                same_through(m, tree, 0, ALICE, f"{name}, {how}: who is kept out", may=False)
+                if how == "group":
+                    same_through(m, tree, 0, NOBODY, f"{name}, {how}: the group that may search", gid=TEAM)
+                if how != "list" and name == "rank":
+                    same_through(m, tree, 1, ALICE, f"{name}, {how}: of another folder")
+            check(reads(0, os.path.join(tree.src, "rank_0", "net-1_0.ckpt")), "root reads")
+
+
+def test_a_source_that_is_a_link_into_a_private_folder():
+    """The source itself is the user's word; what is above it counts all the same."""
+    needs_root()
+    hidden, link = secret(), os.path.join(folder("public"), "latest")
+    os.symlink(hidden.src, link)
+    with Mount(link, hidden.options("allow_other")) as m:
+        equal(reads(NOBODY, m.file(0)), DENIED, "in a folder of root's alone")
+
+
+def test_folders_above_count_for_others_alone():
+    """Where nobody else may come, modes are those of the sources."""
+    needs_root()
+    tree = bobs()
+    os.chmod(tree.dir, 0o700)
+    with Mount(tree.src, tree.options()) as m:
+        equal(os.stat(m.file(0)).st_mode & 0o7777, 0o444, "mode")
+
+
+# ---- the hidden folder -------------------------------------------------------------------------------------
+
+
+def attribute(uid, name, path, **who):
+    code = "import os,sys; print(os.getxattr(sys.argv[2], sys.argv[1]).decode())"
+    got = as_user(uid, "python3", "-c", code, name, path, **who)
+    return got.stdout.strip() if got.returncode == 0 else got.stderr.strip().splitlines()[-1]
+
+
+def lists(uid, path, **who):
+    got = as_user(uid, "ls", path, **who)
+    return got.stdout.split() if got.returncode == 0 else got.stderr.rsplit(": ", 1)[-1].strip()
+
+
+def test_the_hidden_folder_of_private_sources():
+    """Names, options, counters and the log are for those who may read every source."""
+    needs_root()
+    for name, options in (("one", ()), ("saves", ("step=all",))):
+        tree = bobs(name)
+        for rank in range(2):
+            os.rename(tree.path(rank), os.path.join(os.path.dirname(tree.path(rank)), "net-1_5.ckpt"))
+        tree.path = lambda rank, src=tree.src: os.path.join(src, f"rank_{rank}", "net-1_5.ckpt")
+        tensors = "tensors/1_5" if options else "tensors"
+        os.chown(tree.path(1), BOB, TEAM)
+        os.chmod(tree.path(1), 0o640)
+        with Mount(tree.src, tree.options("allow_other", "control=show", *options), mnt=folder(f"mnt-{name}")) as m:
+            hidden = os.path.join(m.mnt, ".reshardfs")
+            equal(sorted(lists(BOB, hidden)), ["config.json", "log", "stats.json", "tensors"], "their owner")
+            check(b'"version"' in reads(BOB, os.path.join(hidden, "config.json")), "config.json, their owner")
+            for what in ("config.json", "stats.json", "log", f"{tensors}/full/w.json", f"{tensors}/rank_0/w.npy"):
+                equal(reads(NOBODY, os.path.join(hidden, what)), DENIED, f"{what}, another")
+            equal(lists(NOBODY, hidden), DENIED, "its list")
+            equal(lists(NOBODY, os.path.join(hidden, tensors, "full")), DENIED, "names of parameters")
+            for spot in (m.mnt, os.path.join(m.mnt, sorted(os.listdir(m.mnt))[-1])):
+                check(DENIED in attribute(NOBODY, "user.reshardfs.format", spot), "attributes of a folder, another")
+            equal(attribute(BOB, "user.reshardfs.ranks", m.mnt), "2", "attributes of the root, their owner")
+            if not options:
+                same_bytes(reads(NOBODY, m.file(0)), tree.expected(0), "what another may read")
+                equal(attribute(NOBODY, "user.reshardfs.source_ranks", m.file(0)), "0", "and its attributes")
+                check(DENIED in attribute(NOBODY, "user.reshardfs.source_ranks", m.file(1)), "of a file that he may not read")
+
+
+def test_the_hidden_folder_of_public_sources():
+    needs_root()
+    tree = bobs()
+    with Mount(tree.src, tree.options("allow_other")) as m:
+        hidden = os.path.join(m.mnt, ".reshardfs")
+        check(b'"version"' in reads(NOBODY, os.path.join(hidden, "config.json")), "config.json")
+        equal(lists(NOBODY, os.path.join(hidden, "tensors", "full")), ["w.json", "w.npy"], "names")
+        equal(attribute(NOBODY, "user.reshardfs.ranks", m.mnt), "2", "attributes of the root")
+
+
+def test_folders_shown_of_private_folders():
+    """The root has the permissions of the source's folder, at most to read and search."""
+    needs_root()
+    for mode, shown in ((0o700, 0o500), (0o750, 0o550), (0o711, 0o511), (0o777, 0o555)):
+        tree = bobs(f"tree-{mode:o}")
+        os.chmod(tree.src, mode)
+        for options in ("allow_other", "ro"):
+            with Mount(tree.src, tree.options(options), mnt=folder(f"mnt-{mode:o}")) as m:
+                for spot in (m.mnt, os.path.join(m.mnt, "rank_0")):
+                    equal((os.stat(spot).st_mode & 0o7777, os.stat(spot).st_uid), (shown, BOB), f"{spot}, {options}")
+                if options == "allow_other":
+                    equal(lists(NOBODY, m.mnt), ["rank_0", "rank_1"] if mode == 0o777 else DENIED, f"list of {mode:o}")

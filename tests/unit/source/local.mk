@@ -12,9 +12,11 @@ SOURCE_TESTS = \
 	tests/unit/source/test_ckpt_match \
 	tests/unit/source/test_crc \
 	tests/unit/source/test_dtype \
+	tests/unit/source/test_access \
 	tests/unit/source/test_beneath \
 	tests/unit/source/test_files \
 	tests/unit/source/test_key \
+	tests/unit/source/test_key_schedule \
 	tests/unit/source/test_parts \
 	tests/unit/source/test_pickle \
 	tests/unit/source/test_safetensors \
@@ -42,6 +44,8 @@ tests_unit_source_test_ckpt_match_SOURCES = tests/unit/source/test_ckpt_match.c 
 tests_unit_source_test_ckpt_match_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_dtype_SOURCES = tests/unit/source/test_dtype.c
 tests_unit_source_test_dtype_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_access_SOURCES = tests/unit/source/test_access.c
+tests_unit_source_test_access_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_beneath_SOURCES = tests/unit/source/test_beneath.c $(SOURCE_TREE)
 tests_unit_source_test_beneath_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_files_SOURCES = tests/unit/source/test_files.c $(SOURCE_TREE)
@@ -69,6 +73,8 @@ tests_unit_source_test_cipher_SOURCES = tests/unit/source/test_cipher.c $(SOURCE
 tests_unit_source_test_cipher_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_cipher_bad_SOURCES = tests/unit/source/test_cipher_bad.c $(SOURCE_SEALER)
 tests_unit_source_test_cipher_bad_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_key_schedule_SOURCES = tests/support/smaps.h tests/unit/source/test_key_schedule.c $(SOURCE_SEALER)
+tests_unit_source_test_key_schedule_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_key_SOURCES = tests/support/smaps.h tests/unit/source/test_key.c $(SOURCE_TREE)
 tests_unit_source_test_key_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_pickle_SOURCES = tests/unit/source/test_pickle.c $(SOURCE_WRITER)
