@@ -10,15 +10,20 @@
 
 #ifdef HAVE_SECCOMP
 
+#include "base/cleanup.h"
+
+#include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* By name, because not every architecture has each of them, nor does each library know all. */
@@ -280,20 +285,13 @@ static int add_condition(scmp_filter_ctx filter, const struct condition *c)
     return add(filter, SCMP_ACT_ALLOW, c->name, 1, &test);
 }
 
-/* The first two are for speed: calls are found by bisection, and nobody runs foreign code here that could speculate. */
-static int set_attributes(scmp_filter_ctx filter)
-{
-    (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1);
-    return seccomp_attr_set(filter, SCMP_FLTATR_CTL_NNP, 1);
-}
-
-static int fill(scmp_filter_ctx filter)
+static int fill(scmp_filter_ctx filter, pid_t self)
 {
     /* Signals go to threads of this process alone. */
-    const struct condition to_itself = {"tgkill", 0, ALL, (uint64_t)getpid()};
-    int rc = set_attributes(filter);
+    const struct condition to_itself = {"tgkill", 0, ALL, (uint64_t)self};
+    int rc = 0;
 
+    (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* calls are found by bisection */
     for (size_t i = 0; rc == 0 && i < sizeof allowed / sizeof *allowed; i++)
         rc = add(filter, SCMP_ACT_ALLOW, allowed[i], 0, NULL);
     for (size_t i = 0; rc == 0 && i < sizeof conditions / sizeof *conditions; i++)
@@ -310,19 +308,72 @@ bool rfs_sandbox_has_calls(void)
     return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
-int rfs_sandbox_calls(enum rfs_sandbox_filter how)
+/* The filter for process SELF, as the kernel takes it. 0 or -errno. */
+static int compile(enum rfs_sandbox_filter how, pid_t self, int fd)
 {
-    if (!rfs_sandbox_has_calls())
-        return -ENOSYS;
     const scmp_filter_ctx filter =
         seccomp_init(how == RFS_FILTER_LOG ? SCMP_ACT_LOG : SCMP_ACT_KILL_PROCESS);
     if (!filter)
         return -ENOMEM;
-    int rc = fill(filter);
+    int rc = fill(filter, self);
     if (rc == 0)
-        rc = seccomp_load(filter);
+        rc = seccomp_export_bpf(filter, fd);
     seccomp_release(filter);
     return rc;
+}
+
+/* By a process of its own: where memory is short, libseccomp 2.5 may crash. Gives a file of memory, or -errno. */
+static int compile_apart(enum rfs_sandbox_filter how)
+{
+    RFS_CLOSE int fd = memfd_create("filter", MFD_CLOEXEC);
+    const pid_t self = getpid(), child = fd < 0 ? -1 : fork();
+    int status = 0;
+
+    if (child < 0)
+        return -errno;
+    if (child == 0)
+        _exit(compile(how, self, fd) == 0 ? 0 : 1);
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return status == 0 ? rfs_steal_fd(&fd) : -ENOMEM;
+}
+
+/* 0, or -errno. A flag of kernels from 4.17 on: nobody runs foreign code here, whose speculation would be dear to stop. */
+static int load(const struct sock_fprog *program)
+{
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, program) ==
+            0 ||
+        (errno == EINVAL && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, program) == 0))
+        return 0;
+    return -errno;
+}
+
+/* Or it leaves out rules, and says nothing: so it is asked twice. */
+static int load_same(int one, int two)
+{
+    struct sock_filter first[BPF_MAXINSNS], second[BPF_MAXINSNS];
+    const ssize_t n = pread(one, first, sizeof first, 0);
+
+    if (n <= 0 || pread(two, second, sizeof second, 0) != n ||
+        memcmp(first, second, (size_t)n) != 0)
+        return -ENOMEM;
+    const struct sock_fprog program = {
+        .len = (unsigned short)((size_t)n / sizeof *first),
+        .filter = first,
+    };
+    return load(&program);
+}
+
+int rfs_sandbox_calls(enum rfs_sandbox_filter how)
+{
+    if (!rfs_sandbox_has_calls())
+        return -ENOSYS;
+    RFS_CLOSE int one = compile_apart(how);
+    if (one < 0)
+        return one;
+    RFS_CLOSE int two = compile_apart(how);
+    return two < 0 ? two : load_same(one, two);
 }
 
 #else
