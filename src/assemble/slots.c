@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "assemble/slots.h"
 
+#include "base/checked.h"
+#include "base/limits.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -28,7 +31,8 @@ void rfs_slots_init(struct rfs_slots *slots, uint64_t bytes)
     *slots = (struct rfs_slots){0};
     for (uint32_t run = 0; run < RFS_SLOT_UNITS; run++)
         slots->by_run[run] = RFS_NO_SLOT;
-    uint64_t total = bytes / RFS_SLOT_BYTES;
+    /* Where addresses are limited, threads need some as well. */
+    uint64_t total = rfs_min_u64(bytes, rfs_limits_addresses() / 4) / RFS_SLOT_BYTES;
     if (total == 0 || total >= RFS_NO_SLOT || total > (SIZE_MAX - HUGE_PAGE) / RFS_SLOT_BYTES)
         return;
     size_t mapping_bytes;

@@ -8,6 +8,7 @@ librfs_la_SOURCES += \
 	src/base/harden.c src/base/harden.h \
 	src/base/intern.c src/base/intern.h \
 	src/base/json_read.c src/base/json_read.h \
+	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
 	src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \

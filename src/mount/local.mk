@@ -7,6 +7,7 @@ reshardfs_CFLAGS = $(AM_CFLAGS)
 reshardfs_SOURCES = \
 	src/base/error.c \
 	src/base/harden.c \
+	src/base/limits.c \
 	src/base/log.c \
 	src/base/pathlist.c \
 	src/base/secret.c \
@@ -37,5 +38,6 @@ reshardfs_SOURCES = \
 	src/mount/scratch.c src/mount/scratch.h \
 	src/mount/session.c src/mount/session.h \
 	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c \
-	src/mount/table.c src/mount/table.h
+	src/mount/table.c src/mount/table.h \
+	src/mount/unwind.c src/mount/unwind.h
 endif

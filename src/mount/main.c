@@ -4,6 +4,7 @@
  * finds most mistakes before anything is mounted), then the mount.
  */
 #include "base/harden.h"
+#include "base/limits.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
 #include "mount/keeper.h"
@@ -12,6 +13,7 @@
 #include "mount/report.h"
 #include "mount/sandbox.h"
 #include "mount/session.h"
+#include "mount/unwind.h"
 #include "reshard.h"
 
 #include <errno.h>
@@ -19,6 +21,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <locale.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -161,6 +166,9 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
 
     if (mounts)
         rc = rfs_keeper_start(options, place->resolved, argv, &place->keeper, err);
+    /* The sandbox opens no library. */
+    if (rc == 0 && place->resolved)
+        rc = rfs_unwind_load(err);
     if (rc == 0)
         rc = rfs_sandbox_enter(options->sandbox, &sandbox, err);
     if (rc == 0)
@@ -215,6 +223,19 @@ static void fill_standard_descriptors(void)
         close(fd);
 }
 
+/*
+ * Threads that each have a heap of their own keep what they have freed, each for itself. Little is allocated while files
+ * are read, so that two heaps are enough for all; what is large goes back to the system when it is freed.
+ */
+static void bound_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_ARENA_MAX, 2);
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
+}
+
 /* What was printed and did not get out makes a success a failure. */
 static int finish_output(struct rfs_error *err)
 {
@@ -230,6 +251,8 @@ int main(int argc, char **argv)
     int rc, status = 0;
 
     fill_standard_descriptors();
+    bound_memory();
+    rfs_limits_raise_files();
     setlocale(LC_CTYPE, "");
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {

@@ -3,7 +3,6 @@
 
 #include "mount/report.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdio.h>
@@ -65,8 +64,6 @@ static int drop_capabilities(struct rfs_sandbox *out)
 static void load_early(void)
 {
     tzset(); /* for syslog's times */
-    /* pthread_cancel, which ends the threads of a session, looks for it by this name. */
-    (void)dlopen("libgcc_s.so.1", RTLD_NOW);
 }
 
 /* ---- the two steps ---- */

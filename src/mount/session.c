@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/session.h"
 
+#include "base/log.h"
 #include "mount/arguments.h"
 #include "mount/capture.h"
 #include "mount/channel.h"
@@ -39,18 +40,29 @@ struct session {
     int answered; /* 0 once the mount has answered, else -errno; read after the herald has ended */
 };
 
+/* libfuse gives its lines no context. */
+static struct rfs_log fuse_log_lines;
+
+static void report_line(void *ctx, enum rfs_level level, const char *line)
+{
+    rfs_report_line(ctx, (enum reshard_level)level, line);
+}
+
+/* It has a line for each request that there is no thread or memory for. What debug asks for comes whole. */
 static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
 {
     char line[512];
 
     vsnprintf(line, sizeof line, fmt, args);
     line[strcspn(line, "\n")] = '\0';
-    rfs_report_line(NULL,
-                    level <= FUSE_LOG_ERR       ? RESHARD_LOG_ERROR
-                    : level <= FUSE_LOG_WARNING ? RESHARD_LOG_WARNING
-                    : level <= FUSE_LOG_INFO    ? RESHARD_LOG_INFO
-                                                : RESHARD_LOG_DEBUG,
-                    line);
+    if (level >= FUSE_LOG_DEBUG)
+        rfs_log(&fuse_log_lines, RFS_DEBUG, "%s", line);
+    else
+        rfs_log_limited(&fuse_log_lines,
+                        level <= FUSE_LOG_ERR       ? RFS_ERROR
+                        : level <= FUSE_LOG_WARNING ? RFS_WARNING
+                                                    : RFS_INFO,
+                        "%s", line);
 }
 
 /* SIGHUP is blocked in all threads of a mount in the background, and taken here. */
@@ -181,6 +193,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rc = mount_session(s, err);
     if (rc < 0)
         return rc;
+    rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
     rc = rfs_channel_open(s->mount.session);
     if (rc == 0)

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
 #include "source/beneath.h"
 #include "source/fds.h"
 #include "source/sealed.h"
@@ -60,7 +61,7 @@ struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds)
         return NULL;
     files->log = log;
     files->fds = fds ? fds : &files->own_fds;
-    if (!fds && rfs_fds_init(&files->own_fds, RFS_MAX_OPEN) != 0) {
+    if (!fds && rfs_fds_init(&files->own_fds, rfs_limits_files(RFS_MAX_OPEN)) != 0) {
         free(files);
         return NULL;
     }

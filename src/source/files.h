@@ -8,9 +8,9 @@
  * or removed file, -EIO for a read error), until the view is opened again. Nobody maps a source file, so nobody gets
  * SIGBUS.
  *
- * At most RFS_MAX_OPEN descriptors are open; the least recently used idle one is closed for the next.
- * A caller that finds them all pinned waits. Whoever holds readings while beginning another one must see
- * to it that all such together hold fewer than RFS_MAX_OPEN, or they may wait for each other for ever.
+ * At most RFS_MAX_OPEN descriptors are open, or fewer where the process may have few (base/limits.h); the least
+ * recently used idle one is closed for the next. A caller that finds them all pinned waits. As that may be a single
+ * one, nobody begins a reading while holding another: they would wait for each other for ever.
  *
  * With a key, all files are encrypted, and what is read of them is their plain text; cipher.h tells of which
  * modes and how. One that is not, or that the key does not open, fails for good as well (-EINVAL, -EBADMSG,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/limits.h"
 #include "base/suggest.h"
 #include "reshard.h"
 #include "tool/common/command.h"
@@ -87,6 +88,7 @@ int main(int argc, char **argv)
     const char *first = argc > 2 ? argv[2] : "";
     const struct rfs_command *command = find(name);
 
+    rfs_limits_raise_files();
     if (command)
         return is_help(first) ? help(name) : command->run(argc - 1, argv + 1);
     if (is_help(name) || (strcmp(name, "help") == 0 && (argc == 2 || find(first))))

@@ -2,6 +2,7 @@
 #include "view/budget.h"
 
 #include "base/checked.h"
+#include "base/limits.h"
 #include "view/options.h"
 
 #include <stdio.h>
@@ -76,8 +77,10 @@ uint64_t rfs_options_default_cache(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page = sysconf(_SC_PAGESIZE);
+    const uint64_t machine =
+        pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30;
     const struct rfs_budget budget = {
-        .machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30,
+        .machine = rfs_min_u64(rfs_limits_addresses(), machine),
         .cgroups = "/sys/fs/cgroup",
         .self = "/proc/self/cgroup",
     };

@@ -2,6 +2,7 @@
 #include "view/side.h"
 
 #include "base/cleanup.h"
+#include "base/limits.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -105,7 +106,7 @@ int rfs_side_open(struct reshard_view *view, const char *source, const char *opt
     struct rfs_saves saves = {0};
 
     view->side = calloc(1, sizeof *view->side);
-    if (!view->side || rfs_fds_init(&view->side->fds, RFS_MAX_OPEN))
+    if (!view->side || rfs_fds_init(&view->side->fds, rfs_limits_files(RFS_MAX_OPEN)))
         return rfs_fail_memory(err);
     view->side->has_fds = true;
     int rc = rfs_scan_resolve(source, &path, err);

@@ -94,10 +94,10 @@ def cut(p, axis, ranks, rank, full):
 class Tree:
     """A source of src_n ranks and its two strategies under DIR."""
 
-    def __init__(self, where, params, src_n, dst_n, version=0):
+    def __init__(self, where, params, src_n, dst_n, version=0, content=content_of):
         self.dir, self.params, self.src_n, self.dst_n = where, params, src_n, dst_n
         self.src = os.path.join(where, "src")
-        self.full = {p.name: content_of(p, version) for p in params}
+        self.full = {p.name: content(p, version) for p in params}
         for rank in range(src_n):
             os.makedirs(os.path.join(self.src, f"rank_{rank}"))
             self.write(rank, self.source(rank))

@@ -14,6 +14,7 @@ EXTRA_DIST += \
 	tests/mount/test_encrypted.py \
 	tests/mount/test_errors.py \
 	tests/mount/test_life.py \
+	tests/mount/test_limits.py \
 	tests/mount/test_outputs.py \
 	tests/mount/test_pipelines.py \
 	tests/mount/test_reading.py \

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the process may have of the machine (getrlimit(2)). Threads: all functions but raise. */
+#ifndef RFS_BASE_LIMITS_H
+#define RFS_BASE_LIMITS_H
+
+#include <stdint.h>
+
+/* Descriptors for other things than source files. */
+#define RFS_LIMITS_FILES_KEPT 16u
+
+/* For programs, as they start: as many descriptors as the hard limit allows. */
+void rfs_limits_raise_files(void);
+/* How many source files may be open at a time: at most MOST, at least 1. */
+unsigned rfs_limits_files(unsigned most);
+/* Bytes of addresses (RLIMIT_AS); UINT64_MAX: any. */
+uint64_t rfs_limits_addresses(void);
+
+#endif
