@@ -10,6 +10,23 @@ static bool is_continuation(unsigned char c)
 }
 
 /*
+ * Characters that turn the direction of a line or have no width, so that a name looks like another: U+061C, U+180E,
+ * U+200B to 200F, 2028 to 202E, 2060 to 206F, FEFF.
+ */
+static bool is_deceptive(const unsigned char *s)
+{
+    if (s[0] == 0xD8)
+        return s[1] == 0x9C;
+    if (s[0] == 0xE1)
+        return s[1] == 0xA0 && s[2] == 0x8E;
+    if (s[0] == 0xE2 && s[1] == 0x80)
+        return (s[2] >= 0x8B && s[2] <= 0x8F) || (s[2] >= 0xA8 && s[2] <= 0xAE);
+    if (s[0] == 0xE2 && s[1] == 0x81)
+        return s[2] >= 0xA0 && s[2] <= 0xAF;
+    return s[0] == 0xEF && s[1] == 0xBB && s[2] == 0xBF;
+}
+
+/*
  * The lower bound on the second byte refuses overlong forms, and the upper one surrogates and what is
  * beyond U+10FFFF. Never reads past a NUL, which is no continuation byte.
  */
@@ -21,6 +38,8 @@ size_t rfs_text_shown_length(const char *text)
         return 1;
     if (s[0] == 0xC2) /* U+0080 to U+009F are control characters too */
         return s[1] >= 0xA0 && s[1] <= 0xBF ? 2 : 0;
+    if (is_deceptive(s))
+        return 0;
     if (s[0] > 0xC2 && s[0] <= 0xDF)
         return is_continuation(s[1]) ? 2 : 0;
     if (s[0] >= 0xE0 && s[0] <= 0xEF) {

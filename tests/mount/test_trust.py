@@ -388,3 +388,27 @@ def test_folders_shown_of_private_folders():
                     equal((os.stat(spot).st_mode & 0o7777, os.stat(spot).st_uid), (shown, BOB), f"{spot}, {options}")
                 if options == "allow_other":
                     equal(lists(NOBODY, m.mnt), ["rank_0", "rank_1"] if mode == 0o777 else DENIED, f"list of {mode:o}")
+
+
+# ---- environments ------------------------------------------------------------------------------------------
+
+
+def test_variables_of_who_has_fewer_rights():
+    needs_root()
+    tree, program = bobs(), os.path.join(folder("bin"), "reshardfs")
+    shutil.copy(reshardfs, program)
+    os.chmod(program, 0o4755)
+    env = {**os.environ, "RESHARDFS_NONSENSE": "1"}
+    what = ("--check", tree.src, "-o", tree.options("index_cache=no"))
+    got = as_user(NOBODY, reshardfs, *what, env=env)
+    check(got.returncode == 2 and "RESHARDFS_NONSENSE" in got.stderr, f"his own rights: {got}")
+    got = as_user(NOBODY, program, *what, env=env)
+    equal((got.returncode, got.stderr), (0, ""), "those of root")
+
+
+def test_a_long_name_pads_no_other_row():
+    params = [Param("n" * 60000, (4, 4), 0, 0), *(Param(f"w{i}", (4, 4), 0, 0) for i in range(500))]
+    tree = Tree(folder("tree"), params, 1, 1)
+    got = run(reshard, "info", tree.path(0))
+    equal(got.returncode, 0, got.stderr)
+    check("w499" in got.stdout and len(got.stdout) < 60000 + 500 * 400, f"{len(got.stdout)} characters")

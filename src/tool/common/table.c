@@ -51,6 +51,9 @@ static size_t width_of(const char *text)
     return n;
 }
 
+/* What is wider sticks out of its column, in its row alone: one long name must not pad all rows. */
+#define WIDEST 128
+
 /* *owed spaces stand before the next character, so that no line ends in spaces. */
 static void print_cell(const struct rfs_column *column, size_t width, const char *text, int *owed,
                        FILE *out)
@@ -86,7 +89,7 @@ void rfs_table_print(const struct rfs_table *table, FILE *out)
     for (size_t i = 0; i < table->cells.n; i++) {
         const size_t width = width_of(table->cells.data[i]);
         if (width > widths[i % columns])
-            widths[i % columns] = width;
+            widths[i % columns] = width < WIDEST ? width : WIDEST;
     }
     print_row(table, widths, NULL, out);
     for (size_t row = 0; row + columns <= table->cells.n; row += columns)

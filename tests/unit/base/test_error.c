@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -133,6 +134,17 @@ static void test_text_is_cut_between_characters(void **state)
     char out[8];
 
     (void)state;
+    static const char *const deceptive[] = {"\u061c", "\u180e", "\u200b", "\u200f", "\u202a",
+                                            "\u202e", "\u2060", "\u2066", "\u2069", "\ufeff"};
+    for (size_t i = 0; i < sizeof deceptive / sizeof *deceptive; i++) {
+        char escaped[64] = "";
+        for (const char *c = deceptive[i]; *c; c++)
+            sprintf(escaped + strlen(escaped), "\\x%02x", (unsigned char)*c);
+        rfs_text_printable(out, sizeof out, deceptive[i]);
+        assert_string_equal(out, escaped);
+    }
+    rfs_text_printable(out, sizeof out, "\u2010\u00fc\u65e5");
+    assert_string_equal(out, "\u2010\u00fc\u65e5");
     assert_int_equal(rfs_text_printable(out, 4, "ab\xc3\xa9"), 2);
     assert_string_equal(out, "ab");
     assert_int_equal(rfs_text_printable(out, 5, "ab\xc3\xa9"), 4);
