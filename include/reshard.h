@@ -28,9 +28,11 @@
  *   -EACCES   a source may not be opened; -EPERM likewise.
  *   -ESTALE   a source was changed, truncated, replaced or removed since its headers were read, or since the
  *             view was opened if it is gone.
+ *   -ELOOP    the path of a source leads in circles, or to a file system that reshard_refuse_device names.
  *   -EIO      a source cannot be read.
  *   -ENOMEM, -EMFILE, -ENFILE: what the process may have is used up; a later call may succeed.
- * All but the last three last until a new view is opened; -ESTALE, -EIO and -EBADMSG of a source hold for every
+ *   -EINTR    the call was cancelled (reshard_cancel_set, reshard_cancel_all); nothing is wrong with the file.
+ * All but the last four last until a new view is opened; -ESTALE, -EIO and -EBADMSG of a source hold for every
  * file that depends on it.
  */
 #ifndef RESHARD_H
@@ -281,6 +283,34 @@ RESHARD_API ssize_t reshard_list_attributes(reshard_view *view, uint64_t id, cha
  */
 typedef int reshard_folder_fn(void *ctx, const char *path, bool written);
 RESHARD_API int reshard_folders(reshard_view *view, reshard_folder_fn *fn, void *ctx);
+
+/*
+ * Sources on file system DEVICE (st_dev), and those whose paths lead there, fail with -ELOOP from now on, unless they were looked at
+ * before; that file system is not asked for anything. For a program that serves it, from this view. From any thread.
+ */
+RESHARD_API void reshard_refuse_device(reshard_view *view, dev_t device);
+
+/*
+ * Ending calls before they are done. A call that is cancelled ends with -EINTR soon, whatever it does: planning,
+ * assembling, summing up, or waiting for another thread's work. What was cancelled is as if nobody had asked; others who
+ * wait for the same do it themselves. One thing is not ended: a system call on a source that hangs. The call ends after it.
+ */
+typedef struct reshard_cancel reshard_cancel;
+
+/* *out is owned by the caller, to be freed before the VIEW is closed; NULL on failure. Returns 0 or -ENOMEM. */
+RESHARD_API int reshard_cancel_new(reshard_view *view, reshard_cancel **out);
+/* No thread may be using it. Does nothing with NULL. */
+RESHARD_API void reshard_cancel_free(reshard_cancel *cancel);
+/* From now on CANCEL ends the calls of the calling thread on its view; NULL: nothing does. Several threads may use one. */
+RESHARD_API void reshard_cancel_use(reshard_cancel *cancel);
+/* True: calls that it ends, and those to come, are cancelled, until it is false again. From any thread. */
+RESHARD_API void reshard_cancel_set(reshard_cancel *cancel, bool cancelled);
+
+/*
+ * Cancels, for good, all calls on the view that a reshard_cancel ends, and what the view does by itself: for a program
+ * that is about to close it. From any thread, until reshard_close.
+ */
+RESHARD_API void reshard_cancel_all(reshard_view *view);
 
 /* What the tree is, known right after opening; it never changes. Ranks are those that a strategy tells. */
 typedef struct reshard_summary {

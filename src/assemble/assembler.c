@@ -119,8 +119,9 @@ int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice
         const bool ahead = want == RFS_WANT_ABSENT;
         const int rc = rfs_fetch(assembler, slice, begin, begin + size, (*out)->data,
                                  RFS_GATHER_UNPROVEN, ahead);
-        /* Who waits for what was to be made ahead makes it, or meets the failure. */
-        rfs_cache_publish(assembler->cache, *out, rc < 0 && ahead ? RFS_PUBLISH_NOTHING : rc);
+        /* Who waits for what was to be made ahead, or was given up, makes it, or meets the failure. */
+        const bool unmade = rc == -EINTR || (rc < 0 && ahead);
+        rfs_cache_publish(assembler->cache, *out, unmade ? RFS_PUBLISH_NOTHING : rc);
         got = rc < 0 ? rc : got;
     }
     if (got < 0)

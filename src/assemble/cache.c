@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "assemble/cache.h"
 
+#include "base/cancel.h"
 #include "base/checked.h"
 
 #include <stdlib.h>
@@ -78,7 +79,7 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     cache->budget = budget;
     cache->spent_room = RFS_SPENT_BYTES;
     pthread_mutex_init(&cache->lock, NULL);
-    pthread_cond_init(&cache->done, NULL);
+    rfs_cancel_init_cond(&cache->done);
     rfs_slots_init(&cache->slots, budget);
     cache->mates = malloc((cache->slots.total + UINT64_C(1)) * sizeof(struct rfs_piece *));
     if (!cache->mates) {
@@ -534,11 +535,12 @@ static struct rfs_piece *claim(struct rfs_cache *cache, const struct rfs_piece_k
 /* Waits until a piece found in the table is no longer being filled. An rfs_cache_got or -errno. */
 static int await(struct rfs_cache *cache, struct rfs_piece *piece, struct later *later)
 {
+    int waited = 0;
     piece->pins++;
-    while (piece->state == RFS_PIECE_FILLING)
-        pthread_cond_wait(&cache->done, &cache->lock);
-    if (piece->state == RFS_PIECE_GONE) {
-        const int rc = piece->rc;
+    while (piece->state == RFS_PIECE_FILLING && waited == 0)
+        waited = rfs_cancel_wait(&cache->done, &cache->lock);
+    if (piece->state != RFS_PIECE_READY) {
+        const int rc = waited < 0 ? waited : piece->rc;
         unpin_locked(cache, piece, later);
         return rc < 0 ? rc : RFS_GOT_NOTHING;
     }

@@ -2,6 +2,7 @@
 #include "assemble/stage.h"
 
 #include "assemble/stage_plan.h"
+#include "base/cancel.h"
 #include "base/checked.h"
 
 #include <pthread.h>
@@ -51,7 +52,7 @@ struct rfs_stage *rfs_stage_new(struct rfs_files *files, struct rfs_cache *cache
     if (pool && room >= LEAST_WINDOWS && !rfs_files_secret(files))
         stage->room = (unsigned)rfs_min_u64(room, RFS_STAGE_MOST);
     pthread_mutex_init(&stage->lock, NULL);
-    pthread_cond_init(&stage->changed, NULL);
+    rfs_cancel_init_cond(&stage->changed);
     rfs_depth_init(&stage->depth);
     return stage;
 }
@@ -329,14 +330,16 @@ static void pin(struct rfs_stage *stage, const struct rfs_stage_wishes *wishes,
     }
 }
 
-/* Until the window is read, or has failed. The caller has the lock. */
+/* Until the window is read, or has failed, or the caller's work is given up. The caller has the lock. */
 static void settle(struct rfs_stage *stage, struct rfs_stage_window *window, struct rfs_wait *wait)
 {
     while (window->state == RFS_STAGE_QUEUED || window->state == RFS_STAGE_READING) {
+        if (rfs_cancelled())
+            return;
         if (window->state == RFS_STAGE_QUEUED)
             make(stage, window, wait);
         else
-            pthread_cond_wait(&stage->changed, &stage->lock);
+            rfs_cancel_wait(&stage->changed, &stage->lock);
     }
 }
 

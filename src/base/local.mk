@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/base/arena.c src/base/arena.h \
+	src/base/cancel.c src/base/cancel.h \
 	src/base/checked.h \
 	src/base/cleanup.h \
 	src/base/error.c src/base/error.h \

@@ -3,6 +3,7 @@
 
 #include "base/wait.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ struct rfs_pool {
     unsigned waiters; /* jobs that wait, in the queue or running */
     bool stopping;
     bool held;
+    struct rfs_cancel cancel;
     pthread_t *threads;
 };
 
@@ -71,6 +73,7 @@ static void *work(void *arg)
 {
     struct rfs_pool *pool = arg;
 
+    rfs_cancel_enter(&pool->cancel);
     for (;;) {
         struct job *job;
 
@@ -110,6 +113,11 @@ void rfs_pool_hold(struct rfs_pool *pool, bool held)
     pthread_mutex_lock(&pool->lock);
     pool->held = held;
     pthread_mutex_unlock(&pool->lock);
+}
+
+struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool)
+{
+    return &pool->cancel;
 }
 
 /* Whether jobs that compute, beside those that wait, may have one more thread. */
@@ -187,6 +195,7 @@ struct loop {
     pthread_cond_t idle; /* running became 0 */
     int (*fn)(void *ctx, size_t i);
     void *ctx;
+    const struct rfs_cancel *cancel; /* the caller's; not to be touched without an index */
     size_t next, n;
     size_t running; /* calls of fn under way */
     unsigned owners;
@@ -236,7 +245,7 @@ static void run_loop(struct loop *loop)
         pthread_mutex_unlock(&loop->lock);
         const unsigned before = loops_awaited;
         rfs_wait_begin(&wait);
-        result = loop->fn(loop->ctx, i);
+        result = rfs_cancelled() ? -EINTR : loop->fn(loop->ctx, i);
         const bool waited = rfs_wait_end(&wait, RFS_WAIT_LEAST) > 0 && loops_awaited == before;
         pthread_mutex_lock(&loop->lock);
         if (loop->result == 0)
@@ -251,8 +260,12 @@ static void run_loop(struct loop *loop)
 
 static void help(void *arg)
 {
-    run_loop(arg);
-    drop_loop(arg);
+    struct loop *loop = arg;
+    const struct rfs_cancel *before = rfs_cancel_enter(loop->cancel);
+
+    run_loop(loop);
+    rfs_cancel_enter(before);
+    drop_loop(loop);
 }
 
 static int run_alone(size_t n, int (*fn)(void *ctx, size_t i), void *ctx)
@@ -260,7 +273,7 @@ static int run_alone(size_t n, int (*fn)(void *ctx, size_t i), void *ctx)
     int result = 0;
 
     for (size_t i = 0; i < n && result == 0; i++)
-        result = fn(ctx, i);
+        result = rfs_cancelled() ? -EINTR : fn(ctx, i);
     return result;
 }
 
@@ -293,6 +306,7 @@ int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i)
     loop->pool = pool;
     loop->fn = fn;
     loop->ctx = ctx;
+    loop->cancel = rfs_cancel_mine();
     loop->n = n;
     loop->owners = 1;
     call_helpers(pool, loop);

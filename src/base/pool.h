@@ -9,6 +9,8 @@
 #ifndef RFS_BASE_POOL_H
 #define RFS_BASE_POOL_H
 
+#include "base/cancel.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -28,6 +30,12 @@ void rfs_pool_free(struct rfs_pool *pool);
 void rfs_pool_hold(struct rfs_pool *pool, bool held);
 
 /*
+ * What the pool's threads work for, unless they help a caller of rfs_pool_for: given up, with all that is below it, once
+ * the pool's work is not wanted any more. Lives as long as the pool.
+ */
+struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool);
+
+/*
  * Queues fn(arg). False (and nothing queued) when LIMIT jobs already wait, when no thread could
  * be started, or when it is held; the caller keeps arg then.
  */
@@ -43,7 +51,8 @@ bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void 
  * Calls fn(ctx, i) for i in [0, n), in any order, from the workers and from the caller, and returns
  * when all are done. Where calls turn out to wait (for storage, by the thread's voluntary context switches), more
  * threads join, one for each call that waited, up to RFS_POOL_WAITERS. Safe to call from a worker (the caller does the work then, if nobody helps).
- * Stops handing out indices once fn returns non-zero; returns the first such value, else 0.
+ * Stops handing out indices once fn returns non-zero; returns the first such value, else 0. Calls are made for what the
+ * caller works for (cancel.h); once that is given up no index is handed out any more, and it returns -EINTR.
  */
 int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i), void *ctx);
 

@@ -15,8 +15,10 @@
  */
 #include "plan/internal.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,6 +169,8 @@ int rfs_plan_ask(struct planning *planning, uint32_t s)
     asking.samples = PROBES / asking.n > PROBES_LEAST ? PROBES / asking.n : PROBES_LEAST;
     if (!planner->config.strict && asking.samples < asking.use->lead_index->n) {
         rfs_pool_for(planner->config.pool, devices, probe, &asking);
+        if (rfs_cancelled())
+            return -EINTR;
         tell(planner, &asking.lacking, s);
         return 0;
     }

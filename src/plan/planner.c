@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/internal.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -126,7 +127,7 @@ static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
         rc = rfs_plan_roster(planning, &plan->roster);
     if (!rc)
         rc = rfs_plan_attributes(planning, plan);
-    return rc;
+    return !rc && rfs_cancelled() ? -EINTR : rc;
 }
 
 int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,

@@ -7,6 +7,8 @@
  */
 #include "plan/internal.h"
 
+#include "base/cancel.h"
+
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -15,15 +17,18 @@ enum { SIZES_UNKNOWN, SIZES_SAME, SIZES_DIFFER };
 /* The bytes of a rank's files. False when they cannot be looked at: whoever reads them will say why. */
 static bool rank_bytes(struct rfs_catalog *catalog, uint32_t rank, uint64_t *bytes)
 {
+    struct rfs_files *files = rfs_catalog_files(catalog);
+
     *bytes = 0;
     for (uint32_t part = 0; part < rfs_catalog_parts(catalog, rank); part++) {
-        const char *path =
-            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank) + part);
+        const uint32_t id = rfs_catalog_file(catalog, rank) + part;
         struct stat st;
         int rc;
+        if (rfs_files_leads_home(files, id))
+            return false;
         do
-            rc = stat(path, &st);
-        while (rc != 0 && errno == EINTR);
+            rc = rfs_cancelled() ? -1 : stat(rfs_files_path(files, id), &st);
+        while (rc != 0 && errno == EINTR && !rfs_cancelled());
         if (rc != 0)
             return false;
         *bytes += (uint64_t)st.st_size;
@@ -50,6 +55,7 @@ bool rfs_plan_sizes_differ(struct rfs_planner *planner, uint32_t s)
         first = bytes;
         any = true;
     }
-    atomic_store(&planner->sizes[s], differ ? SIZES_DIFFER : SIZES_SAME);
+    if (!rfs_cancelled())
+        atomic_store(&planner->sizes[s], differ ? SIZES_DIFFER : SIZES_SAME);
     return differ;
 }

@@ -7,6 +7,7 @@
  */
 #include "source/beneath.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
 #include "source/scan_internal.h"
 
@@ -82,7 +83,7 @@ static int by_kernel(int dir, const char *name, int flags)
         const long fd = syscall(SYS_openat2, dir, name, &how, sizeof how);
         if (fd >= 0)
             return (int)fd;
-        if (errno == EINTR)
+        if (errno == EINTR && !rfs_cancelled())
             continue;
         if (errno != EAGAIN)
             return errno == EXDEV || errno == EPERM || errno == EINVAL ? -ENOSYS : -errno;
@@ -104,7 +105,7 @@ static int step(int dir, const char *name, int flags)
 
     do
         fd = openat(dir, name, flags | O_NOFOLLOW);
-    while (fd < 0 && errno == EINTR);
+    while (fd < 0 && errno == EINTR && !rfs_cancelled());
     if (fd < 0)
         return errno == ELOOP ? -EXDEV : -errno;
     if ((flags & O_PATH) && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode)) {
@@ -172,7 +173,7 @@ int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int fl
     int fd;
     do
         fd = open(path, flags);
-    while (fd < 0 && errno == EINTR);
+    while (fd < 0 && errno == EINTR && !rfs_cancelled());
     return fd < 0 ? -errno : fd;
 }
 
@@ -181,8 +182,9 @@ int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct
     int failed;
 
     if (!beneath) {
-        while ((failed = stat(path, st)) != 0 && errno == EINTR) /* as network file systems may */
-            continue;
+        do /* as network file systems may */
+            failed = stat(path, st);
+        while (failed != 0 && errno == EINTR && !rfs_cancelled());
         return failed ? -errno : 0;
     }
     RFS_CLOSE const int fd = rfs_beneath_file(beneath, path, O_PATH);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/blocks.h"
 
+#include "base/cancel.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -58,17 +60,13 @@ static int64_t now_ms(void)
 struct rfs_blocks *rfs_blocks_new(uint64_t budget, struct rfs_secret *secret)
 {
     struct rfs_blocks *blocks = calloc(1, sizeof *blocks);
-    pthread_condattr_t clock;
     if (!blocks)
         return NULL;
     blocks->secret = secret;
     blocks->budget = budget;
     blocks->page = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&blocks->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&blocks->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    rfs_cancel_init_cond(&blocks->changed);
     return blocks;
 }
 
@@ -144,7 +142,7 @@ static void wait_until(struct rfs_blocks *blocks, int64_t until)
 {
     const struct timespec at = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
     if (until == INT64_MAX)
-        pthread_cond_wait(&blocks->changed, &blocks->lock);
+        rfs_cancel_wait(&blocks->changed, &blocks->lock);
     else
         pthread_cond_timedwait(&blocks->changed, &blocks->lock, &at);
 }
@@ -206,18 +204,20 @@ static void leave_queue(struct rfs_blocks *blocks, const struct waiter *waiter)
     *place = waiter->next;
 }
 
-/* Pins the block, or gives the reason for which it is gone. */
+/* Pins the block, or gives the reason for which it is gone, or not waited for. */
 static int await(struct rfs_blocks *blocks, struct block *block)
 {
+    int rc = 0;
     block->pins++;
-    while (block->state == MAKING)
-        pthread_cond_wait(&blocks->changed, &blocks->lock);
+    while (block->state == MAKING && rc == 0)
+        rc = rfs_cancel_wait(&blocks->changed, &blocks->lock);
     if (block->state == READY) {
         list_remove(blocks, block);
         list_add(blocks, block);
         return 0;
     }
-    const int rc = block->rc;
+    if (block->state == GONE)
+        rc = block->rc;
     if (--block->pins == 0)
         free(block);
     return rc;
@@ -251,7 +251,7 @@ static int claim(struct rfs_blocks *blocks, uint32_t file, uint32_t number, size
     unsigned char *data = NULL;
     bool queued = false, room = false;
 
-    while (!(*out = find(blocks, file, number)) && !room) {
+    while (!(*out = find(blocks, file, number)) && !room && !rfs_cancelled()) {
         room = take_room(blocks, mapped, &data);
         if (!room && !queued)
             enter_queue(blocks, &waiter);
@@ -261,6 +261,8 @@ static int claim(struct rfs_blocks *blocks, uint32_t file, uint32_t number, size
         leave_queue(blocks, &waiter);
     if (*out)
         return await(blocks, *out);
+    if (!room)
+        return -EINTR;
     *out = insert(blocks, file, number, mapped, data);
     if (*out)
         return 1;
@@ -287,24 +289,34 @@ static void publish(struct rfs_blocks *blocks, struct block *block, int rc)
     give_back(blocks, data, mapped);
 }
 
+/* Who makes the block that was claimed. 0 or -errno. */
+static int make_block(struct rfs_blocks *blocks, struct block *block, rfs_block_make *make,
+                      void *ctx)
+{
+    if (!block->data)
+        block->data = rfs_secret_map(blocks->secret, block->mapped);
+    const int rc = block->data ? make(ctx, block->data) : -ENOMEM;
+    pthread_mutex_lock(&blocks->lock);
+    publish(blocks, block, rc);
+    pthread_mutex_unlock(&blocks->lock);
+    return rc;
+}
+
 int rfs_blocks_get(struct rfs_blocks *blocks, uint32_t file, uint32_t number, size_t bytes,
                    rfs_block_make *make, void *ctx, struct rfs_block_held *out)
 {
     const size_t mapped = (bytes + blocks->page - 1) / blocks->page * blocks->page;
     struct block *block;
+    int rc;
     if (mapped > blocks->budget)
         return -EFBIG;
-    pthread_mutex_lock(&blocks->lock);
-    int rc = claim(blocks, file, number, mapped, &block);
-    pthread_mutex_unlock(&blocks->lock);
-    if (rc == 1) {
-        if (!block->data)
-            block->data = rfs_secret_map(blocks->secret, mapped);
-        rc = block->data ? make(ctx, block->data) : -ENOMEM;
+    do {
         pthread_mutex_lock(&blocks->lock);
-        publish(blocks, block, rc);
+        rc = claim(blocks, file, number, mapped, &block);
         pthread_mutex_unlock(&blocks->lock);
-    }
+        if (rc == 1)
+            rc = make_block(blocks, block, make, ctx);
+    } while (rc == -EINTR && !rfs_cancelled()); /* who was making it gave up */
     if (rc == 0)
         *out = (struct rfs_block_held){block->data, block};
     return rc;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/catalog.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
 #include "source/catalog_internal.h"
 #include "source/scan.h"
@@ -102,7 +103,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (!catalog)
         return no_memory(err, spec->path);
     pthread_mutex_init(&catalog->lock, NULL);
-    pthread_cond_init(&catalog->done, NULL);
+    rfs_cancel_init_cond(&catalog->done);
     catalog->log = log;
     catalog->pool = pool;
     catalog->files = rfs_files_sharing(log, spec->fds);
@@ -382,8 +383,13 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
     pthread_mutex_lock(&catalog->lock);
     if (catalog->saved)
         rfs_catalog_load(catalog);
-    while (slot->busy)
-        pthread_cond_wait(&catalog->done, &catalog->lock);
+    int waited = 0;
+    while (slot->busy && waited == 0)
+        waited = rfs_cancel_wait(&catalog->done, &catalog->lock);
+    if (slot->busy) {
+        pthread_mutex_unlock(&catalog->lock);
+        return waited;
+    }
     *out = rfs_catalog_ready(catalog, rank);
     if (*out || slot->failed != 0) {
         const int rc = *out ? 0 : recall(slot, err);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/fds.h"
 
+#include "base/cancel.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,10 +13,10 @@ int rfs_fds_init(struct rfs_fds *fds, unsigned limit)
     int rc = pthread_mutex_init(&fds->lock, NULL);
     if (rc != 0)
         return -rc;
-    rc = pthread_cond_init(&fds->changed, NULL);
+    rc = rfs_cancel_init_cond(&fds->changed);
     if (rc != 0)
         pthread_mutex_destroy(&fds->lock);
-    return -rc;
+    return rc;
 }
 
 static void idle_remove(struct rfs_fds *fds, struct rfs_fd *entry)
@@ -99,8 +101,12 @@ int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const struct rfs_ben
         if (!entry->opening && (victim = idle_steal(fds)) >= 0)
             break; /* its room is ours */
         fds->waiters++;
-        pthread_cond_wait(&fds->changed, &fds->lock);
+        const int rc = rfs_cancel_wait(&fds->changed, &fds->lock);
         fds->waiters--;
+        if (rc < 0) {
+            pthread_mutex_unlock(&fds->lock);
+            return rc;
+        }
     }
     *fresh = entry->fd < 0;
     if (!*fresh) {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/files.h"
 
+#include "base/cancel.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "source/beneath.h"
 #include "source/fds.h"
+#include "source/home.h"
 #include "source/sealed.h"
 
 #include <errno.h>
@@ -30,6 +32,7 @@ struct file {
     _Atomic int failed; /* 0, or the -errno that stuck */
     _Atomic(char *)
         why; /* the line that was logged of that failure; owned; set before it, or NULL */
+    atomic_bool walked;   /* its path leads not home */
     atomic_bool recorded; /* set, with release, after id; id never changes then */
     struct identity id;
     _Atomic(struct rfs_cipher *) cipher; /* of an encrypted file, from its first use on; owned */
@@ -46,6 +49,7 @@ struct rfs_files {
     pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
     bool for_others;
     struct rfs_access_above above;
+    atomic_uint_fast64_t home; /* 1 + the device that no path may lead to; 0: none */
     atomic_uint_fast64_t opens, reads, bytes, checks, errors;
 };
 
@@ -197,11 +201,15 @@ static int stick_line(struct rfs_files *files, struct file *file, int code, cons
     return code;
 }
 
+#define CIRCLE "its path leads in circles, or into the mount that is made from it"
+
 static int stick(struct rfs_files *files, struct file *file, int code, const char *what)
 {
     char line[2048];
     snprintf(line, sizeof line, "%s: %s; try: %s", file->path, what,
-             code == -ESTALE ? "mount again" : "check the disk, then mount again");
+             code == -ESTALE  ? "mount again"
+             : code == -ELOOP ? "a source outside of the mount, and mount again"
+                              : "check the disk, then mount again");
     return stick_line(files, file, code, line, false);
 }
 
@@ -233,7 +241,8 @@ bool rfs_files_may_pass(int code)
 static int call_failed(struct rfs_files *files, struct file *file, const char *call, int code)
 {
     char what[128];
-
+    if (code == EINTR && rfs_cancelled())
+        return -EINTR;
     snprintf(what, sizeof what, "%s: %s", call, strerror(code));
     if (code == EACCES || code == EPERM)
         tell_denied(files, file, what);
@@ -242,8 +251,9 @@ static int call_failed(struct rfs_files *files, struct file *file, const char *c
     switch (code) {
     case ENOENT:
     case ENOTDIR:
-    case ELOOP:
         return stick(files, file, -ESTALE, "the file was removed");
+    case ELOOP:
+        return stick(files, file, -ELOOP, CIRCLE);
     case ESTALE:
         return stick(files, file, -ESTALE, what);
     default:
@@ -314,12 +324,33 @@ static int compare(struct rfs_files *files, struct file *file, const struct stat
     return 0;
 }
 
+void rfs_files_set_home(struct rfs_files *files, dev_t device)
+{
+    atomic_store(&files->home, (uint64_t)device + 1);
+}
+
+bool rfs_files_leads_home(struct rfs_files *files, uint32_t id)
+{
+    struct file *file = files->list[id];
+    const uint64_t home = atomic_load_explicit(&files->home, memory_order_relaxed);
+    if (home == 0 || atomic_load_explicit(&file->walked, memory_order_relaxed))
+        return false;
+    if (rfs_leads_home(file->path, (dev_t)(home - 1)))
+        return true;
+    atomic_store_explicit(&file->walked, true, memory_order_relaxed);
+    return false;
+}
+
 int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
 {
     struct file *file = files->list[id];
     const int rc = rfs_files_state(files, id);
     if (rc != 0)
         return rc;
+    if (rfs_cancelled())
+        return -EINTR;
+    if (rfs_files_leads_home(files, id))
+        return stick(files, file, -ELOOP, CIRCLE);
     atomic_fetch_add_explicit(&files->checks, 1, memory_order_relaxed);
     /* What is recorded is compared wherever the path leads by now. */
     const bool recorded = atomic_load_explicit(&file->recorded, memory_order_acquire);
@@ -335,6 +366,8 @@ int rfs_files_look(struct rfs_files *files, uint32_t id, struct stat *st)
     if (atomic_load_explicit(&file->recorded, memory_order_acquire) ||
         rfs_files_state(files, id) != 0)
         return rfs_files_stat(files, id, st);
+    if (rfs_files_leads_home(files, id))
+        return -ELOOP;
     return rfs_beneath_stat(files->beneath, file->path, st);
 }
 
@@ -372,6 +405,8 @@ static int read_spans(void *ctx, struct iovec *spans, int count, uint64_t offset
     const struct raw *raw = ctx;
     struct rfs_files *files = raw->files;
     while (count > 0) {
+        if (rfs_cancelled())
+            return -EINTR;
         atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
         const ssize_t n = count == 1
                               ? pread(raw->fd, spans->iov_base, spans->iov_len, (off_t)offset)
@@ -404,7 +439,7 @@ static int sealed_failed(struct rfs_files *files, uint32_t id, int code, bool qu
 {
     struct file *file = files->list[id];
 
-    if (err->code == 0 || code == -ENOMEM)
+    if (err->code == 0 || code == -ENOMEM || code == -EINTR)
         return code;
     const int changed = rfs_files_check(files, id);
     if (changed < 0)
@@ -603,6 +638,8 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
         return pread_held(reading, buf, size, offset);
     unsigned char *p = buf;
     while (size > 0) {
+        if (rfs_cancelled())
+            return -EINTR;
         atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
         const ssize_t n = pread(reading->fd, p, size, (off_t)offset);
         if (n < 0 && errno == EINTR)

@@ -60,6 +60,10 @@ const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files);
 void rfs_files_set_for_others(struct rfs_files *files);
 /* Who may read a file with these attributes, as rfs_files_stat or rfs_files_look gave them a moment ago. */
 struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const struct stat *st);
+/* Files that lie on file system DEVICE, or whose paths lead through it, fail with -ELOOP: see home.h. From any thread. */
+void rfs_files_set_home(struct rfs_files *files, dev_t device);
+/* Whether a file does. Looked at once for each, unless it does. */
+bool rfs_files_leads_home(struct rfs_files *files, uint32_t id);
 /* For whom memory for plain text is guarded; NULL: files are plain anyway. */
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
 /* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */

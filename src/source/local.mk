@@ -16,6 +16,7 @@ librfs_la_SOURCES += \
 	src/source/dtype.c src/source/dtype.h \
 	src/source/fds.c src/source/fds.h \
 	src/source/files.c src/source/files.h \
+	src/source/home.c src/source/home.h \
 	src/source/index.c src/source/index.h \
 	src/source/group_proto.c src/source/group_proto.h \
 	src/source/json_map.c src/source/json_map.h \

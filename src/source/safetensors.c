@@ -438,7 +438,9 @@ static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, u
     rc = look(read, ctx, length, file, err);
     if (rc < 0)
         return rc;
-    rfs_share_take(share, (size_t)length);
+    rc = rfs_share_take(share, (size_t)length);
+    if (rc < 0)
+        return fail_read(err, file, rc);
     RFS_FREE unsigned char *bytes = malloc((size_t)length + 1);
     if (!bytes)
         return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");

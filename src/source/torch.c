@@ -171,7 +171,9 @@ static int read_pickle(const struct opening *opening)
         return rc;
     const size_t n = (size_t)entry->bytes;
     RFS_SHARED share = 0;
-    rfs_share_take(&share, n + rfs_pickle_memory(n));
+    rc = rfs_share_take(&share, n + rfs_pickle_memory(n));
+    if (rc < 0)
+        return rfs_files_fail(opening->err, opening->file, rc);
     RFS_FREE unsigned char *bytes = malloc(n + 1);
     if (!bytes)
         return rfs_fail_memory(opening->err);

@@ -5,6 +5,7 @@
  */
 #include "view/internal.h"
 
+#include "base/cancel.h"
 #include "base/checked.h"
 #include "base/secret.h"
 
@@ -38,6 +39,10 @@ static int sum_up(struct reshard_view *view, size_t file, uint64_t begin, uint64
 
     int rc = buf ? rfs_view_reader(view, file, &reader) : -ENOMEM;
     for (uint64_t at = begin; at < end && rc == 0; at += (uint64_t)n) {
+        if (rfs_cancelled()) { /* all that it reads may be there already */
+            rc = -EINTR;
+            break;
+        }
         n = rfs_view_fetch(reader, buf, (size_t)rfs_min_u64(RFS_PIECE, end - at), at);
         rc = n < 0 ? (int)n : n == 0 ? -EIO : 0;
         if (rc == 0)
@@ -54,15 +59,17 @@ int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc)
     struct shown_file *shown = &view->files[file];
 
     pthread_mutex_lock(&view->lock);
-    while (shown->crc_state == CRC_BEING_SUMMED)
-        pthread_cond_wait(&view->summed, &view->lock);
+    int waited = 0;
+    while (shown->crc_state == CRC_BEING_SUMMED && waited == 0)
+        waited = rfs_cancel_wait(&view->summed, &view->lock);
     const bool known = shown->crc_state == CRC_KNOWN;
-    if (!known)
+    const bool mine = shown->crc_state == CRC_UNKNOWN;
+    if (mine)
         shown->crc_state = CRC_BEING_SUMMED;
     *crc = shown->crc;
     pthread_mutex_unlock(&view->lock);
-    if (known)
-        return 0;
+    if (!mine)
+        return known ? 0 : waited;
 
     const struct rfs_image *image = atomic_load_explicit(&shown->image, memory_order_acquire);
     const int rc = sum_up(view, file, 0, image->bytes - RFS_CRC_TRAILER, crc);

@@ -6,6 +6,7 @@ librfs_la_SOURCES += \
 	src/view/budget.h \
 	src/view/bundle.c \
 	src/view/bundle.h \
+	src/view/cancel.c \
 	src/view/control.c \
 	src/view/control.h \
 	src/view/control_about.c \

@@ -8,6 +8,7 @@
 #include "view/side.h"
 #include "view/streak.h"
 
+#include "base/cancel.h"
 #include "base/checked.h"
 
 #include <errno.h>
@@ -308,8 +309,10 @@ static ssize_t answer_bytes(struct reshard_reader *reader, size_t size, uint64_t
     for (size_t i = rfs_image_find(image, offset); answer->done < size; i++) {
         const uint64_t at = offset + answer->done;
         const uint64_t n = rfs_min_u64(rfs_image_end(image, i) - at, size - answer->done);
-        rc = answer_region(reader, &image->regions[i], at - image->regions[i].start, (size_t)n,
-                           sequential, answer);
+        rc = rfs_cancelled()
+                 ? -EINTR
+                 : answer_region(reader, &image->regions[i], at - image->regions[i].start,
+                                 (size_t)n, sequential, answer);
         if (rc)
             return rc;
     }

@@ -7,6 +7,7 @@
  */
 #include "view/saved_sizes.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
 #include "layout/digest.h"
 #include "source/saved_index.h"
@@ -130,7 +131,7 @@ struct looking {
 static int look_at(void *ctx, size_t batch)
 {
     const struct looking *looking = ctx;
-    const struct rfs_files *files = rfs_catalog_files(looking->view->catalog);
+    struct rfs_files *files = rfs_catalog_files(looking->view->catalog);
     const size_t n = looking->sizes->sources.n;
 
     for (size_t i = batch * BATCH; i < n && i < (batch + 1) * BATCH; i++) {
@@ -138,7 +139,7 @@ static int look_at(void *ctx, size_t batch)
         const char *path = rfs_files_path(files, (uint32_t)i);
         struct stat st;
         if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
-            stat(path, &st) != 0)
+            rfs_cancelled() || rfs_files_leads_home(files, (uint32_t)i) || stat(path, &st) != 0)
             return -1;
         const struct rfs_mark mark = rfs_mark_of(&st);
         if (memcmp(&mark, &source->mark, sizeof mark) != 0)
@@ -197,8 +198,8 @@ static struct rfs_sizes *sizes_of(struct reshard_view *view)
     if (!view->catalog || !rfs_catalog_saved(view->catalog))
         return NULL;
     pthread_mutex_lock(&view->lock);
-    while (view->sizes_state == SIZES_LOADING)
-        pthread_cond_wait(&view->summed, &view->lock);
+    while (view->sizes_state == SIZES_LOADING && rfs_cancel_wait(&view->summed, &view->lock) == 0)
+        continue;
     const bool mine = view->sizes_state == SIZES_UNKNOWN;
     if (mine)
         view->sizes_state = SIZES_LOADING;
@@ -207,7 +208,7 @@ static struct rfs_sizes *sizes_of(struct reshard_view *view)
         struct rfs_sizes *sizes = load(view);
         pthread_mutex_lock(&view->lock);
         atomic_store_explicit(&view->sizes, sizes, memory_order_release);
-        view->sizes_state = SIZES_LOADED;
+        view->sizes_state = sizes || !rfs_cancelled() ? SIZES_LOADED : SIZES_UNKNOWN;
         pthread_cond_broadcast(&view->summed);
         pthread_mutex_unlock(&view->lock);
     }
@@ -268,7 +269,8 @@ bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank
         *size = saved->size;
         return true;
     }
-    atomic_store_explicit(&view->sizes_gone, true, memory_order_relaxed);
+    if (!rfs_cancelled()) /* else nobody has looked */
+        atomic_store_explicit(&view->sizes_gone, true, memory_order_relaxed);
     rfs_view_sizes_end(plan);
     return false;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
+#include "base/cancel.h"
 #include "source/beneath.h"
 #include "source/saved.h"
 #include "source/sealed.h"
@@ -250,7 +251,7 @@ int rfs_view_open(const char *source, const reshard_config *config,
     if (!view)
         return rfs_fail_memory(err);
     pthread_mutex_init(&view->lock, NULL);
-    pthread_cond_init(&view->summed, NULL);
+    rfs_cancel_init_cond(&view->summed);
     view->log_config = (reshard_config){.struct_size = sizeof view->log_config};
     if (config)
         memcpy(&view->log_config, config,
@@ -278,6 +279,14 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
     if (rc == 0 && (*out)->sealed) /* memory is not locked over a fork */
         rfs_blocks_drop(rfs_sealed_blocks((*out)->sealed));
     return rfs_view_report(err, &failure, rc);
+}
+
+void reshard_refuse_device(reshard_view *view, dev_t device)
+{
+    if (view->catalog)
+        rfs_files_set_home(rfs_catalog_files(view->catalog), device);
+    for (size_t i = 0; view->side && i < view->side->n; i++)
+        reshard_refuse_device(view->side->data[i].view, device);
 }
 
 /* So that the pool has only to end what it has begun. */
