@@ -5,6 +5,9 @@
  * poll(2), which wakes all of these: the first one that a processor runs takes the request. The others are parked,
  * since waking each costs something, until no watcher is left.
  *
+ * While all threads are busy the guard (guard.h) takes requests. Those that may wait for sources are held here, and go to the
+ * next thread that is free, in the order in which they came, unless their callers are killed before.
+ *
  * Threads: any, once it is opened. Its lock is a leaf lock, held for a few instructions.
  */
 #ifndef RFS_MOUNT_CHANNEL_H
@@ -14,15 +17,27 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rfs_held_request;
 
 struct rfs_channel {
-    pthread_mutex_t lock; /* of watchers and parked */
+    pthread_mutex_t lock; /* of all but turn and bell */
     unsigned watchers;    /* with those that were just told to be */
     unsigned parked;
+    uint64_t turns; /* how often a thread came to wait */
+    struct rfs_held_request *first, **last;
+    bool closed;
     sem_t turn; /* posted for each parked thread that is to watch */
+    int bell; /* descriptor; readable while something is held, and once it is closed: wakes watchers; or -1 */
+    atomic_bool begun; /* the first request, INIT, was answered */
+    void *room;        /* owned; where the guard reads requests to; or NULL */
 };
 
-void rfs_channel_init(struct rfs_channel *channel);
+/* 0 or -errno. */
+int rfs_channel_init(struct rfs_channel *channel);
 /* No thread may wait any more. */
 void rfs_channel_destroy(struct rfs_channel *channel);
 
@@ -31,5 +46,26 @@ void rfs_channel_destroy(struct rfs_channel *channel);
  * channel of that. 0 or -errno.
  */
 int rfs_channel_open(struct fuse_session *session);
+
+/* No thread waits any more: as if each had got a signal. */
+void rfs_channel_close(struct rfs_channel *channel);
+
+/* How often a thread came to wait for requests so far, and whether none waits now. */
+uint64_t rfs_channel_turns(struct rfs_channel *channel);
+bool rfs_channel_is_unwatched(struct rfs_channel *channel);
+
+/* ---- for the guard ---- */
+
+/*
+ * One request of the kernel, if there is any while no thread waits; signals to callers of what is held are taken note of.
+ * *buf is the channel's, until the next call. 1, 0 for none, or -ENODEV when the mount is gone.
+ */
+int rfs_channel_take(struct rfs_channel *channel, struct fuse_session *session,
+                     struct fuse_buf *buf);
+/* Holds the request that was taken last. */
+void rfs_channel_hold(struct rfs_channel *channel, struct fuse_session *session,
+                      const struct fuse_buf *buf);
+/* Gives up those held whose callers are about to end (request.h). Whether there are others whose callers got a signal. */
+bool rfs_channel_look(struct rfs_channel *channel, struct fuse_session *session);
 
 #endif

@@ -133,18 +133,32 @@ static bool may_ask(const struct rfs_mount *m, fuse_req_t req, uint64_t id)
 void rfs_hidden_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     struct rfs_mount *m = fuse_req_userdata(req);
-    char *buf = size > 0 ? rfs_scratch_get(size) : NULL;
 
-    if (has_none(m))
+    if (has_none(m)) {
         fuse_reply_err(req, ENOSYS);
-    else if (!may_ask(m, req, ino))
+        return;
+    }
+    if (!may_ask(m, req, ino)) {
         fuse_reply_err(req, EACCES);
-    else if (rfs_hidden_is_own(ino) || strncmp(name, ATTRIBUTES, strlen(ATTRIBUTES)) != 0)
+        return;
+    }
+    if (rfs_hidden_is_own(ino) || strncmp(name, ATTRIBUTES, strlen(ATTRIBUTES)) != 0) {
         fuse_reply_err(req, ENODATA);
-    else if (size > 0 && !buf)
+        return;
+    }
+    if (rfs_guard_is_me()) { /* it may take a plan */
+        rfs_guard_defer(m->guard, req);
+        return;
+    }
+    char *buf = size > 0 ? rfs_scratch_get(size) : NULL;
+    if (size > 0 && !buf) {
         fuse_reply_err(req, ENOMEM);
-    else
-        reply(req, buf, reshard_get_attribute(m->view, ino, name, buf, size), size);
+        return;
+    }
+    struct rfs_request *request = rfs_request_begin(req);
+    const ssize_t n = reshard_get_attribute(m->view, ino, name, buf, size);
+    if (rfs_request_end(request, req))
+        reply(req, buf, n, size);
 }
 
 void rfs_hidden_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)

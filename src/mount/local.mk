@@ -22,6 +22,7 @@ reshardfs_SOURCES = \
 	src/mount/control_json.c \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
+	src/mount/guard.c src/mount/guard.h \
 	src/mount/keeper.c src/mount/keeper.h \
 	src/mount/known.c src/mount/known.h \
 	src/mount/main.c \
@@ -31,6 +32,7 @@ reshardfs_SOURCES = \
 	src/mount/readahead.c src/mount/readahead.h \
 	src/mount/readonly.c \
 	src/mount/report.c src/mount/report.h \
+	src/mount/request.c src/mount/request.h \
 	src/mount/ring.c src/mount/ring.h \
 	src/mount/sandbox.c src/mount/sandbox.h \
 	src/mount/sandbox_calls.c \
@@ -39,5 +41,6 @@ reshardfs_SOURCES = \
 	src/mount/session.c src/mount/session.h \
 	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c \
 	src/mount/table.c src/mount/table.h \
-	src/mount/unwind.c src/mount/unwind.h
+	src/mount/unwind.c src/mount/unwind.h \
+	src/mount/waits.c src/mount/waits.h
 endif

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
+#include "mount/guard.h"
 #include "mount/keeper.h"
 #include "mount/options.h"
 #include "mount/paths.h"
@@ -180,6 +181,7 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
     if (rc == 0)
         rc = place->resolved ? mount_view(options, place, &sandbox, view, err) : check(view, err);
     reshard_close(view);
+    rfs_guard_rest();
     if (rc < 0 && rfs_daemon_fail(&place->daemon, err))
         *err = (struct rfs_error){.code = rc};
     return rc;

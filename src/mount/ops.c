@@ -4,6 +4,7 @@
 #include "mount/control.h"
 #include "mount/report.h"
 #include "mount/scratch.h"
+#include "mount/waits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 /* The tree does not change while it is mounted, so what the kernel knows stays true. Seconds. */
 #define FOREVER (365 * 86400.0)
@@ -56,7 +58,7 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
     rc = reshard_getattr(m->view, id, &known, &err);
     if (rc == 0)
         to_stat(&known, st);
-    else if (err.message[0])
+    else if (err.message[0] && rc != -EINTR)
         rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
     if (id == RESHARD_ROOT && m->options->control == RFS_CONTROL_SHOW)
         st->st_nlink++;
@@ -68,6 +70,15 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
 static double lasting(uint64_t id)
 {
     return rfs_hidden_is_own(id) ? 0 : FOREVER;
+}
+
+/* Whether REQ is left to another thread, as it may wait for sources and this is the guard's thread. */
+static bool defers(fuse_req_t req, bool waits)
+{
+    if (!waits)
+        return false;
+    rfs_guard_defer(mount_of(req)->guard, req);
+    return true;
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -92,14 +103,24 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct rfs_mount *m = mount_of(req);
     struct fuse_entry_param e = {.attr_timeout = FOREVER, .entry_timeout = FOREVER};
     uint64_t id;
-    int rc = rfs_hidden_lookup(m, parent, name, &id);
 
-    if (rc == -ENOENT) {
+    if (rfs_request_is_own(req)) {
+        fuse_reply_err(req, ELOOP);
+        return;
+    }
+    if (defers(req, rfs_guard_is_me() && rfs_waits_lookup(m, parent, name)))
+        return;
+    struct rfs_request *request = rfs_request_begin(req);
+    int rc = rfs_hidden_lookup(m, parent, name, &id);
+    const bool absent = rc == -ENOENT;
+    if (rc == 0)
+        rc = attributes(m, id, &e.attr);
+    if (!rfs_request_end(request, req))
+        return;
+    if (absent) {
         fuse_reply_entry(req, &e); /* inode 0: remembered as absent */
         return;
     }
-    if (rc == 0)
-        rc = attributes(m, id, &e.attr);
     if (rc < 0) {
         fuse_reply_err(req, -rc);
         return;
@@ -111,10 +132,16 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct rfs_mount *m = mount_of(req);
     struct stat st;
-    const int rc = attributes(mount_of(req), ino, &st);
 
     (void)fi;
+    if (defers(req, rfs_guard_is_me() && rfs_waits_getattr(m, ino)))
+        return;
+    struct rfs_request *request = rfs_request_begin(req);
+    const int rc = attributes(m, ino, &st);
+    if (!rfs_request_end(request, req))
+        return;
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else
@@ -168,7 +195,7 @@ static void describe(struct rfs_mount *m, const reshard_dirent *entry, bool plus
                      struct fuse_entry_param *e)
 {
     *e = (struct fuse_entry_param){.attr_timeout = FOREVER, .entry_timeout = FOREVER};
-    if (plus && entry->name[0] != '.' && !rfs_hidden_is_own(entry->id) &&
+    if (plus && !rfs_guard_is_me() && entry->name[0] != '.' && !rfs_hidden_is_own(entry->id) &&
         reshard_is_ready(m->view, entry->id) && attributes(m, entry->id, &e->attr) == 0) {
         e->ino = entry->id;
         return;
@@ -185,14 +212,17 @@ static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset
     reshard_dirent entry = {.struct_size = sizeof entry};
     struct fuse_entry_param e;
     uint64_t position = (uint64_t)offset;
-    char *buf = rfs_scratch_get(size);
     size_t used = 0;
     int rc;
 
+    if (defers(req, rfs_guard_is_me() && rfs_waits_list(m, dir)))
+        return;
+    char *buf = rfs_scratch_get(size);
     if (!buf) {
         fuse_reply_err(req, ENOMEM);
         return;
     }
+    struct rfs_request *request = rfs_request_begin(req);
     while ((rc = list(m, dir, position, &entry)) > 0) {
         const off_t next = (off_t)(position + 1);
         size_t n;
@@ -205,6 +235,8 @@ static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset
         used += n;
         position++;
     }
+    if (!rfs_request_end(request, req))
+        return;
     if (rc < 0 && used == 0)
         fuse_reply_err(req, -rc);
     else
@@ -225,8 +257,11 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     reply_list(req, ino, size, offset, true);
 }
 
-static void close_handle(struct rfs_mount *m, struct rfs_handle *handle)
+/* One user less; the last one closes it. */
+static void leave_handle(struct rfs_mount *m, struct rfs_handle *handle)
 {
+    if (atomic_fetch_sub(&handle->users, 1) > 1)
+        return;
     pthread_mutex_lock(&m->handles_lock);
     if (handle->previous)
         handle->previous->next = handle->next;
@@ -253,6 +288,7 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
         free(handle);
         return rc;
     }
+    atomic_init(&handle->users, 1);
     pthread_mutex_lock(&m->handles_lock);
     handle->next = m->handles;
     if (handle->next)
@@ -286,22 +322,35 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, EROFS);
         return;
     }
+    if (rfs_request_is_own(req)) {
+        fuse_reply_err(req, ELOOP);
+        return;
+    }
+    if (defers(req, rfs_guard_is_me() && !rfs_hidden_is_own(ino)))
+        return;
+    struct rfs_request *request = rfs_request_begin(req);
     rc = open_handle(m, ino, &handle);
+    const bool cached = rc == 0 && is_cached(m, ino);
+    if (!rfs_request_end(request, req)) {
+        if (rc == 0)
+            leave_handle(m, handle);
+        return;
+    }
     if (rc < 0) {
         fuse_reply_err(req, -rc);
         return;
     }
-    fi->direct_io = !is_cached(m, ino);
+    fi->direct_io = !cached;
     fi->keep_cache = !fi->direct_io && !atomic_load(&m->stale);
     fi->fh = (uintptr_t)handle;
     if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
-        close_handle(m, handle);
+        leave_handle(m, handle);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    close_handle(mount_of(req), (struct rfs_handle *)(uintptr_t)fi->fh);
+    leave_handle(mount_of(req), (struct rfs_handle *)(uintptr_t)fi->fh);
     fuse_reply_err(req, 0);
 }
 
@@ -335,13 +384,15 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                     struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
-    const struct rfs_handle *handle = (struct rfs_handle *)(uintptr_t)fi->fh;
-    void *scratch = rfs_scratch_get(size + RESHARD_SCRATCH_EXTRA);
+    struct rfs_handle *handle = (struct rfs_handle *)(uintptr_t)fi->fh;
     struct iovec spans[SPANS];
     reshard_loan *loan = NULL;
     int count = 0;
     ssize_t n;
 
+    if (defers(req, rfs_guard_is_me() && handle->reader))
+        return;
+    void *scratch = rfs_scratch_get(size + RESHARD_SCRATCH_EXTRA);
     if (!scratch) {
         fuse_reply_err(req, ENOMEM);
         return;
@@ -350,21 +401,24 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         reply_text(req, handle, scratch, size, offset);
         return;
     }
+    atomic_fetch_add(&handle->users, 1);
+    struct rfs_request *request = rfs_request_begin(req);
     n = reshard_reader_borrow(handle->reader, scratch, size, (uint64_t)offset, spans, SPANS, &count,
                               &loan);
-    if (n < 0) {
+    leave_handle(m, handle);
+    const bool ours = rfs_request_end(request, req);
+    if (ours && n < 0)
         fuse_reply_err(req, (int)-n);
-        if (n == -ESTALE)
-            drop_pages(m, ino);
-        return;
-    }
-    fuse_reply_iov(req, spans, count);
+    else if (ours)
+        fuse_reply_iov(req, spans, count);
     if (loan)
         reshard_return(loan);
+    if (ours && n == -ESTALE)
+        drop_pages(m, ino);
 }
 
-void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
-                    const struct rfs_mount_options *options, const char *mountpoint)
+int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
+                   const struct rfs_mount_options *options, const char *mountpoint)
 {
     reshard_summary sum = {.struct_size = sizeof sum};
     struct timespec now;
@@ -385,16 +439,31 @@ void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
     mount->cached = !options->keyed &&
                     (options->io == RFS_IO_CACHED || (options->io == RFS_IO_AUTO && sum.mapped));
     pthread_mutex_init(&mount->handles_lock, NULL);
-    rfs_channel_init(&mount->channel);
+    const int rc = rfs_channel_init(&mount->channel);
     rfs_log_init(&mount->log, log_line, NULL);
     mount->secret.log = &mount->log;
     rfs_scratch_keep_secret(options->keyed ? &mount->secret : NULL);
+    return rc;
+}
+
+/* The descriptor's number stays taken, for libfuse to close. */
+void rfs_mount_let_go(struct rfs_mount *mount)
+{
+    if (atomic_exchange(&mount->gone, true))
+        return;
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) {
+        dup3(null, fuse_session_fd(mount->session), O_CLOEXEC);
+        close(null);
+    }
+    rfs_keeper_release(mount->keeper);
 }
 
 void rfs_mount_end(struct rfs_mount *mount)
 {
     while (mount->handles)
-        close_handle(mount, mount->handles);
+        leave_handle(mount, mount->handles);
+    rfs_requests_end(&mount->requests);
     rfs_scratch_drop();
     rfs_log_destroy(&mount->log);
     rfs_channel_destroy(&mount->channel);

@@ -10,7 +10,10 @@
 #include "base/secret.h"
 #include "mount/channel.h"
 #include "mount/fuse.h"
+#include "mount/guard.h"
+#include "mount/keeper.h"
 #include "mount/options.h"
+#include "mount/request.h"
 #include "mount/sandbox.h"
 #include "reshard.h"
 
@@ -22,6 +25,7 @@ struct rfs_handle {
     reshard_reader *reader; /* owned; NULL: it is one of the mount's own, with a text */
     char *text;             /* owned */
     size_t bytes;           /* of it */
+    atomic_uint users; /* it is open, and reads: one that was given up may outlast its closing */
     struct rfs_handle *next, *previous;
 };
 
@@ -35,6 +39,10 @@ struct rfs_mount {
     time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
     unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */
     struct rfs_channel channel;
+    const struct rfs_keeper *keeper; /* borrowed; set before the first request */
+    atomic_bool gone;                /* it was let go of */
+    struct rfs_requests requests;
+    struct rfs_guard *guard; /* borrowed; set before the first request */
     struct rfs_log log;
     bool cached;              /* files go through the page cache; constant */
     bool by_file;             /* but only those that are mapped by their readers; constant */
@@ -55,9 +63,13 @@ struct rfs_mount {
     void *started_ctx;
 };
 
-/* Borrows all. */
-void rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
-                    const struct rfs_mount_options *options, const char *mountpoint);
+/* Borrows all. 0 or -errno; it is to be ended all the same. */
+int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
+                   const struct rfs_mount_options *options, const char *mountpoint);
+/*
+ * The mount is to go: what waits for it gets an error, and the keeper unmounts. Does nothing the second time; from any thread.
+ */
+void rfs_mount_let_go(struct rfs_mount *mount);
 /* Closes what is still open. No request may be running. */
 void rfs_mount_end(struct rfs_mount *mount);
 

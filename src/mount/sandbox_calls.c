@@ -153,6 +153,7 @@ static const char *const allowed[] = {
     "rt_sigtimedwait_time64",
     "rt_sigpending",
     "rt_sigsuspend",
+    "signalfd4",
     "sigaltstack",
     "sigreturn",
     "pause",

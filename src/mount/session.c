@@ -5,15 +5,16 @@
 #include "mount/arguments.h"
 #include "mount/capture.h"
 #include "mount/channel.h"
+#include "mount/guard.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
 #include "mount/report.h"
+#include "mount/table.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +22,8 @@
 #include <unistd.h>
 
 /*
- * The loop runs in the main thread, which is also the one that signals wake. A second thread, the
- * herald, starts with the first request, stats the mount from outside as any user would, and passes on
- * that it answers. In the background it then waits for SIGHUP, which other servers take as a wish to read
- * something again: here it changes nothing, and the log says so. It ends before the session is destroyed.
+ * The loop runs in the main thread. Two others are beside the session's: the guard (guard.h), and the herald, which starts
+ * with the first request, stats the mount from outside as any user would, and passes on whether it answers.
  */
 struct session {
     struct rfs_mount mount;
@@ -32,11 +31,9 @@ struct session {
     struct rfs_keeper *keeper;
     rfs_session_answers_fn *answers;
     void *answers_ctx;
-    pthread_t main;
     pthread_t herald;
     bool
         heralded; /* the herald was started: main reads it after the loop, when all workers ended */
-    atomic_bool ending; /* the herald's next SIGHUP is from main: it shall end */
     int answered; /* 0 once the mount has answered, else -errno; read after the herald has ended */
 };
 
@@ -65,20 +62,6 @@ static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
                         "%s", line);
 }
 
-/* SIGHUP is blocked in all threads of a mount in the background, and taken here. */
-static void wait_for_hangups(struct session *s)
-{
-    sigset_t hangup;
-    int number;
-
-    sigemptyset(&hangup);
-    sigaddset(&hangup, SIGHUP);
-    while (sigwait(&hangup, &number) == 0 && !atomic_load(&s->ending))
-        rfs_report_line(
-            NULL, RESHARD_LOG_WARNING,
-            "SIGHUP: nothing is read again while it is mounted; try: unmount and mount");
-}
-
 static void *herald(void *ctx)
 {
     struct session *s = ctx;
@@ -89,13 +72,10 @@ static void *herald(void *ctx)
     if (s->answered == 0 && s->mount.cached && s->keeper->fd >= 0)
         rfs_readahead_tell(st.st_dev, rfs_keeper_raise(s->keeper));
     if (s->answered != 0 || s->answers(s->answers_ctx) != 0)
-        pthread_kill(s->main, SIGTERM);
-    else if (!s->mount.options->foreground)
-        wait_for_hangups(s);
+        rfs_guard_end(s->mount.guard);
     return NULL;
 }
 
-/* The signals that end the session are for the main thread alone: only there do they end a wait. */
 static void start_herald(void *ctx)
 {
     struct session *s = ctx;
@@ -109,7 +89,7 @@ static void start_herald(void *ctx)
     s->heralded = rc == 0;
     if (rc != 0) {
         s->answered = -rc;
-        pthread_kill(s->main, SIGTERM);
+        rfs_guard_end(s->mount.guard);
     }
 }
 
@@ -159,28 +139,12 @@ static int run_loop(struct session *s)
     return rc;
 }
 
-/* What a file system that nobody serves says to those who wait for it. The number stays taken, for libfuse to close. */
-static void let_go_of_device(struct session *s)
-{
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    if (null < 0)
-        return;
-    dup3(null, fuse_session_fd(s->mount.session), O_CLOEXEC);
-    close(null);
-}
-
 /* In this order: the herald may wait for an answer of the mount, or of the keeper. */
 static void unmount_session(struct session *s)
 {
-    let_go_of_device(s);
-    rfs_keeper_release(s->keeper);
-    if (s->heralded) {
-        atomic_store(&s->ending, true);
-        if (!s->mount.options->foreground)
-            pthread_kill(s->herald, SIGHUP);
+    rfs_mount_let_go(&s->mount);
+    if (s->heralded)
         pthread_join(s->herald, NULL);
-    }
     if (!rfs_keeper_wait(s->keeper))
         rfs_report_line(NULL, RESHARD_LOG_WARNING,
                         "the process that unmounts has ended before: the mount may be left");
@@ -188,6 +152,7 @@ static void unmount_session(struct session *s)
 
 static int mount_and_loop(struct session *s, struct rfs_error *err)
 {
+    struct rfs_mounted mounted;
     int rc;
 
     rc = mount_session(s, err);
@@ -195,25 +160,25 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
         return rc;
     rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
+    if (s->keeper->fd >= 0 && rfs_table_find(s->mountpoint, &mounted) == 0)
+        reshard_refuse_device(s->mount.view, mounted.device);
+    rc = rfs_guard_start(&s->mount, &s->mount.guard, err);
+    if (rc < 0) {
+        unmount_session(s);
+        return rc;
+    }
     rc = rfs_channel_open(s->mount.session);
     if (rc == 0)
         rc = run_loop(s);
+    rfs_guard_end(s->mount.guard);
     unmount_session(s);
+    rfs_guard_leave(s->mount.guard);
     if (s->answered < 0)
         return rfs_fail(err, s->answered, RFS_IN(s->mountpoint), NULL,
                         "the mount does not answer: %s", strerror(-s->answered));
     if (rc < 0)
         return rfs_fail(err, rc, RFS_IN(s->mountpoint), NULL, "the mount broke: %s", strerror(-rc));
     return 0;
-}
-
-static void block_hangups(void)
-{
-    sigset_t hangup;
-
-    sigemptyset(&hangup);
-    sigaddset(&hangup, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &hangup, NULL);
 }
 
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
@@ -227,27 +192,23 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
         .keeper = keeper,
         .answers = answers,
         .answers_ctx = ctx,
-        .main = pthread_self(),
         .answered = -ECONNABORTED,
     };
     int rc = 0;
 
-    if (!options->foreground)
-        block_hangups();
-    rfs_mount_init(&s.mount, view, options, mountpoint);
+    rfs_guard_block(options->foreground);
+    rc = rfs_mount_init(&s.mount, view, options, mountpoint);
     s.mount.sandbox = sandbox;
+    s.mount.keeper = keeper;
     s.mount.started = start_herald;
     s.mount.started_ctx = &s;
     rfs_ops_fill(&ops);
-    s.mount.session = rfs_arguments_session(options, &ops, &s.mount, mountpoint, err);
-    if (!s.mount.session)
+    if (rc < 0)
+        rc = rfs_fail(err, rc, RFS_NOWHERE, NULL, "no mount: %s", strerror(-rc));
+    else if (!(s.mount.session = rfs_arguments_session(options, &ops, &s.mount, mountpoint, err)))
         rc = -EINVAL;
-    if (rc == 0 && fuse_set_signal_handlers(s.mount.session) < 0)
-        rc = rfs_fail(err, -EINVAL, RFS_NOWHERE, NULL, "signal handlers cannot be set");
-    if (rc == 0) {
+    if (rc == 0)
         rc = mount_and_loop(&s, err);
-        fuse_remove_signal_handlers(s.mount.session);
-    }
     if (s.mount.session)
         fuse_session_destroy(s.mount.session);
     rfs_mount_end(&s.mount);

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Nothing hangs: readers that are killed, servers that are ended, and sources that do not answer or lead into the mount itself.
+
+What is promised within one or two seconds is given SOON here, as machines are busy; what is not ended would take much longer.
+"""
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+from forge import Param, Tree
+from harness import *
+from test_slow import is_stuck, slowly
+
+SOON = 10  # seconds
+SIZE = 16 << 20
+
+# Of 16 MiB in requests of 64 KiB, of which 32 are under way at most: as many times the delay, and more with the headers.
+REQUEST = ("-r", "65536")
+PARAMS = [Param("big", (4096, 1000), 0, 0), Param("two", (1024, 64), 1, 0, "Float16"), Param("bias", (64,), 0, 0)]
+
+
+def let_flushes_pass(source):
+    """The kernel asks once whether closing a file matters, which nothing interrupts: the end of a program waits for that."""
+    read_all(os.path.join(source, "rank_0", "net-1_0.ckpt"))
+
+
+def slow_tree():
+    return Tree(folder("tree"), PARAMS, 4, 2)
+
+
+@contextlib.contextmanager
+def hung(process):
+    """The delay server answers nothing, and takes nothing from the kernel."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        eventually(lambda: is_stuck(process), "the delay server has stopped")
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def start(*command):
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def waits(process):
+    """Whether it waits for an answer of a mount, as far as is known: it runs its program, and sleeps."""
+    try:
+        program = os.readlink(f"/proc/{process.pid}/exe")
+        with open(f"/proc/{process.pid}/stat") as file:
+            state = file.read().rsplit(") ", 1)[1][0]
+    except OSError:
+        return False
+    return "python" not in os.path.basename(program) and state in "SD"
+
+
+def start_waiting(*command):
+    process = start(*command)
+    eventually(lambda: waits(process), f"{command[0]} waits")
+    time.sleep(0.5)
+    check(process.poll() is None, f"{command} has ended by itself: {process.returncode}")
+    return process
+
+
+def ends_soon(process, what, status=None):
+    since = time.monotonic()
+    try:
+        got = process.wait(SOON)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"{what}: not within {SOON} s") from None
+    if status is not None:
+        equal(got, status, f"{what}, after {time.monotonic() - since:.1f} s: status")
+
+
+def kill(process, what):
+    process.kill()
+    ends_soon(process, f"{what} is killed", -signal.SIGKILL)
+
+
+def source_reads(m):
+    return json.loads(read_all(os.path.join(m.mnt, ".reshardfs", "stats.json")))["source_reads"]
+
+
+def stops_reading(m, what):
+    """What nobody waits for any more is not gone on with."""
+    last = [None]
+
+    def still():
+        before, last[0] = last[0], source_reads(m)
+        time.sleep(1.5)
+        return before == last[0]
+
+    eventually(still, f"{what}: sources are not read any more")
+
+
+# ---- readers that are killed ----------------------------------------------------------------------------
+
+
+def killed_in_a_sum(options, suffix, what):
+    tree = slow_tree()
+    with slowly(tree.src, "-d", "1000000", *REQUEST) as (source, _):
+        with Mount(source, tree.options("io=direct", options)) as m:
+            path = m.file(0).replace(".ckpt", suffix)
+            os.stat(path)  # the headers alone take some seconds
+            reader = start_waiting("tail", "-c", "4000", path)
+            kill(reader, what)
+            stops_reading(m, what)
+
+
+def test_killed_while_a_checksum_is_summed():
+    killed_in_a_sum("crc", ".ckpt", "a reader of the checksum of a .ckpt file")
+
+
+def test_killed_while_an_archive_is_summed():
+    killed_in_a_sum("format=pt,zip_crc", ".pt", "a reader of the checksums of a .pt file")
+
+
+def test_killed_while_planning():
+    tree = Tree(folder("tree"), PARAMS, 64, 2)
+    with slowly(tree.src, "-d", "8000000") as (source, _):
+        with Mount(source, tree.options()) as m:
+            kill(start_waiting("stat", m.file(0)), "a program that asks for attributes")
+            kill(start_waiting("cat", m.file(1)), "a program that opens a file")
+
+
+def test_killed_while_sources_hang():
+    """In what plans, and in reads of contiguous and of gathered bytes; the mount goes on."""
+    tree = slow_tree()
+    with slowly(tree.src, "-d", "1000") as (source, process):
+        with Mount(source, tree.options("io=direct", "index_cache=no")) as m:
+            attribute = f"import os; os.getxattr({m.file(0)!r}, 'user.reshardfs.source_ranks')"
+            planning = [
+                ("stat", m.file(0)),
+                ("cat", m.file(1)),
+                ("ls", os.path.join(m.mnt, ".reshardfs", "tensors", "rank_1")),
+                ("python3", "-c", attribute),
+            ]
+            for commands in (planning, [("cat", m.file(0)), ("tail", "-c", "60000", m.file(1))]):
+                with hung(process):
+                    for command in commands:
+                        reader = start(*command)
+                        time.sleep(1)
+                        check(reader.poll() is None, f"{command} does not wait: {reader.returncode}")
+                        kill(reader, command[0])
+                for rank in range(2):
+                    os.stat(m.file(rank))
+            for rank in range(2):
+                same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+
+
+def test_killed_readers_leave_the_others():
+    """Those that wait for the same checksum or the same pieces get them, whoever was making them."""
+    tree = slow_tree()
+    with slowly(tree.src, "-d", "300000", *REQUEST) as (source, _):
+        with Mount(source, tree.options("io=direct", "crc")) as m:
+            want = []
+            os.stat(m.file(0))
+            first = start_waiting("cat", m.file(0))
+            threads = [threading.Thread(target=lambda: want.append(m.read(0))) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.5)
+            kill(first, "the first reader")
+            for thread in threads:
+                thread.join(80)
+                check(not thread.is_alive(), "another reader of the same hangs")
+            equal(len(want), 2, "readers that have read all")
+            for got in want:
+                same_bytes(got[: len(tree.expected(0))], tree.expected(0), "what another reader got")
+
+
+def test_signals_with_a_handler_do_not_fail_reads():
+    """As on any file system: only a signal that ends the program ends its read."""
+    tree = slow_tree()
+    want = tree.expected(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
+    libc.pread.restype = ctypes.c_ssize_t
+    caught = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: caught.append(number))
+    with slowly(tree.src, "-d", "200000") as (source, _):
+        with Mount(source, tree.options("io=direct")) as m:
+            fd = os.open(m.file(0), os.O_RDONLY)
+            buf = ctypes.create_string_buffer(1 << 20)
+            done = threading.Event()
+
+            def disturb():
+                while not done.wait(0.02):
+                    os.kill(os.getpid(), signal.SIGUSR1)
+
+            thread = threading.Thread(target=disturb)
+            thread.start()
+            try:
+                for at in range(0, 4 << 20, 1 << 20):
+                    n = libc.pread(fd, buf, 1 << 20, at)
+                    code = ctypes.get_errno()
+                    check(n >= 0, f"pread at {at}: {errno.errorcode.get(code, code)}")
+                    same_bytes(buf.raw[:n], want[at : at + n], f"at {at}")
+            finally:
+                done.set()
+                thread.join()
+                signal.signal(signal.SIGUSR1, before)
+                os.close(fd)
+    check(caught, "no signal was caught")
+
+
+# ---- all threads wait ------------------------------------------------------------------------------------
+
+
+def test_folders_are_listed_while_all_threads_wait():
+    tree = slow_tree()
+    for options, flags in (("max_threads=2", ()), ("max_threads=1", ()), ("", ("-s",))):
+        with slowly(tree.src, "-d", "1000") as (source, process):
+            m = Mount(source, tree.options("index_cache=no", *filter(None, [options])), *flags)
+            with m:
+                with hung(process):
+                    readers = [start_waiting("stat", m.file(i % 2)) for i in range(4)]
+                    listing = start("ls", "-l", m.mnt)
+                    ends_soon(listing, f"ls with {options or flags}", 0)
+                    listing = start("ls", m.mnt, os.path.join(m.mnt, "rank_0"), os.path.join(m.mnt, "rank_1"))
+                    ends_soon(listing, f"ls of ranks with {options or flags}", 0)
+                    ends_soon(start("cat", os.path.join(m.mnt, ".reshardfs", "log")), "the log", 0)
+                    for reader in readers:
+                        reader.kill()
+                    for reader in readers:
+                        ends_soon(reader, f"one of four readers with {options or flags}", -signal.SIGKILL)
+                for rank in range(2):
+                    same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}, with {options or flags}")
+
+
+def test_what_was_held_is_answered():
+    """More readers than threads, for longer than the server waits until it takes their requests aside."""
+    tree = slow_tree()
+    with slowly(tree.src, "-d", "400000") as (source, _):
+        with Mount(source, tree.options("max_threads=1", "io=direct")) as m:
+            got = []
+            threads = [threading.Thread(target=lambda r=rank: got.append((r, m.read(r)))) for rank in (0, 1, 0, 1)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(80)
+                check(not thread.is_alive(), "a reader hangs")
+            equal(len(got), 4, "readers that have read all")
+            for rank, data in got:
+                same_bytes(data, tree.expected(rank), f"rank {rank}")
+
+
+# ---- the end of the server -------------------------------------------------------------------------------
+
+
+def failed_reader(*command):
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def test_signals_end_it_while_sources_hang():
+    tree = slow_tree()
+    for number, options, flags in (
+        (signal.SIGTERM, "", ()),
+        (signal.SIGINT, "", ()),
+        (signal.SIGTERM, "max_threads=1", ()),
+        (signal.SIGTERM, "", ("-s",)),
+        (signal.SIGINT, "", ("-s",)),
+    ):
+        what = f"{number.name} with {options or flags}"
+        with slowly(tree.src, "-d", "1000") as (source, process):
+            let_flushes_pass(source)
+            m = Foreground(source, tree.options("io=direct", "index_cache=no", *filter(None, [options])), *flags)
+            os.stat(m.file(0))
+            with hung(process):
+                readers = [failed_reader("cat", m.file(rank)) for rank in range(2)]
+                time.sleep(1)
+                m.process.send_signal(number)
+                ends_soon(m.process, what, 0)
+                check(not mounted(m.mnt), f"{what}: still mounted")
+                for reader in readers:
+                    ends_soon(reader, f"{what}: a reader", 1)
+                    check(reader.stderr.read(), f"{what}: no error was told")
+
+
+def test_signals_end_it_while_it_works():
+    """Summing up, planning, and reading ahead from storage that is slow, in the foreground and behind it."""
+    tree = slow_tree()
+    for what, options, command in (
+        ("a sum", "crc", ("tail", "-c", "5")),
+        ("a plan", "index_cache=no", ("stat",)),
+        ("reads", "io=direct", ("cat",)),
+    ):
+        with slowly(tree.src, "-d", "700000", *REQUEST) as (source, _):
+            m = Foreground(source, tree.options(options))
+            reader = failed_reader(*command, m.file(0))
+            time.sleep(2 if what == "a plan" else 5)
+            m.process.send_signal(signal.SIGTERM)
+            ends_soon(m.process, what, 0)
+            check(not mounted(m.mnt), f"{what}: still mounted")
+            ends_soon(reader, f"{what}: its reader")
+    with slowly(tree.src, "-d", "700000", *REQUEST) as (source, _):
+        m = Mount(source, tree.options("io=direct"))
+        m.start()
+        reader = failed_reader("cat", m.file(0))
+        time.sleep(4)
+        os.kill(m.pid, signal.SIGTERM)
+        eventually(lambda: not mounted(m.mnt) and not servers(m.mnt), "SIGTERM ends a mount in the background")
+        ends_soon(reader, "its reader")
+
+
+def test_unmounting_ends_it_while_sources_hang():
+    """Nobody has a file open any more, but its threads still wait."""
+    tree = slow_tree()
+    for flags in ((), ("-s",)):
+        with slowly(tree.src, "-d", "1000") as (source, process):
+            let_flushes_pass(source)
+            m = Foreground(source, tree.options("io=direct", "index_cache=no"), *flags)
+            with hung(process):
+                for _ in range(2):
+                    reader = start_waiting("stat", m.file(1))
+                    kill(reader, "a reader")
+                got = run("fusermount3", "-u", m.mnt, timeout=SOON)
+                equal((got.returncode, got.stderr), (0, ""), f"fusermount3 -u with {flags}")
+                ends_soon(m.process, f"the server, with {flags}", 0)
+
+
+def test_the_mount_goes_even_if_a_call_cannot_be_ended():
+    """A source server that has taken a request and never answers: its client waits for it in the kernel, unkillably."""
+    tree = slow_tree()
+    with slowly(tree.src, "-d", "50000000") as (source, process):
+        m = Foreground(source, tree.options("index_cache=no"))
+        reader = failed_reader("stat", m.file(0))
+        time.sleep(1)
+        check(reader.poll() is None, "the source was not slow")
+        m.process.send_signal(signal.SIGTERM)
+        ends_soon(reader, "a reader", 1)
+        eventually(lambda: not mounted(m.mnt), "it is unmounted")
+        os.listdir(m.mnt)
+        process.kill()
+        ends_soon(m.process, "the server, once its source is gone", 0)
+        check("have not returned" in m.log(), f"what it says: {m.log()!r}")
+
+
+# ---- sources in the mount ----------------------------------------------------------------------------------
+
+
+def test_a_source_that_leads_into_its_own_mount():
+    for options, flags in (("", ("-s",)), ("max_threads=1", ()), ("", ())):
+        tree = Tree(os.path.join(folder(f"tree{len(options)}{len(flags)}"), "t"), PARAMS, 4, 2)
+        what = f"with {options or flags}"
+        with Mount(tree.src, tree.options("index_cache=no", *filter(None, [options])), *flags) as m:
+            os.rename(os.path.join(tree.src, "rank_1"), os.path.join(tree.src, "aside"))
+            os.symlink(os.path.join(m.mnt, "rank_0"), os.path.join(tree.src, "rank_1"))
+            for _ in range(2):
+                reader = failed_reader("stat", m.file(0))
+                ends_soon(reader, f"stat {what}", 1)
+                check("Too many levels of symbolic links" in reader.stderr.read(), f"{what}: another error")
+            log = read_all(os.path.join(m.mnt, ".reshardfs", "log")).decode()
+            check("leads in circles" in log, f"{what}: the log: {log}")
+            os.listdir(m.mnt)
+
+
+def test_a_source_that_is_a_file_of_its_own_mount():
+    """By a link that was there before: the mount covers what it led to."""
+    tree = slow_tree()
+    mnt = folder("mnt")
+    below = os.path.join(mnt, "rank_0")
+    os.makedirs(below)
+    os.rename(tree.path(1), os.path.join(below, "checkpoint_0.ckpt"))
+    os.symlink(os.path.join(below, "checkpoint_0.ckpt"), tree.path(1))
+    m = Foreground(tree.src, tree.options("nonempty", "follow_links", "index_cache=no"), "-s", mnt=mnt)
+    with m:
+        reader = failed_reader("cat", m.file(0))
+        ends_soon(reader, "cat", 1)
+        check("Too many levels of symbolic links" in reader.stderr.read(), "another error")
+
+
+def test_two_mounts_that_are_each_others_sources():
+    """Their threads wait for each other, and so do readers; both can be ended, and the readers end with them."""
+    first = Tree(os.path.join(folder("a"), "t"), PARAMS, 4, 2)
+    second = Tree(os.path.join(folder("b"), "t"), PARAMS, 4, 2)
+    one = Foreground(first.src, first.options("index_cache=no"), mnt=folder("mnt1"))
+    os.rename(one.path, one.path + "1")
+    two = Foreground(second.src, second.options("index_cache=no"), mnt=folder("mnt2"))
+    for tree, other in ((first, two), (second, one)):
+        os.rename(os.path.join(tree.src, "rank_1"), os.path.join(tree.src, "aside"))
+        os.makedirs(os.path.join(tree.src, "rank_1"))
+        os.symlink(other.file(0), tree.path(1))
+    readers = [start("stat", m.file(0)) for m in (one, two)]
+    time.sleep(2)
+    for m in (one, two):
+        m.process.send_signal(signal.SIGTERM)
+    for m in (one, two):
+        ends_soon(m.process, "a server", 0)
+        check(not mounted(m.mnt), "still mounted")
+    for reader in readers:
+        ends_soon(reader, "a reader")
