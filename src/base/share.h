@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#define RFS_SHARE_BYTES ((size_t)48 << 20)
+#define RFS_SHARE_BYTES ((size_t)32 << 20)
 
 /*
  * Waits until there is room for BYTES, and notes them in *share, which was 0. Whoever waits holds no lock. 0, or -EINTR when the

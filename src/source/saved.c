@@ -104,12 +104,15 @@ static void tell(struct rfs_saved *saved, enum rfs_level level, const char *what
         rfs_log(saved->log, level, "%s: no index is kept here: %s", saved->path, what);
 }
 
-/* Root makes nothing in the folders of others, as it would with their HOME. (What is not there tells so when used.) */
-static bool may_make_in(const char *path)
+/*
+ * Root uses no folder of another user, as it would with that user's HOME, and follows no link that another user has made
+ * in its place. (What is not there says so when it is used.)
+ */
+static bool may_use(const char *path)
 {
     struct stat st;
 
-    return geteuid() != 0 || stat(path, &st) != 0 || st.st_uid == 0;
+    return geteuid() != 0 || lstat(path, &st) != 0 || st.st_uid == 0;
 }
 
 /* Makes the folder above our own, if that is missing. Whether ours may be made in it. */
@@ -120,10 +123,10 @@ static bool make_above(const char *above)
 
     if (slash)
         slash[slash == parent] = '\0'; /* "/" stays */
-    const bool may = slash && (may_make_in(parent) || access(above, F_OK) == 0);
+    const bool may = slash && (may_use(parent) || access(above, F_OK) == 0);
     if (may)
         (void)mkdir(above, 0700);
-    return may && may_make_in(above);
+    return may && may_use(above);
 }
 
 static const char not_ours[] = "other users may write there, or it belongs to one";
@@ -133,7 +136,7 @@ static int open_folder(struct rfs_saved *saved, bool make)
 {
     struct stat st;
 
-    if (make && saved->above && !make_above(saved->above)) {
+    if (saved->above && !(make ? make_above(saved->above) : may_use(saved->above))) {
         tell(saved, RFS_WARNING, not_ours);
         return -1;
     }

@@ -198,6 +198,8 @@ def test_hangup_reads_nothing_again():
     got = in_namespace(script, reshardfs, tree.src, mnt, tree.options())
     equal(got.returncode, 0, got.stderr)
     line = log.recv(4096).decode()
+    check(line.endswith("1 parameter in no strategy, copied unsliced: moment [40]"), line)
+    line = log.recv(4096).decode()
     check(line.endswith("warning: SIGHUP: nothing is read again while it is mounted; try: unmount and mount"), line)
     log.close()
     eventually(lambda: not servers(mnt), "the server ends")

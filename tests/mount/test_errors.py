@@ -79,7 +79,7 @@ def test_strategy_is_no_json():
     tree = new()
     tree.put_strategy("x.json", b'{"current')
     line = (
-        f"{tree.dir}/x.json: offset 9: not valid JSON; try: the file that MindSpore saved as strategy; "
+        f"{tree.dir}/x.json: offset 9: not valid JSON: it ends in a string; try: the file that MindSpore saved as strategy; "
         "only those in JSON have names in .json"
     )
     refused(tree, line, f"src_strategy={tree.dir}/x.json")

@@ -316,3 +316,4 @@ def test_drop_privileges():
         check("no capabilities" in told(mnt), told(mnt))
     finally:
         unmount(mnt)
+    eventually(lambda: not servers(tree.src), "the server ends, whose mount point is a descriptor")

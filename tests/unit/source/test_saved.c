@@ -630,6 +630,16 @@ static void test_place_of_another(void **state)
         assert_non_null(
             strstr(f->lines.last, ": no index is kept here: other users may write there"));
     }
+    /* A link to a folder of root's, in their folder and theirs: nothing is kept or believed behind it. */
+    tree_folder(&f->tree, "roots");
+    assert_int_equal(symlink("../roots", tree_path(&f->tree, "theirs/link")), 0);
+    assert_int_equal(lchown(tree_path(&f->tree, "theirs/link"), 65534, 65534), 0);
+    setenv("XDG_CACHE_HOME", tree_path(&f->tree, "theirs/link"), 1);
+    struct rfs_saved *behind = rfs_saved_open(NULL, &f->lines.log);
+    assert_false(rfs_saved_begin(behind, RFS_SAVED_INDEX, "key", &draft));
+    rfs_saved_close(behind);
+    assert_int_equal(f->lines.n, 3);
+    assert_int_equal(stat(tree_path(&f->tree, "roots/reshardfs"), &st), -1);
     assert_int_equal(stat(tree_path(&f->tree, "theirs/reshardfs"), &st), -1);
     assert_int_equal(stat(tree_path(&f->tree, "theirs/.cache"), &st), -1);
     if (cache)
