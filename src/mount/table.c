@@ -17,7 +17,7 @@ static bool is_path(const char *written, const char *path)
         char c = *written++;
 
         if (c == '\\' && written[0] && written[1] && written[2]) {
-            c = (char)((written[0] - '0') << 6 | (written[1] - '0') << 3 | (written[2] - '0'));
+            c = (char)((written[0] - '0') * 64 + (written[1] - '0') * 8 + (written[2] - '0'));
             written += 3;
         }
         if (c != *path)
