@@ -127,6 +127,15 @@ static inline bool rfs_plan_is_cut(const struct role_of *role, const struct rfs_
 {
     return role->role == ROLE_SLICED && (type->kind == RFS_TENSOR || role->src || role->dst);
 }
+/*
+ * Where a planner goes without what it lacks; lacking.c. Each notes something: 0 or -ENOMEM. A parameter that is lacking
+ * counts as left out by the user's map.
+ */
+int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank);
+int rfs_plan_lack_stage(const struct planning *planning, uint32_t s);
+int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank);
+bool rfs_plan_is_lacking(const struct rfs_planner *planner, const char *name);
+
 /* Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know it. */
 const struct rfs_layout *rfs_plan_source_layout(const struct rfs_planner *planner, const char *name,
                                                 uint32_t src_stage);

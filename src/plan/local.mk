@@ -24,6 +24,7 @@ librfs_la_SOURCES += \
 	src/plan/hfai_value.c \
 	src/plan/hfai_write.c \
 	src/plan/internal.h \
+	src/plan/lacking.c \
 	src/plan/lost.c \
 	src/plan/match.c \
 	src/plan/outward.c \

@@ -83,7 +83,7 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
     int rc = rfs_plan_check_strategies(planner, err);
-    if (!rc)
+    if (!rc && !config->late && !config->lacking)
         rc = rfs_plan_check_lost(planner, err);
     if (rc)
         return rc;

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "base/vec.h"
 #include "layout/strategy.h"
 #include "plan/geometry.h"
 #include "plan/outward.h"
@@ -32,6 +33,15 @@
 
 struct rfs_planner;
 
+/*
+ * What a planner has gone without: files that cannot be read, and parameters of which some part is in no other file,
+ * so that its rosters lack them. Zero-initialise; the owner frees both lists.
+ */
+struct rfs_lacking {
+    RFS_VEC(uint32_t) damaged; /* ranks, in no order */
+    RFS_VEC(uint32_t) from; /* by name: 1 + a rank that should have such a part; 0: none is known */
+};
+
 struct rfs_planner_config {
     struct rfs_catalog *catalog;    /* borrowed, like all of these; they outlive the planner */
     const struct rfs_strategy *src; /* NULL: unsharded, one rank */
@@ -41,6 +51,10 @@ struct rfs_planner_config {
     bool strict;     /* refuse what is copied without a proof that it is whole */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     const struct rfs_outward *outward; /* names and dtypes of the outputs; NULL: as in the source */
+    bool
+        late; /* slices that were lost are told by the plans that need them, not by rfs_planner_new */
+    /* NULL: a plan fails for want of a file. Else it goes without, and one rank is planned at a time. */
+    struct rfs_lacking *lacking;
     const struct rfs_planner
         *like; /* whether the source is one stage by itself is as there; or NULL */
 };

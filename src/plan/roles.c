@@ -54,7 +54,8 @@ struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name
     struct role_of of = {.role = ROLE_DROPPED, .in_src = !src, .in_dst = !dst};
     bool elsewhere = false; /* in the destination, but not in this stage */
 
-    of.shown = rfs_outward_name(planner->config.outward, name);
+    if (!rfs_plan_is_lacking(planner, name))
+        of.shown = rfs_outward_name(planner->config.outward, name);
     if (src) {
         of.src = rfs_plan_source_layout(planner, name, src_stage);
         of.in_src = of.src != NULL;

@@ -31,6 +31,17 @@ static int check_unruled(struct planning *planning, const struct role_of *role,
                     "parameters");
 }
 
+/* Goes without what RANK should give: 1, or -ENOMEM with the error filled. */
+static int lose_copied(const struct planning *planning, uint32_t name, uint32_t rank)
+{
+    if (rfs_plan_lack(planning->planner, name, rank))
+        return rfs_fail_memory(planning->err);
+    if (planning->err)
+        *planning->err = (struct rfs_error){0};
+    return 1;
+}
+
+/* 0, 1 when the roster goes without it, or -errno. */
 static int copied_entry(struct planning *planning, const struct role_of *role, uint32_t s,
                         uint32_t name, struct rfs_target *target)
 {
@@ -49,6 +60,8 @@ static int copied_entry(struct planning *planning, const struct role_of *role, u
                         "is copied from rank_%u, whose checkpoint does not have it", rank);
     if (!role->src && rank != use->base + planning->like) {
         const int rc = rfs_plan_agree(planning, use, entry, rank);
+        if (rc && rc != -ENOMEM && planner->config.lacking)
+            return lose_copied(planning, name, use->base + planning->like);
         if (rc)
             return rc;
     }
@@ -138,7 +151,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
     int rc = cut ? sliced_entry(planning, &role, s, name, &target)
                  : copied_entry(planning, &role, s, name, &target);
     if (rc)
-        return rc;
+        return rc < 0 ? rc : 0;
     const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
     if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
         return 0; /* MindSpore saves no such in a .ckpt */

@@ -49,6 +49,31 @@ static uint32_t choose_lead(const struct planning *planning, uint32_t base)
     return RFS_NO_RANK;
 }
 
+/* Notes a file that cannot be read, where the plan may go without: 0; else what is wrong with it, or -ENOMEM. */
+static int pass_over(const struct rfs_planner *planner, uint32_t rank, int rc)
+{
+    if (rc == 0 || rc == -ENOMEM || rc == -EINTR || !planner->config.lacking)
+        return rc;
+    return rfs_plan_lack_file(planner, rank);
+}
+
+/* A stage of which no file can be read, for the reason WHY: a plan may go without, unless it is the last. */
+static int lose_stage(struct planning *planning, uint32_t s, const struct rfs_error *why)
+{
+    bool last = true;
+
+    for (uint32_t other = 0; other < planning->n_stages; other++)
+        last = last && (other == s || !planning->stages[other].needed);
+    if (last || !planning->planner->config.lacking) {
+        if (planning->err)
+            *planning->err = *why;
+        return why->code;
+    }
+    planning->stages[s].needed = false;
+    planning->stages[s].differs = false;
+    return rfs_plan_lack_stage(planning, s) ? rfs_fail_memory(planning->err) : 0;
+}
+
 static int lead_stage(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
@@ -59,23 +84,27 @@ static int lead_stage(struct planning *planning, uint32_t s)
     if (!use->wanted)
         return rfs_fail_memory(planning->err);
     use->lead = choose_lead(planning, use->base);
-    if (use->lead == RFS_NO_RANK)
-        return rfs_fail(planning->err, -ENOENT, RFS_IN(rfs_catalog_path(planner->config.catalog)),
-                        "the rank folders of this stage",
-                        "rank_%u to rank_%u, pipeline stage %u, are all missing", use->base,
-                        use->base + planner->scale.src_devices - 1, s);
-    uint32_t first = atomic_load(&planner->leads[s]);
     struct rfs_error err = {0};
+    if (use->lead == RFS_NO_RANK) {
+        rfs_fail(&err, -ENOENT, RFS_IN(rfs_catalog_path(planner->config.catalog)),
+                 "the rank folders of this stage",
+                 "rank_%u to rank_%u, pipeline stage %u, are all missing", use->base,
+                 use->base + planner->scale.src_devices - 1, s);
+        return lose_stage(planning, s, &err);
+    }
+    uint32_t first = atomic_load(&planner->leads[s]);
     const int rc =
         rfs_catalog_index(planner->config.catalog, use->lead, first, &use->lead_index, &err);
     if (!rc && first == RFS_NO_RANK)
         atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
-    const bool alone = planner->scale.src_devices == 1;
-    const bool fatal = rc && (alone || !rfs_catalog_is_empty(planner->config.catalog, use->lead));
+    const bool empty = rc && rfs_catalog_is_empty(planner->config.catalog, use->lead);
+    const int fatal = empty ? 0 : pass_over(planner, use->lead, rc);
+    if (planner->scale.src_devices == 1)
+        return rc && fatal == 0 ? lose_stage(planning, s, &err) : rc;
     if (fatal && planning->err)
         *planning->err = err;
-    if (alone || fatal)
-        return rc;
+    if (fatal)
+        return fatal;
     use->differs = rc || use->lead_index->redundancy_removed;
     use->hinted = !use->differs && rfs_plan_sizes_differ(planner, s);
     use->differs |= use->hinted;
@@ -140,6 +169,14 @@ static int index_one(void *ctx, size_t i)
                                      job->use->lead, &index, &err);
     if (rc && rfs_catalog_is_empty(job->planning->planner->config.catalog, job->ranks[i])) {
         atomic_store(&job->empty, true);
+        return 0;
+    }
+    const struct rfs_planner *planner = job->planning->planner;
+    pthread_mutex_lock(&job->lock);
+    const int passed = rc ? pass_over(planner, job->ranks[i], rc) : 0;
+    pthread_mutex_unlock(&job->lock);
+    if (rc && passed == 0) {
+        atomic_store(&job->empty, true); /* whoever holds the same gives it */
         return 0;
     }
     if (rc == -EINVAL && !job->all && !(job->use->wanted[job->ranks[i] - job->use->base] & GIVES)) {
@@ -315,10 +352,11 @@ static int survey_stage(struct planning *planning, uint32_t s)
     const int rc = use->survey ? 0 : make_survey(planning, s);
     if (rc)
         return go_without_survey(planning, s, rc);
-    if (use->survey->n == 0) /* all are empty: what is wrong with one of them */
-        return rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index,
-                                 planning->err);
-    return 0;
+    if (use->survey->n > 0)
+        return 0;
+    struct rfs_error err = {0}; /* all are empty or damaged: what is wrong with one of them */
+    rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index, &err);
+    return lose_stage(planning, s, &err);
 }
 
 static bool any_to_survey(const struct planning *planning)
@@ -341,7 +379,9 @@ static int tell_stage(struct planning *planning, uint32_t s)
             "pipeline stage %u has a damaged checkpoint: what only that one has is not found: %s",
             s, use->damage);
 
-    if ((use->survey || use->bereft) && !atomic_exchange(&planner->told_survey[s], true))
+    const struct rfs_lacking *lacking = planner->config.lacking; /* its owner tells */
+    if ((use->survey || use->bereft) && !(lacking && lacking->damaged.n > 0) &&
+        !atomic_exchange(&planner->told_survey[s], true))
         rfs_plan_tell_survey(planner, use, s);
     return 0;
 }

@@ -79,6 +79,19 @@ static int nobody_gives(const struct planning *planning, const struct wanting *w
                                   : "does not have it");
 }
 
+/* Fails, or goes without the parameter. */
+static int lose_param(const struct planning *planning, const struct wanting *wanting,
+                      const struct piece *piece)
+{
+    const struct rfs_planner *planner = planning->planner;
+
+    if (!planner->config.lacking)
+        return nobody_gives(planning, wanting, piece);
+    return rfs_plan_lack(planner, wanting->name, wanting->base + rfs_plan_first(wanting, piece))
+               ? rfs_fail_memory(planning->err)
+               : 0;
+}
+
 /* Once for each source rank, however many files take its replica. */
 static void tell_replica(const struct planning *planning, const struct wanting *wanting,
                          const struct piece *piece, uint32_t used)
@@ -146,7 +159,7 @@ static int want_cells(struct planning *planning, struct stage_use *use,
         if (!role->shown)
             continue;
         if (rank == RFS_NO_RANK)
-            return nobody_gives(planning, wanting, &piece);
+            return lose_param(planning, wanting, &piece);
         tell_replica(planning, wanting, &piece, rank);
         const bool alike = !of || !of->mixed || geometry->src.edge;
         const int rc = alike ? 0 : check_type(planning, use, wanting, rank, type);
@@ -191,7 +204,7 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
                         slice->kind == RFS_STRING ? "string" : "map tensor");
     if (slice->bytes == 0)
         return 0;
-    const int rc = rfs_plan_geometry(planner, role, type, param, &id, planning->err);
+    int rc = rfs_plan_geometry(planner, role, type, param, &id, planning->err);
     if (rc)
         return role->shown || rc == -ENOMEM ? rc : forgive(planning);
     while (planning->seen.n <= id)
@@ -199,8 +212,10 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
             return rfs_fail_memory(planning->err);
     if (shared && planning->seen.data[id] >= use_of(role))
         return 0;
-    planning->seen.data[id] |= shared ? use_of(role) : 0;
-    return want_cells(planning, use, wanting, role, rfs_plan_geometry_at(planner, id), type);
+    rc = want_cells(planning, use, wanting, role, rfs_plan_geometry_at(planner, id), type);
+    if (!rc && shared && !rfs_plan_is_lacking(planner, param)) /* each that is lacking is noted */
+        planning->seen.data[id] |= use_of(role);
+    return rc;
 }
 
 static int want_copied(struct planning *planning, struct stage_use *use,
@@ -210,7 +225,7 @@ static int want_copied(struct planning *planning, struct stage_use *use,
     const uint32_t from = rfs_plan_giver(wanting, &piece);
 
     if (from == RFS_NO_RANK)
-        return role->shown ? nobody_gives(planning, wanting, &piece) : 0;
+        return role->shown ? lose_param(planning, wanting, &piece) : 0;
     use->wanted[from - use->base] |= ASKED | use_of(role);
     if (from == use->base + planning->like)
         return 0;

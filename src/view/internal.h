@@ -47,6 +47,7 @@ struct reshard_view {
     struct rfs_key *key;         /* as what follows */
     struct rfs_sealed *sealed;   /* what opens encrypted sources; NULL: they are plain */
     bool key_fits;               /* it has opened one */
+    bool late;                   /* lost ranks are told by plans */
     bool opened;                 /* all of it is: there may be something to save */
     struct rfs_beneath *beneath; /* where sources are opened; NULL: links are followed */
     struct rfs_pool *pool;
@@ -115,10 +116,16 @@ struct rfs_view_part {
     uint64_t cache; /* its share of the budget */
 };
 
-/* As reshard_open. PART is NULL, but for a view of one save of several. */
+/*
+ * As reshard_open. PART is NULL, but for a view of one save of several. LATE: what lost ranks held is told by the files
+ * that need it, not here.
+ */
 int rfs_view_open(const char *source, const reshard_config *config,
-                  const struct rfs_view_part *part, struct reshard_view **out,
+                  const struct rfs_view_part *part, bool late, struct reshard_view **out,
                   struct rfs_error *err);
+/* The same of a whole view, ready for threads. */
+int rfs_view_start(const char *source, const reshard_config *config, bool late,
+                   struct reshard_view **out, struct rfs_error *err);
 /* How the options say that SOURCE is to be read; borrows both. */
 struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char *source);
 

@@ -85,10 +85,14 @@ static uint32_t lowest_rank(const struct rfs_catalog *catalog)
     return rank;
 }
 
-/* Adds the names of one rank; tells whether they are all that there are, and all that there were before. */
-static int read_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t lead, struct names *names,
-                     bool *complete, struct rfs_error *err)
+/*
+ * Adds the names of one rank; tells whether they are all that there are, and all that there were before. The last of
+ * the damaged files that a late view passes over is told in *ERR.
+ */
+static int read_rank(const struct reshard_view *view, uint32_t rank, uint32_t lead,
+                     struct names *names, bool *complete, struct rfs_error *err)
 {
+    struct rfs_catalog *catalog = view->catalog;
     const struct rfs_index *index;
     const size_t before = names->list.n;
     size_t tensors = 0;
@@ -98,7 +102,7 @@ static int read_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t lead, 
     if (rc && rfs_catalog_is_empty(catalog, rank))
         return 0; /* redundancy was removed, and this rank keeps nothing */
     if (rc)
-        return rc;
+        return view->late && rc != -ENOMEM ? 0 : rc;
     for (size_t i = 0; i < index->n; i++)
         tensors += rfs_catalog_type(catalog, index->entries[i].type)->kind == RFS_TENSOR;
     if (!add_names(catalog, index, names))
@@ -112,22 +116,23 @@ static int read_rank(struct rfs_catalog *catalog, uint32_t rank, uint32_t lead, 
  * Where the first rank and the last list the same, so do all, as far as can be told without reading them.
  * (Planning refuses a tensor that turns up nevertheless.) Where they differ, replicas were left out.
  */
-static int read_names(struct rfs_catalog *catalog, struct names *names, struct rfs_error *err)
+static int read_names(const struct reshard_view *view, struct names *names, struct rfs_error *err)
 {
+    const struct rfs_catalog *catalog = view->catalog;
     const uint32_t lead = lowest_rank(catalog);
     const uint32_t last = rfs_catalog_ranks(catalog) - 1;
     bool first;
     bool complete = true;
-    int rc = read_rank(catalog, lead, lead, names, &first, err);
+    int rc = read_rank(view, lead, lead, names, &first, err);
 
     if (!rc && last > lead)
-        rc = read_rank(catalog, last, lead, names, &complete, err);
+        rc = read_rank(view, last, lead, names, &complete, err);
     for (uint32_t rank = lead + 1; !rc && !(first && complete) && rank < last; rank++)
         if (rfs_catalog_has(catalog, rank)) {
             bool unused;
-            rc = read_rank(catalog, rank, lead, names, &unused, err);
+            rc = read_rank(view, rank, lead, names, &unused, err);
         }
-    return rc;
+    return !rc && names->list.n == 0 && view->late && err->code ? err->code : rc;
 }
 
 /* The strategy by rules for the parameters of SOURCE, or of the files if that is NULL. */
@@ -140,7 +145,7 @@ static int make_strategy(struct reshard_view *view, const char *option, const ch
     int rc = rfs_view_read_rules(option, value, &rules, err);
 
     if (!rc && !use->source)
-        rc = read_names(view->catalog, &names, err);
+        rc = read_names(view, &names, err);
     use->names = names.list.data;
     use->n = names.list.n;
     return rc ? rc : rfs_rules_strategy(rules, use, &view->log, out, err);

@@ -49,7 +49,7 @@ static int open_save(struct reshard_view *view, const char *source, const char *
 
     *place = (struct rfs_side_save){.config = view->log_config};
     snprintf(place->name, sizeof place->name, "%" PRId64 "_%" PRId64, save->epoch, save->step);
-    const int rc = rfs_view_open(source, &config, &part, &place->view, err);
+    const int rc = rfs_view_open(source, &config, &part, false, &place->view, err);
     if (rc == 0)
         side->n++;
     return rc;

@@ -144,6 +144,7 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
         .strict = view->options.strict,
         .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
         .outward = view->outward,
+        .late = view->late,
     };
     rc = rfs_planner_new(&config, &view->planner, err);
     if (rc)
@@ -242,7 +243,7 @@ static int open_view(struct reshard_view *view, const char *source, const char *
 }
 
 int rfs_view_open(const char *source, const reshard_config *config,
-                  const struct rfs_view_part *part, struct reshard_view **out,
+                  const struct rfs_view_part *part, bool late, struct reshard_view **out,
                   struct rfs_error *err)
 {
     struct reshard_view *view = calloc(1, sizeof *view);
@@ -250,6 +251,7 @@ int rfs_view_open(const char *source, const reshard_config *config,
     *out = NULL;
     if (!view)
         return rfs_fail_memory(err);
+    view->late = late;
     pthread_mutex_init(&view->lock, NULL);
     rfs_cancel_init_cond(&view->summed);
     view->log_config = (reshard_config){.struct_size = sizeof view->log_config};
@@ -268,17 +270,24 @@ int rfs_view_open(const char *source, const reshard_config *config,
     return 0;
 }
 
-int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
-                 reshard_error *err)
+int rfs_view_start(const char *source, const reshard_config *config, bool late,
+                   struct reshard_view **out, struct rfs_error *err)
 {
-    struct rfs_error failure = {0};
-    const int rc = rfs_view_open(source, config, NULL, out, &failure);
+    const int rc = rfs_view_open(source, config, NULL, late, out, err);
 
     if (rc == 0)
         rfs_pool_hold((*out)->pool, false);
     if (rc == 0 && (*out)->sealed) /* memory is not locked over a fork */
         rfs_blocks_drop(rfs_sealed_blocks((*out)->sealed));
-    return rfs_view_report(err, &failure, rc);
+    return rc;
+}
+
+int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
+                 reshard_error *err)
+{
+    struct rfs_error failure = {0};
+
+    return rfs_view_report(err, &failure, rfs_view_start(source, config, false, out, &failure));
 }
 
 void reshard_refuse_device(reshard_view *view, dev_t device)

@@ -81,11 +81,163 @@ layer1.bias: is missing in rank 1
 layer2.bias: is missing in rank 1
 tree: 16 tensors, 334.4 KiB: not right: 3 tensors
 (exit 1)
-$ rm tree/rank_1/checkpoint_1.ckpt; reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
-reshard: error: …/tree: parameter 'moments.layer3.weight': rank_1 has no checkpoint, and no other rank that has one holds the same slice; try: the checkpoint of that rank
+
+# Ranks that are missing or damaged are findings, and the rest is compared: rank by rank where a tensor has no whole.
+$ reshard export work/src new -s work/src_strategy.ckpt -d work/dst_strategy.ckpt >/dev/null 2>&1; rm -r tree; cp -r new tree
+$ against() { reshard verify "$@" --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt; }
+$ rm -r tree/rank_1; against tree
+rank 1: there is no checkpoint of it
+tree: 15 tensors, 334.2 KiB: not right: 1 rank
 (exit 1)
-$ rm half/rank_2/checkpoint_2.ckpt; reshard verify half -s work/dst_strategy.ckpt --name learning_rate
-reshard: error: …/half: parameter 'moments.layer3.weight': rank_2 has no checkpoint, and no other rank that has one holds the same slice; try: the checkpoint of that rank
+$ flip tree/rank_0/checkpoint_0.ckpt 441; flip tree/rank_2/checkpoint_2.ckpt 36946; flip tree/rank_3/checkpoint_3.ckpt 87058; against tree
+rank 1: there is no checkpoint of it
+layer1.bias: has other bytes than the source in rank 2, first at [2], …/tree/rank_2/checkpoint_2.ckpt offset 36946
+layer1.weight: has other bytes than the source in rank 0, …/tree/rank_0/checkpoint_0.ckpt offset 441
+rng_state: has other bytes than the source in rank 3, …/tree/rank_3/checkpoint_3.ckpt offset 87058
+tree: 15 tensors, 334.2 KiB: not right: 3 tensors, 1 rank
+(exit 1)
+$ against tree --json --name layer1.weight
+{"tree":"tree","against":"work/src","manifest":null,"equal":false,
+"tensors":[],
+"differences":[
+{"what":"rank","name":null,"rank":1,"detail":"there is no checkpoint of it","file":null},
+{"what":"bytes","name":"layer1.weight","rank":0,"detail":null,"file":"…/tree/rank_0/checkpoint_0.ckpt","offset":441}],
+"notes":[]}
+(exit 1)
+$ reshard verify tree -s work/dst_strategy.ckpt --name 'layer1.*'
+rank 1: there is no checkpoint of it
+layer1.bias: has other bytes than the ranks that hold the same in rank 2, first at [2], …/tree/rank_2/checkpoint_2.ckpt offset 36946
+layer1.weight: cannot be had whole: rank 1 is missing
+tree: 1 tensor, 192 bytes: not right: 2 tensors, 1 rank
+(exit 1)
+$ reshard verify tree --against work/src -s work/src_strategy.ckpt --tree-options src_strategy=work/dst_strategy.ckpt --name 'layer1.*'
+rank 1: there is no checkpoint of it
+layer1.bias: has other bytes than the source in rank 2, first at [2], …/tree/rank_2/checkpoint_2.ckpt offset 36946
+layer1.weight: cannot be had whole: rank 1 is missing
+tree: 1 tensor, 192 bytes: not right: 2 tensors, 1 rank
+(exit 1)
+$ against tree --manifest of8.json --name 'layer1.*'
+rank 1: there is no checkpoint of it
+layer1.bias: has other bytes than the source in rank 2, first at [2], …/tree/rank_2/checkpoint_2.ckpt offset 36946
+layer1.weight: cannot be had whole: rank 1 is missing
+layer1.weight: has other bytes than the source in rank 0, …/tree/rank_0/checkpoint_0.ckpt offset 441
+tree: 2 tensors, 144.2 KiB: not right: 2 tensors, 1 rank
+(exit 1)
+$ rm -r tree; cp -r new tree; truncate -s 5000 tree/rank_0/checkpoint_0.ckpt; against tree
+rank 0: …/tree/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
+tree: 15 tensors, 334.2 KiB: not right: 1 rank
+(exit 1)
+$ reshard verify tree -s work/dst_strategy.ckpt --manifest none.json --name '*2.weight'; ls none.json
+rank 0: …/tree/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
+layer2.weight: cannot be had whole: rank 0 is damaged
+moments.layer2.weight: cannot be had whole: rank 0 is damaged
+tree: 0 tensors, 0 bytes: not right: 2 tensors, 1 rank
+ls: cannot access 'none.json': No such file or directory
+(exit 2)
+$ cp new/rank_0/checkpoint_0.ckpt tree/rank_0; printf '\377\377\377\377' | dd of=tree/rank_3/checkpoint_3.ckpt conv=notrunc status=none; against tree
+rank 3: …/tree/rank_3/checkpoint_3.ckpt: offset 0: not a protobuf field: the file is damaged, or not a checkpoint; try: compare the file with its original, or save it again
+tree: 15 tensors, 334.2 KiB: not right: 1 rank
+(exit 1)
+$ reshard verify tree -s work/dst_strategy.ckpt --name '*2.weight'
+rank 3: …/tree/rank_3/checkpoint_3.ckpt: offset 0: not a protobuf field: the file is damaged, or not a checkpoint; try: compare the file with its original, or save it again
+layer2.weight: cannot be had whole: rank 3 is damaged
+moments.layer2.weight: cannot be had whole: rank 3 is damaged
+tree: 0 tensors, 0 bytes: not right: 2 tensors, 1 rank
+(exit 1)
+$ rm tree/rank_3/checkpoint_3.ckpt; ln -s checkpoint_3.ckpt tree/rank_3; against tree
+rank 3: there is no checkpoint of it
+tree: 15 tensors, 334.2 KiB: not right: 1 rank
+(exit 1)
+$ rm -r tree/rank_*; against tree
+reshard: error: …/tree: the folder has no rank_N folder in it; try: give the folder that holds rank_0, rank_1 and so on
+(exit 1)
+$ rm -r half/rank_2; reshard verify half -s work/dst_strategy.ckpt --name learning_rate
+rank 2: there is no checkpoint of it
+half: 1 tensor, 4 bytes: not right: 1 rank
+(exit 1)
+
+# Rules take the names of tensors from files that can be read.
+$ rules='dst_ranks=2,dst_rules=*.weight: axis 0 over all;*: whole'
+$ reshard export work/src two -s work/src_strategy.ckpt -o "$rules" >/dev/null 2>&1; truncate -s 300 two/rank_0/checkpoint_0.ckpt
+$ reshard verify two --against work/src -s work/src_strategy.ckpt -o "$rules"
+rank 0: …/two/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 259 of its 73728 bytes; try: compare the file with its original, or save it again
+two: 15 tensors, 334.2 KiB: not right: 1 rank
+(exit 1)
+$ truncate -s 300 two/rank_1/checkpoint_1.ckpt; reshard verify two --against work/src -s work/src_strategy.ckpt -o "$rules"
+reshard: error: …/two/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 259 of its 73728 bytes; try: compare the file with its original, or save it again
+(exit 1)
+
+# Stages of a pipeline: one without a file, and what another one has, too.
+$ reshard strategy convert work/dst_strategy.ckpt whole.json; python3 -c "
+> import json
+> whole = json.load(open('whole.json'))
+> for stage in 0, 1:
+>     for key, name in ('parallel_layout_item', 'layer3'), ('parallel_strategy_item', ''):
+>         part = {k: v for k, v in whole[key].items() if not name or (name in k) == (stage == 1) or k == 'layer1.weight'}
+>         whole[key + str(stage)] = {k: dict(v, stage=stage) if 'stage' in v else v for k, v in part.items()}
+>     part = {'current_stage': stage} | {key: whole[key + str(stage)] for key in ('parallel_layout_item', 'parallel_strategy_item')}
+>     json.dump(part, open(f'part{stage}.json', 'w'))"
+$ reshard strategy merge pipe.json part0.json part1.json; reshard export work/src piped -s work/src_strategy.ckpt -d pipe.json >/dev/null 2>&1; rm -r piped/rank_5
+$ reshard verify piped --against work/src -s work/src_strategy.ckpt -d pipe.json
+rank 5: there is no checkpoint of it
+piped: 15 tensors, 334.2 KiB: not right: 1 rank
+(exit 1)
+$ flip piped/rank_6/checkpoint_6.ckpt 441; reshard verify piped --against work/src -s work/src_strategy.ckpt -d pipe.json
+rank 5: there is no checkpoint of it
+layer1.weight: has other bytes than the source in rank 6, …/piped/rank_6/checkpoint_6.ckpt offset 441
+piped: 15 tensors, 334.2 KiB: not right: 1 tensor, 1 rank
+(exit 1)
+$ reshard verify piped -s pipe.json --name layer1.weight
+rank 5: there is no checkpoint of it
+layer1.weight: cannot be had whole: not all of it is left in pipeline stage 1
+piped: 1 tensor, 144.0 KiB: not right: 1 tensor, 1 rank
+(exit 1)
+$ rm -r piped/rank_[467]; reshard verify piped --against work/src -s work/src_strategy.ckpt -d pipe.json
+ranks 4-7: there is no checkpoint of it
+piped: 15 tensors, 334.2 KiB: not right: 4 ranks
+(exit 1)
+$ reshard verify piped -s pipe.json
+ranks 4-7: there is no checkpoint of it
+layer3.bias: cannot be had whole: rank 4 is missing
+layer3.weight: cannot be had whole: rank 4 is missing
+moments.layer3.bias: cannot be had whole: rank 4 is missing
+moments.layer3.weight: cannot be had whole: rank 4 is missing
+note: rng_state: ranks 1-3 have values of their own; no strategy knows it
+piped: 11 tensors, 325.1 KiB: not right: 4 tensors, 4 ranks
+(exit 1)
+
+# Of the source: what nobody has left cannot be compared.
+$ cp -r new source; truncate -s 5000 source/rank_1/checkpoint_1.ckpt; flip new/rank_0/checkpoint_0.ckpt 36946
+$ reshard verify new --against source -s work/dst_strategy.ckpt -d work/dst_strategy.ckpt
+reshard: warning: pipeline stage 0 has a damaged checkpoint: what only that one has is not found: …/source/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
+rank 1 of the source: …/source/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
+layer1.bias: has other bytes than the source in rank 0, first at [2], …/new/rank_0/checkpoint_0.ckpt offset 36946
+layer1.weight: cannot be compared: rank 1 of the source is damaged
+layer2.weight: cannot be compared: rank 1 of the source is damaged
+layer3.weight: cannot be compared: rank 1 of the source is damaged
+moments.layer1.weight: cannot be compared: rank 1 of the source is damaged
+moments.layer2.weight: cannot be compared: rank 1 of the source is damaged
+moments.layer3.weight: cannot be compared: rank 1 of the source is damaged
+rng_state: cannot be compared: rank 1 of the source is damaged
+new: 15 tensors, 334.2 KiB: not right: 8 tensors, 1 rank of the source
+(exit 1)
+$ rm -r source/rank_1; reshard verify new --against source -s work/dst_strategy.ckpt -d work/dst_strategy.ckpt --name 'layer1.*' --json
+reshard: warning: rank_1 is missing; what it holds is read from a replica, rank_0
+reshard: warning: parameter 'global_step': rank_1 is missing; the same value in all other ranks of its stage is used
+reshard: warning: parameter 'learning_rate': rank_1 is missing; the same value in all other ranks of its stage is used
+{"tree":"new","against":"source","manifest":null,"equal":false,
+"tensors":[
+{"name":"layer1.weight","dtype":"Float32","shape":[768, 48],"bytes":147456,"rank_own":false,"xxh3_128":"e352f0f2aea22aed22590019b6e1d9ff","equal":false},
+{"name":"layer1.bias","dtype":"Float32","shape":[48],"bytes":192,"rank_own":false,"xxh3_128":"14b51efe4e72198f7b9d584c6a7ee84f","equal":false}],
+"differences":[
+{"what":"bytes","name":"layer1.bias","rank":0,"detail":null,"file":"…/new/rank_0/checkpoint_0.ckpt","offset":36946,"index":[2]},
+{"what":"uncompared","name":"layer1.weight","rank":null,"detail":"rank 1 of the source is missing","file":null}],
+"notes":[]}
+(exit 1)
+$ reshard verify new --against source -s work/dst_strategy.ckpt --tree-options src_strategy=work/dst_strategy.ckpt --name 'layer1.*'
+layer1.bias: has other bytes than the source in rank 0, first at [2], …/new/rank_0/checkpoint_0.ckpt offset 36946
+layer1.weight: cannot be compared: rank 1 of the source is missing
+new: 2 tensors, 144.2 KiB: not right: 2 tensors
 (exit 1)
 
 # What is in the files beside tensors: checksums, headers, metadata, lists. Other options give other files.

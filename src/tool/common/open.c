@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/harden.h"
 #include "tool/common/tool.h"
-#include "view/options.h"
+#include "view/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
 }
 
 int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
-                  reshard_view **out, struct rfs_error *err)
+                  bool late, reshard_view **out, struct rfs_error *err)
 {
     struct rfs_options parsed;
     RFS_FREE char *text = NULL;
@@ -44,11 +44,5 @@ int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, 
                                    .options = text,
                                    .log = log ? log : rfs_tool_log,
                                    .log_ctx = log_ctx};
-    reshard_error why = {.struct_size = sizeof why};
-    rc = reshard_open(source, &config, out, &why);
-    if (rc) {
-        *err = (struct rfs_error){.code = rc, .usage = why.usage};
-        snprintf(err->text, sizeof err->text, "%s", why.message);
-    }
-    return rc;
+    return rfs_view_start(source, &config, late, out, err);
 }

@@ -88,7 +88,7 @@ static int add_format(const char *options, const struct rfs_options *parsed, cha
     return rfs_fail_memory(err);
 }
 
-static int open_view(const char *path, const char *options, struct rfs_whole *whole,
+static int open_view(const char *path, const char *options, bool damaged, struct rfs_whole *whole,
                      struct rfs_error *err)
 {
     RFS_FREE char *all = NULL;
@@ -103,7 +103,7 @@ static int open_view(const char *path, const char *options, struct rfs_whole *wh
         rc = find_rank_file(path, &parsed, &file, err);
     rfs_options_free(&parsed);
     if (rc == 0)
-        rc = rfs_tool_open(file ? file : path, all, NULL, NULL, &whole->view, err);
+        rc = rfs_tool_open(file ? file : path, all, NULL, NULL, damaged, &whole->view, err);
     if (rc)
         return rc;
     if (whole->view->side)
@@ -130,6 +130,7 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
         .keep_empty = true,
         .outward = view->outward,
         .like = view->planner,
+        .lacking = view->late ? &whole->lacking : NULL,
     };
     const struct rfs_rank_plan *plan;
     struct rfs_scale scale;
@@ -146,14 +147,18 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
     whole->first = scale.src_base;
     whole->ranks = scale.src_devices * scale.src_stages;
     whole->stages = scale.src_stages;
+    uint32_t at = 0;
+    uint32_t rank;
+    for (const char *lost; globs && (lost = rfs_whole_lost(whole, &at, &rank));)
+        rfs_globs_take(globs, lost);
     return take_tensors(whole, plan->roster, globs, err);
 }
 
-int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs,
+int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs, bool damaged,
                    struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err)
 {
     *whole = (struct rfs_whole){0};
-    int rc = open_view(path, options, whole, err);
+    int rc = open_view(path, options, damaged, whole, err);
     if (rc)
         return rc;
     const struct rfs_strategy *dst = whole->view->dst;
@@ -171,6 +176,8 @@ void rfs_whole_close(struct rfs_whole *whole)
 {
     free(whole->tensors);
     free(whole->by_name);
+    free(whole->lacking.damaged.data);
+    free(whole->lacking.from.data);
     rfs_planner_free(whole->planner);
     if (!whole->is_cut)
         reshard_close(whole->view);
@@ -196,6 +203,29 @@ const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, con
             low = middle + 1;
     }
     return NULL;
+}
+
+const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank)
+{
+    for (; *at < whole->lacking.from.n; ++*at)
+        if (whole->lacking.from.data[*at] > 0) {
+            *rank = whole->lacking.from.data[*at] - 1;
+            const char *name = rfs_catalog_name(whole->catalog, (*at)++);
+            const char *shown = rfs_outward_name(whole->view->outward, name);
+            return shown ? shown : name;
+        }
+    return NULL;
+}
+
+bool rfs_whole_lacks(const struct rfs_whole *whole, const char *name)
+{
+    uint32_t at = 0;
+    uint32_t rank;
+
+    for (const char *lost; (lost = rfs_whole_lost(whole, &at, &rank));)
+        if (strcmp(lost, name) == 0)
+            return true;
+    return false;
 }
 
 int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,

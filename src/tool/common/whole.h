@@ -27,6 +27,7 @@ struct rfs_whole {
     bool is_cut;                 /* for a destination, by the view of another */
     struct rfs_planner *planner; /* owned */
     struct rfs_catalog *catalog;
+    struct rfs_lacking lacking;    /* owned; of what is damaged, if that may be */
     uint32_t first, ranks, stages; /* the ranks that its strategy tells, from the first on */
     size_t n;
     struct rfs_whole_tensor *tensors; /* [n] owned; in the order of the files */
@@ -41,14 +42,25 @@ struct rfs_whole {
  * those of destination rank 0, as that has them. For others, make a tensor of a target of the rank's plan, and its
  * slice by rfs_planner_slice. CUT NULL: a destination is refused.
  *
+ * DAMAGED: ranks may be missing or damaged. What cannot be had without them is none of the tensors, and rfs_whole_lost
+ * tells it; plans are made one at a time.
+ *
  * 0, or -errno with *err filled; both to be closed in any case, CUT first.
  */
-int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs,
+int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs, bool damaged,
                    struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
 
 /* The tensor of that name, or NULL. O(log n). */
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name);
+
+/*
+ * The tensors that lost ranks had alone, as far as the plans that were made tell: the next one from *AT on, which begins
+ * as 0, and in *RANK one of those ranks. NULL: no more.
+ */
+const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank);
+/* Whether that name is among them. */
+bool rfs_whole_lacks(const struct rfs_whole *whole, const char *name);
 
 /* Its slice: zero-initialised or one to use again, to be freed by rfs_slice_free. 0 or -errno. */
 int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,

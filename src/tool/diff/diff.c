@@ -122,7 +122,7 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
     int rc = 0;
 
     for (int side = 0; rc == 0 && side < 2; side++)
-        rc = rfs_whole_open(options->path[side], options->view[side], &options->globs,
+        rc = rfs_whole_open(options->path[side], options->view[side], &options->globs, false,
                             &diff->whole[side], NULL, err);
     if (rc == 0)
         rc = rfs_globs_check(&options->globs, err);

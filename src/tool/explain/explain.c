@@ -144,7 +144,8 @@ static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
 
 static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 {
-    int rc = rfs_tool_open(explain->source, explain->options, NULL, NULL, &explain->view, err);
+    int rc =
+        rfs_tool_open(explain->source, explain->options, NULL, NULL, false, &explain->view, err);
 
     if (rc == 0)
         rc = rfs_view_rooms(explain->view, &explain->rooms, err);

@@ -209,8 +209,8 @@ static int run(int argc, char **argv)
     int rc = parse(argc, argv, &request, &err);
 
     if (rc == 0)
-        rc = rfs_whole_open(request.path, request.options, &request.globs, &measuring.whole, NULL,
-                            &err);
+        rc = rfs_whole_open(request.path, request.options, &request.globs, false, &measuring.whole,
+                            NULL, &err);
     if (rc == 0)
         rc = rfs_globs_check(&request.globs, &err);
     if (rc == 0)

@@ -54,6 +54,16 @@ void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor
     }
 }
 
+static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
+                 const char *detail)
+{
+    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
+                                                              .name = name,
+                                                              .rank = RFS_NO_RANK,
+                                                              .detail = detail,
+                                                              .at = RFS_NOWHERE_AT});
+}
+
 /* ---- copies ----------------------------------------------------------------------------------------- */
 
 /* What a piece's copies are compared with. */
@@ -82,6 +92,12 @@ static int check_copy(struct rfs_verify *verify, struct worker *worker,
     struct rfs_copy copy;
     int rc = rfs_planner_copy(verify->tree.planner, 0, twin, number, slice, &copy);
 
+    if (rc && rc != -ENOMEM && verify->damaged && twin->stage != tensor->target->stage) {
+        char why[96];
+        snprintf(why, sizeof why, "not all of it is left in pipeline stage %u", twin->stage);
+        find(verify, RFS_FOUND_PARTIAL, tensor->name, why);
+        return 0;
+    }
     if (rc)
         return rfs_fail(err, rc, RFS_OF(verify->tree.path, tensor->name), NULL,
                         "cannot be read: %s", strerror(-rc));
@@ -210,7 +226,7 @@ static int check(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
     struct rfs_verify *verify = ctx;
     struct worker *worker = memory;
     const struct rfs_verify_item *item = &verify->items[piece->item];
-    int rc = fetch(verify, worker, item, piece, err);
+    int rc = item->lost ? 0 : fetch(verify, worker, item, piece, err);
 
     if (rc)
         return rc;
@@ -236,6 +252,8 @@ static int sum_up(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
     const struct worker *worker = memory;
     struct rfs_verify_item *item = &verify->items[piece->item];
 
+    if (item->lost)
+        return 0;
     if (piece->begin == 0) {
         item->state = XXH3_createState();
         if (!item->state)
@@ -254,14 +272,23 @@ static int sum_up(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
 
 /* ---- all ------------------------------------------------------------------------------------------- */
 
-static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
-                 const char *detail)
+/* Whether all of a tensor is left in each pipeline stage that keeps a copy of it. */
+static bool has_all_copies(const struct rfs_verify *verify, const struct rfs_whole_tensor *tensor)
 {
-    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
-                                                              .name = name,
-                                                              .rank = RFS_NO_RANK,
-                                                              .detail = detail,
-                                                              .at = RFS_NOWHERE_AT});
+    struct rfs_planner *planner = verify->tree.planner;
+    struct rfs_slice slice = {0};
+    bool all = true;
+
+    if (!verify->damaged || verify->options->no_replicas)
+        return true;
+    for (uint32_t stage = 0; all && stage < verify->tree.stages; stage++) {
+        struct rfs_target twin;
+        struct rfs_copy copy;
+        if (rfs_planner_twin(planner, 0, tensor->target, stage, &twin, NULL) == 1)
+            all = rfs_planner_copy(planner, 0, &twin, 0, &slice, &copy) == 0;
+    }
+    rfs_slice_free(&slice);
+    return all;
 }
 
 /* What of the source a tensor of the tree is compared with. */
@@ -272,11 +299,13 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
 
     const struct rfs_whole_tensor *shown = rfs_whole_find(&verify->shown, item->tree->name);
     item->by_rank =
-        verify->shown.view && (item->tree->own || (src && src->own) || (shown && shown->own));
+        verify->shown.view && (item->tree->own || (src && src->own) || (shown && shown->own) ||
+                               !has_all_copies(verify, item->tree));
     if (!verify->src.view || item->by_rank)
         return;
     if (!src) {
-        if (!verify->shown.view) /* otherwise the ranks tell */
+        if (!verify->shown.view &&
+            !rfs_whole_lacks(&verify->src, item->tree->name)) /* else it is told */
             find(verify, RFS_FOUND_EXTRA, item->tree->name, NULL);
         return;
     }
@@ -332,7 +361,7 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
 {
     const struct rfs_sweep sweep = {
         .ctx = verify,
-        .n = verify->tree.n,
+        .n = verify->tree.n + verify->n_lost,
         .units = units,
         .step = step,
         .bytes = bytes,
@@ -344,7 +373,7 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
     };
     uint64_t all = 0;
 
-    verify->items = calloc(verify->tree.n + 1, sizeof *verify->items);
+    verify->items = calloc(sweep.n + 1, sizeof *verify->items);
     if (!verify->items)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < verify->tree.n; i++) {
@@ -352,11 +381,17 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
         match(verify, &verify->items[i]);
         all += units(verify, i);
     }
+    for (size_t i = 0; i < verify->n_lost; i++) {
+        verify->items[verify->tree.n + i] =
+            (struct rfs_verify_item){.tree = &verify->lost[i], .lost = true, .by_rank = true};
+        all += verify->lost[i].type->bytes;
+    }
     for (size_t i = 0; !verify->shown.view && i < verify->src.n; i++)
         if (verify->src.tensors[i].type->bytes > 0 &&
-            !rfs_whole_find(&verify->tree, verify->src.tensors[i].name))
+            !rfs_whole_find(&verify->tree, verify->src.tensors[i].name) &&
+            !rfs_whole_lacks(&verify->tree, verify->src.tensors[i].name))
             find(verify, RFS_FOUND_MISSING, verify->src.tensors[i].name, NULL);
-    rfs_progress_begin(&verify->progress, "verifying", all, verify->tree.n);
+    rfs_progress_begin(&verify->progress, "verifying", all, sweep.n);
     int rc = rfs_sweep_run(&sweep, verify->options->threads, err);
     rfs_progress_end(&verify->progress);
     if (rc == 0 && verify->shown.view && verify->findings.list.n > 0)

@@ -14,15 +14,18 @@
 #include <pthread.h>
 
 enum rfs_finding_kind {
-    RFS_FOUND_RANK,     /* a rank has no file, or one that cannot be read; detail says why */
-    RFS_FOUND_MISSING,  /* a tensor is not there */
-    RFS_FOUND_EXTRA,    /* or is, and should not be */
-    RFS_FOUND_TYPE,     /* of another dtype or shape; detail says which */
-    RFS_FOUND_BYTES,    /* not the source's */
-    RFS_FOUND_MANIFEST, /* not the manifest's */
-    RFS_FOUND_REPLICA,  /* not what the other ranks have that hold the same */
-    RFS_FOUND_FRAME,    /* what is in a file beside tensors is not what a mount shows */
-    RFS_FOUND_OWN,      /* likewise, but no strategy says that they do: no fault, as what follows */
+    RFS_FOUND_RANK,        /* a rank has no file, or one that cannot be read; detail says why */
+    RFS_FOUND_SOURCE_RANK, /* likewise, of the source; detail says why */
+    RFS_FOUND_PARTIAL,     /* a tensor cannot be had whole; detail says why */
+    RFS_FOUND_UNCOMPARED,  /* nor that of the source, to be compared with; detail says why */
+    RFS_FOUND_MISSING,     /* a tensor is not there */
+    RFS_FOUND_EXTRA,       /* or is, and should not be */
+    RFS_FOUND_TYPE,        /* of another dtype or shape; detail says which */
+    RFS_FOUND_BYTES,       /* not the source's */
+    RFS_FOUND_MANIFEST,    /* not the manifest's */
+    RFS_FOUND_REPLICA,     /* not what the other ranks have that hold the same */
+    RFS_FOUND_FRAME,       /* what is in a file beside tensors is not what a mount shows */
+    RFS_FOUND_OWN,    /* likewise, but no strategy says that they do: no fault, as what follows */
     RFS_FOUND_SOURCE, /* what a mount would show, which is not in all ranks of the source the same */
     RFS_FOUND_OTHERWISE, /* a file is of another size or order than a mount's: its tensors alone were compared */
 };

@@ -123,7 +123,8 @@ static int check_listing(struct listing *listing, struct rfs_error *err)
         check_target(listing, &listing->roster->targets[i]);
     for (size_t i = 0; i < listing->index->n; i++) {
         const char *name = rfs_catalog_name(verify->tree.catalog, listing->index->entries[i].name);
-        if (!listing->met[i] && rfs_globs_match(&verify->options->globs, name))
+        if (!listing->met[i] && !rfs_whole_lacks(&verify->shown, name) &&
+            rfs_globs_match(&verify->options->globs, name))
             find(listing, RFS_FOUND_EXTRA, name, NULL);
     }
     free(listing->met);

@@ -67,6 +67,7 @@ static void check_sums(struct rfs_verify *verify)
     }
     for (uint32_t i = 0; i < sums->entries.n; i++)
         if (!sums->entries.data[i].met &&
+            !rfs_whole_lacks(&verify->tree, rfs_intern_text(sums->names, i)) &&
             rfs_globs_match(&verify->options->globs, rfs_intern_text(sums->names, i)))
             find(verify, RFS_FOUND_MANIFEST, rfs_intern_text(sums->names, i),
                  "is in the manifest, and not in the tree");
@@ -103,10 +104,11 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
 {
     struct rfs_verify_options *options = verify->options;
     struct rfs_globs *globs = &options->globs;
-    int rc = rfs_whole_open(options->tree, options->tree_view, globs, &verify->tree, NULL, err);
+    int rc =
+        rfs_whole_open(options->tree, options->tree_view, globs, true, &verify->tree, NULL, err);
 
     if (rc == 0 && options->against)
-        rc = rfs_whole_open(options->against, options->src_view, globs, &verify->src,
+        rc = rfs_whole_open(options->against, options->src_view, globs, true, &verify->src,
                             &verify->shown, err);
     for (uint32_t i = 0; i < verify->sums.entries.n; i++)
         rfs_globs_take(globs, rfs_intern_text(verify->sums.names, i));
@@ -121,6 +123,8 @@ static int do_all(struct rfs_verify *verify, struct rfs_error *err)
         rc = open_all(verify, err);
     if (rc == 0)
         rc = rfs_verify_ranks(verify, err);
+    if (rc == 0)
+        rc = rfs_verify_lost(verify, err);
     if (rc == 0)
         rc = rfs_verify_content(verify, err);
     if (rc == 0)
@@ -150,6 +154,7 @@ static int run(int argc, char **argv)
     const bool fault = rc == 0 && rfs_findings_fault(&verify.findings, NULL);
     rfs_progress_destroy(&verify.progress);
     free(verify.items);
+    free(verify.lost);
     rfs_findings_free(&verify.findings);
     rfs_sums_free(&verify.sums);
     rfs_whole_close(&verify.shown);

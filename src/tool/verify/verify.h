@@ -3,6 +3,7 @@
  * `reshard verify`: a tree against its source, against a manifest, and against itself. The steps:
  *
  *     ranks     index every rank of the tree; what they list, against what the view of the source would show
+ *     lost      which tensors of the tree, or of the source, cannot be had whole for want of a rank
  *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
  *               checksum. What no strategy knows has no whole: rank by rank, own.c
  *     frames    the rest of the files, against those that the view of the source would show
@@ -31,6 +32,7 @@ struct rfs_verify_options {
 struct rfs_verify_item {
     const struct rfs_whole_tensor *tree;
     const struct rfs_whole_tensor *src; /* of the same type; NULL: nothing to compare with */
+    bool lost;                          /* it is of verify->lost */
     bool by_rank; /* it has no whole, and is compared rank by rank with what would be shown */
     struct rfs_hash hash;
     void *state; /* XXH3_state_t, while it is read */
@@ -41,8 +43,11 @@ struct rfs_verify {
     struct rfs_whole tree;
     struct rfs_whole src;   /* view NULL: there is none */
     struct rfs_whole shown; /* src as the tree should be; view NULL: there is no destination */
-    struct rfs_verify_item *items; /* [tree.n] */
-    struct rfs_sums sums;          /* of the manifest that is there */
+    struct rfs_verify_item *items; /* of the tree's tensors, in their order, and then of lost */
+    struct rfs_whole_tensor *lost; /* [n_lost] of the tree, without a target */
+    size_t n_lost;
+    bool damaged;         /* a rank of the tree is, or is missing */
+    struct rfs_sums sums; /* of the manifest that is there */
     bool has_sums;
     struct rfs_findings findings;
     struct rfs_progress progress;
@@ -56,6 +61,8 @@ void rfs_verify_options_free(struct rfs_verify_options *options);
 /* ---- the steps: 0, or -errno with *err filled -------------------------------------------------------- */
 
 int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err);
+/* What damaged ranks leave uncompared. */
+int rfs_verify_lost(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err);
 /* Prints to the standard output. */

@@ -22,6 +22,13 @@ static const char *show_index(const struct rfs_type *type, uint64_t at, char out
     return rfs_whole_shape(&index, out);
 }
 
+/* Whether the place of a difference is that in the whole tensor, not in one rank's part. */
+static bool is_of_whole(const struct rfs_verify *verify, const struct rfs_whole_tensor *tensor)
+{
+    return tensor && tensor->type->kind == RFS_TENSOR &&
+           (tensor->own || !verify->items[tensor - verify->tree.tensors].by_rank);
+}
+
 /* ---- for people ------------------------------------------------------------------------------------- */
 
 static void print_text(const char *text)
@@ -40,7 +47,7 @@ static void print_place(const struct rfs_verify *verify, const struct rfs_findin
 
     if (!finding->file)
         return;
-    if (tensor && tensor->type->ndim > 0 && tensor->type->kind == RFS_TENSOR && !tensor->own)
+    if (is_of_whole(verify, tensor) && tensor->type->ndim > 0 && !tensor->own)
         printf(", first at %s", show_index(tensor->type, finding->at, index));
     fputs(", ", stdout);
     print_text(finding->file);
@@ -51,6 +58,9 @@ static const char *what_of(enum rfs_finding_kind kind)
 {
     static const char *const texts[] = {
         [RFS_FOUND_RANK] = "",
+        [RFS_FOUND_SOURCE_RANK] = "",
+        [RFS_FOUND_PARTIAL] = "cannot be had whole",
+        [RFS_FOUND_UNCOMPARED] = "cannot be compared",
         [RFS_FOUND_MISSING] = "is missing",
         [RFS_FOUND_EXTRA] = "should not be there",
         [RFS_FOUND_TYPE] = "has another dtype or shape",
@@ -103,6 +113,8 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
             printf(" in %s", ranks);
     } else {
         print_text(*ranks ? ranks : finding->detail);
+        if (finding->kind == RFS_FOUND_SOURCE_RANK)
+            fputs(" of the source", stdout);
         if (finding->kind == RFS_FOUND_FRAME)
             printf(": %s", what_of(finding->kind));
     }
@@ -151,20 +163,23 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
 {
     const struct rfs_verify_options *options = verify->options;
     char shown[RFS_SHOWN_BYTES];
+    const size_t n = verify->tree.n + verify->n_lost;
     uint64_t bytes = 0;
 
-    for (size_t i = 0; i < verify->tree.n; i++)
-        bytes += verify->tree.tensors[i].type->bytes;
+    for (size_t i = 0; i < n; i++)
+        bytes += verify->items[i].tree->type->bytes;
     print_text(options->tree);
-    printf(": %zu tensor%s, %s: ", verify->tree.n, verify->tree.n == 1 ? "" : "s",
-           rfs_show_bytes(bytes, shown));
+    printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_show_bytes(bytes, shown));
     if (fault) {
         const size_t tensors = count_tensors(verify);
         const size_t ranks = count_kind(verify, RFS_FOUND_RANK);
+        const size_t sources = count_kind(verify, RFS_FOUND_SOURCE_RANK);
         fputs("not right:", stdout);
         print_count("", tensors, "tensor");
         print_count(tensors > 0 ? "," : "", ranks, "rank");
-        print_count(tensors + ranks > 0 ? "," : "", count_kind(verify, RFS_FOUND_FRAME), "file");
+        print_count(tensors + ranks > 0 ? "," : "", sources, "rank of the source");
+        print_count(tensors + ranks + sources > 0 ? "," : "", count_kind(verify, RFS_FOUND_FRAME),
+                    "file");
         putchar('\n');
         return;
     }
@@ -236,12 +251,13 @@ static void put_tensor(const struct rfs_verify *verify, const struct rfs_verify_
 static void put_finding(const struct rfs_verify *verify, const struct rfs_finding *finding)
 {
     static const char *const kinds[] = {
-        [RFS_FOUND_RANK] = "rank",           [RFS_FOUND_MISSING] = "missing",
-        [RFS_FOUND_EXTRA] = "extra",         [RFS_FOUND_TYPE] = "type",
-        [RFS_FOUND_BYTES] = "bytes",         [RFS_FOUND_MANIFEST] = "manifest",
-        [RFS_FOUND_REPLICA] = "replica",     [RFS_FOUND_OWN] = "own",
-        [RFS_FOUND_SOURCE] = "source",       [RFS_FOUND_FRAME] = "frame",
-        [RFS_FOUND_OTHERWISE] = "otherwise",
+        [RFS_FOUND_RANK] = "rank",         [RFS_FOUND_SOURCE_RANK] = "source_rank",
+        [RFS_FOUND_PARTIAL] = "partial",   [RFS_FOUND_UNCOMPARED] = "uncompared",
+        [RFS_FOUND_MISSING] = "missing",   [RFS_FOUND_EXTRA] = "extra",
+        [RFS_FOUND_TYPE] = "type",         [RFS_FOUND_BYTES] = "bytes",
+        [RFS_FOUND_MANIFEST] = "manifest", [RFS_FOUND_REPLICA] = "replica",
+        [RFS_FOUND_OWN] = "own",           [RFS_FOUND_SOURCE] = "source",
+        [RFS_FOUND_FRAME] = "frame",       [RFS_FOUND_OTHERWISE] = "otherwise",
     };
     const struct rfs_whole_tensor *tensor =
         finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
@@ -259,7 +275,7 @@ static void put_finding(const struct rfs_verify *verify, const struct rfs_findin
     put_text("file", finding->file);
     if (finding->file)
         printf(",\"offset\":%" PRIu64, finding->offset);
-    if (finding->file && tensor && tensor->type->kind == RFS_TENSOR)
+    if (finding->file && is_of_whole(verify, tensor))
         printf(",\"index\":%s", show_index(tensor->type, finding->at, index));
     putchar('}');
 }

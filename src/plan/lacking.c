@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a planner goes without, for whoever wants all that is left of a damaged source. */
+#include "plan/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank)
+{
+    struct rfs_lacking *lacking = planner->config.lacking;
+
+    while (lacking->from.n <= name)
+        if (!RFS_PUSH(&lacking->from, 0))
+            return -ENOMEM;
+    lacking->from.data[name] = rank + 1;
+    return 0;
+}
+
+bool rfs_plan_is_lacking(const struct rfs_planner *planner, const char *name)
+{
+    const struct rfs_lacking *lacking = planner->config.lacking;
+
+    if (!lacking || lacking->from.n == 0)
+        return false;
+    const uint32_t id =
+        rfs_intern_find(rfs_catalog_tables(planner->config.catalog)->names, name, strlen(name));
+    return id < lacking->from.n && lacking->from.data[id] > 0;
+}
+
+int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank)
+{
+    struct rfs_lacking *lacking = planner->config.lacking;
+
+    for (size_t i = 0; i < lacking->damaged.n; i++)
+        if (lacking->damaged.data[i] == rank)
+            return 0;
+    return RFS_PUSH(&lacking->damaged, rank) ? 0 : -ENOMEM;
+}
+
+/* All of its files are gone: what they had alone is known by the strategy. */
+int rfs_plan_lack_stage(const struct planning *planning, uint32_t s)
+{
+    const struct rfs_planner *planner = planning->planner;
+    const struct rfs_strategy *src = planner->config.src;
+    struct rfs_intern *names = rfs_catalog_tables(planner->config.catalog)->names;
+
+    for (size_t i = 0; src && i < rfs_strategy_count(src); i++) {
+        const char *param = rfs_strategy_param(src, i);
+        const uint32_t first = rfs_strategy_next_stage(src, i, 0);
+        if (first != s || rfs_strategy_next_stage(src, i, s + 1) != RFS_NO_STAGE)
+            continue;
+        const uint32_t name = rfs_intern_add(names, param, strlen(param));
+        if (name == RFS_NO_ID || rfs_plan_lack(planner, name, planning->stages[s].base))
+            return -ENOMEM;
+    }
+    return 0;
+}
