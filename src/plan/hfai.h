@@ -67,6 +67,34 @@ struct rfs_hfai_tensor {
 };
 int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i, struct rfs_stock *stock,
                     struct rfs_hfai_tensor *out, struct rfs_error *err);
+/*
+ * All that dist_ckpt.load returns but the number of parts and the format, by its path there:
+ * "optimizer.state.0.exp_avg", "ema.2.weight"; what is in the only model by its own name. Parts of the same state list
+ * the same, into however many it is divided, but for the order.
+ */
+struct rfs_hfai_listed {
+    const char *name; /* UTF-8, terminated; the list's */
+    struct rfs_type type;
+};
+struct rfs_hfai_value {
+    const char *name;
+    uint64_t hash[2]; /* XXH3-128 of all that the pickle says of it */
+};
+struct rfs_hfai_list {
+    struct rfs_arena arena;
+    struct rfs_stock stock; /* item I is tensor I */
+    RFS_VEC(struct rfs_hfai_listed) tensors;
+    size_t n_models; /* the first of them, which are the models' */
+    RFS_VEC(struct rfs_hfai_value)
+    values; /* what is no tensor; containers, too, without what they hold */
+};
+/*
+ * 0, -EFBIG for what takes more than HFAI_WORK_TIMES its pickles, as rfs_hfai_tensor, or -ENOMEM, with *err filled; *out
+ * to be freed in any case.
+ */
+int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
+void rfs_hfai_list_free(struct rfs_hfai_list *list);
+
 /* The state dict of one model, of one optimizer. */
 int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,
                    struct rfs_error *err);

@@ -110,12 +110,27 @@ int rfs_hfai_check_large(const struct hfai_reading *reading, struct hfai_state *
  * -EINVAL for another one, or -ENOMEM.
  */
 int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n);
+/* Whether a key of a part is one that save() itself writes. */
+bool rfs_hfai_is_own(const struct rfs_node *key);
 /* What that takes of the budget. */
 uint64_t rfs_hfai_key_bytes(const struct rfs_node *key);
 /* A key for messages. */
 void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap);
 /* Takes UNITS of the budget of the part that is being read: 0, or -EFBIG with the error filled. */
 int rfs_hfai_spend(const struct hfai_reading *reading, uint64_t units);
+/* The same of a budget that is the caller's; PATH is for messages. */
+int rfs_hfai_take(uint64_t *work, uint64_t units, const char *path, struct rfs_error *err);
+/*
+ * Begins an item that is a tensor of a part, whole, or a large one, and tells its type. False when out of memory.
+ */
+bool rfs_hfai_stock_whole(const struct rfs_hfai *hfai, const struct rfs_torch_tensor *tensor,
+                          uint16_t origin, struct rfs_stock *stock, struct rfs_type *type);
+bool rfs_hfai_stock_large(const struct rfs_hfai *hfai, const struct hfai_state *state,
+                          const struct hfai_large *large, struct rfs_stock *stock,
+                          struct rfs_type *type);
+/* Counts the bytes of an item that is shown as a tensor: 0, or -EFBIG with *err filled. */
+int rfs_hfai_stock_show(const struct rfs_hfai *hfai, struct rfs_stock *stock, uint64_t bytes,
+                        struct rfs_error *err);
 /*
  * Whether two graphs say the same (bytes of storages aside): A of the part that is being read, B of part 0. 1, 0, or
  * -errno with the error filled.

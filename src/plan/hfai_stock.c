@@ -29,8 +29,8 @@ static struct rfs_range range_of(const struct rfs_torch_tensor *tensor, uint64_t
     return (struct rfs_range){tensor->record, offset, tensor->contiguous ? bytes : rest, origin};
 }
 
-static bool add_whole(const struct rfs_hfai *hfai, const struct rfs_torch_tensor *tensor,
-                      uint16_t origin, struct rfs_stock *stock, struct rfs_type *type)
+bool rfs_hfai_stock_whole(const struct rfs_hfai *hfai, const struct rfs_torch_tensor *tensor,
+                          uint16_t origin, struct rfs_stock *stock, struct rfs_type *type)
 {
     uint64_t strides[RFS_MAX_DIMS];
 
@@ -47,9 +47,9 @@ static bool add_whole(const struct rfs_hfai *hfai, const struct rfs_torch_tensor
     return tensor->contiguous || rfs_stock_set_strided(stock, type, strides);
 }
 
-static bool add_large(const struct rfs_hfai *hfai, const struct hfai_state *state,
-                      const struct hfai_large *large, struct rfs_stock *stock,
-                      struct rfs_type *type)
+bool rfs_hfai_stock_large(const struct rfs_hfai *hfai, const struct hfai_state *state,
+                          const struct hfai_large *large, struct rfs_stock *stock,
+                          struct rfs_type *type)
 {
     set_type(type, large->dtype, large->ndim, large->dims);
     if (!rfs_stock_begin(stock))
@@ -60,12 +60,21 @@ static bool add_large(const struct rfs_hfai *hfai, const struct hfai_state *stat
     return true;
 }
 
+int rfs_hfai_stock_show(const struct rfs_hfai *hfai, struct rfs_stock *stock, uint64_t bytes,
+                        struct rfs_error *err)
+{
+    struct rfs_torch_shown shown = {stock->shown, hfai->large.file_bytes};
+    const int rc = rfs_torch_show(&shown, bytes, rfs_catalog_path(hfai->catalog), NULL, err);
+
+    stock->shown = shown.bytes;
+    return rc;
+}
+
 int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i, struct rfs_stock *stock,
                     struct rfs_hfai_tensor *out, struct rfs_error *err)
 {
     const struct hfai_state *state = &hfai->models[model];
     const struct rfs_node *key;
-    struct rfs_torch_shown shown = {stock->shown, hfai->large.file_bytes};
     int rc;
     bool ok;
 
@@ -77,21 +86,20 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i, struct 
                               rfs_hfai_path(hfai, value->origin), "", &tensor, err);
         if (rc < 0)
             return rc;
-        ok = add_whole(hfai, &tensor, value->origin, stock, &out->type);
+        ok = rfs_hfai_stock_whole(hfai, &tensor, value->origin, stock, &out->type);
     } else {
         if (i - state->entries.n >= state->large.n)
             return 0;
         const struct hfai_large *large = &state->large.data[i - state->entries.n];
         key = large->key;
-        ok = add_large(hfai, state, large, stock, &out->type);
+        ok = rfs_hfai_stock_large(hfai, state, large, stock, &out->type);
     }
     if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(hfai->catalog)), NULL,
                         "the name of a parameter is not UTF-8 text without NULs");
     out->name = key->of.text.data;
     out->name_bytes = key->of.text.n;
-    rc = rfs_torch_show(&shown, out->type.bytes, rfs_catalog_path(hfai->catalog), NULL, err);
-    stock->shown = shown.bytes;
+    rc = rfs_hfai_stock_show(hfai, stock, out->type.bytes, err);
     if (rc)
         return rc;
     return ok ? 1 : rfs_fail_memory(err);

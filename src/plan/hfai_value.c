@@ -113,14 +113,18 @@ void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap)
 
 int rfs_hfai_spend(const struct hfai_reading *reading, uint64_t units)
 {
-    struct hfai_part *part = &reading->hfai->parts[reading->part];
+    return rfs_hfai_take(&reading->hfai->parts[reading->part].work, units, reading->path,
+                         reading->err);
+}
 
-    if (units <= part->work) {
-        part->work -= units;
+int rfs_hfai_take(uint64_t *work, uint64_t units, const char *path, struct rfs_error *err)
+{
+    if (units <= *work) {
+        *work -= units;
         return 0;
     }
-    part->work = 0;
-    return rfs_fail(reading->err, -EFBIG, RFS_IN(reading->path), RFS_HFAI_REMEDY,
+    *work = 0;
+    return rfs_fail(err, -EFBIG, RFS_IN(path), RFS_HFAI_REMEDY,
                     "the pickle in it uses the same values so often that reading it would take "
                     "more than %d times its bytes",
                     HFAI_WORK_TIMES);

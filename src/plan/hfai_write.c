@@ -259,7 +259,7 @@ static const struct rfs_items *first_pairs(const struct rfs_hfai *hfai)
     return rfs_node_pairs(hfai->parts[0].torch.pickle.root);
 }
 
-static bool is_own(const struct rfs_node *key)
+bool rfs_hfai_is_own(const struct rfs_node *key)
 {
     return rfs_node_is_text(key, "__nshards__") || rfs_node_is_text(key, "__version__") ||
            rfs_node_is_text(key, "model") || rfs_node_is_text(key, "optimizer");
@@ -291,7 +291,8 @@ int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struc
                        write_states(&writing, hfai->optimizers, division->optimizers,
                                     hfai->n_optimizers));
     for (uint32_t i = 0; ok && part == 0 && i < first->n; i += 2)
-        ok = is_own(first->data[i]) || add_pair(out, dict, first->data[i], first->data[i + 1]);
+        ok = rfs_hfai_is_own(first->data[i]) ||
+             add_pair(out, dict, first->data[i], first->data[i + 1]);
     return finish(out, ok ? dict : NULL, err);
 }
 

@@ -18,6 +18,7 @@ librfs_la_SOURCES += \
 	src/plan/hfai_divide.c \
 	src/plan/hfai_internal.h \
 	src/plan/hfai_large.c \
+	src/plan/hfai_list.c \
 	src/plan/hfai_read.c \
 	src/plan/hfai_stock.c \
 	src/plan/hfai_steps.c \

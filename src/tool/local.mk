@@ -22,7 +22,8 @@ librfstool_la_SOURCES = \
 	src/tool/common/source.c src/tool/common/source.h \
 	src/tool/common/table.c src/tool/common/table.h \
 	src/tool/common/tool.c src/tool/common/tool.h \
-	src/tool/common/whole.c src/tool/common/whole.h
+	src/tool/common/whole.c src/tool/common/whole.h \
+	src/tool/common/whole_parts.c src/tool/common/whole_parts.h
 
 include src/tool/diff/local.mk
 include src/tool/example/local.mk

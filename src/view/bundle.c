@@ -34,6 +34,11 @@ static void free_model(struct bundle_model *model)
     *model = (struct bundle_model){0};
 }
 
+const struct rfs_hfai *rfs_view_bundle_hfai(const struct rfs_bundle *bundle)
+{
+    return bundle->hfai;
+}
+
 size_t rfs_view_bundle_models(const struct rfs_bundle *bundle)
 {
     return rfs_hfai_models(bundle->hfai);

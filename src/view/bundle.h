@@ -20,6 +20,7 @@ int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_ima
                           struct rfs_error *err);
 /* Whether a file's readers map it. */
 bool rfs_view_bundle_is_mapped(const struct reshard_view *view, size_t file);
+const struct rfs_hfai *rfs_view_bundle_hfai(const struct rfs_bundle *bundle);
 /* How many models the state has. */
 size_t rfs_view_bundle_models(const struct rfs_bundle *bundle);
 /*

@@ -126,6 +126,8 @@ int rfs_view_open(const char *source, const reshard_config *config,
 /* The same of a whole view, ready for threads. */
 int rfs_view_start(const char *source, const reshard_config *config, bool late,
                    struct reshard_view **out, struct rfs_error *err);
+/* Whether SOURCE is a folder of hfai's parts, by what is in it. */
+bool rfs_view_has_parts(const char *source);
 /* How the options say that SOURCE is to be read; borrows both. */
 struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char *source);
 

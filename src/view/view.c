@@ -172,8 +172,7 @@ static bool asks_for_something(const struct rfs_options *options)
            options->all_steps || options->nshards > 0 || options->entry;
 }
 
-/* hfai's parts are shown merged, too, whatever else is asked for. */
-static bool has_parts(const char *source)
+bool rfs_view_has_parts(const char *source)
 {
     char *first;
 
@@ -208,7 +207,8 @@ static int open_view(struct reshard_view *view, const char *source, const char *
     int rc = rfs_options_parse(options, &view->options, err);
     if (rc)
         return rc;
-    if (!asks_for_something(&view->options) && !has_parts(source))
+    /* hfai's parts are shown merged, too, whatever else is asked for. */
+    if (!asks_for_something(&view->options) && !rfs_view_has_parts(source))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");

@@ -156,6 +156,7 @@ static int parse_parts(const struct bytes *input, struct rfs_error *err)
     struct rfs_hfai *hfai;
     struct rfs_hfai_division *division;
     struct rfs_document document;
+    struct rfs_hfai_list list;
 
     tree_write(root, "PART_000.pt", input->data, input->n);
     tree_write(root, "PART_001.pt", input->data, input->n);
@@ -169,6 +170,10 @@ static int parse_parts(const struct bytes *input, struct rfs_error *err)
         for (uint32_t p = 0; rc == 0 && p < 3; p++) {
             rc = rfs_hfai_part(division, p, &document, err);
             rfs_document_free(&document);
+        }
+        if (rc == 0) {
+            rc = rfs_hfai_list(hfai, &list, err);
+            rfs_hfai_list_free(&list);
         }
     }
     tree_remove(root);

@@ -59,7 +59,7 @@ $ reshard diff of4/rank_0/checkpoint_0.ckpt work/src/rank_0/checkpoint_0.ckpt --
 the same: 1, different: 6, only in of4/rank_0/checkpoint_0.ckpt: 0, only in work/src/rank_0/checkpoint_0.ckpt: 0
 (exit 1)
 $ reshard diff of4 bf16 -s work/dst_strategy.ckpt --json --name layer3.bias --name 'first*' --name global_step
-{"a":"of4","b":"bf16","same":false,"rows":[{"name":"layer3.bias","state":"different","dtype_a":"Float32","dtype_b":"BFloat16","shape_a":[12],"shape_b":[12],"bytes_equal":false,"count":12,"equal":0,"beyond":12,"max_abs":0.0011193156242370605,"max_rel":0.0019900153664981616,"nan_a":0,"nan_b":0,"cosine":0.99999917961091522},
+{"a":"of4","b":"bf16","same":false,"models_only":false,"rows":[{"name":"layer3.bias","state":"different","dtype_a":"Float32","dtype_b":"BFloat16","shape_a":[12],"shape_b":[12],"bytes_equal":false,"count":12,"equal":0,"beyond":12,"max_abs":0.0011193156242370605,"max_rel":0.0019900153664981616,"nan_a":0,"nan_b":0,"cosine":0.99999917961091522},
 {"name":"global_step","state":"same","dtype_a":"Int32","dtype_b":"Int32","shape_a":[1],"shape_b":[1],"bytes_equal":true,"count":1,"equal":1,"beyond":0,"max_abs":0,"max_rel":0,"nan_a":0,"nan_b":0,"cosine":1}]}
 (exit 1)
 

@@ -7,6 +7,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [here, os.path.join(here, "..", "mount")]
 
 import harness
+import test_compared
 import test_files
 import test_parts
 import test_reading
@@ -15,7 +16,8 @@ import test_safetensors
 import test_sums
 import torch
 
-MODULES = [test_parts, test_sums, test_reading, test_files, test_refused, test_safetensors]
+MODULES = [test_parts, test_sums, test_reading, test_files, test_refused, test_safetensors,
+           test_compared]
 if hasattr(torch.serialization, "set_crc32_options"):  # 2.6 and later
     import test_current
 

@@ -5,6 +5,7 @@
 #include "base/secret.h"
 #include "source/scan.h"
 #include "tool/common/open.h"
+#include "tool/common/whole_parts.h"
 #include "view/internal.h"
 #include "view/ranges.h"
 
@@ -22,6 +23,13 @@ static int by_name(const void *a, const void *b, void *ctx)
     const struct rfs_whole_tensor *tensors = ctx;
 
     return strcmp(tensors[*(const uint32_t *)a].name, tensors[*(const uint32_t *)b].name);
+}
+
+static void order_names(struct rfs_whole *whole)
+{
+    for (size_t i = 0; i < whole->n; i++)
+        whole->by_name[i] = (uint32_t)i;
+    qsort_r(whole->by_name, whole->n, sizeof *whole->by_name, by_name, whole->tensors);
 }
 
 static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster,
@@ -43,10 +51,9 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster
         };
         if (globs && !rfs_globs_take(globs, tensor.name))
             continue;
-        whole->by_name[whole->n] = (uint32_t)whole->n;
         whole->tensors[whole->n++] = tensor;
     }
-    qsort_r(whole->by_name, whole->n, sizeof *whole->by_name, by_name, whole->tensors);
+    order_names(whole);
     return 0;
 }
 
@@ -75,11 +82,12 @@ static int find_rank_file(const char *path, const struct rfs_options *options, c
     return rfs_fail_memory(err);
 }
 
-/* A view is of something: by default of what most checkpoints are. */
-static int add_format(const char *options, const struct rfs_options *parsed, char **all,
-                      struct rfs_error *err)
+/* A view is of something: by default of what most checkpoints are; hfai's parts have no other format. */
+static int add_format(const char *path, const char *options, const struct rfs_options *parsed,
+                      char **all, struct rfs_error *err)
 {
-    const bool given = parsed->format_given || parsed->shown != RFS_SHOW_RANKS;
+    const bool given =
+        parsed->format_given || parsed->shown != RFS_SHOW_RANKS || rfs_view_has_parts(path);
 
     if (asprintf(all, "%s%s%s", given ? "" : "format=ckpt", given || !options ? "" : ",",
                  options ? options : "") >= 0)
@@ -98,7 +106,7 @@ static int open_view(const char *path, const char *options, bool damaged, struct
 
     whole->path = path;
     if (rc == 0)
-        rc = add_format(options, &parsed, &all, err);
+        rc = add_format(path, options, &parsed, &all, err);
     if (rc == 0)
         rc = find_rank_file(path, &parsed, &file, err);
     rfs_options_free(&parsed);
@@ -108,11 +116,8 @@ static int open_view(const char *path, const char *options, bool damaged, struct
         return rc;
     if (whole->view->side)
         return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
-    if (!whole->view->planner)
-        return rfs_fail(err, -ENOTSUP, RFS_IN(path),
-                        "a mount or an export of it, whose folder merged has the whole state",
-                        "hfai's parts cannot be read tensor by tensor");
-    rfs_planner_tell(whole->view->planner, RFS_TELL_ONE_SIDED);
+    if (whole->view->planner)
+        rfs_planner_tell(whole->view->planner, RFS_TELL_ONE_SIDED);
     return 0;
 }
 
@@ -154,6 +159,38 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
     return take_tensors(whole, plan->roster, globs, err);
 }
 
+/* Of parts: all tensors of the state, whose names are paths that two of them might share. */
+static int take_parts(struct rfs_whole *whole, struct rfs_globs *globs, struct rfs_error *err)
+{
+    whole->catalog = whole->view->catalog;
+    whole->ranks = whole->stages = 1;
+    int rc = rfs_whole_parts_open(whole->view, &whole->parts, err);
+    if (rc == 0)
+        rc = take_tensors(whole, rfs_whole_parts_roster(whole->parts), globs, err);
+    for (size_t i = 1; rc == 0 && i < whole->n; i++) {
+        const char *name = whole->tensors[whole->by_name[i]].name;
+        if (strcmp(name, whole->tensors[whole->by_name[i - 1]].name) == 0)
+            rc = rfs_fail(err, -ENOTSUP, RFS_OF(whole->path, name),
+                          "a mount or an export of it, whose folder merged has the whole state",
+                          "two tensors of the state have this path in it");
+    }
+    return rc;
+}
+
+const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
+{
+    struct rfs_whole *parts = a->parts ? a : b;
+
+    if (!b->view || !a->parts == !b->parts)
+        return NULL;
+    const struct rfs_target *end =
+        rfs_whole_parts_roster(parts->parts)->targets + rfs_whole_parts_models(parts->parts);
+    while (parts->n > 0 && parts->tensors[parts->n - 1].target >= end)
+        parts->n--;
+    order_names(parts);
+    return parts->path;
+}
+
 int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs, bool damaged,
                    struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err)
 {
@@ -161,6 +198,8 @@ int rfs_whole_open(const char *path, const char *options, struct rfs_globs *glob
     int rc = open_view(path, options, damaged, whole, err);
     if (rc)
         return rc;
+    if (whole->view->bundle)
+        return take_parts(whole, globs, err);
     const struct rfs_strategy *dst = whole->view->dst;
     if (dst && !cut)
         return rfs_fail_usage(err, "-d FILE where there is such an option",
@@ -179,6 +218,7 @@ void rfs_whole_close(struct rfs_whole *whole)
     free(whole->lacking.damaged.data);
     free(whole->lacking.from.data);
     rfs_planner_free(whole->planner);
+    rfs_whole_parts_free(whole->parts);
     if (!whole->is_cut)
         reshard_close(whole->view);
     *whole = (struct rfs_whole){0};
@@ -231,7 +271,8 @@ bool rfs_whole_lacks(const struct rfs_whole *whole, const char *name)
 int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
                     struct rfs_slice *slice)
 {
-    return rfs_planner_slice(whole->planner, 0, tensor->target, slice);
+    return whole->parts ? rfs_whole_parts_slice(whole->parts, tensor->target, slice)
+                        : rfs_planner_slice(whole->planner, 0, tensor->target, slice);
 }
 
 static bool is_converted(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,

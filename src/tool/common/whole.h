@@ -21,11 +21,14 @@ struct rfs_whole_tensor {
     bool own; /* of a source of several ranks, and no strategy knows it: this is the first rank's */
 };
 
+struct rfs_whole_parts;
+
 struct rfs_whole {
-    const char *path;            /* as it was given */
-    reshard_view *view;          /* owned, but by a cut */
-    bool is_cut;                 /* for a destination, by the view of another */
-    struct rfs_planner *planner; /* owned */
+    const char *path;              /* as it was given */
+    reshard_view *view;            /* owned, but by a cut */
+    bool is_cut;                   /* for a destination, by the view of another */
+    struct rfs_planner *planner;   /* owned; NULL with parts */
+    struct rfs_whole_parts *parts; /* owned; of hfai's parts; or NULL */
     struct rfs_catalog *catalog;
     struct rfs_lacking lacking;    /* owned; of what is damaged, if that may be */
     uint32_t first, ranks, stages; /* the ranks that its strategy tells, from the first on */
@@ -35,6 +38,8 @@ struct rfs_whole {
 };
 
 /*
+ * Of hfai's parts the tensors are those of all that dist_ckpt.load returns (plan/hfai.h).
+ *
  * OPTIONS as of rfs_tool_open; those of the outputs' format are taken and do nothing. Of the tensors those are kept
  * whose names GLOBS take. PATH is borrowed.
  *
@@ -50,6 +55,12 @@ struct rfs_whole {
 int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs, bool damaged,
                    struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
+
+/*
+ * For two that are to be compared, B without a view for none: if one is hfai's parts and the other is not, of the parts
+ * the models' tensors are kept alone, and their path is given; else NULL.
+ */
+const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b);
 
 /* The tensor of that name, or NULL. O(log n). */
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name);

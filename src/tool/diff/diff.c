@@ -127,6 +127,8 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
     if (rc == 0)
         rc = rfs_globs_check(&options->globs, err);
     if (rc == 0)
+        diff->parts = rfs_whole_match(&diff->whole[0], &diff->whole[1]);
+    if (rc == 0)
         rc = rfs_diff_pair(diff, err);
     if (rc == 0)
         rc = rfs_diff_read(diff, err);

@@ -35,6 +35,7 @@ struct rfs_pair {
 struct rfs_diff {
     struct rfs_diff_options *options;
     struct rfs_whole whole[2];
+    const char *parts;              /* of which the models alone are compared; NULL: all is */
     RFS_VEC(struct rfs_pair) pairs; /* in the order of A, then what only B has */
     struct rfs_progress progress;
 };

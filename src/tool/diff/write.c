@@ -88,6 +88,8 @@ static void print_summary(const struct rfs_diff *diff, const struct counts *coun
 {
     if (rows)
         putchar('\n');
+    if (diff->parts)
+        printf("note: of %s the models' tensors were compared, and nothing else\n", diff->parts);
     if (counts->different + counts->only[0] + counts->only[1] == 0)
         printf("%zu tensor%s the same\n", counts->same, counts->same == 1 ? " is" : "s are");
     else
@@ -148,7 +150,8 @@ static void print_json(const struct rfs_diff *diff, const struct rfs_table *tabl
     rfs_json_text(stdout, diff->options->path[0]);
     fputs(",\"b\":", stdout);
     rfs_json_text(stdout, diff->options->path[1]);
-    printf(",\"same\":%s,\"rows\":", same ? "true" : "false");
+    printf(",\"same\":%s,\"models_only\":%s,\"rows\":", same ? "true" : "false",
+           diff->parts ? "true" : "false");
     rfs_table_print_json(table, stdout);
     fputs("}\n", stdout);
 }

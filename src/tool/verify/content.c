@@ -240,7 +240,7 @@ static int check(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
         rfs_verify_compare(verify, item->tree, &worker->slice[0], RFS_FOUND_BYTES, piece->begin,
                            worker->bytes[0], worker->bytes[1], (size_t)piece->n);
     }
-    return verify->options->no_replicas
+    return verify->options->no_replicas || verify->tree.parts
                ? 0
                : check_copies(verify, worker, item->tree, piece, &reference, err);
 }

@@ -25,8 +25,10 @@ enum rfs_finding_kind {
     RFS_FOUND_MANIFEST,    /* not the manifest's */
     RFS_FOUND_REPLICA,     /* not what the other ranks have that hold the same */
     RFS_FOUND_FRAME,       /* what is in a file beside tensors is not what a mount shows */
+    RFS_FOUND_VALUE,       /* what is no tensor is not the source's; detail says how */
     RFS_FOUND_OWN,    /* likewise, but no strategy says that they do: no fault, as what follows */
     RFS_FOUND_SOURCE, /* what a mount would show, which is not in all ranks of the source the same */
+    RFS_FOUND_MODELS, /* of hfai's parts the models alone were compared; detail says of which */
     RFS_FOUND_OTHERWISE, /* a file is of another size or order than a mount's: its tensors alone were compared */
 };
 static inline bool rfs_finding_is_fault(enum rfs_finding_kind kind)

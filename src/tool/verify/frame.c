@@ -231,8 +231,12 @@ int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err)
                                   PTHREAD_MUTEX_INITIALIZER, err};
     const struct reshard_view *view = verify->src.view;
 
-    /* Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no view. */
-    if (!view || verify->options->globs.n > 0 || (!verify->shown.view && verify->tree.ranks > 1))
+    /*
+     * Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no view. Of hfai's parts
+     * the values are compared.
+     */
+    if (!view || verify->tree.parts || verify->src.parts || verify->options->globs.n > 0 ||
+        (!verify->shown.view && verify->tree.ranks > 1))
         return 0;
     rfs_progress_begin(&verify->progress, "comparing files", 0, view->n_files);
     const int rc = rfs_pool_for(verify->tree.view->pool, view->n_files, compare_one, &comparing);

@@ -110,6 +110,9 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     if (rc == 0 && options->against)
         rc = rfs_whole_open(options->against, options->src_view, globs, true, &verify->src,
                             &verify->shown, err);
+    const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
+    if (parts)
+        find(verify, RFS_FOUND_MODELS, NULL, parts);
     for (uint32_t i = 0; i < verify->sums.entries.n; i++)
         rfs_globs_take(globs, rfs_intern_text(verify->sums.names, i));
     return rc ? rc : rfs_globs_check(globs, err);
@@ -129,6 +132,8 @@ static int do_all(struct rfs_verify *verify, struct rfs_error *err)
         rc = rfs_verify_content(verify, err);
     if (rc == 0)
         rc = rfs_verify_frames(verify, err);
+    if (rc == 0)
+        rfs_verify_values(verify);
     if (rc == 0)
         rc = do_manifest(verify, err);
     if (rc == 0 && verify->findings.failed)

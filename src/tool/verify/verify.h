@@ -7,6 +7,7 @@
  *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
  *               checksum. What no strategy knows has no whole: rank by rank, own.c
  *     frames    the rest of the files, against those that the view of the source would show
+ *     values    of hfai's parts: what is no tensor in them, against the source's, values.c
  *     manifest  the checksums against it, or into it
  *
  * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
@@ -47,6 +48,7 @@ struct rfs_verify {
     struct rfs_whole_tensor *lost; /* [n_lost] of the tree, without a target */
     size_t n_lost;
     bool damaged;         /* a rank of the tree is, or is missing */
+    size_t values;        /* that were compared beside the tensors */
     struct rfs_sums sums; /* of the manifest that is there */
     bool has_sums;
     struct rfs_findings findings;
@@ -65,6 +67,8 @@ int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_lost(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err);
+/* Compares what is no tensor, where both are hfai's parts. Cannot fail. */
+void rfs_verify_values(struct rfs_verify *verify);
 /* Prints to the standard output. */
 int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err);
 

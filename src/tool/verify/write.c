@@ -67,6 +67,7 @@ static const char *what_of(enum rfs_finding_kind kind)
         [RFS_FOUND_BYTES] = "has other bytes than the source",
         [RFS_FOUND_MANIFEST] = "",
         [RFS_FOUND_REPLICA] = "has other bytes than the ranks that hold the same",
+        [RFS_FOUND_VALUE] = "",
         [RFS_FOUND_FRAME] = "other bytes than a mount shows, beside the tensors",
     };
     return texts[kind];
@@ -80,6 +81,12 @@ static void print_note(const struct rfs_finding *finding, const char *ranks, boo
                "were compared, and nothing else\n",
                *ranks ? ranks : "the files", many || !*ranks ? "are" : "is",
                many || !*ranks ? "them" : "it");
+        return;
+    }
+    if (finding->kind == RFS_FOUND_MODELS) {
+        fputs("of ", stdout);
+        print_text(finding->detail);
+        fputs(" the models' tensors were compared, and nothing else\n", stdout);
         return;
     }
     print_text(finding->name);
@@ -96,6 +103,7 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
                        struct rfs_error *err)
 {
     const struct rfs_finding *finding = &verify->findings.list.data[first];
+    const bool said = finding->kind == RFS_FOUND_MANIFEST || finding->kind == RFS_FOUND_VALUE;
     RFS_FREE char *ranks = rfs_findings_ranks(&verify->findings, first, end);
 
     if (!ranks)
@@ -106,8 +114,8 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
     }
     if (finding->name) {
         print_text(finding->name);
-        printf("%s%s", finding->kind == RFS_FOUND_MANIFEST ? " " : ": ", what_of(finding->kind));
-        if (finding->kind == RFS_FOUND_MANIFEST)
+        printf("%s%s", said ? " " : ": ", what_of(finding->kind));
+        if (said)
             print_text(finding->detail);
         if (*ranks)
             printf(" in %s", ranks);
@@ -118,8 +126,7 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
         if (finding->kind == RFS_FOUND_FRAME)
             printf(": %s", what_of(finding->kind));
     }
-    if (finding->detail && finding->kind != RFS_FOUND_MANIFEST &&
-        finding->kind != RFS_FOUND_FRAME) {
+    if (finding->detail && !said && finding->kind != RFS_FOUND_FRAME) {
         fputs(": ", stdout);
         print_text(finding->detail);
     }
@@ -136,7 +143,8 @@ static size_t count_tensors(const struct rfs_verify *verify)
 
     for (size_t i = 0; i < findings->list.n; i++) {
         const struct rfs_finding *finding = &findings->list.data[i];
-        if (!rfs_finding_is_fault(finding->kind) || !finding->name)
+        if (!rfs_finding_is_fault(finding->kind) || !finding->name ||
+            finding->kind == RFS_FOUND_VALUE)
             continue;
         n += !last || strcmp(last, finding->name) != 0;
         last = finding->name;
@@ -174,12 +182,14 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
         const size_t tensors = count_tensors(verify);
         const size_t ranks = count_kind(verify, RFS_FOUND_RANK);
         const size_t sources = count_kind(verify, RFS_FOUND_SOURCE_RANK);
+        const size_t values = count_kind(verify, RFS_FOUND_VALUE);
+        const size_t before = tensors + ranks + sources;
         fputs("not right:", stdout);
         print_count("", tensors, "tensor");
         print_count(tensors > 0 ? "," : "", ranks, "rank");
         print_count(tensors + ranks > 0 ? "," : "", sources, "rank of the source");
-        print_count(tensors + ranks + sources > 0 ? "," : "", count_kind(verify, RFS_FOUND_FRAME),
-                    "file");
+        print_count(before > 0 ? "," : "", values, "value");
+        print_count(before + values > 0 ? "," : "", count_kind(verify, RFS_FOUND_FRAME), "file");
         putchar('\n');
         return;
     }
@@ -187,6 +197,7 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
     if (options->against) {
         fputs("the same as ", stdout);
         print_text(options->against);
+        print_count(", with", verify->values, "value");
         comma = ", ";
     }
     if (options->manifest) {
@@ -258,6 +269,7 @@ static void put_finding(const struct rfs_verify *verify, const struct rfs_findin
         [RFS_FOUND_MANIFEST] = "manifest", [RFS_FOUND_REPLICA] = "replica",
         [RFS_FOUND_OWN] = "own",           [RFS_FOUND_SOURCE] = "source",
         [RFS_FOUND_FRAME] = "frame",       [RFS_FOUND_OTHERWISE] = "otherwise",
+        [RFS_FOUND_VALUE] = "value",       [RFS_FOUND_MODELS] = "models",
     };
     const struct rfs_whole_tensor *tensor =
         finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/whole_parts.h"
+
+#include "view/bundle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rfs_whole_parts {
+    struct rfs_hfai_list list;
+    struct rfs_roster *roster; /* owned; target I is tensor I of the list */
+};
+
+void rfs_whole_parts_free(struct rfs_whole_parts *parts)
+{
+    if (!parts)
+        return;
+    rfs_hfai_list_free(&parts->list);
+    free(parts->roster);
+    free(parts);
+}
+
+static int make_roster(struct rfs_whole_parts *parts, struct rfs_tables *tables,
+                       struct rfs_error *err)
+{
+    const size_t n = parts->list.tensors.n;
+
+    parts->roster = calloc(1, sizeof *parts->roster + (n + 1) * sizeof *parts->roster->targets);
+    if (!parts->roster)
+        return rfs_fail_memory(err);
+    parts->roster->n = n;
+    for (size_t i = 0; i < n; i++) {
+        const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[i];
+        struct rfs_target *target = &parts->roster->targets[i];
+        target->name = rfs_intern_add(tables->names, tensor->name, strlen(tensor->name));
+        target->type = rfs_intern_add(tables->types, &tensor->type, sizeof tensor->type);
+        if (target->name == RFS_NO_ID || target->type == RFS_NO_ID)
+            return rfs_fail_memory(err);
+        target->shown_name = target->name;
+        target->shown_type = target->type;
+    }
+    return 0;
+}
+
+static int by_name(const void *x, const void *y)
+{
+    const struct rfs_hfai_value *a = x;
+    const struct rfs_hfai_value *b = y;
+    const int by = strcmp(a->name, b->name);
+
+    return by ? by : memcmp(a->hash, b->hash, sizeof a->hash);
+}
+
+int rfs_whole_parts_open(reshard_view *view, struct rfs_whole_parts **out, struct rfs_error *err)
+{
+    struct rfs_whole_parts *parts = *out = calloc(1, sizeof *parts);
+
+    if (!parts)
+        return rfs_fail_memory(err);
+    int rc = rfs_hfai_list(rfs_view_bundle_hfai(view->bundle), &parts->list, err);
+    if (rc == 0)
+        rc = make_roster(parts, rfs_catalog_tables(view->catalog), err);
+    if (rc) {
+        rfs_whole_parts_free(parts);
+        *out = NULL;
+        return rc;
+    }
+    if (parts->list.values.n > 0)
+        qsort(parts->list.values.data, parts->list.values.n, sizeof *parts->list.values.data,
+              by_name);
+    return 0;
+}
+
+const struct rfs_roster *rfs_whole_parts_roster(const struct rfs_whole_parts *parts)
+{
+    return parts->roster;
+}
+
+size_t rfs_whole_parts_models(const struct rfs_whole_parts *parts)
+{
+    return parts->list.n_models;
+}
+
+int rfs_whole_parts_slice(const struct rfs_whole_parts *parts, const struct rfs_target *target,
+                          struct rfs_slice *slice)
+{
+    return rfs_stock_slice(&parts->list.stock, (uint32_t)(target - parts->roster->targets), slice);
+}
+
+const struct rfs_hfai_value *rfs_whole_parts_values(const struct rfs_whole_parts *parts, size_t *n)
+{
+    *n = parts->list.values.n;
+    return parts->list.values.data;
+}

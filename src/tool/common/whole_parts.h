@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The whole tensors of hfai's parts, for whole.c, and the values beside them. */
+#ifndef RFS_TOOL_WHOLE_PARTS_H
+#define RFS_TOOL_WHOLE_PARTS_H
+
+#include "base/error.h"
+#include "plan/hfai.h"
+#include "plan/planner.h"
+#include "reshard.h"
+
+struct rfs_whole_parts;
+
+/* VIEW is of parts, and outlives the result. 0 with *out owned by the caller, or -errno with *err filled. */
+int rfs_whole_parts_open(reshard_view *view, struct rfs_whole_parts **out, struct rfs_error *err);
+void rfs_whole_parts_free(struct rfs_whole_parts *parts);
+
+/* The models' tensors, then all others. */
+const struct rfs_roster *rfs_whole_parts_roster(const struct rfs_whole_parts *parts);
+size_t rfs_whole_parts_models(const struct rfs_whole_parts *parts);
+/* As rfs_whole_slice. */
+int rfs_whole_parts_slice(const struct rfs_whole_parts *parts, const struct rfs_target *target,
+                          struct rfs_slice *slice);
+/* What is no tensor, by name and then by hash. */
+const struct rfs_hfai_value *rfs_whole_parts_values(const struct rfs_whole_parts *parts, size_t *n);
+
+#endif
