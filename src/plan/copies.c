@@ -12,9 +12,11 @@
 static const struct rfs_index *index_of(struct rfs_planner *planner, uint32_t rank, uint32_t stage)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_lacking *lacking = planner->config.lacking;
     const struct rfs_index *index;
 
     if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank) ||
+        (lacking && rfs_lacking_file(lacking, rank)) ||
         rfs_catalog_index(catalog, rank, atomic_load(&planner->leads[stage]), &index, NULL))
         return NULL;
     return index;

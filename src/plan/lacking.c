@@ -31,10 +31,7 @@ int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank)
 {
     struct rfs_lacking *lacking = planner->config.lacking;
 
-    for (size_t i = 0; i < lacking->damaged.n; i++)
-        if (lacking->damaged.data[i] == rank)
-            return 0;
-    return RFS_PUSH(&lacking->damaged, rank) ? 0 : -ENOMEM;
+    return rfs_lacking_file(lacking, rank) || RFS_PUSH(&lacking->damaged, rank) ? 0 : -ENOMEM;
 }
 
 /* All of its files are gone: what they had alone is known by the strategy. */

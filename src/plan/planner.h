@@ -42,6 +42,14 @@ struct rfs_lacking {
     RFS_VEC(uint32_t) from; /* by name: 1 + a rank that should have such a part; 0: none is known */
 };
 
+static inline bool rfs_lacking_file(const struct rfs_lacking *lacking, uint32_t rank)
+{
+    for (size_t i = 0; i < lacking->damaged.n; i++)
+        if (lacking->damaged.data[i] == rank)
+            return true;
+    return false;
+}
+
 struct rfs_planner_config {
     struct rfs_catalog *catalog;    /* borrowed, like all of these; they outlive the planner */
     const struct rfs_strategy *src; /* NULL: unsharded, one rank */

@@ -170,7 +170,7 @@ static char *path_of(const struct frame *frame, size_t number)
                    ? NULL
                    : path;
     }
-    if (!rfs_catalog_has(tree->catalog, frame->rank))
+    if (!rfs_verify_has_rank(frame->verify, frame->rank))
         return NULL;
     return strdup(rfs_files_path(rfs_catalog_files(tree->catalog),
                                  rfs_catalog_file(tree->catalog, frame->rank)));

@@ -18,14 +18,6 @@ static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, const ch
             .kind = kind, .name = name, .rank = rank, .detail = detail, .at = RFS_NOWHERE_AT});
 }
 
-static bool is_damaged(const struct rfs_whole *whole, uint32_t rank)
-{
-    for (size_t i = 0; i < whole->lacking.damaged.n; i++)
-        if (whole->lacking.damaged.data[i] == rank)
-            return true;
-    return false;
-}
-
 static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
                       const struct rfs_whole *whole, uint32_t rank)
 {
@@ -33,9 +25,9 @@ static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, con
 
     snprintf(why, sizeof why, "rank %u%s %s", rank,
              kind == RFS_FOUND_UNCOMPARED ? " of the source" : "",
-             is_damaged(whole, rank)                 ? "is damaged"
-             : rfs_catalog_has(whole->catalog, rank) ? "does not have it"
-                                                     : "is missing");
+             !rfs_catalog_has(whole->catalog, rank)    ? "is missing"
+             : rfs_lacking_file(&whole->lacking, rank) ? "is damaged"
+                                                       : "does not have it");
     find(verify, kind, name, RFS_NO_RANK, why);
 }
 
@@ -81,8 +73,6 @@ int rfs_verify_lost(struct rfs_verify *verify, struct rfs_error *err)
     verify->lost = calloc(verify->tree.lacking.from.n + 1, sizeof *verify->lost);
     if (!verify->lost)
         return rfs_fail_memory(err);
-    for (size_t i = 0; i < verify->findings.list.n; i++)
-        verify->damaged |= verify->findings.list.data[i].kind == RFS_FOUND_RANK;
     if (verify->src.view)
         check_source(verify, &verify->src);
     if (verify->shown.view)

@@ -65,7 +65,7 @@ static int take_rank(const struct rfs_verify *verify, uint32_t rank, const char 
     struct rfs_use use;
     int rc = 0;
 
-    if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank) || id == RFS_NO_ID)
+    if (!rfs_verify_has_rank(verify, rank) || id == RFS_NO_ID)
         return 0;
     rfs_catalog_begin(catalog, &use);
     if (rfs_catalog_index(catalog, rank, RFS_NO_RANK, &index, NULL) == 0)

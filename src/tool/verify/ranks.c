@@ -153,7 +153,7 @@ static int check_listings(struct rfs_verify *verify, struct rfs_error *err)
         const struct rfs_rank_plan *plan;
         struct rfs_use use;
         rc = rfs_planner_rank(verify->shown.planner, rank, &plan, err);
-        if (rc || rank >= rfs_catalog_ranks(tree) || !rfs_catalog_has(tree, rank))
+        if (rc || !rfs_verify_has_rank(verify, rank))
             continue;
         listing.rank = rank;
         listing.roster = plan->roster;
@@ -165,6 +165,28 @@ static int check_listings(struct rfs_verify *verify, struct rfs_error *err)
     return rc;
 }
 
+bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank)
+{
+    struct rfs_catalog *tree = verify->tree.catalog;
+
+    return rank < rfs_catalog_ranks(tree) && rfs_catalog_has(tree, rank) &&
+           !rfs_lacking_file(&verify->tree.lacking, rank);
+}
+
+/* Each of those that failed once is left alone from now on. */
+static int pass_over(struct rfs_verify *verify, struct rfs_error *err)
+{
+    struct rfs_lacking *lacking = &verify->tree.lacking;
+
+    for (size_t i = 0; i < verify->findings.list.n; i++) {
+        const uint32_t rank = verify->findings.list.data[i].rank;
+        verify->damaged = true;
+        if (!rfs_lacking_file(lacking, rank) && !RFS_PUSH(&lacking->damaged, rank))
+            return rfs_fail_memory(err);
+    }
+    return 0;
+}
+
 int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err)
 {
     struct rfs_pool *pool = verify->tree.view->pool;
@@ -173,5 +195,6 @@ int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err)
         return 0;
     rfs_pool_for(pool, verify->tree.stages, index_stage, verify);
     rfs_pool_for(pool, verify->tree.ranks, index_other, verify);
-    return verify->shown.view ? check_listings(verify, err) : 0;
+    const int rc = pass_over(verify, err);
+    return rc == 0 && verify->shown.view ? check_listings(verify, err) : rc;
 }

@@ -82,6 +82,9 @@ void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor
                         const struct rfs_slice *slice, enum rfs_finding_kind kind, uint64_t begin,
                         const unsigned char *got, const unsigned char *wanted, size_t n);
 
+/* Whether a rank of the tree has a file, and one that could be indexed. */
+bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank);
+
 /* A tensor that is compared rank by rank, from byte BEGIN on, by way of two buffers of N bytes. */
 int rfs_verify_own(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor, uint64_t begin,
                    size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err);
