@@ -144,8 +144,9 @@ static void take_requests(struct rfs_guard *g)
 static void look(struct rfs_guard *g)
 {
     struct rfs_mount *m = g->mount;
-    const bool signalled =
-        rfs_requests_look(&m->requests) | rfs_channel_look(&m->channel, m->session);
+    /* Both are looked at, whatever the first one says. */
+    const bool asked = rfs_requests_look(&m->requests);
+    const bool signalled = rfs_channel_look(&m->channel, m->session) || asked;
     const uint64_t turns = rfs_channel_turns(&m->channel);
     const bool unwatched = rfs_channel_is_unwatched(&m->channel);
 
