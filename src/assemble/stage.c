@@ -377,6 +377,18 @@ void rfs_stage_hold(struct rfs_stage *stage, const struct rfs_gather_ranges *ran
     pthread_mutex_unlock(&stage->lock);
 }
 
+/*
+ * Whether a window that nobody holds any more goes. One that is being read stays as it is: its reader has no lock, and
+ * puts the bytes into it. Those who held it may be gone by then, as their work can be given up.
+ */
+static bool is_done_with(const struct rfs_stage *stage, const struct rfs_stage_window *window)
+{
+    if (window->pins > 0 || window->state == RFS_STAGE_READING)
+        return false;
+    return window->used >= window->wanted || !window->data || stage->stopped ||
+           !rfs_pace_is_slow(&stage->pace);
+}
+
 void rfs_stage_release(struct rfs_stage *stage, const struct rfs_stage_hold *hold)
 {
     struct later later = {.n = 0};
@@ -386,10 +398,12 @@ void rfs_stage_release(struct rfs_stage *stage, const struct rfs_stage_hold *hol
     pthread_mutex_lock(&stage->lock);
     for (size_t i = 0; i < hold->n_windows; i++) {
         struct rfs_stage_window *window = &stage->windows[hold->windows[i]];
-        window->used += hold->bytes[i];
-        window->touched = now;
-        if (--window->pins == 0 && (window->used >= window->wanted || !window->data ||
-                                    stage->stopped || !rfs_pace_is_slow(&stage->pace)))
+        window->pins--;
+        if (window->state == RFS_STAGE_READY) {
+            window->used += hold->bytes[i];
+            window->touched = now;
+        }
+        if (is_done_with(stage, window))
             retire(window, &later);
     }
     unlock(stage, &later);

@@ -7,6 +7,7 @@
 #include "assemble/assembler.h"
 #include "assemble/internal.h"
 
+#include "base/cancel.h"
 #include "base/checked.h"
 #include "support.h"
 
@@ -425,6 +426,58 @@ static void test_stopping(void **state)
     close_place(&place);
 }
 
+struct giving_up {
+    struct place *place;
+    struct rfs_cancel cancel;
+    int rc;
+};
+
+static void *give_up(void *arg)
+{
+    struct giving_up *up = arg;
+    unsigned char *buf = malloc(2 * MIB + RFS_PLACE_STEP);
+    assert_non_null(buf);
+    rfs_cancel_enter(&up->cancel);
+    up->rc = rfs_assemble(up->place->assembler, &up->place->slice, MIB, 2 * MIB, true, buf);
+    rfs_cancel_enter(NULL);
+    free(buf);
+    return NULL;
+}
+
+/* A reader that is gone while its windows are being read: they stay what they are, for those who come later. */
+static void test_a_reader_that_gives_up(void **state)
+{
+    struct place place;
+    struct giving_up up = {.place = &place};
+    pthread_t thread;
+    (void)state;
+    open_place(&place, 64 * MIB);
+    find_slow(&place);
+    storage.shut = true;
+    want(&place, MIB, 3 * MIB);
+    pthread_mutex_lock(&storage.lock);
+    while (storage.now < 2)
+        pthread_cond_wait(&storage.changed, &storage.lock);
+    pthread_mutex_unlock(&storage.lock);
+    assert_int_equal(pthread_create(&thread, NULL, give_up, &up), 0);
+    nanosleep(&(struct timespec){0, 100000000}, NULL); /* it waits for the windows, most likely */
+    atomic_store(&up.cancel.now, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(up.rc, -EINTR);
+    pthread_mutex_lock(&storage.lock);
+    storage.shut = false;
+    pthread_cond_broadcast(&storage.changed);
+    while (storage.now > 0) {
+        pthread_mutex_unlock(&storage.lock);
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        pthread_mutex_lock(&storage.lock);
+    }
+    pthread_mutex_unlock(&storage.lock);
+    for (uint64_t at = 0; at < place.slice.bytes; at += 2 * MIB)
+        assert_int_equal(read_at(&place, at, 2 * MIB), 0);
+    close_place(&place);
+}
+
 /* Windows and pieces together, whatever is wanted; with hardly any room as well. */
 static void test_the_budget(void **state)
 {
@@ -567,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_failures_that_stay),
         cmocka_unit_test(test_a_source_that_changes),
         cmocka_unit_test(test_stopping),
+        cmocka_unit_test(test_a_reader_that_gives_up),
         cmocka_unit_test(test_the_budget),
         cmocka_unit_test(test_random_slices),
         cmocka_unit_test(test_notes_are_what_is_read),
