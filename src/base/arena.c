@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 64 << 10 };
+enum { CHUNK_BYTES = 64 << 10, CHUNKS_BACK = 256 };
 
 /* The first chunk of the list is the one that is filled. */
 struct rfs_arena_chunk {
@@ -80,7 +80,8 @@ void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more)
 {
     struct rfs_arena_chunk **slot = &arena->chunks;
 
-    if (*slot && (*slot)->room != p)
+    /* Chunks of their own lie behind those that were begun since the block last grew. */
+    for (unsigned i = 0; i < CHUNKS_BACK && *slot && (*slot)->room != p; i++)
         slot = &(*slot)->next;
     struct rfs_arena_chunk *chunk = *slot;
     size_t bytes;

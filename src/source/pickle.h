@@ -25,11 +25,11 @@
 #define RFS_PICKLE_MOST ((size_t)256 << 20) /* bytes of a pickle that is read */
 /*
  * Bytes of memory that a pickle of N bytes may take besides those: what torch.save writes takes about 4 times its
- * bytes, lists of numbers 12 times. Opcodes that take 40 times theirs are refused.
+ * bytes, lists of numbers 6 times, lists of pairs 8 times. Opcodes that take 40 times theirs are refused.
  */
 static inline size_t rfs_pickle_memory(size_t n)
 {
-    const size_t more = (size_t)8 << 20;
+    const size_t more = (size_t)24 << 20;
     return 6 * n + (n < more / 12 ? 12 * n : more) + ((size_t)128 << 10);
 }
 #define RFS_PICKLE_NODES (UINT32_C(1) << 23)

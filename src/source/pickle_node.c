@@ -42,9 +42,13 @@ struct rfs_node *rfs_unpickle_node(struct rfs_unpickler *machine, enum rfs_node_
 {
     if (machine->pickle->n_nodes >= RFS_PICKLE_NODES)
         return NULL;
-    struct rfs_node *node = rfs_arena_alloc(&machine->pickle->arena, sizeof *node);
+    /* Numbers, of which there may be millions, have no more room than they need. */
+    const bool is_number = kind == RFS_NODE_INT || kind == RFS_NODE_FLOAT;
+    const size_t bytes = is_number ? offsetof(struct rfs_node, of) + sizeof(int64_t)
+                                   : sizeof(struct rfs_node);
+    struct rfs_node *node = rfs_arena_alloc(&machine->pickle->arena, bytes);
     if (node) {
-        memset(node, 0, sizeof *node);
+        memset(node, 0, bytes);
         node->kind = (uint8_t)kind;
         node->origin = machine->origin;
         node->number = machine->pickle->n_nodes++;

@@ -257,6 +257,36 @@ static void test_bombs(void **state)
     }
 }
 
+/* What samplers and data loaders leave in a state: a million numbers, or of pairs or short lists of them. */
+static void test_long_lists(void **state)
+{
+    /* As torch.save writes them: an item, and how often; after each 1,000 an APPENDS. */
+    static const struct {
+        const char *item;
+        size_t n, times;
+    } lists[] = {{"J\1\1\1\1", 5, 300000},
+                 {"J\1\1\1\1", 5, 1281167},
+                 {"G\77\360\0\0\0\0\0\1", 9, 500000},
+                 {"J\1\1\1\1J\2\2\2\2\206", 11, 400000},
+                 {"](J\1\1\1\1J\2\2\2\2e", 13, 500000}};
+    (void)state;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct rfs_pickle pickle;
+        struct bytes b = {0};
+        bytes_add(&b, P "](", 4);
+        for (size_t k = 0; k < lists[i].times; k++) {
+            if (k > 0 && k % 1000 == 0)
+                bytes_add(&b, "e(", 2);
+            bytes_add(&b, lists[i].item, lists[i].n);
+        }
+        bytes_add(&b, "e.", 2);
+        assert_int_equal(read_bytes(b.p, b.n, &pickle, NULL), 0);
+        assert_int_equal(pickle.root->of.items.n, lists[i].times);
+        rfs_pickle_free(&pickle);
+        bytes_free(&b);
+    }
+}
+
 /* Constants are shared, items are not copied more often than they double: so a long list is cheap. */
 static void test_cost(void **state)
 {
@@ -319,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_names),         cmocka_unit_test(test_uses),
         cmocka_unit_test(test_protocols),     cmocka_unit_test(test_stack),
         cmocka_unit_test(test_bombs),         cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_long_lists),
         cmocka_unit_test(test_random_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
