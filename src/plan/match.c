@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#define NAMES_MOST 128 /* of each side, to be compared with each other */
+#define NAMES_MOST 32 /* of each side, to be compared with each other */
 #define NAME_SHOWN 200
 
 struct matching {

@@ -122,8 +122,8 @@ struct rfs_pickle_from {
 };
 
 /*
- * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for what is not a sound pickle, -EPERM for one
- * that names or calls something that is not allowed, -ENOTSUP for another protocol; *err (may be NULL) is filled.
+ * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for what is not a sound pickle, -ENOTSUP for
+ * one that names or calls something that is not allowed, or is of another protocol; *err (may be NULL) is filled.
  */
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err);

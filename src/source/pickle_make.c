@@ -126,7 +126,7 @@ int rfs_unpickle_global(struct rfs_unpickler *machine)
     machine->p = last + 1;
     const int place = rfs_pickle_find_name(module, (size_t)(last - module));
     if (place < 0)
-        return rfs_fail(machine->err, -EPERM, rfs_unpickle_where(machine), REMEDY_PLAIN,
+        return rfs_fail(machine->err, -ENOTSUP, rfs_unpickle_where(machine), REMEDY_PLAIN,
                         "the pickle in it names %.*s.%.*s, which is not read; nothing was executed",
                         (int)(first - module), (const char *)module, (int)(last - name),
                         (const char *)name);
@@ -143,7 +143,7 @@ int rfs_unpickle_global(struct rfs_unpickler *machine)
 
 static int fail_call(const struct rfs_unpickler *machine, const struct rfs_node *callee)
 {
-    return rfs_fail(machine->err, -EPERM, rfs_unpickle_where(machine), REMEDY_PLAIN,
+    return rfs_fail(machine->err, -ENOTSUP, rfs_unpickle_where(machine), REMEDY_PLAIN,
                     "the pickle in it uses %.*s.%.*s as nothing that is read does; nothing was "
                     "executed",
                     (int)callee->of.global.module_bytes, callee->of.global.module,

@@ -44,8 +44,8 @@ struct rfs_node *rfs_unpickle_node(struct rfs_unpickler *machine, enum rfs_node_
         return NULL;
     /* Numbers, of which there may be millions, have no more room than they need. */
     const bool is_number = kind == RFS_NODE_INT || kind == RFS_NODE_FLOAT;
-    const size_t bytes = is_number ? offsetof(struct rfs_node, of) + sizeof(int64_t)
-                                   : sizeof(struct rfs_node);
+    const size_t bytes =
+        is_number ? offsetof(struct rfs_node, of) + sizeof(int64_t) : sizeof(struct rfs_node);
     struct rfs_node *node = rfs_arena_alloc(&machine->pickle->arena, bytes);
     if (node) {
         memset(node, 0, bytes);
