@@ -76,6 +76,14 @@ static bool take_entry(struct rfs_access *access, unsigned tag, bool may)
     }
 }
 
+/* Renaming changes a file's ctime; a folder's is changed by all that is made in it. */
+bool rfs_access_is_of(const struct stat *then, const struct stat *now)
+{
+    return then->st_dev == now->st_dev && then->st_ino == now->st_ino &&
+           (S_ISDIR(then->st_mode) || (then->st_ctim.tv_sec == now->st_ctim.tv_sec &&
+                                       then->st_ctim.tv_nsec == now->st_ctim.tv_nsec));
+}
+
 struct rfs_access rfs_access_listed(const struct stat *st, unsigned wanted, const void *list,
                                     size_t n)
 {

@@ -49,6 +49,11 @@ struct rfs_access_above {
  * under its lock.
  */
 struct rfs_access rfs_access_above(struct rfs_access_above *above, const char *path);
+/*
+ * Whether a name still has the file whose attributes were THEN: a list and folders are looked up by name, and the name
+ * may have been given to another file meanwhile.
+ */
+bool rfs_access_is_of(const struct stat *then, const struct stat *now);
 
 /* Permission bits: BITS of those who may, such as 0444 or 0555. */
 static inline unsigned rfs_access_mode(struct rfs_access access, unsigned bits)

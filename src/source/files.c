@@ -123,11 +123,16 @@ struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const s
 {
     const char *path = files->list[id]->path;
     const struct rfs_access access = rfs_access_of(path, st, RFS_MAY_READ);
+    struct stat now;
     if (!files->for_others)
         return access;
     RFS_FREE char *real = realpath(path, NULL);
-    return real ? rfs_access_below(rfs_access_above(&files->above, real), access)
-                : rfs_access_own();
+    if (!real)
+        return rfs_access_own();
+    const struct rfs_access above = rfs_access_above(&files->above, real);
+    return rfs_beneath_stat(files->beneath, path, &now) == 0 && rfs_access_is_of(st, &now)
+               ? rfs_access_below(above, access)
+               : rfs_access_own();
 }
 
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files)

@@ -13,7 +13,7 @@ void rfs_view_take_folder(struct reshard_view *view, const char *path)
 {
     struct rfs_access access = rfs_access_own();
     unsigned list = 0444;
-    struct stat st;
+    struct stat st, now;
 
     if (stat(path, &st) == 0) {
         const bool folder = S_ISDIR(st.st_mode);
@@ -22,6 +22,8 @@ void rfs_view_take_folder(struct reshard_view *view, const char *path)
             access = rfs_access_below(rfs_access_above(NULL, path), access);
         if (folder)
             list = rfs_access_mode(rfs_access_of(path, &st, RFS_MAY_READ), 0444);
+        if (view->log_config.for_others && (stat(path, &now) != 0 || !rfs_access_is_of(&st, &now)))
+            access = rfs_access_own();
         if (list != 0444 && (access.uid != st.st_uid || access.gid != st.st_gid))
             list = 0400; /* they are not the same people */
         view->dir_mtime = st.st_mtim;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -190,6 +191,26 @@ static void test_replaced(void **state)
     tree_touch(&f->tree, "b", 1000, 5);
     assert_int_equal(rename(tree_path(&f->tree, "b"), tree_path(&f->tree, "a")), 0);
     assert_stuck(f, -ESTALE, "replaced by another");
+}
+
+/* Who has seen one file's attributes is told of nobody but itself when the name has another's by now. */
+static void test_access_of_another(void **state)
+{
+    struct fixture *f = *state;
+    struct stat st;
+    rfs_files_set_for_others(f->files);
+    tree_file(&f->tree, "b", "0123456789", 10);
+    assert_int_equal(chmod(f->tree.root, 0755), 0);
+    assert_int_equal(chmod(tree_path(&f->tree, "a"), 0644), 0);
+    assert_int_equal(rfs_files_look(f->files, f->id, &st), 0);
+    /* As far as folders above that one let others in. */
+    const struct rfs_access above = rfs_access_above(NULL, tree_path(&f->tree, "a"));
+    assert_int_equal(rfs_files_access(f->files, f->id, &st).others, above.others);
+    assert_int_equal(rename(tree_path(&f->tree, "b"), tree_path(&f->tree, "a")), 0);
+    const struct rfs_access other = rfs_files_access(f->files, f->id, &st);
+    assert_true(other.user);
+    assert_int_equal(other.uid, geteuid());
+    assert_false(other.group || other.others);
 }
 
 static void test_removed(void **state)
@@ -395,7 +416,7 @@ int main(void)
         TEST(test_truncated),     TEST(test_size),     TEST(test_changed_between),
         TEST(test_taken),         TEST(test_replaced), TEST(test_removed),
         TEST(test_fifo),          TEST(test_limit),    TEST(test_all_pinned),
-        TEST(test_process_limit), TEST(test_whole),
+        TEST(test_process_limit), TEST(test_whole),    TEST(test_access_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
