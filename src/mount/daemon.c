@@ -41,6 +41,7 @@ int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *
     close(ends[0]);
     daemon->pipe = ends[1];
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    rfs_report_reach_syslog();
     return 0;
 }
 

@@ -32,7 +32,8 @@ int64_t rfs_guard_now(void);
 
 /*
  * Blocks the signals that the guard takes, in the calling thread and those that it starts: those that end a program,
- * but for ignored ones, and SIGHUP, which ends a mount in the foreground.
+ * but for ignored ones, and SIGHUP, which ends a mount in the foreground. Not before there is a mount, whose guard takes
+ * them: whatever hangs until then is ended by them.
  */
 void rfs_guard_block(bool foreground);
 

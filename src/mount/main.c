@@ -25,6 +25,7 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -252,6 +253,8 @@ int main(int argc, char **argv)
     struct rfs_error err = {0};
     int rc, status = 0;
 
+    signal(SIGCHLD,
+           SIG_DFL); /* who ignores it passes that on, and we ask how our processes ended */
     fill_standard_descriptors();
     bound_memory();
     rfs_limits_raise_files();

@@ -37,9 +37,13 @@ void rfs_report_level(enum reshard_level level)
     atomic_store(&least, (int)level);
 }
 
+void rfs_report_reach_syslog(void)
+{
+    openlog(RFS_PROGRAM, LOG_PID | LOG_NDELAY, LOG_DAEMON);
+}
+
 void rfs_report_to_syslog(void)
 {
-    openlog(RFS_PROGRAM, LOG_PID, LOG_DAEMON);
     atomic_store(&to_syslog, true);
 }
 

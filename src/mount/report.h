@@ -20,6 +20,9 @@ enum { RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 
 /* Lines that are less urgent are dropped; at first, debug lines. */
 void rfs_report_level(enum reshard_level level);
+/* Connects to syslog, as long as that can be done: in the sandbox it can't. Whether there is one shows when lines go there. */
+void rfs_report_reach_syslog(void);
+/* From here on, lines go there. */
 void rfs_report_to_syslog(void);
 
 /* A reshard_log_fn. ctx is not used. */

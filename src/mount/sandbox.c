@@ -13,36 +13,64 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a server of root needs to go on reading the files of others; whoever is not root hardly has it. */
-#define READS_ALL (UINT64_C(1) << CAP_DAC_READ_SEARCH)
+#define BIT(capability) (UINT64_C(1) << (capability))
 
 enum { LINE_BYTES = 256 };
 
 /* ---- new privileges, capabilities, limits ---- */
 
-/*
- * A locked page counts against the limit once CAP_IPC_LOCK is gone; raising it takes CAP_SYS_RESOURCE, which goes as
- * well. Nobody has messages in queues or runs in real time here, and a core file would have what was read.
- */
+/* Nobody has messages in queues or runs in real time here, and a core file would have what was read. */
 static void set_limits(void)
 {
-    const struct rlimit none = {0, 0}, any = {RLIM_INFINITY, RLIM_INFINITY};
+    const struct rlimit none = {0, 0};
 
-    setrlimit(RLIMIT_MEMLOCK, &any);
     setrlimit(RLIMIT_CORE, &none);
     setrlimit(RLIMIT_MSGQUEUE, &none);
     setrlimit(RLIMIT_RTPRIO, &none);
 }
 
-static int drop_capabilities(struct rfs_sandbox *out)
+/* Whether any memory can be locked without a capability; raising the limit takes CAP_SYS_RESOURCE, which goes. */
+static bool may_lock_all(void)
 {
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct rlimit any = {RLIM_INFINITY, RLIM_INFINITY};
+    struct rlimit now;
+
+    setrlimit(RLIMIT_MEMLOCK, &any);
+    return getrlimit(RLIMIT_MEMLOCK, &now) == 0 && now.rlim_cur == RLIM_INFINITY;
+}
+
+/*
+ * What reading takes of the capabilities HAD. Root of a container reads the files of others by CAP_DAC_OVERRIDE, where it
+ * is not given CAP_DAC_READ_SEARCH. Without CAP_IPC_LOCK a locked page counts against the limit.
+ */
+static uint64_t needed_of(uint64_t had)
+{
+    const uint64_t reads =
+        had & BIT(CAP_DAC_READ_SEARCH) ? BIT(CAP_DAC_READ_SEARCH) : had & BIT(CAP_DAC_OVERRIDE);
+
+    return reads | (may_lock_all() ? 0 : had & BIT(CAP_IPC_LOCK));
+}
+
+static int get_needed(struct __user_cap_header_struct *head, uint64_t *needed)
+{
     struct __user_cap_data_struct sets[2] = {{0}, {0}};
 
-    if (syscall(SYS_capget, &head, sets) != 0)
+    *head = (struct __user_cap_header_struct){.version = _LINUX_CAPABILITY_VERSION_3};
+    if (syscall(SYS_capget, head, sets) != 0)
         return -errno;
-    const uint64_t had = sets[0].effective | (uint64_t)sets[1].effective << 32;
-    const uint64_t kept = had & READS_ALL;
+    *needed = needed_of(sets[0].effective | (uint64_t)sets[1].effective << 32);
+    return 0;
+}
+
+static int drop_capabilities(struct rfs_sandbox *out)
+{
+    struct __user_cap_header_struct head;
+    struct __user_cap_data_struct sets[2];
+    uint64_t kept;
+    const int rc = get_needed(&head, &kept);
+
+    if (rc < 0)
+        return rc;
     /* Where that is not permitted there is nothing in them that could be used, since nothing can be executed. */
     for (unsigned long cap = 0; cap < 64; cap++)
         if (!(kept >> cap & 1))
@@ -55,7 +83,7 @@ static int drop_capabilities(struct rfs_sandbox *out)
     if (syscall(SYS_capset, &head, sets) != 0)
         return -errno;
     out->few_rights = true;
-    out->reads_all = kept != 0;
+    out->kept = kept;
     return 0;
 }
 
@@ -129,13 +157,30 @@ int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs
 
 void rfs_sandbox_look(struct rfs_sandbox *out)
 {
+    struct __user_cap_header_struct head;
+    uint64_t kept = 0;
+    const bool known = get_needed(&head, &kept) == 0;
+
     *out = (struct rfs_sandbox){
         .entered = true,
-        .few_rights = true,
-        .reads_all = geteuid() == 0,
+        .few_rights = known,
+        .kept = kept,
         .filter = rfs_sandbox_has_calls() ? RFS_FILTER_KILL : RFS_FILTER_NONE,
         .landlock = rfs_sandbox_landlock(),
     };
+}
+
+static void tell_rights(const struct rfs_sandbox *s, char *out, size_t cap)
+{
+    snprintf(out, cap, "%s%s%s%s",
+             !s->few_rights ? "capabilities as they were"
+             : s->kept      ? "no capability but "
+                            : "no capabilities",
+             s->kept & BIT(CAP_DAC_READ_SEARCH) ? "CAP_DAC_READ_SEARCH"
+             : s->kept & BIT(CAP_DAC_OVERRIDE)  ? "CAP_DAC_OVERRIDE"
+                                                : "",
+             s->kept & ~BIT(CAP_IPC_LOCK) && s->kept & BIT(CAP_IPC_LOCK) ? " and " : "",
+             s->kept & BIT(CAP_IPC_LOCK) ? "CAP_IPC_LOCK" : "");
 }
 
 void rfs_sandbox_tell(const struct rfs_sandbox *s, char *out, size_t cap)
@@ -145,7 +190,7 @@ void rfs_sandbox_tell(const struct rfs_sandbox *s, char *out, size_t cap)
         [RFS_FILTER_LOG] = "a filter of system calls that only logs",
         [RFS_FILTER_KILL] = "a filter of system calls",
     };
-    char landlock[32] = "no Landlock";
+    char landlock[32] = "no Landlock", rights[64];
 
     if (!s->entered) {
         snprintf(out, cap, "off");
@@ -153,9 +198,6 @@ void rfs_sandbox_tell(const struct rfs_sandbox *s, char *out, size_t cap)
     }
     if (s->landlock > 0)
         snprintf(landlock, sizeof landlock, "Landlock %d", s->landlock);
-    snprintf(out, cap, "no new privileges, %s, %s, %s",
-             !s->few_rights ? "capabilities as they were"
-             : s->reads_all ? "no capability but CAP_DAC_READ_SEARCH"
-                            : "no capabilities",
-             filters[s->filter], landlock);
+    tell_rights(s, rights, sizeof rights);
+    snprintf(out, cap, "no new privileges, %s, %s, %s", rights, filters[s->filter], landlock);
 }

@@ -17,6 +17,7 @@
 #include "reshard.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum rfs_sandbox_filter {
     RFS_FILTER_NONE,
@@ -28,7 +29,7 @@ enum rfs_sandbox_filter {
 struct rfs_sandbox {
     bool entered;       /* no new privileges */
     bool few_rights;    /* no capability but those that reading takes */
-    bool reads_all;     /* and that one is kept: the files of others can be read, as before */
+    uint64_t kept;      /* the capabilities that are kept: bit N is that with the number N */
     bool in_background; /* the parent tells how it ended */
     enum rfs_sandbox_filter filter;
     int landlock; /* its version; 0: none */

@@ -12,6 +12,8 @@
 
 #include "base/cleanup.h"
 
+#include <asm/termbits.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -49,8 +51,6 @@ static const char *const allowed[] = {
     "dup",
     "dup2",
     "dup3",
-    "fcntl",
-    "fcntl64",
     "stat",
     "stat64",
     "lstat",
@@ -109,10 +109,7 @@ static const char *const allowed[] = {
     "select",
     "pselect6",
     "pselect6_time64",
-    "connect",
-    "sendto",
     "send",
-    "sendmsg",
     "recv",
     "recvfrom",
     "recvmsg",
@@ -207,7 +204,7 @@ static const char *const allowed[] = {
     "riscv_flush_icache",
 };
 
-/* Allowed where (argument & mask) == value. */
+/* Where (argument & mask) == value. */
 struct condition {
     const char *name;
     unsigned argument;
@@ -237,10 +234,13 @@ static const struct condition conditions[] = {
     {"mprotect", 2, PROT_WRITE | PROT_EXEC, 0},
     {"mprotect", 2, PROT_WRITE | PROT_EXEC, PROT_WRITE},
     {"mprotect", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC},
-    /* The system's log. */
-    {"socket", 0, ALL, AF_UNIX},
-    /* Whether something is a terminal, and how wide. */
+    /* To whom it is connected already: the keeper, and the system's log. */
+    {"sendto", 4, UINT64_MAX, 0},
+    /* Whether something is a terminal (in the way of glibc from 2.42 on, too), and how wide. */
     {"ioctl", 1, ALL, TCGETS},
+#ifdef TCGETS2
+    {"ioctl", 1, ALL, TCGETS2},
+#endif
     {"ioctl", 1, ALL, TIOCGWINSZ},
     {"ioctl", 1, ALL, FIONREAD},
     {"prctl", 0, ALL, PR_SET_NAME},
@@ -252,6 +252,11 @@ static const struct condition conditions[] = {
     {"prctl", 0, ALL, PR_GET_NO_NEW_PRIVS},
     /* Its own limits. */
     {"prlimit64", 0, ALL, 0},
+};
+
+/* Of fcntl: none of them has signals sent to others. */
+static const int descriptor_commands[] = {
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ, F_SETPIPE_SZ,
 };
 
 /* What libraries may try, and do without where it fails. */
@@ -275,7 +280,7 @@ static int add(scmp_filter_ctx filter, uint32_t action, const char *name, unsign
     return rc == -EDOM ? 0 : rc; /* this architecture has another way */
 }
 
-static int add_condition(scmp_filter_ctx filter, const struct condition *c)
+static int add_condition(scmp_filter_ctx filter, uint32_t action, const struct condition *c)
 {
     const struct scmp_arg_cmp test = {
         .arg = c->argument,
@@ -283,23 +288,46 @@ static int add_condition(scmp_filter_ctx filter, const struct condition *c)
         .datum_a = c->mask,
         .datum_b = c->value,
     };
-    return add(filter, SCMP_ACT_ALLOW, c->name, 1, &test);
+    return add(filter, action, c->name, 1, &test);
+}
+
+static int add_commands(scmp_filter_ctx filter)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof descriptor_commands / sizeof *descriptor_commands;
+         i++) {
+        const uint64_t command = (uint64_t)descriptor_commands[i];
+        const struct condition narrow = {"fcntl", 1, ALL, command};
+        const struct condition wide = {"fcntl64", 1, ALL, command};
+
+        rc = add_condition(filter, SCMP_ACT_ALLOW, &narrow);
+        if (rc == 0)
+            rc = add_condition(filter, SCMP_ACT_ALLOW, &wide);
+    }
+    return rc;
 }
 
 static int fill(scmp_filter_ctx filter, pid_t self)
 {
     /* Signals go to threads of this process alone. */
     const struct condition to_itself = {"tgkill", 0, ALL, (uint64_t)self};
+    /* The C library connects to the system's log again when that has been started anew, and does without. */
+    const struct condition anew = {"socket", 0, ALL, AF_UNIX};
     int rc = 0;
 
     (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* calls are found by bisection */
     for (size_t i = 0; rc == 0 && i < sizeof allowed / sizeof *allowed; i++)
         rc = add(filter, SCMP_ACT_ALLOW, allowed[i], 0, NULL);
     for (size_t i = 0; rc == 0 && i < sizeof conditions / sizeof *conditions; i++)
-        rc = add_condition(filter, &conditions[i]);
+        rc = add_condition(filter, SCMP_ACT_ALLOW, &conditions[i]);
     for (size_t i = 0; rc == 0 && i < sizeof refused / sizeof *refused; i++)
         rc = add(filter, SCMP_ACT_ERRNO((uint32_t)refused[i].code), refused[i].name, 0, NULL);
-    return rc == 0 ? add_condition(filter, &to_itself) : rc;
+    if (rc == 0)
+        rc = add_commands(filter);
+    if (rc == 0)
+        rc = add_condition(filter, SCMP_ACT_ALLOW, &to_itself);
+    return rc == 0 ? add_condition(filter, SCMP_ACT_ERRNO(EPERM), &anew) : rc;
 }
 
 bool rfs_sandbox_has_calls(void)

@@ -158,6 +158,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rc = mount_session(s, err);
     if (rc < 0)
         return rc;
+    rfs_guard_block(s->mount.options->foreground); /* until here, a signal ends what may hang */
     rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
     if (s->keeper->fd >= 0 && rfs_table_find(s->mountpoint, &mounted) == 0)
@@ -196,7 +197,6 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
     };
     int rc = 0;
 
-    rfs_guard_block(options->foreground);
     rc = rfs_mount_init(&s.mount, view, options, mountpoint);
     s.mount.sandbox = sandbox;
     s.mount.keeper = keeper;

@@ -3,8 +3,9 @@
  * To be preloaded into reshardfs, where it does what a program would that somebody has taken over: at SIGUSR1, or
  * instead of the system call with the number RFS_MISBEHAVE_AT, it makes the one that RFS_MISBEHAVE names, and ends with
  * the errno of it as its status, 0 if it worked. RFS_WITHOUT is the number of a system call that this kernel shall not
- * have. tests/mount/test_sandbox.py builds it.
+ * have; with RFS_MOUNT_HANGS, mounting takes as long as the server lives. tests/mount/test_sandbox.py builds it.
  */
+#include <asm/termbits.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
@@ -19,9 +21,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static char what[64], path[4096];
+static int mount_hangs;
 
 static long execute(void)
 {
@@ -37,6 +41,67 @@ static long make_process(void)
 static long connect_out(void)
 {
     return socket(AF_INET, SOCK_STREAM, 0);
+}
+
+static long talk_to_others(void)
+{
+    return socket(AF_UNIX, SOCK_STREAM, 0);
+}
+
+/* The first descriptor that is a socket: the keeper's, or the system's log. */
+static int some_socket(void)
+{
+    struct stat st;
+
+    for (int fd = 3; fd < 64; fd++)
+        if (fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode))
+            return fd;
+    return -1;
+}
+
+static struct sockaddr_un address(void)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+
+    strncpy(to.sun_path, "/run/other", sizeof to.sun_path - 1);
+    return to;
+}
+
+static long connect_again(void)
+{
+    const struct sockaddr_un to = address();
+
+    return connect(some_socket(), (const struct sockaddr *)&to, sizeof to);
+}
+
+static long send_elsewhere(void)
+{
+    const struct sockaddr_un to = address();
+
+    return sendto(some_socket(), "x", 1, 0, (const struct sockaddr *)&to, sizeof to);
+}
+
+static long send_message(void)
+{
+    struct sockaddr_un to = address();
+    struct iovec part = {.iov_base = (void *)"x", .iov_len = 1};
+    const struct msghdr message = {
+        .msg_name = &to, .msg_namelen = sizeof to, .msg_iov = &part, .msg_iovlen = 1};
+
+    return sendmsg(some_socket(), &message, 0);
+}
+
+static long have_signals_sent(void)
+{
+    return fcntl(0, F_SETOWN, getppid());
+}
+
+/* As isatty of glibc from 2.42 on. */
+static long ask_terminal(void)
+{
+    struct termios2 now;
+
+    return ioctl(0, TCGETS2, &now);
 }
 
 static long trace(void)
@@ -109,6 +174,12 @@ static const struct {
     {"execve", execute},
     {"clone", make_process},
     {"socket", connect_out},
+    {"socket of this machine", talk_to_others},
+    {"connect", connect_again},
+    {"sendto", send_elsewhere},
+    {"sendmsg", send_message},
+    {"F_SETOWN", have_signals_sent},
+    {"TCGETS2", ask_terminal},
     {"ptrace", trace},
     {"mount", mount_something},
     {"umount2", unmount},
@@ -139,11 +210,25 @@ __attribute__((constructor)) static void prepare(void)
 {
     const char *const name = getenv("RFS_MISBEHAVE"), *const file = getenv("RFS_MISBEHAVE_PATH");
 
+    mount_hangs = getenv("RFS_MOUNT_HANGS") != NULL;
     if (!name)
         return;
     strncpy(what, name, sizeof what - 1);
     strncpy(path, file ? file : "/nothing", sizeof path - 1);
     signal(SIGUSR1, on_signal);
+}
+
+/* The keeper's. It has no environment by then. */
+__attribute__((visibility("default"))) int mount(const char *from, const char *at, const char *type,
+                                                 unsigned long flags, const void *data)
+{
+    const pid_t parent = getppid();
+
+    while (mount_hangs && getppid() == parent)
+        usleep(10000);
+    if (mount_hangs)
+        _exit(0);
+    return (int)syscall(SYS_mount, from, at, type, flags, data);
 }
 
 __attribute__((visibility("default"))) long syscall(long number, ...)

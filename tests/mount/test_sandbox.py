@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the server has given up: what it cannot do any more, and that all that it should do works without."""
 import ctypes
+import errno
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -15,7 +17,8 @@ from test_access import NOBODY, place_of
 from test_saved import settle
 
 SANITIZED = any(name in read_all(reshardfs) for name in (b"__asan_init", b"__tsan_init"))
-READS_ALL = 1 << 2  # CAP_DAC_READ_SEARCH
+# CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_IPC_LOCK, CAP_SYS_RESOURCE
+OVERRIDE, READS_ALL, LOCKS, RAISES = 1 << 1, 1 << 2, 1 << 14, 1 << 24
 LANDLOCK = 444  # the number of landlock_create_ruleset, on all processors
 
 
@@ -49,6 +52,13 @@ def shim(**env):
     return {**os.environ, "LD_PRELOAD": library, **env}
 
 
+def locking(less=0, limit=None):
+    """CAP_IPC_LOCK where it is kept: of what we have but LESS, because LIMIT cannot be raised."""
+    had = int(status("self")["CapEff"], 16) & ~less
+    limit = limit or resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    return had & LOCKS if limit != resource.RLIM_INFINITY and not had & RAISES else 0
+
+
 def test_sandbox_is_told():
     """The default is what this machine has: in the process, in --version, in the log and in stats.json."""
     if SANITIZED:
@@ -62,7 +72,7 @@ def test_sandbox_is_told():
     check(can.endswith(f"Landlock {version}" if version > 0 else "no Landlock"), can)
     with Foreground(tree.src, tree.options("log_level=debug")) as m:
         now = status(m.process.pid)
-        kept = READS_ALL if os.geteuid() == 0 else 0
+        kept = (READS_ALL if os.geteuid() == 0 else 0) | locking()
         equal((now["NoNewPrivs"], now["Seccomp"]), ("1", "2"), "no new privileges, a filter")
         for name in ("CapPrm", "CapEff", "CapBnd"):
             equal(int(now[name], 16), kept, name)
@@ -74,6 +84,79 @@ def test_sandbox_is_told():
         equal(f"sandbox: {told(m.mnt)}", can, "stats.json")
         check(can in m.log(), m.log())
         same_bytes(m.read(0), tree.expected(0), "rank 0")
+
+
+def test_sandbox_keeps_what_reading_takes():
+    """Root of a container reads the files of others by CAP_DAC_OVERRIDE, and locks memory where no limit can be raised."""
+    need(os.geteuid() == 0 and shutil.which("setpriv"), "only root can give capabilities up")
+    if SANITIZED:
+        return
+    tree = small()
+    for rank in range(4):
+        os.chown(tree.path(rank), NOBODY, NOBODY)
+        os.chmod(tree.path(rank), 0o400)
+
+    def less(*names):
+        return "setpriv", *(f"--{which}={','.join('-' + n for n in names)}" for which in ("bounding-set", "inh-caps"))
+
+    limit = ("prlimit", "--memlock=65536:65536")
+    for before, reads, locks in (
+        (less("dac_read_search"), OVERRIDE, locking()),
+        (less("dac_read_search", "ipc_lock"), OVERRIDE, 0),
+        ((*limit, *less("sys_resource")), READS_ALL, locking(RAISES, 65536)),
+        (limit, READS_ALL, locking(0, 65536)),
+        (less("sys_resource", "ipc_lock"), READS_ALL, 0),
+    ):
+        names = "CAP_DAC_OVERRIDE" if reads == OVERRIDE else "CAP_DAC_READ_SEARCH"
+        names = f"no capability but {names}{' and CAP_IPC_LOCK' if locks else ''}"
+        can = run(*before, reshardfs, "--version").stdout.splitlines()[-1]
+        with Foreground(tree.src, tree.options(), before=before) as m:
+            equal(int(status(m.process.pid)["CapEff"], 16), reads | locks, names)
+            check(f", {names}, " in told(m.mnt), told(m.mnt))
+            equal(can, f"sandbox: {told(m.mnt)}", "--version")
+            same_bytes(m.read(0), tree.expected(0), "rank 0")
+    got = run(*less("dac_read_search", "dac_override", "ipc_lock"), reshardfs, "--version").stdout
+    check(", no capabilities, " in got, got)
+
+
+def test_sandbox_of_a_server_whose_children_are_ignored():
+    """Who starts it may ignore SIGCHLD, and a program inherits that."""
+    if SANITIZED:
+        return
+    tree = small()
+    ignoring = ("env", "--ignore-signal=CHLD")
+    with Foreground(tree.src, tree.options("sandbox=on"), before=ignoring) as m:
+        equal(status(m.process.pid)["Seccomp"], "2", "a filter")
+    need_landlock()
+    env = shim(RFS_MISBEHAVE="execve", RFS_MISBEHAVE_AT=str(LANDLOCK))
+    got = run(*ignoring, reshardfs, tree.src, folder("mnt2"), "-o", tree.options(), env=env)
+    check("the sandbox has ended the server" in got.stderr, f"in the background: {got.stderr}")
+
+
+def waits_for_keeper(pid):
+    """Whether it is asleep in the sandbox, with one thread: then it does nothing else that takes long."""
+    now = status(pid)
+    return now["Seccomp"] == "2" and now["State"].startswith("S") and now["Threads"] == "1"
+
+
+def test_signals_end_a_server_that_mounting_holds_up():
+    """Mounting hangs in the keeper, which may be at a network file system or at fusermount3."""
+    need(os.geteuid() == 0, "an ordinary user's fusermount3 takes no library")
+    if SANITIZED:
+        return
+    tree, mnt = small(), folder("mnt")
+    env = shim(RFS_MOUNT_HANGS="yes")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        command = (reshardfs, tree.src, mnt, "-f", "-o", tree.options())
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+        try:
+            eventually(lambda: waits_for_keeper(server.pid), "it waits for its keeper")
+            server.send_signal(number)
+            equal(server.wait(PATIENCE), -number, "the end of the server")
+        finally:
+            server.kill()
+        eventually(lambda: not servers(mnt), "the keeper ends as well")
+    check(not mounted(mnt), "something is mounted")
 
 
 def test_sandbox_off():
@@ -105,8 +188,10 @@ def test_sandbox_ends_a_server_that_does_something_else():
     need_landlock()
     tree = small()
     for call in ("execve", "clone", "socket", "ptrace", "mount", "umount2", "kill", "mmap", "io_uring_setup",
-                 "unshare", "prlimit64"):
+                 "unshare", "prlimit64", "connect", "sendto", "sendmsg", "F_SETOWN"):
         equal(misbehave(tree, call), -signal.SIGSYS, f"the end of a server that calls {call}")
+    equal(misbehave(tree, "socket of this machine"), errno.EPERM, "the system's log, when it is started anew")
+    equal(misbehave(tree, "TCGETS2"), errno.ENOTTY, "isatty of glibc 2.42")
     equal(misbehave(tree, "execve", mode="log"), 0, "an execve that is only logged")
     equal(misbehave(tree, "execve", mode="off"), 0, "an execve without a sandbox")
 
@@ -140,6 +225,9 @@ def test_sandbox_keeps_from_other_files():
         ("remove", other, denied),
         ("make", other + "2", denied),
         ("write", "/dev/null", 0),
+        ("read", f"/proc/{os.getpid()}/status", 0),
+        ("read", f"/proc/{os.getpid()}/environ", denied),
+        ("read", f"/proc/{os.getpid()}/root{other}", denied),
     ):
         equal(misbehave(tree, act, path), want, f"{act} {path}")
     equal(misbehave(tree, "read", other, mode="off"), 0, "without a sandbox")
