@@ -22,7 +22,8 @@
 #include <stdint.h>
 
 #define RFS_GUARD_PATIENCE 1500 /* milliseconds */
-#define RFS_GUARD_SAVING 3000 /* more, for what is kept for the next mount, once this one is gone */
+#define RFS_GUARD_SAVING                                                                           \
+    10000 /* more, for what is kept for the next mount, once this one is gone */
 
 struct rfs_guard;
 struct rfs_mount;

@@ -190,12 +190,8 @@ class Foreground:
             equal(self.stop(), 0, "exit status")
 
 
-def clean_up():
-    """Ends what a test left behind; returns what there was."""
-    left = [m[1] for m in mounts() if m[1].startswith(place + "/")]
-    for spot in reversed(left):
-        subprocess.run(["umount", "-l", spot], capture_output=True) if os.geteuid() == 0 else None
-        subprocess.run(["fusermount3", "-uz", spot], capture_output=True)
+def lost_processes():
+    """Those that have something of the test's folder on their command line."""
     lost = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -203,15 +199,26 @@ def clean_up():
         except OSError:
             continue
         if int(pid) != os.getpid() and any(w.startswith(place + "/") for w in words):
-            lost.append(pid)
-    if left:
-        time.sleep(0.2)
-    for pid in lost:
+            lost.append((pid, os.path.basename(words[0])))
+    return lost
+
+
+def clean_up():
+    """Ends what a test left behind; returns what there was. What is about to end has a few seconds."""
+    left = [m[1] for m in mounts() if m[1].startswith(place + "/")]
+    for spot in reversed(left):
+        subprocess.run(["umount", "-l", spot], capture_output=True) if os.geteuid() == 0 else None
+        subprocess.run(["fusermount3", "-uz", spot], capture_output=True)
+    end = time.monotonic() + 8
+    while lost_processes() and time.monotonic() < end:
+        time.sleep(0.1)
+    lost = lost_processes()
+    for pid, _ in lost:
         try:
             os.kill(int(pid), signal.SIGKILL)
         except OSError:
             pass
-    return [f"still mounted: {m}" for m in left] + [f"still running: {p}" for p in lost]
+    return [f"still mounted: {m}" for m in left] + [f"still running: {p}, {name}" for p, name in lost]
 
 
 def sanitizer_reports():
