@@ -99,12 +99,12 @@ static int lead_stage(struct planning *planning, uint32_t s)
         atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
     const bool empty = rc && rfs_catalog_is_empty(planner->config.catalog, use->lead);
     const int fatal = empty ? 0 : pass_over(planner, use->lead, rc);
-    if (planner->scale.src_devices == 1)
-        return rc && fatal == 0 ? lose_stage(planning, s, &err) : rc;
     if (fatal && planning->err)
         *planning->err = err;
     if (fatal)
         return fatal;
+    if (planner->scale.src_devices == 1)
+        return rc ? lose_stage(planning, s, &err) : 0;
     use->differs = rc || use->lead_index->redundancy_removed;
     use->hinted = !use->differs && rfs_plan_sizes_differ(planner, s);
     use->differs |= use->hinted;

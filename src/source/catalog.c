@@ -373,6 +373,9 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t like,
                       const struct rfs_index **out, struct rfs_error *err)
 {
     const uint32_t id = rfs_catalog_file(catalog, rank);
+    struct rfs_error own = {0};
+    if (!err)
+        err = &own; /* its text is kept, and told to those who ask later */
     if (id == UINT32_MAX)
         return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "copy it there",
                         "rank %u has no checkpoint", rank);

@@ -243,7 +243,7 @@ static struct bytes apply(const struct map *map, const struct bytes *file)
 static struct bytes convert(struct fixture *f, const struct bytes *file, const char *source,
                             const char *options, const char *folder, const char *shown)
 {
-    struct bytes out;
+    struct bytes out = {0};
     uint64_t id = RESHARD_ROOT;
 
     tree_write(f->root, source, file->data, file->n);
