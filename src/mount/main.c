@@ -253,8 +253,10 @@ int main(int argc, char **argv)
     struct rfs_error err = {0};
     int rc, status = 0;
 
-    signal(SIGCHLD,
-           SIG_DFL); /* who ignores it passes that on, and we ask how our processes ended */
+    /* A parent that ignores it passes that on, and the ends of our own processes are asked for. */
+    signal(SIGCHLD, SIG_DFL);
+    /* What may not become longer (ulimit -f), a log or an index, is not written; the server goes on. */
+    signal(SIGXFSZ, SIG_IGN);
     fill_standard_descriptors();
     bound_memory();
     rfs_limits_raise_files();

@@ -368,9 +368,13 @@ void rfs_view_save(struct reshard_view *view)
         save_sizes(view);
 }
 
+/* Not given up with the view's other work: it would not be begun again, and nothing be kept. */
 static void save_later(void *arg)
 {
+    const struct rfs_cancel *before = rfs_cancel_enter(NULL);
+
     rfs_view_save(arg);
+    rfs_cancel_enter(before);
 }
 
 void rfs_view_sizes_planned(struct reshard_view *view)

@@ -180,6 +180,7 @@ int rfs_sums_save(const struct rfs_sums *sums, const char *path, struct rfs_erro
 
 /* ---- reading ---------------------------------------------------------------------------------------- */
 
+#define DTYPE_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 enum { HAS_NAME = 1, HAS_DTYPE = 2, HAS_SHAPE = 4, HAS_HASH = 8, HAS_ALL = 15 };
 
 static bool read_shape(struct rfs_json_read *json, struct rfs_sum_entry *entry)
@@ -216,6 +217,9 @@ static bool read_member(struct rfs_json_read *json, char **name, struct rfs_sum_
         return rfs_hash_parse(json->text, json->text_n, &entry->hash) ||
                rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits");
     if (what == HAS_DTYPE) {
+        const size_t n = strspn(json->text, DTYPE_CHARACTERS);
+        if (n == 0 || n != json->text_n || n >= sizeof entry->dtype)
+            return rfs_json_read_fail(json, "a dtype is none");
         snprintf(entry->dtype, sizeof entry->dtype, "%s", json->text);
         return true;
     }
