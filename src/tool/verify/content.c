@@ -54,16 +54,6 @@ void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor
     }
 }
 
-static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
-                 const char *detail)
-{
-    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
-                                                              .name = name,
-                                                              .rank = RFS_NO_RANK,
-                                                              .detail = detail,
-                                                              .at = RFS_NOWHERE_AT});
-}
-
 /* ---- copies ----------------------------------------------------------------------------------------- */
 
 /* What a piece's copies are compared with. */
@@ -95,7 +85,7 @@ static int check_copy(struct rfs_verify *verify, struct worker *worker,
     if (rc && rc != -ENOMEM && verify->damaged && twin->stage != tensor->target->stage) {
         char why[96];
         snprintf(why, sizeof why, "not all of it is left in pipeline stage %u", twin->stage);
-        find(verify, RFS_FOUND_PARTIAL, tensor->name, why);
+        rfs_verify_find(verify, RFS_FOUND_PARTIAL, tensor->name, why);
         return 0;
     }
     if (rc)
@@ -306,7 +296,7 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
     if (!src) {
         if (!verify->shown.view &&
             !rfs_whole_lacks(&verify->src, item->tree->name)) /* else it is told */
-            find(verify, RFS_FOUND_EXTRA, item->tree->name, NULL);
+            rfs_verify_find(verify, RFS_FOUND_EXTRA, item->tree->name, NULL);
         return;
     }
     const struct rfs_type *have = item->tree->type;
@@ -321,7 +311,7 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
     snprintf(detail, sizeof detail, "%s %s as a whole, not %s %s", rfs_whole_dtype(have),
              rfs_whole_shape(have, shape[0]), rfs_whole_dtype(src->type),
              rfs_whole_shape(src->type, shape[1]));
-    find(verify, RFS_FOUND_TYPE, item->tree->name, detail);
+    rfs_verify_find(verify, RFS_FOUND_TYPE, item->tree->name, detail);
 }
 
 /*
@@ -390,7 +380,7 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
         if (verify->src.tensors[i].type->bytes > 0 &&
             !rfs_whole_find(&verify->tree, verify->src.tensors[i].name) &&
             !rfs_whole_lacks(&verify->tree, verify->src.tensors[i].name))
-            find(verify, RFS_FOUND_MISSING, verify->src.tensors[i].name, NULL);
+            rfs_verify_find(verify, RFS_FOUND_MISSING, verify->src.tensors[i].name, NULL);
     rfs_progress_begin(&verify->progress, "verifying", all, sweep.n);
     int rc = rfs_sweep_run(&sweep, verify->options->threads, err);
     rfs_progress_end(&verify->progress);

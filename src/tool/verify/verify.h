@@ -93,4 +93,8 @@ int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor
                         uint32_t rank, size_t n, unsigned char *got, unsigned char *wanted,
                         struct rfs_error *err);
 
+/* A finding of a whole tensor, of no rank or place; NAME and DETAIL as rfs_findings_add has them. */
+void rfs_verify_find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
+                     const char *detail);
+
 #endif
