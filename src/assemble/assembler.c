@@ -27,8 +27,8 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
     assembler->files = rfs_catalog_files(catalog);
     assembler->secret = rfs_files_secret(assembler->files);
     rfs_cache_keep_secret(assembler->cache, assembler->secret);
-    assembler->stage = rfs_stage_new(assembler->files, assembler->cache, budget, pool);
-    if (!assembler->stage) {
+    assembler->prefetch = rfs_prefetch_new(assembler->files, assembler->cache, budget, pool);
+    if (!assembler->prefetch) {
         rfs_cache_free(assembler->cache);
         free(assembler);
         return NULL;
@@ -46,7 +46,7 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
 void rfs_assembler_stop(struct rfs_assembler *assembler)
 {
     rfs_ahead_drop(assembler);
-    rfs_stage_stop(assembler->stage);
+    rfs_prefetch_stop(assembler->prefetch);
 }
 
 void rfs_assembler_free(struct rfs_assembler *assembler)
@@ -54,7 +54,7 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     if (!assembler)
         return;
     rfs_ahead_stop(assembler);
-    rfs_stage_free(assembler->stage);
+    rfs_prefetch_free(assembler->prefetch);
     rfs_cache_free(assembler->cache);
     while (assembler->scratch) {
         struct scratch *scratch = assembler->scratch;
@@ -267,7 +267,7 @@ static int find_piece(const struct request *request, uint64_t number, bool gathe
     struct rfs_assembler *assembler = request->assembler;
     const bool keep = request->sequential || request->end - request->begin >= RFS_SMALL;
     *piece = NULL;
-    if (gathered && keep && !request->sequential && rfs_stage_is_slow(assembler->stage) &&
+    if (gathered && keep && !request->sequential && rfs_prefetch_is_slow(assembler->prefetch) &&
         (number + 1) * RFS_PIECE < request->end)
         return make_with_next(request, number, piece);
     if (gathered)

@@ -25,7 +25,7 @@
 #include "assemble/place.h"
 #include "base/pool.h"
 #include "plan/slice.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 
 #include <sys/uio.h>
 
@@ -128,7 +128,7 @@ uint64_t rfs_assemble_reach(struct rfs_assembler *assembler);
  * Has source ranges (rfs_gather_note) read that somebody will want soon; ranges of several slices at once become fewer
  * requests than one after the other.
  */
-void rfs_assemble_stage(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges);
+void rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges);
 /* Drops what waits to be read ahead, so that freeing the pool and the assembler takes no longer than what is begun. */
 void rfs_assembler_stop(struct rfs_assembler *assembler);
 

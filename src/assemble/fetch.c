@@ -31,7 +31,7 @@ static int fetch_plainly(const struct fetch *fetch, uint64_t begin, uint64_t end
     const int rc = rfs_gather_with(assembler->files, fetch->slice, begin, end, fetch->scratch,
                                    fetch->dst + (begin - fetch->begin), fetch->proof,
                                    &(struct rfs_gather_held){.ahead = fetch->ahead});
-    rfs_stage_watch(assembler->stage, &wait, end - begin);
+    rfs_prefetch_watch(assembler->prefetch, &wait, end - begin);
     return rc;
 }
 
@@ -39,11 +39,11 @@ static int fetch_staged(const struct fetch *fetch, uint64_t begin, uint64_t end)
 {
     struct rfs_assembler *assembler = fetch->assembler;
     struct rfs_gather_ranges ranges = {0};
-    struct rfs_stage_hold hold;
+    struct rfs_prefetch_hold hold;
 
     int rc = rfs_gather_note(fetch->slice, begin, end, &ranges);
     if (rc == 0)
-        rfs_stage_hold(assembler->stage, &ranges, &hold);
+        rfs_prefetch_hold(assembler->prefetch, &ranges, &hold);
     free(ranges.data);
     if (rc < 0)
         return rc;
@@ -54,7 +54,7 @@ static int fetch_staged(const struct fetch *fetch, uint64_t begin, uint64_t end)
         rc = rfs_gather_with(assembler->files, fetch->slice, begin, end, fetch->scratch,
                              fetch->dst + (begin - fetch->begin), fetch->proof,
                              &(struct rfs_gather_held){hold.parts, hold.n, fetch->ahead});
-    rfs_stage_release(assembler->stage, &hold);
+    rfs_prefetch_release(assembler->prefetch, &hold);
     if (!halve)
         return rc;
     const uint64_t middle = begin + (end - begin) / 2;
@@ -70,8 +70,8 @@ int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, ui
     if (!scratch)
         return -ENOMEM;
     const struct fetch fetch = {assembler, slice, scratch->bytes, dst, begin, proof, ahead};
-    const int rc = rfs_stage_is_slow(assembler->stage) ? fetch_staged(&fetch, begin, end)
-                                                       : fetch_plainly(&fetch, begin, end);
+    const int rc = rfs_prefetch_is_slow(assembler->prefetch) ? fetch_staged(&fetch, begin, end)
+                                                             : fetch_plainly(&fetch, begin, end);
     rfs_scratch_give(assembler, scratch);
     return rc;
 }
@@ -81,19 +81,19 @@ void rfs_fetch_soon(struct rfs_assembler *assembler, const struct rfs_slice *sli
 {
     struct rfs_gather_ranges ranges = {0};
 
-    if (!rfs_stage_is_slow(assembler->stage))
+    if (!rfs_prefetch_is_slow(assembler->prefetch))
         return;
     if (rfs_gather_note(slice, begin, end, &ranges) == 0)
-        rfs_stage_want(assembler->stage, &ranges, true);
+        rfs_prefetch_want(assembler->prefetch, &ranges, true);
     free(ranges.data);
 }
 
 uint64_t rfs_assemble_reach(struct rfs_assembler *assembler)
 {
-    return rfs_stage_reach(assembler->stage);
+    return rfs_prefetch_reach(assembler->prefetch);
 }
 
-void rfs_assemble_stage(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges)
+void rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges)
 {
-    rfs_stage_want(assembler->stage, ranges, false);
+    rfs_prefetch_want(assembler->prefetch, ranges, false);
 }

@@ -6,7 +6,7 @@
 #include "assemble/place.h"
 #include "base/vec.h"
 #include "plan/slice.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 
 /* Bytes of memory for source windows that a gathering thread brings; they stay in the L2 cache. */
 #define RFS_SCRATCH (UINT64_C(256) << 10)

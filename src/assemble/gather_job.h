@@ -4,7 +4,7 @@
 #define RFS_ASSEMBLE_GATHER_JOB_H
 
 #include "assemble/shape.h"
-#include "source/files.h"
+#include "source/io/files.h"
 
 /* From this length on, a system call for each run costs less than copying it twice. */
 #define RFS_LONG_RUN (UINT64_C(16) << 10)

@@ -6,7 +6,7 @@
 #include "assemble/assembler.h"
 #include "assemble/cache.h"
 #include "assemble/gather.h"
-#include "assemble/stage.h"
+#include "assemble/prefetch.h"
 
 #include <pthread.h>
 
@@ -28,8 +28,8 @@ struct rfs_ahead_job {
 struct rfs_assembler {
     struct rfs_cache *cache; /* has its own lock; never taken together with ours */
     struct rfs_files *files;
-    struct rfs_secret *secret; /* for whom memory is guarded; NULL: sources are plain */
-    struct rfs_stage *stage;   /* has its own lock, likewise */
+    struct rfs_secret *secret;     /* for whom memory is guarded; NULL: sources are plain */
+    struct rfs_prefetch *prefetch; /* has its own lock, likewise */
     uint64_t budget;
     struct rfs_pool *pool;
     unsigned runners;     /* how many may work at once; constant */

@@ -12,9 +12,9 @@ librfs_la_SOURCES += \
 	src/assemble/internal.h \
 	src/assemble/kernels.c src/assemble/kernels.h \
 	src/assemble/kernels_x86.c src/assemble/kernels_x86.h \
-	src/assemble/pace.c src/assemble/pace.h \
+	src/assemble/latency.c src/assemble/latency.h \
 	src/assemble/place.h \
 	src/assemble/shape.c src/assemble/shape.h \
 	src/assemble/slots.c src/assemble/slots.h \
-	src/assemble/stage.c src/assemble/stage.h \
-	src/assemble/stage_plan.c src/assemble/stage_plan.h
+	src/assemble/prefetch.c src/assemble/prefetch.h \
+	src/assemble/prefetch_plan.c src/assemble/prefetch_plan.h

@@ -110,7 +110,7 @@ bool rfs_image_add_literals(struct rfs_image_builder *builder, size_t at)
     return rfs_image_add(builder, RFS_LITERAL, at, bytes);
 }
 
-int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_roster *roster,
+int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
                      struct rfs_image **out)
 {
     struct rfs_image *image = builder->too_large ? NULL : calloc(1, sizeof *image);
@@ -120,7 +120,7 @@ int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_roster 
         return -EFBIG;
     if (!image)
         return -ENOMEM;
-    image->roster = roster;
+    image->params = params;
     image->bytes = builder->offset;
     image->n = builder->regions.n;
     image->literal_bytes = builder->literals.n;

@@ -41,7 +41,7 @@ bool rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t 
 /* The literals from AT on; they continue the region before when that is literal too. */
 bool rfs_image_add_literals(struct rfs_image_builder *builder, size_t at);
 /* The image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger than a file can be. */
-int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_roster *roster,
+int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
                      struct rfs_image **out);
 void rfs_image_builder_end(struct rfs_image_builder *builder);
 

@@ -129,9 +129,9 @@ static bool add_map(struct encoder *encoder, const struct rfs_target *target, ui
     return true;
 }
 
-static bool add_target(struct encoder *encoder, const struct rfs_roster *roster, uint32_t i)
+static bool add_target(struct encoder *encoder, const struct rfs_params *params, uint32_t i)
 {
-    const struct rfs_target *target = &roster->targets[i];
+    const struct rfs_target *target = &params->targets[i];
     const struct rfs_type *type = rfs_catalog_type(encoder->catalog, target->shown_type);
     size_t name_bytes;
     const char *name = rfs_intern_bytes(rfs_catalog_tables(encoder->catalog)->names,
@@ -162,16 +162,16 @@ static bool add_trailer(struct rfs_image_builder *builder)
            rfs_image_add_literals(builder, at) && rfs_image_add(builder, RFS_CRC, 0, RFS_CRC_BYTES);
 }
 
-int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_roster *roster, bool crc,
+int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
                    struct rfs_image **out)
 {
     RFS_CLEANUP(encoder_end) struct encoder encoder = {.catalog = catalog};
 
     *out = NULL;
-    for (size_t i = 0; i < roster->n; i++)
-        if (!add_target(&encoder, roster, (uint32_t)i))
+    for (size_t i = 0; i < params->n; i++)
+        if (!add_target(&encoder, params, (uint32_t)i))
             return -ENOMEM;
     if (crc && !add_trailer(&encoder.builder))
         return -ENOMEM;
-    return rfs_image_finish(&encoder.builder, roster, out);
+    return rfs_image_finish(&encoder.builder, params, out);
 }

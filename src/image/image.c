@@ -7,9 +7,9 @@ void rfs_image_free(struct rfs_image *image)
 {
     if (!image)
         return;
-    if (image->stock)
-        rfs_stock_free(image->stock);
-    free(image->stock);
+    if (image->storages)
+        rfs_storages_free(image->storages);
+    free(image->storages);
     free(image->regions);
     free(image->literals);
     free(image);

@@ -2,7 +2,7 @@
 /*
  * A virtual file: sorted regions that cover it without a hole, each literal bytes (headers), a range of a
  * target's bytes, or computed bytes (a checksum). Immutable once encoded, and the same for all ranks that
- * share a roster: which rank's bytes fill the tensor regions, and what they sum up to, is the reader's
+ * share a parameter list: which rank's bytes fill the tensor regions, and what they sum up to, is the reader's
  * business.
  *
  * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a safetensors
@@ -11,8 +11,8 @@
 #ifndef RFS_IMAGE_IMAGE_H
 #define RFS_IMAGE_IMAGE_H
 
+#include "hfai/storages.h"
 #include "plan/planner.h"
-#include "plan/stock.h"
 
 #define RFS_LITERAL UINT32_MAX
 /* The last bytes of a file: the crc32 of its bytes before the trailer that ends with them, big-endian. */
@@ -26,13 +26,14 @@
 struct rfs_region {
     uint64_t start;  /* in the file; it ends where the next one starts */
     uint64_t at;     /* in image.literals, or in the target's bytes */
-    uint32_t target; /* position in the roster or the stock, RFS_LITERAL, or RFS_CRC… */
+    uint32_t target; /* position in the parameter list or the stock, RFS_LITERAL, or RFS_CRC… */
 };
 
 struct rfs_image {
-    const struct rfs_roster *roster; /* NULL: it has literal regions only, or a stock */
-    struct rfs_stock *stock;         /* owned; the targets are its items then; NULL: the roster's */
-    uint64_t bytes;                  /* of the file */
+    const struct rfs_params *params; /* NULL: it has literal regions only, or a stock */
+    struct rfs_storages
+        *storages;  /* owned; the targets are its items then; NULL: the parameter list's */
+    uint64_t bytes; /* of the file */
     size_t n;
     struct rfs_region *regions;
     unsigned char *literals;
@@ -40,15 +41,15 @@ struct rfs_image {
 };
 
 /*
- * The .ckpt file that save_checkpoint writes for the roster; ckpt.c draws it. CRC: with its trailer. 0, -ENOMEM,
+ * The .ckpt file that save_checkpoint writes for the parameter list; ckpt.c draws it. CRC: with its trailer. 0, -ENOMEM,
  * or -EFBIG when it would be larger than a file can be.
  */
-int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_roster *roster, bool crc,
+int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
                    struct rfs_image **out);
 
-/* The targets of a roster that a file holds. */
+/* The targets of a parameter list that a file holds. */
 struct rfs_selection {
-    const struct rfs_roster *roster;
+    const struct rfs_params *params;
     const uint32_t *positions; /* NULL: all of them */
     size_t n;                  /* of positions */
 };

@@ -111,11 +111,11 @@ bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out)
     return true;
 }
 
-int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_roster *roster, uint32_t target,
+int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_params *params, uint32_t target,
                   struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    const struct rfs_type *type = rfs_catalog_type(catalog, roster->targets[target].shown_type);
+    const struct rfs_type *type = rfs_catalog_type(catalog, params->targets[target].shown_type);
     struct rfs_npy npy;
 
     *out = NULL;
@@ -123,5 +123,5 @@ int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_roster *roster, 
     if (!rfs_npy_header(&npy, &builder.literals) || !rfs_image_add_literals(&builder, 0) ||
         !rfs_image_add(&builder, target, 0, type->bytes))
         return -ENOMEM;
-    return rfs_image_finish(&builder, roster, out);
+    return rfs_image_finish(&builder, params, out);
 }

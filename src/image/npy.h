@@ -23,8 +23,8 @@ void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out);
 /* Appends all that comes before the data. False when out of memory. */
 bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out);
 
-/* The .npy file of a roster's target as it is shown. 0, -ENOMEM or -EFBIG. */
-int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_roster *roster, uint32_t target,
+/* The .npy file of a parameter list's target as it is shown. 0, -ENOMEM or -EFBIG. */
+int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_params *params, uint32_t target,
                   struct rfs_image **out);
 
 /* What the JSON file beside it says. All is borrowed. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A graph of nodes (source/pickle.h) written as a pickle of protocol 2, as CPython's pickler writes the
+ * A graph of nodes (source/torch/pickle.h) written as a pickle of protocol 2, as CPython's pickler writes the
  * same objects: what is shared is written once, what contains itself can be written.
  *
  * Opcodes are among those that torch.load(weights_only=True) accepts, if the graph's callables are.
@@ -9,7 +9,7 @@
 #define RFS_IMAGE_PICKLE_OUT_H
 
 #include "image/build.h"
-#include "source/pickle.h"
+#include "source/torch/pickle.h"
 
 /*
  * Asked for each STORAGE node: the number that is its key in the file that is written, the same for the same

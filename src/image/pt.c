@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The regions of a file of torch.save (source/zip.c draws zip archives, source/torch.c what is in them):
+ * The regions of a file of torch.save (source/torch/zip.c draws zip archives, source/torch/archive.c what is in them):
  *
  *     STEM/data.pkl | STEM/byteorder | STEM/data/0 | STEM/data/1 | … | STEM/version | the directory
  *
@@ -40,9 +40,9 @@ struct encoder {
     const struct rfs_pt_config *config;
     struct rfs_image_builder builder;
     struct rfs_bytes pickle;
-    struct rfs_stock stock;
+    struct rfs_storages storages;
     RFS_VEC(uint64_t) sizes;   /* of the storages */
-    RFS_VEC(uint32_t) targets; /* of the storages: in the stock or in the roster */
+    RFS_VEC(uint32_t) targets; /* of the storages: in the stock or in the parameter list */
     RFS_VEC(const void *) met; /* by storage: the record or the made storage that it is */
     uint32_t *table;           /* open addressing over met: number + 1 */
     size_t cap;
@@ -54,7 +54,7 @@ static void encoder_end(struct encoder *encoder)
 {
     rfs_image_builder_end(&encoder->builder);
     free(encoder->pickle.data);
-    rfs_stock_free(&encoder->stock);
+    rfs_storages_free(&encoder->storages);
     free(encoder->sizes.data);
     free(encoder->targets.data);
     free(encoder->met.data);
@@ -92,19 +92,19 @@ static bool add_made(struct encoder *encoder, const struct rfs_made_storage *mad
 {
     const struct rfs_document *document = encoder->config->document;
 
-    if (encoder->config->roster)
+    if (encoder->config->params)
         return RFS_PUSH(&encoder->sizes, made->bytes) &&
                RFS_PUSH(&encoder->targets, (uint32_t)(made - document->made.data));
-    if (!rfs_stock_begin(&encoder->stock))
+    if (!rfs_storages_begin(&encoder->storages))
         return false;
     for (size_t i = 0; i < made->n; i++) {
         const struct rfs_range *range = &document->ranges.data[made->first + i];
         const uint32_t file = rfs_catalog_file(encoder->config->catalog, range->origin);
-        if (!rfs_stock_add(&encoder->stock, file, range))
+        if (!rfs_storages_add(&encoder->storages, file, range))
             return false;
     }
     return RFS_PUSH(&encoder->sizes, made->bytes) &&
-           RFS_PUSH(&encoder->targets, (uint32_t)encoder->stock.items.n - 1);
+           RFS_PUSH(&encoder->targets, (uint32_t)encoder->storages.items.n - 1);
 }
 
 static bool add_record(struct encoder *encoder, const struct rfs_zip_entry *record, uint16_t origin)
@@ -112,9 +112,10 @@ static bool add_record(struct encoder *encoder, const struct rfs_zip_entry *reco
     const struct rfs_range range = {record, 0, record->bytes, origin};
     const uint32_t file = rfs_catalog_file(encoder->config->catalog, origin);
 
-    return rfs_stock_begin(&encoder->stock) && rfs_stock_add(&encoder->stock, file, &range) &&
+    return rfs_storages_begin(&encoder->storages) &&
+           rfs_storages_add(&encoder->storages, file, &range) &&
            RFS_PUSH(&encoder->sizes, record->bytes) &&
-           RFS_PUSH(&encoder->targets, (uint32_t)encoder->stock.items.n - 1);
+           RFS_PUSH(&encoder->targets, (uint32_t)encoder->storages.items.n - 1);
 }
 
 /* The number of a storage: the next one when it is met for the first time. */
@@ -259,8 +260,8 @@ static bool add_storage(struct encoder *encoder, uint32_t number)
     if (!entry)
         return false;
     entry->bytes = encoder->sizes.data[number];
-    const struct rfs_stock_item *item =
-        encoder->config->roster ? NULL : &encoder->stock.items.data[target];
+    const struct rfs_storage_item *item =
+        encoder->config->params ? NULL : &encoder->storages.items.data[target];
     if (entry->bytes > 0 && item && item->crc_known)
         entry->crc = item->crc;
     else
@@ -345,21 +346,21 @@ int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, str
         rfs_pickle_write(config->document->root, number_storage, &encoder, &encoder.pickle, err);
     if (rc)
         return rc;
-    rc = encode(&encoder) ? rfs_image_finish(&encoder.builder, config->roster, out) : -ENOMEM;
+    rc = encode(&encoder) ? rfs_image_finish(&encoder.builder, config->params, out) : -ENOMEM;
     if (rc == -EFBIG)
         return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(config->catalog)), NULL,
                         "'%s.pt' would be larger than a file can be", config->stem);
     if (rc)
         return rfs_fail_memory(err);
-    if (!config->roster) {
-        (*out)->stock = calloc(1, sizeof *(*out)->stock);
-        if (!(*out)->stock) {
+    if (!config->params) {
+        (*out)->storages = calloc(1, sizeof *(*out)->storages);
+        if (!(*out)->storages) {
             rfs_image_free(*out);
             *out = NULL;
             return rfs_fail_memory(err);
         }
-        *(*out)->stock = encoder.stock;
-        encoder.stock = (struct rfs_stock){0};
+        *(*out)->storages = encoder.storages;
+        encoder.storages = (struct rfs_storages){0};
     }
     return 0;
 }

@@ -3,10 +3,10 @@
 #ifndef RFS_IMAGE_PT_H
 #define RFS_IMAGE_PT_H
 
+#include "hfai/storages.h"
 #include "image/image.h"
-#include "plan/stock.h"
 
-/* All is borrowed; the roster outlives the image, the rest the call. */
+/* All is borrowed; the parameter list outlives the image, the rest the call. */
 struct rfs_pt_config {
     struct rfs_catalog *catalog;
     const struct rfs_document *document;
@@ -14,7 +14,7 @@ struct rfs_pt_config {
     const struct rfs_torch *(*torch)(void *ctx, uint16_t origin);
     void *ctx;
     /* Whose targets the made storages are, one for one; NULL: the image gets a stock. */
-    const struct rfs_roster *roster;
+    const struct rfs_params *params;
     const char *stem; /* the file's name without its ending, at most 255 bytes */
     bool crc; /* checksums that take reading are computed when they are read, else they are 0 */
 };

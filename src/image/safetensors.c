@@ -39,7 +39,7 @@ struct tensor {
     const char *name;
     size_t name_bytes;
     const struct rfs_type *type;
-    uint32_t position; /* in the roster */
+    uint32_t position; /* in the parameter list */
 };
 
 /* As strings of bytes are compared: by the first that differs, else by length. */
@@ -98,13 +98,13 @@ static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *
 static int collect(struct rfs_catalog *catalog, const struct rfs_selection *selection,
                    struct tensor **out, size_t *n, struct rfs_error *err)
 {
-    *n = selection->positions ? selection->n : selection->roster->n;
+    *n = selection->positions ? selection->n : selection->params->n;
     *out = calloc(*n + 1, sizeof **out);
     if (!*out)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < *n; i++) {
         const uint32_t position = selection->positions ? selection->positions[i] : (uint32_t)i;
-        const struct rfs_target *target = &selection->roster->targets[position];
+        const struct rfs_target *target = &selection->params->targets[position];
         struct tensor *tensor = &(*out)[i];
         tensor->position = position;
         tensor->type = rfs_catalog_type(catalog, target->shown_type);
@@ -216,7 +216,7 @@ int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selectio
     bool ok = rfs_image_add_literals(&builder, 0);
     for (size_t i = 0; ok && i < n; i++)
         ok = rfs_image_add(&builder, tensors[i].position, 0, tensors[i].type->bytes);
-    if (!ok || rfs_image_finish(&builder, selection->roster, out))
+    if (!ok || rfs_image_finish(&builder, selection->params, out))
         return rfs_fail_memory(err);
     return 0;
 }

@@ -2,7 +2,7 @@
 /* Ranks and cells of a grid: mixed-radix arithmetic on digits, which go from the outermost in. */
 #include "layout/grid.h"
 
-#include "layout/draft.h"
+#include "layout/builder.h"
 
 #include <string.h>
 

@@ -21,7 +21,7 @@
  * Manual splits and field slicing (manual.c) are of plain maps only.
  */
 #include "base/checked.h"
-#include "layout/draft.h"
+#include "layout/builder.h"
 #include "layout/grid.h"
 
 #include <errno.h>

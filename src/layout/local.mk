@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/layout/digest.c src/layout/digest.h \
-	src/layout/draft.c src/layout/draft.h \
+	src/layout/builder.c src/layout/builder.h \
 	src/layout/grid.c src/layout/grid.h \
 	src/layout/grid_resolve.c \
 	src/layout/json_text.c src/layout/json_text.h \

@@ -18,7 +18,7 @@
  * compiler. What these do not prove is marked as unclear, and refused by use.
  */
 #include "base/checked.h"
-#include "layout/draft.h"
+#include "layout/builder.h"
 #include "layout/grid.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/intern.h"
 #include "base/vec.h"
-#include "layout/draft.h"
+#include "layout/builder.h"
 
 #include <errno.h>
 #include <string.h>

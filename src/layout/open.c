@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts of rules, which say "axis 0" and "the last axis" of tensors that they have not seen. */
-#include "layout/draft.h"
+#include "layout/builder.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/intern.h"
 #include "base/vec.h"
-#include "layout/draft.h"
+#include "layout/builder.h"
 #include "layout/grid.h"
 #include "layout/rules.h"
 

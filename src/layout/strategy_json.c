@@ -20,7 +20,7 @@
 #include "base/intern.h"
 #include "base/json_read.h"
 #include "base/vec.h"
-#include "layout/draft.h"
+#include "layout/builder.h"
 
 #include <errno.h>
 #include <string.h>

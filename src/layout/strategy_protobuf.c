@@ -20,7 +20,7 @@
  */
 #include "layout/strategy_proto.h"
 
-#include "layout/draft.h"
+#include "layout/builder.h"
 
 #include <errno.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/intern.h"
-#include "layout/draft.h"
+#include "layout/builder.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -18,8 +18,8 @@ reshardfs_SOURCES = \
 	src/mount/arguments.c src/mount/arguments.h \
 	src/mount/capture.c src/mount/capture.h \
 	src/mount/channel.c src/mount/channel.h \
-	src/mount/control.c src/mount/control.h \
-	src/mount/control_json.c \
+	src/mount/hidden.c src/mount/hidden.h \
+	src/mount/hidden_json.c \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
 	src/mount/guard.c src/mount/guard.h \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/ops.h"
 
-#include "mount/control.h"
+#include "mount/hidden.h"
 #include "mount/report.h"
 #include "mount/scratch.h"
 #include "mount/waits.h"

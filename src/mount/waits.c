@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/waits.h"
 
-#include "mount/control.h"
+#include "mount/hidden.h"
 
 static bool is_folder(const struct rfs_mount *m, uint64_t id)
 {

@@ -57,7 +57,7 @@ int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan)
 
     for (uint32_t s = 0; s < planning->n_stages; s++)
         for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++)
-            if (planning->stages[s].wanted[local] & GIVES)
+            if (planning->stages[s].wanted[local] & PROVIDES)
                 n += rfs_catalog_parts(planning->planner->config.catalog,
                                        planning->stages[s].base + local);
     plan->mode = 0444;
@@ -68,7 +68,7 @@ int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan)
         const struct stage_use *use = &planning->stages[s];
         for (uint32_t local = 0; use->needed && local < devices; local++) {
             const int rc =
-                use->wanted[local] & GIVES ? add_source(planning, use->base + local, plan) : 0;
+                use->wanted[local] & PROVIDES ? add_source(planning, use->base + local, plan) : 0;
             if (rc)
                 return rc;
         }

@@ -78,13 +78,13 @@ uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target
 }
 
 /* Ascending numbers of those that hold a part, without the one that gives it: the one at COPY - 1. */
-static uint32_t other_holder(const struct rfs_geometry *geometry, uint32_t giver, uint32_t copy)
+static uint32_t other_holder(const struct rfs_geometry *geometry, uint32_t provider, uint32_t copy)
 {
-    const uint32_t at = geometry ? rfs_grid_replica(&geometry->src, giver, copy - 1) : copy - 1;
+    const uint32_t at = geometry ? rfs_grid_replica(&geometry->src, provider, copy - 1) : copy - 1;
 
-    if (at < giver)
+    if (at < provider)
         return at;
-    return geometry ? rfs_grid_replica(&geometry->src, giver, copy) : copy;
+    return geometry ? rfs_grid_replica(&geometry->src, provider, copy) : copy;
 }
 
 /* Where a slice's parts are taken from. */
@@ -92,7 +92,7 @@ struct taking {
     struct rfs_planner *planner;
     const struct rfs_target *target;
     const struct rfs_geometry *geometry; /* NULL: copied unsliced */
-    struct wanting wanting;
+    struct provider_query provider_query;
     uint32_t copy;
     struct rfs_slice *slice;
     struct rfs_copy found;
@@ -106,25 +106,25 @@ static const struct rfs_entry *entry_of(const struct taking *taking, uint32_t ra
 }
 
 /* The global rank that this copy's part is of: the giver, unless another one has it. */
-static uint32_t pick(struct taking *taking, uint32_t giver)
+static uint32_t pick(struct taking *taking, uint32_t provider)
 {
     const struct rfs_index *index;
 
-    if (taking->copy == 0 || giver == RFS_NO_RANK)
-        return giver;
-    const uint32_t base = taking->wanting.base;
-    const uint32_t other = base + other_holder(taking->geometry, giver - base, taking->copy);
+    if (taking->copy == 0 || provider == RFS_NO_RANK)
+        return provider;
+    const uint32_t base = taking->provider_query.base;
+    const uint32_t other = base + other_holder(taking->geometry, provider - base, taking->copy);
     const struct rfs_entry *entry = entry_of(taking, other, &index);
     if (!entry)
-        return giver;
-    const struct rfs_entry *given = entry_of(taking, giver, &index);
+        return provider;
+    const struct rfs_entry *given = entry_of(taking, provider, &index);
     if (given && given->type != entry->type) {
         taking->found.odd = other;
-        return giver;
+        return provider;
     }
     const struct rfs_catalog *catalog = taking->planner->config.catalog;
-    if (rfs_catalog_file(catalog, other) == rfs_catalog_file(catalog, giver))
-        return giver; /* it stands in for that rank */
+    if (rfs_catalog_file(catalog, other) == rfs_catalog_file(catalog, provider))
+        return provider; /* it stands in for that rank */
     taking->found.others++;
     return other;
 }
@@ -135,7 +135,7 @@ static int add_block(struct taking *taking, const struct piece *piece, struct rf
 {
     struct rfs_catalog *catalog = taking->planner->config.catalog;
     struct rfs_slice *slice = taking->slice;
-    const uint32_t rank = pick(taking, rfs_plan_giver(&taking->wanting, piece));
+    const uint32_t rank = pick(taking, rfs_plan_provider(&taking->provider_query, piece));
     const struct rfs_index *index;
     const int rc = rfs_catalog_index(
         catalog, rank, atomic_load(&taking->planner->leads[taking->target->stage]), &index, NULL);
@@ -158,7 +158,7 @@ static int copied_slice(struct taking *taking)
     const struct rfs_target *target = taking->target;
     const struct rfs_layout *layout = rfs_plan_source_layout(
         taking->planner, rfs_catalog_name(catalog, target->name), target->stage);
-    const struct piece piece = rfs_piece_slice(layout, taking->wanting.like);
+    const struct piece piece = rfs_piece_slice(layout, taking->provider_query.template);
     struct rfs_block *block;
     const uint64_t *strides;
     const int rc = add_block(taking, &piece, &block, &strides);
@@ -205,10 +205,11 @@ int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rf
         .target = target,
         .geometry =
             target->geometry == RFS_NO_ID ? NULL : rfs_plan_geometry_at(planner, target->geometry),
-        .wanting = {planner,
-                    atomic_load_explicit(&planner->surveys[target->stage], memory_order_acquire),
-                    rfs_plan_base(planner, target->stage), target->name,
-                    local % planner->scale.src_devices},
+        .provider_query = {planner,
+                           atomic_load_explicit(&planner->presences[target->stage],
+                                                memory_order_acquire),
+                           rfs_plan_base(planner, target->stage), target->name,
+                           local % planner->scale.src_devices},
         .copy = copy,
         .slice = slice,
         .found = {.odd = RFS_NO_RANK},

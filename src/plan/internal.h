@@ -6,7 +6,7 @@
 #include "base/vec.h"
 #include "plan/geometry.h"
 #include "plan/planner.h"
-#include "plan/survey.h"
+#include "plan/presence.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,10 +25,10 @@ struct rfs_planner {
     uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
     /* Of unproved.c. How many values were looked at; how they are told (enum rfs_telling); by name, what was told, under
      * the lock. */
-    atomic_bool told_match; /* the log says that little matches */
+    atomic_bool reported_match; /* the log says that little matches */
     atomic_uint looked;
     atomic_int telling;
-    RFS_VEC(unsigned char) told;
+    RFS_VEC(unsigned char) reported;
     atomic_bool *lost; /* [source ranks, from the first stage's base] the line about its replica
                             was logged */
 
@@ -36,11 +36,11 @@ struct rfs_planner {
                                 predicted; RFS_NO_RANK until then */
 
     /* [source stages] of the stages whose files were found to list different parameters, else NULL; owned */
-    _Atomic(struct rfs_survey *) *surveys;
-    atomic_int *sizes;         /* [source stages] what sizes.c found */
-    atomic_bool *told_survey;  /* [source stages] what a survey says was logged */
-    atomic_bool *told_damaged; /* [source stages] that none can be made was */
-    /* Of ask.c. [source ranks, from the first stage's base] the serial of the index that samples of a rank's headers
+    _Atomic(struct rfs_presence *) *presences;
+    atomic_int *sizes;              /* [source stages] what sizes.c found */
+    atomic_bool *reported_presence; /* [source stages] what a presence map says was logged */
+    atomic_bool *reported_damaged;  /* [source stages] that none can be made was */
+    /* Of probe.c. [source ranks, from the first stage's base] the serial of the index that samples of a rank's headers
      * were found to agree with, or 0; [source stages] the log says that nothing but samples were read. */
     atomic_uint_least64_t *resembled;
     atomic_bool *sampled;
@@ -49,7 +49,7 @@ struct rfs_planner {
     RFS_VEC(struct geometry_slot) geometries; /* by id */
     uint32_t *geometry_table;                 /* open addressing: id + 1, or 0 */
     size_t geometry_cap;                      /* a power of two, or 0 */
-    RFS_VEC(struct rfs_roster *) rosters;
+    RFS_VEC(struct rfs_params *) param_lists;
 
     uint32_t n_ranks;
     _Atomic(struct rfs_rank_plan *) *ranks; /* [n_ranks], NULL until planned */
@@ -67,10 +67,10 @@ struct unproved {
 /* Where the parameters of one destination rank come from, while its plan is being made. */
 struct planning {
     struct rfs_planner *planner;
-    uint32_t rank;  /* of the destination */
-    uint32_t stage; /* of the destination */
-    uint32_t local; /* the rank's place in its stage */
-    uint32_t like;  /* the local source rank that MindSpore takes this rank for */
+    uint32_t rank;     /* of the destination */
+    uint32_t stage;    /* of the destination */
+    uint32_t local;    /* the rank's place in its stage */
+    uint32_t template; /* the local source rank that MindSpore takes this rank for */
     struct rfs_error *err;
 
     uint32_t n_stages;        /* source stages */
@@ -85,9 +85,9 @@ struct planning {
 
 /* What a rank of a source stage is needed for. */
 enum {
-    ASKED = 1,  /* its headers */
-    ORDERS = 2, /* MindSpore's order: it would give something that is left out */
-    GIVES = 4,  /* that, and bytes */
+    PROBED = 1,   /* its headers */
+    ORDERS = 2,   /* MindSpore's order: it would give something that is left out */
+    PROVIDES = 4, /* that, and bytes */
 };
 
 struct stage_use {
@@ -98,8 +98,8 @@ struct stage_use {
     unsigned char *wanted;              /* [src_devices] by local rank */
     const struct rfs_index *order;      /* of the rank that MindSpore would load first */
     /* NULL: its files that are looked at list the same parameters; then lead_index and order say which. */
-    const struct rfs_survey *survey;
-    bool differs; /* they do not, or may not: a survey is needed */
+    const struct rfs_presence *presence;
+    bool differs; /* they do not, or may not: a presence map is needed */
     bool hinted;  /* their sizes alone say so */
     char *damage; /* what is wrong with one that was passed over; owned; NULL: nothing */
     bool bereft;  /* a lost rank may have kept what no file has */
@@ -176,49 +176,51 @@ int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry 
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
 
 /*
- * Who gives a parameter; givers.c. A source stage, its survey or NULL, a name that its files have, and the
+ * Who gives a parameter; providers.c. A source stage, its presence map or NULL, a name that its files have, and the
  * local rank that MindSpore takes the destination rank for.
  */
-struct wanting {
+struct provider_query {
     const struct rfs_planner *planner;
-    const struct rfs_survey *survey;
+    const struct rfs_presence *presence;
     uint32_t base; /* of the stage */
     uint32_t name;
-    uint32_t like;
+    uint32_t template;
 };
-/* What is wanted of it: a cell of a grid, or the slice that like's rank holds by a layout, or neither. */
+/* What is wanted of it: a cell of a grid, or the slice that the template's rank holds by a layout, or neither. */
 struct piece {
     const struct rfs_grid *grid;
     const uint32_t *cell;
-    const struct rfs_layout *layout; /* NULL with no grid: what like's rank has, whatever it is */
-    uint32_t slice;                  /* of the layout */
+    const struct rfs_layout
+        *layout;    /* NULL with no grid: what the template's rank has, whatever it is */
+    uint32_t slice; /* of the layout */
 };
 static inline struct piece rfs_piece_cell(const struct rfs_geometry *geometry, const uint32_t *cell)
 {
     return (struct piece){.grid = &geometry->src, .cell = cell};
 }
-static inline struct piece rfs_piece_slice(const struct rfs_layout *layout, uint32_t like)
+static inline struct piece rfs_piece_slice(const struct rfs_layout *layout, uint32_t template)
 {
-    return (struct piece){.layout = layout, .slice = layout ? rfs_layout_slice(layout, like) : 0};
+    return (struct piece){.layout = layout,
+                          .slice = layout ? rfs_layout_slice(layout, template) : 0};
 }
 /* Whether a local rank holds the piece by the strategy, whatever its file has. PIECE is a struct piece. */
 bool rfs_plan_holds(const void *piece, uint32_t rank);
 /* The local rank that MindSpore takes it from: the one that holds it and agrees with like. */
-uint32_t rfs_plan_first(const struct wanting *wanting, const struct piece *piece);
+uint32_t rfs_plan_first(const struct provider_query *provider_query, const struct piece *piece);
 /*
  * The global rank that gives it: MindSpore's, or the lowest that holds it and has a file with the parameter.
- * RFS_NO_RANK when there is none. In one view all calls give the same answer, with the survey or (as long as
+ * RFS_NO_RANK when there is none. In one view all calls give the same answer, with the presence map or (as long as
  * there is none) without.
  */
-uint32_t rfs_plan_giver(const struct wanting *wanting, const struct piece *piece);
+uint32_t rfs_plan_provider(const struct provider_query *provider_query, const struct piece *piece);
 /* Whether a local rank has a file with the parameter. */
-bool rfs_plan_has(const struct wanting *wanting, uint32_t rank);
+bool rfs_plan_has(const struct provider_query *provider_query, uint32_t rank);
 
 /* The ranks that a planning needs, indexed; sources.c. */
 int rfs_plan_sources(struct planning *planning);
 /* Whether the ranks of a source stage have files of different sizes; sizes.c. */
 bool rfs_plan_sizes_differ(struct rfs_planner *planner, uint32_t s);
-/* Names for a message: the first few, and how many there are in all; tell.c. */
+/* Names for a message: the first few, and how many there are in all; report.c. */
 struct note {
     size_t n;
     uint64_t hash; /* of all the names */
@@ -228,12 +230,12 @@ struct note {
 void rfs_plan_note(struct note *note, const char *param);
 /* Whether it is the accumulated gradient of a parameter, which is never saved. */
 bool rfs_plan_is_gradient(const char *param);
-/* Logs what a stage's new survey says that the user should know; tell.c. */
-void rfs_plan_tell_survey(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
-/* Asks the replicas of a stage's lead for what it lacks; ask.c. After rfs_plan_want. 0 or -ENOMEM. */
-int rfs_plan_ask(struct planning *planning, uint32_t s);
-/* Marks the ranks that a stage's parameters come from; want.c. */
-int rfs_plan_want(struct planning *planning, uint32_t s);
+/* Logs what a stage's new presence map says that the user should know; report.c. */
+void rfs_plan_report_presence(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
+/* Asks the replicas of a stage's lead for what it lacks; probe.c. After rfs_plan_need. 0 or -ENOMEM. */
+int rfs_plan_probe(struct planning *planning, uint32_t s);
+/* Marks the ranks that a stage's parameters come from; needed.c. */
+int rfs_plan_need(struct planning *planning, uint32_t s);
 /*
  * Refuses a parameter that is cut, and whose slice in RANK is not of the same type as that in OTHER, both
  * global ranks of one stage. -EINVAL.
@@ -248,17 +250,18 @@ int rfs_plan_check_rows(struct planning *planning, uint32_t s);
 /* What the files of a plan's sources have in common; attributes.c. */
 int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /*
- * Whether what has no layout and is copied from another rank than like's is the same in all ranks that have
- * it; agree.c. FROM is the rank that rfs_plan_giver gives.
+ * Whether what has no layout and is copied from another rank than the template's is the same in all ranks that have
+ * it; replicas.c. FROM is the rank that rfs_plan_provider gives.
  */
-int rfs_plan_agree(struct planning *planning, const struct stage_use *use,
-                   const struct rfs_entry *entry, uint32_t from);
+int rfs_plan_check_replicas(struct planning *planning, const struct stage_use *use,
+                            const struct rfs_entry *entry, uint32_t from);
 bool rfs_plan_one_element(const struct rfs_type *type);
 const char *rfs_plan_path(const struct planning *planning, uint32_t rank);
-static inline struct wanting rfs_plan_wanting(const struct planning *planning,
-                                              const struct stage_use *use, uint32_t name)
+static inline struct provider_query rfs_plan_query(const struct planning *planning,
+                                                   const struct stage_use *use, uint32_t name)
 {
-    return (struct wanting){planning->planner, use->survey, use->base, name, planning->like};
+    return (struct provider_query){planning->planner, use->presence, use->base, name,
+                                   planning->template};
 }
 /* All bytes of a value, or some from its beginning, middle and end. */
 #define RFS_SAMPLE_BYTES 3072
@@ -278,8 +281,8 @@ int rfs_plan_unproved(struct planning *planning, const struct role_of *role,
 /* Refuses a strategy of which the files have nothing; match.c. After rfs_plan_sources. 0 or -EINVAL. */
 int rfs_plan_check_match(struct planning *planning);
 /* Tells it in the log, as far as that is news. 0 or -ENOMEM. */
-int rfs_plan_tell_unproved(struct planning *planning);
-/* The roster; roster.c. */
-int rfs_plan_roster(struct planning *planning, const struct rfs_roster **out);
+int rfs_plan_report_unproved(struct planning *planning);
+/* The parameter list; params.c. */
+int rfs_plan_params(struct planning *planning, const struct rfs_params **out);
 
 #endif

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
-	src/plan/agree.c \
-	src/plan/ask.c \
 	src/plan/attributes.c \
 	src/plan/copies.c \
 	src/plan/copies.h \
@@ -10,41 +8,28 @@ librfs_la_SOURCES += \
 	src/plan/geometries.c \
 	src/plan/geometry.c \
 	src/plan/geometry.h \
-	src/plan/givers.c \
-	src/plan/document.c \
-	src/plan/document.h \
-	src/plan/document_roster.c \
-	src/plan/hfai.h \
-	src/plan/hfai_divide.c \
-	src/plan/hfai_internal.h \
-	src/plan/hfai_large.c \
-	src/plan/hfai_list.c \
-	src/plan/hfai_read.c \
-	src/plan/hfai_stock.c \
-	src/plan/hfai_steps.c \
-	src/plan/hfai_value.c \
-	src/plan/hfai_write.c \
 	src/plan/internal.h \
 	src/plan/lacking.c \
 	src/plan/lost.c \
 	src/plan/match.c \
-	src/plan/outward.c \
-	src/plan/outward.h \
+	src/plan/needed.c \
+	src/plan/output_map.c \
+	src/plan/output_map.h \
+	src/plan/params.c \
 	src/plan/planner.c \
 	src/plan/planner.h \
-	src/plan/rows.c \
+	src/plan/presence.c \
+	src/plan/presence.h \
+	src/plan/probe.c \
+	src/plan/providers.c \
+	src/plan/replicas.c \
+	src/plan/report.c \
 	src/plan/roles.c \
-	src/plan/roster.c \
+	src/plan/rows.c \
 	src/plan/sizes.c \
 	src/plan/slice.c \
 	src/plan/slice.h \
-	src/plan/stock.c \
-	src/plan/stock.h \
 	src/plan/sources.c \
-	src/plan/survey.c \
-	src/plan/survey.h \
-	src/plan/tell.c \
-	src/plan/unproved.c \
 	src/plan/trace.c \
 	src/plan/trace.h \
-	src/plan/want.c
+	src/plan/unproved.c

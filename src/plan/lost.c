@@ -63,7 +63,7 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const char *param = rfs_strategy_param(src, i);
         const uint32_t stage = only_stage(src, i);
-        if (stage == RFS_NO_STAGE || !rfs_outward_name(planner->config.outward, param) ||
+        if (stage == RFS_NO_STAGE || !rfs_output_map_name(planner->config.output_map, param) ||
             (planner->config.dst && rfs_plan_find_target(planner, param) < 0))
             continue;
         const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);

@@ -48,12 +48,13 @@ static void add_needed(struct planning *planning, struct matching *matching)
 {
     for (uint32_t s = 0; s < planning->n_stages; s++) {
         const struct stage_use *use = &planning->stages[s];
-        const size_t n = !use->needed ? 0 : use->survey ? use->survey->n : use->lead_index->n;
+        const size_t n = !use->needed ? 0 : use->presence ? use->presence->n : use->lead_index->n;
         for (size_t i = 0; i < n; i++) {
-            const struct rfs_entry *entry = use->survey ? NULL : &use->lead_index->entries[i];
-            const uint32_t name = entry ? entry->name : use->survey->order[i];
+            const struct rfs_entry *entry = use->presence ? NULL : &use->lead_index->entries[i];
+            const uint32_t name = entry ? entry->name : use->presence->order[i];
             if (planning->stage_of[name] == s)
-                add(matching, name, entry ? entry->type : rfs_survey_of(use->survey, name)->type);
+                add(matching, name,
+                    entry ? entry->type : rfs_presence_of(use->presence, name)->type);
         }
     }
 }
@@ -117,7 +118,7 @@ int rfs_plan_check_match(struct planning *planning)
     if (matching.known_tensors * 2 >= matching.tensors || matching.n_names == 0)
         return 0;
     const bool none = matching.known == 0 && !others_match(planning, &matching);
-    if (!none && atomic_exchange(&planner->told_match, true))
+    if (!none && atomic_exchange(&planner->reported_match, true))
         return 0;
     find_closest(&matching, &there, &here);
     if (none)

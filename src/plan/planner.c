@@ -26,22 +26,22 @@ void rfs_planner_free(struct rfs_planner *planner)
     free(planner->ranks);
     free(planner->lost);
     free(planner->leads);
-    for (uint32_t s = 0; planner->surveys && s < planner->scale.src_stages; s++)
-        rfs_survey_free(atomic_load_explicit(&planner->surveys[s], memory_order_relaxed));
-    free(planner->surveys);
+    for (uint32_t s = 0; planner->presences && s < planner->scale.src_stages; s++)
+        rfs_presence_free(atomic_load_explicit(&planner->presences[s], memory_order_relaxed));
+    free(planner->presences);
     free(planner->sizes);
-    free(planner->told_survey);
-    free(planner->told_damaged);
+    free(planner->reported_presence);
+    free(planner->reported_damaged);
     free(planner->resembled);
     free(planner->sampled);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
-    free(planner->told.data);
+    free(planner->reported.data);
     free(planner->geometry_table);
-    for (size_t i = 0; i < planner->rosters.n; i++)
-        free(planner->rosters.data[i]);
-    free(planner->rosters.data);
+    for (size_t i = 0; i < planner->param_lists.n; i++)
+        free(planner->param_lists.data[i]);
+    free(planner->param_lists.data);
     pthread_mutex_destroy(&planner->lock);
     free(planner);
 }
@@ -60,14 +60,14 @@ static int make_tables(struct rfs_planner *planner)
     planner->lost = calloc(ranks, sizeof *planner->lost);
     planner->resembled = calloc(ranks, sizeof *planner->resembled);
     planner->leads = calloc(stages, sizeof *planner->leads);
-    planner->surveys = calloc(stages, sizeof *planner->surveys);
+    planner->presences = calloc(stages, sizeof *planner->presences);
     planner->sizes = calloc(stages, sizeof *planner->sizes);
     planner->sampled = calloc(stages, sizeof *planner->sampled);
-    planner->told_survey = calloc(stages, sizeof *planner->told_survey);
-    planner->told_damaged = calloc(stages, sizeof *planner->told_damaged);
+    planner->reported_presence = calloc(stages, sizeof *planner->reported_presence);
+    planner->reported_damaged = calloc(stages, sizeof *planner->reported_damaged);
     return planner->ranks && planner->lost && planner->resembled && planner->leads &&
-                   planner->surveys && planner->sizes && planner->sampled && planner->told_survey &&
-                   planner->told_damaged
+                   planner->presences && planner->sizes && planner->sampled &&
+                   planner->reported_presence && planner->reported_damaged
                ? 0
                : -ENOMEM;
 }
@@ -124,7 +124,7 @@ static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
     if (!rc)
         rc = rfs_plan_check_match(planning);
     if (!rc)
-        rc = rfs_plan_roster(planning, &plan->roster);
+        rc = rfs_plan_params(planning, &plan->params);
     if (!rc)
         rc = rfs_plan_attributes(planning, plan);
     return !rc && rfs_cancelled() ? -EINTR : rc;
@@ -140,7 +140,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
         .rank = rank,
         .stage = rank / scale->dst_devices,
         .local = rank % scale->dst_devices,
-        .like = rank % scale->dst_devices % scale->src_devices,
+        .template = rank % scale->dst_devices % scale->src_devices,
         .err = err,
         .n_stages = scale->src_stages,
     };
@@ -162,7 +162,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     struct rfs_rank_plan *expected = NULL;
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
         expected = RFS_STEAL(plan);
-    rfs_outward_report(planner->config.outward, planner->config.log);
+    rfs_output_map_report(planner->config.output_map, planner->config.log);
     *out = expected; /* ours, or the equal one of a thread that was faster */
     return 0;
 }

@@ -3,10 +3,10 @@
  * From a destination rank to what its file holds and where the bytes are.
  *
  * Planning a rank indexes the headers of the source ranks that it needs, puts its parameters in
- * MindSpore's order (the roster) and proves that each of its bytes is covered. It reads no tensor
+ * MindSpore's order (the parameter list) and proves that each of its bytes is covered. It reads no tensor
  * (except a few small values, when a lost rank is the only one that is known to hold them).
  *
- * Cost: a roster of 28 bytes a parameter, shared by all ranks of a stage whose parameters have the same
+ * Cost: a parameter list of 28 bytes a parameter, shared by all ranks of a stage whose parameters have the same
  * types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each distinct (source layout, destination layout,
  * slice type). Planning a rank takes time in the parameters and in the source cells that its distinct
  * geometries touch, not in ranks times parameters, as long as the headers of a stage agree. Where they do
@@ -25,9 +25,9 @@
 #include "base/vec.h"
 #include "layout/strategy.h"
 #include "plan/geometry.h"
-#include "plan/outward.h"
+#include "plan/output_map.h"
 #include "plan/slice.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 
 #include <time.h>
 
@@ -35,7 +35,7 @@ struct rfs_planner;
 
 /*
  * What a planner has gone without: files that cannot be read, and parameters of which some part is in no other file,
- * so that its rosters lack them. Zero-initialise; the owner frees both lists.
+ * so that its parameter lists lack them. Zero-initialise; the owner frees both lists.
  */
 struct rfs_lacking {
     RFS_VEC(uint32_t) damaged; /* ranks, in no order */
@@ -58,13 +58,14 @@ struct rfs_planner_config {
     struct rfs_log *log;
     bool strict;     /* refuse what is copied without a proof that it is whole */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
-    const struct rfs_outward *outward; /* names and dtypes of the outputs; NULL: as in the source */
+    const struct rfs_output_map
+        *output_map; /* names and dtypes of the outputs; NULL: as in the source */
     bool
         late; /* slices that were lost are told by the plans that need them, not by rfs_planner_new */
     /* NULL: a plan fails for want of a file. Else it goes without, and one rank is planned at a time. */
     struct rfs_lacking *lacking;
     const struct rfs_planner
-        *like; /* whether the source is one stage by itself is as there; or NULL */
+        *template; /* whether the source is one stage by itself is as there; or NULL */
 };
 
 /* Checks the strategies against each other and against the rank folders; opens no source file. */
@@ -100,7 +101,7 @@ struct rfs_target {
 };
 
 /* The parameters of a destination file, in its order. Immutable; lives as long as the planner. */
-struct rfs_roster {
+struct rfs_params {
     uint32_t id;    /* dense, from 0 */
     uint32_t stage; /* of the destination */
     size_t n;
@@ -108,7 +109,7 @@ struct rfs_roster {
 };
 
 struct rfs_rank_plan {
-    const struct rfs_roster *roster;
+    const struct rfs_params *params;
     struct timespec mtime; /* the latest of its sources */
     uint32_t mode;         /* who may read all of its sources, & 0444 */
     uint32_t uid, gid;     /* as rfs_access_both makes them of the sources' */
@@ -140,7 +141,7 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
  * are named; each in a line of its own; or not what no strategy has, as the caller tells that itself.
  */
 enum rfs_telling { RFS_TELL_SOME, RFS_TELL_EACH, RFS_TELL_ONE_SIDED };
-void rfs_planner_tell(struct rfs_planner *planner, enum rfs_telling telling);
+void rfs_planner_report(struct rfs_planner *planner, enum rfs_telling telling);
 
 /* How a target of a planned rank is cut: the planner's. NULL when it is copied unsliced. */
 const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,

@@ -33,7 +33,7 @@ static ptrdiff_t find_shown(const struct rfs_strategy *dst, const char *name, co
 
 ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *name)
 {
-    const char *shown = rfs_outward_name(planner->config.outward, name);
+    const char *shown = rfs_output_map_name(planner->config.output_map, name);
     return planner->config.dst ? find_shown(planner->config.dst, name, shown) : -1;
 }
 
@@ -55,7 +55,7 @@ struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name
     bool elsewhere = false; /* in the destination, but not in this stage */
 
     if (!rfs_plan_is_lacking(planner, name))
-        of.shown = rfs_outward_name(planner->config.outward, name);
+        of.shown = rfs_output_map_name(planner->config.output_map, name);
     if (src) {
         of.src = rfs_plan_source_layout(planner, name, src_stage);
         of.in_src = of.src != NULL;
@@ -150,7 +150,7 @@ static bool is_whole_part(const struct rfs_planner *planner)
            rfs_catalog_ranks(planner->config.catalog) > rfs_strategy_devices(src);
 }
 
-static void tell_whole_part(const struct rfs_planner *planner)
+static void report_whole_part(const struct rfs_planner *planner)
 {
     const struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t base = planner->scale.src_base;
@@ -179,7 +179,7 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     scale->dst_stages = dst ? rfs_strategy_stages(dst) : 1;
     const bool whole_part = is_whole_part(planner);
     planner->part =
-        planner->config.like ? planner->config.like->part : whole_part || is_part(planner);
+        planner->config.template ? planner->config.template->part : whole_part || is_part(planner);
     planner->first_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
 
     if (src && dst && !have_common(planner))
@@ -194,8 +194,8 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
                         planner->first_stage, scale->src_devices, RFS_MAX_DEVICES - 1);
     scale->src_base = planner->first_stage * scale->src_devices;
     const uint64_t ranks = (uint64_t)scale->src_devices * scale->src_stages;
-    if (whole_part && !planner->config.like)
-        tell_whole_part(planner);
+    if (whole_part && !planner->config.template)
+        report_whole_part(planner);
     const uint32_t found = rfs_catalog_ranks(catalog);
     if (!planner->part && found > ranks)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),

@@ -26,8 +26,8 @@ static int check_entry(const struct planning *planning, uint32_t s, uint32_t loc
     if (role.role != ROLE_SLICED || !role.shown || !role.src || !role.src->edge)
         return 0;
     const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
-    const uint32_t first = use->survey ? rfs_survey_of(use->survey, entry->name)->type
-                                       : rfs_index_find(use->lead_index, entry->name)->type;
+    const uint32_t first = use->presence ? rfs_presence_of(use->presence, entry->name)->type
+                                         : rfs_index_find(use->lead_index, entry->name)->type;
     const uint64_t rows = rfs_layout_rows(role.src, local);
     if (!same_but_rows(type, rfs_catalog_type(catalog, first)))
         return rfs_plan_types_differ(planning, entry->name, use->base + local, use->lead);
@@ -48,10 +48,10 @@ int rfs_plan_check_rows(struct planning *planning, uint32_t s)
     int rc = 0;
 
     if (!planner->config.src || !rfs_strategy_has_splits(planner->config.src) ||
-        (use->differs && !use->survey))
+        (use->differs && !use->presence))
         return 0;
     for (uint32_t local = 0; local < planner->scale.src_devices; local++) {
-        if (!(use->wanted[local] & GIVES))
+        if (!(use->wanted[local] & PROVIDES))
             continue;
         const struct rfs_index *index =
             rfs_catalog_ready(planner->config.catalog, use->base + local);

@@ -10,10 +10,10 @@
  * After remove_redundancy the files of a stage list different parameters. So
  *
  * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only when the
- *   other ranks that hold the lead's slice of it lack it too: ask.c looks at them.
+ *   other ranks that hold the lead's slice of it lack it too: probe.c looks at them.
  * - when not all files that are looked at list the same (one may list nothing), or one says that redundancy
  *   was removed, or the files of the stage are not all of one size (sizes.c), those of all its ranks are
- *   looked at, once for all destination ranks, and a survey (survey.h) tells who has what.
+ *   looked at, once for all destination ranks, and a presence map (presence.h) tells who has what.
  *
  * When the lead has all that the strategy knows and the ranks that give something list the same, no other
  * file has to be looked at: they have each slice that is needed. (What no strategy knows counts only when
@@ -41,8 +41,8 @@ static uint32_t choose_lead(const struct planning *planning, uint32_t base)
     const struct rfs_catalog *catalog = planning->planner->config.catalog;
     uint32_t local = planning->planner->scale.src_devices;
 
-    if (rfs_catalog_has(catalog, base + planning->like))
-        return base + planning->like;
+    if (rfs_catalog_has(catalog, base + planning->template))
+        return base + planning->template;
     while (local-- > 0)
         if (rfs_catalog_has(catalog, base + local))
             return base + local;
@@ -127,9 +127,9 @@ static int find_stages(struct planning *planning)
         const struct stage_use *use = &planning->stages[s];
         if (!use->needed)
             continue;
-        for (size_t i = 0; use->survey && i < use->survey->n; i++)
-            planning->stage_of[use->survey->order[i]] = s;
-        for (size_t i = 0; !use->survey && i < use->lead_index->n; i++)
+        for (size_t i = 0; use->presence && i < use->presence->n; i++)
+            planning->stage_of[use->presence->order[i]] = s;
+        for (size_t i = 0; !use->presence && i < use->lead_index->n; i++)
             planning->stage_of[use->lead_index->entries[i].name] = s;
     }
     return 0;
@@ -137,8 +137,8 @@ static int find_stages(struct planning *planning)
 
 static int want_stage(struct planning *planning, uint32_t s)
 {
-    const int rc = rfs_plan_want(planning, s);
-    return rc ? rc : rfs_plan_ask(planning, s);
+    const int rc = rfs_plan_need(planning, s);
+    return rc ? rc : rfs_plan_probe(planning, s);
 }
 
 /* The job of indexing many ranks at once. */
@@ -179,7 +179,8 @@ static int index_one(void *ctx, size_t i)
         atomic_store(&job->empty, true); /* whoever holds the same gives it */
         return 0;
     }
-    if (rc == -EINVAL && !job->all && !(job->use->wanted[job->ranks[i] - job->use->base] & GIVES)) {
+    if (rc == -EINVAL && !job->all &&
+        !(job->use->wanted[job->ranks[i] - job->use->base] & PROVIDES)) {
         pthread_mutex_lock(&job->lock);
         note_damage(job->use, &err);
         pthread_mutex_unlock(&job->lock);
@@ -258,15 +259,15 @@ static int compare_stage(struct planning *planning, uint32_t s)
     const struct rfs_index *agreed = use->lead_index;
 
     use->order = NULL;
-    for (uint32_t local = 0; !use->survey && local < planner->scale.src_devices; local++) {
+    for (uint32_t local = 0; !use->presence && local < planner->scale.src_devices; local++) {
         if (!use->wanted[local])
             continue;
         const struct rfs_index *index =
             rfs_catalog_ready(planner->config.catalog, use->base + local);
         if (!index)
             continue; /* damaged, or it keeps nothing and differs says so */
-        const bool gives = use->wanted[local] & GIVES;
-        if (use->wanted[local] & (GIVES | ORDERS) && (!use->order || !planner->part))
+        const bool gives = use->wanted[local] & PROVIDES;
+        if (use->wanted[local] & (PROVIDES | ORDERS) && (!use->order || !planner->part))
             use->order = index; /* loaded first: the highest rank, or the lowest of a part */
         if (index == agreed || index == use->lead_index)
             continue;
@@ -292,33 +293,33 @@ static int each_stage(struct planning *planning, int (*step)(struct planning *pl
     return rc;
 }
 
-/* Gives the survey that belongs to the planner from now on: FRESH, or one that another thread made. */
-static const struct rfs_survey *share_survey(struct rfs_planner *planner, uint32_t s,
-                                             struct rfs_survey *fresh)
+/* Gives the presence map that belongs to the planner from now on: FRESH, or one that another thread made. */
+static const struct rfs_presence *share_presence(struct rfs_planner *planner, uint32_t s,
+                                                 struct rfs_presence *fresh)
 {
-    struct rfs_survey *shared = NULL;
+    struct rfs_presence *shared = NULL;
 
-    if (atomic_compare_exchange_strong(&planner->surveys[s], &shared, fresh))
+    if (atomic_compare_exchange_strong(&planner->presences[s], &shared, fresh))
         return fresh;
-    rfs_survey_free(fresh);
+    rfs_presence_free(fresh);
     return shared;
 }
 
-static int make_survey(struct planning *planning, uint32_t s)
+static int make_presence(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
     struct stage_use *use = &planning->stages[s];
-    struct rfs_survey *fresh;
+    struct rfs_presence *fresh;
 
     for (uint32_t local = 0; local < planner->scale.src_devices; local++)
         use->wanted[local] = rfs_catalog_has(planner->config.catalog, use->base + local);
     const int rc = index_ranks(planning, s, true);
     if (rc)
         return rc;
-    if (rfs_survey_make(planner->config.catalog, use->base, planner->scale.src_devices,
-                        planner->part, &fresh))
+    if (rfs_presence_make(planner->config.catalog, use->base, planner->scale.src_devices,
+                          planner->part, &fresh))
         return rfs_fail_memory(planning->err);
-    use->survey = share_survey(planner, s, fresh);
+    use->presence = share_presence(planner, s, fresh);
     return 0;
 }
 
@@ -326,7 +327,7 @@ static int make_survey(struct planning *planning, uint32_t s)
  * A damaged file, too, has another size than the rest. Ranks that need nothing of it are not to suffer: they go
  * by the files that they need, which are compared as ever.
  */
-static int go_without_survey(struct planning *planning, uint32_t s, int rc)
+static int go_without_presence(struct planning *planning, uint32_t s, int rc)
 {
     struct stage_use *use = &planning->stages[s];
 
@@ -340,49 +341,49 @@ static int go_without_survey(struct planning *planning, uint32_t s, int rc)
     return 0;
 }
 
-/* Surveys a stage whose files differ, or takes the survey that was made before. */
-static int survey_stage(struct planning *planning, uint32_t s)
+/* Surveys a stage whose files differ, or takes the presence map that was made before. */
+static int presence_stage(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
     struct stage_use *use = &planning->stages[s];
 
-    if (!use->differs || use->survey)
+    if (!use->differs || use->presence)
         return 0;
-    use->survey = atomic_load_explicit(&planner->surveys[s], memory_order_acquire);
-    const int rc = use->survey ? 0 : make_survey(planning, s);
+    use->presence = atomic_load_explicit(&planner->presences[s], memory_order_acquire);
+    const int rc = use->presence ? 0 : make_presence(planning, s);
     if (rc)
-        return go_without_survey(planning, s, rc);
-    if (use->survey->n > 0)
+        return go_without_presence(planning, s, rc);
+    if (use->presence->n > 0)
         return 0;
     struct rfs_error err = {0}; /* all are empty or damaged: what is wrong with one of them */
     rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index, &err);
     return lose_stage(planning, s, &err);
 }
 
-static bool any_to_survey(const struct planning *planning)
+static bool any_to_presence(const struct planning *planning)
 {
     for (uint32_t s = 0; s < planning->n_stages; s++)
-        if (planning->stages[s].differs && !planning->stages[s].survey)
+        if (planning->stages[s].differs && !planning->stages[s].presence)
             return true;
     return false;
 }
 
 /* Once everything is proved: what fails says itself what is wrong. */
-static int tell_stage(struct planning *planning, uint32_t s)
+static int report_stage(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
     const struct stage_use *use = &planning->stages[s];
 
-    if (use->damage && !atomic_exchange(&planner->told_damaged[s], true))
+    if (use->damage && !atomic_exchange(&planner->reported_damaged[s], true))
         rfs_log(
             planner->config.log, RFS_WARNING,
             "pipeline stage %u has a damaged checkpoint: what only that one has is not found: %s",
             s, use->damage);
 
     const struct rfs_lacking *lacking = planner->config.lacking; /* its owner tells */
-    if ((use->survey || use->bereft) && !(lacking && lacking->damaged.n > 0) &&
-        !atomic_exchange(&planner->told_survey[s], true))
-        rfs_plan_tell_survey(planner, use, s);
+    if ((use->presence || use->bereft) && !(lacking && lacking->damaged.n > 0) &&
+        !atomic_exchange(&planner->reported_presence[s], true))
+        rfs_plan_report_presence(planner, use, s);
     return 0;
 }
 
@@ -392,7 +393,7 @@ int rfs_plan_sources(struct planning *planning)
     int rc = each_stage(planning, lead_stage);
     do { /* at most once for each stage, and once more */
         if (!rc)
-            rc = each_stage(planning, survey_stage);
+            rc = each_stage(planning, presence_stage);
         if (!rc)
             rc = find_stages(planning);
         if (!rc)
@@ -403,6 +404,6 @@ int rfs_plan_sources(struct planning *planning)
             rc = each_stage(planning, compare_stage);
         if (!rc)
             rc = each_stage(planning, rfs_plan_check_rows);
-    } while (!rc && any_to_survey(planning));
-    return rc ? rc : each_stage(planning, tell_stage);
+    } while (!rc && any_to_presence(planning));
+    return rc ? rc : each_stage(planning, report_stage);
 }

@@ -14,28 +14,28 @@ void rfs_trace_free(struct rfs_trace *trace)
     *trace = (struct rfs_trace){0};
 }
 
-static struct wanting wanting_of(const struct rfs_planner *planner, uint32_t local,
-                                 const struct rfs_target *target)
+static struct provider_query wanting_of(const struct rfs_planner *planner, uint32_t local,
+                                        const struct rfs_target *target)
 {
-    return (struct wanting){
-        planner, atomic_load_explicit(&planner->surveys[target->stage], memory_order_acquire),
+    return (struct provider_query){
+        planner, atomic_load_explicit(&planner->presences[target->stage], memory_order_acquire),
         rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
 }
 
 /* The piece, with its block's file and content; *strides as rfs_index_strides has them. */
-static int add_piece(const struct wanting *wanting, uint32_t stage, const struct piece *piece,
-                     struct rfs_trace *out, struct rfs_piece_trace **added,
-                     const uint64_t **strides)
+static int add_piece(const struct provider_query *provider_query, uint32_t stage,
+                     const struct piece *piece, struct rfs_trace *out,
+                     struct rfs_piece_trace **added, const uint64_t **strides)
 {
-    const struct rfs_planner *planner = wanting->planner;
+    const struct rfs_planner *planner = provider_query->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const uint32_t rank = rfs_plan_giver(wanting, piece);
+    const uint32_t rank = rfs_plan_provider(provider_query, piece);
     const struct rfs_index *index = NULL;
     const int rc =
         rank == RFS_NO_RANK
             ? -EIO
             : rfs_catalog_index(catalog, rank, atomic_load(&planner->leads[stage]), &index, NULL);
-    const struct rfs_entry *entry = rc ? NULL : rfs_index_find(index, wanting->name);
+    const struct rfs_entry *entry = rc ? NULL : rfs_index_find(index, provider_query->name);
 
     if (!entry)
         return rc ? rc : -EIO;
@@ -45,7 +45,7 @@ static int add_piece(const struct wanting *wanting, uint32_t stage, const struct
     *added = &out->pieces[out->n++];
     memset(*added, 0, sizeof **added);
     (*added)->rank = rank;
-    (*added)->first = wanting->base + rfs_plan_first(wanting, piece);
+    (*added)->first = provider_query->base + rfs_plan_first(provider_query, piece);
     (*added)->type = entry->type;
     (*added)->block.file = rfs_catalog_entry_file(catalog, rank, index, entry);
     *strides = rfs_index_strides(index, entry);
@@ -80,7 +80,8 @@ static int by_destination(const void *a, const void *b)
     return (x->block.dst > y->block.dst) - (x->block.dst < y->block.dst);
 }
 
-static int trace_cut(const struct wanting *wanting, uint32_t local, struct rfs_trace *out)
+static int trace_cut(const struct provider_query *provider_query, uint32_t local,
+                     struct rfs_trace *out)
 {
     const struct rfs_geometry *geometry = out->geometry;
     struct rfs_cells cells;
@@ -91,7 +92,7 @@ static int trace_cut(const struct wanting *wanting, uint32_t local, struct rfs_t
         const struct piece piece = rfs_piece_cell(geometry, cell);
         struct rfs_piece_trace *added;
         const uint64_t *strides;
-        const int rc = add_piece(wanting, out->stage, &piece, out, &added, &strides);
+        const int rc = add_piece(provider_query, out->stage, &piece, out, &added, &strides);
         if (rc)
             return rc;
         set_boxes(geometry, &cells, cell, added);
@@ -101,14 +102,15 @@ static int trace_cut(const struct wanting *wanting, uint32_t local, struct rfs_t
     return 0;
 }
 
-static int trace_copied(const struct wanting *wanting, const struct rfs_target *target,
-                        struct rfs_trace *out)
+static int trace_copied(const struct provider_query *provider_query,
+                        const struct rfs_target *target, struct rfs_trace *out)
 {
-    const struct rfs_type *type = rfs_catalog_type(wanting->planner->config.catalog, target->type);
-    const struct piece piece = rfs_piece_slice(out->src, wanting->like);
+    const struct rfs_type *type =
+        rfs_catalog_type(provider_query->planner->config.catalog, target->type);
+    const struct piece piece = rfs_piece_slice(out->src, provider_query->template);
     struct rfs_piece_trace *added;
     const uint64_t *strides;
-    const int rc = add_piece(wanting, out->stage, &piece, out, &added, &strides);
+    const int rc = add_piece(provider_query, out->stage, &piece, out, &added, &strides);
 
     if (rc)
         return rc;
@@ -122,7 +124,7 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
                       struct rfs_trace *out)
 {
     const uint32_t local = rank % planner->scale.dst_devices;
-    const struct wanting wanting = wanting_of(planner, local, target);
+    const struct provider_query provider_query = wanting_of(planner, local, target);
     const char *name = rfs_catalog_name(planner->config.catalog, target->name);
     const struct role_of role =
         rfs_plan_role(planner, name, target->stage, rank / planner->scale.dst_devices);
@@ -133,15 +135,15 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
     out->src = role.src;
     out->dst = role.dst;
     out->stage = target->stage;
-    out->base = wanting.base;
+    out->base = provider_query.base;
     out->devices = planner->scale.src_devices;
-    out->differs = wanting.survey != NULL;
+    out->differs = provider_query.presence != NULL;
     if (rfs_catalog_type(planner->config.catalog, target->type)->bytes == 0)
         return 0;
     struct rfs_use use;
     rfs_catalog_begin(planner->config.catalog, &use);
-    const int rc =
-        out->geometry ? trace_cut(&wanting, local, out) : trace_copied(&wanting, target, out);
+    const int rc = out->geometry ? trace_cut(&provider_query, local, out)
+                                 : trace_copied(&provider_query, target, out);
     rfs_catalog_end(planner->config.catalog, &use);
     return rc;
 }
@@ -152,7 +154,7 @@ enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
 {
     const struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t local = rank - trace->base;
-    const struct wanting wanting = wanting_of(planner, local, target);
+    const struct provider_query provider_query = wanting_of(planner, local, target);
     bool same = true;
 
     if (trace->geometry) {
@@ -171,7 +173,7 @@ enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
     }
     if (!same)
         return RFS_HOLDS_NOT;
-    if (rfs_plan_has(&wanting, local))
+    if (rfs_plan_has(&provider_query, local))
         return RFS_HOLDS;
     return rfs_catalog_has(catalog, rank) ? RFS_HOLDS_BARE : RFS_HOLDS_LOST;
 }

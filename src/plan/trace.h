@@ -41,7 +41,7 @@ struct rfs_trace {
 };
 
 /*
- * TARGET is one of the rank's roster, which is planned. *out is zero-initialised or one to use again; the
+ * TARGET is one of the rank's parameter list, which is planned. *out is zero-initialised or one to use again; the
  * caller frees it by rfs_trace_free. 0 or as rfs_planner_slice.
  */
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,

@@ -101,7 +101,7 @@ static int find_other(struct planning *planning, const struct rfs_entry *entry, 
     for (uint32_t s = 0; s < planning->n_stages; s++)
         for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++) {
             const uint32_t rank = planning->stages[s].base + local;
-            if (rank == from || !(planning->stages[s].wanted[local] & GIVES))
+            if (rank == from || !(planning->stages[s].wanted[local] & PROVIDES))
                 continue;
             if (bounded && !may_look(planner))
                 return 0;
@@ -181,11 +181,11 @@ static int keep_news(struct planning *planning)
     for (size_t i = 0; room && i < planning->unproved.n; i++) {
         const struct unproved found = planning->unproved.data[i];
         const unsigned char news = found.other == RFS_NO_RANK ? TOLD : TOLD | TOLD_TO_DIFFER;
-        while (room && planner->told.n <= found.name)
-            room = RFS_PUSH(&planner->told, 0);
-        if (!room || (news & ~planner->told.data[found.name]) == 0)
+        while (room && planner->reported.n <= found.name)
+            room = RFS_PUSH(&planner->reported, 0);
+        if (!room || (news & ~planner->reported.data[found.name]) == 0)
             continue;
-        planner->told.data[found.name] |= news;
+        planner->reported.data[found.name] |= news;
         planning->unproved.data[n++] = found;
     }
     pthread_mutex_unlock(&planner->lock);
@@ -204,7 +204,7 @@ static void put_shape(const struct rfs_type *type, char *out, size_t size)
 }
 
 /* Of what is of one kind, the first few in one line; or a line each. */
-static void tell_kind(const struct planning *planning, bool one_side)
+static void report_kind(const struct planning *planning, bool one_side)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
@@ -243,18 +243,18 @@ static void tell_kind(const struct planning *planning, bool one_side)
                 note.names);
 }
 
-int rfs_plan_tell_unproved(struct planning *planning)
+int rfs_plan_report_unproved(struct planning *planning)
 {
     if (planning->unproved.n == 0)
         return 0;
     if (keep_news(planning))
         return rfs_fail_memory(planning->err);
-    tell_kind(planning, true);
-    tell_kind(planning, false);
+    report_kind(planning, true);
+    report_kind(planning, false);
     return 0;
 }
 
-void rfs_planner_tell(struct rfs_planner *planner, enum rfs_telling telling)
+void rfs_planner_report(struct rfs_planner *planner, enum rfs_telling telling)
 {
     atomic_store(&planner->telling, (int)telling);
 }

@@ -16,7 +16,7 @@
 struct rfs_beneath;
 struct rfs_fds;
 struct rfs_saved;
-struct rfs_sealed;
+struct rfs_encrypted;
 
 struct rfs_source_spec {
     const char *path;       /* a tree of rank folders, a folder of files, or one file */
@@ -29,7 +29,7 @@ struct rfs_source_spec {
     const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
     bool check_crc;    /* verify what carries a checksum before its first use */
-    struct rfs_sealed *sealed;         /* opens encrypted files; NULL: files are plain */
+    struct rfs_encrypted *sealed;      /* opens encrypted files; NULL: files are plain */
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
     bool for_others;                   /* what is read of it is for other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */

@@ -3,7 +3,7 @@
  * Who may look into the folders shown. The source's own folder says it of those, with the folders above it where others
  * may come at all. In the hidden folder are names and counters of everything, and so it takes all sources to say who may.
  */
-#include "source/access.h"
+#include "source/io/access.h"
 #include "view/internal.h"
 #include "view/side.h"
 

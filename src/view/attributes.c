@@ -23,15 +23,15 @@ struct subject {
     struct reshard_view *view;
     enum { OTHER, ROOT, SHOWN_FILE, TENSOR_FILE } kind;
     size_t file; /* of a shown file */
-    struct rfs_control_place place;
+    struct rfs_view_hidden_place place;
 };
 
 static int find_subject(reshard_view *view, uint64_t id, struct subject *out)
 {
     view = rfs_side_pick(view, id);
     *out = (struct subject){.view = view};
-    if (rfs_control_owns(view, id)) {
-        out->place = rfs_control_find(view, id);
+    if (rfs_view_hidden_owns(view, id)) {
+        out->place = rfs_view_hidden_find(view, id);
         out->kind = out->place.kind == RFS_CONTROL_FILE ? TENSOR_FILE : OTHER;
         return out->place.kind == RFS_CONTROL_NONE ? -ENOENT : 0;
     }
@@ -117,8 +117,8 @@ static int find_target(struct subject *of, struct rfs_tensors *tensors)
 {
     struct rfs_error err = {0};
 
-    const int rc = rfs_control_tensors(of->view, of->place.group, tensors, &err);
-    return rc ? rc : of->place.target < tensors->roster->n ? 0 : -ENOENT;
+    const int rc = rfs_view_hidden_tensors(of->view, of->place.group, tensors, &err);
+    return rc ? rc : of->place.target < tensors->params->n ? 0 : -ENOENT;
 }
 
 static int put_source_ranks(struct subject *of, FILE *out)
@@ -151,7 +151,7 @@ static int put_parameters(struct subject *of, FILE *out)
         const int rc = rfs_view_image(of->view, of->file, &image, &err);
         if (rc)
             return rc;
-        n = of->view->flat ? of->view->files[of->file].parameters : image->roster->n;
+        n = of->view->flat ? of->view->files[of->file].parameters : image->params->n;
     } else {
         n = first_of(of->view)->parameters;
     }
@@ -172,7 +172,7 @@ static int put_parameter(struct subject *of, FILE *out)
     const int rc = find_target(of, &tensors);
     if (rc == 0)
         fputs(rfs_catalog_name(of->view->catalog,
-                               tensors.roster->targets[of->place.target].shown_name),
+                               tensors.params->targets[of->place.target].shown_name),
               out);
     return rc;
 }
@@ -185,7 +185,7 @@ static int put_dtype(struct subject *of, FILE *out)
     if (rc)
         return rc;
     const struct rfs_type *type =
-        rfs_catalog_type(of->view->catalog, tensors.roster->targets[of->place.target].shown_type);
+        rfs_catalog_type(of->view->catalog, tensors.params->targets[of->place.target].shown_type);
     fputs(rfs_dtype_name((enum rfs_dtype)type->dtype), out);
     return 0;
 }

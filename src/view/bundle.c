@@ -20,17 +20,17 @@ struct rfs_bundle {
     struct rfs_rank_plan plan;
     /* [models] owned; under the view's lock until it is set, then constant */
     struct bundle_model {
-        struct rfs_roster *roster;
-        struct rfs_stock *stock;
+        struct rfs_params *params;
+        struct rfs_storages *storages;
     } * models;
 };
 
 static void free_model(struct bundle_model *model)
 {
-    if (model->stock)
-        rfs_stock_free(model->stock);
-    free(model->stock);
-    free(model->roster);
+    if (model->storages)
+        rfs_storages_free(model->storages);
+    free(model->storages);
+    free(model->params);
     *model = (struct bundle_model){0};
 }
 
@@ -126,9 +126,9 @@ static int make_document(const struct reshard_view *view, size_t file, struct rf
                           : rfs_hfai_optimizer(bundle->hfai, file - 1 - models, out, err);
 }
 
-/* A model's tensors as a roster of its own, and where they are. */
-static int collect_tensors(struct reshard_view *view, size_t model, struct rfs_roster **roster,
-                           struct rfs_stock *stock, struct rfs_error *err)
+/* A model's tensors as a parameter list of its own, and where they are. */
+static int collect_tensors(struct reshard_view *view, size_t model, struct rfs_params **params,
+                           struct rfs_storages *storages, struct rfs_error *err)
 {
     struct rfs_tables *tables = rfs_catalog_tables(view->catalog);
     struct rfs_hfai_tensor tensor;
@@ -136,15 +136,15 @@ static int collect_tensors(struct reshard_view *view, size_t model, struct rfs_r
     int rc;
 
     for (size_t i = 0;
-         (rc = rfs_hfai_tensor(view->bundle->hfai, model, i, stock, &tensor, err)) == 1; i++) {
+         (rc = rfs_hfai_tensor(view->bundle->hfai, model, i, storages, &tensor, err)) == 1; i++) {
         if (i >= cap) {
             cap = cap ? cap * 2 : 64;
-            struct rfs_roster *more = realloc(*roster, sizeof *more + cap * sizeof *more->targets);
+            struct rfs_params *more = realloc(*params, sizeof *more + cap * sizeof *more->targets);
             if (!more)
                 return rfs_fail_memory(err);
-            *roster = more;
+            *params = more;
         }
-        struct rfs_target *target = &(*roster)->targets[i];
+        struct rfs_target *target = &(*params)->targets[i];
         *target = (struct rfs_target){
             .name = rfs_intern_add(tables->names, tensor.name, tensor.name_bytes),
             .type = rfs_intern_add(tables->types, &tensor.type, sizeof tensor.type)};
@@ -152,7 +152,7 @@ static int collect_tensors(struct reshard_view *view, size_t model, struct rfs_r
             return rfs_fail_memory(err);
         target->shown_name = target->name;
         target->shown_type = target->type;
-        (*roster)->n = i + 1;
+        (*params)->n = i + 1;
     }
     return rc;
 }
@@ -161,14 +161,15 @@ static int collect_tensors(struct reshard_view *view, size_t model, struct rfs_r
 static int collect_model(struct reshard_view *view, size_t model, struct bundle_model *out,
                          struct rfs_error *err)
 {
-    out->roster = calloc(1, sizeof *out->roster);
-    out->stock = calloc(1, sizeof *out->stock);
-    return out->roster && out->stock ? collect_tensors(view, model, &out->roster, out->stock, err)
-                                     : rfs_fail_memory(err);
+    out->params = calloc(1, sizeof *out->params);
+    out->storages = calloc(1, sizeof *out->storages);
+    return out->params && out->storages
+               ? collect_tensors(view, model, &out->params, out->storages, err)
+               : rfs_fail_memory(err);
 }
 
 int rfs_view_bundle_tensors(struct reshard_view *view, size_t model,
-                            const struct rfs_roster **roster, const struct rfs_stock **stock,
+                            const struct rfs_params **params, const struct rfs_storages **storages,
                             struct rfs_error *err)
 {
     struct bundle_model *kept = &view->bundle->models[model];
@@ -176,20 +177,20 @@ int rfs_view_bundle_tensors(struct reshard_view *view, size_t model,
     int rc = 0;
 
     pthread_mutex_lock(&view->lock);
-    bool is_made = kept->roster != NULL;
+    bool is_made = kept->params != NULL;
     pthread_mutex_unlock(&view->lock);
     if (!is_made)
         rc = collect_model(view, model, &fresh, err);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);
-    if (!kept->roster) { /* else another thread was faster */
+    if (!kept->params) { /* else another thread was faster */
         *kept = fresh;
         fresh = (struct bundle_model){0};
     }
     pthread_mutex_unlock(&view->lock);
-    *roster = kept->roster;
-    *stock = kept->stock;
+    *params = kept->params;
+    *storages = kept->storages;
     return 0;
 }
 
@@ -199,13 +200,13 @@ static int safetensors_image(struct reshard_view *view, size_t model, struct rfs
     RFS_CLEANUP(free_model) struct bundle_model made = {0};
 
     int rc = collect_model(view, model, &made, err);
-    const struct rfs_selection all = {.roster = made.roster};
+    const struct rfs_selection all = {.params = made.params};
     if (rc == 0)
         rc = rfs_image_safetensors(view->catalog, &all, "pt", out, err);
     if (rc)
         return rc;
-    (*out)->roster = NULL;
-    (*out)->stock = RFS_STEAL(made.stock);
+    (*out)->params = NULL;
+    (*out)->storages = RFS_STEAL(made.storages);
     return 0;
 }
 

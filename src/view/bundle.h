@@ -6,7 +6,7 @@
 #ifndef RFS_VIEW_BUNDLE_H
 #define RFS_VIEW_BUNDLE_H
 
-#include "plan/hfai.h"
+#include "hfai/hfai.h"
 #include "view/internal.h"
 
 /*
@@ -27,7 +27,7 @@ size_t rfs_view_bundle_models(const struct rfs_bundle *bundle);
  * The tensors of a model, and where they are, made at the first call: the bundle's. 0 or -errno with *err filled.
  */
 int rfs_view_bundle_tensors(struct reshard_view *view, size_t model,
-                            const struct rfs_roster **roster, const struct rfs_stock **stock,
+                            const struct rfs_params **params, const struct rfs_storages **storages,
                             struct rfs_error *err);
 /* What all files depend on: every part. */
 const struct rfs_rank_plan *rfs_view_bundle_plan(const struct rfs_bundle *bundle);

@@ -96,7 +96,7 @@ void rfs_view_know_crc(struct reshard_view *view, size_t file, uint32_t crc)
 /* Targets of an image. */
 static size_t count_targets(const struct rfs_image *image)
 {
-    return image->stock ? image->stock->items.n : image->roster->n;
+    return image->storages ? image->storages->items.n : image->params->n;
 }
 
 /* Two readers that want the same at once both sum it up; it is the same then. */

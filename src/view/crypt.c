@@ -2,8 +2,8 @@
 #include "view/crypt.h"
 
 #include "base/checked.h"
-#include "source/cipher.h"
-#include "source/sealed.h"
+#include "source/crypt/cipher.h"
+#include "source/io/encrypted.h"
 
 #include <errno.h>
 
@@ -21,7 +21,7 @@ static int share_cache(struct reshard_view *view, struct rfs_error *err)
             "the cache is too small for encrypted sources: a block of 64 MiB must "
             "fit, and 16 MiB beside it");
     const uint64_t share = rfs_max_u64(*cache / 2, RFS_CIPHER_BLOCK);
-    view->sealed = rfs_sealed_new(view->key, share, &view->log);
+    view->sealed = rfs_encrypted_new(view->key, share, &view->log);
     *cache -= share;
     return view->sealed ? 0 : rfs_fail_memory(err);
 }

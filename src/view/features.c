@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reshard.h"
-#include "source/cipher.h"
+#include "source/crypt/cipher.h"
 
 #include <pthread.h>
 #include <stdio.h>

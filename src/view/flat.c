@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool flat_parts_init(struct flat_parts *parts, const struct rfs_roster *roster, size_t n)
+bool flat_parts_init(struct flat_parts *parts, const struct rfs_params *params, size_t n)
 {
-    parts->roster = roster;
+    parts->params = params;
     parts->targets = calloc(n + 1, sizeof *parts->targets);
     parts->part_of = calloc(n + 1, sizeof *parts->part_of);
     return parts->targets && parts->part_of;
@@ -72,7 +72,7 @@ int flat_show_parts(struct reshard_view *view, const struct flat_parts *parts,
     size_t begin = 0;
 
     for (uint32_t p = 0; p < parts->n_parts; p++) {
-        const struct rfs_selection selection = {parts->roster, parts->order + begin,
+        const struct rfs_selection selection = {parts->params, parts->order + begin,
                                                 parts->ends[p] - begin};
         struct rfs_image *image;
         begin = parts->ends[p];
@@ -101,7 +101,7 @@ int flat_show_map(struct reshard_view *view, const struct flat_parts *parts, uin
         return rfs_fail_memory(err);
     for (uint32_t p = 0; p < n; p++)
         for (; at < parts->ends[p]; at++) {
-            const struct rfs_target *target = &parts->roster->targets[parts->order[at]];
+            const struct rfs_target *target = &parts->params->targets[parts->order[at]];
             names[at] = target->shown_name;
             files[at] = parts->names[p];
             map.total_size += flat_bytes(view, target);

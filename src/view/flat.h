@@ -10,10 +10,11 @@
 
 /* What the maker of a flat view fills in; zero-initialise. */
 struct flat_parts {
-    const struct rfs_roster *roster;
+    const struct rfs_params *params;
     const char *format; /* for the metadata of the files */
     size_t n;           /* targets that are in some part */
-    uint32_t *targets; /* [n] owned; their positions in the roster, in the order of the JSON file */
+    uint32_t *
+        targets; /* [n] owned; their positions in the parameter list, in the order of the JSON file */
     uint32_t *part_of; /* [n] owned */
     uint32_t n_parts;
     char **names; /* [n_parts] owned; of the files */
@@ -23,7 +24,7 @@ struct flat_parts {
 };
 
 /* Room for N targets. False when out of memory. */
-bool flat_parts_init(struct flat_parts *parts, const struct rfs_roster *roster, size_t n);
+bool flat_parts_init(struct flat_parts *parts, const struct rfs_params *params, size_t n);
 void flat_parts_end(struct flat_parts *parts);
 
 /* The bytes of a target as shown. */
@@ -46,9 +47,9 @@ int flat_show_map(struct reshard_view *view, const struct flat_parts *parts, uin
                   const char *name, enum rfs_weight_map_style style, struct rfs_error *err);
 
 /* The files of each kind of flat view; ROSTER is that of the whole checkpoint. 0 or -errno. */
-int rfs_view_huggingface(struct reshard_view *view, const struct rfs_roster *roster,
+int rfs_view_huggingface(struct reshard_view *view, const struct rfs_params *params,
                          struct rfs_error *err);
-int rfs_view_unified(struct reshard_view *view, const struct rfs_roster *roster,
+int rfs_view_unified(struct reshard_view *view, const struct rfs_params *params,
                      struct rfs_error *err);
 
 #endif

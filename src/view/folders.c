@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which folders a view uses, for a program that gives up the right to all others. */
 #include "base/cleanup.h"
-#include "source/places.h"
-#include "source/saved.h"
+#include "source/io/places.h"
+#include "source/saved/folder.h"
 #include "view/internal.h"
 #include "view/side.h"
 

@@ -32,9 +32,9 @@ static void divide(const struct reshard_view *view, struct flat_parts *parts, ui
     uint64_t filled = 0;
     size_t first = 0;
 
-    parts->n = parts->roster->n;
+    parts->n = parts->params->n;
     for (size_t i = 0; i < parts->n; i++) {
-        const uint64_t bytes = flat_bytes(view, &parts->roster->targets[i]);
+        const uint64_t bytes = flat_bytes(view, &parts->params->targets[i]);
         parts->targets[i] = (uint32_t)i;
         parts->part_of[i] = NO_PART;
         if (bytes > most) {
@@ -50,13 +50,13 @@ static void divide(const struct reshard_view *view, struct flat_parts *parts, ui
     close_part(parts, &first, parts->n);
 }
 
-int rfs_view_huggingface(struct reshard_view *view, const struct rfs_roster *roster,
+int rfs_view_huggingface(struct reshard_view *view, const struct rfs_params *params,
                          struct rfs_error *err)
 {
     const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;
     RFS_CLEANUP(flat_parts_end) struct flat_parts parts = {.format = "pt"};
 
-    if (!flat_parts_init(&parts, roster, roster->n))
+    if (!flat_parts_init(&parts, params, params->n))
         return rfs_fail_memory(err);
     divide(view, &parts, most);
     int rc = flat_group(view, &parts, err);

@@ -13,7 +13,7 @@
 #include "base/vec.h"
 #include "image/image.h"
 #include "reshard.h"
-#include "source/scan.h"
+#include "source/scan/scan.h"
 #include "view/options.h"
 #include "view/statistics.h"
 
@@ -44,15 +44,15 @@ struct reshard_view {
     struct rfs_log log;
     struct rfs_strategy *src; /* NULL: unsharded */
     struct rfs_strategy *dst;
-    struct rfs_key *key;         /* as what follows */
-    struct rfs_sealed *sealed;   /* what opens encrypted sources; NULL: they are plain */
-    bool key_fits;               /* it has opened one */
-    bool late;                   /* lost ranks are told by plans */
-    bool opened;                 /* all of it is: there may be something to save */
-    struct rfs_beneath *beneath; /* where sources are opened; NULL: links are followed */
+    struct rfs_key *key;          /* as what follows */
+    struct rfs_encrypted *sealed; /* what opens encrypted sources; NULL: they are plain */
+    bool key_fits;                /* it has opened one */
+    bool late;                    /* lost ranks are told by plans */
+    bool opened;                  /* all of it is: there may be something to save */
+    struct rfs_beneath *beneath;  /* where sources are opened; NULL: links are followed */
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
-    struct rfs_outward *outward; /* NULL: names and dtypes as they are */
+    struct rfs_output_map *output_map; /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;
     struct rfs_assembler *assembler;
     struct rfs_scale scale;
@@ -71,14 +71,14 @@ struct reshard_view {
     uint32_t dir_uid, dir_gid, dir_mode;
     struct timespec dir_mtime;
 
-    struct rfs_roster *roster; /* owned; of a flat view that does not take the planner's, or NULL */
+    struct rfs_params *params; /* owned; of a flat view that does not take the planner's, or NULL */
 
     pthread_mutex_t lock;  /* of images and checksums; a leaf lock */
     pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more, or sizes not SIZES_LOADING */
-    /* Owned; by roster id in a view of ranks, where it may hold NULL, and by file in a flat one. */
+    /* Owned; by parameter list id in a view of ranks, where it may hold NULL, and by file in a flat one. */
     RFS_VEC(struct rfs_image *) images;
 
-    struct rfs_tally tally;
+    struct rfs_counters counters;
 
     /* What is kept for the next view; saved_sizes.h. */
     struct rfs_saved *saved;           /* where; owned, but by a part; NULL: nowhere */

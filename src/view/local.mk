@@ -7,9 +7,9 @@ librfs_la_SOURCES += \
 	src/view/bundle.c \
 	src/view/bundle.h \
 	src/view/cancel.c \
-	src/view/control.c \
-	src/view/control.h \
-	src/view/control_about.c \
+	src/view/hidden.c \
+	src/view/hidden.h \
+	src/view/hidden_about.c \
 	src/view/crc.c \
 	src/view/crypt.c \
 	src/view/crypt.h \
@@ -44,8 +44,8 @@ librfs_la_SOURCES += \
 	src/view/strategies.h \
 	src/view/strategy_files.c \
 	src/view/strategy_files.h \
-	src/view/streak.c \
-	src/view/streak.h \
+	src/view/sequential.c \
+	src/view/sequential.h \
 	src/view/tree.c \
 	src/view/unified.c \
 	src/view/view.c

@@ -53,35 +53,35 @@ int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *
 }
 
 /* A dict of tensors, as torch.save writes it. */
-static int encode_torch(struct reshard_view *view, const struct rfs_roster *roster,
+static int encode_torch(struct reshard_view *view, const struct rfs_params *params,
                         struct rfs_image **out, struct rfs_error *err)
 {
     struct rfs_document document = {0};
     const struct rfs_pt_config config = {
         .catalog = view->catalog,
         .document = &document,
-        .roster = roster,
+        .params = params,
         .stem = "archive",
         .crc = view->options.zip_crc,
     };
 
-    int rc = rfs_document_roster(&document, view->catalog, roster, err);
+    int rc = rfs_document_params(&document, view->catalog, params, err);
     if (rc == 0)
         rc = rfs_image_pt(&config, out, err);
     rfs_document_free(&document);
     return rc;
 }
 
-int rfs_view_encode(struct reshard_view *view, const struct rfs_roster *roster,
+int rfs_view_encode(struct reshard_view *view, const struct rfs_params *params,
                     struct rfs_image **out, struct rfs_error *err)
 {
-    const struct rfs_selection all = {.roster = roster};
+    const struct rfs_selection all = {.params = params};
 
     if (rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS)
         return rfs_image_safetensors(view->catalog, &all, "ms", out, err);
     if (rfs_view_format(&view->options) == RFS_FORMAT_TORCH)
-        return encode_torch(view, roster, out, err);
-    const int rc = rfs_image_ckpt(view->catalog, roster, view->options.crc, out);
+        return encode_torch(view, params, out, err);
+    const int rc = rfs_image_ckpt(view->catalog, params, view->options.crc, out);
     if (rc == -EFBIG)
         return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
                         "a rank's file would be larger than a file can be");
@@ -129,6 +129,6 @@ int rfs_view_list_files(struct reshard_view *view, struct rfs_error *err)
     if (rc)
         return rc;
     return view->options.shown == RFS_SHOW_HUGGINGFACE
-               ? rfs_view_huggingface(view, plan->roster, err)
-               : rfs_view_unified(view, plan->roster, err);
+               ? rfs_view_huggingface(view, plan->params, err)
+               : rfs_view_unified(view, plan->params, err);
 }

@@ -15,7 +15,7 @@ const char *rfs_view_format_name(enum rfs_format format);
 int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *err);
 
 /* The image of a rank's file. 0 or -errno with *err filled. */
-int rfs_view_encode(struct reshard_view *view, const struct rfs_roster *roster,
+int rfs_view_encode(struct reshard_view *view, const struct rfs_params *params,
                     struct rfs_image **out, struct rfs_error *err);
 
 /*

@@ -2,7 +2,7 @@
 #include "view/ranges.h"
 
 #include "base/checked.h"
-#include "source/sealed.h"
+#include "source/io/encrypted.h"
 #include "view/internal.h"
 #include "view/side.h"
 
@@ -287,5 +287,5 @@ int rfs_view_reader_scattered(struct reshard_view *view, uint64_t id, struct res
 
 struct rfs_secret *rfs_view_secret(const struct reshard_view *view)
 {
-    return view->sealed ? rfs_sealed_secret(view->sealed) : NULL;
+    return view->sealed ? rfs_encrypted_secret(view->sealed) : NULL;
 }

@@ -10,7 +10,7 @@
 #define RFS_VIEW_RANGES_H
 
 #include "reshard.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 
 /* A part of a shown file that lies in one piece in one source file. */
 struct rfs_plain {

@@ -3,10 +3,10 @@
  * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of what
  * follows are assembled in the background while the kernel takes this answer.
  */
-#include "view/control.h"
+#include "view/hidden.h"
 #include "view/internal.h"
+#include "view/sequential.h"
 #include "view/side.h"
-#include "view/streak.h"
 
 #include "base/cancel.h"
 #include "base/checked.h"
@@ -28,7 +28,7 @@ struct reshard_reader {
     struct rfs_image *own;      /* owned; image, of a tensor's own file; else NULL */
     bool scattered;             /* nothing is read ahead; constant once it is used */
     pthread_mutex_t lock;       /* of the rest; a leaf lock */
-    struct rfs_streak streak;
+    struct rfs_sequential sequential;
     struct rfs_slice slice; /* of slice_target, when slice.n > 0 and nobody has taken it */
     uint32_t slice_target;
 };
@@ -64,7 +64,7 @@ static int answer_copied(struct answer *answer, size_t size)
 bool rfs_view_conversion(const struct reshard_view *view, const struct rfs_image *image,
                          uint32_t number, struct rfs_conversion *conversion)
 {
-    const struct rfs_target *target = image->stock ? NULL : &image->roster->targets[number];
+    const struct rfs_target *target = image->storages ? NULL : &image->params->targets[number];
 
     if (!target || target->shown_type == target->type)
         return false;
@@ -252,7 +252,7 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
             rc = rfs_gather_note(&slice, part.begin, part.end, &ranges);
         rfs_slice_free(&slice);
     }
-    rfs_assemble_stage(reader->view->assembler, &ranges);
+    rfs_assemble_prefetch(reader->view->assembler, &ranges);
     free(ranges.data);
 }
 
@@ -266,9 +266,9 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
         return false;
     const uint64_t reach = rfs_assemble_reach(reader->view->assembler);
     pthread_mutex_lock(&reader->lock);
-    const bool sequential = rfs_streak_note(&reader->streak, offset, end, &ahead);
+    const bool sequential = rfs_sequential_note(&reader->sequential, offset, end, &ahead);
     if (sequential && reach > 0)
-        staged = rfs_streak_stage(&reader->streak, reach);
+        staged = rfs_sequential_prefetch(&reader->sequential, reach);
     pthread_mutex_unlock(&reader->lock);
     if (staged.end > 0)
         stage_ahead(reader, &staged);
@@ -323,10 +323,10 @@ static ssize_t answer_bytes(struct reshard_reader *reader, size_t size, uint64_t
 static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t offset,
                            struct answer *answer)
 {
-    const uint64_t since = rfs_tally_clock();
+    const uint64_t since = rfs_counters_clock();
     const ssize_t n = answer_bytes(reader, size, offset, answer);
 
-    rfs_tally_read(&reader->view->tally, size, n, rfs_tally_clock() - since);
+    rfs_counters_read(&reader->view->counters, size, n, rfs_counters_clock() - since);
     return n;
 }
 
@@ -339,19 +339,19 @@ static int init_shown(reshard_view *view, size_t file, struct reshard_reader *re
     reader->tensors = (struct rfs_tensors){
         .planner = view->planner,
         .rank = view->files[file].rank,
-        .stock = reader->image->stock,
-        .roster = reader->image->roster,
+        .storages = reader->image->storages,
+        .params = reader->image->params,
         .plan = rfs_view_plan(view, file),
     };
     pthread_mutex_init(&reader->lock, NULL);
     return 0;
 }
 
-static int init_tensor(reshard_view *view, const struct rfs_control_place *place,
+static int init_tensor(reshard_view *view, const struct rfs_view_hidden_place *place,
                        struct reshard_reader *reader)
 {
     *reader = (struct reshard_reader){.view = view};
-    const int rc = rfs_control_image(view, place, &reader->tensors, &reader->own, NULL);
+    const int rc = rfs_view_hidden_image(view, place, &reader->tensors, &reader->own, NULL);
     if (rc)
         return rc;
     reader->image = reader->own;
@@ -364,8 +364,8 @@ static int reader_init(reshard_view *view, uint64_t id, struct reshard_reader *r
     size_t file;
 
     view = rfs_side_pick(view, id);
-    if (rfs_control_owns(view, id)) {
-        const struct rfs_control_place place = rfs_control_find(view, id);
+    if (rfs_view_hidden_owns(view, id)) {
+        const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
         return place.kind == RFS_CONTROL_FILE   ? init_tensor(view, &place, reader)
                : place.kind == RFS_CONTROL_NONE ? -ENOENT
                                                 : -EISDIR;

@@ -10,7 +10,7 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "layout/digest.h"
-#include "source/saved_index.h"
+#include "source/saved/index.h"
 #include "view/outputs.h"
 
 #include <stdio.h>
@@ -80,7 +80,7 @@ static char *make_key(const struct reshard_view *view)
     if (view->flat || view->bundle || !rfs_catalog_key(view->catalog) ||
         (view->src && rfs_strategy_digest(view->src, src)) ||
         (view->dst && rfs_strategy_digest(view->dst, dst)) ||
-        rfs_outward_digest(view->outward, names) || !hash_ranks(view->catalog, &ranks))
+        rfs_output_map_digest(view->output_map, names) || !hash_ranks(view->catalog, &ranks))
         return NULL;
     const int n = asprintf(
         &key, "%s\n%d %d %d %d %d\n%016llx%016llx %016llx%016llx %016llx%016llx %016llx\n%s",

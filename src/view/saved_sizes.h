@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sizes of the files of a view of ranks, kept on disk for the next view of the same source by the same strategies
- * and options (source/saved.h tells where), so that listing them plans nothing.
+ * and options (source/saved/folder.h tells where), so that listing them plans nothing.
  *
  * They are believed as long as all files of the source have the path, inode, size, mtime and ctime that were
  * saved with them, which is looked at again when it was a second ago; those that give a file its bytes are compared
  * each time. So a size is what planning would give. They are saved when all files of the source were settled
- * (source/saved_index.h) before the view was opened.
+ * (source/saved/index.h) before the view was opened.
  *
  * Cost: 8 bytes a file shown, 4 for each of its sources, about 150 a source file, once one is stat'ed.
  */

@@ -10,8 +10,8 @@
 
 #include "view/internal.h"
 
-#include "source/fds.h"
-#include "source/scan.h"
+#include "source/io/fds.h"
+#include "source/scan/scan.h"
 
 #define RFS_SIDE_SHIFT 48
 #define RFS_SIDE_MOST 4096 /* saves */

@@ -3,7 +3,7 @@
 #ifndef RFS_VIEW_SOURCES_H
 #define RFS_VIEW_SOURCES_H
 
-#include "view/control.h"
+#include "view/hidden.h"
 
 /* Zero-initialise; owned. */
 struct rfs_sources {

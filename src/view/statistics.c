@@ -4,8 +4,8 @@
 #include "view/internal.h"
 #include "view/side.h"
 
-#include "source/blocks.h"
-#include "source/sealed.h"
+#include "source/io/blocks.h"
+#include "source/io/encrypted.h"
 
 static void add(atomic_uint_least64_t *counter, uint64_t n)
 {
@@ -17,7 +17,7 @@ static uint64_t get(const atomic_uint_least64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-uint64_t rfs_tally_clock(void)
+uint64_t rfs_counters_clock(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -33,28 +33,28 @@ static unsigned bucket_of(uint64_t nanoseconds)
     return bucket;
 }
 
-void rfs_tally_read(struct rfs_tally *tally, size_t asked, ssize_t n, uint64_t nanoseconds)
+void rfs_counters_read(struct rfs_counters *counters, size_t asked, ssize_t n, uint64_t nanoseconds)
 {
-    add(&tally->asked, asked);
+    add(&counters->asked, asked);
     if (n < 0)
-        add(&tally->failed, 1);
+        add(&counters->failed, 1);
     if (n <= 0)
         return;
-    add(&tally->reads, 1);
-    add(&tally->replied, (uint64_t)n);
-    add(&tally->nanoseconds, nanoseconds);
-    add(&tally->latency[bucket_of(nanoseconds)], 1);
+    add(&counters->reads, 1);
+    add(&counters->replied, (uint64_t)n);
+    add(&counters->nanoseconds, nanoseconds);
+    add(&counters->latency[bucket_of(nanoseconds)], 1);
 }
 
-static void add_tally(const struct rfs_tally *tally, reshard_statistics *sum)
+static void add_counters(const struct rfs_counters *counters, reshard_statistics *sum)
 {
-    sum->reads += get(&tally->reads);
-    sum->bytes_replied += get(&tally->replied);
-    sum->bytes_asked += get(&tally->asked);
-    sum->reads_failed += get(&tally->failed);
-    sum->latency_sum += get(&tally->nanoseconds);
+    sum->reads += get(&counters->reads);
+    sum->bytes_replied += get(&counters->replied);
+    sum->bytes_asked += get(&counters->asked);
+    sum->reads_failed += get(&counters->failed);
+    sum->latency_sum += get(&counters->nanoseconds);
     for (unsigned i = 0; i < RESHARD_LATENCIES; i++)
-        sum->latency[i] += get(&tally->latency[i]);
+        sum->latency[i] += get(&counters->latency[i]);
 }
 
 static void add_statistics(const struct reshard_view *view, reshard_statistics *sum)
@@ -66,7 +66,7 @@ static void add_statistics(const struct reshard_view *view, reshard_statistics *
     rfs_files_count(rfs_catalog_files(view->catalog), &files);
     rfs_catalog_count(view->catalog, &catalog);
     rfs_assembler_count(view->assembler, &assembler);
-    add_tally(&view->tally, sum);
+    add_counters(&view->counters, sum);
     sum->source_reads += files.reads;
     sum->source_bytes += files.bytes;
     sum->source_opens += files.opens;
@@ -95,7 +95,7 @@ void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
         add_statistics(view->side->data[i].view, &full);
     if (view->sealed) {
         struct rfs_blocks_counters blocks;
-        rfs_blocks_count(rfs_sealed_blocks(view->sealed), &blocks);
+        rfs_blocks_count(rfs_encrypted_blocks(view->sealed), &blocks);
         full.cache_budget += blocks.budget;
         full.cache_bytes += blocks.bytes;
         full.decrypted_blocks += blocks.made;

@@ -8,15 +8,16 @@
 #include <stdatomic.h>
 
 /* As in reshard_statistics. Each is right by itself. */
-struct rfs_tally {
+struct rfs_counters {
     atomic_uint_least64_t reads, replied, asked, failed, nanoseconds;
     atomic_uint_least64_t latency[RESHARD_LATENCIES];
 };
 
 /* Nanoseconds since some moment. */
-uint64_t rfs_tally_clock(void);
+uint64_t rfs_counters_clock(void);
 
 /* A call that asked for ASKED bytes returns N after so long. Any thread, no lock. */
-void rfs_tally_read(struct rfs_tally *tally, size_t asked, ssize_t n, uint64_t nanoseconds);
+void rfs_counters_read(struct rfs_counters *counters, size_t asked, ssize_t n,
+                       uint64_t nanoseconds);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "layout/merge.h"
-#include "source/files.h"
+#include "source/io/files.h"
 
 #include <dirent.h>
 #include <errno.h>

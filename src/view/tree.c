@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, ids and attributes of what is shown. */
-#include "source/key.h"
+#include "source/crypt/key.h"
 #include "view/bundle.h"
-#include "view/control.h"
+#include "view/hidden.h"
 #include "view/internal.h"
 #include "view/outputs.h"
 #include "view/saved_sizes.h"
@@ -89,8 +89,8 @@ int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64
     size_t file;
 
     view = rfs_side_pick(view, parent);
-    if (rfs_control_owns(view, parent))
-        return rfs_control_lookup(view, parent, name, id);
+    if (rfs_view_hidden_owns(view, parent))
+        return rfs_view_hidden_lookup(view, parent, name, id);
     switch (rfs_view_entry(view, parent, &file)) {
     case ENTRY_ROOT:
         if (strcmp(name, "..") == 0) {
@@ -98,7 +98,7 @@ int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64
             return 0;
         }
         if (!view->above && strcmp(name, RESHARD_CONTROL) == 0) {
-            *id = rfs_control_top(view);
+            *id = rfs_view_hidden_top(view);
             return 0;
         }
         return view->side ? rfs_side_lookup(view, name, id) : lookup_in_root(view, name, id);
@@ -141,8 +141,8 @@ int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_di
     size_t file;
 
     view = rfs_side_pick(view, dir);
-    if (rfs_control_owns(view, dir)) {
-        const int rc = rfs_control_list(view, dir, position, &full);
+    if (rfs_view_hidden_owns(view, dir)) {
+        const int rc = rfs_view_hidden_list(view, dir, position, &full);
         if (rc == 1)
             rfs_view_give(out, &full, sizeof full);
         return rc;
@@ -261,7 +261,7 @@ int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_
         rc = fill_file(view, file, &full, &failure);
         break;
     default: /* of the hidden folder, or of nothing */
-        rc = rfs_control_stat(view, id, &full, &failure);
+        rc = rfs_view_hidden_stat(view, id, &full, &failure);
     }
     if (rc)
         return rfs_view_report(err, &failure, rc);
@@ -280,14 +280,14 @@ bool reshard_is_ready(reshard_view *view, uint64_t id)
     size_t file;
 
     view = rfs_side_pick(view, id);
-    if (rfs_control_owns(view, id))
-        return rfs_control_is_known(view, id);
+    if (rfs_view_hidden_owns(view, id))
+        return rfs_view_hidden_is_known(view, id);
     const enum entry_kind kind = rfs_view_entry(view, id, &file);
     return kind != ENTRY_FILE || is_planned(view, file) || rfs_view_sizes_known(view, file);
 }
 
-/* The image of a roster, encoded once and shared by the ranks that have that roster. */
-static int share_image(struct reshard_view *view, const struct rfs_roster *roster,
+/* The image of a parameter list, encoded once and shared by the ranks that have that parameter list. */
+static int share_image(struct reshard_view *view, const struct rfs_params *params,
                        const struct rfs_image **out, struct rfs_error *err)
 {
     struct rfs_image *fresh = NULL;
@@ -295,24 +295,24 @@ static int share_image(struct reshard_view *view, const struct rfs_roster *roste
     int rc = 0;
 
     pthread_mutex_lock(&view->lock);
-    if (roster->id < view->images.n)
-        shared = view->images.data[roster->id];
+    if (params->id < view->images.n)
+        shared = view->images.data[params->id];
     pthread_mutex_unlock(&view->lock);
     if (!shared)
-        rc = rfs_view_encode(view, roster, &fresh, err);
+        rc = rfs_view_encode(view, params, &fresh, err);
     *out = shared;
     if (shared || rc)
         return rc;
 
     bool room = true;
     pthread_mutex_lock(&view->lock);
-    while (room && view->images.n <= roster->id)
+    while (room && view->images.n <= params->id)
         room = RFS_PUSH(&view->images, NULL);
-    if (room && !view->images.data[roster->id]) {
-        view->images.data[roster->id] = fresh;
+    if (room && !view->images.data[params->id]) {
+        view->images.data[params->id] = fresh;
         fresh = NULL;
     }
-    *out = room ? view->images.data[roster->id] : NULL;
+    *out = room ? view->images.data[params->id] : NULL;
     pthread_mutex_unlock(&view->lock);
     rfs_image_free(fresh);
     return *out ? 0 : rfs_fail_memory(err);
@@ -342,7 +342,7 @@ static int plan_image(struct reshard_view *view, size_t file, const struct rfs_i
 
     if (!view->bundle) {
         const int rc = rfs_planner_rank(view->planner, shown->rank, &plan, err);
-        return rc ? rc : share_image(view, plan->roster, out, err);
+        return rc ? rc : share_image(view, plan->params, out, err);
     }
     const int rc = rfs_view_bundle_image(view, file, &fresh, err);
     if (rc)
@@ -382,7 +382,7 @@ const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_
 int rfs_view_slice(struct reshard_view *view, size_t file, const struct rfs_image *image,
                    uint32_t target, struct rfs_slice *slice)
 {
-    return image->stock ? rfs_stock_slice(image->stock, target, slice)
-                        : rfs_planner_slice(view->planner, view->files[file].rank,
-                                            &image->roster->targets[target], slice);
+    return image->storages ? rfs_storages_slice(image->storages, target, slice)
+                           : rfs_planner_slice(view->planner, view->files[file].rank,
+                                               &image->params->targets[target], slice);
 }

@@ -25,11 +25,12 @@
 
 struct unifying {
     struct reshard_view *view;
-    const struct rfs_roster *whole; /* the planner's */
-    uint32_t *position_of;          /* by name id: in the whole roster, or RFS_NO_ID */
+    const struct rfs_params *whole; /* the planner's */
+    uint32_t *position_of;          /* by name id: in the whole parameter list, or RFS_NO_ID */
     unsigned char *done;            /* [whole->n] it is in a part */
     size_t n_names;
-    struct flat_parts parts; /* its roster is the view's: the whole one, and what is added */
+    struct flat_parts
+        parts; /* its parameter list is the view's: the whole one, and what is added */
     struct rfs_error *err;
 };
 
@@ -52,22 +53,22 @@ static bool is_parameter(const struct reshard_view *view, const char *name)
     return !is_gradient(name) && (!view->src || rfs_strategy_find(view->src, name) >= 0);
 }
 
-/* Room for all, and a roster to which rank 0's own values can be added. */
+/* Room for all, and a parameter list to which rank 0's own values can be added. */
 static int prepare(struct unifying *u)
 {
     struct rfs_catalog *catalog = u->view->catalog;
     const struct rfs_index *first = rfs_catalog_ready(catalog, 0);
     const size_t most = u->whole->n + (first ? first->n : 0);
-    struct rfs_roster *roster;
+    struct rfs_params *params;
 
     u->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
     u->position_of = malloc((u->n_names + 1) * sizeof *u->position_of);
     u->done = calloc(u->whole->n + 1, 1);
-    roster = malloc(sizeof *roster + most * sizeof *roster->targets);
-    u->view->roster = roster;
-    if (!u->position_of || !u->done || !roster || !flat_parts_init(&u->parts, roster, most))
+    params = malloc(sizeof *params + most * sizeof *params->targets);
+    u->view->params = params;
+    if (!u->position_of || !u->done || !params || !flat_parts_init(&u->parts, params, most))
         return rfs_fail_memory(u->err);
-    memcpy(roster, u->whole, sizeof *roster + u->whole->n * sizeof *roster->targets);
+    memcpy(params, u->whole, sizeof *params + u->whole->n * sizeof *params->targets);
     for (size_t i = 0; i < u->n_names; i++)
         u->position_of[i] = RFS_NO_ID;
     for (size_t i = 0; i < u->whole->n; i++)
@@ -178,7 +179,7 @@ static int divide(struct unifying *u)
     for (size_t i = 0; i < parts->n; i++) {
         const uint32_t target = parts->targets[i];
         weighed[i] =
-            (struct weighed){flat_bytes(u->view, &parts->roster->targets[target]), i, target};
+            (struct weighed){flat_bytes(u->view, &parts->params->targets[target]), i, target};
         total += weighed[i].bytes;
     }
     qsort(weighed, parts->n, sizeof *weighed, by_weight);
@@ -198,15 +199,15 @@ static int divide(struct unifying *u)
 /* Takes a value of rank 0 as it is there, which the planner would not, into the last part. */
 static int take_raw(struct unifying *u, const struct rfs_entry *entry)
 {
-    struct rfs_roster *roster = u->view->roster;
-    struct rfs_target *target = &roster->targets[roster->n];
+    struct rfs_params *params = u->view->params;
+    struct rfs_target *target = &params->targets[params->n];
 
     *target = (struct rfs_target){
         .name = entry->name, .type = entry->type, .geometry = RFS_NO_ID, .lengths = RFS_NO_ID};
     const int rc = rfs_planner_show(u->view->planner, target, u->err);
     if (rc || target->shown_name == RFS_NO_ID)
         return rc;
-    take(u, (uint32_t)roster->n++, u->parts.n_parts - 1);
+    take(u, (uint32_t)params->n++, u->parts.n_parts - 1);
     return 0;
 }
 
@@ -283,11 +284,11 @@ static int name_parts(struct unifying *u)
     return 0;
 }
 
-int rfs_view_unified(struct reshard_view *view, const struct rfs_roster *roster,
+int rfs_view_unified(struct reshard_view *view, const struct rfs_params *params,
                      struct rfs_error *err)
 {
     RFS_CLEANUP(unifying_end)
-    struct unifying u = {.view = view, .whole = roster, .err = err, .parts = {.format = "ms"}};
+    struct unifying u = {.view = view, .whole = params, .err = err, .parts = {.format = "ms"}};
 
     int rc = prepare(&u);
     if (!rc)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
 #include "base/cancel.h"
-#include "source/beneath.h"
-#include "source/saved.h"
-#include "source/sealed.h"
+#include "source/io/beneath.h"
+#include "source/io/encrypted.h"
+#include "source/saved/folder.h"
 #include "view/bundle.h"
-#include "view/control.h"
 #include "view/crypt.h"
+#include "view/hidden.h"
 #include "view/internal.h"
 #include "view/outputs.h"
 #include "view/saved_sizes.h"
@@ -129,10 +129,10 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
 {
     if (rfs_catalog_has_parts(view->catalog))
         return open_bundle(view, err);
-    const struct rfs_outward_config outward = {view->options.names, view->options.dtype};
+    const struct rfs_output_map_config output_map = {view->options.names, view->options.dtype};
     int rc = check_torch_options(view, err);
     if (rc == 0)
-        rc = rfs_outward_open(&outward, &view->outward, err);
+        rc = rfs_output_map_open(&output_map, &view->output_map, err);
     if (rc)
         return rc;
     const struct rfs_planner_config config = {
@@ -143,7 +143,7 @@ static int open_target(struct reshard_view *view, struct rfs_error *err)
         .log = &view->log,
         .strict = view->options.strict,
         .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
-        .outward = view->outward,
+        .output_map = view->output_map,
         .late = view->late,
     };
     rc = rfs_planner_new(&config, &view->planner, err);
@@ -278,7 +278,7 @@ int rfs_view_start(const char *source, const reshard_config *config, bool late,
     if (rc == 0)
         rfs_pool_hold((*out)->pool, false);
     if (rc == 0 && (*out)->sealed) /* memory is not locked over a fork */
-        rfs_blocks_drop(rfs_sealed_blocks((*out)->sealed));
+        rfs_blocks_drop(rfs_encrypted_blocks((*out)->sealed));
     return rc;
 }
 
@@ -319,14 +319,14 @@ void reshard_close(reshard_view *view)
     if (view->opened)
         rfs_view_save(view);
     rfs_view_sizes_free(atomic_load(&view->sizes));
-    rfs_control_end(view);
+    rfs_view_hidden_end(view);
     rfs_assembler_free(view->assembler);
     rfs_planner_free(view->planner);
     rfs_view_bundle_free(view->bundle);
-    rfs_outward_free(view->outward);
+    rfs_output_map_free(view->output_map);
     rfs_catalog_close(view->catalog);
     if (!view->above) {
-        rfs_sealed_free(view->sealed);
+        rfs_encrypted_free(view->sealed);
         rfs_key_free(view->key);
         rfs_saved_close(view->saved);
     }
@@ -336,7 +336,7 @@ void reshard_close(reshard_view *view)
     for (size_t i = 0; i < view->images.n; i++)
         rfs_image_free(view->images.data[i]);
     free(view->images.data);
-    free(view->roster);
+    free(view->params);
     for (size_t f = 0; f < view->n_files; f++) {
         free(view->files[f].dir);
         free(view->files[f].name);
@@ -387,7 +387,7 @@ static int check_files(struct reshard_view *view, reshard_progress_fn *progress,
     int rc = 0;
 
     if (view->planner)
-        rfs_planner_tell(view->planner, RFS_TELL_EACH);
+        rfs_planner_report(view->planner, RFS_TELL_EACH);
     for (size_t f = 0; rc == 0 && f < view->n_files; f++) {
         const struct rfs_image *image;
         rc = rfs_view_image(view, f, &image, err);
@@ -398,7 +398,7 @@ static int check_files(struct reshard_view *view, reshard_progress_fn *progress,
             progress(ctx, *done, total);
     }
     if (view->planner)
-        rfs_planner_tell(view->planner, RFS_TELL_SOME);
+        rfs_planner_report(view->planner, RFS_TELL_SOME);
     return rc;
 }
 

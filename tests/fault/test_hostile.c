@@ -3,11 +3,11 @@
  * Files of 20 MB that cost as much as they can: each is taken or refused within five times the seconds, of the
  * processor, that doc/SEMANTICS.md promises, and within the memory that it promises.
  */
+#include "hfai/hfai.h"
 #include "layout/strategy.h"
-#include "plan/hfai.h"
-#include "source/group_proto.h"
-#include "source/json_map.h"
-#include "source/torch_index.h"
+#include "source/io/json_map.h"
+#include "source/scan/group_proto.h"
+#include "source/torch/index.h"
 #include "tests/support/hostile.h"
 #include "tests/support/smaps.h"
 

@@ -4,7 +4,7 @@
  * and merged: each file of the view can be read, and is a sound file of torch.save.
  */
 #include "reshard.h"
-#include "source/torch.h"
+#include "source/torch/archive.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"

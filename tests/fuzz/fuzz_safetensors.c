@@ -3,8 +3,8 @@
  * Any bytes as a safetensors file: the walk, the prediction from whatever index it gives, the checksum. Inputs
  * that begin with a brace are headers alone, to which the length and the data are added.
  */
-#include "source/crc.h"
-#include "source/safetensors.h"
+#include "source/ckpt/crc.h"
+#include "source/safetensors/header.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

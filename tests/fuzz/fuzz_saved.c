@@ -5,8 +5,8 @@
  * right, and the checksums of bodies are mended. What is believed then refers to nothing outside of the file that it
  * is of.
  */
-#include "source/catalog.h"
-#include "source/saved_index.h"
+#include "source/catalog/catalog.h"
+#include "source/saved/index.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

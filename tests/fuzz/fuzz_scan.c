@@ -2,9 +2,9 @@
 /*
  * What tells which files a source has: by the first byte a map in JSON, a group info file, or names, in lines.
  */
-#include "source/group_proto.h"
-#include "source/json_map.h"
-#include "source/scan_internal.h"
+#include "source/io/json_map.h"
+#include "source/scan/group_proto.h"
+#include "source/scan/internal.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * can guess: each a place (u16) and a byte, and the second byte how many bytes are cut off.
  * Whatever the table says, each file is read as it is, or refused because its size was another.
  */
-#include "source/saved_bytes.h"
+#include "source/saved/bytes.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/forge.h"
 #include "tests/fuzz/fuzz.h"

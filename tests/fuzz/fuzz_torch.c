@@ -4,7 +4,7 @@
  * and the pickle written again, which must say the same.
  */
 #include "image/pickle_out.h"
-#include "source/torch_index.h"
+#include "source/torch/index.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"
 

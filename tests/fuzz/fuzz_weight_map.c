@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as the map from parameters to files: HuggingFace's or MindSpore's. An odd first byte means MindSpore's. */
-#include "source/part_map.h"
+#include "source/catalog/part_map.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -27,8 +27,8 @@ tests_fuzz_fuzz_options_SOURCES = tests/fuzz/fuzz_options.c $(FUZZ_MAIN) \
 FUZZ_TARGETS += tests/fuzz/fuzz_rules
 tests_fuzz_fuzz_rules_SOURCES = tests/fuzz/fuzz_rules.c $(FUZZ_MAIN)
 
-FUZZ_TARGETS += tests/fuzz/fuzz_outward
-tests_fuzz_fuzz_outward_SOURCES = tests/fuzz/fuzz_outward.c $(FUZZ_MAIN)
+FUZZ_TARGETS += tests/fuzz/fuzz_output_map
+tests_fuzz_fuzz_output_map_SOURCES = tests/fuzz/fuzz_output_map.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_safetensors
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)

@@ -3,7 +3,7 @@
 #ifndef TESTS_SUPPORT_SEALER_H
 #define TESTS_SUPPORT_SEALER_H
 
-#include "source/cipher.h"
+#include "source/crypt/cipher.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
  *         if (option == RFS_ARGS_PLACE) … args.value is a path …
  *         else …                     args.value (NULL: none), args.name as it was given
  */
-#ifndef RFS_TOOL_ARGS_H
-#define RFS_TOOL_ARGS_H
+#ifndef RFS_TOOL_COMMON_ARGS_H
+#define RFS_TOOL_COMMON_ARGS_H
 
 #include "base/error.h"
 

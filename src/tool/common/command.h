@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands of `reshard`, each defined in the folder of its name and listed in main.c. */
-#ifndef RFS_TOOL_COMMAND_H
-#define RFS_TOOL_COMMAND_H
+#ifndef RFS_TOOL_COMMON_COMMAND_H
+#define RFS_TOOL_COMMON_COMMAND_H
 
 struct rfs_command {
     const char *name;

@@ -10,8 +10,8 @@
  * Source: protobuf.dev/programming-guides/encoding. A buffer that ran out of memory stays failed, so
  * that callers check once at the end. Zero-initialise with {0}. Not thread-safe.
  */
-#ifndef RFS_TOOL_EMIT_H
-#define RFS_TOOL_EMIT_H
+#ifndef RFS_TOOL_COMMON_EMIT_H
+#define RFS_TOOL_COMMON_EMIT_H
 
 #include <stdbool.h>
 #include <stddef.h>

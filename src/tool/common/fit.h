@@ -6,8 +6,8 @@
  * A strategy of one stage whose operators are of a later one is that part of a pipeline: its ranks are counted from
  * there, as a mount does.
  */
-#ifndef RFS_TOOL_FIT_H
-#define RFS_TOOL_FIT_H
+#ifndef RFS_TOOL_COMMON_FIT_H
+#define RFS_TOOL_COMMON_FIT_H
 
 #include "base/arena.h"
 #include "layout/grid.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The patterns of --name, and whether any name was like one of them: if none was, they are hardly what was meant. */
-#ifndef RFS_TOOL_GLOBS_H
-#define RFS_TOOL_GLOBS_H
+#ifndef RFS_TOOL_COMMON_GLOBS_H
+#define RFS_TOOL_COMMON_GLOBS_H
 
 #include "base/error.h"
 #include "base/vec.h"

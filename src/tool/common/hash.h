@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* XXH3-128 hashes, as numbers and as text: 32 hexadecimal digits, as `xxhsum -H128` prints them. */
-#ifndef RFS_TOOL_HASH_H
-#define RFS_TOOL_HASH_H
+#ifndef RFS_TOOL_COMMON_HASH_H
+#define RFS_TOOL_COMMON_HASH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,11 +6,11 @@
  * (rfs_catalog_resembles): then a rank of 10,000 parameters costs a dozen small reads. Costs 64 bytes a rank beside
  * the indexes, of which ranks that are alike share one.
  */
-#ifndef RFS_TOOL_HEADERS_H
-#define RFS_TOOL_HEADERS_H
+#ifndef RFS_TOOL_COMMON_HEADERS_H
+#define RFS_TOOL_COMMON_HEADERS_H
 
 #include "base/vec.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 #include "tool/common/progress.h"
 
 #define RFS_NO_KIND UINT32_MAX

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts, shapes and boxes as people read them, and as JSON arrays: "[2, 4]", "[[1, 0], -1]", "[0:192, :]". */
-#ifndef RFS_TOOL_LAYOUT_TEXT_H
-#define RFS_TOOL_LAYOUT_TEXT_H
+#ifndef RFS_TOOL_COMMON_LAYOUT_TEXT_H
+#define RFS_TOOL_COMMON_LAYOUT_TEXT_H
 
 #include "layout/grid.h"
 

@@ -4,8 +4,8 @@
  * rounded; a complex one is two numbers, its real and its imaginary part; a bool is 0 or 1; an int4 lies in a byte.
  * Texts, map tensors and HiFloat8 have no numbers here.
  */
-#ifndef RFS_TOOL_NUMBERS_H
-#define RFS_TOOL_NUMBERS_H
+#ifndef RFS_TOOL_COMMON_NUMBERS_H
+#define RFS_TOOL_COMMON_NUMBERS_H
 
 #include "source/index.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens views for the commands that need one. */
-#ifndef RFS_TOOL_OPEN_H
-#define RFS_TOOL_OPEN_H
+#ifndef RFS_TOOL_COMMON_OPEN_H
+#define RFS_TOOL_COMMON_OPEN_H
 
 #include "base/error.h"
 #include "reshard.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small file that a command writes for its user. */
-#ifndef RFS_TOOL_OUTPUT_H
-#define RFS_TOOL_OUTPUT_H
+#ifndef RFS_TOOL_COMMON_OUTPUT_H
+#define RFS_TOOL_COMMON_OUTPUT_H
 
 #include "base/error.h"
 

@@ -5,8 +5,8 @@
  *
  * Threads: rfs_progress_add, file and tick from any; the others from one.
  */
-#ifndef RFS_TOOL_PROGRESS_H
-#define RFS_TOOL_PROGRESS_H
+#ifndef RFS_TOOL_COMMON_PROGRESS_H
+#define RFS_TOOL_COMMON_PROGRESS_H
 
 #include <pthread.h>
 #include <stdatomic.h>

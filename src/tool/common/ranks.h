@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of ranks as they are written: "0-63,70". */
-#ifndef RFS_TOOL_RANKS_H
-#define RFS_TOOL_RANKS_H
+#ifndef RFS_TOOL_COMMON_RANKS_H
+#define RFS_TOOL_COMMON_RANKS_H
 
 #include "base/error.h"
 #include "base/vec.h"

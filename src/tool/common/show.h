@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and times as people read them, and other short texts that a command prints. */
-#ifndef RFS_TOOL_SHOW_H
-#define RFS_TOOL_SHOW_H
+#ifndef RFS_TOOL_COMMON_SHOW_H
+#define RFS_TOOL_COMMON_SHOW_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 #include "tool/common/source.h"
 
 #include "base/harden.h"
-#include "source/cipher.h"
-#include "source/key.h"
-#include "source/sealed.h"
+#include "source/crypt/cipher.h"
+#include "source/crypt/key.h"
+#include "source/io/encrypted.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
         rc = rfs_key_load(&config, &source->log, &source->key, err);
     if (rc)
         return rc;
-    source->sealed = rfs_sealed_new(source->key, BUDGET, &source->log);
+    source->sealed = rfs_encrypted_new(source->key, BUDGET, &source->log);
     return source->sealed ? 0 : rfs_fail_memory(err);
 }
 
@@ -78,7 +78,7 @@ void rfs_tool_source_close(struct rfs_tool_source *source)
     if (source->pool)
         rfs_pool_free(source->pool); /* first: its jobs use the rest */
     rfs_catalog_close(source->catalog);
-    rfs_sealed_free(source->sealed);
+    rfs_encrypted_free(source->sealed);
     rfs_key_free(source->key);
     rfs_options_free(&source->options);
     rfs_log_destroy(&source->log);

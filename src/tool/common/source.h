@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A source alone, as the options of a view say that it is to be read, without a view of it. */
-#ifndef RFS_TOOL_SOURCE_H
-#define RFS_TOOL_SOURCE_H
+#ifndef RFS_TOOL_COMMON_SOURCE_H
+#define RFS_TOOL_COMMON_SOURCE_H
 
 #include "base/log.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 #include "view/options.h"
 
 struct rfs_key;
@@ -15,7 +15,7 @@ struct rfs_tool_source {
     struct rfs_log log;
     struct rfs_pool *pool;
     struct rfs_key *key; /* of encrypted sources; NULL: they are plain, as below */
-    struct rfs_sealed *sealed;
+    struct rfs_encrypted *sealed;
     struct rfs_catalog *catalog; /* NULL before rfs_tool_source_open */
 };
 

@@ -6,8 +6,8 @@
  * Colours are light forms of those of Okabe and Ito, which people with any kind of colour blindness tell apart;
  * each thing that has one also has a label, so that nothing depends on them, on paper either.
  */
-#ifndef RFS_TOOL_SVG_H
-#define RFS_TOOL_SVG_H
+#ifndef RFS_TOOL_COMMON_SVG_H
+#define RFS_TOOL_COMMON_SVG_H
 
 #include "base/error.h"
 

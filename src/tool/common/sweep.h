@@ -7,8 +7,8 @@
  * Threads take pieces in order, so whoever waits for its turn waits for a thread that works.
  * Memory: 8 bytes an item, and what a worker needs, for each thread.
  */
-#ifndef RFS_TOOL_SWEEP_H
-#define RFS_TOOL_SWEEP_H
+#ifndef RFS_TOOL_COMMON_SWEEP_H
+#define RFS_TOOL_COMMON_SWEEP_H
 
 #include "base/error.h"
 #include "tool/common/progress.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of text cells: aligned columns for people, or an array of JSON objects for scripts. */
-#ifndef RFS_TOOL_TABLE_H
-#define RFS_TOOL_TABLE_H
+#ifndef RFS_TOOL_COMMON_TABLE_H
+#define RFS_TOOL_COMMON_TABLE_H
 
 #include "base/arena.h"
 #include "base/vec.h"

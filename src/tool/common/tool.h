@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all commands of `reshard` say and read alike. */
-#ifndef RFS_TOOL_TOOL_H
-#define RFS_TOOL_TOOL_H
+#ifndef RFS_TOOL_COMMON_TOOL_H
+#define RFS_TOOL_COMMON_TOOL_H
 
 #include "base/error.h"
 

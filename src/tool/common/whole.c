@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/secret.h"
-#include "source/scan.h"
+#include "source/scan/scan.h"
 #include "tool/common/open.h"
 #include "tool/common/whole_parts.h"
 #include "view/internal.h"
@@ -32,17 +32,17 @@ static void order_names(struct rfs_whole *whole)
     qsort_r(whole->by_name, whole->n, sizeof *whole->by_name, by_name, whole->tensors);
 }
 
-static int take_tensors(struct rfs_whole *whole, const struct rfs_roster *roster,
+static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params,
                         struct rfs_globs *globs, struct rfs_error *err)
 {
     const bool ranks = whole->ranks > 1;
 
-    whole->tensors = calloc(roster->n + 1, sizeof *whole->tensors);
-    whole->by_name = calloc(roster->n + 1, sizeof *whole->by_name);
+    whole->tensors = calloc(params->n + 1, sizeof *whole->tensors);
+    whole->by_name = calloc(params->n + 1, sizeof *whole->by_name);
     if (!whole->tensors || !whole->by_name)
         return rfs_fail_memory(err);
-    for (size_t i = 0; i < roster->n; i++) {
-        const struct rfs_target *target = &roster->targets[i];
+    for (size_t i = 0; i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
         const struct rfs_whole_tensor tensor = {
             .name = rfs_catalog_name(whole->catalog, target->shown_name),
             .type = rfs_catalog_type(whole->catalog, target->shown_type),
@@ -117,7 +117,7 @@ static int open_view(const char *path, const char *options, bool damaged, struct
     if (whole->view->side)
         return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
     if (whole->view->planner)
-        rfs_planner_tell(whole->view->planner, RFS_TELL_ONE_SIDED);
+        rfs_planner_report(whole->view->planner, RFS_TELL_ONE_SIDED);
     return 0;
 }
 
@@ -133,8 +133,8 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
         .pool = view->pool,
         .log = quiet ? NULL : &view->log,
         .keep_empty = true,
-        .outward = view->outward,
-        .like = view->planner,
+        .output_map = view->output_map,
+        .template = view->planner,
         .lacking = view->late ? &whole->lacking : NULL,
     };
     const struct rfs_rank_plan *plan;
@@ -142,7 +142,7 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
     int rc = rfs_planner_new(&config, &whole->planner, err);
 
     if (rc == 0) {
-        rfs_planner_tell(whole->planner, RFS_TELL_ONE_SIDED);
+        rfs_planner_report(whole->planner, RFS_TELL_ONE_SIDED);
         rc = rfs_planner_rank(whole->planner, 0, &plan, err);
     }
     if (rc)
@@ -156,7 +156,7 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
     uint32_t rank;
     for (const char *lost; globs && (lost = rfs_whole_lost(whole, &at, &rank));)
         rfs_globs_take(globs, lost);
-    return take_tensors(whole, plan->roster, globs, err);
+    return take_tensors(whole, plan->params, globs, err);
 }
 
 /* Of parts: all tensors of the state, whose names are paths that two of them might share. */
@@ -166,7 +166,7 @@ static int take_parts(struct rfs_whole *whole, struct rfs_globs *globs, struct r
     whole->ranks = whole->stages = 1;
     int rc = rfs_whole_parts_open(whole->view, &whole->parts, err);
     if (rc == 0)
-        rc = take_tensors(whole, rfs_whole_parts_roster(whole->parts), globs, err);
+        rc = take_tensors(whole, rfs_whole_parts_params(whole->parts), globs, err);
     for (size_t i = 1; rc == 0 && i < whole->n; i++) {
         const char *name = whole->tensors[whole->by_name[i]].name;
         if (strcmp(name, whole->tensors[whole->by_name[i - 1]].name) == 0)
@@ -184,7 +184,7 @@ const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
     if (!b->view || !a->parts == !b->parts)
         return NULL;
     const struct rfs_target *end =
-        rfs_whole_parts_roster(parts->parts)->targets + rfs_whole_parts_models(parts->parts);
+        rfs_whole_parts_params(parts->parts)->targets + rfs_whole_parts_models(parts->parts);
     while (parts->n > 0 && parts->tensors[parts->n - 1].target >= end)
         parts->n--;
     order_names(parts);
@@ -251,7 +251,7 @@ const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t
         if (whole->lacking.from.data[*at] > 0) {
             *rank = whole->lacking.from.data[*at] - 1;
             const char *name = rfs_catalog_name(whole->catalog, (*at)++);
-            const char *shown = rfs_outward_name(whole->view->outward, name);
+            const char *shown = rfs_output_map_name(whole->view->output_map, name);
             return shown ? shown : name;
         }
     return NULL;

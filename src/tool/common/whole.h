@@ -5,8 +5,8 @@
  *
  * Memory: 48 bytes a tensor beside the view's. Threads: all functions but open and close.
  */
-#ifndef RFS_TOOL_WHOLE_H
-#define RFS_TOOL_WHOLE_H
+#ifndef RFS_TOOL_COMMON_WHOLE_H
+#define RFS_TOOL_COMMON_WHOLE_H
 
 #include "base/error.h"
 #include "base/vec.h"
@@ -38,7 +38,7 @@ struct rfs_whole {
 };
 
 /*
- * Of hfai's parts the tensors are those of all that dist_ckpt.load returns (plan/hfai.h).
+ * Of hfai's parts the tensors are those of all that dist_ckpt.load returns (hfai/hfai.h).
  *
  * OPTIONS as of rfs_tool_open; those of the outputs' format are taken and do nothing. Of the tensors those are kept
  * whose names GLOBS take. PATH is borrowed.

@@ -8,7 +8,7 @@
 
 struct rfs_whole_parts {
     struct rfs_hfai_list list;
-    struct rfs_roster *roster; /* owned; target I is tensor I of the list */
+    struct rfs_params *params; /* owned; target I is tensor I of the list */
 };
 
 void rfs_whole_parts_free(struct rfs_whole_parts *parts)
@@ -16,22 +16,22 @@ void rfs_whole_parts_free(struct rfs_whole_parts *parts)
     if (!parts)
         return;
     rfs_hfai_list_free(&parts->list);
-    free(parts->roster);
+    free(parts->params);
     free(parts);
 }
 
-static int make_roster(struct rfs_whole_parts *parts, struct rfs_tables *tables,
+static int make_params(struct rfs_whole_parts *parts, struct rfs_tables *tables,
                        struct rfs_error *err)
 {
     const size_t n = parts->list.tensors.n;
 
-    parts->roster = calloc(1, sizeof *parts->roster + (n + 1) * sizeof *parts->roster->targets);
-    if (!parts->roster)
+    parts->params = calloc(1, sizeof *parts->params + (n + 1) * sizeof *parts->params->targets);
+    if (!parts->params)
         return rfs_fail_memory(err);
-    parts->roster->n = n;
+    parts->params->n = n;
     for (size_t i = 0; i < n; i++) {
         const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[i];
-        struct rfs_target *target = &parts->roster->targets[i];
+        struct rfs_target *target = &parts->params->targets[i];
         target->name = rfs_intern_add(tables->names, tensor->name, strlen(tensor->name));
         target->type = rfs_intern_add(tables->types, &tensor->type, sizeof tensor->type);
         if (target->name == RFS_NO_ID || target->type == RFS_NO_ID)
@@ -59,7 +59,7 @@ int rfs_whole_parts_open(reshard_view *view, struct rfs_whole_parts **out, struc
         return rfs_fail_memory(err);
     int rc = rfs_hfai_list(rfs_view_bundle_hfai(view->bundle), &parts->list, err);
     if (rc == 0)
-        rc = make_roster(parts, rfs_catalog_tables(view->catalog), err);
+        rc = make_params(parts, rfs_catalog_tables(view->catalog), err);
     if (rc) {
         rfs_whole_parts_free(parts);
         *out = NULL;
@@ -71,9 +71,9 @@ int rfs_whole_parts_open(reshard_view *view, struct rfs_whole_parts **out, struc
     return 0;
 }
 
-const struct rfs_roster *rfs_whole_parts_roster(const struct rfs_whole_parts *parts)
+const struct rfs_params *rfs_whole_parts_params(const struct rfs_whole_parts *parts)
 {
-    return parts->roster;
+    return parts->params;
 }
 
 size_t rfs_whole_parts_models(const struct rfs_whole_parts *parts)
@@ -84,7 +84,8 @@ size_t rfs_whole_parts_models(const struct rfs_whole_parts *parts)
 int rfs_whole_parts_slice(const struct rfs_whole_parts *parts, const struct rfs_target *target,
                           struct rfs_slice *slice)
 {
-    return rfs_stock_slice(&parts->list.stock, (uint32_t)(target - parts->roster->targets), slice);
+    return rfs_storages_slice(&parts->list.storages, (uint32_t)(target - parts->params->targets),
+                              slice);
 }
 
 const struct rfs_hfai_value *rfs_whole_parts_values(const struct rfs_whole_parts *parts, size_t *n)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The whole tensors of hfai's parts, for whole.c, and the values beside them. */
-#ifndef RFS_TOOL_WHOLE_PARTS_H
-#define RFS_TOOL_WHOLE_PARTS_H
+#ifndef RFS_TOOL_COMMON_WHOLE_PARTS_H
+#define RFS_TOOL_COMMON_WHOLE_PARTS_H
 
 #include "base/error.h"
-#include "plan/hfai.h"
+#include "hfai/hfai.h"
 #include "plan/planner.h"
 #include "reshard.h"
 
@@ -15,7 +15,7 @@ int rfs_whole_parts_open(reshard_view *view, struct rfs_whole_parts **out, struc
 void rfs_whole_parts_free(struct rfs_whole_parts *parts);
 
 /* The models' tensors, then all others. */
-const struct rfs_roster *rfs_whole_parts_roster(const struct rfs_whole_parts *parts);
+const struct rfs_params *rfs_whole_parts_params(const struct rfs_whole_parts *parts);
 size_t rfs_whole_parts_models(const struct rfs_whole_parts *parts);
 /* As rfs_whole_slice. */
 int rfs_whole_parts_slice(const struct rfs_whole_parts *parts, const struct rfs_target *target,

@@ -9,8 +9,8 @@
  *
  * Sums are taken in eight lanes over blocks of 4,096, and the blocks' sums added with Neumaier's compensation.
  */
-#ifndef RFS_TOOL_COMPARE_H
-#define RFS_TOOL_COMPARE_H
+#ifndef RFS_TOOL_DIFF_COMPARE_H
+#define RFS_TOOL_DIFF_COMPARE_H
 
 #include "source/index.h"
 

@@ -2,8 +2,8 @@
 /*
  * `reshard diff`: two checkpoints, tensor by tensor. pairs.c reads and compares, write.c shows.
  */
-#ifndef RFS_TOOL_DIFF_H
-#define RFS_TOOL_DIFF_H
+#ifndef RFS_TOOL_DIFF_DIFF_H
+#define RFS_TOOL_DIFF_DIFF_H
 
 #include "tool/common/progress.h"
 #include "tool/common/whole.h"

@@ -3,8 +3,8 @@
  * The networks that `reshard example` writes: parameters with their shapes, and how each is cut on
  * the two sides. Nothing here reads or writes files.
  */
-#ifndef RFS_TOOL_NETWORK_H
-#define RFS_TOOL_NETWORK_H
+#ifndef RFS_TOOL_EXAMPLE_NETWORK_H
+#define RFS_TOOL_EXAMPLE_NETWORK_H
 
 #include "base/error.h"
 #include "base/vec.h"

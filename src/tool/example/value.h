@@ -14,8 +14,8 @@
  * AND and then OR of its dtype's masks: a floating-point number is then normal and below 1 in
  * magnitude, a Bool 0 or 1, an integer any value.
  */
-#ifndef RFS_TOOL_VALUE_H
-#define RFS_TOOL_VALUE_H
+#ifndef RFS_TOOL_EXAMPLE_VALUE_H
+#define RFS_TOOL_EXAMPLE_VALUE_H
 
 #include "source/dtype.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Networks to files: source ranks and strategies. */
-#ifndef RFS_TOOL_WRITE_H
-#define RFS_TOOL_WRITE_H
+#ifndef RFS_TOOL_EXAMPLE_WRITE_H
+#define RFS_TOOL_EXAMPLE_WRITE_H
 
 #include "tool/common/emit.h"
 #include "tool/example/network.h"

@@ -6,8 +6,8 @@
  *     DIR/src_strategy.ckpt
  *     DIR/dst_strategy.ckpt
  */
-#ifndef RFS_TOOL_TREE_H
-#define RFS_TOOL_TREE_H
+#ifndef RFS_TOOL_EXAMPLE_WRITE_TREE_H
+#define RFS_TOOL_EXAMPLE_WRITE_TREE_H
 
 #include "tool/example/network.h"
 

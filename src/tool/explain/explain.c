@@ -152,7 +152,7 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
     if (rc == 0)
         rc = select_ranks(explain, err);
     if (rc == 0)
-        rfs_planner_tell(explain->rooms.planner, RFS_TELL_ONE_SIDED);
+        rfs_planner_report(explain->rooms.planner, RFS_TELL_ONE_SIDED);
     if (rc == 0)
         rc = plan_all(explain, err);
     if (rc == 0 && explain->param)

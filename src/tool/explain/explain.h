@@ -4,8 +4,8 @@
  *
  * What is told of many slices is made and dropped slice by slice: only their lines, or totals.h, are kept.
  */
-#ifndef RFS_TOOL_EXPLAIN_H
-#define RFS_TOOL_EXPLAIN_H
+#ifndef RFS_TOOL_EXPLAIN_EXPLAIN_H
+#define RFS_TOOL_EXPLAIN_EXPLAIN_H
 
 #include "plan/trace.h"
 #include "tool/common/progress.h"
@@ -25,8 +25,8 @@ struct rfs_explain {
     size_t n_selected;
     struct rfs_progress progress;
 
-    /* The target of param in the roster that was looked at last; NULL: it has none. */
-    const struct rfs_roster *roster;
+    /* The target of param in the parameter list that was looked at last; NULL: it has none. */
+    const struct rfs_params *params;
     const struct rfs_target *target;
 };
 
@@ -62,7 +62,7 @@ uint32_t rfs_explained_ndim(const struct rfs_explain *explain, const struct rfs_
 /* A source file below the source's folder. */
 const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file);
 /* The source ranks that give it something, ascending, malloc'ed; NULL when out of memory. */
-uint32_t *rfs_explained_givers(const struct rfs_explained *slice, size_t *n);
+uint32_t *rfs_explained_providers(const struct rfs_explained *slice, size_t *n);
 
 /* What is printed, all of it, or -errno with *err filled. */
 int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err);

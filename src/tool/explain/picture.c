@@ -134,7 +134,7 @@ static size_t slice_of(struct picture *picture, const struct rfs_box *box, bool 
 }
 
 /* The cell of what is copied: one for each rank that gives it. */
-static size_t giver_of(struct picture *picture, uint32_t rank)
+static size_t provider_of(struct picture *picture, uint32_t rank)
 {
     for (size_t i = 0; i < picture->cells.n; i++)
         if (picture->cells.data[i].ranks.data[0] == rank)
@@ -164,7 +164,7 @@ static bool add_piece(struct picture *picture, const struct rfs_piece_trace *pie
     struct drawn_piece drawn = {.box = piece->whole,
                                 .bytes = rfs_block_source_bytes(&piece->block)};
     const size_t from =
-        picture->copied ? giver_of(picture, piece->rank) : cell_at(picture, piece->whole.at);
+        picture->copied ? provider_of(picture, piece->rank) : cell_at(picture, piece->whole.at);
 
     if (from == SIZE_MAX || !add_rank(&picture->cells.data[from], piece->rank))
         return false;

@@ -48,7 +48,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-uint32_t *rfs_explained_givers(const struct rfs_explained *slice, size_t *n)
+uint32_t *rfs_explained_providers(const struct rfs_explained *slice, size_t *n)
 {
     uint32_t *ranks = calloc(slice->trace.n + 1, sizeof *ranks);
     size_t kept = 0;
@@ -66,16 +66,16 @@ uint32_t *rfs_explained_givers(const struct rfs_explained *slice, size_t *n)
 
 /* By the name that the file shows, or else by that of the source. */
 static const struct rfs_target *find_target(struct rfs_explain *explain,
-                                            const struct rfs_roster *roster)
+                                            const struct rfs_params *params)
 {
     struct rfs_catalog *catalog = explain->rooms.catalog;
 
-    if (roster == explain->roster)
+    if (params == explain->params)
         return explain->target;
-    explain->roster = roster;
+    explain->params = params;
     explain->target = NULL;
-    for (size_t i = 0; i < roster->n; i++) {
-        const struct rfs_target *target = &roster->targets[i];
+    for (size_t i = 0; i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
         if (strcmp(rfs_catalog_name(catalog, target->shown_name), explain->param) == 0)
             return explain->target = target;
         if (!explain->target &&
@@ -116,14 +116,14 @@ static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice
 
     if (rc)
         return rc;
-    slice->target = find_target(explain, plan->roster);
+    slice->target = find_target(explain, plan->params);
     if (!slice->target)
         return 0;
     ++*n;
     rc = rfs_planner_trace(explain->rooms.planner, slice->rank, slice->target, &slice->trace);
     if (rc == 0)
         rc = rfs_view_shown_at(explain->view, slice->rank,
-                               (uint32_t)(slice->target - plan->roster->targets), &slice->at);
+                               (uint32_t)(slice->target - plan->params->targets), &slice->at);
     slice->is_shown = rc == 1;
     if (rc < 0)
         return rc == -ENOMEM
@@ -154,7 +154,7 @@ int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err)
 {
     for (size_t i = 0; i < explain->n_selected; i++)
         if (find_target(explain,
-                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->roster))
+                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->params))
             return 0;
     return nobody_has(explain, err);
 }

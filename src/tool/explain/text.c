@@ -188,7 +188,7 @@ static void put_others(const struct rfs_explain *explain, const struct rfs_expla
 }
 
 /* Of each source rank that gives something: where its file is, who else has the same, and why it was chosen. */
-static void put_givers(const struct rfs_explain *explain, const struct rfs_explained *slice)
+static void put_providers(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
     const struct rfs_trace *trace = &slice->trace;
 
@@ -238,9 +238,9 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     putchar('\n');
     end_table(&table);
     size_t n = 0;
-    free(rfs_explained_givers(slice, &n)); /* how many */
+    free(rfs_explained_providers(slice, &n)); /* how many */
     putchar('\n');
-    put_givers(explain, slice);
+    put_providers(explain, slice);
     printf("\n%zu piece%s from %zu source rank%s, %" PRIu64 " bytes%s\n", slice->trace.n,
            slice->trace.n == 1 ? "" : "s", n, n == 1 ? "" : "s", bytes,
            explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
@@ -285,8 +285,8 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
     rfs_put_dims(rfs_printed_begin(&dims), shown->ndim, shown->dims);
     rfs_table_add_printed(table, &dims);
     rfs_table_add(table, "%" PRIu64, shown->bytes);
-    uint32_t *givers = rfs_explained_givers(slice, &n);
-    add_ranks(table, givers, n);
+    uint32_t *providers = rfs_explained_providers(slice, &n);
+    add_ranks(table, providers, n);
     uint64_t bytes = 0;
     for (size_t i = 0; i < slice->trace.n; i++)
         bytes += rfs_block_source_bytes(&slice->trace.pieces[i].block);

@@ -166,20 +166,20 @@ uint32_t *rfs_takings_ranks(const struct rfs_takings *takings, size_t *n)
 /* A parameter of a rank. */
 struct occurrence {
     uint32_t name;   /* id of the source's */
-    uint32_t roster; /* position in rosters */
+    uint32_t params; /* position in parameter lists */
     uint32_t target;
 };
 
 struct every {
     struct {
-        const struct rfs_roster **data;
+        const struct rfs_params **data;
         size_t n, cap;
-    } rosters;
+    } param_lists;
     struct {
         struct occurrence *data;
         size_t n, cap;
     } names;
-    uint32_t *roster_of; /* [n_selected] position of each rank's */
+    uint32_t *params_of; /* [n_selected] position of each rank's */
 };
 
 static int by_name(const void *a, const void *b)
@@ -189,45 +189,45 @@ static int by_name(const void *a, const void *b)
 
     if (x->name != y->name)
         return x->name < y->name ? -1 : 1;
-    return (x->roster > y->roster) - (x->roster < y->roster);
+    return (x->params > y->params) - (x->params < y->params);
 }
 
-static bool add_roster(struct every *every, const struct rfs_roster *roster, uint32_t *position)
+static bool add_params(struct every *every, const struct rfs_params *params, uint32_t *position)
 {
-    for (*position = 0; *position < every->rosters.n; ++*position)
-        if (every->rosters.data[*position] == roster)
+    for (*position = 0; *position < every->param_lists.n; ++*position)
+        if (every->param_lists.data[*position] == params)
             return true;
-    if (!RFS_PUSH(&every->rosters, roster))
+    if (!RFS_PUSH(&every->param_lists, params))
         return false;
-    for (uint32_t i = 0; i < roster->n; i++)
-        if (!RFS_PUSH(&every->names, (struct occurrence){roster->targets[i].name, *position, i}))
+    for (uint32_t i = 0; i < params->n; i++)
+        if (!RFS_PUSH(&every->names, (struct occurrence){params->targets[i].name, *position, i}))
             return false;
     return true;
 }
 
 static bool list_all(struct every *every, const struct rfs_explain *explain)
 {
-    every->roster_of = calloc(explain->n_selected, sizeof *every->roster_of);
-    for (size_t i = 0; every->roster_of && i < explain->n_selected; i++)
-        if (!add_roster(every,
-                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->roster,
-                        &every->roster_of[i]))
+    every->params_of = calloc(explain->n_selected, sizeof *every->params_of);
+    for (size_t i = 0; every->params_of && i < explain->n_selected; i++)
+        if (!add_params(every,
+                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->params,
+                        &every->params_of[i]))
             return false;
-    if (every->roster_of && every->names.n > 1)
+    if (every->params_of && every->names.n > 1)
         qsort(every->names.data, every->names.n, sizeof *every->names.data, by_name);
-    return every->roster_of != NULL;
+    return every->params_of != NULL;
 }
 
-/* What all ranks of a roster take of one of its parameters. */
+/* What all ranks of a parameter list take of one of its parameters. */
 static int add_occurrence(struct rfs_totals *totals, struct rfs_explain *explain,
                           const struct every *every, const struct occurrence *of,
                           struct rfs_explained *slice)
 {
     int rc = 0;
 
-    slice->target = &every->rosters.data[of->roster]->targets[of->target];
+    slice->target = &every->param_lists.data[of->params]->targets[of->target];
     for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
-        if (every->roster_of[i] != of->roster)
+        if (every->params_of[i] != of->params)
             continue;
         slice->rank = explain->selected[i];
         slice->position = i;
@@ -256,9 +256,9 @@ int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struc
     }
     rfs_progress_end(&explain->progress);
     rfs_trace_free(&slice.trace);
-    free(every.rosters.data);
+    free(every.param_lists.data);
     free(every.names.data);
-    free(every.roster_of);
+    free(every.params_of);
     if (rc == -ENOMEM)
         return rfs_fail_memory(err);
     return rc ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(explain->rooms.catalog)), NULL,

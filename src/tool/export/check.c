@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/pool.h"
 #include "base/secret.h"
-#include "source/files.h"
+#include "source/io/files.h"
 #include "tool/common/tool.h"
 #include "view/ranges.h"
 

@@ -9,8 +9,8 @@
  *
  * Nothing is written before all of the list is planned, all that is there is checked, and there is room.
  */
-#ifndef RFS_TOOL_EXPORT_H
-#define RFS_TOOL_EXPORT_H
+#ifndef RFS_TOOL_EXPORT_EXPORT_H
+#define RFS_TOOL_EXPORT_EXPORT_H
 
 #include "reshard.h"
 #include "tool/common/progress.h"

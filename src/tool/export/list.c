@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/path.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 #include "view/ranges.h"
 
 #include <errno.h>

@@ -14,9 +14,9 @@
  */
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "source/cipher.h"
-#include "source/group_proto.h"
-#include "source/scan.h"
+#include "source/crypt/cipher.h"
+#include "source/scan/group_proto.h"
+#include "source/scan/scan.h"
 #include "tool/info/info.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be told of an encrypted checkpoint without its key. */
-#include "source/cipher.h"
-#include "source/files.h"
+#include "source/crypt/cipher.h"
+#include "source/io/files.h"
 #include "tool/info/info.h"
 
 #include <inttypes.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One checkpoint file, of any format, and the folder of a rank's. */
 #include "base/cleanup.h"
-#include "source/safetensors.h"
-#include "source/scan.h"
-#include "source/torch_index.h"
+#include "source/ckpt/walk.h"
+#include "source/safetensors/header.h"
+#include "source/scan/scan.h"
+#include "source/torch/index.h"
 #include "tool/common/layout_text.h"
 #include "tool/info/info.h"
 
@@ -158,7 +159,7 @@ int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_ki
     if (!work.tables.names || !work.tables.types || !files || rfs_files_add(files, path) != 0)
         rc = rfs_fail_memory(err);
     else
-        rfs_files_set_sealed(files, args->source.sealed);
+        rfs_files_set_encrypted(files, args->source.sealed);
     if (rc == 0)
         rc = read_it(&work, files);
     rfs_rows_order(&work.rows, &args->filter);

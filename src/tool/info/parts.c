@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hfai's parts: the models' tensors, whole, and the files. */
 #include "base/cleanup.h"
-#include "plan/hfai.h"
+#include "hfai/hfai.h"
 #include "tool/info/info.h"
 
 #include <inttypes.h>
@@ -21,14 +21,14 @@ static const struct rfs_column file_columns[] = {
 };
 
 static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
-                      struct rfs_rows *rows, struct rfs_stock *stock, struct rfs_error *err)
+                      struct rfs_rows *rows, struct rfs_storages *storages, struct rfs_error *err)
 {
     const size_t models = rfs_hfai_models(hfai);
 
     for (size_t m = 0; m < models; m++)
         for (size_t i = 0;; i++) {
             struct rfs_hfai_tensor tensor;
-            const int rc = rfs_hfai_tensor(hfai, m, i, stock, &tensor, err);
+            const int rc = rfs_hfai_tensor(hfai, m, i, storages, &tensor, err);
             if (rc == 0)
                 break;
             if (rc < 0)
@@ -99,7 +99,7 @@ static void tell(struct rfs_info_args *args, struct rfs_catalog *catalog,
 int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err)
 {
     struct rfs_hfai *hfai = NULL;
-    struct rfs_stock stock = {.items = {.n = 0}};
+    struct rfs_storages storages = {.items = {.n = 0}};
     struct rfs_rows rows = {.n = 0};
     int rc = rfs_tool_source_open(&args->source, report->path, err);
 
@@ -107,12 +107,12 @@ int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct
     if (rc == 0)
         rc = rfs_hfai_open(args->source.catalog, args->source.options.uneven_steps, &hfai, err);
     if (rc == 0)
-        rc = add_models(args, hfai, &rows, &stock, err);
+        rc = add_models(args, hfai, &rows, &storages, err);
     rfs_rows_order(&rows, &args->filter);
     if (rc == 0)
         tell(args, args->source.catalog, hfai, &rows, report);
     rfs_rows_free(&rows);
-    rfs_stock_free(&stock);
+    rfs_storages_free(&storages);
     if (hfai)
         rfs_hfai_free(hfai);
     return rc;

@@ -3,8 +3,8 @@
 #include "tool/strategy/strategy.h"
 #include "base/cleanup.h"
 #include "layout/rules.h"
-#include "source/files.h"
-#include "source/group_proto.h"
+#include "source/io/files.h"
+#include "source/scan/group_proto.h"
 #include "tool/info/info.h"
 #include "view/strategy_files.h"
 

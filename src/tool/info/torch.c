@@ -3,9 +3,9 @@
  * A file of torch.save as info shows it: all tensors, in whatever dicts and lists they are, each named by the keys on
  * the way to it. What a file shares is shown where it is met first.
  */
-#include "source/torch.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "source/torch/archive.h"
 #include "tool/info/info.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"
-#include "source/cipher.h"
+#include "source/crypt/cipher.h"
 #include "view/rules.h"
 #include "view/strategy_files.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reshard layout`: how a strategy spreads tensors over its devices. No checkpoint is looked at. */
-#ifndef RFS_TOOL_LAYOUT_H
-#define RFS_TOOL_LAYOUT_H
+#ifndef RFS_TOOL_LAYOUT_LAYOUT_H
+#define RFS_TOOL_LAYOUT_LAYOUT_H
 
 #include "base/error.h"
 #include "tool/layout/devices.h"

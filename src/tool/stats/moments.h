@@ -14,8 +14,8 @@
  *
  * Zero-initialise. 650 bytes. Merging is not commutative to the last bit: do it in a fixed order.
  */
-#ifndef RFS_TOOL_MOMENTS_H
-#define RFS_TOOL_MOMENTS_H
+#ifndef RFS_TOOL_STATS_MOMENTS_H
+#define RFS_TOOL_STATS_MOMENTS_H
 
 #include "source/index.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `reshard stats` has measured, and how it is shown. */
-#ifndef RFS_TOOL_STATS_H
-#define RFS_TOOL_STATS_H
+#ifndef RFS_TOOL_STATS_STATS_H
+#define RFS_TOOL_STATS_STATS_H
 
 #include "tool/common/whole.h"
 #include "tool/stats/moments.h"

@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/pathlist.h"
 #include "layout/merge.h"
-#include "source/files.h"
+#include "source/io/files.h"
 #include "tool/common/output.h"
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"

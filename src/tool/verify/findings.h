@@ -3,13 +3,13 @@
  * What a verification finds: that something of a rank, or of the whole, is not as it should be. Several of one kind
  * and name become one with many ranks.
  */
-#ifndef RFS_TOOL_FINDINGS_H
-#define RFS_TOOL_FINDINGS_H
+#ifndef RFS_TOOL_VERIFY_FINDINGS_H
+#define RFS_TOOL_VERIFY_FINDINGS_H
 
 #include "base/arena.h"
 #include "base/intern.h"
 #include "base/vec.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 
 #include <pthread.h>
 

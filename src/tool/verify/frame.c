@@ -82,7 +82,7 @@ static bool lies_there(const struct frame *frame, const struct rfs_index *index,
                        const struct rfs_region *region)
 {
     struct rfs_catalog *catalog = frame->verify->tree.catalog;
-    const struct rfs_target *target = &frame->image->roster->targets[region->target];
+    const struct rfs_target *target = &frame->image->params->targets[region->target];
     const char *name = rfs_catalog_name(frame->view->catalog, target->shown_name);
     const uint32_t id = rfs_intern_find(rfs_catalog_tables(catalog)->names, name, strlen(name));
     const struct rfs_entry *entry = id == RFS_NO_ID ? NULL : rfs_index_find(index, id);
@@ -110,7 +110,7 @@ static bool is_alike(const struct frame *frame)
         alike = true;
         for (size_t i = 0; alike && i < image->n; i++)
             if (image->regions[i].target < RFS_NO_TARGET)
-                alike = image->roster && lies_there(frame, index, &image->regions[i]);
+                alike = image->params && lies_there(frame, index, &image->regions[i]);
     }
     rfs_catalog_end(catalog, &use);
     return alike;

@@ -22,14 +22,14 @@ struct value {
 };
 
 static const struct rfs_target *find_target(const struct rfs_verify *verify,
-                                            const struct rfs_roster *roster, const char *name)
+                                            const struct rfs_params *params, const char *name)
 {
     const uint32_t id =
         rfs_intern_find(rfs_catalog_tables(verify->shown.catalog)->names, name, strlen(name));
 
-    for (size_t i = 0; id != RFS_NO_ID && i < roster->n; i++)
-        if (roster->targets[i].shown_name == id)
-            return &roster->targets[i];
+    for (size_t i = 0; id != RFS_NO_ID && i < params->n; i++)
+        if (params->targets[i].shown_name == id)
+            return &params->targets[i];
     return NULL;
 }
 
@@ -121,16 +121,16 @@ static int check_rank(struct rfs_verify *verify, const struct rfs_whole_tensor *
 int rfs_verify_own(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor, uint64_t begin,
                    size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err)
 {
-    const struct rfs_roster *roster = NULL;
+    const struct rfs_params *params = NULL;
     const struct rfs_target *target = NULL;
     struct value value = {0};
     int rc = 0;
 
     for (uint32_t rank = 0; rc == 0 && rank < verify->shown.view->n_ranks; rank++) {
         const struct rfs_rank_plan *plan = rfs_planner_ready(verify->shown.planner, rank);
-        if (plan && plan->roster != roster) {
-            roster = plan->roster;
-            target = find_target(verify, roster, tensor->name);
+        if (plan && plan->params != params) {
+            params = plan->params;
+            target = find_target(verify, params, tensor->name);
         }
         if (plan && target)
             rc = check_rank(verify, tensor, rank, target, &value, begin, n, got, wanted, err);
@@ -147,7 +147,7 @@ int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor
     struct value value = {.quiet = true};
     const struct rfs_rank_plan *plan =
         rank < verify->shown.view->n_ranks ? rfs_planner_ready(verify->shown.planner, rank) : NULL;
-    const struct rfs_target *target = plan ? find_target(verify, plan->roster, tensor->name) : NULL;
+    const struct rfs_target *target = plan ? find_target(verify, plan->params, tensor->name) : NULL;
     const int rc =
         target ? check_rank(verify, tensor, rank, target, &value, 0, n, got, wanted, err) : 0;
 

@@ -65,11 +65,11 @@ static int index_other(void *ctx, size_t i)
 struct listing {
     struct rfs_verify *verify;
     uint32_t rank;
-    const struct rfs_roster *roster;
+    const struct rfs_params *params;
     const struct rfs_index *index;
     bool *met; /* [index->n] */
     size_t found;
-    const struct rfs_roster *last_roster; /* of the rank before, and */
+    const struct rfs_params *last_params; /* of the rank before, and */
     uint64_t last_serial;                 /* of its index */
 };
 
@@ -119,8 +119,8 @@ static int check_listing(struct listing *listing, struct rfs_error *err)
     if (!listing->met)
         return rfs_fail_memory(err);
     listing->found = 0;
-    for (size_t i = 0; i < listing->roster->n; i++)
-        check_target(listing, &listing->roster->targets[i]);
+    for (size_t i = 0; i < listing->params->n; i++)
+        check_target(listing, &listing->params->targets[i]);
     for (size_t i = 0; i < listing->index->n; i++) {
         const char *name = rfs_catalog_name(verify->tree.catalog, listing->index->entries[i].name);
         if (!listing->met[i] && !rfs_whole_lacks(&verify->shown, name) &&
@@ -134,11 +134,11 @@ static int check_listing(struct listing *listing, struct rfs_error *err)
 /* Ranks of a stage share what they should list, and mostly what they do: then one look is enough. */
 static int check_rank(struct listing *listing, struct rfs_error *err)
 {
-    if (listing->last_serial == listing->index->serial && listing->last_roster == listing->roster &&
+    if (listing->last_serial == listing->index->serial && listing->last_params == listing->params &&
         listing->found == 0)
         return 0;
     listing->last_serial = listing->index->serial;
-    listing->last_roster = listing->roster;
+    listing->last_params = listing->params;
     return check_listing(listing, err);
 }
 
@@ -156,7 +156,7 @@ static int check_listings(struct rfs_verify *verify, struct rfs_error *err)
         if (rc || !rfs_verify_has_rank(verify, rank))
             continue;
         listing.rank = rank;
-        listing.roster = plan->roster;
+        listing.params = plan->params;
         rfs_catalog_begin(tree, &use);
         if (rfs_catalog_index(tree, rank, RFS_NO_RANK, &listing.index, NULL) == 0)
             rc = check_rank(&listing, err);

@@ -15,8 +15,8 @@
  * xxhsum -H128 prints it. A reader passes over members that it does not know; a version above its own it refuses.
  * Not thread-safe.
  */
-#ifndef RFS_TOOL_SUMS_H
-#define RFS_TOOL_SUMS_H
+#ifndef RFS_TOOL_VERIFY_SUMS_H
+#define RFS_TOOL_VERIFY_SUMS_H
 
 #include "base/error.h"
 #include "base/intern.h"

@@ -2,7 +2,7 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
-#include "source/files.h"
+#include "source/io/files.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
 

@@ -12,8 +12,8 @@
  *
  * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
  */
-#ifndef RFS_TOOL_VERIFY_H
-#define RFS_TOOL_VERIFY_H
+#ifndef RFS_TOOL_VERIFY_VERIFY_H
+#define RFS_TOOL_VERIFY_VERIFY_H
 
 #include "tool/common/progress.h"
 #include "tool/common/whole.h"

@@ -5,8 +5,8 @@ check_PROGRAMS += \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels \
-	tests/unit/assemble/test_pace \
-	tests/unit/assemble/test_stage \
+	tests/unit/assemble/test_latency \
+	tests/unit/assemble/test_prefetch \
 	tests/unit/assemble/test_strided
 TESTS += \
 	tests/unit/assemble/test_assembler \
@@ -14,8 +14,8 @@ TESTS += \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels \
-	tests/unit/assemble/test_pace \
-	tests/unit/assemble/test_stage \
+	tests/unit/assemble/test_latency \
+	tests/unit/assemble/test_prefetch \
 	tests/unit/assemble/test_strided
 tests_unit_assemble_test_assembler_SOURCES = tests/unit/assemble/test_assembler.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
@@ -34,7 +34,7 @@ tests_unit_assemble_test_convert_LDADD = librfs.la $(CMOCKA_LIBS) -lm
 tests_unit_assemble_test_strided_SOURCES = tests/unit/assemble/test_strided.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_strided_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_assemble_test_pace_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_assemble_test_stage_SOURCES = tests/unit/assemble/test_stage.c \
+tests_unit_assemble_test_latency_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_assemble_test_prefetch_SOURCES = tests/unit/assemble/test_prefetch.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
-tests_unit_assemble_test_stage_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_assemble_test_prefetch_LDADD = librfs.la $(CMOCKA_LIBS)

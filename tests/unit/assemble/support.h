@@ -4,7 +4,7 @@
 #define TESTS_UNIT_ASSEMBLE_SUPPORT_H
 
 #include "plan/slice.h"
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 
 struct random {
     uint64_t state;

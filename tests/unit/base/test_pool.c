@@ -141,7 +141,7 @@ static void test_used_after_a_fork(void **state)
 
 enum { ITEMS = 3000 };
 
-struct tally {
+struct counters {
     struct rfs_pool *pool;
     atomic_int seen[ITEMS];
     atomic_int calls;
@@ -151,7 +151,7 @@ struct tally {
 
 static int count(void *ctx, size_t i)
 {
-    struct tally *t = ctx;
+    struct counters *t = ctx;
 
     atomic_fetch_add(&t->calls, 1);
     atomic_fetch_add(&t->seen[i], 1);
@@ -160,7 +160,7 @@ static int count(void *ctx, size_t i)
 
 static void test_for_visits_each_once(void **state)
 {
-    static struct tally t = {.bad = ITEMS};
+    static struct counters t = {.bad = ITEMS};
     struct rfs_pool *pool = rfs_pool_new(3);
 
     (void)state;
@@ -176,7 +176,7 @@ static void test_for_visits_each_once(void **state)
 
 static void test_for_stops_at_a_failure(void **state)
 {
-    static struct tally t = {.bad = 5, .with = -7};
+    static struct counters t = {.bad = 5, .with = -7};
     struct rfs_pool *pool = rfs_pool_new(2);
 
     (void)state;
@@ -188,7 +188,7 @@ static void test_for_stops_at_a_failure(void **state)
 
 static void test_for_without_workers(void **state)
 {
-    static struct tally t = {.bad = 5, .with = 3};
+    static struct counters t = {.bad = 5, .with = 3};
     struct rfs_pool *pool = rfs_pool_new(0);
 
     (void)state;
@@ -218,7 +218,7 @@ static void test_for_uses_caller_and_workers(void **state)
 
 static int nest(void *ctx, size_t i)
 {
-    struct tally *t = ctx;
+    struct counters *t = ctx;
 
     (void)i;
     return rfs_pool_for(t->pool, 20, count, t);
@@ -226,7 +226,7 @@ static int nest(void *ctx, size_t i)
 
 static void test_for_inside_for(void **state)
 {
-    static struct tally t = {.bad = ITEMS};
+    static struct counters t = {.bad = ITEMS};
 
     (void)state;
     t.pool = rfs_pool_new(2);

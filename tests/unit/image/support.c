@@ -25,8 +25,8 @@ int set_up(void **state)
         .path = w->root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
     if (rfs_catalog_open(&spec, NULL, NULL, &w->catalog, &w->err))
         fail_msg("%s", w->err.text);
-    w->roster = calloc(1, sizeof *w->roster);
-    assert_non_null(w->roster);
+    w->params = calloc(1, sizeof *w->params);
+    assert_non_null(w->params);
     *state = w;
     return 0;
 }
@@ -37,7 +37,7 @@ int tear_down(void **state)
 
     rfs_catalog_close(w->catalog);
     tree_remove(w->root);
-    free(w->roster);
+    free(w->params);
     free(w);
     return 0;
 }
@@ -55,12 +55,12 @@ void add_target(struct world *w, const char *name, enum rfs_kind kind, enum rfs_
     type.kind = (uint8_t)kind;
     for (unsigned i = 0; i < ndim; i++)
         type.dims[i] = dims[i];
-    if (w->roster->n == w->cap) {
+    if (w->params->n == w->cap) {
         w->cap = 2 * w->cap + 8;
-        w->roster = realloc(w->roster, sizeof *w->roster + w->cap * sizeof *w->roster->targets);
-        assert_non_null(w->roster);
+        w->params = realloc(w->params, sizeof *w->params + w->cap * sizeof *w->params->targets);
+        assert_non_null(w->params);
     }
-    struct rfs_target *target = &w->roster->targets[w->roster->n++];
+    struct rfs_target *target = &w->params->targets[w->params->n++];
     *target = (struct rfs_target){.geometry = RFS_NO_ID, .lengths = RFS_NO_ID};
     target->shown_name = rfs_intern_add(tables->names, name, strlen(name));
     target->shown_type = rfs_intern_add(tables->types, &type, sizeof type);

@@ -8,7 +8,7 @@
 struct world {
     char *root;
     struct rfs_catalog *catalog;
-    struct rfs_roster *roster;
+    struct rfs_params *params;
     size_t cap;
     struct rfs_error err;
 };

@@ -20,7 +20,7 @@ static void test_ckpt(void **state)
     struct rfs_image *image;
 
     add_tensor(w, "w", RFS_FLOAT32, 2, dims);
-    assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, false, &image), 0);
+    assert_int_equal(rfs_image_ckpt(w->catalog, w->params, false, &image), 0);
     expect_covered(image);
     ckpt_header(&want, "w", "Float32", 2, dims, 128);
     expect_literals(image, want.data, want.n);
@@ -42,11 +42,11 @@ static void test_map(void **state)
     struct rfs_image *image;
 
     add_target(w, "m", RFS_MAP, RFS_UINT8, 0, NULL, 203);
-    struct rfs_target *target = &w->roster->targets[0];
+    struct rfs_target *target = &w->params->targets[0];
     const struct rfs_entry entry = {
         .offset = 100, .type = target->shown_type, .extent = 0, .extent_count = 3};
     assert_int_equal(rfs_catalog_lengths(w->catalog, &index, &entry, &target->lengths), 0);
-    assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, false, &image), 0);
+    assert_int_equal(rfs_image_ckpt(w->catalog, w->params, false, &image), 0);
     expect_covered(image);
     expect_literals(image, first, sizeof first - 1);
     assert_int_equal(image->n, 5);
@@ -67,13 +67,13 @@ static void test_trailer(void **state)
 
     /* With literals before the trailer (an empty string), and with a tensor's bytes. */
     for (unsigned i = 0; i < 2; i++) {
-        w->roster->n = 0;
+        w->params->n = 0;
         if (i == 0)
             add_target(w, "s", RFS_STRING, RFS_STR, 0, NULL, 0);
         else
             add_tensor(w, "w", RFS_INT8, 1, (uint64_t[]){3});
-        assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, false, &plain), 0);
-        assert_int_equal(rfs_image_ckpt(w->catalog, w->roster, true, &image), 0);
+        assert_int_equal(rfs_image_ckpt(w->catalog, w->params, false, &plain), 0);
+        assert_int_equal(rfs_image_ckpt(w->catalog, w->params, true, &image), 0);
         expect_covered(image);
         assert_int_equal(image->bytes, plain->bytes + RFS_CRC_TRAILER);
         const struct rfs_region *last = &image->regions[image->n - 1];
@@ -101,7 +101,7 @@ static void expect_map(struct world *w, enum rfs_weight_map_style style, size_t 
         .style = style, .total_size = UINT64_C(12345678901), .n = n, .names = ids, .files = files};
     assert_int_equal(rfs_image_weight_map(w->catalog, &map, &image), 0);
     expect_covered(image);
-    assert_null(image->roster);
+    assert_null(image->params);
     expect_literals(image, want, strlen(want));
     rfs_image_free(image);
 }

@@ -32,7 +32,7 @@ static struct rfs_image *encode(struct world *w, const struct rfs_selection *sel
 
 static struct rfs_image *encode_all(struct world *w)
 {
-    return encode(w, &(struct rfs_selection){.roster = w->roster});
+    return encode(w, &(struct rfs_selection){.params = w->params});
 }
 
 /* The header's text with its length before it and its padding behind it. */
@@ -72,7 +72,7 @@ static void test_by_hand(void **state)
         assert_int_equal(image->regions[i + 1].at, 0);
         assert_int_equal(rfs_image_end(image, i + 1) - image->regions[i + 1].start, bytes[i]);
     }
-    assert_ptr_equal(image->roster, w->roster);
+    assert_ptr_equal(image->params, w->params);
     rfs_image_free(image);
 }
 
@@ -118,7 +118,7 @@ static void test_int4(void **state)
 
     /* MindSpore keeps both in one dictionary. */
     add_tensor(w, "format", RFS_INT4, 0, NULL);
-    image = encode(w, &(struct rfs_selection){w->roster, (uint32_t[]){3}, 1});
+    image = encode(w, &(struct rfs_selection){w->params, (uint32_t[]){3}, 1});
     expect_header(image, "{\"__metadata__\":{\"format\":\"Int4\"},"
                          "\"format\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}");
     rfs_image_free(image);
@@ -131,7 +131,7 @@ static void test_selection(void **state)
     for (unsigned i = 0; i < 9; i++)
         add_tensor(w, (const char[]){(char)('i' - i), 0}, RFS_INT16, DIMS(i + 1));
     struct rfs_image *image =
-        encode(w, &(struct rfs_selection){w->roster, (uint32_t[]){2, 7, 5}, 3});
+        encode(w, &(struct rfs_selection){w->params, (uint32_t[]){2, 7, 5}, 3});
     expect_header(image, "{\"__metadata__\":{\"format\":\"ms\"},"
                          "\"b\":{\"dtype\":\"I16\",\"shape\":[8],\"data_offsets\":[0,16]},"
                          "\"d\":{\"dtype\":\"I16\",\"shape\":[6],\"data_offsets\":[16,28]},"
@@ -203,7 +203,7 @@ static void test_against_a_naive_encoder(void **state)
         struct random_tensor tensors[30];
         char text[16384] = "{\"__metadata__\":{\"format\":\"ms\"}";
         uint64_t at = 0;
-        w->roster->n = 0;
+        w->params->n = 0;
         for (unsigned i = 0; i < n; i++) {
             make_tensor(&seed, i, &tensors[i]);
             add_tensor(w, tensors[i].name, ascending[tensors[i].dtype].dtype, tensors[i].ndim,
@@ -251,7 +251,7 @@ static void test_against_a_naive_encoder(void **state)
 
 static void expect_refusal(struct world *w, int code, const char *fragment)
 {
-    const struct rfs_selection all = {.roster = w->roster};
+    const struct rfs_selection all = {.params = w->params};
     struct rfs_image *image;
 
     assert_int_equal(rfs_image_safetensors(w->catalog, &all, "ms", &image, &w->err), code);
@@ -268,19 +268,19 @@ static void test_refused(void **state)
     add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
     expect_refusal(w, -EINVAL, "parameter 's': is a string");
     assert_non_null(strstr(w->err.text, "format=ckpt"));
-    w->roster->n = 1;
+    w->params->n = 1;
     add_target(w, "m", RFS_MAP, RFS_INT32, 0, NULL, 80);
     expect_refusal(w, -EINVAL, "parameter 'm': is a map tensor");
-    w->roster->n = 1;
+    w->params->n = 1;
     add_tensor(w, "c", RFS_COMPLEX128, DIMS(2));
     expect_refusal(w, -EINVAL, "parameter 'c': is of type Complex128");
-    w->roster->n = 1;
+    w->params->n = 1;
     add_tensor(w, "h", RFS_HIFLOAT8, DIMS(2));
     expect_refusal(w, -EINVAL, "parameter 'h': is of type HiFloat8");
-    w->roster->n = 1;
+    w->params->n = 1;
     add_tensor(w, "__metadata__", RFS_FLOAT32, DIMS(2));
     expect_refusal(w, -EINVAL, "parameter '__metadata__': has the name of what is no tensor");
-    w->roster->n = 1;
+    w->params->n = 1;
     add_target(w, "huge", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 59), UINT64_C(1) << 61);
     add_target(w, "huger", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 60), UINT64_C(1) << 62);
     expect_refusal(w, -EFBIG, "parameter 'huger': with it, the file would be larger");
@@ -301,7 +301,7 @@ static void test_header_too_long(void **state)
     }
     free(name);
     expect_refusal(w, -EFBIG, "take 100000000 at most");
-    w->roster->n = 3;
+    w->params->n = 3;
     rfs_image_free(encode_all(w));
 }
 

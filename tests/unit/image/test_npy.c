@@ -33,7 +33,7 @@ static void expect_npy(struct world *w, const char *dict, size_t size, uint64_t 
     want[9] = (unsigned char)((size - 10) >> 8);
     memcpy(want + 10, dict, strlen(dict));
     want[size - 1] = '\n';
-    assert_int_equal(rfs_image_npy(w->catalog, w->roster, 0, &image), 0);
+    assert_int_equal(rfs_image_npy(w->catalog, w->params, 0, &image), 0);
     expect_covered(image);
     expect_literals(image, want, size);
     assert_int_equal(image->bytes, size + bytes);
@@ -43,7 +43,7 @@ static void expect_npy(struct world *w, const char *dict, size_t size, uint64_t 
         assert_int_equal(image->regions[1].at, 0);
     }
     rfs_image_free(image);
-    w->roster->n = 0;
+    w->params->n = 0;
 }
 
 /* Sizes are what numpy 1.24 and 2.4 write. */

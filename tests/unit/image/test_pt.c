@@ -34,15 +34,15 @@ static uint32_t source_sum(uint64_t offset, uint64_t n, uint32_t sum)
 
 /* ---- reading an image ---- */
 
-/* A byte of a target: of a stock's ranges, or 0 of a roster's. */
+/* A byte of a target: of a stock's ranges, or 0 of a parameter list's. */
 static unsigned char target_byte(const struct rfs_image *image, uint32_t target, uint64_t at)
 {
     struct rfs_slice slice = {0};
     unsigned char byte = 0;
 
-    if (!image->stock)
+    if (!image->storages)
         return 0;
-    assert_int_equal(rfs_stock_slice(image->stock, target, &slice), 0);
+    assert_int_equal(rfs_storages_slice(image->storages, target, &slice), 0);
     for (size_t i = 0; i < slice.n; i++) {
         const struct rfs_block *block = &slice.blocks[i];
         assert_int_equal(block->n_loops, 0);
@@ -263,16 +263,16 @@ static void test_ranges(void **state)
         check_random(*state, &random);
 }
 
-/* ---- rosters ---- */
+/* ---- parameter lists ---- */
 
-static struct rfs_image *roster_image(struct world *w, const char *stem)
+static struct rfs_image *params_image(struct world *w, const char *stem)
 {
     struct rfs_document document = {0};
     struct rfs_image *image = NULL;
     const struct rfs_pt_config config = {
-        .catalog = w->catalog, .document = &document, .roster = w->roster, .stem = stem};
+        .catalog = w->catalog, .document = &document, .params = w->params, .stem = stem};
 
-    if (rfs_document_roster(&document, w->catalog, w->roster, &w->err) ||
+    if (rfs_document_params(&document, w->catalog, w->params, &w->err) ||
         rfs_image_pt(&config, &image, &w->err))
         fail_msg("%s", w->err.text);
     rfs_document_free(&document);
@@ -295,7 +295,7 @@ static void test_every_dtype(void **state)
         /* Of no axis, of one, of no elements. */
         add_tensor(w, name, dtypes[i], i % 3 == 2 ? 3 : i % 3, dims);
     }
-    struct rfs_image *image = roster_image(w, "archive");
+    struct rfs_image *image = params_image(w, "archive");
     open_image(image, &torch);
     expect_descriptors(image, &torch.zip);
     for (unsigned i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -329,7 +329,7 @@ static void test_beyond_4_gib(void **state)
         snprintf(name, sizeof name, "%u", i);
         add_tensor(w, name, RFS_INT8, 1, &sizes[i]);
     }
-    struct rfs_image *image = roster_image(w, "archive");
+    struct rfs_image *image = params_image(w, "archive");
     open_image(image, &torch);
     expect_descriptors(image, &torch.zip);
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -358,7 +358,7 @@ static void test_many_entries(void **state)
         snprintf(name, sizeof name, "%u", i);
         add_tensor(w, name, RFS_INT8, 1, &one);
     }
-    struct rfs_image *image = roster_image(w, "archive");
+    struct rfs_image *image = params_image(w, "archive");
     assert_int_equal(number(image, image->bytes - 12, 2), 0xffff);
     open_image(image, &torch);
     assert_int_equal(torch.zip.n, 66003);
@@ -381,7 +381,7 @@ static void test_stems(void **state)
         struct rfs_torch torch;
         memset(stem, 'x', n);
         stem[n] = '\0';
-        struct rfs_image *image = roster_image(w, stem);
+        struct rfs_image *image = params_image(w, stem);
         open_image(image, &torch);
         assert_int_equal(torch.prefix_bytes, n);
         expect_descriptors(image, &torch.zip);
@@ -394,11 +394,11 @@ static void expect_refused(struct world *w, const char *what)
 {
     struct rfs_document document = {0};
 
-    assert_int_equal(rfs_document_roster(&document, w->catalog, w->roster, &w->err), -EINVAL);
+    assert_int_equal(rfs_document_params(&document, w->catalog, w->params, &w->err), -EINVAL);
     if (!strstr(w->err.text, what))
         fail_msg("no '%s' in: %s", what, w->err.text);
     rfs_document_free(&document);
-    w->roster->n = 0;
+    w->params->n = 0;
 }
 
 static void test_what_torch_has_not(void **state)

@@ -12,13 +12,13 @@ tests_unit_plan_test_stages_SOURCES = \
 	tests/unit/plan/test_stages.c
 tests_unit_plan_test_stages_LDADD = librfs.la $(CMOCKA_LIBS)
 
-check_PROGRAMS += tests/unit/plan/test_outward
-TESTS += tests/unit/plan/test_outward
-tests_unit_plan_test_outward_SOURCES = \
+check_PROGRAMS += tests/unit/plan/test_output_map
+TESTS += tests/unit/plan/test_output_map
+tests_unit_plan_test_output_map_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \
-	tests/unit/plan/test_outward.c
-tests_unit_plan_test_outward_LDADD = librfs.la $(CMOCKA_LIBS)
+	tests/unit/plan/test_output_map.c
+tests_unit_plan_test_output_map_LDADD = librfs.la $(CMOCKA_LIBS)
 
 check_PROGRAMS += tests/unit/plan/test_sparse
 TESTS += tests/unit/plan/test_sparse
@@ -37,18 +37,6 @@ tests_unit_plan_test_removed_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/plan/test_removed.c
 tests_unit_plan_test_removed_LDADD = librfs.la $(CMOCKA_LIBS)
-
-check_PROGRAMS += tests/unit/plan/test_hfai
-TESTS += tests/unit/plan/test_hfai
-tests_unit_plan_test_hfai_SOURCES = \
-	tests/support/archive.c \
-	tests/support/archive.h \
-	tests/support/torch_file.c \
-	tests/support/torch_file.h \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/plan/test_hfai.c
-tests_unit_plan_test_hfai_LDADD = librfs.la $(CMOCKA_LIBS) -lz
 
 check_PROGRAMS += tests/unit/plan/test_scale
 TESTS += tests/unit/plan/test_scale

@@ -26,7 +26,7 @@ struct fixture {
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
-    struct rfs_outward *outward;
+    struct rfs_output_map *output_map;
     bool strict, keep_empty;
     struct rfs_log log;
     char lines[2048];
@@ -79,7 +79,7 @@ static void open_tree(struct fixture *f, const char *src, const char *dst)
                                               .log = &f->log,
                                               .strict = f->strict,
                                               .keep_empty = f->keep_empty,
-                                              .outward = f->outward};
+                                              .output_map = f->output_map};
     if (rfs_planner_new(&config, &f->planner, &f->err))
         fail_msg("%s", f->err.text);
 }
@@ -143,8 +143,8 @@ static void expect_file(struct fixture *f, uint32_t rank, const char *expected)
 
     if (plan_rank(f, rank))
         fail_msg("%s", f->err.text);
-    for (size_t i = 0; i < f->plan->roster->n; i++) {
-        const struct rfs_target *target = &f->plan->roster->targets[i];
+    for (size_t i = 0; i < f->plan->params->n; i++) {
+        const struct rfs_target *target = &f->plan->params->targets[i];
         struct rfs_slice slice = {0};
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? " " : "",
                               rfs_catalog_name(f->catalog, target->shown_name));
@@ -235,7 +235,7 @@ static void test_files_of_one_size(void **state)
                                      "parameters, as after remove_redundancy"));
 }
 
-/* Of a parameter that the destination lacks the slice of like's replicas counts. */
+/* Of a parameter that the destination lacks the slice of the template's replicas counts. */
 static void test_copies_by_the_source_layout(void **state)
 {
     struct fixture *f = *state;
@@ -437,7 +437,7 @@ static void test_samples_of_large_files(void **state)
 
     many(f, "w", "v");
     expect_indexed(f, 1);
-    assert_int_equal(f->plan->roster->n, MANY + 2);
+    assert_int_equal(f->plan->params->n, MANY + 2);
     assert_non_null(strstr(f->lines, "1 parameter of the source strategy in none of the "
                                      "checkpoints of pipeline stage 0, by samples of their "
                                      "headers: m"));
@@ -449,7 +449,7 @@ static void test_samples_that_differ(void **state)
 
     many(f, "m", "v");
     expect_indexed(f, 2);
-    assert_int_equal(f->plan->roster->n, MANY + 3);
+    assert_int_equal(f->plan->params->n, MANY + 3);
 }
 
 static void test_the_last_sample_differs(void **state)
@@ -457,7 +457,7 @@ static void test_the_last_sample_differs(void **state)
     struct fixture *f = *state;
 
     many(f, "w", "m");
-    assert_int_equal(f->plan->roster->n, MANY + 3);
+    assert_int_equal(f->plan->params->n, MANY + 3);
 }
 
 static void test_strict_looks_at_all(void **state)
@@ -577,13 +577,13 @@ static void test_slices_of_other_types(void **state)
 static void test_layouts_by_either_name(void **state)
 {
     struct fixture *f = *state;
-    const struct rfs_outward_config config = {.names = tree_path(f->root, "map.json")};
+    const struct rfs_output_map_config config = {.names = tree_path(f->root, "map.json")};
     static const char map[] = "{\"a\": \"x\", \"b\": \"y\"}";
 
     for (unsigned rank = 0; rank < 2; rank++)
         write_rank(f, rank, "abw");
     tree_write(f->root, "map.json", map, sizeof map - 1);
-    assert_int_equal(rfs_outward_open(&config, &f->outward, &f->err), 0);
+    assert_int_equal(rfs_output_map_open(&config, &f->output_map, &f->err), 0);
     open_tree(f, LAYOUT("a", "[2]", "0") ", " LAYOUT("b", "[2]", "0") ", " OVER("w", "[2]"),
               OVER("x", "[1]") ", " OVER("b", "[1]") ", " OVER("w", "[1]"));
     expect_file(f, 0, "x0,1 y0,1 w0");
@@ -592,13 +592,13 @@ static void test_layouts_by_either_name(void **state)
 static void test_two_of_one_name(void **state)
 {
     struct fixture *f = *state;
-    const struct rfs_outward_config config = {.names = tree_path(f->root, "map.json")};
+    const struct rfs_output_map_config config = {.names = tree_path(f->root, "map.json")};
     static const char map[] = "{\"a\": \"w\"}";
 
     write_rank(f, 0, "abw");
     write_rank(f, 1, "abw");
     tree_write(f->root, "map.json", map, sizeof map - 1);
-    assert_int_equal(rfs_outward_open(&config, &f->outward, &f->err), 0);
+    assert_int_equal(rfs_output_map_open(&config, &f->output_map, &f->err), 0);
     open_tree(f, OVER("w", "[2]"), NULL);
     expect_refusal(f, 0, -EINVAL, "both be shown as 'w'");
 }
@@ -619,7 +619,7 @@ static void test_empties_are_kept(void **state)
     struct fixture *f = *state;
 
     empties(f, true, "e w1"); /* by name, as MindSpore reads safetensors */
-    const struct rfs_target *target = &f->plan->roster->targets[0];
+    const struct rfs_target *target = &f->plan->params->targets[0];
     assert_int_not_equal(target->geometry, RFS_NO_ID);
     assert_int_equal(rfs_catalog_type(f->catalog, target->type)->ndim, 1);
     assert_int_equal(rfs_catalog_type(f->catalog, target->type)->bytes, 0);
@@ -646,7 +646,7 @@ static int tear_down(void **state)
 
     rfs_pool_free(f->pool);
     rfs_planner_free(f->planner);
-    rfs_outward_free(f->outward);
+    rfs_output_map_free(f->output_map);
     rfs_catalog_close(f->catalog);
     rfs_strategy_free(f->src);
     rfs_strategy_free(f->dst);

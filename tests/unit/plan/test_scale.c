@@ -140,8 +140,8 @@ static void count_one(unsigned src, unsigned dst, unsigned rank, uint64_t *opens
     const struct rfs_rank_plan *one = plan(&w, rank);
     *opens = files_of(&w).opens;
     *pieces = 0;
-    for (size_t i = 0; i < one->roster->n; i++) {
-        assert_int_equal(rfs_planner_slice(w.planner, rank, &one->roster->targets[i], &slice), 0);
+    for (size_t i = 0; i < one->params->n; i++) {
+        assert_int_equal(rfs_planner_slice(w.planner, rank, &one->params->targets[i], &slice), 0);
         *pieces += slice.n;
     }
     assert_int_equal(files_of(&w).opens, *opens); /* whatever was made for it was made already */
@@ -250,11 +250,11 @@ static void test_room_for_indexes(void **state)
     assert_non_null(rfs_catalog_ready(w.catalog, ranks - 1)); /* the last that was asked for */
     /* Those that went are made again as they were, unless the file was changed since. */
     const struct rfs_rank_plan *first = plan(&w, 1);
-    assert_int_equal(rfs_planner_slice(w.planner, 1, &first->roster->targets[7], &slice), 0);
+    assert_int_equal(rfs_planner_slice(w.planner, 1, &first->params->targets[7], &slice), 0);
     assert_int_equal(slice.n, 1);
     const struct rfs_rank_plan *second = plan(&w, 2);
     tree_write(w.root, "src/rank_2/a.ckpt", "changed", 7);
-    assert_int_equal(rfs_planner_slice(w.planner, 2, &second->roster->targets[7], &slice), -ESTALE);
+    assert_int_equal(rfs_planner_slice(w.planner, 2, &second->params->targets[7], &slice), -ESTALE);
     rfs_slice_free(&slice);
     close_world(&w);
 }

@@ -6,7 +6,7 @@
  */
 #include "plan/planner.h"
 #include "plan/trace.h"
-#include "source/saved.h"
+#include "source/saved/folder.h"
 #include "tests/unit/plan/world.h"
 
 #include <errno.h>
@@ -206,9 +206,9 @@ static void expect_rank(struct open *o, const struct world *world, uint32_t rank
         assert_true(o->err.text[0]);
         return;
     }
-    assert_int_equal(plan->roster->n, n);
+    assert_int_equal(plan->params->n, n);
     for (int i = 0; i < n; i++)
-        expect_target(o, world, rank, plan, &plan->roster->targets[i], &wanted[i]);
+        expect_target(o, world, rank, plan, &plan->params->targets[i], &wanted[i]);
 }
 
 /* Plans all ranks, beginning with one of its own. */

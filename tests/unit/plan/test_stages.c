@@ -156,12 +156,12 @@ static void test_lowest_stage_gives(void **state)
     if (rfs_planner_rank(f->planner, 0, &made, &f->err))
         fail_msg("%s", f->err.text);
     assert_int_equal(made->n_sources, 3);
-    assert_int_equal(made->roster->n, 5);
-    expect_target(f, &made->roster->targets[0], "w", 0);
-    expect_target(f, &made->roster->targets[1], "v", 1);
-    expect_target(f, &made->roster->targets[2], "u", 2);
-    expect_target(f, &made->roster->targets[3], "s", 0);
-    expect_target(f, &made->roster->targets[4], "x", 2);
+    assert_int_equal(made->params->n, 5);
+    expect_target(f, &made->params->targets[0], "w", 0);
+    expect_target(f, &made->params->targets[1], "v", 1);
+    expect_target(f, &made->params->targets[2], "u", 2);
+    expect_target(f, &made->params->targets[3], "s", 0);
+    expect_target(f, &made->params->targets[4], "x", 2);
 }
 
 /* Each destination rank needs another source rank alone; their headers are still one index. */

@@ -401,11 +401,11 @@ static bool gives(const struct world *world, uint32_t s, uint32_t r, uint32_t p)
 }
 
 /* The rank that gives one element, or RANKS. */
-static uint32_t giver(const struct world *world, uint32_t s, uint32_t p, uint32_t like, uint32_t i,
-                      uint32_t k)
+static uint32_t provider(const struct world *world, uint32_t s, uint32_t p, uint32_t template,
+                         uint32_t i, uint32_t k)
 {
     const struct lay *lay = near(&world->src, p, s);
-    const struct box ours = world_box(world, lay ? lay : &whole, p, like);
+    const struct box ours = world_box(world, lay ? lay : &whole, p, template);
     uint32_t lowest = RANKS;
 
     for (uint32_t r = world->src.devices; r-- > 0;) {
@@ -420,7 +420,7 @@ static uint32_t giver(const struct world *world, uint32_t s, uint32_t p, uint32_
     return lowest;
 }
 
-static bool slice(const struct world *world, uint32_t s, uint32_t like, const struct box *box,
+static bool slice(const struct world *world, uint32_t s, uint32_t template, const struct box *box,
                   struct wanted *out)
 {
     const uint32_t p = out->param;
@@ -429,7 +429,7 @@ static bool slice(const struct world *world, uint32_t s, uint32_t like, const st
     out->n = 0;
     for (uint32_t i = box->lo[0]; i < box->lo[0] + (box->len[0] ? box->len[0] : 1); i++)
         for (uint32_t k = box->lo[1]; k < box->lo[1] + (box->len[1] ? box->len[1] : 1); k++) {
-            const uint32_t r = giver(world, s, p, like, i, k);
+            const uint32_t r = provider(world, s, p, template, i, k);
             if (r == RANKS)
                 return false;
             out->bytes[out->n++] = content(world, p, s * world->src.devices + r, i * row + k);
@@ -438,7 +438,7 @@ static bool slice(const struct world *world, uint32_t s, uint32_t like, const st
 }
 
 /* The rank that a copied parameter comes from, or RANKS. */
-static uint32_t copier(const struct world *world, uint32_t s, uint32_t p, uint32_t like)
+static uint32_t copier(const struct world *world, uint32_t s, uint32_t p, uint32_t template)
 {
     const struct lay *lay = near(&world->src, p, s);
     uint32_t lowest = RANKS;
@@ -446,14 +446,14 @@ static uint32_t copier(const struct world *world, uint32_t s, uint32_t p, uint32
     uint32_t present = 0;
     bool agree = true;
 
-    if (gives(world, s, like, p))
-        return like;
+    if (gives(world, s, template, p))
+        return template;
     for (uint32_t r = world->src.devices; r-- > 0;) {
         present += !world->lost[s * world->src.devices + r];
         if (!gives(world, s, r, p))
             continue;
         if (lay) {
-            const struct box mine = world_box(world, lay, p, like);
+            const struct box mine = world_box(world, lay, p, template);
             const struct box theirs = world_box(world, lay, p, r);
             lowest = same_box(&mine, &theirs) ? r : lowest;
             continue;
@@ -528,12 +528,12 @@ static uint32_t list_names(const struct world *world, const bool *needed, uint32
 
 static bool fill(const struct world *world, uint32_t s, uint32_t rank, int kind, struct wanted *out)
 {
-    const uint32_t like = rank % world->dst.devices % world->src.devices;
+    const uint32_t template = rank % world->dst.devices % world->src.devices;
     const uint32_t p = out->param;
     struct box box;
 
     if (kind == COPY) {
-        const uint32_t from = copier(world, s, p, like);
+        const uint32_t from = copier(world, s, p, template);
         if (from == RANKS)
             return false;
         out->n = read_slice(world, s, p, s * world->src.devices + from, &box, out->bytes);
@@ -541,7 +541,7 @@ static bool fill(const struct world *world, uint32_t s, uint32_t rank, int kind,
         const struct lay *lay =
             world->dst.any ? &world->dst.lay[p][rank / world->dst.devices] : &whole;
         box = world_box(world, lay, p, rank % world->dst.devices);
-        if (!slice(world, s, like, &box, out))
+        if (!slice(world, s, template, &box, out))
             return false;
     }
     out->dims[0] = box.len[0];

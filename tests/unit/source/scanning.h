@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_SOURCE_SCANNING_H
 #define TESTS_UNIT_SOURCE_SCANNING_H
 
-#include "source/scan.h"
+#include "source/scan/scan.h"
 #include "tree.h"
 
 struct scanning {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compared with what the kernel does, written down again: for each of a few people, in all their groups. */
-#include "source/access.h"
+#include "source/io/access.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

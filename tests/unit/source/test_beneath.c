@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source/beneath.h"
-#include "source/fds.h"
-#include "source/files.h"
+#include "source/io/beneath.h"
+#include "source/io/fds.h"
+#include "source/io/files.h"
 #include "tree.h"
 
 #include <errno.h>

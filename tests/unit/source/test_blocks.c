@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store of decrypted blocks: each is made once, all together stay within the budget, and everybody gets on. */
-#include "source/blocks.h"
+#include "source/io/blocks.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source/catalog_internal.h"
+#include "source/catalog/internal.h"
 #include "tree.h"
 
 #include <errno.h>

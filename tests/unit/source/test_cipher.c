@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Encrypted files, sound ones: what is read of them is what was sealed, whatever is read of it. */
-#include "source/files.h"
-#include "source/key.h"
-#include "source/sealed.h"
+#include "source/crypt/key.h"
+#include "source/io/encrypted.h"
+#include "source/io/files.h"
 #include "tests/support/sealer.h"
 #include "tree.h"
 
@@ -36,7 +36,7 @@ struct fixture {
     struct tree tree;
     struct lines lines;
     struct rfs_files *files;
-    struct rfs_sealed *sealed;
+    struct rfs_encrypted *sealed;
     struct rfs_key *key;
 };
 
@@ -52,7 +52,7 @@ static int setup(void **state)
 static void close_files(struct fixture *f)
 {
     rfs_files_free(f->files);
-    rfs_sealed_free(f->sealed);
+    rfs_encrypted_free(f->sealed);
     rfs_key_free(f->key);
     f->files = NULL;
     f->sealed = NULL;
@@ -79,10 +79,10 @@ static void open_files(struct fixture *f, size_t key_bytes, enum rfs_cipher_mode
     assert_int_equal(rfs_key_load(&config, NULL, &f->key, &err), 0);
     f->files = rfs_files_new(&f->lines.log);
     assert_non_null(f->files);
-    f->sealed = rfs_sealed_new(f->key, 4 * MIB, &f->lines.log);
+    f->sealed = rfs_encrypted_new(f->key, 4 * MIB, &f->lines.log);
     assert_non_null(f->sealed);
-    rfs_sealed_set_block(f->sealed, block_bytes);
-    rfs_files_set_sealed(f->files, f->sealed);
+    rfs_encrypted_set_block(f->sealed, block_bytes);
+    rfs_files_set_encrypted(f->files, f->sealed);
 }
 
 /* N bytes that begin as a checkpoint does. */
@@ -170,8 +170,8 @@ static void test_fixtures(void **state)
     const struct rfs_key_config config = {tree_path(&f->tree, "key"), NULL, -1, RFS_NOT_ENCRYPTED};
     assert_int_equal(rfs_key_load(&config, NULL, &f->key, NULL), 0);
     f->files = rfs_files_new(NULL);
-    f->sealed = rfs_sealed_new(f->key, 64 * MIB, NULL);
-    rfs_files_set_sealed(f->files, f->sealed);
+    f->sealed = rfs_encrypted_new(f->key, 64 * MIB, NULL);
+    rfs_files_set_encrypted(f->files, f->sealed);
     for (unsigned i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/tests/fixtures/ckpt/%s", top ? top : ".", names[i]);
         read_everywhere(f, rfs_files_add(f->files, path), plain, (size_t)n, &random);

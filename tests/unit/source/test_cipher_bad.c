@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Encrypted files that are damaged, forged, or of another key: nothing wrong is given out, and one line says why. */
-#include "source/files.h"
-#include "source/key.h"
-#include "source/sealed.h"
+#include "source/crypt/key.h"
+#include "source/io/encrypted.h"
+#include "source/io/files.h"
 #include "tests/support/sealer.h"
 #include "tree.h"
 
@@ -72,13 +72,13 @@ static void make(struct fixture *f, enum rfs_cipher_mode mode)
 }
 
 static struct rfs_files *new_files(struct fixture *f, const struct rfs_key *key,
-                                   struct rfs_sealed **sealed)
+                                   struct rfs_encrypted **sealed)
 {
     struct rfs_files *files = rfs_files_new(&f->lines.log);
-    *sealed = rfs_sealed_new(key, 1 << 20, &f->lines.log);
+    *sealed = rfs_encrypted_new(key, 1 << 20, &f->lines.log);
     assert_true(files && *sealed);
-    rfs_sealed_set_block(*sealed, BLOCK);
-    rfs_files_set_sealed(files, *sealed);
+    rfs_encrypted_set_block(*sealed, BLOCK);
+    rfs_files_set_encrypted(files, *sealed);
     return files;
 }
 
@@ -89,7 +89,7 @@ static int try_key(struct fixture *f, const struct rfs_key *key)
     struct rfs_error err = {0};
     unlink(tree_path(&f->tree, "a")); /* some file systems sync what is written over */
     tree_file(&f->tree, "a", f->sealed, f->n);
-    struct rfs_sealed *sealed;
+    struct rfs_encrypted *sealed;
     struct rfs_files *files = new_files(f, key, &sealed);
     rfs_files_add(files, tree_path(&f->tree, "a"));
     lines_init(&f->lines); /* its limiter begins anew */
@@ -112,7 +112,7 @@ static int try_key(struct fixture *f, const struct rfs_key *key)
         assert_non_null(strstr(f->text, tree_path(&f->tree, "a")));
     }
     rfs_files_free(files);
-    rfs_sealed_free(sealed);
+    rfs_encrypted_free(sealed);
     return rc;
 }
 
@@ -423,7 +423,7 @@ static void test_wrong_key_in_the_middle(void **state)
     seal(&how, f->plain, PLAIN, 9, other);
     memcpy(f->sealed + block_at(RFS_AES_GCM, 1), other + block_at(RFS_AES_GCM, 1), 48 + BLOCK);
     tree_file(&f->tree, "a", f->sealed, f->n);
-    struct rfs_sealed *sealed;
+    struct rfs_encrypted *sealed;
     struct rfs_files *files = new_files(f, f->key, &sealed);
     rfs_files_add(files, tree_path(&f->tree, "a"));
     assert_int_equal(rfs_reading_begin(files, 0, &r), 0);
@@ -440,7 +440,7 @@ static void test_wrong_key_in_the_middle(void **state)
     assert_int_equal(rfs_reading_end(&r), -EBADMSG);
     assert_int_equal(f->lines.n, 1);
     rfs_files_free(files);
-    rfs_sealed_free(sealed);
+    rfs_encrypted_free(sealed);
 }
 
 /* A file that somebody writes is one that changed, not one of a wrong key. */
@@ -452,7 +452,7 @@ static void test_changed_while_in_use(void **state)
     make(f, RFS_AES_GCM);
     tree_file(&f->tree, "a", f->sealed, f->n);
     tree_touch(&f->tree, "a", 1000, 0);
-    struct rfs_sealed *sealed;
+    struct rfs_encrypted *sealed;
     struct rfs_files *files = new_files(f, f->key, &sealed);
     rfs_files_add(files, tree_path(&f->tree, "a"));
     assert_int_equal(rfs_reading_begin(files, 0, &r), 0);
@@ -463,7 +463,7 @@ static void test_changed_while_in_use(void **state)
     assert_non_null(strstr(f->lines.last, "the file was modified"));
     assert_false(rfs_files_reason(files, 0, -ESTALE, NULL));
     rfs_files_free(files);
-    rfs_sealed_free(sealed);
+    rfs_encrypted_free(sealed);
 }
 
 int main(void)

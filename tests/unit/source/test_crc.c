@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checksums: of files that MindSpore 2.10 wrote, and of the same files with each of their bits changed. */
-#include "source/crc.h"
-#include "source/safetensors.h"
+#include "source/ckpt/crc.h"
+#include "source/safetensors/header.h"
 #include "writer.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source/files.h"
+#include "source/io/files.h"
 #include "tree.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where keys come from, and that they go nowhere. */
-#include "source/key.h"
+#include "source/crypt/key.h"
 #include "tests/support/smaps.h"
 #include "tree.h"
 

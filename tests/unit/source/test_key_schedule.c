@@ -4,8 +4,8 @@
  * is searched for the first round's key, which is the key itself. Each test has a process of its own, as OpenSSL's
  * allocator is chosen before it is used.
  */
-#include "source/cipher.h"
-#include "source/key.h"
+#include "source/crypt/cipher.h"
+#include "source/crypt/key.h"
 #include "tests/support/sealer.h"
 #include "tests/support/smaps.h"
 #include "tree.h"

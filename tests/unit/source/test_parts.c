@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints of several files, and trees of safetensors files, as the catalogue gives them. */
-#include "source/catalog.h"
+#include "source/catalog/catalog.h"
 #include "tree.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pickles: what is read of them, and what is refused. The bytes are those of Python's pickletools. */
-#include "source/pickle.h"
+#include "source/torch/pickle.h"
 #include "writer.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Headers of safetensors files: what is read of them, and what is refused, with its message. */
-#include "source/safetensors.h"
+#include "source/safetensors/header.h"
 #include "writer.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors files that are refused, each with a message that says where and why. */
-#include "source/safetensors.h"
+#include "source/safetensors/header.h"
 #include "writer.h"
 
 #include <errno.h>

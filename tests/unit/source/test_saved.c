@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Indexes that are kept on disk: what is believed of them, and what becomes of all that could be wrong with them. */
-#include "source/catalog.h"
-#include "source/saved.h"
+#include "source/catalog/catalog.h"
+#include "source/saved/folder.h"
 #include "tree.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank folders: which file of each counts. */
 #include "scanning.h"
-#include "source/scan_internal.h"
+#include "source/scan/internal.h"
 
 #include <errno.h>
 #include <setjmp.h>

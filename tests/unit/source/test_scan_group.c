@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that stand in for others. */
 #include "scanning.h"
-#include "source/group_proto.h"
+#include "source/scan/group_proto.h"
 
 #include <errno.h>
 #include <setjmp.h>

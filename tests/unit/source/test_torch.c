@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of torch.save: tensors, what lies out of its storage, and state dicts as checkpoints. */
 #include "base/intern.h"
-#include "source/merge.h"
-#include "source/torch.h"
-#include "source/torch_index.h"
+#include "source/catalog/merge.h"
+#include "source/torch/archive.h"
+#include "source/torch/index.h"
 #include "tests/support/torch_file.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The directory of a zip archive: what it tells, and what is refused. */
-#include "source/zip.h"
+#include "source/torch/zip.h"
 #include "tests/support/archive.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_SOURCE_WRITER_H
 #define TESTS_UNIT_SOURCE_WRITER_H
 
-#include "source/ckpt.h"
+#include "source/ckpt/walk.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
  */
 #include "layout/grid.h"
 #include "layout/strategy.h"
-#include "source/ckpt.h"
+#include "source/ckpt/walk.h"
 #include "tool/example/value.h"
 #include "tool/example/write.h"
 

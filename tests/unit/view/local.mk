@@ -3,7 +3,7 @@ view_tests = \
 	tests/unit/view/test_archives \
 	tests/unit/view/test_budget \
 	tests/unit/view/test_by_rules \
-	tests/unit/view/test_control \
+	tests/unit/view/test_hidden \
 	tests/unit/view/test_converted \
 	tests/unit/view/test_encrypted \
 	tests/unit/view/test_filename \
@@ -19,7 +19,7 @@ view_tests = \
 	tests/unit/view/test_start \
 	tests/unit/view/test_statistics \
 	tests/unit/view/test_strategy_files \
-	tests/unit/view/test_streak \
+	tests/unit/view/test_sequential \
 	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
 TESTS += $(view_tests)
@@ -43,13 +43,13 @@ tests_unit_view_test_archives_SOURCES = $(view_support) tests/unit/view/test_arc
 tests_unit_view_test_archives_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_statistics_SOURCES = $(view_support) tests/unit/view/test_statistics.c
 tests_unit_view_test_statistics_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_streak_SOURCES = \
+tests_unit_view_test_sequential_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \
-	tests/unit/view/test_streak.c
-tests_unit_view_test_streak_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_control_SOURCES = $(view_support) tests/unit/view/test_control.c
-tests_unit_view_test_control_LDADD = librfs.la $(CMOCKA_LIBS)
+	tests/unit/view/test_sequential.c
+tests_unit_view_test_sequential_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_hidden_SOURCES = $(view_support) tests/unit/view/test_hidden.c
+tests_unit_view_test_hidden_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_filename_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \

@@ -82,11 +82,11 @@ static void test_buckets(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rfs_tally tally = {0};
-        rfs_tally_read(&tally, 1, 1, cases[i].nanoseconds);
+        struct rfs_counters counters = {0};
+        rfs_counters_read(&counters, 1, 1, cases[i].nanoseconds);
         for (unsigned k = 0; k < RESHARD_LATENCIES; k++)
-            assert_int_equal(atomic_load(&tally.latency[k]), k == cases[i].bucket);
-        assert_int_equal(atomic_load(&tally.nanoseconds), cases[i].nanoseconds);
+            assert_int_equal(atomic_load(&counters.latency[k]), k == cases[i].bucket);
+        assert_int_equal(atomic_load(&counters.nanoseconds), cases[i].nanoseconds);
     }
 }
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How fast the sources are: whether reading them is waiting, and how many reads at once the storage rewards. Neither
+ * asks a clock; who measures tells.
+ */
+#ifndef RFS_ASSEMBLE_LATENCY_H
+#define RFS_ASSEMBLE_LATENCY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Whether reads wait: a moving average of how long. Two of three that waited a ms are enough to be slow, and about ten in
+ * a row that did not wait to be fast again; one that waits among many that do not is neither here nor there. Any thread; an update that is lost to another is no harm. {0} to begin
+ * with: fast.
+ */
+struct rfs_latency {
+    _Atomic uint64_t waited; /* ns, the average */
+    atomic_bool slow;
+};
+/* A read waited WAITED ns: 0 if it did not. True when that made it fast. */
+bool rfs_latency_note(struct rfs_latency *latency, uint64_t waited);
+static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
+{
+    return atomic_load_explicit(&latency->slow, memory_order_relaxed);
+}
+
+/*
+ * How many reads at once: twice as many while that brings at least a quarter more bytes in the same time, and half as
+ * many when it did not, until it is tried again. By its owner's lock. rfs_concurrency_init before use.
+ */
+#define RFS_CONCURRENCY_LEAST 8u
+#define RFS_CONCURRENCY_MOST 32u
+struct rfs_concurrency {
+    unsigned now;
+    unsigned rest;     /* rounds until more are tried again */
+    unsigned settling; /* reads that were begun before it changed */
+    double before;     /* bytes a ns that half as many brought; 0: not known */
+    uint64_t began;    /* ns, of the round */
+    uint64_t bytes;    /* read in it */
+    unsigned reads;    /* the same */
+};
+void rfs_concurrency_init(struct rfs_concurrency *concurrency);
+/*
+ * A read of BYTES has ended at NOW, of as many at once as there may be. STARVED: there were not, nothing waited for its
+ * turn; then the time says nothing, and the round begins anew.
+ */
+void rfs_concurrency_note(struct rfs_concurrency *concurrency, uint64_t bytes, uint64_t now,
+                          bool starved);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several threads at once
+ * before gathering asks for them. What a reader will want is noted as ranges of source files (gather.h); ranges of a
+ * file that lie near each other become one request, whichever parameters and pieces they are for.
+ *
+ * Whether sources are slow is measured (latency.h). While they are fast nothing here is used, but one look at that. How
+ * many reads are under way at once follows what the storage rewards, between 8 and 32; threads for them are the
+ * pool's that wait.
+ *
+ * A window that cannot be read is dropped: who needs it reads there itself and meets the failure, which is nobody's
+ * until then. Windows hold what the files had when they were read; gathering compares the files' identities
+ * around its use of them, as it does around its own reads.
+ *
+ * Encrypted sources are not read ahead here: their unit is the encrypted block (source/io/blocks.h).
+ *
+ * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB; they go when all that was wanted of
+ * them has been used, or when nobody has come for a second and others need the room.
+ *
+ * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. Who holds windows
+ * waits for reads that are under way, and holds no descriptor meanwhile; reads that nobody has begun it makes itself.
+ */
+#ifndef RFS_ASSEMBLE_PREFETCH_H
+#define RFS_ASSEMBLE_PREFETCH_H
+
+#include "assemble/cache.h"
+#include "assemble/gather.h"
+#include "assemble/latency.h"
+#include "base/pool.h"
+#include "base/wait.h"
+
+#define RFS_PREFETCH_MOST 96 /* windows */
+#define RFS_PREFETCH_WINDOW (UINT64_C(1) << 20)
+#define RFS_PREFETCH_PAGE UINT64_C(4096)
+
+struct rfs_prefetch;
+
+/* All borrowed; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. NULL when out of memory. */
+struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, struct rfs_cache *cache,
+                                      uint64_t budget, struct rfs_pool *pool);
+/* Drops what nobody has begun to read; nothing is read ahead any more. Waits for nothing. */
+void rfs_prefetch_stop(struct rfs_prefetch *prefetch);
+/* Stopped, or its pool freed; nothing is held. Waits for reads under way. NULL is fine. */
+void rfs_prefetch_free(struct rfs_prefetch *prefetch);
+
+/*
+ * Around a read of sources of SIZE bytes that is not of a window: how long it waited. {0} to begin with, each
+ * thread its own.
+ */
+void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, uint64_t size);
+
+bool rfs_prefetch_is_slow(const struct rfs_prefetch *prefetch);
+/* How many bytes are worth reading ahead of a reader in sequence: 0 while sources are fast. */
+uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch);
+
+/*
+ * Has the ranges read, those first that come first. What there is no room for is left out. NOW: somebody is about to hold
+ * them; they go before what is read ahead, and are left to that where one request reads them.
+ */
+void rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
+                       bool now);
+
+/* Windows that somebody copies from. */
+struct rfs_prefetch_hold {
+    struct rfs_held parts[RFS_PREFETCH_MOST];
+    size_t n;
+    bool partly; /* there was no room for all: fewer ranges at once would be held whole */
+    uint16_t windows[RFS_PREFETCH_MOST]; /* each, also those that were not read */
+    uint64_t bytes[RFS_PREFETCH_MOST];   /* of each, which are wanted here */
+    size_t n_windows;
+};
+
+/*
+ * Holds what is there of the ranges and what is under way, once it is read; what is missing is read first, all of it at
+ * once, where that takes several requests. Ranges that one request reads anyway are left to the caller. Release must
+ * follow.
+ */
+void rfs_prefetch_hold(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
+                       struct rfs_prefetch_hold *hold);
+void rfs_prefetch_release(struct rfs_prefetch *prefetch, const struct rfs_prefetch_hold *hold);
+
+struct rfs_prefetch_counters {
+    uint64_t reads;   /* windows that were read */
+    unsigned at_once; /* the most of them at the same time */
+    unsigned windows; /* there now */
+};
+void rfs_prefetch_count(struct rfs_prefetch *prefetch, struct rfs_prefetch_counters *out);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0), and the
+ * same state in another number of parts, or whole. hfai_read.c draws the format.
+ *
+ * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and proves
+ * that the parts belong together. Cost: the pickles (which list each optimizer's parameters in every part), 64
+ * bytes for each tensor or state entry, and 48 for each piece of a large tensor; all is linear in these.
+ * Immutable once open, so any thread may ask.
+ */
+#ifndef RFS_HFAI_HFAI_H
+#define RFS_HFAI_HFAI_H
+
+#include "base/error.h"
+#include "hfai/document.h"
+#include "hfai/storages.h"
+#include "source/catalog/catalog.h"
+
+#define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; what hfai calls large is more than that */
+#define RFS_HFAI_PARTS 4096                /* more parts are refused, and not shown */
+
+struct rfs_hfai;
+
+/*
+ * CATALOG's ranks are the parts; it is borrowed and outlives the result. UNEVEN_STEPS: parts whose optimizers
+ * count other steps are taken for those of one save all the same. 0 with *out owned by the caller;
+ * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, what rfs_torch_open or
+ * a read gave, -ENOMEM; each with *err filled.
+ */
+int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
+                  struct rfs_error *err);
+void rfs_hfai_free(struct rfs_hfai *hfai);
+
+uint32_t rfs_hfai_parts(const struct rfs_hfai *hfai);
+size_t rfs_hfai_models(const struct rfs_hfai *hfai);
+size_t rfs_hfai_optimizers(const struct rfs_hfai *hfai);
+/* The opened file of a part. */
+const struct rfs_torch *rfs_hfai_torch(const struct rfs_hfai *hfai, uint32_t part);
+
+/*
+ * Who holds what when there are N parts, and tensors of more than LARGE bytes are cut over all of them. 0 with
+ * *out owned by the caller, which does not outlive HFAI, or -ENOMEM with *err filled. O(e log e) for e entries;
+ * 4 bytes for each, 12 for each tensor that is cut.
+ */
+struct rfs_hfai_division;
+int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
+                    struct rfs_hfai_division **out, struct rfs_error *err);
+void rfs_hfai_division_free(struct rfs_hfai_division *division);
+
+/*
+ * The files, as documents for the caller to free (rfs_document_free), whatever is returned: 0, -ENOMEM or
+ * -EINVAL, with *err filled.
+ */
+/* One part. O(what it holds), a piece of each tensor that is cut included. */
+int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
+                  struct rfs_error *err);
+/* All that dist_ckpt.load returns. */
+int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
+/*
+ * The Ith tensor of a model, in the order of rfs_hfai_model: its name (not terminated), its type, and its item
+ * in STOCK, which is added. 1, 0 past the last, or -errno with *err filled.
+ */
+struct rfs_hfai_tensor {
+    const char *name;
+    uint32_t name_bytes;
+    struct rfs_type type;
+};
+int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
+                    struct rfs_storages *storages, struct rfs_hfai_tensor *out,
+                    struct rfs_error *err);
+/*
+ * All that dist_ckpt.load returns but the number of parts and the format, by its path there:
+ * "optimizer.state.0.exp_avg", "ema.2.weight"; what is in the only model by its own name. Parts of the same state list
+ * the same, into however many it is divided, but for the order.
+ */
+struct rfs_hfai_listed {
+    const char *name; /* UTF-8, terminated; the list's */
+    struct rfs_type type;
+};
+struct rfs_hfai_value {
+    const char *name;
+    uint64_t hash[2]; /* XXH3-128 of all that the pickle says of it */
+};
+struct rfs_hfai_list {
+    struct rfs_arena arena;
+    struct rfs_storages storages; /* item I is tensor I */
+    RFS_VEC(struct rfs_hfai_listed) tensors;
+    size_t n_models; /* the first of them, which are the models' */
+    RFS_VEC(struct rfs_hfai_value)
+    values; /* what is no tensor; containers, too, without what they hold */
+};
+/*
+ * 0, -EFBIG for what takes more than HFAI_WORK_TIMES its pickles, as rfs_hfai_tensor, or -ENOMEM, with *err filled; *out
+ * to be freed in any case.
+ */
+int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
+void rfs_hfai_list_free(struct rfs_hfai_list *list);
+
+/* The state dict of one model, of one optimizer. */
+int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,
+                   struct rfs_error *err);
+int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
+                       struct rfs_error *err);
+
+#endif

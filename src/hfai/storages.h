@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The storages of one file of torch.save that is shown, and where their bytes are: rows of ranges of source
+ * files' storages. Made once with the file's image; immutable then.
+ *
+ * Cost: 40 bytes a storage and 48 a range.
+ */
+#ifndef RFS_HFAI_STORAGES_H
+#define RFS_HFAI_STORAGES_H
+
+#include "hfai/document.h"
+#include "plan/slice.h"
+#include "source/catalog/catalog.h"
+
+struct rfs_storage_range {
+    uint32_t file; /* in the catalogue's files */
+    uint64_t bytes;
+    struct rfs_entry entry; /* its offset is that of the range in the file */
+};
+
+struct rfs_storage_item {
+    size_t first; /* of its ranges */
+    size_t n;
+    uint64_t bytes;
+    uint32_t crc;   /* if it is known without reading: of whole records of the sources */
+    bool crc_known; /* by the sources' directories */
+    uint32_t
+        strided; /* 1 + its number in strided, when it is a tensor that is not row-major; else 0 */
+};
+
+/* A tensor of one range, whose elements lie in any order. */
+struct rfs_storages_strided {
+    struct rfs_type type;
+    uint64_t stride[RFS_MAX_DIMS]; /* bytes */
+};
+
+struct rfs_storages {
+    RFS_VEC(struct rfs_storage_range) ranges;
+    RFS_VEC(struct rfs_storage_item) items;
+    RFS_VEC(struct rfs_storages_strided) strided;
+    uint64_t shown; /* bytes of tensors that were added as such, for rfs_torch_show */
+};
+
+void rfs_storages_free(struct rfs_storages *storages);
+/* Begins an item, whose ranges follow. False when out of memory. */
+bool rfs_storages_begin(struct rfs_storages *storages);
+/* Adds a range of a record in FILE. False when out of memory. */
+bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, const struct rfs_range *range);
+
+/* Makes the item that was begun last a tensor of TYPE in its one range. False when out of memory. */
+bool rfs_storages_set_strided(struct rfs_storages *storages, const struct rfs_type *type,
+                              const uint64_t *strides);
+
+/* The slice of an item: zero-initialised or one to use again; freed by the caller. 0 or -ENOMEM. */
+int rfs_storages_slice(const struct rfs_storages *storages, uint32_t item, struct rfs_slice *slice);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the room only: what a parser hands to the strategy, one item at a time.
+ *
+ * A draft is one parameter's layout as written. The parser begins it, fills it in, and adds it to the
+ * builder, which checks it. Every function gives 0 or -errno with the error object filled.
+ */
+#ifndef RFS_LAYOUT_BUILDER_H
+#define RFS_LAYOUT_BUILDER_H
+
+#include "base/vec.h"
+#include "layout/strategy.h"
+
+struct rfs_draft {
+    const char *file;      /* for messages; borrowed, as all pointers here */
+    struct rfs_error *err; /* may be NULL */
+    const char *name;      /* with its stage prefix; not terminated */
+    size_t name_bytes;
+    /* Everything as written, opt_step and opt_size not yet set. Bytes in between are zero. */
+    struct rfs_layout layout;
+    int64_t opt_step;
+    int64_t opt_size;
+    int64_t field;
+    RFS_VEC(uint64_t) rows; /* of the manual split; owned, used again for the next item */
+    size_t n_offsets;       /* entries of indices_offset */
+};
+
+/* Frees what a draft owns. */
+void rfs_draft_end(struct rfs_draft *draft);
+
+/* Empties the draft for the next item; FILE and ERR stay. */
+void rfs_draft_begin(struct rfs_draft *draft, const char *name, size_t bytes);
+/* The next device axis, outermost first. */
+int rfs_draft_dev(struct rfs_draft *draft, int64_t extent);
+/* Begins the next tensor axis; the cuts that follow are its. */
+int rfs_draft_axis(struct rfs_draft *draft);
+int rfs_draft_cut(struct rfs_draft *draft, int64_t device_axis);
+/* The next entry of a JSON tensor_shape. */
+int rfs_draft_expanded(struct rfs_draft *draft, int64_t extent);
+/* The rows of the next slice of a manual split. */
+int rfs_draft_split(struct rfs_draft *draft, int64_t rows);
+/* Checks what can be checked without a tensor, and resolves the optimizer shard and the manual split. */
+int rfs_draft_check(struct rfs_draft *draft);
+/* The part of it that is about manual splits and fields; all else is resolved. */
+int rfs_draft_check_manual(struct rfs_draft *draft);
+/* An error about this item. */
+int rfs_draft_fail(const struct rfs_draft *draft, const char *remedy, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Tensor map entries over all axes. */
+static inline uint32_t rfs_layout_cuts(const struct rfs_layout *layout)
+{
+    return layout->start[layout->n_axes];
+}
+
+/* Position in dev of a tensor map entry, which must not be -1. */
+static inline uint32_t rfs_layout_position(const struct rfs_layout *layout, int32_t device_axis)
+{
+    return layout->n_dev - 1 - (uint32_t)device_axis;
+}
+
+/* What of the layout is unclear, or NULL. */
+const char *rfs_layout_unclear(const struct rfs_layout *layout);
+
+/* Bit p is set when dev[p] cuts a tensor axis. */
+uint32_t rfs_layout_used(const struct rfs_layout *layout);
+
+/*
+ * How an optimizer shard of SIZE pieces uses the repeated device axes: part[p] is the extent of the
+ * inner part of dev[p] that cuts axis 0 (1: none of it). The rightmost repeated axis is used first.
+ * False when SIZE is not made of whole axes and at most one part.
+ */
+bool rfs_layout_opt_parts(const struct rfs_layout *layout, uint64_t size, uint32_t *part);
+
+/*
+ * The layout for a tensor of NDIM axes that an open one stands for: map entries by axis, in order. -EINVAL with
+ * *err filled when it cuts an axis that the tensor does not have, or one twice. OPEN must be open, NDIM at most
+ * RFS_MAX_CUTS.
+ */
+int rfs_layout_close(const struct rfs_layout *open, uint32_t ndim, struct rfs_layout *closed,
+                     struct rfs_where where, struct rfs_error *err);
+
+/* Whether they are the same as written; ids do not count. */
+bool rfs_layout_same(const struct rfs_layout *a, const struct rfs_layout *b);
+
+/* Whether a strategy had strategy items, the first of which tells its stage. */
+bool rfs_strategy_has_items(const struct rfs_strategy *strategy);
+/* Whether some of its names had a stage before them, as in files merged over stages. */
+bool rfs_strategy_is_merged(const struct rfs_strategy *strategy);
+
+struct rfs_builder;
+
+/* NULL when out of memory. NAME (copied) is that of the strategy. */
+struct rfs_builder *rfs_builder_new(const char *name);
+void rfs_builder_free(struct rfs_builder *builder);
+void rfs_builder_cleanup(struct rfs_builder **builder);
+
+/*
+ * Checks and adds an item; one of the same name and stage as an earlier one replaces that. Sets the
+ * layout's id.
+ */
+int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft);
+/* Adds an item that has the name of the draft and a layout that was added before. */
+int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draft,
+                       uint32_t layout_id);
+/* As rfs_builder_repeat, with the name (without a prefix) and the stage told apart already. */
+int rfs_builder_place(struct rfs_builder *builder, const char *name, size_t bytes, uint32_t stage,
+                      uint32_t layout_id, struct rfs_error *err);
+/* The id of a layout that is known to be right, which is set in it, too. False when out of memory. */
+bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id);
+void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage);
+void rfs_builder_by_rules(struct rfs_builder *builder);
+/*
+ * The strategy of what was added, once all stages and devices are found to agree. It is the caller's; the
+ * builder can only be freed then.
+ */
+int rfs_builder_finish(struct rfs_builder *builder, struct rfs_strategy **out,
+                       struct rfs_error *err);
+
+/* The two parsers. DRAFT has file and err set. */
+int rfs_strategy_read_protobuf(struct rfs_builder *builder, struct rfs_draft *draft,
+                               const void *data, size_t size);
+int rfs_strategy_read_json(struct rfs_builder *builder, struct rfs_draft *draft, const char *data,
+                           size_t size);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parameters of a destination file, in MindSpore's order: those in both strategies first, then the
+ * rest, each in the order of first appearance over the files that MindSpore would load (the needed
+ * stages from the last to the first; files of one stage list the same parameters in the same order). Where
+ * redundancy was removed MindSpore has no order; the same one is taken over all files of those stages.
+ */
+#include "plan/internal.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rules for a source know all of its tensors; what they do not know may be cut in any way. */
+static int check_unruled(struct planning *planning, const struct role_of *role,
+                         const struct rfs_type *type, const char *param)
+{
+    const struct rfs_planner *planner = planning->planner;
+
+    if (!planner->config.src || !rfs_strategy_by_rules(planner->config.src) || role->in_src ||
+        type->kind != RFS_TENSOR)
+        return 0;
+    return rfs_fail(planning->err, -EINVAL,
+                    RFS_OF(rfs_catalog_path(planner->config.catalog), param),
+                    "checkpoints of one save",
+                    "is not in the first rank's file, from which the source rules took their "
+                    "parameters");
+}
+
+/* Goes without what RANK should give: 1, or -ENOMEM with the error filled. */
+static int lose_copied(const struct planning *planning, uint32_t name, uint32_t rank)
+{
+    if (rfs_plan_lack(planning->planner, name, rank))
+        return rfs_fail_memory(planning->err);
+    if (planning->err)
+        *planning->err = (struct rfs_error){0};
+    return 1;
+}
+
+/* 0, 1 when the parameter list goes without it, or -errno. */
+static int copied_entry(struct planning *planning, const struct role_of *role, uint32_t s,
+                        uint32_t name, struct rfs_target *target)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct stage_use *use = &planning->stages[s];
+    const struct provider_query provider_query = rfs_plan_query(planning, use, name);
+    const struct piece piece = rfs_piece_slice(role->src, planning->template);
+    const uint32_t rank = rfs_plan_provider(&provider_query, &piece);
+    const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
+    const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
+    const char *param = rfs_catalog_name(catalog, name);
+
+    if (!entry)
+        return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_catalog_path(catalog), param), NULL,
+                        "is copied from rank_%u, whose checkpoint does not have it", rank);
+    if (!role->src && rank != use->base + planning->template) {
+        const int rc = rfs_plan_check_replicas(planning, use, entry, rank);
+        if (rc && rc != -ENOMEM && planner->config.lacking)
+            return lose_copied(planning, name, use->base + planning->template);
+        if (rc)
+            return rc;
+    }
+    target->type = entry->type;
+    target->geometry = RFS_NO_ID;
+    const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
+    if (type->kind == RFS_MAP && rfs_catalog_lengths(catalog, index, entry, &target->lengths))
+        return rfs_fail_memory(planning->err);
+    const int rc = check_unruled(planning, role, type, param);
+    return rc ? rc : rfs_plan_unproved(planning, role, entry, rank);
+}
+
+/* The type of a parameter that stage S gives, as the first rank that is looked at has it. */
+static uint32_t source_type(const struct planning *planning, uint32_t s, uint32_t name)
+{
+    const struct stage_use *use = &planning->stages[s];
+
+    return use->presence ? rfs_presence_of(use->presence, name)->type
+                         : rfs_index_find(use->lead_index, name)->type;
+}
+
+static int sliced_entry(struct planning *planning, const struct role_of *role, uint32_t s,
+                        uint32_t name, struct rfs_target *target)
+{
+    struct rfs_planner *planner = planning->planner;
+    const char *param = rfs_catalog_name(planner->config.catalog, name);
+    const uint32_t type = source_type(planning, s, name);
+    const int rc = rfs_plan_geometry(planner, role, type, param, &target->geometry, planning->err);
+    if (rc)
+        return rc;
+    return rfs_plan_target_type(planner, rfs_plan_geometry_at(planner, target->geometry),
+                                planning->local, &target->type)
+               ? rfs_fail_memory(planning->err)
+               : 0;
+}
+
+/* Sets what the file calls a target, SHOWN, and its type there. */
+static int show(struct rfs_planner *planner, const char *shown, struct rfs_target *target,
+                struct rfs_error *err)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    struct rfs_tables *tables = rfs_catalog_tables(catalog);
+    const struct rfs_output_map *output_map = planner->config.output_map;
+    struct rfs_type type = *rfs_catalog_type(catalog, target->type);
+    const enum rfs_dtype from = (enum rfs_dtype)type.dtype;
+
+    target->shown_name = target->name;
+    target->shown_type = target->type;
+    if (shown != rfs_catalog_name(catalog, target->name))
+        target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
+    const enum rfs_dtype to =
+        type.kind == RFS_TENSOR ? rfs_output_map_dtype(output_map, shown, from) : from;
+    if (to != from) {
+        type.dtype = (uint8_t)to;
+        if (!rfs_mul_u64(type.bytes / rfs_dtype_bytes(from), rfs_dtype_bytes(to), &type.bytes))
+            type.bytes = UINT64_MAX; /* check_bytes refuses it */
+        target->shown_type = rfs_intern_add(tables->types, &type, sizeof type);
+    }
+    return target->shown_name == RFS_NO_ID || target->shown_type == RFS_NO_ID ? rfs_fail_memory(err)
+                                                                              : 0;
+}
+
+int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err)
+{
+    const char *name = rfs_catalog_name(planner->config.catalog, target->name);
+    const char *shown = rfs_output_map_name(planner->config.output_map, name);
+
+    target->shown_name = RFS_NO_ID;
+    return shown ? show(planner, shown, target, err) : 0;
+}
+
+/* Adds a parameter, which stage S gives, if it has the role asked for. */
+static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum role want,
+                     struct rfs_params *params)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct role_of role =
+        rfs_plan_role(planner, rfs_catalog_name(catalog, name), s, planning->stage);
+    struct rfs_target target = {.name = name, .stage = s, .lengths = RFS_NO_ID};
+
+    if (role.role != want || !role.shown)
+        return 0;
+    const bool cut =
+        want == ROLE_SLICED &&
+        rfs_plan_is_cut(&role, rfs_catalog_type(catalog, source_type(planning, s, name)));
+    int rc = cut ? sliced_entry(planning, &role, s, name, &target)
+                 : copied_entry(planning, &role, s, name, &target);
+    if (rc)
+        return rc < 0 ? rc : 0;
+    const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
+    if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
+        return 0; /* MindSpore saves no such in a .ckpt */
+    rc = show(planner, role.shown, &target, planning->err);
+    if (!rc)
+        params->targets[params->n++] = target;
+    return rc;
+}
+
+/* Adds the parameters that appear first in the files of one stage. */
+static int add_stage(struct planning *planning, uint32_t s, enum role want, unsigned char *added,
+                     struct rfs_params *params)
+{
+    const struct stage_use *use = &planning->stages[s];
+    const size_t n = use->presence ? use->presence->n : use->order->n;
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < n; i++) {
+        const uint32_t name = use->presence ? use->presence->order[i] : use->order->entries[i].name;
+        if (added[name])
+            continue;
+        added[name] = 1;
+        rc = add_param(planning, planning->stage_of[name], name, want, params);
+    }
+    return rc;
+}
+
+/* Gives the parameter list that is equal to FRESH, or FRESH itself, which then belongs to the planner. */
+static const struct rfs_params *share_params(struct rfs_planner *planner, struct rfs_params **fresh)
+{
+    const struct rfs_params *shared = NULL;
+    struct rfs_params *mine = *fresh;
+
+    pthread_mutex_lock(&planner->lock);
+    for (size_t i = planner->param_lists.n; !shared && i-- > 0;) {
+        const struct rfs_params *have = planner->param_lists.data[i];
+        if (have->stage == mine->stage && have->n == mine->n &&
+            memcmp(have->targets, mine->targets, mine->n * sizeof *mine->targets) == 0)
+            shared = have;
+    }
+    if (!shared) {
+        mine->id = (uint32_t)planner->param_lists.n;
+        if (RFS_PUSH(&planner->param_lists, mine)) {
+            shared = mine;
+            *fresh = NULL;
+        }
+    }
+    pthread_mutex_unlock(&planner->lock);
+    return shared;
+}
+
+static int fill_params(struct planning *planning, struct rfs_params *params)
+{
+    RFS_FREE unsigned char *added = malloc(planning->n_names + 1);
+    const enum role roles[] = {ROLE_SLICED, ROLE_COPIED};
+
+    if (!added)
+        return rfs_fail_memory(planning->err);
+    for (size_t r = 0; r < 2; r++) {
+        memset(added, 0, planning->n_names);
+        for (uint32_t s = planning->n_stages; s-- > 0;) {
+            const int rc =
+                planning->stages[s].needed ? add_stage(planning, s, roles[r], added, params) : 0;
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+/* An image costs memory for each 512 MiB, and headers of sparse files can promise 2^63 bytes for nothing. */
+static int check_bytes(const struct planning *planning, const struct rfs_params *params)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
+        const uint64_t shown = rfs_catalog_type(catalog, target->shown_type)->bytes;
+        if (!rfs_add_u64(bytes, shown, &bytes) || bytes > RFS_FILE_MOST)
+            return rfs_fail(
+                planning->err, -EFBIG,
+                RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name)), NULL,
+                "with it, the file of rank_%u of the destination would have more than "
+                "%llu TiB",
+                planning->rank, (unsigned long long)(RFS_FILE_MOST >> 40));
+    }
+    return 0;
+}
+
+/* Two parameters that the user's map gives one name would be one of the file's. */
+static int check_names(const struct planning *planning, const struct rfs_params *params)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+
+    if (!planning->planner->config.output_map)
+        return 0;
+    RFS_FREE uint32_t *first =
+        calloc((size_t)rfs_intern_count(rfs_catalog_tables(catalog)->names) + 1, sizeof *first);
+    if (!first)
+        return rfs_fail_memory(planning->err);
+    for (size_t i = 0; i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
+        const char *shown = rfs_catalog_name(catalog, target->shown_name);
+        const uint32_t other = first[target->shown_name];
+        if (other)
+            return rfs_fail(planning->err, -EINVAL,
+                            RFS_OF(rfs_catalog_path(catalog),
+                                   rfs_catalog_name(catalog, params->targets[other - 1].name)),
+                            "names of their own in the file of names=",
+                            "this and '%s' would both be shown as '%s'",
+                            rfs_catalog_name(catalog, target->name), shown);
+        first[target->shown_name] = (uint32_t)i + 1;
+    }
+    return 0;
+}
+
+int rfs_plan_params(struct planning *planning, const struct rfs_params **out)
+{
+    struct rfs_planner *planner = planning->planner;
+    size_t most = 0;
+
+    for (uint32_t s = 0; s < planning->n_stages; s++) {
+        const struct stage_use *use = &planning->stages[s];
+        if (use->needed)
+            most += use->presence ? use->presence->n : use->order->n;
+    }
+    RFS_FREE struct rfs_params *fresh = malloc(sizeof *fresh + most * sizeof *fresh->targets);
+    if (!fresh)
+        return rfs_fail_memory(planning->err);
+    fresh->n = 0;
+    fresh->stage = planning->stage;
+    int rc = fill_params(planning, fresh);
+    if (rc)
+        return rc;
+    if (fresh->n == 0)
+        return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
+                        NULL, "holds nothing that rank_%u of the destination takes",
+                        planning->rank);
+    rc = check_bytes(planning, fresh);
+    if (!rc)
+        rc = check_names(planning, fresh);
+    if (!rc)
+        rc = rfs_plan_report_unproved(planning);
+    if (rc)
+        return rc;
+    *out = share_params(planner, &fresh);
+    return *out ? 0 : rfs_fail_memory(planning->err);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/presence.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* While a presence map is being made. */
+struct making {
+    struct rfs_catalog *catalog;
+    uint32_t base;
+    const struct rfs_index **indexes; /* [n_lists] by number */
+};
+
+void rfs_presence_free(struct rfs_presence *presence)
+{
+    if (!presence)
+        return;
+    free(presence->order);
+    free(presence->of);
+    free(presence->lists);
+    free(presence->list_of);
+    free(presence->members);
+    free(presence->member);
+    free(presence);
+}
+
+static void presence_cleanup(struct rfs_presence **presence)
+{
+    rfs_presence_free(*presence);
+}
+
+static const struct rfs_index *index_of(const struct making *making, uint32_t rank)
+{
+    return rfs_catalog_ready(making->catalog, making->base + rank);
+}
+
+/* By index, and by rank where it is the same. */
+struct keyed {
+    const struct rfs_index *index;
+    uint32_t rank;
+};
+
+static int by_index(const void *a, const void *b)
+{
+    const struct keyed *x = a;
+    const struct keyed *y = b;
+    const uintptr_t p = (uintptr_t)x->index;
+    const uintptr_t q = (uintptr_t)y->index;
+    return p != q ? (p > q) - (p < q) : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Numbers the distinct indexes and sets who has which. */
+static int number_lists(struct making *making, struct rfs_presence *presence)
+{
+    RFS_FREE struct keyed *keyed = malloc(presence->devices * sizeof *keyed);
+    uint32_t n = 0;
+
+    presence->list_of = malloc(presence->devices * sizeof *presence->list_of);
+    presence->members = malloc(presence->devices * sizeof *presence->members);
+    presence->member = malloc(((size_t)presence->devices + 1) * sizeof *presence->member);
+    making->indexes = malloc(presence->devices * sizeof(struct rfs_index *));
+    if (!keyed || !presence->list_of || !presence->members || !presence->member || !making->indexes)
+        return -ENOMEM;
+    for (uint32_t rank = 0; rank < presence->devices; rank++) {
+        const struct rfs_index *index = index_of(making, rank);
+        presence->present += rfs_catalog_has(making->catalog, making->base + rank);
+        if (index)
+            keyed[n++] = (struct keyed){index, rank};
+    }
+    qsort(keyed, n, sizeof *keyed, by_index);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == 0 || keyed[i].index != keyed[i - 1].index) {
+            presence->member[presence->n_lists] = i;
+            making->indexes[presence->n_lists++] = keyed[i].index;
+        }
+        presence->members[i] = keyed[i].rank;
+    }
+    presence->member[presence->n_lists] = n;
+    for (uint32_t rank = 0; rank < presence->devices; rank++)
+        presence->list_of[rank] = presence->n_lists;
+    for (uint32_t list = 0; list < presence->n_lists; list++)
+        for (size_t i = presence->member[list]; i < presence->member[list + 1]; i++)
+            presence->list_of[presence->members[i]] = list;
+    return 0;
+}
+
+/* Counts who has what, and lists each name with the indexes that have it. */
+static int list_names(const struct making *making, struct rfs_presence *presence)
+{
+    size_t total = 0;
+
+    presence->n_names = rfs_intern_count(rfs_catalog_tables(making->catalog)->names);
+    presence->of = calloc((size_t)presence->n_names + 1, sizeof *presence->of);
+    if (!presence->of)
+        return -ENOMEM;
+    for (uint32_t list = 0; list < presence->n_lists; list++) {
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++)
+            presence->of[index->entries[i].name].lists++;
+        total += index->n;
+    }
+    presence->lists = malloc(total * sizeof *presence->lists + 1);
+    if (!presence->lists)
+        return -ENOMEM;
+    size_t next = 0;
+    for (uint32_t name = 0; name < presence->n_names; name++) {
+        presence->of[name].first = next;
+        next += presence->of[name].lists;
+        presence->of[name].lists = 0;
+    }
+    for (uint32_t list = 0; list < presence->n_lists; list++) {
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++) {
+            struct rfs_presence_view *of = &presence->of[index->entries[i].name];
+            presence->lists[of->first + of->lists++] = list;
+            of->ranks += (uint32_t)(presence->member[list + 1] - presence->member[list]);
+        }
+    }
+    return 0;
+}
+
+/* The types, from the lowest rank up: each distinct index once, where its lowest rank comes. */
+static void take_types(const struct making *making, struct rfs_presence *presence)
+{
+    for (uint32_t rank = 0; rank < presence->devices; rank++) {
+        const uint32_t list = presence->list_of[rank];
+        if (list == presence->n_lists || presence->members[presence->member[list]] != rank)
+            continue;
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++) {
+            struct rfs_presence_view *of = &presence->of[index->entries[i].name];
+            if (of->type == RFS_NO_ID)
+                of->type = index->entries[i].type;
+            of->mixed |= of->type != index->entries[i].type;
+        }
+    }
+}
+
+/* The names in the order of the files. A distinct index adds something only when it comes first. */
+static int put_in_order(const struct making *making, struct rfs_presence *presence, bool ascending)
+{
+    size_t most = 0;
+
+    for (uint32_t name = 0; name < presence->n_names; name++)
+        most += presence->of[name].ranks > 0;
+    presence->order = malloc(most * sizeof *presence->order + 1);
+    RFS_FREE unsigned char *taken = calloc((size_t)presence->n_names + 1, 1);
+    RFS_FREE unsigned char *seen = calloc((size_t)presence->n_lists + 1, 1);
+    if (!presence->order || !taken || !seen)
+        return -ENOMEM;
+    for (uint32_t k = 0; k < presence->devices; k++) {
+        const uint32_t list = presence->list_of[ascending ? k : presence->devices - 1 - k];
+        if (list == presence->n_lists || seen[list])
+            continue;
+        seen[list] = 1;
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++) {
+            const uint32_t name = index->entries[i].name;
+            if (!taken[name])
+                presence->order[presence->n++] = name;
+            taken[name] = 1;
+        }
+    }
+    return 0;
+}
+
+static int make(struct making *making, struct rfs_presence *presence, bool ascending)
+{
+    int rc = number_lists(making, presence);
+
+    if (!rc)
+        rc = list_names(making, presence);
+    if (rc)
+        return rc;
+    for (uint32_t name = 0; name < presence->n_names; name++)
+        presence->of[name].type = RFS_NO_ID;
+    take_types(making, presence);
+    return put_in_order(making, presence, ascending);
+}
+
+int rfs_presence_make(struct rfs_catalog *catalog, uint32_t base, uint32_t devices, bool ascending,
+                      struct rfs_presence **out)
+{
+    RFS_CLEANUP(presence_cleanup) struct rfs_presence *presence = calloc(1, sizeof *presence);
+    struct making making = {catalog, base, NULL};
+
+    *out = NULL;
+    if (!presence)
+        return -ENOMEM;
+    presence->devices = devices;
+    const int rc = make(&making, presence, ascending);
+    free(making.indexes);
+    if (!rc)
+        *out = RFS_STEAL(presence);
+    return rc;
+}
+
+bool rfs_presence_has(const struct rfs_presence *presence, uint32_t name, uint32_t rank)
+{
+    const struct rfs_presence_view *of = rfs_presence_of(presence, name);
+    const uint32_t list = presence->list_of[rank];
+
+    if (!of || list == presence->n_lists)
+        return false;
+    const uint32_t *lists = &presence->lists[of->first];
+    uint32_t low = 0;
+    uint32_t high = of->lists;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (lists[middle] == list)
+            return true;
+        if (lists[middle] < list)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
+uint32_t rfs_presence_lowest(const struct rfs_presence *presence, uint32_t name,
+                             bool (*fits)(const void *ctx, uint32_t rank), const void *ctx)
+{
+    const struct rfs_presence_view *of = rfs_presence_of(presence, name);
+    uint32_t lowest = RFS_NO_RANK;
+
+    for (uint32_t k = 0; of && k < of->lists; k++) {
+        const uint32_t list = presence->lists[of->first + k];
+        for (size_t i = presence->member[list];
+             i < presence->member[list + 1] && presence->members[i] < lowest; i++)
+            if (fits(ctx, presence->members[i])) {
+                lowest = presence->members[i];
+                break;
+            }
+    }
+    return lowest;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/catalog/build.h"
+
+#include "base/cleanup.h"
+#include "source/catalog/merge.h"
+#include "source/ckpt/crc.h"
+#include "source/safetensors/header.h"
+#include "source/torch/index.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One rank at work. */
+struct job {
+    struct rfs_builder *builder;
+    uint32_t first; /* id of its first file */
+    struct rfs_built *template;
+    struct rfs_built *built;
+    bool by_name;         /* sort what a safetensors file holds */
+    pthread_mutex_t lock; /* of what follows; a leaf lock */
+    bool failed;
+    struct rfs_error *err; /* the first failure */
+};
+
+struct rfs_built *rfs_built_new(uint32_t pieces)
+{
+    struct rfs_built *built = calloc(1, sizeof *built + pieces * sizeof *built->pieces);
+
+    if (built) {
+        built->n_pieces = pieces;
+        built->from = RFS_NO_ID;
+    }
+    return built;
+}
+
+size_t rfs_built_free(struct rfs_built *built)
+{
+    size_t bytes = 0;
+
+    if (!built)
+        return 0;
+    for (uint32_t i = 0; i < built->n_pieces; i++)
+        bytes += rfs_index_free(built->pieces[i]);
+    bytes += rfs_index_free(built->merged);
+    free(built);
+    return bytes;
+}
+
+size_t rfs_built_memory(const struct rfs_built *built)
+{
+    size_t bytes = built->merged ? rfs_index_memory(built->merged) : 0;
+    for (uint32_t i = 0; i < built->n_pieces; i++)
+        if (built->pieces[i] && atomic_load(&built->pieces[i]->shares) == 0)
+            bytes += rfs_index_memory(built->pieces[i]);
+    return bytes;
+}
+
+static int fail_memory(const struct rfs_builder *builder, uint32_t file, struct rfs_error *err)
+{
+    return rfs_fail(err, -ENOMEM, RFS_IN(rfs_files_path(builder->files, file)), NULL,
+                    "out of memory");
+}
+
+static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    return rfs_reading_pread(ctx, buf, n, offset);
+}
+
+static int compare_names(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_entry *x = a;
+    const struct rfs_entry *y = b;
+    return strcmp(rfs_intern_text(ctx, x->name), rfs_intern_text(ctx, y->name));
+}
+
+/* As the bytes of the names are, which is how Python sorts them. */
+static int sort_entries(const struct rfs_builder *builder, struct rfs_index *index)
+{
+    size_t a;
+    size_t b;
+    qsort_r(index->entries, index->n, sizeof *index->entries, compare_names,
+            builder->tables->names);
+    return rfs_index_order_names(index, &a, &b);
+}
+
+/* Of .ckpt files: 1 when LIKE is the file's index too, 0 with *fresh, or -errno. */
+static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *reading,
+                      const char *path, const struct rfs_index *template, struct rfs_index **fresh,
+                      struct rfs_error *err)
+{
+    int rc = 0;
+    if (template)
+        rc = rfs_ckpt_matches(read_source, reading, reading->size, template, builder->tables,
+                              builder->pool);
+    if (rc < 0)
+        return rfs_files_fail(err, path, rc);
+    if (rc == 1)
+        return 1;
+    return rfs_ckpt_walk(read_source, reading, reading->size, path, builder->tables, fresh, err);
+}
+
+static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
+                       struct rfs_index **fresh, atomic_bool *told, struct rfs_error *err)
+{
+    size_t left_out = 0;
+    const int rc = rfs_torch_walk(read_source, reading, reading->size, path, builder->entry,
+                                  builder->tables, fresh, &left_out, err);
+    if (rc == 0 && left_out > 0)
+        atomic_store(told, true);
+    if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->told_left_out, true))
+        rfs_log(builder->log, RFS_WARNING,
+                left_out == 1 ? "%s: %zu value that is no tensor is left out"
+                              : "%s: %zu values that are no tensors are left out",
+                path, left_out);
+    return rc;
+}
+
+static int verify(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
+                  const struct rfs_index *index, struct rfs_error *err)
+{
+    if (!builder->check_crc || builder->format == RFS_FORMAT_TORCH)
+        return 0;
+    const int rc =
+        rfs_crc_verify(read_source, reading, builder->format, index, builder->tables, path, err);
+    if (rc == 1 && !atomic_exchange(&builder->told_no_crc, true))
+        rfs_log(
+            builder->log, RFS_WARNING,
+            "%s: has no checksum, so that check=crc verifies nothing of this file, nor of others "
+            "that have none",
+            path);
+    return rc < 0 ? rc : 0;
+}
+
+/* Whether two files differ in their headers (a crc_num), but not in what matters of them. */
+static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
+{
+    return a->n == b->n && a->file_bytes == b->file_bytes && a->has_crc == b->has_crc &&
+           a->redundancy_removed == b->redundancy_removed && a->n_extents == 0 &&
+           a->n_strided == 0 && b->n_strided == 0 && b->n_extents == 0 &&
+           memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
+}
+
+/* The index of one file: LIKE, or one of its own. */
+static int build_piece(const struct job *job, uint32_t file, struct rfs_index *template,
+                       struct rfs_index **piece, struct rfs_error *err)
+{
+    struct rfs_builder *builder = job->builder;
+    const char *path = rfs_files_path(builder->files, file);
+    struct rfs_index *fresh = NULL;
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(builder->files, file, &reading);
+    if (rc < 0)
+        return rfs_files_fail(err, path, rc);
+    if (builder->format == RFS_FORMAT_SAFETENSORS)
+        rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, builder->tables,
+                                  template, &fresh, err);
+    else if (builder->format == RFS_FORMAT_TORCH)
+        rc = index_torch(builder, &reading, path, &fresh, &job->built->told, err);
+    else
+        rc = index_ckpt(builder, &reading, path, template, &fresh, err);
+    if (rc >= 0)
+        rc = verify(builder, &reading, path, fresh ? fresh : template, err);
+    const int end = rfs_reading_end(&reading);
+    if (end < 0)
+        rc = rfs_files_fail(err, path, end);
+    if (rc == 0 && fresh && job->by_name && sort_entries(builder, fresh) < 0)
+        rc = fail_memory(builder, file, err);
+    if (rc < 0 || (fresh && template && is_same(fresh, template))) {
+        rfs_index_free(fresh);
+        fresh = NULL;
+    }
+    *piece = fresh || rc < 0 || !template ? fresh : rfs_index_share(template);
+    return rc;
+}
+
+static int build_one(void *ctx, size_t i)
+{
+    struct job *job = ctx;
+    struct rfs_error err = {0};
+    struct rfs_index *template = job->template && job->template->n_pieces == job->built->n_pieces
+                                     ? job->template->pieces[i]
+                                     : NULL;
+    const int rc =
+        build_piece(job, job->first + (uint32_t)i, template, &job->built->pieces[i], &err);
+    if (rc < 0) {
+        rfs_files_reason(job->builder->files, job->first + (uint32_t)i, rc, &err);
+        pthread_mutex_lock(&job->lock);
+        if (!job->failed && job->err)
+            *job->err = err;
+        job->failed = true;
+        pthread_mutex_unlock(&job->lock);
+    }
+    return rc;
+}
+
+static bool is_template(const struct job *job)
+{
+    if (!job->template || job->template->n_pieces != job->built->n_pieces)
+        return false;
+    for (uint32_t i = 0; i < job->built->n_pieces; i++)
+        if (job->built->pieces[i] != job->template->pieces[i])
+            return false;
+    return true;
+}
+
+static void free_map(struct rfs_part_map *map)
+{
+    rfs_part_map_free(map);
+}
+
+static int merge(const struct job *job, const char *weight_map, struct rfs_error *err)
+{
+    const struct rfs_builder *builder = job->builder;
+    struct rfs_built *built = job->built;
+    const uint32_t n = built->n_pieces;
+    RFS_FREE const char **files = malloc(n * sizeof *files);
+    RFS_FREE const struct rfs_index **indexes = malloc(n * sizeof *indexes);
+    RFS_CLEANUP(free_map) struct rfs_part_map map = {0};
+    int rc = 0;
+    if (!files || !indexes)
+        return fail_memory(builder, job->first, err);
+    for (uint32_t i = 0; i < n; i++) {
+        files[i] = rfs_files_path(builder->files, job->first + i);
+        indexes[i] = built->pieces[i];
+    }
+    if (weight_map)
+        rc = rfs_part_map_read(rfs_files_beneath(builder->files), weight_map, files, n,
+                               builder->tables, &map, err);
+    const struct rfs_merge work = {
+        files,         indexes,         n,           weight_map ? &map : NULL, builder->last_counts,
+        builder->skip, builder->tables, builder->log};
+    if (rc == 0)
+        rc = rfs_merge(&work, &built->merged, err);
+    built->index = built->merged;
+    return rc;
+}
+
+/*
+ * MindSpore gets the tensors of a rank's safetensors file sorted by name (load_file of safetensors 0.5, and
+ * load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
+ */
+int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const char *weight_map,
+              struct rfs_built *template, struct rfs_built **out, struct rfs_error *err)
+{
+    const bool merged = parts > 1 || weight_map || builder->skip;
+    struct rfs_built *built = rfs_built_new(parts);
+    struct job job = {builder, file, template, built, !merged, PTHREAD_MUTEX_INITIALIZER,
+                      false,   err};
+    *out = NULL;
+    if (!built)
+        return fail_memory(builder, file, err);
+    job.by_name = !merged && builder->format == RFS_FORMAT_SAFETENSORS;
+    int rc = 0;
+    if (builder->pool && parts > 1)
+        rc = rfs_pool_for(builder->pool, parts, build_one, &job);
+    for (uint32_t i = 0; (!builder->pool || parts == 1) && rc == 0 && i < parts; i++)
+        rc = build_one(&job, i);
+    if (rc == -ENODATA && merged) { /* a part without parameters is not a rank without */
+        rc = -EINVAL;
+        if (err)
+            err->code = rc;
+    }
+    if (rc == 0 && is_template(&job)) {
+        rfs_built_free(built);
+        *out = template;
+        return 0;
+    }
+    built->index = built->pieces[0];
+    if (rc == 0 && merged)
+        rc = merge(&job, weight_map, err);
+    for (uint32_t i = 0; rc == 0 && merged && template && i < parts; i++) {
+        rfs_index_free(built->pieces[i]);
+        built->pieces[i] = NULL;
+    }
+    if (rc < 0)
+        rfs_built_free(built);
+    else
+        *out = built;
+    return rc;
+}
+
+/* One of the first block and one of the last: each takes the decryption of a block. */
+#define SAMPLES_ENCRYPTED 2
+
+int rfs_build_resembles(struct rfs_builder *builder, uint32_t file,
+                        const struct rfs_built *template, size_t samples)
+{
+    struct rfs_reading reading;
+
+    if (builder->format != RFS_FORMAT_CKPT || template->n_pieces != 1 || template->merged)
+        return 0;
+    if (rfs_files_secret(builder->files))
+        samples = SAMPLES_ENCRYPTED;
+    int rc = rfs_reading_begin(builder->files, file, &reading);
+    if (rc < 0)
+        return rc;
+    rc = rfs_ckpt_resembles(read_source, &reading, reading.size, template->index, builder->tables,
+                            samples);
+    const int end = rfs_reading_end(&reading);
+    return end < 0 ? end : rc;
+}

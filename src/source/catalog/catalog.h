@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The source tree: which file each rank has, and its index once somebody needs it.
+ *
+ * Opening lists the source (scan.h) and opens no checkpoint. A rank has one file, or several (parts) whose
+ * values are taken together; its index says in which part each value is.
+ *
+ * Indexes are read from what was saved of them (saved_index.h) as far as the files are still the same; else made
+ * from the files' headers.
+ *
+ * Threads: rfs_catalog_index from any thread; two threads never index the same rank twice (the second
+ * waits). An index lives as long as a use (rfs_catalog_begin) in which it was asked for, and as long as nobody
+ * ends a use while all indexes together take more than spec->index_most: then those that were asked for least
+ * recently are dropped, to be made again when they are asked for. Who begins no use while others do has no such
+ * promise.
+ */
+#ifndef RFS_SOURCE_CATALOG_CATALOG_H
+#define RFS_SOURCE_CATALOG_CATALOG_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "source/index.h"
+#include "source/io/files.h"
+#include "source/spec.h"
+#include "source/walker.h"
+
+#include <time.h>
+
+struct rfs_catalog;
+
+/*
+ * spec->path is resolved here; log (may be NULL) and pool are borrowed: the log
+ * outlives the catalogue, the pool the last rfs_catalog_index.
+ * Returns 0 with *out owned by the caller, else *out is NULL and *err filled (err may be NULL): -ENOENT for
+ * no source, no rank_N folder or no checkpoint in any, -EINVAL for a tree that is ambiguous or of another
+ * kind, -ENOMEM, or what the system said of a folder (-ENOTDIR, -EACCES, -EIO, ...).
+ */
+int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
+                     struct rfs_catalog **out, struct rfs_error *err);
+/* Frees it with its indexes, files and tables. No other call may be running. NULL is fine. */
+void rfs_catalog_close(struct rfs_catalog *catalog);
+
+/* The absolute, resolved path of the source. */
+const char *rfs_catalog_path(const struct rfs_catalog *catalog);
+/* One more than the highest rank that has a file; 0 never happens (opening fails). */
+uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog);
+/* How many ranks have a file. */
+uint32_t rfs_catalog_present(const struct rfs_catalog *catalog);
+bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
+/* Whether its files are those of another rank, by group info: what it kept itself is lost. */
+bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank);
+/*
+ * The id of the rank's first file in rfs_catalog_files; UINT32_MAX when it has none. Its other parts have
+ * the ids after it, parts in all.
+ */
+uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank);
+uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank);
+/* The id of the file that holds an entry of the rank's index. */
+static inline uint32_t rfs_catalog_entry_file(const struct rfs_catalog *catalog, uint32_t rank,
+                                              const struct rfs_index *index,
+                                              const struct rfs_entry *entry)
+{
+    const uint32_t part = index->part_of ? index->part_of[entry - index->entries] : 0;
+    return rfs_catalog_file(catalog, rank) + part;
+}
+/* Whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
+bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
+enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog);
+struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog);
+struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog);
+static inline const struct rfs_type *rfs_catalog_type(struct rfs_catalog *catalog, uint32_t type)
+{
+    return (const struct rfs_type *)rfs_intern_bytes(rfs_catalog_tables(catalog)->types, type,
+                                                     NULL);
+}
+static inline const char *rfs_catalog_name(struct rfs_catalog *catalog, uint32_t name)
+{
+    return rfs_intern_text(rfs_catalog_tables(catalog)->names, name);
+}
+
+#define RFS_NO_RANK UINT32_MAX
+/*
+ * The rank's index, built at the first call. LIKE (or RFS_NO_RANK) is a rank of the same stage that is
+ * indexed already: its index is tried as a prediction before walking. -ENOENT when the rank has no
+ * file. A failure is remembered and given again.
+ */
+int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
+                      const struct rfs_index **out, struct rfs_error *err);
+/*
+ * Whether rfs_catalog_index failed because the rank's one file holds no parameters: a full disk leaves such
+ * files, and so does remove_redundancy with a rank that keeps nothing.
+ */
+bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank);
+/*
+ * Whether a rank that has a file seems to list what LIKE does, which is indexed: 1 when SAMPLES (two or more) of
+ * its headers say so, of two blocks if it is encrypted, and its index was not built for that; else 0, or -errno.
+ */
+int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
+                          size_t samples);
+/* The rank's index if it is built, else NULL. Lock-free. */
+const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank);
+
+/* A span of time in which its owner uses indexes. The catalogue's, from begin to end. */
+struct rfs_use {
+    uint64_t since;
+    struct rfs_use *before, *after;
+};
+void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use);
+void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
+
+/*
+ * Saves the indexes that are there, if some are not saved yet. Not for sources with a key or a map of their files,
+ * and none of ranks whose files say something that belongs into the log.
+ */
+void rfs_catalog_save(struct rfs_catalog *catalog);
+/* Where things are saved for the next view, or NULL; and under which key, or NULL; and since when files are looked at. */
+struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog);
+const char *rfs_catalog_key(const struct rfs_catalog *catalog);
+struct timespec rfs_catalog_opened(const struct rfs_catalog *catalog);
+
+struct rfs_catalog_counters {
+    uint64_t indexed, predicted;
+    uint64_t saved;       /* of those indexed, how many had been saved by an earlier view */
+    uint64_t index_bytes; /* of memory, now */
+    uint64_t dropped;     /* indexes, for room */
+};
+void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out);
+
+/* Where the content of an entry is, as long as the index lives. */
+static inline struct rfs_content rfs_content_of(const struct rfs_index *index,
+                                                const struct rfs_entry *entry)
+{
+    return (struct rfs_content){entry->offset, entry->extent_count,
+                                entry->extent_count ? &index->extents[entry->extent] : NULL};
+}
+/* The same, as long as the catalogue lives. 0 or -ENOMEM. */
+int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
+                        const struct rfs_entry *entry, struct rfs_content *out);
+
+/*
+ * The lengths of the messages of a map tensor's entry, as one id: equal lengths have the same. 0 or -ENOMEM. They live
+ * as long as the catalogue.
+ */
+int rfs_catalog_lengths(struct rfs_catalog *catalog, const struct rfs_index *index,
+                        const struct rfs_entry *entry, uint32_t *id);
+const uint64_t *rfs_catalog_lengths_of(const struct rfs_catalog *catalog, uint32_t id, size_t *n);
+
+/* Where in the file byte OFFSET of a value's content is. */
+uint64_t rfs_content_offset(const struct rfs_content *content, uint64_t offset);
+
+/*
+ * SIZE bytes of a value's content from OFFSET in it, over its extents. 0 or -errno.
+ */
+int rfs_content_pread(struct rfs_reading *reading, const struct rfs_content *content, void *buf,
+                      size_t size, uint64_t offset);
+
+#endif

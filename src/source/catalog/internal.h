@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the catalogue share; nobody else includes it. */
+#ifndef RFS_SOURCE_CATALOG_INTERNAL_H
+#define RFS_SOURCE_CATALOG_INTERNAL_H
+
+#include "base/vec.h"
+#include "source/catalog/build.h"
+#include "source/catalog/catalog.h"
+#include "source/saved/index.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct catalog_rank {
+    uint32_t file;           /* id of its first file, UINT32_MAX: none */
+    uint32_t parts;          /* how many files it has; their ids follow each other */
+    bool stands_in;          /* they are another rank's */
+    char *weight_map;        /* path of the file that says which of them has what, or NULL; owned */
+    struct rfs_built *built; /* set before index; in catalog->owned */
+    _Atomic(const struct rfs_index *) index; /* that of built; NULL: it is not there */
+    atomic_uint_least64_t used; /* how many uses had begun when it was asked for last */
+    bool busy;                  /* somebody is indexing it; under the lock */
+    int failed; /* 0, or the -errno of the failure that is remembered; under the lock */
+    bool empty; /* that failure is that its file holds no parameters; under the lock */
+    char *text; /* of that failure; owned; NULL when there was no memory for it */
+};
+
+struct rfs_catalog {
+    char *path;
+    struct rfs_log *log; /* borrowed, as the pool */
+    struct rfs_pool *pool;
+    struct rfs_files *files;
+    struct rfs_tables tables;
+    struct rfs_builder builder;
+    uint32_t n_ranks;
+    uint32_t present;
+    struct catalog_rank *ranks; /* [n_ranks] */
+    pthread_mutex_t lock;       /* a leaf lock, not held while indexing */
+    pthread_cond_t done;
+    RFS_VEC(struct rfs_built *) owned; /* under the lock */
+    atomic_uint_fast64_t indexed, predicted, from_disk, index_bytes, dropped;
+    void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* as of the spec */
+    const void *indexed_ctx;
+    bool has_parts;
+    struct rfs_intern *extents; /* what blocks of several pieces point to */
+    struct rfs_intern *lengths; /* of the messages of map tensors */
+    uint64_t serials;           /* given to indexes; under the lock */
+
+    /* Uses, the oldest first; under the lock. */
+    struct rfs_use *first, *last;
+    atomic_uint_least64_t uses; /* begun so far */
+    uint64_t most;              /* bytes of indexes; 0: any */
+    /* NULL but in tests: called when a thread has looked at the mark of a use, and may be about to set it. */
+    void (*marking)(void *ctx);
+    void *marking_ctx;
+
+    struct timespec opened;  /* before anything of the source was looked at */
+    struct rfs_saved *saved; /* borrowed; NULL: nothing is saved */
+    char *key;               /* what it is saved under; owned */
+    enum { SAVED_UNKNOWN, SAVED_LOADING, SAVED_LOADED } loaded; /* under the lock */
+    struct rfs_saved_index *on_disk; /* what was, once it is loaded; or NULL; owned */
+    struct rfs_built *
+        *from_saved; /* [numbers of on_disk] those that are in memory; under the lock */
+    bool unsaved;    /* there are indexes that are not on disk; under the lock */
+    bool saving;     /* somebody is writing; under the lock */
+};
+
+/* The rank was asked for: by the uses that have begun. */
+void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *rank);
+/* Loads what was saved, once; with the lock held, which is released meanwhile. */
+void rfs_catalog_load(struct rfs_catalog *catalog);
+/* Sets the key by which a source is known again. 0 or -ENOMEM. */
+int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec);
+
+#endif

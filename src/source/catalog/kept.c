@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The indexes that an earlier view has saved, and those that this one saves. */
+#include "source/catalog/internal.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
+{
+    const char *const texts[] = {catalog->path,    spec->rank_dir,       spec->file, spec->files,
+                                 spec->group_info, spec->segmented_skip, spec->entry};
+    struct rfs_saved_out key = {0};
+    char numbers[128];
+
+    /* With their lengths, so that no two lists of texts make one key. */
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const size_t n = texts[i] ? strlen(texts[i]) : 0;
+        snprintf(numbers, sizeof numbers, "%zd ", texts[i] ? (ssize_t)n : -1);
+        rfs_saved_put(&key, numbers, strlen(numbers));
+        rfs_saved_put(&key, texts[i], n);
+    }
+    snprintf(numbers, sizeof numbers, "%s %d %" PRId64 " %" PRId64 " %d", PACKAGE_VERSION,
+             (int)catalog->builder.format, spec->step, spec->epoch, spec->segmented);
+    rfs_saved_put(&key, numbers, strlen(numbers) + 1);
+    if (key.failed) {
+        free(key.bytes.data);
+        return -ENOMEM;
+    }
+    catalog->key = (char *)key.bytes.data;
+    return 0;
+}
+
+struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog)
+{
+    return catalog->saved;
+}
+
+const char *rfs_catalog_key(const struct rfs_catalog *catalog)
+{
+    return catalog->key;
+}
+
+struct timespec rfs_catalog_opened(const struct rfs_catalog *catalog)
+{
+    return catalog->opened;
+}
+
+void rfs_catalog_load(struct rfs_catalog *catalog)
+{
+    while (catalog->loaded == SAVED_LOADING)
+        pthread_cond_wait(&catalog->done, &catalog->lock);
+    if (catalog->loaded == SAVED_LOADED)
+        return;
+    catalog->loaded = SAVED_LOADING;
+    pthread_mutex_unlock(&catalog->lock);
+    struct rfs_saved_index *index =
+        rfs_saved_index_load(catalog->saved, catalog->key, &catalog->tables);
+    struct rfs_built **built =
+        index ? calloc((size_t)rfs_saved_index_count(index) + 1, sizeof *built) : NULL;
+    if (!built) {
+        rfs_saved_index_free(index);
+        index = NULL;
+    }
+    pthread_mutex_lock(&catalog->lock);
+    catalog->on_disk = index;
+    catalog->from_saved = built;
+    catalog->loaded = SAVED_LOADED;
+    pthread_cond_broadcast(&catalog->done);
+}
+
+/* The ranks that can be saved; those that are in memory stay there while USE, which has begun, lasts. */
+static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
+{
+    size_t n = 0;
+
+    for (uint32_t r = 0; r < catalog->n_ranks; r++) {
+        struct catalog_rank *rank = &catalog->ranks[r];
+        struct rfs_saving one = {r, rank->file, rank->parts, rank->built, RFS_NO_ID};
+        if (rank->file == UINT32_MAX || rank->failed ||
+            (rank->built && atomic_load(&rank->built->told)))
+            continue;
+        atomic_store(&rank->used, atomic_load(&catalog->uses));
+        if (one.built || catalog->on_disk)
+            list[n++] = one;
+    }
+    return n;
+}
+
+/* Of those that are not in memory, what is on the disk. */
+static size_t find_before(struct rfs_catalog *catalog, struct rfs_saving *list, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!list[i].built)
+            list[i].before = rfs_saved_index_find(catalog->on_disk, list[i].rank, catalog->files,
+                                                  list[i].first, list[i].parts);
+        if (list[i].built || list[i].before != RFS_NO_ID)
+            list[kept++] = list[i];
+    }
+    return kept;
+}
+
+void rfs_catalog_save(struct rfs_catalog *catalog)
+{
+    if (!catalog->saved)
+        return;
+    RFS_FREE struct rfs_saving *list = malloc(catalog->n_ranks * sizeof *list);
+    struct rfs_use use;
+    size_t n = 0;
+
+    if (!list)
+        return;
+    rfs_catalog_begin(catalog, &use);
+    pthread_mutex_lock(&catalog->lock);
+    const bool mine = catalog->unsaved && !catalog->saving;
+    if (mine) {
+        catalog->saving = true;
+        catalog->unsaved = false;
+        n = collect(catalog, list);
+    }
+    pthread_mutex_unlock(&catalog->lock);
+    if (mine) {
+        n = find_before(catalog, list, n);
+        rfs_saved_index_store(catalog->saved, catalog->key, &catalog->tables, catalog->files,
+                              catalog->opened, catalog->on_disk, list, n);
+        pthread_mutex_lock(&catalog->lock);
+        catalog->saving = false;
+        pthread_mutex_unlock(&catalog->lock);
+    }
+    rfs_catalog_end(catalog, &use);
+}

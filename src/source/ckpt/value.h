@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One value of a .ckpt file, read but for its content. */
+#ifndef RFS_SOURCE_CKPT_VALUE_H
+#define RFS_SOURCE_CKPT_VALUE_H
+
+#include "source/ckpt/walk.h"
+#include "source/ckpt/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One value, as far as it has been read. */
+struct rfs_value {
+    uint64_t begin; /* of the message that holds it */
+    uint64_t end;
+    bool has_tag, has_body, has_type, has_content;
+    uint32_t name;
+    enum rfs_kind kind;
+    enum rfs_dtype dtype;
+    uint32_t ndim;
+    uint64_t dims[RFS_MAX_DIMS];
+    struct rfs_extent extent;
+};
+
+/*
+ * Reads the fields from wire->pos to value->end; the caller has set begin and end and zeroed the rest.
+ * The tag is interned and becomes wire->param. The extent is the tensor's content, or all of a map tensor.
+ */
+int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_value *value);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Encrypted .ckpt files as MindSpore writes them: which they are, where their blocks lie, and a block's
+ * bytes in plain. cipher.c draws the format; cipher_evp.c is the only file that knows OpenSSL, but for the
+ * wiping of a key.
+ *
+ * Threads: all functions; they keep nothing.
+ */
+#ifndef RFS_SOURCE_CRYPT_CIPHER_H
+#define RFS_SOURCE_CRYPT_CIPHER_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct rfs_key;
+
+enum rfs_cipher_mode {
+    RFS_NOT_ENCRYPTED,
+    RFS_AES_GCM,
+    RFS_AES_CBC,
+    RFS_SM4_CBC,
+    RFS_AES_GCM_UNTAGGED, /* of MindSpore 1: GCM without its tag, which is CTR */
+    RFS_CIPHER_COUNT
+};
+
+/* "AES-GCM", as MindSpore's dec_mode. */
+const char *rfs_cipher_name(enum rfs_cipher_mode mode);
+/* RFS_NOT_ENCRYPTED when it is no such name. */
+enum rfs_cipher_mode rfs_cipher_named(const char *name);
+/* By the first 4 bytes of a file. */
+enum rfs_cipher_mode rfs_cipher_detect(const unsigned char head[4]);
+
+/* Bytes of plain text in every block of a file but the last. */
+#define RFS_CIPHER_BLOCK (UINT32_C(64) << 20)
+/* What CBC works in; CTR too, here. */
+#define RFS_CIPHER_UNIT 16u
+
+/*
+ * Fills N spans, one after the other, with bytes of the file from OFFSET on: 0, or -errno, which is passed
+ * on. It may change the spans.
+ */
+typedef int rfs_spans_fn(void *ctx, struct iovec *spans, int n, uint64_t offset);
+struct rfs_cipher_input {
+    rfs_spans_fn *read;
+    void *ctx;
+    uint64_t size;    /* of the file, bytes */
+    const char *path; /* for messages */
+};
+
+/* What an encrypted file consists of. */
+struct rfs_cipher {
+    uint32_t id; /* its user's */
+    enum rfs_cipher_mode mode;
+    uint32_t header_bytes; /* of each block */
+    uint32_t block_bytes;  /* plain, of each block but the last */
+    uint32_t blocks;       /* at least 1 */
+    uint32_t last_sealed;  /* bytes of the last block's cipher text */
+    uint32_t last_plain;   /* at least 1; with CBC not known, and 0, before rfs_cipher_measure */
+    uint64_t plain_bytes;  /* of the file; as last_plain */
+};
+
+/*
+ * Reads and checks the headers of all blocks, and nothing else. WANTED is the mode that the file must have,
+ * or RFS_NOT_ENCRYPTED for whichever it says; files of MindSpore 1 need to be told. BLOCK_BYTES is
+ * RFS_CIPHER_BLOCK, but in tests. 0; -EINVAL with *err filled for what is no sound encrypted file, or not of
+ * that mode; -ENOMEM; or -errno of the input, without *err.
+ */
+int rfs_cipher_scan(const struct rfs_cipher_input *input, enum rfs_cipher_mode wanted,
+                    uint32_t block_bytes, struct rfs_cipher *out, struct rfs_error *err);
+
+/* Of block NUMBER: where its header begins in the file, and the bytes of its plain and its cipher text. */
+static inline uint64_t rfs_cipher_offset(const struct rfs_cipher *cipher, uint32_t number)
+{
+    const uint32_t padding =
+        cipher->mode == RFS_AES_CBC || cipher->mode == RFS_SM4_CBC ? RFS_CIPHER_UNIT : 0;
+    return number * ((uint64_t)cipher->header_bytes + cipher->block_bytes + padding);
+}
+static inline uint32_t rfs_cipher_plain(const struct rfs_cipher *cipher, uint32_t number)
+{
+    return number + 1 < cipher->blocks ? cipher->block_bytes : cipher->last_plain;
+}
+uint32_t rfs_cipher_sealed(const struct rfs_cipher *cipher, uint32_t number);
+
+/*
+ * All that follow give -EBADMSG with *err filled when the bytes are not what the key makes of a sound file
+ * (the key is wrong, or they were changed), -ENOTSUP with *err when this OpenSSL lacks the cipher, -ENOMEM,
+ * or -errno of the input, without *err.
+ *
+ * Whether the key's length suits the mode: 0, or -EINVAL with *err filled.
+ */
+int rfs_cipher_takes_key(const struct rfs_cipher *cipher, const struct rfs_key *key,
+                         const char *path, struct rfs_error *err);
+
+/*
+ * Completes what rfs_cipher_scan gave. Where nothing authenticates, the last block's padding and the file's
+ * first bytes are decrypted and looked at, so that a wrong key is found now.
+ */
+int rfs_cipher_measure(struct rfs_cipher *cipher, const struct rfs_cipher_input *input,
+                       const struct rfs_key *key, struct rfs_error *err);
+
+/* A whole block of an AES-GCM file into DATA, as long as its plain text; undefined content on failure. */
+int rfs_cipher_open_block(const struct rfs_cipher *cipher, const struct rfs_cipher_input *input,
+                          const struct rfs_key *key, uint32_t number, unsigned char *data,
+                          struct rfs_error *err);
+
+/*
+ * SIZE > 0 plain bytes at OFFSET in block NUMBER of a file of another mode into BUF. Reads no more of the file
+ * than the units that they lie in, one before, and the padding if they end with the block.
+ */
+int rfs_cipher_pread(const struct rfs_cipher *cipher, const struct rfs_cipher_input *input,
+                     const struct rfs_key *key, uint32_t number, void *buf, size_t size,
+                     uint32_t offset, struct rfs_error *err);
+
+/*
+ * From now on, what OpenSSL makes of a key (key schedules, in its contexts) lies in memory that is locked and left out
+ * of core files. That takes the place of OpenSSL's allocator in the whole process, so only programs do it, and before
+ * they have used OpenSSL: it is false otherwise, and nothing is changed.
+ */
+bool rfs_cipher_guard(void);
+
+/* "OpenSSL 3.0.17 1 Jul 2025": the library that decrypts. A constant. */
+const char *rfs_cipher_library(void);
+
+#endif

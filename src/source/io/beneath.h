@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening what lies beneath a folder, and nothing that a symbolic link leads to elsewhere. For a server that may read
+ * more than those who may write to the source, and shows what it reads to others: a link to a file of root's must not
+ * become that file.
+ *
+ * Threads: all functions but open and free.
+ */
+#ifndef RFS_SOURCE_IO_BENEATH_H
+#define RFS_SOURCE_IO_BENEATH_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+struct rfs_beneath;
+
+/*
+ * The folder of a source, which is held open: SOURCE itself, or the one that the file SOURCE is in. What SOURCE says is
+ * the user's word: links in it are followed. 0, or -errno with *err filled.
+ */
+int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_error *err);
+/* Does nothing with NULL. */
+void rfs_beneath_free(struct rfs_beneath *beneath);
+
+/*
+ * Opens PATH, which is absolute, as open(2) does with FLAGS and O_CLOEXEC; makes no file. Links that stay beneath the
+ * folder are followed. A PATH that does not begin with the folder's is one that the user has named (by a map of
+ * files): its folder, in which there is no link, takes the place of the source's. With NULL all links are followed.
+ * The descriptor, or -errno: -EXDEV where a link leads out.
+ */
+int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int flags);
+/* As stat(2), of what rfs_beneath_file opens; it may be unreadable. 0 or -errno. */
+int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct stat *st);
+
+/* Says what -EXDEV means, and what helps; returns it. */
+int rfs_beneath_fail(struct rfs_error *err, const char *path);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/io/encrypted.h"
+
+#include "base/checked.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rfs_encrypted {
+    const struct rfs_key *key;
+    struct rfs_secret secret;
+    struct rfs_blocks *blocks;
+    uint32_t block_bytes;
+    atomic_uint next;   /* id of a file */
+    atomic_bool warned; /* that a mode does not authenticate */
+};
+
+struct rfs_encrypted *rfs_encrypted_new(const struct rfs_key *key, uint64_t budget,
+                                        struct rfs_log *log)
+{
+    struct rfs_encrypted *sealed = calloc(1, sizeof *sealed);
+    if (!sealed)
+        return NULL;
+    sealed->key = key;
+    sealed->secret.log = log;
+    sealed->block_bytes = RFS_CIPHER_BLOCK;
+    sealed->blocks = rfs_blocks_new(budget, &sealed->secret);
+    if (!sealed->blocks) {
+        free(sealed);
+        return NULL;
+    }
+    return sealed;
+}
+
+void rfs_encrypted_free(struct rfs_encrypted *sealed)
+{
+    if (!sealed)
+        return;
+    rfs_blocks_free(sealed->blocks);
+    free(sealed);
+}
+
+void rfs_encrypted_set_block(struct rfs_encrypted *sealed, uint32_t block_bytes)
+{
+    sealed->block_bytes = block_bytes;
+}
+
+struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *sealed)
+{
+    return &sealed->secret;
+}
+
+struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *sealed)
+{
+    return sealed->blocks;
+}
+
+static void warn(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher, const char *path)
+{
+    if (cipher->mode == RFS_AES_GCM || atomic_exchange(&sealed->warned, true))
+        return;
+    rfs_log(
+        sealed->secret.log, RFS_WARNING,
+        "%s: the file is encrypted by %s, which cannot tell a changed byte: whoever may write to "
+        "such files may change what is read; try: AES-GCM",
+        path, rfs_cipher_name(cipher->mode));
+}
+
+int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_input *input,
+                       struct rfs_cipher **out, struct rfs_error *err)
+{
+    struct rfs_cipher cipher;
+    int rc = rfs_cipher_scan(input, rfs_key_mode(sealed->key), sealed->block_bytes, &cipher, err);
+    if (rc == 0)
+        rc = rfs_cipher_takes_key(&cipher, sealed->key, input->path, err);
+    if (rc == 0)
+        rc = rfs_cipher_measure(&cipher, input, sealed->key, err);
+    if (rc < 0)
+        return rc;
+    *out = malloc(sizeof cipher);
+    if (!*out)
+        return rfs_fail_memory(err);
+    cipher.id = atomic_fetch_add(&sealed->next, 1);
+    memcpy(*out, &cipher, sizeof cipher);
+    warn(sealed, &cipher, input->path);
+    return 0;
+}
+
+/* What making a block takes. */
+struct work {
+    struct rfs_encrypted *sealed;
+    const struct rfs_cipher *cipher;
+    const struct rfs_cipher_input *input;
+    uint32_t number;
+    struct rfs_error *err;
+};
+
+static int make_block(void *ctx, unsigned char *data)
+{
+    const struct work *work = ctx;
+    return rfs_cipher_open_block(work->cipher, work->input, work->sealed->key, work->number, data,
+                                 work->err);
+}
+
+/* A part of one block. */
+static int read_part(struct work *work, void *buf, size_t size, uint32_t offset)
+{
+    const struct rfs_cipher *cipher = work->cipher;
+    struct rfs_blocks *blocks = work->sealed->blocks;
+    struct rfs_block_held held;
+    if (cipher->mode != RFS_AES_GCM)
+        return rfs_cipher_pread(cipher, work->input, work->sealed->key, work->number, buf, size,
+                                offset, work->err);
+    const int rc = rfs_blocks_get(blocks, cipher->id, work->number,
+                                  rfs_cipher_plain(cipher, work->number), make_block, work, &held);
+    if (rc < 0)
+        return rc;
+    memcpy(buf, held.data + offset, size);
+    rfs_blocks_put(blocks, &held);
+    return 0;
+}
+
+int rfs_encrypted_pread(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher,
+                        const struct rfs_cipher_input *input, void *buf, size_t size,
+                        uint64_t offset, struct rfs_error *err)
+{
+    struct work work = {sealed, cipher, input, 0, err};
+    unsigned char *out = buf;
+    int rc = 0;
+    while (rc == 0 && size > 0) {
+        const uint32_t within = (uint32_t)(offset % cipher->block_bytes);
+        work.number = (uint32_t)(offset / cipher->block_bytes);
+        const uint32_t plain = rfs_cipher_plain(cipher, work.number);
+        const size_t take = (size_t)rfs_min_u64(size, plain - within);
+        rc = read_part(&work, out, take, within);
+        out += take;
+        size -= take;
+        offset += take;
+    }
+    return rc;
+}

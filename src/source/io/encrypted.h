@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading encrypted files as if they were plain: what all of a view share, and the bytes of one of them.
+ * AES-GCM goes by whole blocks, which are authenticated before a byte is given out and kept for a while
+ * (blocks.h); the other modes decrypt just what is read.
+ *
+ * Threads: all functions but new and free.
+ */
+#ifndef RFS_SOURCE_IO_ENCRYPTED_H
+#define RFS_SOURCE_IO_ENCRYPTED_H
+
+#include "source/crypt/cipher.h"
+#include "source/crypt/key.h"
+#include "source/io/blocks.h"
+
+struct rfs_encrypted;
+
+/*
+ * KEY and LOG (may be NULL) are borrowed. At most BUDGET bytes of decrypted blocks are kept or in the making:
+ * RFS_CIPHER_BLOCK at least, or large blocks fail (-EFBIG). NULL when out of memory.
+ */
+struct rfs_encrypted *rfs_encrypted_new(const struct rfs_key *key, uint64_t budget,
+                                        struct rfs_log *log);
+void rfs_encrypted_free(struct rfs_encrypted *sealed);
+
+/* For tests: files whose blocks are shorter, a multiple of 16. Before the first is opened. */
+void rfs_encrypted_set_block(struct rfs_encrypted *sealed, uint32_t block_bytes);
+
+struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *sealed);
+struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *sealed);
+
+/*
+ * What the file consists of, malloc'ed and the caller's. Reads its headers, and what rfs_cipher_measure reads.
+ * The first file of a mode that cannot tell a changed byte is told to the log. 0 or -errno; *err is filled
+ * where the file, the key or this process is at fault, and not for what reading gave.
+ */
+int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_input *input,
+                       struct rfs_cipher **out, struct rfs_error *err);
+
+/* SIZE plain bytes at OFFSET, which are within the file. As rfs_encrypted_open. */
+int rfs_encrypted_pread(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher,
+                        const struct rfs_cipher_input *input, void *buf, size_t size,
+                        uint64_t offset, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "source/io/beneath.h"
+#include "source/io/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+static int fail_errno(struct rfs_error *err, const char *path, int code)
+{
+    const char *remedy = code == ENOENT || code == ENOTDIR ? "check the path"
+                         : code == EACCES                  ? "check the file's permissions"
+                                                           : NULL;
+    return rfs_fail(err, -code, RFS_IN(path), remedy, "cannot be read: %s", strerror(code));
+}
+
+static int fail_limit(struct rfs_error *err, const char *path, size_t limit)
+{
+    return rfs_fail(err, -EFBIG, RFS_IN(path), "check that it is the file you meant",
+                    "the file is larger than %zu bytes", limit);
+}
+
+int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size, struct rfs_error *err)
+{
+    return rfs_read_beneath(NULL, path, limit, data, size, err);
+}
+
+int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
+                     size_t *size, struct rfs_error *err)
+{
+    RFS_CLOSE int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return fd == -EXDEV ? rfs_beneath_fail(err, path) : fail_errno(err, path, -fd);
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail_errno(err, path, errno);
+    if (S_ISDIR(st.st_mode))
+        return rfs_fail(err, -EISDIR, RFS_IN(path), "name a file in it", "is a folder");
+    if (!S_ISREG(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "copy it to a file first",
+                        "is not a regular file");
+    if (st.st_size < 0 || (uint64_t)st.st_size > limit || limit >= SIZE_MAX - 1)
+        return fail_limit(err, path, limit);
+
+    /* One byte more than it should have, to see it grow. */
+    const size_t cap = (size_t)st.st_size + 1;
+    RFS_FREE char *buf = malloc(cap + 1);
+    if (!buf)
+        return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
+    size_t n = 0;
+    while (n < cap) {
+        const ssize_t got = read(fd, buf + n, cap - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(err, path, errno);
+        if (got == 0)
+            break;
+        n += (size_t)got;
+    }
+    if (n != (size_t)st.st_size)
+        return rfs_fail(err, -ESTALE, RFS_IN(path), "try again once nobody writes it",
+                        "the file changed while it was read");
+    buf[n] = '\0';
+    *data = RFS_STEAL(buf);
+    *size = n;
+    return 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the room only: the indexes of a source's ranks, as they are kept on disk for the next view; saved.h says
+ * where, and what of it is trusted. Ranks that share an index in memory share one there.
+ *
+ * A rank's index is believed when each of its files has the path, inode, size, mtime and ctime that are saved
+ * with it. An index that does not fit the files' sizes or its own tables is as good as absent.
+ *
+ * Cost in memory: what the table takes (the text of the names, 144 bytes a type, about 150 a rank). Indexes are
+ * read when they are asked for.
+ */
+#ifndef RFS_SOURCE_SAVED_INDEX_H
+#define RFS_SOURCE_SAVED_INDEX_H
+
+#include "source/catalog/build.h"
+#include "source/saved/folder.h"
+
+#include <sys/stat.h>
+
+/* By which a file is known again. No padding. */
+struct rfs_mark {
+    uint64_t ino;
+    int64_t size;
+    int64_t mtime, mtime_ns;
+    int64_t ctime, ctime_ns;
+};
+struct rfs_mark rfs_mark_of(const struct stat *st);
+/*
+ * Whether a file with that mark, which is still the same, cannot have been changed after OPENED, in the same tick of
+ * its file system's clock as before: it was changed RFS_TICK_SECONDS or more before.
+ */
+#define RFS_TICK_SECONDS 2
+bool rfs_mark_is_settled(const struct rfs_mark *mark, struct timespec opened);
+/*
+ * Whether the file system that holds PATH, of which ST is, gives files that differ marks that differ: images may be
+ * made with times and inodes like those of another, and FAT has no change time. *LAST, {0} to begin with, is what was
+ * found last.
+ */
+struct rfs_mark_place {
+    dev_t dev;
+    bool known, tells;
+};
+bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_place *last);
+void rfs_mark_put(struct rfs_saved_out *out, const char *path, const struct rfs_mark *mark);
+/* The next in the table; *path is in the table. */
+bool rfs_mark_take(struct rfs_saved_in *in, const char **path, size_t *length,
+                   struct rfs_mark *mark);
+
+#define RFS_SAVED_NONE UINT32_MAX
+#define RFS_SAVED_INDEX_BYTES 24 /* in the table */
+
+struct rfs_saved_rank {
+    uint32_t rank, number;
+    size_t first; /* of its files */
+    uint32_t parts;
+};
+
+struct rfs_saved_part {
+    const char *path; /* in the table */
+    size_t length;
+    struct rfs_mark mark;
+};
+
+/* What a rank has; its pieces begin at first. */
+struct rfs_saved_built {
+    size_t first;
+    uint32_t n_pieces;
+    uint32_t merged;
+};
+
+/* What is on disk, opened. */
+struct rfs_saved_index {
+    struct rfs_saved_file file;
+    RFS_VEC(uint32_t) names; /* ids by number */
+    RFS_VEC(uint32_t) types;
+    const unsigned char *indexes; /* in the table */
+    uint32_t n_indexes;
+    RFS_VEC(struct rfs_saved_built) builts;
+    RFS_VEC(uint32_t) pieces;
+    RFS_VEC(struct rfs_saved_rank) ranks;
+    RFS_VEC(struct rfs_saved_part) parts;
+};
+
+/* NULL when there is none. Adds its names and types to TABLES. */
+struct rfs_saved_index *rfs_saved_index_load(struct rfs_saved *saved, const char *key,
+                                             const struct rfs_tables *tables);
+/* The same of a file that was read; takes it over. For tests, too. */
+struct rfs_saved_index *rfs_saved_index_take(struct rfs_saved_file *file,
+                                             const struct rfs_tables *tables);
+void rfs_saved_index_free(struct rfs_saved_index *index);
+
+/*
+ * The number of what is saved of a rank whose PARTS files are those in FILES from FIRST on, if their marks are the
+ * same now; else RFS_NO_ID. Ranks with the same number have the same indexes.
+ */
+uint32_t rfs_saved_index_find(const struct rfs_saved_index *index, uint32_t rank,
+                              struct rfs_files *files, uint32_t first, uint32_t parts);
+/* What is saved of one index, as it is; the caller's, or NULL when it is not what it was. */
+void *rfs_saved_index_body(const struct rfs_saved_index *index, uint32_t number, size_t *n);
+/* Room for numbers: they are below this. */
+uint32_t rfs_saved_index_count(const struct rfs_saved_index *index);
+/*
+ * What has that number, checked against the sizes of the files of a rank that rfs_saved_index_find gave it for. The
+ * caller's (rfs_built_free), or NULL.
+ */
+struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint32_t number,
+                                       const struct rfs_tables *tables, struct rfs_files *files,
+                                       uint32_t first);
+
+/* One rank to be saved. */
+struct rfs_saving {
+    uint32_t rank;
+    uint32_t first, parts;   /* its files */
+    struct rfs_built *built; /* or NULL: what has the number BEFORE */
+    uint32_t before;
+};
+/*
+ * Saves N ranks, those whose files were settled before OPENED, in place of what was saved under that key before:
+ * BEFORE, or NULL. False when nothing was written. One call at a time for the same BUILTs.
+ */
+bool rfs_saved_index_store(struct rfs_saved *saved, const char *key,
+                           const struct rfs_tables *tables, struct rfs_files *files,
+                           struct timespec opened, const struct rfs_saved_index *before,
+                           const struct rfs_saving *ranks, size_t n);
+
+/* The body of one index: of names and types by their numbers in the table. saved_body.c draws it. */
+struct rfs_numbers {
+    uint32_t n_names, n_types;
+    const uint32_t *names, *types; /* to ids when reading, and from ids when writing */
+};
+void rfs_saved_body_put(struct rfs_saved_out *out, const struct rfs_index *index,
+                        const struct rfs_numbers *numbers);
+/* NULL for what is no sound index of files with those sizes. */
+struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,
+                                      const struct rfs_numbers *numbers, struct rfs_intern *types,
+                                      const uint64_t *file_bytes, uint32_t parts);
+/* Whether a type is one that a walker could have made. */
+bool rfs_saved_type_is_sound(const struct rfs_type *type);
+
+#endif

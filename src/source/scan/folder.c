@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checkpoints of one folder, and which of them counts. Names with a leading dot don't, as glob passes
+ * over them. Of .ckpt files it is the last in byte order (_transform_checkpoints of MindSpore 2.10); of
+ * .safetensors files the one whose path ends with the greatest two numbers (_find_most_matching_file),
+ * which is not settled by the names where two paths end with the same ones: MindSpore then takes
+ * whichever the folder lists last.
+ */
+#include "base/cleanup.h"
+#include "base/vec.h"
+#include "source/scan/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+void rfs_close_dir(DIR **dir)
+{
+    if (*dir)
+        closedir(*dir);
+}
+
+char *rfs_path_join(const char *folder, const char *name)
+{
+    const char *slash = strcmp(folder, "/") == 0 ? "" : "/";
+    char *path;
+    return asprintf(&path, "%s%s%s", folder, slash, name) < 0 ? NULL : path;
+}
+
+static int fail_folder(struct rfs_error *err, const char *path, int code)
+{
+    if (code == EXDEV)
+        return rfs_beneath_fail(err, path);
+    return rfs_fail(err, -code, RFS_IN(path), code == EACCES ? "check its permissions" : NULL,
+                    "the folder cannot be listed: %s", strerror(code));
+}
+
+int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, struct rfs_error *err)
+{
+    errno = 0;
+    *entry = readdir(dir);
+    return *entry || errno == 0 ? 0 : fail_folder(err, path, errno);
+}
+
+int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
+                 mode_t type, struct rfs_error *err)
+{
+    struct stat st;
+    if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
+        return entry->d_type == IFTODT(type);
+    RFS_FREE char *whole = rfs_path_join(path, entry->d_name);
+    if (!whole)
+        return rfs_fail_memory(err);
+    const int failed = rfs_beneath_stat(beneath, whole, &st);
+    if (failed == 0)
+        return (st.st_mode & S_IFMT) == type;
+    if (failed == -ENOENT || failed == -ENOTDIR || failed == -ELOOP)
+        return 0;
+    if (failed == -EXDEV)
+        return rfs_beneath_fail(err, whole);
+    return rfs_fail(err, failed, RFS_IN(whole), failed == -EACCES ? "check its permissions" : NULL,
+                    "cannot be looked at: %s", strerror(-failed));
+}
+
+void rfs_listing_free(struct rfs_listing *listing)
+{
+    for (size_t i = 0; i < listing->n; i++)
+        free(listing->data[i].name);
+    free(listing->data);
+    *listing = (struct rfs_listing){0};
+}
+
+static int compare_found(const void *a, const void *b)
+{
+    const struct rfs_found *x = a;
+    const struct rfs_found *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static bool is_wanted(const char *name, const char *glob)
+{
+    return glob ? fnmatch(glob, name, FNM_PERIOD) == 0 : name[0] != '.';
+}
+
+/* False when out of memory. */
+static bool add_found(struct rfs_listing *listing, struct rfs_found *found, const char *name)
+{
+    found->name = strdup(name);
+    if (found->name && RFS_PUSH(listing, *found))
+        return true;
+    free(found->name);
+    return false;
+}
+
+int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
+                     struct rfs_listing *out, struct rfs_error *err)
+{
+    RFS_CLOSE int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return fail_folder(err, path, -fd);
+    RFS_CLOSE_DIR DIR *dir = fdopendir(fd);
+    if (!dir)
+        return fail_folder(err, path, errno);
+    (void)rfs_steal_fd(&fd); /* the stream's */
+    for (;;) {
+        const struct dirent *entry;
+        struct rfs_found found = {0};
+        int rc = rfs_entry_next(dir, path, &entry, err);
+        if (rc < 0)
+            return rc;
+        if (!entry)
+            break;
+        if (!rfs_name_format(entry->d_name, &found.format) || !is_wanted(entry->d_name, glob))
+            continue;
+        rc = rfs_entry_is(beneath, path, entry, S_IFREG, err);
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
+            continue;
+        found.saved = rfs_name_save(entry->d_name, &found.save);
+        if (!add_found(out, &found, entry->d_name))
+            return rfs_fail_memory(err);
+    }
+    if (out->n > 0)
+        qsort(out->data, out->n, sizeof *out->data, compare_found);
+    return 0;
+}
+
+const char *rfs_listing_has(const struct rfs_listing *listing, enum rfs_format format)
+{
+    for (size_t i = listing->n; i-- > 0;)
+        if (listing->data[i].format == format)
+            return listing->data[i].name;
+    return NULL;
+}
+
+static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *path, const char *a,
+                    const char *b)
+{
+    if (format == RFS_FORMAT_TORCH)
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
+                        "the folder has several .pt files, '%s' and '%s'", a, b);
+    return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
+                    "the numbers in '%s' and '%s' don't tell which of them is the last", a, b);
+}
+
+int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum rfs_format format,
+                       const struct rfs_save *save, size_t *out, struct rfs_error *err)
+{
+    RFS_FREE char *best = NULL; /* path of *out */
+    size_t rival = SIZE_MAX;    /* has the same numbers as *out */
+    *out = SIZE_MAX;
+    for (size_t i = 0; i < listing->n; i++) {
+        const struct rfs_found *found = &listing->data[i];
+        if (found->format != format ||
+            (save && (!found->saved || rfs_scan_saves_compare(&found->save, save) != 0)))
+            continue;
+        RFS_FREE char *whole = rfs_path_join(path, found->name);
+        if (!whole)
+            return rfs_fail_memory(err);
+        /* They come in byte order. */
+        const int order = best && format == RFS_FORMAT_SAFETENSORS ? rfs_name_compare(whole, best)
+                          : best && format == RFS_FORMAT_TORCH ? 0 /* nobody has a rule for them */
+                                                               : 1;
+        if (order == 0)
+            rival = i;
+        if (order <= 0)
+            continue;
+        free(best);
+        best = RFS_STEAL(whole);
+        *out = i;
+        rival = SIZE_MAX;
+    }
+    if (rival != SIZE_MAX)
+        return fail_tie(err, format, path, listing->data[*out].name, listing->data[rival].name);
+    return 0;
+}

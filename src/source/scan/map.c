@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A map from rank to file, as checkpoint_files_map of transform_checkpoint_by_rank, in JSON:
+ *
+ *   {"0": "job_a/net-3_1000.ckpt", "1": "/mnt/b/net-3_1000.ckpt"}
+ *
+ * Paths that are not absolute begin in the folder of the map.
+ */
+#include "base/cleanup.h"
+#include "source/io/json_map.h"
+#include "source/scan/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct rfs_scanned *x = a;
+    const struct rfs_scanned *y = b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* Without links in its folders: what the map says of them holds as it is now. Of what cannot be reached, as it is. */
+static int resolve(char **path, struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    RFS_FREE char *name = NULL;
+    struct rfs_error unreached;
+    const int rc = rfs_scan_parent(*path, &folder, &name, &unreached);
+    if (rc < 0)
+        return rc == -ENOMEM ? rfs_fail_memory(err) : 0;
+    free(*path);
+    *path = rfs_path_join(folder, name);
+    return *path ? 0 : rfs_fail_memory(err);
+}
+
+static int check_file(const struct rfs_beneath *beneath, const char *map, const char *key,
+                      const char *path, struct rfs_error *err)
+{
+    struct stat st;
+    const int failed = rfs_beneath_stat(beneath, path, &st);
+    if (failed == -EXDEV)
+        return rfs_beneath_fail(err, path);
+    if (failed)
+        return rfs_fail(err, failed, RFS_IN(map),
+                        "paths in it begin in its own folder, unless they are absolute",
+                        "the file of rank %s, %s, cannot be found: %s", key, path,
+                        strerror(-failed));
+    if (!S_ISREG(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "name a checkpoint",
+                        "the file of rank %s, %s, is not a regular file", key, path);
+    return 0;
+}
+
+static int add_entry(const struct rfs_source_spec *spec, const char *folder,
+                     const struct rfs_json_pair *pair, struct rfs_scan *out, struct rfs_error *err)
+{
+    const char *map = spec->files;
+    enum rfs_format format;
+    uint32_t rank;
+    if (!rfs_name_decimal(pair->key, &rank))
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "numbers such as \"0\" and \"12\"",
+                        "'%s' is not a rank", pair->key);
+    if (!rfs_name_format(pair->value, &format))
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "files that end in .ckpt or .safetensors",
+                        "the file of rank %s, '%s', is not a checkpoint by its name", pair->key,
+                        pair->value);
+    if (out->n > 0 && format != out->format)
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "files of one kind",
+                        "it names both .ckpt and .safetensors files");
+    out->format = format;
+    RFS_FREE char *path =
+        pair->value[0] == '/' ? strdup(pair->value) : rfs_path_join(folder, pair->value);
+    struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
+    if (!item)
+        return rfs_fail_memory(err);
+    int rc = spec->beneath ? resolve(&path, err) : 0;
+    if (rc == 0)
+        rc = check_file(spec->beneath, map, pair->key, path, err);
+    if (rc < 0)
+        return rc;
+    return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
+}
+
+static void free_map(struct rfs_json_map *map)
+{
+    rfs_json_map_free(map);
+}
+
+int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_map) struct rfs_json_map map = {0};
+    RFS_FREE char *folder = NULL;
+    int rc = rfs_json_map_read(NULL, spec->files, RFS_JSON_PLAIN, &map, err);
+    if (rc == 0 && map.n == 0)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(spec->files), "{\"0\": \"FILE\", \"1\": \"FILE\"}",
+                      "the map names no file");
+    if (rc == 0)
+        rc = rfs_scan_parent(spec->files, &folder, NULL, err);
+    for (size_t i = 0; rc == 0 && i < map.n; i++)
+        rc = add_entry(spec, folder, &map.data[i], out, err);
+    if (rc < 0)
+        return rc;
+    out->present = out->n;
+    qsort(out->data, out->n, sizeof *out->data, compare_ranks);
+    return 0;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kind of source it is, and the functions that all kinds share. */
+#include "source/scan/scan.h"
+
+#include "base/cleanup.h"
+#include "base/vec.h"
+#include "source/scan/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+void rfs_scan_free(struct rfs_scan *scan)
+{
+    for (size_t i = 0; i < scan->n; i++) {
+        struct rfs_scanned *item = &scan->data[i];
+        for (size_t k = 0; k < item->n_files; k++)
+            free(item->files[k]);
+        free(item->files);
+        free(item->folder);
+        free(item->weight_map);
+    }
+    free(scan->data);
+    *scan = (struct rfs_scan){0};
+}
+
+struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const char *folder)
+{
+    struct rfs_scanned item = {.rank = rank, .folder = folder ? strdup(folder) : NULL};
+    if ((folder && !item.folder) || !RFS_PUSH(scan, item)) {
+        free(item.folder);
+        return NULL;
+    }
+    return &scan->data[scan->n - 1];
+}
+
+bool rfs_scan_add_file(struct rfs_scanned *item, char *path)
+{
+    char **files = path ? reallocarray(item->files, item->n_files + 1, sizeof *files) : NULL;
+    if (!files) {
+        free(path);
+        return false;
+    }
+    item->files = files;
+    item->files[item->n_files++] = path;
+    return true;
+}
+
+int rfs_scan_saves_compare(const void *a, const void *b)
+{
+    const struct rfs_save *x = a;
+    const struct rfs_save *y = b;
+    if (x->epoch != y->epoch)
+        return x->epoch < y->epoch ? -1 : 1;
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+bool rfs_scan_is_rank(const char *name)
+{
+    uint32_t rank;
+    return rfs_name_rank(RFS_RANK_DIR, name, &rank);
+}
+
+static void free_listing(struct rfs_listing *listing)
+{
+    rfs_listing_free(listing);
+}
+
+int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
+    size_t chosen;
+    *file = NULL;
+    int rc = rfs_listing_read(NULL, folder, NULL, &listing, err);
+    const char *ckpt = rfs_listing_has(&listing, RFS_FORMAT_CKPT);
+    const char *safetensors = rfs_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
+    if (rc == 0 && ckpt && safetensors)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(folder), "name one of its files",
+                      "the folder holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
+                      safetensors);
+    if (rc == 0)
+        rc = rfs_listing_choose(&listing, folder,
+                                ckpt          ? RFS_FORMAT_CKPT
+                                : safetensors ? RFS_FORMAT_SAFETENSORS
+                                              : RFS_FORMAT_TORCH,
+                                NULL, &chosen, err);
+    if (rc < 0 || chosen == SIZE_MAX)
+        return rc;
+    *file = strdup(listing.data[chosen].name);
+    return *file ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_scan_parent(const char *path, char **folder, char **name, struct rfs_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    RFS_FREE char *parent = !slash          ? strdup(".")
+                            : slash == path ? strdup("/")
+                                            : strndup(path, (size_t)(slash - path));
+    errno = ENOMEM;
+    *folder = parent ? realpath(parent, NULL) : NULL;
+    if (!*folder)
+        return errno == ENOMEM ? rfs_fail_memory(err)
+                               : rfs_fail(err, -errno, RFS_IN(path), NULL,
+                                          "its folder cannot be reached: %s", strerror(errno));
+    if (name && !(*name = strdup(slash ? slash + 1 : path)))
+        return rfs_fail_memory(err);
+    return 0;
+}
+
+static int resolve_file(const char *source, char **path, struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    RFS_FREE char *name = NULL;
+    *path = NULL;
+    const int rc = rfs_scan_parent(source, &folder, &name, err);
+    if (rc < 0)
+        return rc;
+    *path = rfs_path_join(folder, name);
+    return *path ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_scan_resolve(const char *source, char **path, struct rfs_error *err)
+{
+    struct stat st;
+    *path = realpath(source, NULL);
+    if (*path && stat(*path, &st) == 0 && S_ISREG(st.st_mode)) {
+        free(*path);
+        return resolve_file(source, path, err);
+    }
+    if (*path)
+        return 0;
+    const int code = errno;
+    if (code == ENOENT)
+        return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
+    return rfs_fail(err, -code, RFS_IN(source),
+                    code == EACCES ? "check the permissions of the folders above it" : NULL,
+                    "the source cannot be reached: %s", strerror(code));
+}
+
+/* Options that cannot be right whatever the source is. */
+static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
+{
+    if (spec->rank_dir && !rfs_name_is_pattern(spec->rank_dir))
+        return rfs_fail_usage(err, "a name with one %d for the rank, such as rank_dir=node%d",
+                              "option rank_dir=%s: not the name of rank folders", spec->rank_dir);
+    if (spec->file && strchr(spec->file, '/'))
+        return rfs_fail_usage(err, "a pattern of names such as file=*_1.ckpt",
+                              "option file=%s: not the name of a file in a folder", spec->file);
+    if (spec->files &&
+        (spec->rank_dir || spec->file || rfs_spec_asks_save(spec) || spec->segmented))
+        return rfs_fail_usage(err, "files= alone",
+                              "the map of files= says which file each rank has, so that rank_dir, "
+                              "file, step, epoch and segmented choose nothing");
+    return 0;
+}
+
+/* A folder: of rank folders, else one checkpoint. SAVES may be NULL. */
+static int scan_folders(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                        struct rfs_saves *saves, struct rfs_error *err)
+{
+    int rc = saves ? 0 : rfs_scan_parts(spec, out, err);
+    if (rc == 0 && out->n == 0)
+        rc = rfs_scan_tree(spec, out, saves, err);
+    if (rc < 0 || out->n > 0)
+        return rc;
+    if (saves || spec->segmented || spec->file || rfs_spec_asks_save(spec))
+        return rfs_scan_flat(spec, out, saves, err);
+    return rfs_scan_whole(spec, out, err);
+}
+
+static int scan(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
+                struct rfs_error *err)
+{
+    struct stat st;
+    const int rc = check_spec(spec, err);
+    if (rc < 0)
+        return rc;
+    if (spec->files)
+        return rfs_scan_map(spec, out, err);
+    if (stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return rfs_scan_file(spec, out, err);
+    return scan_folders(spec, out, saves, err);
+}
+
+int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err)
+{
+    *out = (struct rfs_scan){0};
+    int rc = scan(spec, out, NULL, err);
+    if (rc == 0 && spec->group_info)
+        rc = rfs_scan_groups(spec, log, out, err);
+    if (rc < 0)
+        rfs_scan_free(out);
+    return rc;
+}
+
+int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out, struct rfs_error *err)
+{
+    struct rfs_scan unused = {0};
+    *out = (struct rfs_saves){0};
+    int rc = scan(spec, &unused, out, err);
+    if (rc == 0 && out->n == 0)
+        rc = rfs_fail_usage(err, "a source with several checkpoints in a folder",
+                            "option step=all: the source is one checkpoint");
+    rfs_scan_free(&unused);
+    return rc;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which files each rank has: the source is listed, and no checkpoint is opened. */
+#ifndef RFS_SOURCE_SCAN_SCAN_H
+#define RFS_SOURCE_SCAN_SCAN_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "source/spec.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Highest rank number that is accepted. */
+#define RFS_MAX_RANK (1u << 20)
+
+struct rfs_scanned {
+    uint32_t rank;
+    char *folder;   /* name within the source, "rank_3"; NULL where there are no rank folders */
+    char **files;   /* absolute paths, in the order in which their values count; each owned */
+    size_t n_files; /* 0: it has no checkpoint */
+    bool stands_in; /* they are another rank's */
+    char *
+        weight_map; /* path of the JSON file whose "weight_map" says which file has which value; or NULL */
+};
+
+struct rfs_scan {
+    enum rfs_format format;   /* of all files */
+    bool parts;               /* the ranks are the parts of hfai's dist_ckpt */
+    bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
+    struct rfs_scanned *data; /* ascending by rank, each rank once */
+    size_t n, cap;
+    size_t present; /* how many have a file; at least 1 */
+};
+
+/*
+ * SPEC->path is absolute and resolved. LOG (may be NULL) hears which rank stands in for which. Nothing is owned
+ * by the caller on failure.
+ */
+int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err);
+void rfs_scan_free(struct rfs_scan *scan);
+
+/*
+ * The absolute path of SOURCE, malloc'ed, without links: but the name of a file stays as it was given, because
+ * its ending tells the format.
+ */
+int rfs_scan_resolve(const char *source, char **path, struct rfs_error *err);
+
+/* A save of ModelCheckpoint: the numbers of …-EPOCH_STEP.ckpt. */
+struct rfs_save {
+    int64_t epoch, step;
+};
+
+struct rfs_saves {
+    struct rfs_save *data; /* ascending, by epoch and then by step; owned */
+    size_t n, cap;
+};
+
+/*
+ * The saves that at least one rank has, as far as spec->step and spec->epoch let them through; at least one.
+ * SPEC->path is absolute and resolved. To be freed by free(out->data), on failure too.
+ */
+int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
+                   struct rfs_error *err);
+
+/* Whether a folder of that name is a rank's: rank_ and digits. */
+bool rfs_scan_is_rank(const char *name);
+/* The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or -errno. */
+int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);
+
+#endif

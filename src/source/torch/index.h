@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of torch.save that holds a state dict, as a checkpoint: the index of its tensors. */
+#ifndef RFS_SOURCE_TORCH_INDEX_H
+#define RFS_SOURCE_TORCH_INDEX_H
+
+#include "source/torch/archive.h"
+
+/*
+ * As rfs_ckpt_walk. ENTRY, "model" or "state.model", says where in the file's object the state dict is; NULL:
+ * the object itself. Values that are no tensors are left out; *left_out is their number. Errors also as of
+ * rfs_torch_open; -EINVAL for an object that is no dict with a tensor in it.
+ */
+int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, const char *entry,
+                   struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,
+                   struct rfs_error *err);
+
+#endif

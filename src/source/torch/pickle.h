@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pickle of protocol 2 as a graph of nodes. Nothing in it is executed: a callable is a name from a short
+ * list, a call is a node that keeps its name and arguments, and any other name, and any call that pickling
+ * does not write, is refused: so whoever loads the graph, written again, executes nothing of others' choice
+ * either.
+ *
+ * Nodes are shared where the pickle shares them, and a list may contain itself: whoever walks the graph
+ * bounds its depth (RFS_PICKLE_DEPTH) and, if it must not see a node twice, marks it by its number.
+ *
+ * Cost: 32 bytes a node, but for None, booleans and integers up to 65,535, which cost nothing; 8 to 12 for each
+ * item of a container; and the pickle itself, which texts point into. While it is read, 8 for each value on
+ * the stack or in the memo. Immutable once read.
+ */
+#ifndef RFS_SOURCE_TORCH_PICKLE_H
+#define RFS_SOURCE_TORCH_PICKLE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RFS_PICKLE_MOST ((size_t)256 << 20) /* bytes of a pickle that is read */
+/*
+ * Bytes of memory that a pickle of N bytes may take besides those: what torch.save writes takes about 4 times its
+ * bytes, lists of numbers 6 times, lists of pairs 8 times. Opcodes that take 40 times theirs are refused.
+ */
+static inline size_t rfs_pickle_memory(size_t n)
+{
+    const size_t more = (size_t)24 << 20;
+    return 6 * n + (n < more / 12 ? 12 * n : more) + ((size_t)128 << 10);
+}
+#define RFS_PICKLE_NODES (UINT32_C(1) << 23)
+#define RFS_PICKLE_DEPTH 64 /* no state of a training is nested as deep */
+
+enum rfs_node_kind {
+    RFS_NODE_NONE,
+    RFS_NODE_BOOL,
+    RFS_NODE_INT,   /* fits 64 bits */
+    RFS_NODE_LONG,  /* does not: two's complement, little-endian, in text */
+    RFS_NODE_FLOAT, /* the bits of a double */
+    RFS_NODE_TEXT,  /* UTF-8, lone surrogates included */
+    RFS_NODE_TUPLE,
+    RFS_NODE_LIST,
+    RFS_NODE_DICT, /* keys and values in turn */
+    RFS_NODE_GLOBAL,
+    RFS_NODE_CALL,    /* a callable and its arguments */
+    RFS_NODE_NEW,     /* a class and the arguments of its __new__ */
+    RFS_NODE_STORAGE, /* a persistent id: items are "storage", class, key, location, elements */
+};
+
+struct rfs_node;
+
+struct rfs_items {
+    struct rfs_node **data;
+    uint32_t n, cap;
+};
+
+/* What follows a call: appended items, set items, a state. Any may be NULL. */
+struct rfs_after {
+    struct rfs_node *list;
+    struct rfs_node *dict;
+    struct rfs_node *state;
+};
+
+struct rfs_node {
+    uint8_t kind; /* enum rfs_node_kind */
+    uint8_t
+        callable; /* enum rfs_callable, of a GLOBAL; of a TUPLE that was read: it holds counts only */
+    uint16_t origin; /* which of several files it is from; says nothing of constants, */
+    uint32_t number; /* nor does this: dense, from 0, in the order of the pickle */
+    union {
+        bool truth;
+        int64_t integer;
+        uint64_t bits;
+        struct {
+            const char *data; /* in the pickle; not terminated */
+            uint32_t n;
+        } text;
+        struct rfs_items items; /* TUPLE, LIST, DICT, STORAGE */
+        struct {
+            const char *module; /* in the pickle, not terminated; the name follows after one byte */
+            uint16_t module_bytes;
+            uint16_t name_bytes;
+            uint16_t place; /* of one that was read: pickle_names.c */
+        } global;
+        struct {
+            struct rfs_node *callee; /* a GLOBAL */
+            struct rfs_node *args;   /* a TUPLE */
+            struct rfs_after *after; /* NULL: nothing follows */
+        } call;
+    } of;
+};
+
+/* The names that a pickle may call, and what they are good for. */
+enum rfs_callable {
+    RFS_CALL_ORDERED_DICT,
+    RFS_CALL_SIZE,
+    RFS_CALL_TENSOR,    /* _rebuild_tensor_v2 */
+    RFS_CALL_TENSOR_V3, /* with a dtype that has no storage class */
+    RFS_CALL_PARAMETER,
+    RFS_CALL_STORAGE_CLASS, /* not called: named by persistent ids */
+    RFS_CALL_DTYPE,         /* not called: an object by its name */
+    RFS_CALL_PLAIN,         /* makes a value that is carried along as it is */
+};
+
+struct rfs_pickle {
+    struct rfs_arena arena;
+    unsigned char *bytes; /* owned */
+    size_t n_bytes;
+    const struct rfs_node *root;
+    uint32_t n_nodes;
+};
+
+/* Where a pickle is from: for messages, and what its nodes get. */
+struct rfs_pickle_from {
+    const char *file;
+    uint64_t offset;
+    uint16_t origin;
+};
+
+/*
+ * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for what is not a sound pickle, -ENOTSUP for
+ * one that names or calls something that is not allowed, or is of another protocol; *err (may be NULL) is filled.
+ */
+int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
+                    struct rfs_pickle *out, struct rfs_error *err);
+void rfs_pickle_free(struct rfs_pickle *pickle);
+
+/* Adds N nodes to items of the arena. False when out of memory. */
+bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_node *const *nodes,
+                   size_t n);
+/* Whether two GLOBALs are the same name. */
+bool rfs_node_same_name(const struct rfs_node *a, const struct rfs_node *b);
+/* Whether a TEXT says exactly this. */
+bool rfs_node_is_text(const struct rfs_node *node, const char *text);
+/* The value of a dict (or of what was set on a call) by a text key; NULL when it is not there. O(n). */
+const struct rfs_node *rfs_node_get(const struct rfs_node *node, const char *key);
+/* Pairs of a dict, an OrderedDict or another call that items were set on; n is twice their number. */
+const struct rfs_items *rfs_node_pairs(const struct rfs_node *node);
+/* A name's text: module and name, for messages and for writing it again. */
+static inline const char *rfs_node_global_name(const struct rfs_node *node)
+{
+    return node->of.global.module + node->of.global.module_bytes + 1;
+}
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory of a zip archive whose entries are stored, as torch.save writes them: where each entry's
+ * bytes lie. Contents are not read. zip.c draws the format.
+ *
+ * Everything that the directory claims is proved: entries lie within the file and apart from each other,
+ * their local headers are there and agree in name, method and size, no name comes twice.
+ *
+ * Cost of opening: the directory is read at once, then 4 KiB for each local header that is not among those of
+ * the last one; O(n log n).
+ */
+#ifndef RFS_SOURCE_TORCH_ZIP_H
+#define RFS_SOURCE_TORCH_ZIP_H
+
+#include "base/error.h"
+#include "source/walker.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RFS_ZIP_NAME_MOST 1024                       /* bytes of an entry's name */
+#define RFS_ZIP_DIRECTORY_MOST (UINT64_C(256) << 20) /* bytes of a directory that is read */
+
+struct rfs_zip_entry {
+    const char *name; /* the archive's; no NUL in it, one after it */
+    uint32_t name_bytes;
+    uint32_t crc;    /* as the directory says; 0 often means that nobody computed it */
+    uint64_t header; /* where its local header is in the file */
+    uint64_t offset; /* of the content in the file */
+    uint64_t bytes;
+};
+
+/* Cost: 40 bytes an entry and the directory's own bytes. Zero-initialise, free by rfs_zip_free. */
+struct rfs_zip {
+    size_t n;
+    struct rfs_zip_entry *entries; /* ascending by name (bytes) */
+    char *names;
+};
+
+/*
+ * READ, SIZE and FILE as of rfs_ckpt_walk. 0; -EINVAL for what is not a sound archive, -ENOTSUP for
+ * compressed, encrypted or split ones, -ENOMEM, or what READ said, each with *err filled.
+ */
+int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, struct rfs_zip *out,
+                 struct rfs_error *err);
+void rfs_zip_free(struct rfs_zip *zip);
+
+/* The entry of that name, or NULL. O(log n). */
+const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *name,
+                                         size_t length);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a reader goes through its file, and how far ahead of it is worth reading.
+ *
+ * A sequential run is what was read near together since the reader last jumped. What it read in sequence counts for
+ * it, the holes that it left against it. Ahead of it may be read
+ *   - of what has to be gathered, which stays for whoever reads it next: as many bytes as it has read;
+ *   - of what is contiguous, which is read for this reader alone: a tenth of them. So a reader that stops, or
+ *     jumps, has cost at most 1.1 times the bytes that it was given, whatever it read;
+ * in both cases less the holes, and at most RFS_AHEAD_BYTES.
+ *
+ * Where sources are slow, a request that comes too late costs much more than some bytes in vain: of those, as many
+ * bytes as it has read are read ahead, of whatever kind, less the holes, and at most what is said to be worth it.
+ *
+ * No lock, no I/O.
+ */
+#ifndef RFS_VIEW_SEQUENTIAL_H
+#define RFS_VIEW_SEQUENTIAL_H
+
+#include "assemble/assembler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RFS_AHEAD_BYTES (UINT64_C(4) << 20)
+#define RFS_AHEAD_SHARE 10 /* of what was read in sequence, the part that may be read in vain */
+
+/* All 0 for a reader that has read nothing. */
+struct rfs_sequential {
+    uint64_t begin, end; /* of the file: what was read lies between */
+    uint64_t bytes;      /* that were read */
+    uint64_t kept_to;    /* reading ahead was asked for up to here: of gathered bytes */
+    uint64_t lent_to;    /* and of contiguous ones, that are passed on and forgotten */
+    uint64_t staged_to;  /* and of slow sources */
+};
+
+/*
+ * [offset, end) is being read, end > offset. Whether the reader goes on from where it was: only then are
+ * there windows of the file to read ahead in, which were not given before; else they are 0.
+ */
+bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uint64_t end,
+                         struct rfs_windows *ahead);
+
+/*
+ * The same for slow sources, of which REACH bytes ahead are worth it, after a note of a reader that goes on. In steps of a
+ * quarter of that, so that few large requests are made of them.
+ */
+struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach);
+
+#endif

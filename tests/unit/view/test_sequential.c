@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much is read ahead of which reader. */
+#include "view/sequential.h"
+
+#include "tests/support/tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+
+/* Reads [from, to) in requests of STEP; where reading ahead has got to. *in_order: at the last one. */
+static struct rfs_windows go(struct rfs_sequential *sequential, uint64_t from, uint64_t to,
+                             uint64_t step, bool *in_order)
+{
+    struct rfs_windows sum = {0};
+    for (uint64_t at = from; at < to; at += step) {
+        struct rfs_windows ahead;
+        *in_order = rfs_sequential_note(sequential, at, at + step, &ahead);
+        if (ahead.kept.end > 0)
+            sum.kept = ahead.kept;
+        if (ahead.lent.end > 0)
+            sum.lent = ahead.lent;
+    }
+    return sum;
+}
+
+static void test_as_much_as_was_read(void **state)
+{
+    struct rfs_sequential sequential = {0};
+    bool in_order;
+
+    (void)state;
+    struct rfs_windows ahead = go(&sequential, 0, MIB, MIB, &in_order);
+    assert_true(in_order);
+    assert_int_equal(ahead.kept.begin, MIB);
+    assert_int_equal(ahead.kept.end, 2 * MIB);
+    assert_int_equal(ahead.lent.end, 0);
+    ahead = go(&sequential, MIB, 16 * MIB, MIB, &in_order);
+    assert_int_equal(ahead.kept.end, 16 * MIB + RFS_AHEAD_BYTES);
+    assert_int_equal(ahead.lent.end, 16 * MIB + 16 * MIB / 10);
+    ahead = go(&sequential, 16 * MIB, 64 * MIB, MIB, &in_order);
+    assert_int_equal(ahead.kept.end, 64 * MIB + RFS_AHEAD_BYTES);
+    assert_int_equal(ahead.lent.end, 64 * MIB + RFS_AHEAD_BYTES);
+}
+
+/* Windows follow each other; a contiguous one begins a piece earlier, as that may not have fitted before. */
+static void test_windows_leave_nothing_out(void **state)
+{
+    struct rfs_sequential sequential = {0};
+    uint64_t kept = 0;
+    uint64_t lent = 0;
+
+    (void)state;
+    for (uint64_t at = 0; at < 100 * MIB; at += 4 * KIB) {
+        struct rfs_windows ahead;
+        rfs_sequential_note(&sequential, at, at + 4 * KIB, &ahead);
+        if (ahead.kept.end > 0) {
+            assert_int_equal(ahead.kept.begin, kept > at + 4 * KIB ? kept : at + 4 * KIB);
+            kept = ahead.kept.end;
+        }
+        if (ahead.lent.end > 0) {
+            assert_true(ahead.lent.begin <= lent - lent % MIB + 1 ||
+                        ahead.lent.begin == at + 4 * KIB);
+            lent = ahead.lent.end;
+        }
+    }
+    assert_true(kept > 103 * MIB && lent > 103 * MIB);
+}
+
+static void test_a_jump_ends_it(void **state)
+{
+    struct rfs_sequential sequential = {0};
+    bool in_order;
+
+    (void)state;
+    go(&sequential, 0, 64 * MIB, MIB, &in_order);
+    struct rfs_windows ahead = go(&sequential, 100 * MIB, 101 * MIB, MIB, &in_order);
+    assert_false(in_order);
+    assert_int_equal(ahead.kept.end + ahead.lent.end, 0);
+    ahead = go(&sequential, 101 * MIB, 102 * MIB, MIB, &in_order);
+    assert_true(in_order);
+    assert_int_equal(ahead.kept.end, 104 * MIB); /* as after 2 MiB */
+    assert_int_equal(ahead.lent.end, 0);
+}
+
+/* A header, and then a tensor not far behind it. */
+static void test_a_jump_over_more_than_was_read(void **state)
+{
+    struct rfs_sequential sequential = {0};
+    bool in_order;
+
+    (void)state;
+    go(&sequential, 0, 16 * KIB, 8 * KIB, &in_order);
+    go(&sequential, MIB, 2 * MIB, MIB, &in_order);
+    assert_false(in_order);
+    assert_int_equal(sequential.begin, MIB);
+}
+
+static void test_requests_out_of_order(void **state)
+{
+    struct rfs_sequential sequential = {0};
+    struct rfs_windows ahead;
+    uint64_t lent = 0;
+
+    (void)state;
+    for (uint64_t at = 0; at < 64 * MIB; at += 4 * MIB) {
+        static const uint64_t order[] = {1, 0, 3, 2};
+        for (unsigned i = 0; i < 4; i++) {
+            const uint64_t from = at + order[i] * MIB;
+            assert_int_equal(rfs_sequential_note(&sequential, from, from + MIB, &ahead),
+                             from != MIB);
+            lent = ahead.lent.end > 0 ? ahead.lent.end : lent;
+        }
+    }
+    assert_int_equal(sequential.bytes, 64 * MIB);
+    assert_int_equal(lent, 64 * MIB + RFS_AHEAD_BYTES);
+}
+
+/* What is left out counts against a reader, so that one that picks here and there is not read ahead of. */
+static void test_holes(void **state)
+{
+    struct rfs_sequential sequential = {0};
+    struct rfs_windows ahead;
+
+    (void)state;
+    for (uint64_t at = 0; at < 512 * MIB; at += 64 * KIB) {
+        rfs_sequential_note(&sequential, at, at + 32 * KIB, &ahead);
+        assert_int_equal(ahead.lent.end, 0);
+    }
+}
+
+/* Whatever a reader does: a tenth of what it read bounds what was asked for beyond what it read. */
+static void test_random_readers(void **state)
+{
+    uint64_t seed = test_seed();
+
+    (void)state;
+    for (int reader = 0; reader < 200; reader++) {
+        static unsigned char asked[256]; /* by MiB: pieces that were made */
+        static unsigned char read[256];
+        struct rfs_sequential sequential = {0};
+        uint64_t bytes = 0;
+        uint64_t at = 0;
+        const uint32_t jumps = 1 + test_below(&seed, 100);
+        for (unsigned i = 0; i < 256; i++)
+            asked[i] = read[i] = 0;
+        for (int k = 0; k < 400; k++) {
+            struct rfs_windows ahead;
+            if (test_below(&seed, jumps) == 0)
+                at = test_below(&seed, 2) ? test_below(&seed, 240 * MIB)
+                                          : at + test_below(&seed, 3 * MIB);
+            const uint64_t size = 1 + test_below(&seed, MIB);
+            if (at + size > 250 * MIB)
+                at = 0;
+            rfs_sequential_note(&sequential, at, at + size, &ahead);
+            for (uint64_t p = (ahead.lent.begin + MIB - 1) / MIB; (p + 1) * MIB <= ahead.lent.end;
+                 p++)
+                asked[p] = 1;
+            for (uint64_t p = at / MIB; p * MIB < at + size; p++)
+                read[p] = 1;
+            bytes += size;
+            at += size;
+        }
+        uint64_t in_vain = 0;
+        for (unsigned i = 0; i < 256; i++)
+            in_vain += asked[i] && !read[i] ? MIB : 0;
+        assert_true(in_vain <= bytes / RFS_AHEAD_SHARE);
+    }
+}
+
+/* Of slow sources: as much as was read, up to what is worth it, in a few steps that leave nothing out. */
+static void test_slow_sources(void **state)
+{
+    const uint64_t reach = 16 * MIB;
+    struct rfs_sequential sequential = {0};
+    uint64_t asked = 0, steps = 0;
+
+    (void)state;
+    for (uint64_t at = 0; at < 256 * MIB; at += MIB) {
+        struct rfs_windows ahead;
+        if (!rfs_sequential_note(&sequential, at, at + MIB, &ahead))
+            continue;
+        const struct rfs_window window = rfs_sequential_prefetch(&sequential, reach);
+        if (window.end > 0) {
+            assert_int_equal(window.begin, asked > at + MIB ? asked : at + MIB);
+            assert_true(window.end - (at + MIB) <= (at + MIB < reach ? at + MIB : reach));
+            asked = window.end;
+            steps++;
+        }
+        assert_true(asked > at + MIB);
+        assert_true(at < 2 * reach || asked >= at + MIB + reach / 2);
+    }
+    assert_in_range(steps, 256 / 4 - 4, 256 / 4 + 16);
+    struct rfs_windows ahead;
+    assert_false(rfs_sequential_note(&sequential, 1000 * MIB, 1001 * MIB, &ahead)); /* it jumps */
+    assert_true(rfs_sequential_note(&sequential, 1001 * MIB, 1002 * MIB, &ahead));
+    const struct rfs_window window = rfs_sequential_prefetch(&sequential, reach);
+    assert_int_equal(window.begin, 1002 * MIB);
+    assert_int_equal(window.end, 1004 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_much_as_was_read),
+        cmocka_unit_test(test_windows_leave_nothing_out),
+        cmocka_unit_test(test_a_jump_ends_it),
+        cmocka_unit_test(test_a_jump_over_more_than_was_read),
+        cmocka_unit_test(test_requests_out_of_order),
+        cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_random_readers),
+        cmocka_unit_test(test_slow_sources),
+    };
+    return cmocka_run_group_tests_name("sequential", tests, NULL, NULL);
+}
