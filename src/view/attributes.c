@@ -107,7 +107,7 @@ static int sources_of_file(struct subject *of, struct rfs_sources *sources)
 
     const int rc = rfs_view_image(of->view, of->file, &image, &err);
     if (rc)
-        return rc;
+        return rfs_view_log_failure(of->view, rc, &err);
     const struct rfs_rank_plan *plan = rfs_view_plan(of->view, of->file);
     return rfs_sources_of_files(of->view, plan->sources, plan->n_sources, sources);
 }
@@ -118,7 +118,9 @@ static int find_target(struct subject *of, struct rfs_tensors *tensors)
     struct rfs_error err = {0};
 
     const int rc = rfs_view_hidden_tensors(of->view, of->place.group, tensors, &err);
-    return rc ? rc : of->place.target < tensors->params->n ? 0 : -ENOENT;
+    if (rc)
+        return rfs_view_log_failure(of->view, rc, &err);
+    return of->place.target < tensors->params->n ? 0 : -ENOENT;
 }
 
 static int put_source_ranks(struct subject *of, FILE *out)
@@ -150,7 +152,7 @@ static int put_parameters(struct subject *of, FILE *out)
     if (of->kind == SHOWN_FILE) {
         const int rc = rfs_view_image(of->view, of->file, &image, &err);
         if (rc)
-            return rc;
+            return rfs_view_log_failure(of->view, rc, &err);
         n = of->view->flat ? of->view->files[of->file].parameters : image->params->n;
     } else {
         n = first_of(of->view)->parameters;

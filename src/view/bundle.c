@@ -16,7 +16,7 @@ struct rfs_bundle {
     struct rfs_hfai_division *division; /* of the parts shown */
     uint32_t n_shown;                   /* parts in the root; what is merged follows */
     size_t
-        n_archives; /* files of torch.save; safetensors files, the rank of each a model, follow */
+        n_archives; /* files of torch.save; safetensors files, ready from the beginning, follow */
     struct rfs_rank_plan plan;
     /* [models] owned; under the view's lock until it is set, then constant */
     struct bundle_model {
@@ -221,8 +221,6 @@ int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_ima
     struct rfs_document document = {0};
 
     *out = NULL;
-    if (rfs_view_bundle_is_mapped(view, file))
-        return safetensors_image(view, view->files[file].rank, out, err);
     RFS_FREE char *stem = strdup(view->files[file].name);
     if (!stem)
         return rfs_fail_memory(err);
@@ -255,9 +253,12 @@ static int show_safetensors(struct reshard_view *view, size_t model, struct rfs_
     if (length < 0)
         return rfs_fail_memory(err);
     int rc = safetensors_image(view, model, &image, &failure);
-    rfs_image_free(image);
+    if (rc == 0 && !RFS_PUSH(&view->images, image)) {
+        rfs_image_free(image);
+        rc = rfs_fail_memory(&failure);
+    }
     if (rc == 0) {
-        view->files[view->n_files].rank = (uint32_t)model;
+        atomic_init(&view->files[view->n_files].image, image);
         return show(view, true, name, err);
     }
     if (rc == -EINVAL || rc == -EFBIG) {

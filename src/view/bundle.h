@@ -15,7 +15,7 @@
  */
 int rfs_view_bundle_open(struct reshard_view *view, struct rfs_error *err);
 void rfs_view_bundle_free(struct rfs_bundle *bundle);
-/* The image of a file, made at each call. 0 or -errno with *err filled. */
+/* The image of a file that has none yet, made at each call. 0 or -errno with *err filled. */
 int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_image **out,
                           struct rfs_error *err);
 /* Whether a file's readers map it. */

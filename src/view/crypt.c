@@ -13,7 +13,7 @@
 static int share_cache(struct reshard_view *view, struct rfs_error *err)
 {
     uint64_t *cache = &view->options.cache;
-    if (*cache < RFS_CRYPT_LEAST && *cache == rfs_options_default_cache())
+    if (*cache < RFS_CRYPT_LEAST && !view->options.cache_given)
         *cache = RFS_CRYPT_LEAST;
     if (*cache < RFS_CRYPT_LEAST)
         return rfs_fail_usage(

@@ -242,8 +242,7 @@ static size_t find_short(const struct reshard_view *view, const struct rfs_tenso
 /* A failure that only the log can tell of; that an entry is missing it must not say. */
 static int failed(struct reshard_view *view, int rc, const struct rfs_error *err)
 {
-    if (rc && err->text[0])
-        rfs_log_limited(&view->log, RFS_ERROR, "%s", err->text);
+    rfs_view_log_failure(view, rc, err);
     return rc == -ENOENT ? -EIO : rc;
 }
 

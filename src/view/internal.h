@@ -75,7 +75,7 @@ struct reshard_view {
 
     pthread_mutex_t lock;  /* of images and checksums; a leaf lock */
     pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more, or sizes not SIZES_LOADING */
-    /* Owned; by parameter list id in a view of ranks, where it may hold NULL, and by file in a flat one. */
+    /* Owned; by parameter list id in a view of ranks, where it may hold NULL; else of a file each, in any order. */
     RFS_VEC(struct rfs_image *) images;
 
     struct rfs_counters counters;
@@ -180,6 +180,9 @@ void rfs_view_scatter(struct reshard_reader *reader);
 
 /* Fills a struct of the public API as far as its caller's size goes, and returns CODE. */
 int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code);
+
+/* A failure of which the caller gets the number alone: its text goes to the log. Returns RC. */
+int rfs_view_log_failure(struct reshard_view *view, int rc, const struct rfs_error *err);
 
 /* Copies SIZE bytes of FROM to TO, whose first member is its size as its owner knows it. */
 void rfs_view_give(void *to, void *from, size_t size);

@@ -229,6 +229,7 @@ static bool set_parsed(struct rfs_options *out, const struct key *key, const cha
 
     switch (key->form) {
     case SIZE:
+        out->cache_given |= member == &out->cache;
         return rfs_options_size(value, member) &&
                (out->file_size > 0 || key->member != offsetof(struct rfs_options, file_size));
     case COUNT:

@@ -54,7 +54,8 @@ struct rfs_options {
     bool zip_crc;        /* compute the checksums of archives that take reading */
     char *index_cache;   /* a folder, or "no"; NULL: the user's */
     char *prefix;        /* never NULL once parsed */
-    uint64_t cache;      /* bytes */
+    bool cache_given;
+    uint64_t cache; /* bytes */
     bool strict;
 };
 

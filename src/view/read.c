@@ -332,10 +332,12 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
 
 static int init_shown(reshard_view *view, size_t file, struct reshard_reader *reader)
 {
+    struct rfs_error err = {0};
+
     *reader = (struct reshard_reader){.view = view, .file = file};
-    const int rc = rfs_view_image(view, file, &reader->image, NULL);
+    const int rc = rfs_view_image(view, file, &reader->image, &err);
     if (rc)
-        return rc;
+        return rfs_view_log_failure(view, rc, &err);
     reader->tensors = (struct rfs_tensors){
         .planner = view->planner,
         .rank = view->files[file].rank,
@@ -350,10 +352,12 @@ static int init_shown(reshard_view *view, size_t file, struct reshard_reader *re
 static int init_tensor(reshard_view *view, const struct rfs_view_hidden_place *place,
                        struct reshard_reader *reader)
 {
+    struct rfs_error err = {0};
+
     *reader = (struct reshard_reader){.view = view};
-    const int rc = rfs_view_hidden_image(view, place, &reader->tensors, &reader->own, NULL);
+    const int rc = rfs_view_hidden_image(view, place, &reader->tensors, &reader->own, &err);
     if (rc)
-        return rc;
+        return rfs_view_log_failure(view, rc, &err);
     reader->image = reader->own;
     pthread_mutex_init(&reader->lock, NULL);
     return 0;

@@ -318,7 +318,7 @@ static int share_image(struct reshard_view *view, const struct rfs_params *param
     return *out ? 0 : rfs_fail_memory(err);
 }
 
-/* Keeps an image that is one file's own, unless another thread was faster: the one that counts then. */
+/* Publishes an image that is one file's own, unless another thread was faster: the one that counts then. */
 static const struct rfs_image *keep_image(struct reshard_view *view, struct shown_file *shown,
                                           struct rfs_image *fresh)
 {
@@ -327,6 +327,7 @@ static const struct rfs_image *keep_image(struct reshard_view *view, struct show
     if (!kept && RFS_PUSH(&view->images, fresh)) {
         kept = fresh;
         fresh = NULL;
+        atomic_store_explicit(&shown->image, kept, memory_order_release);
     }
     pthread_mutex_unlock(&view->lock);
     rfs_image_free(fresh);

@@ -43,6 +43,13 @@ int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code)
     return code;
 }
 
+int rfs_view_log_failure(struct reshard_view *view, int rc, const struct rfs_error *err)
+{
+    if (rc != -EINTR && err->text[0])
+        rfs_log_limited(&view->log, RFS_ERROR, "%s", err->text);
+    return rc;
+}
+
 static uint64_t count_parameters(const struct reshard_view *view)
 {
     uint64_t n = view->src ? rfs_strategy_count(view->src) : 0;

@@ -11,6 +11,7 @@ view_tests = \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_no_tensors \
 	tests/unit/view/test_options \
+	tests/unit/view/test_parts \
 	tests/unit/view/test_outputs \
 	tests/unit/view/test_ranges \
 	tests/unit/view/test_reading \
@@ -70,6 +71,13 @@ tests_unit_view_test_converted_SOURCES = $(view_support) tests/unit/view/test_co
 tests_unit_view_test_converted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outputs.c
 tests_unit_view_test_outputs_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_parts_SOURCES = $(view_support) \
+	tests/support/archive.c \
+	tests/support/archive.h \
+	tests/support/torch_file.c \
+	tests/support/torch_file.h \
+	tests/unit/view/test_parts.c
+tests_unit_view_test_parts_LDADD = librfs.la $(CMOCKA_LIBS) -lz
 tests_unit_view_test_ranges_SOURCES = $(view_support) tests/unit/view/test_ranges.c
 tests_unit_view_test_ranges_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c

@@ -2,6 +2,7 @@
 /* Views of encrypted sources. */
 #include "tests/support/sealer.h"
 #include "tests/unit/view/support.h"
+#include "view/options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -147,6 +149,38 @@ static void test_options(void **state)
     assert_says(f->err.message, "the file is encrypted by AES-GCM, but key_mode is AES-CBC");
     must_open(f, "key_mode=AES-GCM,cache=80M");
     expect_all(f);
+}
+
+static rlim_t addresses; /* of this process, as the library is told; 0: as many as there are */
+
+int getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
+{
+    const int rc = prlimit(0, resource, NULL, limit);
+
+    if (rc == 0 && resource == RLIMIT_AS && addresses > 0)
+        limit->rlim_cur = addresses;
+    return rc;
+}
+
+/* In little memory. Who asks for as much as is the default there is refused like others, and only the default raised. */
+static void test_small_default(void **state)
+{
+    struct fixture *f = *state;
+    char options[1024];
+    struct rfs_options parsed;
+    struct rfs_error err = {0};
+
+    seal_ranks(f, &GCM);
+    addresses = 512 * MIB;
+    assert_int_equal(rfs_options_parse("", &parsed, &err), 0);
+    snprintf(options, sizeof options, "key_file=%s,cache=%llu", tree_path(f->root, "key"),
+             (unsigned long long)parsed.cache);
+    rfs_options_free(&parsed);
+    assert_true(parsed.cache <= 64 * MIB);
+    refuse_usage(f, options, "the cache is too small for encrypted sources");
+    must_open(f, "");
+    expect_all(f);
+    addresses = 0;
 }
 
 static void test_environment(void **state)
@@ -426,6 +460,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_modes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_only_the_owner_reads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_options, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_small_default, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_environment, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_key, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_key, set_up, tear_down),
