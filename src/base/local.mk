@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/base/arena.c src/base/arena.h \
+	src/base/bytes.c src/base/bytes.h \
 	src/base/cancel.c src/base/cancel.h \
 	src/base/checked.h \
 	src/base/cleanup.h \
@@ -9,6 +10,7 @@ librfs_la_SOURCES += \
 	src/base/harden.c src/base/harden.h \
 	src/base/intern.c src/base/intern.h \
 	src/base/json_read.c src/base/json_read.h \
+	src/base/json_write.c src/base/json_write.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
 	src/base/path.h \

@@ -8,25 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool rfs_bytes_put(struct rfs_bytes *bytes, const void *data, size_t n)
-{
-    while (bytes->cap - bytes->n < n)
-        if (!rfs_vec_grow((void **)&bytes->data, &bytes->cap, bytes->cap, 1))
-            return false;
-    if (n > 0)
-        memcpy(bytes->data + bytes->n, data, n);
-    bytes->n += n;
-    return true;
-}
-
-bool rfs_bytes_put_number(struct rfs_bytes *bytes, uint64_t number)
-{
-    char text[24];
-
-    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
-    return rfs_bytes_put_text(bytes, text);
-}
-
 /* The letter of a short escape, or 0. */
 static char short_escape(unsigned char c)
 {

@@ -3,22 +3,9 @@
 #ifndef RFS_IMAGE_BUILD_H
 #define RFS_IMAGE_BUILD_H
 
+#include "base/bytes.h"
 #include "base/vec.h"
 #include "image/image.h"
-
-#include <string.h>
-
-struct rfs_bytes {
-    unsigned char *data;
-    size_t n, cap;
-};
-
-bool rfs_bytes_put(struct rfs_bytes *bytes, const void *data, size_t n);
-static inline bool rfs_bytes_put_text(struct rfs_bytes *bytes, const char *text)
-{
-    return rfs_bytes_put(bytes, text, strlen(text));
-}
-bool rfs_bytes_put_number(struct rfs_bytes *bytes, uint64_t number);
 
 enum rfs_json_style {
     RFS_JSON_SERDE,  /* as the safetensors library writes: UTF-8 as it is */

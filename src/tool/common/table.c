@@ -96,56 +96,37 @@ void rfs_table_print(const struct rfs_table *table, FILE *out)
         print_row(table, widths, table->cells.data + row, out);
 }
 
-static void put_escaped(FILE *out, const char *text)
+void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json, const char *key)
 {
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', out);
-        fputc(*text, out);
+    const size_t columns = table->n_columns;
+
+    rfs_json_array(json, key, RFS_JSON_ROWS);
+    for (size_t i = 0; i < table->cells.n; i++) {
+        const struct rfs_column *column = &table->columns[i % columns];
+        if (i % columns == 0)
+            rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        if (column->json)
+            rfs_json_print(json, column->title, "%s", table->cells.data[i]);
+        else
+            rfs_json_put_text(json, column->title, table->cells.data[i]);
+        if (i % columns + 1 == columns)
+            rfs_json_end(json);
     }
-}
-
-static void put_quoted(FILE *out, const char *text)
-{
-    fputc('"', out);
-    put_escaped(out, text);
-    fputc('"', out);
-}
-
-/* Without an allocation, which could fail where nobody could be told. */
-void rfs_json_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    while (*text != '\0') {
-        const size_t n = rfs_text_shown_length(text);
-        char character[8] = {0};
-        char shown[4 * sizeof character];
-
-        memcpy(character, text, n > 0 ? n : 1);
-        rfs_text_printable(shown, sizeof shown, character);
-        put_escaped(out, shown);
-        text += n > 0 ? n : 1;
-    }
-    fputc('"', out);
+    rfs_json_end(json);
 }
 
 void rfs_table_print_json(const struct rfs_table *table, FILE *out)
 {
-    const size_t columns = table->n_columns;
-    fputc('[', out);
-    for (size_t i = 0; i < table->cells.n; i++) {
-        const struct rfs_column *column = &table->columns[i % columns];
-        fputs(i % columns != 0 ? "," : i == 0 ? "{" : ",\n{", out);
-        put_quoted(out, column->title);
-        fputc(':', out);
-        if (column->json)
-            fputs(table->cells.data[i], out);
-        else
-            put_quoted(out, table->cells.data[i]);
-        if (i % columns + 1 == columns)
-            fputc('}', out);
-    }
-    fputc(']', out);
+    struct rfs_json_write json = {.file = out};
+
+    rfs_table_put_json(table, &json, NULL);
+}
+
+void rfs_json_text(FILE *out, const char *text)
+{
+    struct rfs_json_write json = {.file = out};
+
+    rfs_json_put_text(&json, NULL, text);
 }
 
 void rfs_table_free(struct rfs_table *table)

@@ -4,6 +4,7 @@
 #define RFS_TOOL_COMMON_TABLE_H
 
 #include "base/arena.h"
+#include "base/json_write.h"
 #include "base/vec.h"
 #include "tool/common/show.h"
 
@@ -35,6 +36,10 @@ void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
 /* The same of a text, which it ends. */
 void rfs_table_add_printed(struct rfs_table *table, struct rfs_printed *shown);
 void rfs_table_print(const struct rfs_table *table, FILE *out);
+/* An array of objects, one a row. */
+void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json,
+                        const char *key);
+/* The same where no writer is used yet. */
 void rfs_table_print_json(const struct rfs_table *table, FILE *out);
 void rfs_table_free(struct rfs_table *table);
 

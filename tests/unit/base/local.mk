@@ -6,6 +6,7 @@ BASE_TESTS = \
 	tests/unit/base/test_glob \
 	tests/unit/base/test_intern \
 	tests/unit/base/test_json_read \
+	tests/unit/base/test_json_write \
 	tests/unit/base/test_log \
 	tests/unit/base/test_memory \
 	tests/unit/base/test_pathlist \
@@ -29,3 +30,5 @@ tests_unit_base_test_json_read_SOURCES = tests/unit/base/test_json_read.c
 tests_unit_base_test_json_read_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_proto_read_SOURCES = tests/unit/base/test_proto_read.c
 tests_unit_base_test_proto_read_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_json_write_SOURCES = tests/unit/base/test_json_write.c
+tests_unit_base_test_json_write_LDADD = librfs.la $(CMOCKA_LIBS)
