@@ -220,6 +220,13 @@ no_landlock() {
 sys.exit(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) > 0)'
 }
 
+no_cachestat() {
+    python3 -c 'import ctypes, sys
+null = open("/dev/null")
+pair, told = (ctypes.c_uint64 * 2)(), (ctypes.c_uint64 * 5)()
+sys.exit(ctypes.CDLL(None).syscall(451, null.fileno(), pair, told, 0) == 0)'
+}
+
 # lacks_disk GIB: where temporary files go
 lacks_disk() {
     [ "$(df --output=avail -BG "${TMPDIR:-/tmp}" | tail -n 1 | tr -dc 0-9)" -lt "$1" ]

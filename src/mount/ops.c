@@ -347,25 +347,28 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         leave_handle(m, handle);
 }
 
-static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-    (void)ino;
-    leave_handle(mount_of(req), (struct rfs_handle *)(uintptr_t)fi->fh);
-    fuse_reply_err(req, 0);
-}
-
 /*
  * After the reply, because dropping waits for the pages that are being read. Where there is one thread,
  * only it could answer those reads: the next open drops them then.
  */
 static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
 {
-    atomic_store(&m->stale, true);
-    if (!is_cached(m, ino) || m->options->single || m->options->max_threads < 2 ||
+    if (rfs_guard_is_me() || m->options->single || m->options->max_threads < 2 ||
         atomic_flag_test_and_set(&m->dropping))
         return;
     fuse_lowlevel_notify_inval_inode(m->session, ino, 0, 0);
     atomic_flag_clear(&m->dropping);
+}
+
+/* With a key, the only pages are those of private mappings, of which this may have been the last. */
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct rfs_mount *m = mount_of(req);
+
+    leave_handle(m, (struct rfs_handle *)(uintptr_t)fi->fh);
+    fuse_reply_err(req, 0);
+    if (m->options->keyed && !rfs_hidden_is_own(ino))
+        drop_pages(m, ino);
 }
 
 /* From the thread's own memory: once the kernel has the reply, the handle may be closed before sending it returns. */
@@ -413,8 +416,11 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         fuse_reply_iov(req, spans, count);
     if (loan)
         reshard_return(loan);
-    if (ours && n == -ESTALE)
-        drop_pages(m, ino);
+    if (ours && n == -ESTALE) {
+        atomic_store(&m->stale, true);
+        if (is_cached(m, ino))
+            drop_pages(m, ino);
+    }
 }
 
 int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,

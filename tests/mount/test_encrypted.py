@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encrypted sources: what is read, who may read it, and what is left behind of it."""
+import ctypes
 import errno
 import mmap
 import os
@@ -170,6 +171,33 @@ def test_past_the_page_cache():
                 private = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
                 same_bytes(private[:], file.read(), "a private mapping")
                 private.close()
+
+
+CACHESTAT = 451  # of the kernel from 6.5 on; mapping a file, to ask mincore, drops its pages
+
+
+def pages_kept(file):
+    """How many of an open file's pages the kernel has."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    everything = (ctypes.c_uint64 * 2)(0, 0)
+    told = (ctypes.c_uint64 * 5)()
+    rc = libc.syscall(ctypes.c_long(CACHESTAT), ctypes.c_int(file.fileno()), everything, told, ctypes.c_uint(0))
+    need(rc == 0, "the kernel tells nothing of its page cache")
+    return told[0]
+
+
+def test_pages_of_private_mappings_go():
+    """When the file is closed, not only when it is opened again."""
+    tree, key = sealed()
+    with Mount(tree.src, tree.options(key)) as m:
+        with open(m.file(0), "rb") as before:
+            with open(m.file(0), "rb") as file:
+                private = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+                same_bytes(private[:], tree.expected(0), "a private mapping")
+                check(pages_kept(before) > 0, "pages are there while it is mapped")
+                private.close()
+            eventually(lambda: pages_kept(before) == 0, "plain pages are dropped")
+        all_right(m, tree)
 
 
 def test_a_changed_byte():

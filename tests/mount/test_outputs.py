@@ -145,6 +145,25 @@ def test_huggingface():
         same_bytes(read_all(os.path.join(m.mnt, "model.safetensors")), encode(whole(tree), "pt"), "one file")
 
 
+def test_damaged_source_of_a_flat_view():
+    """Headers are read before anything is mounted: whoever mounts it learns what is wrong with which file."""
+    tree = Tree(folder("tree"), [Param("w", (64, 64), 0, WHOLE)], 4, 1)
+    path = tree.path(2)
+    sound = read_all(path)
+    mnt = folder("mnt")
+    for damaged, line in (
+        (sound[:200], "the file is truncated in a tensor"),
+        (b"not a checkpoint", "the file is damaged, or not a checkpoint"),
+    ):
+        tree.write(2, damaged)
+        for view in ("huggingface", "unified"):
+            got = run(reshardfs, tree.src, mnt, "-o", source_only(tree, f"view={view}"))
+            equal((got.returncode, got.stdout), (1, ""), "status, stdout")
+            last = got.stderr.splitlines()[-1]
+            check(last.startswith(f"reshardfs: error: {path}: offset ") and line in last, got.stderr)
+            check(not os.path.ismount(mnt), "mounted all the same")
+
+
 def test_unified():
     tree = Tree(folder("tree"), usual(), 4, 1)
     with Mount(tree.src, source_only(tree, "view=unified")) as m:
