@@ -20,7 +20,7 @@ reshard = os.path.abspath(os.environ.get("RESHARD") or os.path.join(build, "resh
 LIMIT = 100  # seconds for one test
 PATIENCE = 20  # seconds for what should take none
 
-root = None  # folder of the run
+root = None  # folder of this process's tests
 place = None  # folder of the test
 
 
@@ -31,6 +31,13 @@ class Skip(Exception):
 def need(condition, why):
     if not condition:
         raise Skip(why)
+
+
+def needs_namespace(what):
+    """For tests that mount in a namespace of their own. In a chroot whose root is no mount point, what they mount could
+    reach the other namespaces."""
+    need(os.geteuid() == 0 and shutil.which("unshare"), f"only root can {what}")
+    need(any(m[1] == "/" for m in mounts()), "the root folder is no mount point")
 
 
 def check(condition, what):
@@ -240,6 +247,7 @@ def run_one(name, test):
     place = tempfile.mkdtemp(prefix=name + "-", dir=root)
     os.chmod(place, 0o755)
     verdict, why = "ok", ""
+    begin = time.monotonic()
     signal.alarm(LIMIT)
     try:
         test()
@@ -254,12 +262,22 @@ def run_one(name, test):
     reports = sanitizer_reports()
     if verdict != "FAIL" and (left or reports):
         verdict, why = "FAIL", "; ".join(left + ["a sanitizer has reported"] * bool(reports))
-    print(f"{verdict} {name}{': ' if why else ''}{why}", *reports, sep="\n" if reports else "", flush=True)
+    took = f" ({time.monotonic() - begin:.1f} s)" if verdict == "ok" else ""
+    # One write, because other workers write, too.
+    text = "\n".join([f"{verdict} {name}{took}{': ' if why else ''}{why}", *reports, ""])
+    os.write(sys.stdout.fileno(), text.encode(errors="backslashreplace"))
     shutil.rmtree(place, ignore_errors=True)
     return verdict
 
 
-def run_all(tests, chosen):
+def alone(test):
+    """Marks a test that no other test may run beside, because it measures or limits what they share."""
+    test.alone = True
+    return test
+
+
+def begin_worker():
+    """A folder for the tests of this process, and for what sanitizers find in the programs that they start."""
     global root
     root = tempfile.mkdtemp(prefix="reshardfs-test-")
     os.chmod(root, 0o755)
@@ -267,8 +285,54 @@ def run_all(tests, chosen):
         given = os.environ.get(kind + "_OPTIONS")
         path = os.path.join(root, "sanitizer." + kind.lower())
         os.environ[kind + "_OPTIONS"] = (given + ":" if given else "") + f"log_path={path}"
-    os.environ.setdefault("LC_ALL", "C.UTF-8")
     os.environ["XDG_CACHE_HOME"] = os.path.join(root, "cache")
+
+
+def run_some(tests, turns, verdicts):
+    """In a process of its own: takes tests in turn, one byte of TURNS for each, and writes a letter for each verdict."""
+    begin_worker()
+    try:
+        while turn := os.read(turns, 2):
+            name, test = tests[int.from_bytes(turn, "big")]
+            os.write(verdicts, run_one(name, test)[:1].encode())
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def run_beside(tests, jobs):
+    """Runs tests in JOBS processes; returns the first letters of their verdicts. A process that dies leaves some out."""
+    turns, put = os.pipe()
+    get, verdicts = os.pipe()
+    os.write(put, b"".join(i.to_bytes(2, "big") for i in range(len(tests))))
+    os.close(put)
+    sys.stdout.flush()
+    workers = []
+    for _ in range(min(jobs, len(tests))):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.close(get)
+                run_some(tests, turns, verdicts)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        workers.append(pid)
+    os.close(turns)
+    os.close(verdicts)
+    with os.fdopen(get, "rb") as file:
+        letters = file.read().decode()
+    for pid in workers:
+        os.waitpid(pid, 0)
+    return letters
+
+
+def run_all(tests, chosen, jobs=None):
+    """Most tests wait most of the time: JOBS of them, RFS_TEST_JOBS, or twice the processors, run at once."""
+    jobs = int(os.environ.get("RFS_TEST_JOBS") or jobs or 2 * (os.cpu_count() or 1))
+    os.environ.setdefault("LC_ALL", "C.UTF-8")
     signal.signal(signal.SIGALRM, on_alarm)
     # Who runs the tests may ignore these (a shell does for what it puts in the background), and what is
     # ignored here is ignored by every program started here.
@@ -276,13 +340,10 @@ def run_all(tests, chosen):
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
-    verdicts = []
-    try:
-        for name, test in tests:
-            if not chosen or any(word in name for word in chosen):
-                verdicts.append(run_one(name, test))
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-    counts = [verdicts.count(v) for v in ("ok", "FAIL", "SKIP")]
-    print("{} passed, {} failed, {} skipped".format(*counts))
-    return 1 if counts[1] or not counts[0] else 0
+    tests = [(n, f) for n, f in tests if not chosen or any(word in n for word in chosen)]
+    quiet = [t for t in tests if hasattr(t[1], "alone")]
+    letters = run_beside([t for t in tests if t not in quiet], jobs) + run_beside(quiet, 1)
+    passed, skipped = letters.count("o"), letters.count("S")
+    failed = len(tests) - passed - skipped
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not tests else 0
