@@ -30,7 +30,8 @@ void rfs_view_take_folder(struct reshard_view *view, const char *path)
     }
     view->dir_uid = access.uid;
     view->dir_gid = access.gid;
-    view->dir_mode = rfs_access_mode(access, 0111 | list);
+    /* cp -r gives a copy this mode: without S_IWUSR its owner could not remove it. Writing here is EROFS. */
+    view->dir_mode = S_IWUSR | rfs_access_mode(access, 0111 | list);
 }
 
 /* Takes the sources of a view, or of a save of it, into *ACCESS; *FIRST: there was none yet. */
@@ -66,7 +67,7 @@ static void find_access(struct reshard_view *view)
     if (atomic_load(&view->control.mode) == 0) {
         view->control.uid = access.uid;
         view->control.gid = access.gid;
-        atomic_store(&view->control.mode, rfs_access_mode(access, 0555));
+        atomic_store(&view->control.mode, S_IWUSR | rfs_access_mode(access, 0555));
     }
     pthread_mutex_unlock(&view->lock);
 }

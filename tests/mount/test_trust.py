@@ -377,9 +377,9 @@ def test_the_hidden_folder_of_public_sources():
 
 
 def test_folders_shown_of_private_folders():
-    """The root has the permissions of the source's folder, at most to read and search."""
+    """The root has the permissions of the source's folder, at most to read and search, and the owner's to write, which a copy needs."""
     needs_root()
-    for mode, shown in ((0o700, 0o500), (0o750, 0o550), (0o711, 0o511), (0o777, 0o555)):
+    for mode, shown in ((0o700, 0o700), (0o750, 0o750), (0o711, 0o711), (0o777, 0o755)):
         tree = bobs(f"tree-{mode:o}")
         os.chmod(tree.src, mode)
         for options in ("allow_other", "ro"):
