@@ -253,7 +253,7 @@ def by_mount(*commands, tree, mnt):
     Runs shell commands where mount(8) finds the program: it gives its helpers no PATH, so that only the
     shell's own folders count. One of them is covered by the build's, in a mount namespace.
     """
-    need(os.geteuid() == 0 and shutil.which("unshare"), "only root may use mount(8)")
+    needs_namespace("use mount(8)")
     set_up = 'set -e; mount --make-rprivate /; mount --bind "$1" /usr/local/sbin; cd "$5"\n'
     return run(
         *("unshare", "-m", "sh", "-c", set_up + "\n".join(commands), "sh"),

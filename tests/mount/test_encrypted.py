@@ -296,7 +296,8 @@ def test_no_core_file():
 
 def test_not_dumpable():
     """Nobody else of the same user gets at it, once it has a key."""
-    need(os.geteuid() == 0 and shutil.which("setpriv") and shutil.which("unshare"), "only root can set it up")
+    needs_namespace("set it up")
+    need(shutil.which("setpriv"), "setpriv is missing")
     tree, key = sealed()
     mnt, dev = folder("mnt"), folder("dev")
     spots = [mnt, tree.src, key.split("=")[1], *(os.path.dirname(tree.path(r)) for r in range(4))]

@@ -325,7 +325,7 @@ def test_two_mounts_of_one_source():
 
 def in_namespace(script, *arguments):
     """Runs the script with /dev replaced by a folder that has null and what SCRIPT adds to $dev."""
-    need(os.geteuid() == 0 and shutil.which("unshare"), "only root can replace /dev")
+    needs_namespace("replace /dev")
     set_up = """
         set -e
         mount --make-rprivate /
