@@ -185,6 +185,21 @@ configure_in() {
     (cd "$folder" && "$top/configure" "$@") && printf '%s\n' "$*" >"$folder/configured-with"
 }
 
+# leave_configured_tree SCRIPT ARG...: in a tree that was configured in place nothing can be built out of place. There the
+# script goes on in a copy, made as "make distclean" would leave the tree.
+leave_configured_tree() {
+    local script=${1#"$top"/} copy=$top/build/copy
+    shift
+
+    [ -e "$top/config.status" ] || return 0
+    say "the source tree is configured in place: going on in a copy of it, ${copy#"$top"/}"
+    rm -rf "$copy" && mkdir -p "$copy" || die "$copy can't be made"
+    tar -C "$top" -cf - --exclude=./build --exclude=./.git . | tar -C "$copy" -xf - || die "$copy can't be made"
+    make -s -C "$copy" distclean >/dev/null 2>&1
+    rm -f "$copy/config.status"
+    exec "$copy/$script" "$@"
+}
+
 # build_in FOLDER ARG...: configured with the arguments, and $make_goals (by default everything) made.
 build_in() {
     # shellcheck disable=SC2086 # they are words
