@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/bytes.h"
 
-#include "base/vec.h"
-
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+unsigned char *rfs_bytes_room(struct rfs_bytes *bytes, size_t more)
+{
+    if (bytes->failed || !RFS_RESERVE(bytes, more)) {
+        bytes->failed = true;
+        return NULL;
+    }
+    return bytes->data + bytes->n;
+}
 
 bool rfs_bytes_put(struct rfs_bytes *bytes, const void *data, size_t n)
 {
-    while (bytes->cap - bytes->n < n)
-        if (!rfs_vec_grow((void **)&bytes->data, &bytes->cap, bytes->cap, 1))
-            return false;
-    if (n > 0)
-        memcpy(bytes->data + bytes->n, data, n);
+    if (n == 0)
+        return !bytes->failed;
+    unsigned char *to = rfs_bytes_room(bytes, n);
+    if (!to)
+        return false;
+    memcpy(to, data, n);
     bytes->n += n;
     return true;
 }
@@ -23,4 +32,10 @@ bool rfs_bytes_put_number(struct rfs_bytes *bytes, uint64_t number)
 
     snprintf(text, sizeof text, "%" PRIu64, number);
     return rfs_bytes_put_text(bytes, text);
+}
+
+void rfs_bytes_free(struct rfs_bytes *bytes)
+{
+    free(bytes->data);
+    *bytes = (struct rfs_bytes){0};
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/base/arena.c src/base/arena.h \
+	src/base/bisect.h \
 	src/base/bytes.c src/base/bytes.h \
 	src/base/cancel.c src/base/cancel.h \
 	src/base/checked.h \
@@ -13,10 +14,13 @@ librfs_la_SOURCES += \
 	src/base/json_write.c src/base/json_write.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
+	src/base/once.c src/base/once.h \
 	src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/proto_read.c src/base/proto_read.h \
+	src/base/publish.h \
+	src/base/read_whole.c src/base/read_whole.h \
 	src/base/secret.c src/base/secret.h \
 	src/base/secret_slots.c src/base/secret_slots.h \
 	src/base/share.c src/base/share.h \

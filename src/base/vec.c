@@ -5,16 +5,16 @@
 
 #include <stdlib.h>
 
-bool rfs_vec_grow(void **data, size_t *cap, size_t n, size_t size)
+bool rfs_vec_reserve(void **data, size_t *cap, size_t n, size_t more, size_t size)
 {
-    size_t want = n + n / 2 + 8, bytes;
-    void *grown;
+    size_t need, want, bytes;
 
-    if (n < *cap)
+    if (n <= *cap && more <= *cap - n)
         return true;
-    if (want <= n || !rfs_mul_size(want, size, &bytes))
+    if (!rfs_add_size(n, more, &need) || !rfs_add_size(need, need / 2 + 7, &want) ||
+        !rfs_mul_size(want, size, &bytes))
         return false;
-    grown = realloc(*data, bytes);
+    void *grown = realloc(*data, bytes);
     if (!grown)
         return false;
     *data = grown;

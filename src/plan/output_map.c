@@ -13,9 +13,9 @@
 #include "base/cleanup.h"
 #include "base/intern.h"
 #include "base/json_read.h"
+#include "base/read_whole.h"
 #include "base/vec.h"
 #include "plan/dtype_rules.h"
-#include "source/io/files.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,42 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/index.h"
 
+#include "base/bisect.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name)
 {
-    size_t low = 0;
-    size_t high = index->n;
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const struct rfs_entry *entry = &index->entries[index->by_name[mid]];
-        if (entry->name == name)
-            return entry;
-        if (entry->name < name)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
+    const size_t at = RFS_BISECT(i, index->n, index->entries[index->by_name[i]].name >= name);
+    const struct rfs_entry *entry = at < index->n ? &index->entries[index->by_name[at]] : NULL;
+
+    return entry && entry->name == name ? entry : NULL;
 }
 
 const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rfs_entry *entry)
 {
-    size_t low = 0;
-    size_t high = index->n_strided;
+    const size_t number = (size_t)(entry - index->entries);
+    const size_t at = RFS_BISECT(i, index->n_strided, index->strided[i].entry >= number);
+    const struct rfs_strided *strided = at < index->n_strided ? &index->strided[at] : NULL;
 
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const size_t at = index->strided[mid].entry;
-        if (at == (size_t)(entry - index->entries))
-            return index->strided[mid].stride;
-        if (at < (size_t)(entry - index->entries))
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
+    return strided && strided->entry == number ? strided->stride : NULL;
 }
 
 size_t rfs_index_memory(const struct rfs_index *index)

@@ -48,7 +48,6 @@ librfs_la_SOURCES += \
 	src/source/io/json_map.h \
 	src/source/io/places.c \
 	src/source/io/places.h \
-	src/source/io/read_whole.c \
 	src/source/safetensors/header.c \
 	src/source/safetensors/header.h \
 	src/source/saved/body.c \

@@ -2,6 +2,7 @@
 #include "view/rules.h"
 
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 #include "plan/geometry.h"
 
 #include <errno.h>

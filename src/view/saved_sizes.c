@@ -55,15 +55,15 @@ void rfs_view_sizes_free(struct rfs_sizes *sizes)
 /* Which files each rank of the source has: the list of all files does not tell. False when out of memory. */
 static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
 {
-    struct rfs_saved_out out = {0};
+    struct rfs_bytes out = {0};
 
     for (uint32_t r = 0; r < rfs_catalog_ranks(catalog); r++) {
         rfs_saved_put_u32(&out, rfs_catalog_file(catalog, r));
         rfs_saved_put_u32(&out, rfs_catalog_parts(catalog, r));
         rfs_saved_put_u32(&out, rfs_catalog_stands_in(catalog, r));
     }
-    *hash = XXH3_64bits(out.bytes.data, out.bytes.n);
-    free(out.bytes.data);
+    *hash = XXH3_64bits(out.data, out.n);
+    free(out.data);
     return !out.failed;
 }
 
@@ -282,7 +282,7 @@ bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank
  * were used are still the same. *sizes is NULL then if what was saved is of other files.
  */
 static bool put_sources(const struct reshard_view *view, const struct rfs_sizes **sizes,
-                        struct rfs_saved_out *out)
+                        struct rfs_bytes *out)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     const uint32_t n = rfs_files_count_paths(files);
@@ -305,7 +305,7 @@ static bool put_sources(const struct reshard_view *view, const struct rfs_sizes 
 }
 
 static void put_file(const struct reshard_view *view, size_t file, const struct rfs_sizes *sizes,
-                     struct rfs_saved_out *out)
+                     struct rfs_bytes *out)
 {
     const struct rfs_image *image =
         atomic_load_explicit(&view->files[file].image, memory_order_acquire);
@@ -315,12 +315,12 @@ static void put_file(const struct reshard_view *view, size_t file, const struct 
         const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
         rfs_saved_put_u64(out, image->bytes);
         rfs_saved_put_u32(out, plan->n_sources);
-        rfs_saved_put(out, plan->sources, plan->n_sources * sizeof *plan->sources);
+        rfs_bytes_put(out, plan->sources, plan->n_sources * sizeof *plan->sources);
     } else {
         rfs_saved_put_u64(out, saved ? saved->size : UNKNOWN);
         rfs_saved_put_u32(out, saved ? saved->n : 0);
         if (saved)
-            rfs_saved_put(out, saved->sources, saved->n * sizeof(uint32_t));
+            rfs_bytes_put(out, saved->sources, saved->n * sizeof(uint32_t));
     }
 }
 
@@ -340,7 +340,7 @@ static void save_sizes(struct reshard_view *view)
                                         ? NULL
                                         : atomic_load_explicit(&view->sizes, memory_order_acquire);
     RFS_FREE char *key = make_key(view);
-    struct rfs_saved_out table = {0};
+    struct rfs_bytes table = {0};
     struct rfs_saved_draft draft;
 
     if (key && put_sources(view, &sizes, &table)) {
@@ -350,7 +350,7 @@ static void save_sizes(struct reshard_view *view)
         if (rfs_saved_begin(rfs_catalog_saved(view->catalog), RFS_SAVED_SIZES, key, &draft))
             rfs_saved_finish(&draft, &table);
     }
-    free(table.bytes.data);
+    free(table.data);
 }
 
 void rfs_view_save(struct reshard_view *view)

@@ -7,8 +7,8 @@
 #include "view/strategy_files.h"
 
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 #include "layout/merge.h"
-#include "source/io/files.h"
 
 #include <dirent.h>
 #include <errno.h>

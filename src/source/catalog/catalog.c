@@ -384,12 +384,10 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
         return 0;
     struct catalog_rank *slot = &catalog->ranks[rank];
     pthread_mutex_lock(&catalog->lock);
-    if (catalog->saved)
-        rfs_catalog_load(catalog);
-    int waited = 0;
+    int waited = catalog->saved ? rfs_catalog_load(catalog) : 0;
     while (slot->busy && waited == 0)
         waited = rfs_cancel_wait(&catalog->done, &catalog->lock);
-    if (slot->busy) {
+    if (waited || slot->busy) {
         pthread_mutex_unlock(&catalog->lock);
         return waited;
     }

@@ -3,6 +3,7 @@
 #ifndef RFS_SOURCE_CATALOG_INTERNAL_H
 #define RFS_SOURCE_CATALOG_INTERNAL_H
 
+#include "base/once.h"
 #include "base/vec.h"
 #include "source/catalog/build.h"
 #include "source/catalog/catalog.h"
@@ -54,10 +55,10 @@ struct rfs_catalog {
     void (*marking)(void *ctx);
     void *marking_ctx;
 
-    struct timespec opened;  /* before anything of the source was looked at */
-    struct rfs_saved *saved; /* borrowed; NULL: nothing is saved */
-    char *key;               /* what it is saved under; owned */
-    enum { SAVED_UNKNOWN, SAVED_LOADING, SAVED_LOADED } loaded; /* under the lock */
+    struct timespec opened;          /* before anything of the source was looked at */
+    struct rfs_saved *saved;         /* borrowed; NULL: nothing is saved */
+    char *key;                       /* what it is saved under; owned */
+    struct rfs_once loading;         /* of what was saved; under the lock */
     struct rfs_saved_index *on_disk; /* what was, once it is loaded; or NULL; owned */
     struct rfs_built *
         *from_saved; /* [numbers of on_disk] those that are in memory; under the lock */
@@ -67,8 +68,8 @@ struct rfs_catalog {
 
 /* The rank was asked for: by the uses that have begun. */
 void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *rank);
-/* Loads what was saved, once; with the lock held, which is released meanwhile. */
-void rfs_catalog_load(struct rfs_catalog *catalog);
+/* Loads what was saved, once; with the lock held, which is released meanwhile. 0 or -EINTR. */
+int rfs_catalog_load(struct rfs_catalog *catalog);
 /* Sets the key by which a source is known again. 0 or -ENOMEM. */
 int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec);
 

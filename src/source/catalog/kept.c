@@ -13,24 +13,24 @@ int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spe
 {
     const char *const texts[] = {catalog->path,    spec->rank_dir,       spec->file, spec->files,
                                  spec->group_info, spec->segmented_skip, spec->entry};
-    struct rfs_saved_out key = {0};
+    struct rfs_bytes key = {0};
     char numbers[128];
 
     /* With their lengths, so that no two lists of texts make one key. */
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const size_t n = texts[i] ? strlen(texts[i]) : 0;
         snprintf(numbers, sizeof numbers, "%zd ", texts[i] ? (ssize_t)n : -1);
-        rfs_saved_put(&key, numbers, strlen(numbers));
-        rfs_saved_put(&key, texts[i], n);
+        rfs_bytes_put(&key, numbers, strlen(numbers));
+        rfs_bytes_put(&key, texts[i], n);
     }
     snprintf(numbers, sizeof numbers, "%s %d %" PRId64 " %" PRId64 " %d", PACKAGE_VERSION,
              (int)catalog->builder.format, spec->step, spec->epoch, spec->segmented);
-    rfs_saved_put(&key, numbers, strlen(numbers) + 1);
+    rfs_bytes_put(&key, numbers, strlen(numbers) + 1);
     if (key.failed) {
-        free(key.bytes.data);
+        free(key.data);
         return -ENOMEM;
     }
-    catalog->key = (char *)key.bytes.data;
+    catalog->key = (char *)key.data;
     return 0;
 }
 
@@ -49,13 +49,12 @@ struct timespec rfs_catalog_opened(const struct rfs_catalog *catalog)
     return catalog->opened;
 }
 
-void rfs_catalog_load(struct rfs_catalog *catalog)
+int rfs_catalog_load(struct rfs_catalog *catalog)
 {
-    while (catalog->loaded == SAVED_LOADING)
-        pthread_cond_wait(&catalog->done, &catalog->lock);
-    if (catalog->loaded == SAVED_LOADED)
-        return;
-    catalog->loaded = SAVED_LOADING;
+    const int rc = rfs_once_begin(&catalog->loading, &catalog->done, &catalog->lock);
+
+    if (rc <= 0)
+        return rc;
     pthread_mutex_unlock(&catalog->lock);
     struct rfs_saved_index *index =
         rfs_saved_index_load(catalog->saved, catalog->key, &catalog->tables);
@@ -68,8 +67,8 @@ void rfs_catalog_load(struct rfs_catalog *catalog)
     pthread_mutex_lock(&catalog->lock);
     catalog->on_disk = index;
     catalog->from_saved = built;
-    catalog->loaded = SAVED_LOADED;
-    pthread_cond_broadcast(&catalog->done);
+    rfs_once_end(&catalog->loading, &catalog->done, true);
+    return 0;
 }
 
 /* The ranks that can be saved; those that are in memory stay there while USE, which has begun, lasts. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/catalog/part_map.h"
 
+#include "base/bisect.h"
 #include "base/vec.h"
 #include "source/io/json_map.h"
 
@@ -121,17 +122,8 @@ void rfs_part_map_free(struct rfs_part_map *map)
 
 const struct rfs_mapped *rfs_part_map_find(const struct rfs_part_map *map, uint32_t name)
 {
-    size_t low = 0;
-    size_t high = map->n;
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const struct rfs_mapped *mapped = &map->data[map->by_name[mid]];
-        if (mapped->name == name)
-            return mapped;
-        if (mapped->name < name)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
+    const size_t at = RFS_BISECT(i, map->n, map->data[map->by_name[i]].name >= name);
+    const struct rfs_mapped *mapped = at < map->n ? &map->data[map->by_name[at]] : NULL;
+
+    return mapped && mapped->name == name ? mapped : NULL;
 }

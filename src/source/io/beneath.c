@@ -9,6 +9,7 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 #include "source/scan/internal.h"
 
 #include <errno.h>
@@ -193,6 +194,15 @@ int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct
     while ((failed = fstat(fd, st)) != 0 && errno == EINTR)
         continue;
     return failed ? -errno : 0;
+}
+
+int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
+                     size_t *size, struct rfs_error *err)
+{
+    RFS_CLOSE const int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+
+    return fd == -EXDEV ? rfs_beneath_fail(err, path)
+                        : rfs_read_whole_fd(fd, path, limit, data, size, err);
 }
 
 int rfs_beneath_fail(struct rfs_error *err, const char *path)

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <sys/stat.h>
 
 struct rfs_beneath;
@@ -33,6 +33,10 @@ void rfs_beneath_free(struct rfs_beneath *beneath);
 int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int flags);
 /* As stat(2), of what rfs_beneath_file opens; it may be unreadable. 0 or -errno. */
 int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct stat *st);
+
+/* As rfs_read_whole, of what rfs_beneath_file opens. */
+int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
+                     size_t *size, struct rfs_error *err);
 
 /* Says what -EXDEV means, and what helps; returns it. */
 int rfs_beneath_fail(struct rfs_error *err, const char *path);

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/publish.h"
 #include "source/io/beneath.h"
 #include "source/io/encrypted.h"
 #include "source/io/fds.h"
@@ -269,10 +270,8 @@ static int call_failed(struct rfs_files *files, struct file *file, const char *c
 /* Keeps LINE for who asks why, before it sticks: of two threads that are here at once, both have found the same. */
 static void keep_why(struct file *file, const char *line)
 {
-    char *none = NULL;
     char *why = strdup(line);
-    if (!atomic_compare_exchange_strong(&file->why, &none, why))
-        free(why);
+    (void)RFS_PUBLISH(&file->why, why, free);
 }
 
 /* A link leads out of the folder that files are opened beneath. */
@@ -465,14 +464,10 @@ static int open_sealed(struct rfs_files *files, uint32_t id, int fd, bool quiet,
         struct rfs_error err = {0};
         struct raw raw = {files, file, fd};
         const struct rfs_cipher_input input = input_of(&raw);
-        struct rfs_cipher *before = NULL;
         const int rc = rfs_encrypted_open(files->sealed, &input, &cipher, &err);
         if (rc < 0)
             return sealed_failed(files, id, rc, quiet, &err);
-        if (!atomic_compare_exchange_strong(&file->cipher, &before, cipher)) {
-            free(cipher);
-            cipher = before;
-        }
+        cipher = RFS_PUBLISH(&file->cipher, cipher, free);
     }
     *size = cipher->plain_bytes;
     return 0;

@@ -143,14 +143,4 @@ int rfs_files_fail(struct rfs_error *err, const char *path, int code);
 
 void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);
 
-/*
- * The whole of a small file (a strategy) in memory of the caller's, with a NUL after it; refuses over
- * LIMIT bytes. Not through the pool.
- */
-int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size,
-                   struct rfs_error *err);
-/* The same of a file of a source; BENEATH as in beneath.h. */
-int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
-                     size_t *size, struct rfs_error *err);
-
 #endif

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/vec.h"
-#include "source/io/files.h"
+#include "source/io/beneath.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -20,14 +20,14 @@
 
 enum { HAS_CRC = 1, REDUNDANCY_REMOVED = 2, WITH_PARTS = 4, FLAGS = 7 };
 
-void rfs_saved_body_put(struct rfs_saved_out *out, const struct rfs_index *index,
+void rfs_saved_body_put(struct rfs_bytes *out, const struct rfs_index *index,
                         const struct rfs_numbers *numbers)
 {
     const uint64_t words[] = {
         index->n,   index->n_extents,    index->n_strided,      index->file_bytes,
         index->crc, index->header_bytes, index->header_hash[0], index->header_hash[1]};
 
-    rfs_saved_put(out, words, sizeof words);
+    rfs_bytes_put(out, words, sizeof words);
     rfs_saved_put_u32(out, (index->has_crc ? HAS_CRC : 0) |
                                (index->redundancy_removed ? REDUNDANCY_REMOVED : 0) |
                                (index->part_of ? WITH_PARTS : 0));
@@ -36,15 +36,15 @@ void rfs_saved_body_put(struct rfs_saved_out *out, const struct rfs_index *index
         struct rfs_entry entry = index->entries[i];
         entry.name = numbers->names[entry.name];
         entry.type = numbers->types[entry.type];
-        rfs_saved_put(out, &entry, sizeof entry);
+        rfs_bytes_put(out, &entry, sizeof entry);
     }
-    rfs_saved_put(out, index->extents, index->n_extents * sizeof *index->extents);
+    rfs_bytes_put(out, index->extents, index->n_extents * sizeof *index->extents);
     for (size_t i = 0; i < index->n_strided; i++) {
         rfs_saved_put_u64(out, index->strided[i].entry);
-        rfs_saved_put(out, index->strided[i].stride, sizeof index->strided[i].stride);
+        rfs_bytes_put(out, index->strided[i].stride, sizeof index->strided[i].stride);
     }
     if (index->part_of)
-        rfs_saved_put(out, index->part_of, index->n * sizeof *index->part_of);
+        rfs_bytes_put(out, index->part_of, index->n * sizeof *index->part_of);
 }
 
 bool rfs_saved_type_is_sound(const struct rfs_type *type)

@@ -12,34 +12,21 @@ const char *rfs_saved_magic(enum rfs_saved_kind kind)
     return kind == RFS_SAVED_INDEX ? "rfsindex" : "rfssizes";
 }
 
-void rfs_saved_put(struct rfs_saved_out *out, const void *bytes, size_t n)
+void rfs_saved_put_u32(struct rfs_bytes *out, uint32_t value)
 {
-    if (n == 0 || out->failed)
-        return;
-    while (out->bytes.cap - out->bytes.n < n)
-        if (!rfs_vec_grow((void **)&out->bytes.data, &out->bytes.cap, out->bytes.cap, 1)) {
-            out->failed = true;
-            return;
-        }
-    memcpy(out->bytes.data + out->bytes.n, bytes, n);
-    out->bytes.n += n;
+    rfs_bytes_put(out, &value, sizeof value);
 }
 
-void rfs_saved_put_u32(struct rfs_saved_out *out, uint32_t value)
+void rfs_saved_put_u64(struct rfs_bytes *out, uint64_t value)
 {
-    rfs_saved_put(out, &value, sizeof value);
+    rfs_bytes_put(out, &value, sizeof value);
 }
 
-void rfs_saved_put_u64(struct rfs_saved_out *out, uint64_t value)
-{
-    rfs_saved_put(out, &value, sizeof value);
-}
-
-void rfs_saved_put_text(struct rfs_saved_out *out, const char *text, size_t n)
+void rfs_saved_put_text(struct rfs_bytes *out, const char *text, size_t n)
 {
     out->failed |= n > UINT32_MAX;
     rfs_saved_put_u32(out, (uint32_t)n);
-    rfs_saved_put(out, text, n);
+    rfs_bytes_put(out, text, n);
 }
 
 const void *rfs_saved_take(struct rfs_saved_in *in, size_t n)

@@ -13,7 +13,7 @@
 #ifndef RFS_SOURCE_SAVED_BYTES_H
 #define RFS_SOURCE_SAVED_BYTES_H
 
-#include "base/vec.h"
+#include "base/bytes.h"
 
 #include <stdint.h>
 
@@ -26,16 +26,11 @@ enum rfs_saved_kind { RFS_SAVED_INDEX, RFS_SAVED_SIZES };
 /* What such a file begins with, and what its name ends in. */
 const char *rfs_saved_magic(enum rfs_saved_kind kind);
 
-/* Bytes being written. */
-struct rfs_saved_out {
-    RFS_VEC(unsigned char) bytes;
-    bool failed; /* out of memory */
-};
-void rfs_saved_put(struct rfs_saved_out *out, const void *bytes, size_t n);
-void rfs_saved_put_u32(struct rfs_saved_out *out, uint32_t value);
-void rfs_saved_put_u64(struct rfs_saved_out *out, uint64_t value);
+/* Bytes being written; whether that failed is looked at in the end. */
+void rfs_saved_put_u32(struct rfs_bytes *out, uint32_t value);
+void rfs_saved_put_u64(struct rfs_bytes *out, uint64_t value);
 /* Its length (u32) before it. */
-void rfs_saved_put_text(struct rfs_saved_out *out, const char *text, size_t n);
+void rfs_saved_put_text(struct rfs_bytes *out, const char *text, size_t n);
 
 /* Bytes being read. Once something is not there, everything is 0 and bad is set. */
 struct rfs_saved_in {

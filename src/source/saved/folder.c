@@ -329,27 +329,27 @@ static void trim(int dir)
     free(list.data);
 }
 
-static void add_table(struct rfs_saved_draft *draft, const struct rfs_saved_out *rest)
+static void add_table(struct rfs_saved_draft *draft, const struct rfs_bytes *rest)
 {
-    struct rfs_saved_out table = {0};
-    struct rfs_saved_out start = {0};
+    struct rfs_bytes table = {0};
+    struct rfs_bytes start = {0};
 
     rfs_saved_put_text(&table, draft->key, strlen(draft->key));
-    rfs_saved_put(&table, rest->bytes.data, rest->bytes.n);
-    if (table.bytes.n > RFS_SAVED_TABLE)
+    rfs_bytes_put(&table, rest->data, rest->n);
+    if (table.n > RFS_SAVED_TABLE)
         fail(draft, -EFBIG);
-    rfs_saved_put(&start, rfs_saved_magic(draft->kind), 8);
+    rfs_bytes_put(&start, rfs_saved_magic(draft->kind), 8);
     rfs_saved_put_u32(&start, RFS_SAVED_VERSION);
     rfs_saved_put_u32(&start, RFS_SAVED_MARK);
     rfs_saved_put_u64(&start, draft->end);
-    rfs_saved_put_u64(&start, table.bytes.n);
-    rfs_saved_put_u64(&start, XXH3_64bits(table.bytes.data, table.bytes.n));
+    rfs_saved_put_u64(&start, table.n);
+    rfs_saved_put_u64(&start, XXH3_64bits(table.data, table.n));
     if (rest->failed || table.failed || start.failed)
         fail(draft, -ENOMEM);
-    write_at(draft, table.bytes.data, table.bytes.n, draft->end);
-    write_at(draft, start.bytes.data, start.bytes.n, 0);
-    free(table.bytes.data);
-    free(start.bytes.data);
+    write_at(draft, table.data, table.n, draft->end);
+    write_at(draft, start.data, start.n, 0);
+    free(table.data);
+    free(start.data);
 }
 
 void rfs_saved_drop(struct rfs_saved_draft *draft)
@@ -359,7 +359,7 @@ void rfs_saved_drop(struct rfs_saved_draft *draft)
     close(draft->dir);
 }
 
-bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_saved_out *table)
+bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *table)
 {
     char name[64];
 

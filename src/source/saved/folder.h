@@ -61,6 +61,6 @@ uint64_t rfs_saved_add(struct rfs_saved_draft *draft, const void *bytes, size_t 
 /* Does away with it, in place of the next. */
 void rfs_saved_drop(struct rfs_saved_draft *draft);
 /* Adds the table and puts the file into its place. To follow begin in any case, or drop. False when it was not written. */
-bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_saved_out *table);
+bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *table);
 
 #endif

@@ -11,6 +11,7 @@
  */
 #include "source/saved/index.h"
 
+#include "base/bisect.h"
 #include "base/cleanup.h"
 
 #include <linux/magic.h>
@@ -60,10 +61,10 @@ bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_pla
     return last->tells;
 }
 
-void rfs_mark_put(struct rfs_saved_out *out, const char *path, const struct rfs_mark *mark)
+void rfs_mark_put(struct rfs_bytes *out, const char *path, const struct rfs_mark *mark)
 {
     rfs_saved_put_text(out, path, strlen(path));
-    rfs_saved_put(out, mark, sizeof *mark);
+    rfs_bytes_put(out, mark, sizeof *mark);
 }
 
 bool rfs_mark_take(struct rfs_saved_in *in, const char **path, size_t *length,
@@ -209,20 +210,10 @@ void rfs_saved_index_free(struct rfs_saved_index *index)
 
 static const struct rfs_saved_rank *find_rank(const struct rfs_saved_index *index, uint32_t rank)
 {
-    size_t low = 0;
-    size_t high = index->ranks.n;
+    const size_t at = RFS_BISECT(i, index->ranks.n, index->ranks.data[i].rank >= rank);
+    const struct rfs_saved_rank *found = at < index->ranks.n ? &index->ranks.data[at] : NULL;
 
-    while (low < high) {
-        const size_t mid = low + (high - low) / 2;
-        const struct rfs_saved_rank *here = &index->ranks.data[mid];
-        if (here->rank == rank)
-            return here;
-        if (here->rank < rank)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return NULL;
+    return found && found->rank == rank ? found : NULL;
 }
 
 uint32_t rfs_saved_index_find(const struct rfs_saved_index *index, uint32_t rank,

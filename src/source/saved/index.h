@@ -41,7 +41,7 @@ struct rfs_mark_place {
     bool known, tells;
 };
 bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_place *last);
-void rfs_mark_put(struct rfs_saved_out *out, const char *path, const struct rfs_mark *mark);
+void rfs_mark_put(struct rfs_bytes *out, const char *path, const struct rfs_mark *mark);
 /* The next in the table; *path is in the table. */
 bool rfs_mark_take(struct rfs_saved_in *in, const char **path, size_t *length,
                    struct rfs_mark *mark);
@@ -128,7 +128,7 @@ struct rfs_numbers {
     uint32_t n_names, n_types;
     const uint32_t *names, *types; /* to ids when reading, and from ids when writing */
 };
-void rfs_saved_body_put(struct rfs_saved_out *out, const struct rfs_index *index,
+void rfs_saved_body_put(struct rfs_bytes *out, const struct rfs_index *index,
                         const struct rfs_numbers *numbers);
 /* NULL for what is no sound index of files with those sizes. */
 struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,

@@ -18,7 +18,7 @@ struct storing {
     uint32_t names, types;       /* numbers given */
     uint32_t indexes, builts;
     uint32_t *kept; /* [builts of before] their numbers, or none */
-    struct rfs_saved_out name_bytes, type_bytes, index_bytes, built_bytes, rank_bytes;
+    struct rfs_bytes name_bytes, type_bytes, index_bytes, built_bytes, rank_bytes;
     struct rfs_mark_place place;
     bool failed;
 };
@@ -46,7 +46,7 @@ static uint32_t number_type(struct storing *s, uint32_t id)
         return 0;
     }
     if (s->type_of[id] == RFS_SAVED_NONE) {
-        rfs_saved_put(&s->type_bytes, rfs_intern_bytes(s->tables->types, id, NULL),
+        rfs_bytes_put(&s->type_bytes, rfs_intern_bytes(s->tables->types, id, NULL),
                       sizeof(struct rfs_type));
         s->type_of[id] = s->types++;
     }
@@ -64,7 +64,7 @@ static uint32_t store_body(struct storing *s, const void *bytes, size_t n)
 /* The number of an index, which is stored when it comes for the first time. */
 static uint32_t store_index(struct storing *s, struct rfs_index *index)
 {
-    struct rfs_saved_out out = {0};
+    struct rfs_bytes out = {0};
 
     if (!index)
         return RFS_SAVED_NONE;
@@ -79,8 +79,8 @@ static uint32_t store_index(struct storing *s, struct rfs_index *index)
         rfs_saved_body_put(&out, index, &numbers);
     s->failed |= out.failed;
     if (!s->failed)
-        index->number = store_body(s, out.bytes.data, out.bytes.n);
-    free(out.bytes.data);
+        index->number = store_body(s, out.data, out.n);
+    free(out.data);
     return index->number;
 }
 
@@ -165,7 +165,7 @@ static void forget_numbers(struct rfs_built *built)
 static uint32_t store_rank(struct storing *s, const struct rfs_saving *rank,
                            struct rfs_files *files, struct timespec opened)
 {
-    struct rfs_saved_out parts = {0};
+    struct rfs_bytes parts = {0};
     bool settled = true;
 
     for (uint32_t k = 0; settled && k < rank->parts; k++) {
@@ -185,23 +185,23 @@ static uint32_t store_rank(struct storing *s, const struct rfs_saving *rank,
         rfs_saved_put_u32(&s->rank_bytes, rank->rank);
         rfs_saved_put_u32(&s->rank_bytes, number);
         rfs_saved_put_u32(&s->rank_bytes, rank->parts);
-        rfs_saved_put(&s->rank_bytes, parts.bytes.data, parts.bytes.n);
+        rfs_bytes_put(&s->rank_bytes, parts.data, parts.n);
     }
     s->failed |= parts.failed;
-    free(parts.bytes.data);
+    free(parts.data);
     return settled;
 }
 
-static void put_list(struct rfs_saved_out *table, uint32_t n, const struct rfs_saved_out *list)
+static void put_list(struct rfs_bytes *table, uint32_t n, const struct rfs_bytes *list)
 {
     rfs_saved_put_u32(table, n);
-    rfs_saved_put(table, list->bytes.data, list->bytes.n);
+    rfs_bytes_put(table, list->data, list->n);
     table->failed |= list->failed;
 }
 
 static bool finish(struct storing *s, uint32_t ranks)
 {
-    struct rfs_saved_out table = {0};
+    struct rfs_bytes table = {0};
 
     put_list(&table, s->names, &s->name_bytes);
     put_list(&table, s->types, &s->type_bytes);
@@ -210,7 +210,7 @@ static bool finish(struct storing *s, uint32_t ranks)
     put_list(&table, ranks, &s->rank_bytes);
     table.failed |= s->failed;
     const bool written = rfs_saved_finish(&s->draft, &table);
-    free(table.bytes.data);
+    free(table.data);
     return written;
 }
 
@@ -237,10 +237,10 @@ bool rfs_saved_index_store(struct rfs_saved *saved, const char *key,
     free(s.name_of);
     free(s.type_of);
     free(s.kept);
-    free(s.name_bytes.bytes.data);
-    free(s.type_bytes.bytes.data);
-    free(s.index_bytes.bytes.data);
-    free(s.built_bytes.bytes.data);
-    free(s.rank_bytes.bytes.data);
+    free(s.name_bytes.data);
+    free(s.type_bytes.data);
+    free(s.index_bytes.data);
+    free(s.built_bytes.data);
+    free(s.rank_bytes.data);
     return written;
 }

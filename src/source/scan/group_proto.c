@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/proto_read.h"
-#include "source/io/files.h"
+#include "base/read_whole.h"
 #include "source/scan/scan.h"
 
 #include <errno.h>

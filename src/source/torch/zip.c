@@ -20,6 +20,7 @@
  */
 #include "source/torch/zip.h"
 
+#include "base/bisect.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
 
@@ -402,19 +403,11 @@ void rfs_zip_free(struct rfs_zip *zip)
 
 const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *name, size_t length)
 {
-    size_t low = 0;
-    size_t high = zip->n;
+    const struct rfs_zip_entry *const list = zip->entries;
+    const size_t at =
+        RFS_BISECT(i, zip->n, compare_names(name, length, list[i].name, list[i].name_bytes) <= 0);
 
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const struct rfs_zip_entry *entry = &zip->entries[middle];
-        const int order = compare_names(name, length, entry->name, entry->name_bytes);
-        if (order == 0)
-            return entry;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    return at < zip->n && compare_names(name, length, list[at].name, list[at].name_bytes) == 0
+               ? &list[at]
+               : NULL;
 }

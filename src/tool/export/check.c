@@ -9,8 +9,8 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/pool.h"
+#include "base/read_whole.h"
 #include "base/secret.h"
-#include "source/io/files.h"
 #include "tool/common/tool.h"
 #include "view/ranges.h"
 

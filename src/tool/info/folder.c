@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in folders beside the checkpoints that count, and what an export left there. */
 #include "base/cleanup.h"
-#include "source/io/files.h"
+#include "base/read_whole.h"
 #include "tool/export/manifest.h"
 #include "tool/info/info.h"
 

@@ -2,8 +2,8 @@
 /* Strategies, rules and group info, as info shows them. */
 #include "tool/strategy/strategy.h"
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 #include "layout/rules.h"
-#include "source/io/files.h"
 #include "source/scan/group_proto.h"
 #include "tool/info/info.h"
 #include "view/strategy_files.h"

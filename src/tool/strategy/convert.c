@@ -2,8 +2,8 @@
 /* reshard strategy convert and merge: files as they are written, in another form or in one. */
 #include "base/cleanup.h"
 #include "base/pathlist.h"
+#include "base/read_whole.h"
 #include "layout/merge.h"
-#include "source/io/files.h"
 #include "tool/common/output.h"
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"

@@ -2,7 +2,7 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
-#include "source/io/files.h"
+#include "base/read_whole.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
 

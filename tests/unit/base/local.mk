@@ -12,7 +12,8 @@ BASE_TESTS = \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool \
 	tests/unit/base/test_proto_read \
-	tests/unit/base/test_secret
+	tests/unit/base/test_secret \
+	tests/unit/base/test_small
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_glob_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_intern_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -32,3 +33,4 @@ tests_unit_base_test_proto_read_SOURCES = tests/unit/base/test_proto_read.c
 tests_unit_base_test_proto_read_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_json_write_SOURCES = tests/unit/base/test_json_write.c
 tests_unit_base_test_json_write_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_small_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/read_whole.h"
 #include "source/io/files.h"
 #include "tree.h"
 

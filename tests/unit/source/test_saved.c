@@ -653,7 +653,7 @@ static void test_places(void **state)
 {
     struct fixture *f = *state;
     struct rfs_saved_draft draft;
-    struct rfs_saved_out table = {0};
+    struct rfs_bytes table = {0};
     char *cache = getenv("XDG_CACHE_HOME") ? strdup(getenv("XDG_CACHE_HOME")) : NULL;
     char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
     unsetenv("XDG_CACHE_HOME");

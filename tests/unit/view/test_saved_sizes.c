@@ -134,7 +134,7 @@ static const char *find_sizes(struct fixture *f)
 static void falsify(struct fixture *f, uint64_t size)
 {
     struct rfs_saved_draft draft;
-    struct rfs_saved_out table = {0};
+    struct rfs_bytes table = {0};
     unsigned char data[8192];
     uint64_t begin;
     unsigned wrong = 0;
@@ -158,12 +158,12 @@ static void falsify(struct fixture *f, uint64_t size)
         wrong++;
     }
     assert_int_equal(wrong, 2);
-    rfs_saved_put(&table, data + behind, (size_t)n - behind);
+    rfs_bytes_put(&table, data + behind, (size_t)n - behind);
     struct rfs_saved *saved = rfs_saved_open(tree_path(f->root, KEPT), NULL);
     assert_true(rfs_saved_begin(saved, RFS_SAVED_SIZES, key, &draft));
     assert_true(rfs_saved_finish(&draft, &table));
     rfs_saved_close(saved);
-    free(table.bytes.data);
+    free(table.data);
     free(key);
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/read_whole.h"
+
+#include "base/cancel.h"
 #include "base/cleanup.h"
-#include "source/io/beneath.h"
-#include "source/io/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int fail_errno(struct rfs_error *err, const char *path, int code)
 {
@@ -23,15 +26,20 @@ static int fail_limit(struct rfs_error *err, const char *path, size_t limit)
 
 int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size, struct rfs_error *err)
 {
-    return rfs_read_beneath(NULL, path, limit, data, size, err);
+    int fd;
+
+    do
+        fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR && !rfs_cancelled());
+    RFS_CLOSE const int opened = fd < 0 ? -errno : fd;
+    return rfs_read_whole_fd(opened, path, limit, data, size, err);
 }
 
-int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
-                     size_t *size, struct rfs_error *err)
+int rfs_read_whole_fd(int fd, const char *path, size_t limit, char **data, size_t *size,
+                      struct rfs_error *err)
 {
-    RFS_CLOSE int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return fd == -EXDEV ? rfs_beneath_fail(err, path) : fail_errno(err, path, -fd);
+        return fail_errno(err, path, -fd);
     struct stat st;
     if (fstat(fd, &st) != 0)
         return fail_errno(err, path, errno);

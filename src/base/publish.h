@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is made at its first use, and then only read, without a lock: a pointer that is NULL until then. Several threads
+ * may make it at once; the first to publish wins. For what is costly to make twice, see base/once.h.
+ */
+#ifndef RFS_BASE_PUBLISH_H
+#define RFS_BASE_PUBLISH_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* What was published, or NULL. */
+#define RFS_PUBLISHED(slot) atomic_load_explicit((slot), memory_order_acquire)
+
+/*
+ * Publishes FRESH at SLOT, an _Atomic pointer, unless there is something: then FRESH is dropped by DROP(fresh). Evaluates
+ * to what is published.
+ */
+#define RFS_PUBLISH(slot, fresh, drop)                                                             \
+    __extension__({                                                                                \
+        __typeof__(&*(fresh)) publish_mine = (fresh), publish_there = NULL;                        \
+        if (atomic_compare_exchange_strong((slot), &publish_there, publish_mine))                  \
+            publish_there = publish_mine;                                                          \
+        else                                                                                       \
+            drop(publish_mine);                                                                    \
+        publish_there;                                                                             \
+    })
+
+#endif

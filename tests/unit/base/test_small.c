@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes, bisection, what is made once or published once, files read whole. */
+#include "base/bisect.h"
+#include "base/bytes.h"
+#include "base/cancel.h"
+#include "base/once.h"
+#include "base/publish.h"
+#include "base/read_whole.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    struct rfs_bytes bytes = {0};
+
+    assert_true(rfs_bytes_put(&bytes, NULL, 0));
+    assert_null(bytes.data);
+    for (unsigned i = 0; i < 1000; i++)
+        assert_true(rfs_bytes_put_text(&bytes, "ab") && rfs_bytes_put_number(&bytes, i % 10));
+    assert_int_equal(bytes.n, 3000);
+    assert_true(bytes.cap < 2 * bytes.n);
+    assert_memory_equal(bytes.data + 2994, "ab8ab9", 6);
+    assert_ptr_equal(rfs_bytes_room(&bytes, 5), bytes.data + 3000);
+
+    assert_null(rfs_bytes_room(&bytes, SIZE_MAX - 2000));
+    assert_true(bytes.failed);
+    assert_false(rfs_bytes_put_text(&bytes, "c"));
+    assert_false(rfs_bytes_put(&bytes, NULL, 0));
+    assert_int_equal(bytes.n, 3000);
+    rfs_bytes_free(&bytes);
+    assert_null(bytes.data);
+    assert_false(bytes.failed);
+}
+
+static void test_reserve(void **state)
+{
+    (void)state;
+    RFS_VEC(uint64_t) list = {0};
+
+    assert_true(RFS_RESERVE(&list, 0));
+    assert_null(list.data);
+    assert_true(RFS_RESERVE(&list, 100) && list.cap >= 100);
+    const uint64_t *data = list.data;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_true(RFS_PUSH(&list, i));
+    assert_ptr_equal(list.data, data);
+    assert_false(RFS_RESERVE(&list, SIZE_MAX / 8));
+    assert_false(RFS_RESERVE(&list, SIZE_MAX));
+    assert_int_equal(list.data[99], 99);
+    free(list.data);
+}
+
+static void test_bisect(void **state)
+{
+    (void)state;
+    static const unsigned list[] = {2, 4, 4, 4, 9, 11};
+
+    for (size_t n = 0; n <= 6; n++)
+        for (unsigned wanted = 0; wanted < 13; wanted++) {
+            size_t first = 0;
+            while (first < n && list[first] < wanted)
+                first++;
+            assert_int_equal(RFS_BISECT(i, n, list[i] >= wanted), first);
+        }
+}
+
+static unsigned dropped;
+
+static void drop(unsigned *value)
+{
+    dropped += *value;
+}
+
+static void test_publish(void **state)
+{
+    (void)state;
+    _Atomic(unsigned *) slot = NULL;
+    unsigned one = 1, two = 2;
+
+    assert_null(RFS_PUBLISHED(&slot));
+    assert_ptr_equal(RFS_PUBLISH(&slot, &one, drop), &one);
+    assert_int_equal(dropped, 0);
+    assert_ptr_equal(RFS_PUBLISH(&slot, &two, drop), &one);
+    assert_int_equal(dropped, 2);
+    assert_ptr_equal(RFS_PUBLISHED(&slot), &one);
+}
+
+struct thing {
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    struct rfs_once once;
+    unsigned tries, made, got;
+};
+
+/* The first two tries fail. */
+static void *want(void *arg)
+{
+    struct thing *thing = arg;
+    int rc;
+
+    pthread_mutex_lock(&thing->lock);
+    while ((rc = rfs_once_begin(&thing->once, &thing->done, &thing->lock)) == 1) {
+        pthread_mutex_unlock(&thing->lock);
+        usleep(2000);
+        pthread_mutex_lock(&thing->lock);
+        const bool made = ++thing->tries == 3;
+        thing->made += made;
+        rfs_once_end(&thing->once, &thing->done, made);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(thing->made, 1);
+    thing->got++;
+    pthread_mutex_unlock(&thing->lock);
+    return NULL;
+}
+
+static void test_once(void **state)
+{
+    (void)state;
+    struct thing thing = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[8];
+
+    assert_int_equal(rfs_cancel_init_cond(&thing.done), 0);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, want, &thing), 0);
+    for (unsigned i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(thing.tries, 3);
+    assert_int_equal(thing.got, 8);
+
+    /* A thread whose work is given up does not wait for another. */
+    struct rfs_cancel cancel = {.now = true};
+    thing.once = (struct rfs_once){RFS_ONCE_UNDER_WAY};
+    rfs_cancel_enter(&cancel);
+    pthread_mutex_lock(&thing.lock);
+    assert_int_equal(rfs_once_begin(&thing.once, &thing.done, &thing.lock), -EINTR);
+    pthread_mutex_unlock(&thing.lock);
+    rfs_cancel_enter(NULL);
+    pthread_cond_destroy(&thing.done);
+}
+
+static void test_read_whole(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/rfs-small-XXXXXX";
+    const int fd = mkstemp(path);
+    char *data = NULL;
+    size_t n = 0;
+    struct rfs_error err;
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "a\0b", 3), 3);
+    assert_int_equal(rfs_read_whole(path, 3, &data, &n, &err), 0);
+    assert_int_equal(n, 3);
+    assert_memory_equal(data, "a\0b", 4);
+    free(data);
+    assert_int_equal(rfs_read_whole(path, 2, &data, &n, &err), -EFBIG);
+    assert_non_null(strstr(err.text, "larger than 2 bytes"));
+    assert_int_equal(rfs_read_whole("/tmp", 2, &data, &n, &err), -EISDIR);
+    assert_int_equal(rfs_read_whole("/dev/null", 2, &data, &n, &err), -EINVAL);
+    assert_int_equal(rfs_read_whole_fd(-EACCES, path, 2, &data, &n, &err), -EACCES);
+    assert_non_null(strstr(err.text, "permissions"));
+    close(fd);
+    unlink(path);
+    assert_int_equal(rfs_read_whole(path, 2, &data, &n, &err), -ENOENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_bisect), cmocka_unit_test(test_publish),
+        cmocka_unit_test(test_once),   cmocka_unit_test(test_read_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
