@@ -189,7 +189,7 @@ static size_t replay_policy(const struct trace *trace, uint64_t budget)
         if (got == RFS_GOT_CLAIM)
             rfs_cache_publish(cache, piece, 0);
         if (piece && visit->to_end)
-            atomic_store(&piece->spent, true);
+            atomic_store(&piece->read_through, true);
         if (piece)
             rfs_cache_unpin(cache, piece);
     }

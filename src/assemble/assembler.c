@@ -238,7 +238,7 @@ static int answer_from_piece(struct request *request, uint64_t begin, uint64_t e
     const size_t from = (size_t)(begin % RFS_PIECE), size = (size_t)(end - begin);
     struct rfs_reply *reply = request->reply;
     if (from + size == piece->size)
-        atomic_store(&piece->spent, true);
+        atomic_store(&piece->read_through, true);
     request->lent = reply && lend(reply, piece, from, size);
     if (request->lent)
         return 0;

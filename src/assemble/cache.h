@@ -4,20 +4,24 @@
  * sizes come and go takes more. A piece is in the table from the moment somebody starts
  * assembling it, so that a second reader finds it and waits.
  *
- * A piece that was read to its end is spent. Spent pieces may take RFS_SPENT_BYTES, the least recently used go
- * first, so that reading a file through uses the same memory again and again. Fresh memory costs more than
- * assembling does: a fault a page, 90 to 500 us a MiB where it was measured. When pieces are asked for again soon
- * after they went (a table of 256 KiB remembers), spent ones may take as much more as would have kept them, at
- * most the budget; that goes back as pieces go that nobody asked for again.
+ * What stays is decided by a segmented LRU (SLRU) with the ghost list of 2Q. A piece is
+ *   pending    from when it is made until somebody has read it to its end,
+ *   on probation  after that, and
+ *   protected  once it is asked for again on probation, or while the ghost list has it.
+ * In each segment the piece that was used least recently goes first, and its key goes to the ghost list, unless it was
+ * pending.
  *
- * A piece that is asked for again when it is spent, or soon after it went, is proven and stays for as long as the
- * budget allows. When that is used up, spent pieces go first, until half of the budget is left to them, then
- * proven ones, each the least recently used first; pieces that nobody has read to the end yet go last, unless
- * they take a quarter of the budget. A piece that comes back when the budget is used up is proven only if it was
- * away for less than a proven one has not been asked for. So what several ranks share outlives files that are
- * read once, however large, and of what is read over and over and is larger than the budget a part is there each
- * time. What was read ahead is there when its reader comes. bench/cache_replay compares that with plain LRU and
- * with the best there is.
+ * The probation segment may take RFS_PROBATION_BYTES, so that reading a file through uses the same memory again and
+ * again: fresh memory costs more than assembling does, a fault a page, 90 to 500 us a MiB where it was measured. A hit
+ * in the ghost list gives it as much more room as would have kept the piece, at most the budget (as ARC moves its
+ * target); that goes back as pieces go that nobody asked for again.
+ *
+ * When the budget is used up, pieces on probation go first, until half of the budget is left to them, then protected
+ * ones; pending ones go last, unless they take a quarter of the budget. A piece that returns by the ghost list then is
+ * protected only if it was away for less than a protected one has not been asked for. So what several ranks share
+ * outlives files that are read once, however large, and of what is read over and over and is larger than the budget a
+ * part is there each time. What was read ahead is there when its reader comes. bench/cache_replay compares that with
+ * plain LRU and with the best there is.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.
@@ -33,7 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RFS_SPENT_BYTES (UINT64_C(16) << 20)
+#define RFS_PROBATION_BYTES (UINT64_C(16) << 20)
 
 struct rfs_piece_key {
     uint64_t id[2];
@@ -46,7 +50,12 @@ enum rfs_piece_state {
     RFS_PIECE_GONE, /* out of the table; freed with the last pin */
 };
 
-enum rfs_piece_list { RFS_LIST_NEW, RFS_LIST_SPENT, RFS_LIST_PROVEN, RFS_LIST_COUNT };
+enum rfs_segment {
+    RFS_SEGMENT_PENDING,
+    RFS_SEGMENT_PROBATION,
+    RFS_SEGMENT_PROTECTED,
+    RFS_SEGMENT_COUNT
+};
 
 struct rfs_piece {
     struct rfs_piece_key key;
@@ -58,17 +67,17 @@ struct rfs_piece {
     uint32_t n_files;
     uint32_t *files; /* that it was made from, each once; owned; constant once ready */
     size_t size;
-    enum rfs_piece_list list; /* which it is in when it is ready */
-    bool again;               /* it was here before, and is to stay when it is spent */
+    enum rfs_segment segment; /* which it is in when it is ready */
+    bool returned;            /* the ghost list had it: it is protected when it was read */
     uint64_t used;            /* when it was last asked for, by the cache's clock */
-    uint32_t hits;            /* before it was spent */
-    bool passing;      /* read ahead for one reader: forgotten when that has read it; constant */
-    bool unread;       /* made ahead, and nobody has asked for it yet */
-    atomic_bool spent; /* somebody has read it to its end */
-    uint64_t charge;   /* what it counts in the budget */
-    uint32_t units;    /* of the data */
-    uint32_t slot;     /* that they are of */
-    struct rfs_piece *mate; /* another of that slot, if it is cut */
+    uint32_t hits;            /* while it is pending */
+    bool passing; /* read ahead for one reader: forgotten when that has read it; constant */
+    bool unread;  /* made ahead, and nobody has asked for it yet */
+    atomic_bool read_through; /* somebody has read it to its end */
+    uint64_t charge;          /* what it counts in the budget */
+    uint32_t units;           /* of the data */
+    uint32_t slot;            /* that they are of */
+    struct rfs_piece *mate;   /* another of that slot, if it is cut */
     unsigned char *data;
 };
 
@@ -105,7 +114,7 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
  */
 #define RFS_PUBLISH_NOTHING 1
 void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc);
-/* The last unpinning of a passing piece that is spent forgets it. */
+/* The last unpinning of a passing piece that was read to its end forgets it. */
 void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece);
 /* Takes a pinned piece out of the table, for it is stale. */
 void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece);

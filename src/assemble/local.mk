@@ -2,7 +2,8 @@
 librfs_la_SOURCES += \
 	src/assemble/ahead.c src/assemble/ahead.h \
 	src/assemble/assembler.c src/assemble/assembler.h \
-	src/assemble/cache.c src/assemble/cache.h \
+	src/assemble/cache.c src/assemble/cache.h src/assemble/cache_internal.h \
+	src/assemble/cache_memory.c src/assemble/cache_policy.c src/assemble/cache_table.c \
 	src/assemble/convert.c src/assemble/convert.h \
 	src/assemble/convert_x86.c src/assemble/convert_x86.h \
 	src/assemble/converted.c \

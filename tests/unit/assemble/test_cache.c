@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 #define MIB (UINT64_C(1) << 20)
-#define SPENT (RFS_SPENT_BYTES / MIB) /* pieces, or one less: each is charged a little more */
+#define PROBATION                                                                                  \
+    (RFS_PROBATION_BYTES / MIB) /* pieces, or one less: each is charged a little more */
 
 static struct rfs_piece_key key_of(uint64_t number)
 {
@@ -32,7 +33,7 @@ static bool read_piece(struct rfs_cache *cache, uint64_t number)
         rfs_cache_publish(cache, piece, 0);
     }
     assert_int_equal(piece->data[MIB - 1], number & 0xff);
-    atomic_store(&piece->spent, true);
+    atomic_store(&piece->read_through, true);
     rfs_cache_unpin(cache, piece);
     return got == RFS_GOT_PIECE;
 }
@@ -59,11 +60,11 @@ static void test_reading_through_stays_small(void **state)
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 4 * SPENT; i++)
+    for (uint64_t i = 0; i < 4 * PROBATION; i++)
         assert_false(read_piece(cache, i));
-    assert_true(bytes_of(cache) <= RFS_SPENT_BYTES + MIB);
+    assert_true(bytes_of(cache) <= RFS_PROBATION_BYTES + MIB);
     assert_false(is_there(cache, 0));
-    assert_true(is_there(cache, 4 * SPENT - 1));
+    assert_true(is_there(cache, 4 * PROBATION - 1));
     rfs_cache_free(cache);
 }
 
@@ -75,7 +76,7 @@ static void test_what_is_shared_outlives_a_scan(void **state)
     for (uint64_t round = 0; round < 2; round++)
         for (uint64_t i = 0; i < 10; i++)
             assert_int_equal(read_piece(cache, i), round == 1);
-    for (uint64_t i = 1000; i < 1000 + 4 * SPENT; i++)
+    for (uint64_t i = 1000; i < 1000 + 4 * PROBATION; i++)
         read_piece(cache, i);
     for (uint64_t i = 0; i < 10; i++)
         assert_true(is_there(cache, i));
@@ -131,7 +132,7 @@ static void test_a_loop_larger_than_the_budget(void **state)
 }
 
 /* What is not asked for any more makes room for what is. */
-static void test_proven_pieces_are_not_for_ever(void **state)
+static void test_protected_pieces_are_not_for_ever(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(64 * MIB);
     uint64_t hits = 0;
@@ -147,29 +148,29 @@ static void test_proven_pieces_are_not_for_ever(void **state)
     rfs_cache_free(cache);
 }
 
-/* A second reader that comes a little too late makes spent pieces stay longer; without one they go soon again. */
+/* A second reader that comes a little too late makes pieces on probation stay longer; without one they go soon again. */
 static void test_a_reader_that_lags(void **state)
 {
-    const uint64_t lag = 2 * SPENT;
+    const uint64_t lag = 2 * PROBATION;
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
     uint64_t hits = 0;
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 10 * SPENT; i++) {
+    for (uint64_t i = 0; i < 10 * PROBATION; i++) {
         read_piece(cache, i);
         hits += i >= lag && read_piece(cache, i - lag);
     }
-    assert_true(hits >= 6 * SPENT - 4); /* of eight times; the first that lag behind are lost */
+    assert_true(hits >= 6 * PROBATION - 4); /* of eight times; the first that lag behind are lost */
     const uint64_t before = bytes_of(cache);
-    for (uint64_t i = 1000; i < 1000 + 64 * SPENT; i++)
+    for (uint64_t i = 1000; i < 1000 + 64 * PROBATION; i++)
         read_piece(cache, i);
     assert_true(bytes_of(cache) <= before);
-    for (uint64_t i = 1000; i < 1000 + 63 * SPENT; i++)
+    for (uint64_t i = 1000; i < 1000 + 63 * PROBATION; i++)
         assert_false(is_there(cache, i));
     rfs_cache_free(cache);
 }
 
-static void test_proven_pieces_fill_the_budget_and_no_more(void **state)
+static void test_protected_pieces_fill_the_budget_and_no_more(void **state)
 {
     const uint64_t budget = 100 * MIB + MIB / 2;
     struct rfs_cache *cache = rfs_cache_new(budget);
@@ -196,23 +197,23 @@ static void test_what_is_read_over_and_over_stays(void **state)
     assert_non_null(cache);
     for (uint64_t round = 0; round < 3; round++) {
         uint64_t there = 0;
-        for (uint64_t i = 0; i < 4 * SPENT; i++)
+        for (uint64_t i = 0; i < 4 * PROBATION; i++)
             there += read_piece(cache, i);
-        const uint64_t most[] = {0, SPENT, 4 * SPENT};
+        const uint64_t most[] = {0, PROBATION, 4 * PROBATION};
         assert_true(there <= most[round]); /* first none, then the last few at most, then all */
-        assert_true(round < 2 || there == 4 * SPENT);
+        assert_true(round < 2 || there == 4 * PROBATION);
     }
     rfs_cache_free(cache);
 }
 
-/* Pieces that nobody has read yet are not spent: many readers can be read ahead of. */
+/* Pieces that nobody has read yet are not on probation: many readers can be read ahead of. */
 static void test_what_waits_for_its_reader_stays(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
     struct rfs_piece *piece;
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 4 * SPENT; i++) {
+    for (uint64_t i = 0; i < 4 * PROBATION; i++) {
         const struct rfs_piece_key key = key_of(i);
         assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece),
                          RFS_GOT_CLAIM);
@@ -220,9 +221,9 @@ static void test_what_waits_for_its_reader_stays(void **state)
         rfs_cache_publish(cache, piece, 0);
         rfs_cache_unpin(cache, piece);
     }
-    for (uint64_t i = 1000; i < 1000 + 4 * SPENT; i++)
+    for (uint64_t i = 1000; i < 1000 + 4 * PROBATION; i++)
         read_piece(cache, i);
-    for (uint64_t i = 0; i < 4 * SPENT; i++)
+    for (uint64_t i = 0; i < 4 * PROBATION; i++)
         assert_true(is_there(cache, i));
     rfs_cache_free(cache);
 }
@@ -234,7 +235,7 @@ static void test_reading_ahead_survives_a_full_cache(void **state)
     (void)state;
     assert_non_null(cache);
     for (uint64_t round = 0; round < 3; round++) {
-        for (uint64_t i = 0; i < 8 * SPENT; i++) {
+        for (uint64_t i = 0; i < 8 * PROBATION; i++) {
             const struct rfs_piece_key key = key_of(i + 4); /* four ahead of the reader */
             if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece) == RFS_GOT_CLAIM) {
                 memset(piece->data, (int)key.number, MIB);
@@ -263,7 +264,7 @@ static void test_a_passing_piece_goes_when_it_was_read(void **state)
     assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &piece), RFS_GOT_PIECE);
     assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &same), RFS_GOT_PIECE);
     assert_ptr_equal(piece, same);
-    atomic_store(&piece->spent, true);
+    atomic_store(&piece->read_through, true);
     rfs_cache_unpin(cache, piece);
     memset(same->data, 1, MIB); /* another reader still holds it */
     rfs_cache_unpin(cache, same);
@@ -328,7 +329,7 @@ static void test_pieces_of_all_sizes(void **state)
         if (got == RFS_GOT_CLAIM)
             rfs_cache_publish(cache, piece, 0);
         hits += got == RFS_GOT_PIECE;
-        atomic_store(&piece->spent, true);
+        atomic_store(&piece->read_through, true);
         *place = piece;
         assert_true(bytes_of(cache) <= budget);
         if (i % 500 == 0)
@@ -339,6 +340,54 @@ static void test_pieces_of_all_sizes(void **state)
     for (size_t i = 0; i < 4; i++)
         if (held[i])
             rfs_cache_unpin(cache, held[i]);
+    rfs_cache_free(cache);
+}
+
+/* A piece of an eighth of a slot that is made ahead for somebody, or read to its end. */
+static void make_eighth(struct rfs_cache *cache, uint64_t number, bool ahead)
+{
+    const struct rfs_piece_key key = key_of(number);
+    struct rfs_piece *piece;
+    assert_int_equal(
+        rfs_cache_get(cache, &key, MIB / 8, 1, ahead ? RFS_WANT_ABSENT : RFS_WANT_MADE, &piece),
+        RFS_GOT_CLAIM);
+    rfs_cache_publish(cache, piece, 0);
+    atomic_store(&piece->read_through, !ahead);
+    rfs_cache_unpin(cache, piece);
+}
+
+/* Room for a whole slot is not made of the one in which pieces wait for their readers, while there are others. */
+static void test_what_waits_in_a_cut_slot_stays(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(8 * MIB + MIB / 2);
+    struct rfs_cache_counters counters;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 8; i++)
+        make_eighth(cache, i, i % 2);
+    for (uint64_t i = 100; i < 110; i++)
+        assert_false(read_piece(cache, i));
+    rfs_cache_count(cache, &counters);
+    assert_int_equal(counters.unread, 0);
+    for (uint64_t i = 0; i < 8; i++)
+        assert_int_equal(is_there(cache, i), i % 2);
+    assert_true(bytes_of(cache) <= 8 * MIB + MIB / 2);
+    rfs_cache_free(cache);
+}
+
+/* But when readers that never come have left a quarter of the budget, it is. */
+static void test_what_waits_in_vain_goes_with_its_slot(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(4 * MIB + MIB / 2);
+    struct rfs_cache_counters counters;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 16; i++)
+        make_eighth(cache, i, true);
+    for (uint64_t i = 100; i < 105; i++)
+        assert_false(read_piece(cache, i));
+    rfs_cache_count(cache, &counters);
+    assert_in_range(counters.unread, 1, 8);
     rfs_cache_free(cache);
 }
 
@@ -395,14 +444,16 @@ int main(void)
         cmocka_unit_test(test_what_is_shared_outlives_a_scan),
         cmocka_unit_test(test_a_scan_larger_than_the_budget),
         cmocka_unit_test(test_a_loop_larger_than_the_budget),
-        cmocka_unit_test(test_proven_pieces_are_not_for_ever),
+        cmocka_unit_test(test_protected_pieces_are_not_for_ever),
         cmocka_unit_test(test_a_reader_that_lags),
-        cmocka_unit_test(test_proven_pieces_fill_the_budget_and_no_more),
+        cmocka_unit_test(test_protected_pieces_fill_the_budget_and_no_more),
         cmocka_unit_test(test_what_is_read_over_and_over_stays),
         cmocka_unit_test(test_what_waits_for_its_reader_stays),
         cmocka_unit_test(test_reading_ahead_survives_a_full_cache),
         cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
         cmocka_unit_test(test_pieces_of_all_sizes),
+        cmocka_unit_test(test_what_waits_in_a_cut_slot_stays),
+        cmocka_unit_test(test_what_waits_in_vain_goes_with_its_slot),
         cmocka_unit_test(test_secret_pieces),
         cmocka_unit_test(test_secret_slots),
     };
