@@ -235,3 +235,76 @@ int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
     *out = division;
     return 0;
 }
+
+void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begin, uint64_t *end)
+{
+    const uint64_t each = elements / n + (elements % n != 0);
+
+    *begin = each * part < elements ? each * part : elements;
+    *end = *begin + each < elements ? *begin + each : elements;
+}
+
+/* ---- where each tensor is ---------------------------------------------------------------------------- */
+
+/* The part of each item of a state: malloc'ed, NULL when out of memory. */
+static uint32_t *parts_of(const struct rfs_hfai_division *division, const struct hfai_state *state,
+                          const struct hfai_share *share)
+{
+    uint32_t *parts = calloc(state->entries.n + state->large.n + 1, sizeof *parts);
+
+    for (uint32_t p = 0; parts && p < division->n; p++)
+        for (size_t i = share->first[p]; i < share->first[p + 1]; i++)
+            parts[share->items[i]] = p;
+    /* An optimizer's large tensors go back into their entries. */
+    for (size_t i = 0; parts && state->rest && i < state->entries.n; i++)
+        for (uint32_t l = state->entries.data[i].first_large; l != HFAI_NONE;
+             l = state->large.data[l].next)
+            parts[state->entries.n + l] = parts[i];
+    return parts;
+}
+
+static bool is_cut(const struct rfs_hfai_division *division, const struct rfs_hfai_listed *tensor)
+{
+    struct rfs_torch_tensor cut;
+
+    if (tensor->in_pieces)
+        return tensor->type.bytes > division->large;
+    return tensor->owner.value &&
+           rfs_hfai_is_cut(division->hfai, tensor->owner.value, division->large, &cut);
+}
+
+/* Of the tensors from *I on those of a state; PARTS is by tensor. */
+static bool hold_state(const struct rfs_hfai_division *division, const struct rfs_hfai_list *list,
+                       uint32_t number, size_t *i, uint32_t *parts)
+{
+    const struct rfs_hfai *hfai = division->hfai;
+    const bool model = number < hfai->n_models;
+    const size_t k = model ? number : number - hfai->n_models;
+    RFS_FREE uint32_t *of_items =
+        parts_of(division, model ? &hfai->models[k] : &hfai->optimizers[k],
+                 model ? &division->models[k] : &division->optimizers[k]);
+
+    for (; of_items && *i < list->tensors.n && list->tensors.data[*i].owner.state == number; ++*i) {
+        const struct rfs_hfai_listed *tensor = &list->tensors.data[*i];
+        if (is_cut(division, tensor))
+            parts[*i] = RFS_HFAI_PIECES;
+        else
+            parts[*i] =
+                tensor->owner.item == HFAI_NONE ? RFS_HFAI_EVERY : of_items[tensor->owner.item];
+    }
+    return of_items != NULL;
+}
+
+int rfs_hfai_hold(const struct rfs_hfai_division *division, const struct rfs_hfai_list *list,
+                  uint32_t *parts, struct rfs_error *err)
+{
+    const size_t states = division->hfai->n_models + division->hfai->n_optimizers;
+    size_t i = 0;
+
+    for (uint32_t s = 0; s < states; s++)
+        if (!hold_state(division, list, s, &i, parts))
+            return rfs_fail_memory(err);
+    for (; i < list->tensors.n; i++)
+        parts[i] = 0;
+    return 0;
+}

@@ -73,9 +73,17 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
  * "optimizer.state.0.exp_avg", "ema.2.weight"; what is in the only model by its own name. Parts of the same state list
  * the same, into however many it is divided, but for the order.
  */
+/* What a tensor goes with when the state is divided; for rfs_hfai_hold. */
+struct rfs_hfai_owner {
+    uint32_t state;               /* a model, or models + an optimizer; models + optimizers: none */
+    uint32_t item;                /* of it: an entry, or entries + a large tensor; or UINT32_MAX */
+    const struct rfs_node *value; /* that is cut by itself if it is large; or NULL */
+};
 struct rfs_hfai_listed {
     const char *name; /* UTF-8, terminated; the list's */
     struct rfs_type type;
+    bool in_pieces; /* each part of the source has a piece of it */
+    struct rfs_hfai_owner owner;
 };
 struct rfs_hfai_value {
     const char *name;
@@ -95,6 +103,18 @@ struct rfs_hfai_list {
  */
 int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
+
+/* Instead of a part: each has a piece of the tensor; or all of it, as of what an optimizer has beside its state. */
+#define RFS_HFAI_PIECES UINT32_MAX
+#define RFS_HFAI_EVERY (UINT32_MAX - 1)
+/* Sets PARTS[i] to the part of the division that holds tensor I of the list. O(tensors). 0 or -ENOMEM with *err filled. */
+int rfs_hfai_hold(const struct rfs_hfai_division *division, const struct rfs_hfai_list *list,
+                  uint32_t *parts, struct rfs_error *err);
+/*
+ * What torch.chunk gives of a tensor that is cut over N parts: elements [*begin, *end) for this part; later parts may
+ * get nothing.
+ */
+void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begin, uint64_t *end);
 
 /* The state dict of one model, of one optimizer. */
 int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,

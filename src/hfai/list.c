@@ -35,6 +35,8 @@ struct listing {
     text said;                           /* of values that are not complete, the outermost first; */
     size_t value;                        /* of the innermost one, from here on */
     const struct rfs_node *above[DEPTH]; /* what is being visited, by depth */
+    struct rfs_hfai_owner owner;         /* of the tensors that are listed */
+    const struct rfs_items *cut;         /* whose tensors are cut by themselves; or NULL */
     struct rfs_error *err;
 };
 
@@ -149,39 +151,40 @@ static int keep_path(struct listing *listing, uint64_t units, const char **name)
 
 /* ---- tensors ---------------------------------------------------------------------------------------- */
 
-/* The item that STOCK got last, if it did (OK). */
-static int list_item(struct listing *listing, bool ok, const struct rfs_type *type)
+/* The item that the storages got last, if they did (OK). */
+static int list_item(struct listing *listing, bool ok, struct rfs_hfai_listed *listed)
 {
     struct rfs_hfai_list *out = listing->out;
-    struct rfs_hfai_listed listed = {.type = *type};
     int rc =
-        ok ? keep_path(listing, HFAI_WORK_TENSOR, &listed.name) : rfs_fail_memory(listing->err);
+        ok ? keep_path(listing, HFAI_WORK_TENSOR, &listed->name) : rfs_fail_memory(listing->err);
 
     if (rc == 0)
-        rc = rfs_hfai_tensors_show(listing->hfai, &out->storages, type->bytes, listing->err);
+        rc = rfs_hfai_tensors_show(listing->hfai, &out->storages, listed->type.bytes, listing->err);
     if (rc)
         return rc;
-    return RFS_PUSH(&out->tensors, listed) ? 0 : rfs_fail_memory(listing->err);
+    return RFS_PUSH(&out->tensors, *listed) ? 0 : rfs_fail_memory(listing->err);
 }
 
+/* VALUE is the tensor where it is cut by itself, if it is large; or NULL. */
 static int list_tensor(struct listing *listing, const struct rfs_torch_tensor *tensor,
-                       uint16_t origin)
+                       uint16_t origin, const struct rfs_node *value)
 {
-    struct rfs_type type;
-    const bool ok =
-        rfs_hfai_tensors_whole(listing->hfai, tensor, origin, &listing->out->storages, &type);
+    struct rfs_hfai_listed listed = {.owner = listing->owner};
+    const bool ok = rfs_hfai_tensors_whole(listing->hfai, tensor, origin, &listing->out->storages,
+                                           &listed.type);
 
-    return list_item(listing, ok, &type);
+    listed.owner.value = value;
+    return list_item(listing, ok, &listed);
 }
 
 static int list_large(struct listing *listing, const struct hfai_state *state,
                       const struct hfai_large *large)
 {
-    struct rfs_type type;
+    struct rfs_hfai_listed listed = {.in_pieces = true, .owner = listing->owner};
     const bool ok =
-        rfs_hfai_tensors_large(listing->hfai, state, large, &listing->out->storages, &type);
+        rfs_hfai_tensors_large(listing->hfai, state, large, &listing->out->storages, &listed.type);
 
-    return list_item(listing, ok, &type);
+    return list_item(listing, ok, &listed);
 }
 
 /* A storage that is not a tensor's: its bytes. */
@@ -197,7 +200,7 @@ static int list_storage(struct listing *listing, const struct rfs_node *node)
         return rc;
     bytes.dims[0] = bytes.elements = bytes.record->bytes;
     bytes.strides[0] = 1;
-    return list_tensor(listing, &bytes, node->origin);
+    return list_tensor(listing, &bytes, node->origin, NULL);
 }
 
 /* ---- values ----------------------------------------------------------------------------------------- */
@@ -363,8 +366,11 @@ static int visit(struct listing *listing, const struct rfs_node *node, unsigned 
                         RFS_PICKLE_DEPTH);
     /* One that is lazily conjugate is no tensor here, but what it is made of. */
     if (is_call && rfs_torch_tensor(&listing->hfai->parts[node->origin].torch, node, "", "",
-                                    &tensor, NULL) == 1)
-        return list_tensor(listing, &tensor, node->origin);
+                                    &tensor, NULL) == 1) {
+        const bool cut =
+            listing->cut && depth > 0 && &listing->above[depth - 1]->of.items == listing->cut;
+        return list_tensor(listing, &tensor, node->origin, cut ? node : NULL);
+    }
     rc = say_ring(listing, node, depth);
     if (rc)
         return rc < 0 ? rc : 0;
@@ -377,6 +383,7 @@ static int visit(struct listing *listing, const struct rfs_node *node, unsigned 
 
 static int list_model(struct listing *listing, size_t model)
 {
+    const struct hfai_state *state = &listing->hfai->models[model];
     struct rfs_hfai_list *out = listing->out;
     const size_t before = listing->path.n;
     struct rfs_hfai_tensor tensor;
@@ -385,7 +392,11 @@ static int list_model(struct listing *listing, size_t model)
     for (size_t i = 0; (rc = rfs_hfai_tensor(listing->hfai, model, i, &out->storages, &tensor,
                                              listing->err)) == 1;
          i++) {
-        struct rfs_hfai_listed listed = {.type = tensor.type};
+        struct rfs_hfai_listed listed = {
+            .type = tensor.type,
+            .in_pieces = i >= state->entries.n,
+            .owner = {(uint32_t)model, (uint32_t)i,
+                      i < state->entries.n ? state->entries.data[i].value : NULL}};
         if (!step(listing, tensor.name, tensor.name_bytes))
             return rfs_fail_memory(listing->err);
         rc = keep_path(listing, HFAI_WORK_TENSOR, &listed.name);
@@ -418,11 +429,16 @@ static int list_state(struct listing *listing, const struct hfai_state *state)
     const size_t before = listing->path.n;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < state->entries.n; i++)
+    for (size_t i = 0; rc == 0 && i < state->entries.n; i++) {
+        listing->owner.item = (uint32_t)i;
+        listing->cut = rfs_node_pairs(state->entries.data[i].value);
         rc = list_pair(listing, state->entries.data[i].key, state->entries.data[i].value, 0);
+    }
+    listing->cut = NULL;
     for (size_t i = 0; rc == 0 && i < state->large.n; i++) {
         const struct hfai_large *large = &state->large.data[i];
         const struct rfs_items *key = &large->key->of.items;
+        listing->owner.item = (uint32_t)(state->entries.n + i);
         rc = step_by_key(listing, key->data[0], 0);
         if (rc == 0)
             rc = step_by_key(listing, key->data[1], 0);
@@ -446,6 +462,7 @@ static int list_optimizer(struct listing *listing, const struct hfai_state *stat
         }
         rc = step(listing, "state", 5) ? list_state(listing, state) : rfs_fail_memory(listing->err);
         listing->path.n = before;
+        listing->owner.item = HFAI_NONE;
     }
     return rc;
 }
@@ -458,6 +475,7 @@ static int list_optimizers(struct listing *listing)
     for (size_t i = 0; rc == 0 && i < hfai->n_optimizers; i++) {
         const bool ok = step(listing, "optimizer", 9) &&
                         (hfai->n_optimizers == 1 || step_to(listing, (int64_t)i));
+        listing->owner = (struct rfs_hfai_owner){(uint32_t)(hfai->n_models + i), HFAI_NONE, NULL};
         rc = ok ? list_optimizer(listing, &hfai->optimizers[i]) : rfs_fail_memory(listing->err);
         listing->path.n = 0;
     }
@@ -470,6 +488,8 @@ static int list_others(struct listing *listing)
     const struct rfs_items *first = rfs_node_pairs(listing->hfai->parts[0].torch.pickle.root);
     int rc = 0;
 
+    listing->owner = (struct rfs_hfai_owner){
+        (uint32_t)(listing->hfai->n_models + listing->hfai->n_optimizers), HFAI_NONE, NULL};
     for (uint32_t i = 0; rc == 0 && i < first->n; i += 2)
         if (!rfs_hfai_is_own(first->data[i]))
             rc = list_pair(listing, first->data[i], first->data[i + 1], 0);

@@ -42,15 +42,6 @@ static bool add_ranges(struct rfs_document *document, const struct hfai_row *row
     return true;
 }
 
-/* What torch.chunk gives: elements [*begin, *end) for this part; later parts may get nothing. */
-static void chunk(const struct writing *writing, uint64_t elements, uint64_t *begin, uint64_t *end)
-{
-    const uint64_t each = elements / writing->n + (elements % writing->n != 0);
-
-    *begin = each * writing->part < elements ? each * writing->part : elements;
-    *end = *begin + each < elements ? *begin + each : elements;
-}
-
 /* What is cut, and its bytes. */
 struct whole {
     enum rfs_dtype dtype;
@@ -69,7 +60,7 @@ static struct rfs_node *make_piece(const struct writing *writing, const struct w
     uint64_t begin;
     uint64_t end;
 
-    chunk(writing, whole->elements, &begin, &end);
+    rfs_hfai_chunk(whole->elements, writing->n, writing->part, &begin, &end);
     const uint64_t length = end - begin;
     const bool ok =
         rfs_document_begin(document) &&

@@ -39,6 +39,11 @@ const struct rfs_hfai *rfs_view_bundle_hfai(const struct rfs_bundle *bundle)
     return bundle->hfai;
 }
 
+const struct rfs_hfai_division *rfs_view_bundle_division(const struct rfs_bundle *bundle)
+{
+    return bundle->division;
+}
+
 size_t rfs_view_bundle_models(const struct rfs_bundle *bundle)
 {
     return rfs_hfai_models(bundle->hfai);

@@ -21,6 +21,8 @@ int rfs_view_bundle_image(struct reshard_view *view, size_t file, struct rfs_ima
 /* Whether a file's readers map it. */
 bool rfs_view_bundle_is_mapped(const struct reshard_view *view, size_t file);
 const struct rfs_hfai *rfs_view_bundle_hfai(const struct rfs_bundle *bundle);
+/* Among the parts shown. */
+const struct rfs_hfai_division *rfs_view_bundle_division(const struct rfs_bundle *bundle);
 /* How many models the state has. */
 size_t rfs_view_bundle_models(const struct rfs_bundle *bundle);
 /*

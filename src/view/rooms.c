@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/rooms.h"
 
-#include "view/internal.h"
+#include "view/bundle.h"
 
 int rfs_view_rooms(struct reshard_view *view, struct rfs_rooms *out, struct rfs_error *err)
 {
     if (view->side)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
-    if (!view->planner)
-        return rfs_fail_usage(err, NULL,
-                              "hfai's parts are not cut by strategies: each part says what it has");
-    *out = (struct rfs_rooms){.planner = view->planner,
-                              .catalog = view->catalog,
-                              .pool = view->pool,
-                              .src = view->src,
-                              .dst = view->dst,
-                              .n_ranks = view->n_ranks,
-                              .keyed = view->sealed != NULL};
+    *out =
+        (struct rfs_rooms){.planner = view->planner,
+                           .hfai = view->bundle ? rfs_view_bundle_hfai(view->bundle) : NULL,
+                           .division = view->bundle ? rfs_view_bundle_division(view->bundle) : NULL,
+                           .catalog = view->catalog,
+                           .pool = view->pool,
+                           .src = view->src,
+                           .dst = view->dst,
+                           .n_ranks = view->n_ranks,
+                           .keyed = view->sealed != NULL};
     return 0;
 }
 
@@ -34,6 +34,67 @@ int rfs_view_shown_at(struct reshard_view *view, uint32_t rank, uint32_t target,
         if (image->regions[i].target == target && image->regions[i].at == 0) {
             *out = (struct rfs_shown_at){view->files[rank].dir, view->files[rank].name,
                                          image->regions[i].start};
+            return 1;
+        }
+    return 0;
+}
+
+/* Whether ranges of an item from R on are the same bytes as the pieces; then where those begin in the first. */
+static bool is_stored(const struct rfs_storage_range *ranges, size_t left,
+                      const struct rfs_piece_trace *pieces, size_t n, uint64_t *in)
+{
+    const struct rfs_block *first = &pieces[0].block;
+    const uint64_t begin = first->content.offset + first->src;
+
+    if (n > left || ranges[0].file != first->file || begin < ranges[0].entry.offset ||
+        begin - ranges[0].entry.offset + first->run > ranges[0].bytes ||
+        (n > 1 && begin - ranges[0].entry.offset + first->run < ranges[0].bytes))
+        return false;
+    for (size_t i = 1; i < n; i++)
+        if (ranges[i].file != pieces[i].block.file || ranges[i].bytes != pieces[i].block.run ||
+            ranges[i].entry.offset != pieces[i].block.content.offset + pieces[i].block.src)
+            return false;
+    *in = begin - ranges[0].entry.offset;
+    return true;
+}
+
+/* Where the pieces begin in an item: 1, or 0 if they are not in it. */
+static bool find_stored(const struct rfs_storages *storages, uint32_t item,
+                        const struct rfs_piece_trace *pieces, size_t n, uint64_t *in)
+{
+    const struct rfs_storage_item *of = &storages->items.data[item];
+    uint64_t at = 0;
+
+    for (size_t r = 0; r < of->n; r++) {
+        const struct rfs_storage_range *ranges = &storages->ranges.data[of->first + r];
+        if (is_stored(ranges, of->n - r, pieces, n, in)) {
+            *in += at;
+            return true;
+        }
+        at += ranges[0].bytes;
+    }
+    return false;
+}
+
+int rfs_view_stored_at(struct reshard_view *view, uint32_t part,
+                       const struct rfs_piece_trace *pieces, size_t n, struct rfs_shown_at *out)
+{
+    const struct rfs_image *image;
+    uint64_t in = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (pieces[i].block.n_loops > 0)
+            return 0;
+    if (n == 0)
+        return 0;
+    const int rc = rfs_view_image(view, part, &image, NULL);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < image->n; i++)
+        if (image->regions[i].target < image->storages->items.n && image->regions[i].at == 0 &&
+            find_stored(image->storages, image->regions[i].target, pieces, n, &in)) {
+            *out =
+                (struct rfs_shown_at){NULL, view->files[part].name, image->regions[i].start + in};
             return 1;
         }
     return 0;

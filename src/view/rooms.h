@@ -7,11 +7,15 @@
 #define RFS_VIEW_ROOMS_H
 
 #include "base/pool.h"
+#include "hfai/hfai.h"
 #include "plan/planner.h"
+#include "plan/trace.h"
 #include "reshard.h"
 
 struct rfs_rooms {
-    struct rfs_planner *planner;
+    struct rfs_planner *planner;              /* NULL: of hfai's parts */
+    const struct rfs_hfai *hfai;              /* those; else NULL, as its division among the */
+    const struct rfs_hfai_division *division; /* parts shown */
     struct rfs_catalog *catalog;
     struct rfs_pool *pool;
     const struct rfs_strategy *src, *dst; /* NULL: unsharded */
@@ -19,10 +23,7 @@ struct rfs_rooms {
     bool keyed; /* sources are decrypted: offsets are in the plain content */
 };
 
-/*
- * 0, or -EINVAL with *err filled as a mistake of usage, for a view without one planner: of several saves, and
- * of hfai's parts.
- */
+/* 0, or -EINVAL with *err filled as a mistake of usage, for a view of several saves. */
 int rfs_view_rooms(struct reshard_view *view, struct rfs_rooms *out, struct rfs_error *err);
 
 /*
@@ -35,5 +36,11 @@ struct rfs_shown_at {
 };
 int rfs_view_shown_at(struct reshard_view *view, uint32_t rank, uint32_t target,
                       struct rfs_shown_at *out);
+/*
+ * The same of one of hfai's parts, by the N pieces of a tensor in it. 0 also where its bytes do not lie there in a row.
+ * FOLDER is NULL.
+ */
+int rfs_view_stored_at(struct reshard_view *view, uint32_t part,
+                       const struct rfs_piece_trace *pieces, size_t n, struct rfs_shown_at *out);
 
 #endif

@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	tests/torch/states.py \
 	tests/torch/test_compared.py \
 	tests/torch/test_current.py \
+	tests/torch/test_explained.py \
 	tests/torch/test_files.py \
 	tests/torch/test_parts.py \
 	tests/torch/test_reading.py \

@@ -8,6 +8,7 @@ sys.path[:0] = [here, os.path.join(here, "..", "mount")]
 
 import harness
 import test_compared
+import test_explained
 import test_files
 import test_parts
 import test_reading
@@ -17,7 +18,7 @@ import test_sums
 import torch
 
 MODULES = [test_parts, test_sums, test_reading, test_files, test_refused, test_safetensors,
-           test_compared]
+           test_compared, test_explained]
 if hasattr(torch.serialization, "set_crc32_options"):  # 2.6 and later
     import test_current
 

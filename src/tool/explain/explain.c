@@ -6,6 +6,7 @@
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/tool.h"
+#include "tool/explain/parts.h"
 
 #include <errno.h>
 #include <string.h>
@@ -142,6 +143,23 @@ static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
     return rc;
 }
 
+static int prepare(struct rfs_explain *explain, struct rfs_error *err)
+{
+    static const struct rfs_explain_words ranks = {"rank", "ranks", "from rank", "from ranks"};
+    static const struct rfs_explain_words parts = {"part", "parts", "from part", "from parts"};
+    struct rfs_scale scale;
+
+    explain->words = explain->rooms.hfai ? &parts : &ranks;
+    if (explain->rooms.hfai) {
+        explain->n_sources = rfs_hfai_parts(explain->rooms.hfai);
+        return rfs_explain_parts_open(explain, err);
+    }
+    rfs_planner_scale(explain->rooms.planner, &scale);
+    explain->n_sources = scale.src_devices * scale.src_stages;
+    rfs_planner_report(explain->rooms.planner, RFS_TELL_ONE_SIDED);
+    return plan_all(explain, err);
+}
+
 static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 {
     int rc =
@@ -152,9 +170,7 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
     if (rc == 0)
         rc = select_ranks(explain, err);
     if (rc == 0)
-        rfs_planner_report(explain->rooms.planner, RFS_TELL_ONE_SIDED);
-    if (rc == 0)
-        rc = plan_all(explain, err);
+        rc = prepare(explain, err);
     if (rc == 0 && explain->param)
         rc = rfs_explain_check(explain, err);
     if (rc == 0 && explain->svg)
@@ -176,6 +192,7 @@ static int run(int argc, char **argv)
     if (rc == 0)
         rc = explain_all(&explain, &err);
     rfs_progress_destroy(&explain.progress);
+    rfs_explain_parts_free(explain.parts);
     reshard_close(explain.view);
     free(explain.options);
     free(explain.ranks.data);
@@ -186,7 +203,8 @@ static int run(int argc, char **argv)
 const struct rfs_command rfs_command_explain = {
     .name = "explain",
     .usage = "reshard explain SRC -s FILE -d FILE --param NAME [--rank N] [--svg FILE]\n"
-             "reshard explain SRC -s FILE -d FILE [--ranks LIST]\n",
+             "reshard explain SRC -s FILE -d FILE [--ranks LIST]\n"
+             "reshard explain PARTS -o nshards=N [--param NAME] [--rank N]\n",
     .summary = "tells which source ranks, files and bytes make a destination slice",
     .options = "  -s FILE, -d FILE   the strategies of SRC and of the destination\n"
                "  -o OPTION,...      any option of the view, see reshardfs(1)\n"

@@ -12,6 +12,13 @@
 #include "tool/common/ranks.h"
 #include "view/rooms.h"
 
+/* What source and destination are divided into. */
+struct rfs_explain_words {
+    const char *one, *many, *from, *from_many; /* "rank", "ranks", "from rank", "from ranks" */
+};
+
+struct rfs_explain_parts;
+
 struct rfs_explain {
     const char *source, *param, *svg; /* the caller's; param and svg may be NULL */
     char *options;                    /* owned; of the view */
@@ -21,6 +28,9 @@ struct rfs_explain {
 
     reshard_view *view;
     struct rfs_rooms rooms;
+    struct rfs_explain_parts *parts; /* owned; of hfai's parts: there is no planner; or NULL */
+    const struct rfs_explain_words *words;
+    uint32_t n_sources; /* ranks or parts of the source */
     uint32_t *selected; /* [n_selected] owned; destination ranks, ascending */
     size_t n_selected;
     struct rfs_progress progress;
@@ -28,13 +38,16 @@ struct rfs_explain {
     /* The target of param in the parameter list that was looked at last; NULL: it has none. */
     const struct rfs_params *params;
     const struct rfs_target *target;
+    size_t tensor; /* of the parts */
 };
 
 /* The slice of one destination rank. */
 struct rfs_explained {
     uint32_t rank;
-    size_t position; /* in rfs_explain.selected */
-    const struct rfs_target *target;
+    size_t position;                 /* in rfs_explain.selected */
+    const struct rfs_target *target; /* its type is as the boxes are */
+    const struct rfs_type *tensor;   /* of parts: the whole, which boxes have as a row; or NULL */
+    const char *sides[2];            /* of parts: how source and destination have it */
     struct rfs_trace trace;
     bool is_shown; /* in a file of its rank */
     struct rfs_shown_at at;
@@ -57,8 +70,13 @@ const struct rfs_type *rfs_explained_shown_type(const struct rfs_explain *explai
 /* The dims of the whole tensor; of what is copied unsliced, its own. */
 const uint64_t *rfs_explained_whole(const struct rfs_explain *explain,
                                     const struct rfs_explained *slice);
-/* The number of its axes. */
+/* The number of its axes, as of boxes. */
 uint32_t rfs_explained_ndim(const struct rfs_explain *explain, const struct rfs_explained *slice);
+/* The whole tensor as its users know it. */
+uint32_t rfs_explained_dims(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                            const uint64_t **dims);
+/* How many files a destination rank depends on. */
+uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank);
 /* A source file below the source's folder. */
 const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file);
 /* The source ranks that give it something, ascending, malloc'ed; NULL when out of memory. */

@@ -85,7 +85,7 @@ static void draw_label(const struct flow *flow, const struct drawn *drawn, doubl
     char ranks[96], range[64], of[32] = "";
     const double x = left ? LEFT - 10 : RIGHT + BAR + 10;
 
-    rfs_picture_ranks(drawn, ranks, sizeof ranks);
+    rfs_picture_ranks(flow->picture, drawn, ranks, sizeof ranks);
     rfs_picture_range(flow->picture, &drawn->box, flow->axis, range, sizeof range);
     if (left && drawn->holders > 1)
         snprintf(of, sizeof of, " ×%" PRIu32, drawn->holders);
@@ -166,15 +166,9 @@ static void draw_bands(const struct flow *flow)
 static void draw_heading(const struct flow *flow, bool left)
 {
     const struct picture *picture = flow->picture;
-    char text[128];
 
-    if (picture->copied)
-        snprintf(text, sizeof text, "%s: copied as it is", left ? "source" : "destination");
-    else
-        rfs_picture_heading(left ? &picture->src : &picture->dst, left ? "source" : "destination",
-                            text, sizeof text);
     rfs_svg_text(flow->out, left ? LEFT + BAR : RIGHT, flow->top - 10, left ? "s e" : "s", "%s",
-                 text);
+                 left ? picture->source : picture->destination);
 }
 
 double rfs_picture_flow(const struct picture *picture, uint32_t axis, FILE *out, double top)

@@ -59,13 +59,15 @@ static void put_head(const struct rfs_explain *explain, const struct rfs_explain
     const struct rfs_type *type = rfs_explained_type(explain, slice);
     const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
     const struct rfs_geometry *geometry = slice->trace.geometry;
+    const uint64_t *dims;
 
     put_key_text("parameter", rfs_catalog_name(explain->rooms.catalog, slice->target->name));
     put_key_text("shown_as", rfs_catalog_name(explain->rooms.catalog, slice->target->shown_name));
     put_key_text("dtype", rfs_dtype_name((enum rfs_dtype)type->dtype));
     put_key_text("shown_dtype", rfs_dtype_name((enum rfs_dtype)shown->dtype));
     fputs(",\"shape\":", stdout);
-    rfs_put_dims(stdout, type->ndim, rfs_explained_whole(explain, slice));
+    const uint32_t ndim = rfs_explained_dims(explain, slice, &dims);
+    rfs_put_dims(stdout, ndim, dims);
     printf(",\"copied\":%s", geometry ? "false" : "true");
     put_layout("source_layout", slice->trace.src, geometry ? &geometry->src : NULL);
     put_layout("destination_layout", slice->trace.dst, geometry ? &geometry->dst : NULL);
@@ -154,7 +156,8 @@ static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_er
     printf(",\"bytes\":%" PRIu64, shown->bytes);
     if (slice->is_shown) {
         RFS_FREE char *path = NULL;
-        if (asprintf(&path, "%s/%s", slice->at.folder, slice->at.name) < 0)
+        if (asprintf(&path, "%s%s%s", slice->at.folder ? slice->at.folder : "",
+                     slice->at.folder ? "/" : "", slice->at.name) < 0)
             path = NULL;
         ok &= path != NULL;
         put_key_text("file", path ? path : "");
@@ -165,7 +168,7 @@ static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_er
         struct rfs_box box;
         rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k, &box);
         fputs(k > 0 ? ",[" : "[", stdout);
-        for (uint32_t i = 0; i < shown->ndim; i++)
+        for (uint32_t i = 0; i < geometry->ndim; i++)
             printf("%s[%" PRIu64 ",%" PRIu64 "]", i > 0 ? "," : "", box.at[i],
                    box.at[i] + box.len[i]);
         putchar(']');
@@ -222,8 +225,7 @@ static int put_ranks(struct output *output, struct rfs_error *err)
         printf("%s\n{\"rank\":%" PRIu32 ",\"parameters\":%" PRIu64 ",\"bytes\":%" PRIu64
                ",\"files\":%" PRIu32 ",\"source_bytes\":%" PRIu64,
                i > 0 ? "," : "", explain->selected[i], totals->parameters[i],
-               totals->shown_bytes[i],
-               rfs_planner_ready(explain->rooms.planner, explain->selected[i])->n_sources,
+               totals->shown_bytes[i], rfs_explain_files(explain, explain->selected[i]),
                rfs_takings_bytes(&totals->ranks[i]));
         put_takings("sources", explain, &totals->ranks[i]);
         putchar('}');

@@ -4,6 +4,7 @@ librfstool_la_SOURCES += \
 	src/tool/explain/flow.c src/tool/explain/picture.h \
 	src/tool/explain/json.c \
 	src/tool/explain/panels.c \
+	src/tool/explain/parts.c src/tool/explain/parts.h \
 	src/tool/explain/picture.c \
 	src/tool/explain/ranges.c src/tool/explain/ranges.h \
 	src/tool/explain/slices.c \

@@ -114,7 +114,7 @@ static void draw_name(const struct panels *panels, const struct drawn *drawn,
     RFS_FREE char *list = rfs_ranks_text(drawn->ranks.data, drawn->ranks.n);
     char name[96], of[32] = "";
 
-    rfs_picture_ranks(drawn, name, sizeof name);
+    rfs_picture_ranks(panels->picture, drawn, name, sizeof name);
     if (drawn->holders > 1)
         snprintf(of, sizeof of, " ×%" PRIu32, drawn->holders);
     if (at->height < 12)
@@ -254,7 +254,6 @@ static double panel_height(const struct panels *panels)
 double rfs_picture_panels(const struct picture *picture, FILE *out, double top)
 {
     struct panels panels = {.picture = picture, .out = out};
-    char text[160];
     uint32_t rows = 0;
     uint32_t more = 0;
 
@@ -263,10 +262,8 @@ double rfs_picture_panels(const struct picture *picture, FILE *out, double top)
     panels.across = panels.cut[panels.n_cut - 1];
     panels.height = panel_height(&panels);
     if (out) {
-        rfs_picture_heading(&picture->src, "source", text, sizeof text);
-        rfs_svg_text(out, LEFT, top + 14, "s", "%s", text);
-        rfs_picture_heading(&picture->dst, "destination", text, sizeof text);
-        rfs_svg_text(out, RIGHT, top + 14, "s", "%s", text);
+        rfs_svg_text(out, LEFT, top + 14, "s", "%s", picture->source);
+        rfs_svg_text(out, RIGHT, top + 14, "s", "%s", picture->destination);
     }
     const double step = panels.height + BELOW + (panels.n_cut > 2 ? 20 : 0);
     first_row(&panels);

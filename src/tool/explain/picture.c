@@ -25,26 +25,19 @@ uint32_t rfs_picture_cut_axes(const struct picture *picture, uint32_t *axes)
     return n;
 }
 
-void rfs_picture_ranks(const struct drawn *drawn, char *out, size_t cap)
+void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn, char *out,
+                       size_t cap)
 {
+    const struct rfs_explain_words *words = picture->explain->words;
     RFS_FREE char *list = rfs_ranks_text(drawn->ranks.data, drawn->ranks.n);
 
     if (drawn->ranks.n == 0)
         snprintf(out, cap, "%s", "");
     else if (strlen(list) <= 14)
-        snprintf(out, cap, "rank%s %s", drawn->ranks.n > 1 ? "s" : "", list);
+        snprintf(out, cap, "%s %s", drawn->ranks.n > 1 ? words->many : words->one, list);
     else
-        snprintf(out, cap, "rank %" PRIu32 " and %zu more", drawn->ranks.data[0],
+        snprintf(out, cap, "%s %" PRIu32 " and %zu more", words->one, drawn->ranks.data[0],
                  drawn->ranks.n - 1);
-}
-
-void rfs_picture_heading(const struct rfs_grid *grid, const char *side, char *out, size_t cap)
-{
-    struct rfs_printed shown;
-
-    rfs_put_cuts(rfs_printed_begin(&shown), grid);
-    RFS_FREE char *text = rfs_printed_end(&shown);
-    snprintf(out, cap, "%s: %s", side, text);
 }
 
 void rfs_picture_range(const struct picture *picture, const struct rfs_box *box, uint32_t axis,
@@ -193,27 +186,44 @@ static int begin(struct picture *picture, const struct rfs_explained *slice, str
     return add_cells(picture, err);
 }
 
+/* "source: axis 0 in 8"; malloc'ed, or NULL. */
+static char *heading(const struct picture *picture, const char *side, const char *part,
+                     const struct rfs_grid *grid)
+{
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
+
+    fprintf(out, "%s: ", side);
+    if (part || picture->copied)
+        fputs(part ? part : "copied as it is", out);
+    else
+        rfs_put_cuts(out, grid);
+    return rfs_printed_end(&shown);
+}
+
 static int title(struct picture *picture, const struct rfs_explained *slice, struct rfs_error *err)
 {
     const struct rfs_explain *explain = picture->explain;
     const struct rfs_type *type = rfs_explained_type(explain, slice);
     const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
+    const uint64_t *whole;
+    const uint32_t ndim = rfs_explained_dims(explain, slice, &whole);
     struct rfs_printed text;
-    struct rfs_scale scale;
     char one[64] = "";
 
-    rfs_put_dims(rfs_printed_begin(&text), picture->ndim, picture->whole);
+    rfs_put_dims(rfs_printed_begin(&text), ndim, whole);
     RFS_FREE char *dims = rfs_printed_end(&text);
-    rfs_planner_scale(explain->rooms.planner, &scale);
     if (explain->one)
-        snprintf(one, sizeof one, "; the slice of rank %" PRIu32, slice->rank);
+        snprintf(one, sizeof one, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);
+    picture->source = heading(picture, "source", slice->sides[0], &picture->src);
+    picture->destination = heading(picture, "destination", slice->sides[1], &picture->dst);
     if (asprintf(&picture->title, "%s",
                  rfs_catalog_name(explain->rooms.catalog, slice->target->name)) < 0 ||
-        asprintf(&picture->subtitle, "%s%s%s %s, from %" PRIu32 " ranks to %" PRIu32 "%s",
+        asprintf(&picture->subtitle, "%s%s%s %s, from %" PRIu32 " %s to %" PRIu32 "%s",
                  rfs_dtype_name((enum rfs_dtype)type->dtype),
                  type->dtype != shown->dtype ? " to " : "",
                  type->dtype != shown->dtype ? rfs_dtype_name((enum rfs_dtype)shown->dtype) : "",
-                 dims, scale.src_devices * scale.src_stages, explain->rooms.n_ranks, one) < 0)
+                 dims, explain->n_sources, explain->words->many, explain->rooms.n_ranks, one) < 0)
         return rfs_fail_memory(err);
     return 0;
 }
@@ -272,6 +282,8 @@ static void picture_free(struct picture *picture)
     free(picture->pieces.data);
     free(picture->title);
     free(picture->subtitle);
+    free(picture->source);
+    free(picture->destination);
 }
 
 static int by_place(const void *a, const void *b)
@@ -352,8 +364,9 @@ static void draw(const struct picture *picture, FILE *out)
                  picture->pieces.n, picture->pieces.n == 1 ? "" : "s", rfs_show_bytes(bytes, size),
                  picture->explain->one ? "" : ", each slice once");
     rfs_svg_text(out, MARGIN, height - 14, "s",
-                 "The ranks named on the left are those that are read; ×N tells that N ranks hold "
-                 "the same.");
+                 "The %s named on the left are those that are read%s.",
+                 picture->explain->words->many,
+                 picture->explain->parts ? "" : "; ×N tells that N ranks hold the same");
     rfs_svg_end(out);
 }
 

@@ -51,16 +51,15 @@ struct picture {
         struct drawn_piece *data;
         size_t n, cap;
     } pieces;
-    char *title, *subtitle; /* owned */
+    char *title, *subtitle;     /* owned, as what follows */
+    char *source, *destination; /* "source: axis 0 in 8" */
 };
 
 /* Axes that are cut by either side, ascending; how many. */
 uint32_t rfs_picture_cut_axes(const struct picture *picture, uint32_t *axes);
 /* "rank 3", "ranks 0, 4", "rank 0 and 7 more". */
-void rfs_picture_ranks(const struct drawn *drawn, char *out, size_t cap);
-
-/* "source: axis 0 in 8" */
-void rfs_picture_heading(const struct rfs_grid *grid, const char *side, char *out, size_t cap);
+void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn, char *out,
+                       size_t cap);
 /* "0:96" along an axis, or "all of it". */
 void rfs_picture_range(const struct picture *picture, const struct rfs_box *box, uint32_t axis,
                        char *out, size_t cap);

@@ -41,10 +41,14 @@ static void end_table(struct rfs_table *table)
 
 /* ---- the parameter ----------------------------------------------------------------------------------- */
 
-static void put_side(const char *title, const struct rfs_layout *layout,
+static void put_side(const char *title, const char *part, const struct rfs_layout *layout,
                      const struct rfs_grid *grid, const uint64_t *slice_dims)
 {
     printf("%-12s ", title);
+    if (part) {
+        puts(part);
+        return;
+    }
     if (!grid) {
         puts(layout ? "only one of the strategies has it: copied as it is"
                     : "in neither strategy: copied as it is");
@@ -72,8 +76,8 @@ static void put_head(const struct rfs_explain *explain, const struct rfs_explain
     const struct rfs_type *type = rfs_explained_type(explain, slice);
     const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
     const struct rfs_geometry *geometry = slice->trace.geometry;
-    const uint32_t ndim = rfs_explained_ndim(explain, slice);
-    const uint64_t *whole = rfs_explained_whole(explain, slice);
+    const uint64_t *whole;
+    const uint32_t ndim = rfs_explained_dims(explain, slice, &whole);
     uint64_t bytes = type->bytes;
     char size[RFS_SHOWN_BYTES];
     char name[1024];
@@ -96,27 +100,23 @@ static void put_head(const struct rfs_explain *explain, const struct rfs_explain
     }
     if (shown->dtype != type->dtype)
         printf("%-12s %s\n", "converted to", rfs_dtype_name((enum rfs_dtype)shown->dtype));
-    put_side("source", slice->trace.src, geometry ? &geometry->src : NULL,
+    if (slice->tensor && geometry)
+        printf("%-12s a row of %" PRIu64 " elements\n", "cut as", geometry->whole[0]);
+    put_side("source", slice->sides[0], slice->trace.src, geometry ? &geometry->src : NULL,
              geometry && !geometry->src.edge ? geometry->src_dims : NULL);
-    put_side("destination", slice->trace.dst, geometry ? &geometry->dst : NULL,
+    put_side("destination", slice->sides[1], slice->trace.dst, geometry ? &geometry->dst : NULL,
              geometry && !geometry->dst.edge ? geometry->dst_dims : NULL);
 }
 
 /* ---- one slice --------------------------------------------------------------------------------------- */
 
-static const struct rfs_column piece_columns[] = {
-    {"from rank", true, true}, {"of the tensor", false, false}, {"of its slice", false, false},
-    {"to", false, false},      {"offset", true, true},          {"run", true, true},
-    {"times", false, true},    {"every", false, true},          {"bytes", true, true},
-};
-
 static void put_slice(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
-    const struct rfs_type *type = rfs_explained_type(explain, slice);
+    const uint32_t ndim = rfs_explained_ndim(explain, slice);
     const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
     char title[32];
 
-    snprintf(title, sizeof title, "rank_%u", slice->rank);
+    snprintf(title, sizeof title, explain->parts ? "part %u" : "rank_%u", slice->rank);
     printf("%-12s ", title);
     for (uint32_t k = 0; slice->trace.geometry && k < slice->trace.geometry->dst.rounds; k++) {
         struct rfs_box box;
@@ -124,14 +124,15 @@ static void put_slice(const struct rfs_explain *explain, const struct rfs_explai
                       slice->rank % slice->trace.geometry->dst.ranks, k, &box);
         if (k > 0)
             fputs(", ", stdout);
-        rfs_put_box(stdout, type->ndim, slice->trace.geometry->whole, box.at, box.len);
+        rfs_put_box(stdout, ndim, slice->trace.geometry->whole, box.at, box.len);
     }
     fputs(slice->trace.geometry ? ": " : "", stdout);
     printf("%s ", rfs_dtype_name((enum rfs_dtype)shown->dtype));
     rfs_put_dims(stdout, shown->ndim, shown->dims);
     printf(", %" PRIu64 " bytes", shown->bytes);
     if (slice->is_shown)
-        printf(" from offset %" PRIu64 " of %s/%s", slice->at.offset, slice->at.folder,
+        printf(" from offset %" PRIu64 " of %s%s%s", slice->at.offset,
+               slice->at.folder ? slice->at.folder : "", slice->at.folder ? "/" : "",
                slice->at.name);
     putchar('\n');
 }
@@ -175,7 +176,7 @@ static void put_others(const struct rfs_explain *explain, const struct rfs_expla
                        const char *before, const char *after)
 {
     const struct rfs_trace *trace = &slice->trace;
-    RFS_FREE uint32_t *ranks = rfs_printed_memory(calloc(trace->devices, sizeof *ranks));
+    RFS_FREE uint32_t *ranks = rfs_printed_memory(calloc(trace->devices + 1, sizeof *ranks));
     size_t n = 0;
 
     for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
@@ -200,7 +201,8 @@ static void put_providers(const struct rfs_explain *explain, const struct rfs_ex
             seen = trace->pieces[k].rank == piece->rank;
         if (seen)
             continue;
-        printf("rank %u  %s", piece->rank, rfs_explain_file(explain, piece->block.file));
+        printf("%s %u  %s", explain->words->one, piece->rank,
+               rfs_explain_file(explain, piece->block.file));
         put_others(explain, slice, piece, RFS_HOLDS, "; the same is on ", "");
         put_others(explain, slice, piece, RFS_HOLDS_BARE, "; left out by ", "");
         put_others(explain, slice, piece, RFS_HOLDS_LOST, "; ", " has no file");
@@ -214,8 +216,18 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
 {
     (void)err;
     const struct rfs_explain *explain = ctx;
-    struct rfs_table table = {.columns = piece_columns,
-                              .n_columns = sizeof piece_columns / sizeof *piece_columns};
+    const struct rfs_column columns[] = {
+        {explain->words->from, true, true},
+        {"of the tensor", false, false},
+        {"of its slice", false, false},
+        {"to", false, false},
+        {"offset", true, true},
+        {"run", true, true},
+        {"times", false, true},
+        {"every", false, true},
+        {"bytes", true, true},
+    };
+    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
     struct rfs_file_ranges ranges = {0};
     uint64_t bytes = 0;
 
@@ -241,18 +253,13 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     free(rfs_explained_providers(slice, &n)); /* how many */
     putchar('\n');
     put_providers(explain, slice);
-    printf("\n%zu piece%s from %zu source rank%s, %" PRIu64 " bytes%s\n", slice->trace.n,
-           slice->trace.n == 1 ? "" : "s", n, n == 1 ? "" : "s", bytes,
-           explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
+    printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", slice->trace.n,
+           slice->trace.n == 1 ? "" : "s", n, n == 1 ? explain->words->one : explain->words->many,
+           bytes, explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
     return 0;
 }
 
 /* ---- tables of ranks --------------------------------------------------------------------------------- */
-
-static const struct rfs_column slice_columns[] = {
-    {"rank", true, true},  {"slice", false, false},      {"shape", true, false},
-    {"bytes", true, true}, {"from ranks", false, false}, {"source bytes", true, true},
-};
 
 struct listing {
     struct rfs_explain *explain;
@@ -278,7 +285,7 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
     if (geometry && geometry->dst.rounds == 1) {
         struct rfs_box box;
         rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, 0, &box);
-        add_box(table, shown->ndim, geometry->whole, &box);
+        add_box(table, geometry->ndim, geometry->whole, &box);
     } else {
         rfs_table_add(table, "%s", geometry ? "in fields" : "whole");
     }
@@ -295,8 +302,10 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
 }
 
 /* "together: …": each source byte once. */
-static int put_together(const struct rfs_totals *totals, size_t ranks, struct rfs_error *err)
+static int put_together(const struct rfs_explain *explain, const struct rfs_totals *totals,
+                        size_t ranks, struct rfs_error *err)
 {
+    const struct rfs_explain_words *words = explain->words;
     size_t n = 0;
     RFS_FREE uint32_t *sources = rfs_takings_ranks(&totals->together, &n);
     const uint64_t once = rfs_takings_bytes(&totals->together);
@@ -307,22 +316,30 @@ static int put_together(const struct rfs_totals *totals, size_t ranks, struct rf
         return rfs_fail_memory(err);
     for (size_t i = 0; i < totals->n_ranks; i++)
         all += rfs_takings_bytes(&totals->ranks[i]);
-    printf("\n%zu rank%s of the destination together: %" PRIu64 " bytes%s%s%s from %zu source "
-           "rank%s, each byte counted once",
-           ranks, ranks == 1 ? "" : "s", once, once < 1024 ? "" : " (",
+    printf("\n%zu %s of the destination together: %" PRIu64 " bytes%s%s%s from %zu source "
+           "%s, each byte counted once",
+           ranks, ranks == 1 ? words->one : words->many, once, once < 1024 ? "" : " (",
            once < 1024 ? "" : rfs_show_bytes(once, size), once < 1024 ? "" : ")", n,
-           n == 1 ? "" : "s");
+           n == 1 ? words->one : words->many);
     if (all != once)
-        printf("; %" PRIu64 " if each rank reads its own", all);
+        printf("; %" PRIu64 " if each %s reads its own", all, words->one);
     putchar('\n');
     return 0;
 }
 
 static int print_slices(struct rfs_explain *explain, struct rfs_error *err)
 {
-    struct listing listing = {.explain = explain,
-                              .table = {.columns = slice_columns,
-                                        .n_columns = sizeof slice_columns / sizeof *slice_columns}};
+    const struct rfs_column columns[] = {
+        {explain->words->one, true, true},
+        {"slice", false, false},
+        {"shape", true, false},
+        {"bytes", true, true},
+        {explain->words->from_many, false, false},
+        {"source bytes", true, true},
+    };
+    struct listing listing = {
+        .explain = explain,
+        .table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns}};
     size_t n;
     int rc = rfs_totals_begin(&listing.totals, explain->n_selected) ? 0 : rfs_fail_memory(err);
 
@@ -337,23 +354,12 @@ static int print_slices(struct rfs_explain *explain, struct rfs_error *err)
     else
         rfs_table_free(&listing.table);
     if (rc == 0)
-        rc = put_together(&listing.totals, n, err);
+        rc = put_together(explain, &listing.totals, n, err);
     rfs_totals_free(&listing.totals);
     return rc;
 }
 
 /* ---- all parameters ---------------------------------------------------------------------------------- */
-
-static const struct rfs_column rank_columns[] = {
-    {"rank", true, true},  {"parameters", true, true},   {"bytes", true, true},
-    {"files", true, true}, {"from ranks", false, false}, {"source bytes", true, true},
-};
-
-static const struct rfs_column file_columns[] = {
-    {"from rank", true, true},
-    {"file", false, false},
-    {"bytes", true, true},
-};
 
 static void add_rank(struct rfs_table *table, const struct rfs_explain *explain,
                      const struct rfs_totals *totals, size_t i)
@@ -364,7 +370,7 @@ static void add_rank(struct rfs_table *table, const struct rfs_explain *explain,
     rfs_table_add(table, "%" PRIu32, rank);
     rfs_table_add(table, "%" PRIu64, totals->parameters[i]);
     rfs_table_add(table, "%" PRIu64, totals->shown_bytes[i]);
-    rfs_table_add(table, "%" PRIu32, rfs_planner_ready(explain->rooms.planner, rank)->n_sources);
+    rfs_table_add(table, "%" PRIu32, rfs_explain_files(explain, rank));
     uint32_t *ranks = rfs_takings_ranks(&totals->ranks[i], &n);
     add_ranks(table, ranks, n);
     rfs_table_add(table, "%" PRIu64, rfs_takings_bytes(&totals->ranks[i]));
@@ -372,8 +378,12 @@ static void add_rank(struct rfs_table *table, const struct rfs_explain *explain,
 
 static void print_files(const struct rfs_explain *explain, const struct rfs_takings *takings)
 {
-    struct rfs_table table = {.columns = file_columns,
-                              .n_columns = sizeof file_columns / sizeof *file_columns};
+    const struct rfs_column columns[] = {
+        {explain->words->from, true, true},
+        {"file", false, false},
+        {"bytes", true, true},
+    };
+    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
 
     for (size_t i = 0; i < takings->n; i++) {
         rfs_table_add(&table, "%" PRIu32, takings->data[i].rank);
@@ -386,8 +396,15 @@ static void print_files(const struct rfs_explain *explain, const struct rfs_taki
 
 static int print_ranks(struct rfs_explain *explain, struct rfs_error *err)
 {
-    struct rfs_table table = {.columns = rank_columns,
-                              .n_columns = sizeof rank_columns / sizeof *rank_columns};
+    const struct rfs_column columns[] = {
+        {explain->words->one, true, true},
+        {"parameters", true, true},
+        {"bytes", true, true},
+        {"files", true, true},
+        {explain->words->from_many, false, false},
+        {"source bytes", true, true},
+    };
+    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
     struct rfs_totals totals = {0};
     int rc = rfs_totals_begin(&totals, explain->n_selected) ? 0 : rfs_fail_memory(err);
 
@@ -401,7 +418,7 @@ static int print_ranks(struct rfs_explain *explain, struct rfs_error *err)
     if (rc == 0 && explain->ranks.n > 0)
         print_files(explain, &totals.together);
     if (rc == 0)
-        rc = put_together(&totals, explain->n_selected, err);
+        rc = put_together(explain, &totals, explain->n_selected, err);
     rfs_totals_free(&totals);
     return rc;
 }

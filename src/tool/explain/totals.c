@@ -2,6 +2,7 @@
 #include "tool/explain/totals.h"
 
 #include "base/cleanup.h"
+#include "tool/explain/parts.h"
 #include "tool/explain/ranges.h"
 
 #include <errno.h>
@@ -238,8 +239,37 @@ static int add_occurrence(struct rfs_totals *totals, struct rfs_explain *explain
     return rc;
 }
 
+/* What the parts take of a tensor. */
+static int add_tensor(struct rfs_totals *totals, struct rfs_explain *explain, size_t tensor,
+                      struct rfs_explained *slice)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc >= 0 && i < explain->n_selected; i++) {
+        slice->rank = explain->selected[i];
+        slice->position = i;
+        rc = rfs_explain_parts_slice(explain, tensor, slice);
+        if (rc > 0 && !rfs_totals_add(totals, explain, slice))
+            rc = -ENOMEM;
+    }
+    return rc < 0 || !rfs_totals_next(totals) ? -ENOMEM : 0;
+}
+
+static int all_parts(struct rfs_totals *totals, struct rfs_explain *explain, struct rfs_error *err)
+{
+    struct rfs_explained slice = {0};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < rfs_explain_parts_tensors(explain->parts); i++)
+        rc = add_tensor(totals, explain, i, &slice);
+    rfs_trace_free(&slice.trace);
+    return rc ? rfs_fail_memory(err) : 0;
+}
+
 int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struct rfs_error *err)
 {
+    if (explain->parts)
+        return all_parts(totals, explain, err);
     struct every every = {0};
     struct rfs_explained slice = {0};
     int rc = list_all(&every, explain) ? 0 : -ENOMEM;
