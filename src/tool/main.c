@@ -49,8 +49,10 @@ static void print_command(const struct rfs_command *command)
         before = "       ";
         line = *end ? end + 1 : end;
     }
-    if (command->options)
-        printf("\n%s", command->options);
+    putchar('\n');
+    rfs_args_help(command->arguments, stdout);
+    if (command->after)
+        fputs(command->after, stdout);
 }
 
 static int help(const char *name)

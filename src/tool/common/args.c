@@ -3,69 +3,35 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/vec.h"
+#include "tool/common/tool.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <stdio.h>
+#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "reshard COMMAND --help" */
-static int refuse(const struct rfs_args *args, const char *what, const char *given,
-                  struct rfs_error *err)
-{
-    char remedy[64];
+enum { ROWS = 32, PLACE = 1, FIRST_ROW = 256 /* above all letters */ };
 
-    snprintf(remedy, sizeof remedy, "reshard %s --help", args->argv[0]);
-    return rfs_fail_usage(err, remedy, "%s '%s'", what, given);
+static bool is_end(const struct rfs_argument *row)
+{
+    return row->as == 0;
 }
 
-int rfs_args_next(struct rfs_args *args, struct rfs_error *err)
+static bool is_option(const struct rfs_argument *row)
 {
-    char letters[64];
-    int index = -1;
-
-    if (args->only_places) {
-        args->value = args->argv[optind];
-        return optind < args->argc ? (optind++, RFS_ARGS_PLACE) : RFS_ARGS_END;
-    }
-    if (!args->begun) {
-        opterr = 0;
-        optind = 0; /* glibc's: begin anew, also with what the first characters of the list say */
-        args->begun = true;
-    }
-    snprintf(letters, sizeof letters, "-:%s", args->letters ? args->letters : "");
-    const int at = optind > 0 ? optind : 1;
-    const int option = getopt_long(args->argc, args->argv, letters, args->names, &index);
-
-    args->value = optarg;
-    switch (option) {
-    case -1:
-        args->only_places = true;
-        return rfs_args_next(args, err);
-    case RFS_ARGS_PLACE:
-        return RFS_ARGS_PLACE;
-    case '?':
-        return refuse(args, "unknown option", args->argv[at], err);
-    case ':':
-        return refuse(args, "a value is missing after", args->argv[at], err);
-    default:
-        break;
-    }
-    if (index < 0) {
-        snprintf(args->letter, sizeof args->letter, "-%c", option);
-        args->name = args->letter;
-    } else {
-        args->name = args->argv[at];
-    }
-    return option;
+    return row->letter || row->name;
 }
 
-int rfs_args_refuse(const struct rfs_args *args, const char *remedy, struct rfs_error *err)
-{
-    const char *end = strchrnul(args->name, '=');
+/* ---- values ----------------------------------------------------------------------------------------- */
 
-    return rfs_fail_usage(err, remedy, "%.*s cannot be '%s'", (int)(end - args->name), args->name,
-                          args->value ? args->value : "");
+int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rfs_error *err)
+{
+    const char *end = strchrnul(given->name, '=');
+
+    return rfs_fail_usage(err, remedy, "%.*s cannot be '%s'", (int)(end - given->name), given->name,
+                          given->value ? given->value : "");
 }
 
 int rfs_args_add(char **list, const char *key, const char *value, struct rfs_error *err)
@@ -81,16 +47,201 @@ int rfs_args_add(char **list, const char *key, const char *value, struct rfs_err
     return 0;
 }
 
-int rfs_args_view(const struct rfs_args *args, int option, char **list, struct rfs_error *err)
+static int take_number(const struct rfs_given *given, void *to, struct rfs_error *err)
 {
-    const char *key = option == 's'               ? "src_strategy"
-                      : option == 'd'             ? "dst_strategy"
-                      : option == RFS_ARGS_FORMAT ? "format"
-                                                  : NULL;
-    if (!key && option != 'o')
+    const struct rfs_argument *row = given->row;
+    uint64_t number;
+
+    if (!rfs_tool_number(given->value, row->as == RFS_AS_BYTES, row->least, row->most, &number))
+        return rfs_args_refuse(given, row->remedy, err);
+    assert(row->size == sizeof(uint64_t) || row->size == sizeof(uint32_t));
+    if (row->size == sizeof(uint64_t))
+        *(uint64_t *)to = number;
+    else
+        *(uint32_t *)to = (uint32_t)number;
+    return 0;
+}
+
+static int take_word(const struct rfs_given *given, int *to, struct rfs_error *err)
+{
+    for (int i = 0; given->row->words[i]; i++)
+        if (strcmp(given->value, given->row->words[i]) == 0) {
+            *to = i;
+            return 0;
+        }
+    return rfs_args_refuse(given, given->row->remedy, err);
+}
+
+static int take(const struct rfs_given *given, void *request, struct rfs_error *err)
+{
+    const struct rfs_argument *row = given->row;
+    void *to = (char *)request + row->at;
+
+    switch (row->as) {
+    case RFS_AS_FLAG:
+        *(bool *)to = true;
         return 0;
-    if (!key && !*args->value)
-        return 1;
-    const int rc = rfs_args_add(list, key, args->value, err);
-    return rc ? rc : 1;
+    case RFS_AS_CHOICE:
+        *(int *)to = row->number;
+        return 0;
+    case RFS_AS_TEXT:
+        *(const char **)to = given->value;
+        return 0;
+    case RFS_AS_TEXTS: {
+        RFS_VEC(const char *) *texts = to;
+        return RFS_PUSH(texts, given->value) ? 0 : rfs_fail_memory(err);
+    }
+    case RFS_AS_NUMBER:
+    case RFS_AS_BYTES:
+        return take_number(given, to, err);
+    case RFS_AS_WORD:
+        return take_word(given, to, err);
+    case RFS_AS_VIEW:
+        return row->key || *given->value ? rfs_args_add(to, row->key, given->value, err) : 0;
+    default:
+        return row->take(given, request, err);
+    }
+}
+
+/* ---- the command line ------------------------------------------------------------------------------- */
+
+/* The rows as getopt wants them. */
+struct reading {
+    const struct rfs_argument *rows, *place; /* the place that is to be filled next */
+    unsigned filled;                         /* places */
+    char letters[2 * ROWS + 3];
+    struct option names[ROWS + 1];
+};
+
+static void begin(struct reading *reading, const struct rfs_argument *rows)
+{
+    char *letter = stpcpy(reading->letters, "-:");
+    struct option *name = reading->names;
+
+    reading->rows = rows;
+    for (int i = 0; !is_end(&rows[i]); i++) {
+        assert(i < ROWS);
+        if (!is_option(&rows[i]) && !reading->place)
+            reading->place = &rows[i];
+        if (rows[i].letter)
+            *letter++ = rows[i].letter;
+        if (rows[i].letter && rows[i].value)
+            *letter++ = ':';
+        if (rows[i].name)
+            *name++ = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument,
+                                      NULL, FIRST_ROW + i};
+    }
+    *letter = '\0';
+    opterr = 0;
+    optind = 0; /* glibc's: begin anew, also with what the first characters of the letters say */
+}
+
+static int take_place(struct reading *reading, const char *value, void *request,
+                      struct rfs_error *err)
+{
+    const struct rfs_argument *row = reading->place;
+
+    if (is_end(row) || is_option(row))
+        return rfs_fail_usage(err, row[-1].remedy,
+                              row[-1].is_folder      ? "'%s' is a second folder"
+                              : reading->filled == 1 ? "'%s' is a second path"
+                                                     : "'%s' is a third path",
+                              value);
+    reading->place += row->as == RFS_AS_TEXT;
+    reading->filled++;
+    return take(&(struct rfs_given){row, row->value, value}, request, err);
+}
+
+static int take_option(const struct reading *reading, int option, const char *argument,
+                       void *request, struct rfs_error *err)
+{
+    char letter[3] = {'-', (char)option};
+    struct rfs_given given = {.row = reading->rows, .name = letter, .value = optarg};
+
+    if (option >= FIRST_ROW) {
+        given.row = &reading->rows[option - FIRST_ROW];
+        given.name = argument;
+    } else {
+        while (given.row->letter != option)
+            given.row++;
+    }
+    return take(&given, request, err);
+}
+
+/* "reshard COMMAND --help" */
+static int refuse(const char *command, const char *what, const char *argument,
+                  struct rfs_error *err)
+{
+    char remedy[64];
+
+    snprintf(remedy, sizeof remedy, "reshard %s --help", command);
+    return rfs_fail_usage(err, remedy, "%s '%s'", what, argument);
+}
+
+int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void *request,
+                   struct rfs_error *err)
+{
+    struct reading reading = {.filled = 0};
+    int rc = 0;
+
+    begin(&reading, rows);
+    while (rc == 0) {
+        const int at = optind > 0 ? optind : 1;
+        const int option = getopt_long(argc, argv, reading.letters, reading.names, NULL);
+
+        if (option < 0)
+            break;
+        rc = option == '?'     ? refuse(argv[0], "unknown option", argv[at], err)
+             : option == ':'   ? refuse(argv[0], "a value is missing after", argv[at], err)
+             : option == PLACE ? take_place(&reading, optarg, request, err)
+                               : take_option(&reading, option, argv[at], request, err);
+    }
+    while (rc == 0 && optind < argc)
+        rc = take_place(&reading, argv[optind++], request, err);
+    return rc;
+}
+
+/* ---- help ------------------------------------------------------------------------------------------- */
+
+enum { HELP_COLUMN = 21 };
+
+/* "-j, --threads N"; the columns it takes. */
+static size_t put_head(const struct rfs_argument *row, FILE *out)
+{
+    char text[128];
+    size_t n = 0;
+
+    snprintf(text, sizeof text, "%.*s%s%s%s%s%s", row->letter ? 2 : 0,
+             (const char[]){'-', row->letter, '\0'}, row->letter && row->name ? ", " : "",
+             row->name ? "--" : "", row->name ? row->name : "",
+             row->value && is_option(row) ? " " : "", row->value ? row->value : "");
+    fputs(text, out);
+    for (const char *at = text; *at; at++)
+        n += ((unsigned char)*at & 0xC0) != 0x80;
+    return n;
+}
+
+static void put_help(const char *help, size_t column, FILE *out)
+{
+    fprintf(out, "%*s", (int)(column + 2 < HELP_COLUMN ? HELP_COLUMN - column : 2), "");
+    for (const char *line = help, *end; *line; line = *end ? end + 1 : end) {
+        end = strchrnul(line, '\n');
+        fprintf(out, "%*s%.*s\n", line > help ? HELP_COLUMN : 0, "", (int)(end - line), line);
+    }
+}
+
+void rfs_args_help(const struct rfs_argument *rows, FILE *out)
+{
+    size_t column = 0;
+
+    for (const struct rfs_argument *row = rows; !is_end(row); row++) {
+        if (!is_option(row) && !row->help)
+            continue;
+        fputs(column == 0 ? "  " : ", ", out);
+        column += 2 + put_head(row, out);
+        if (!row->help)
+            continue;
+        put_help(row->help, column, out);
+        column = 0;
+    }
 }

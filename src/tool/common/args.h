@@ -1,45 +1,148 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arguments of a command, as all commands read them: options anywhere, getopt_long's forms, "--" before
- * paths that begin with '-'. One at a time in a process, because getopt's state is global.
+ * The arguments of a command: a table with a row for each, from which the command line is read and --help is printed.
+ * As all commands have it: options anywhere, getopt_long's forms, "--" before paths that begin with '-'.
  *
- *     struct rfs_args args = {.argc = argc, .argv = argv, .letters = "s:d:o:", .names = names};
- *     for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
- *         if (option < 0) …          -EINVAL with *err filled
- *         if (option == RFS_ARGS_PLACE) … args.value is a path …
- *         else …                     args.value (NULL: none), args.name as it was given
+ *     static const struct rfs_argument arguments[] = {
+ *         RFS_ARG_PLACE("PATH", struct request, path, "one PATH"),
+ *         RFS_ARG_TEXTS("name", "GLOB", struct request, globs, "the tensors with such a name"),
+ *         RFS_ARG_THREADS("threads", struct request, threads),
+ *         RFS_ARG_FLAG("json", struct request, json, "for scripts"),
+ *         {0},
+ *     };
  */
 #ifndef RFS_TOOL_COMMON_ARGS_H
 #define RFS_TOOL_COMMON_ARGS_H
 
 #include "base/error.h"
 
-#include <getopt.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 
-enum {
-    RFS_ARGS_END = 0,
-    RFS_ARGS_PLACE = 1, /* an argument that is no option */
-    RFS_ARGS_LONG = 256 /* the first value for options that have no letter */
+/* What becomes of an argument's value, in the member of the command's request that the row names. */
+enum rfs_argument_as {
+    RFS_AS_FLAG = 1, /* bool: true; the option has no value */
+    RFS_AS_CHOICE,   /* int or an enumeration: NUMBER; the option has no value */
+    RFS_AS_TEXT,     /* const char *; of argv */
+    RFS_AS_TEXTS,    /* { const char **data; size_t n, cap; …: appended; to be freed */
+    RFS_AS_NUMBER,   /* an unsigned number from LEAST to MOST, or what is refused with REMEDY */
+    RFS_AS_BYTES,    /* the same, with K, M, G or T */
+    RFS_AS_WORD,     /* int or an enumeration: which of WORDS, or what is refused with REMEDY */
+    RFS_AS_VIEW, /* char *: a list of view options, to which KEY=VALUE is appended; to be freed */
+    RFS_AS_OWN,  /* by TAKE */
 };
 
-struct rfs_args {
-    int argc;
-    char **argv;                /* [0] is the command's name, for messages */
-    const char *letters;        /* as getopt's, without a mode at the front */
-    const struct option *names; /* as getopt_long's */
-    /* of the last one */
-    const char *value;
-    const char *name; /* "-s" or "--json", valid until the next */
-    bool begun, only_places;
-    char letter[3];
+struct rfs_given;
+
+/*
+ * Without a letter and a name it is no option but a place, such as a path. Places stand in a row: of RFS_AS_TEXT each
+ * takes one, others take all that are left.
+ */
+struct rfs_argument {
+    char letter;
+    const char *name;
+    const char *value; /* as --help calls it; NULL: an option without one */
+    /* Lines with '\n' between. An option's that is NULL stands before the next one in the same line. */
+    const char *help;
+    enum rfs_argument_as as;
+    size_t at, size;          /* RFS_TO */
+    const char *key;          /* of RFS_AS_VIEW; NULL: the value is such a list */
+    uint64_t least, most;     /* of numbers */
+    int number;               /* of RFS_AS_CHOICE */
+    const char *const *words; /* to a NULL */
+    const char *remedy;       /* for a value that is refused; of a place, for one too many */
+    bool is_folder;           /* a place, for the same message */
+    int (*take)(const struct rfs_given *given, void *request, struct rfs_error *err);
 };
 
-/* The next option's value, RFS_ARGS_PLACE, RFS_ARGS_END, or -EINVAL with *err filled. */
-int rfs_args_next(struct rfs_args *args, struct rfs_error *err);
+#define RFS_TO(type, member) .at = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
-/* The option that args is at cannot have its value. -EINVAL. */
-int rfs_args_refuse(const struct rfs_args *args, const char *remedy, struct rfs_error *err);
+/* Rows. A help of NULL: see above. */
+#define RFS_ARG_PLACE(shown, type, member, one)                                                    \
+    {                                                                                              \
+        .value = shown, .as = RFS_AS_TEXT, RFS_TO(type, member), .remedy = one                     \
+    }
+#define RFS_ARG_FLAG(option, type, member, text)                                                   \
+    {                                                                                              \
+        .name = option, .as = RFS_AS_FLAG, RFS_TO(type, member), .help = text                      \
+    }
+#define RFS_ARG_TEXT(option, shown, type, member, text)                                            \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_TEXT, RFS_TO(type, member), .help = text      \
+    }
+#define RFS_ARG_TEXTS(option, shown, type, member, text)                                           \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_TEXTS, RFS_TO(type, member), .help = text     \
+    }
+#define RFS_ARG_CHOICE(option, type, member, value_of, text)                                       \
+    {                                                                                              \
+        .name = option, .as = RFS_AS_CHOICE, RFS_TO(type, member), .number = value_of,             \
+        .help = text                                                                               \
+    }
+#define RFS_ARG_WORD(option, shown, list, refused, type, member, text)                             \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_WORD, .words = list, .remedy = refused,       \
+        RFS_TO(type, member), .help = text                                                         \
+    }
+/* An option of a letter alone. */
+#define RFS_ARG_FILE(option, type, member, text)                                                   \
+    {                                                                                              \
+        .letter = option, .value = "FILE", .as = RFS_AS_TEXT, RFS_TO(type, member), .help = text   \
+    }
+/* A strategy or other options of a view. */
+#define RFS_ARG_VIEW(option, shown, of_view, type, member, text)                                   \
+    {                                                                                              \
+        .letter = option, .value = shown, .as = RFS_AS_VIEW, .key = of_view, RFS_TO(type, member), \
+        .help = text                                                                               \
+    }
+#define RFS_ARG_VIEW_NAMED(option, shown, of_view, type, member, text)                             \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_VIEW, .key = of_view, RFS_TO(type, member),   \
+        .help = text                                                                               \
+    }
+#define RFS_ARG_NUMBER(option, shown, from, to, refused, type, member, text)                       \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_NUMBER, .least = from, .most = to,            \
+        .remedy = refused, RFS_TO(type, member), .help = text                                      \
+    }
+#define RFS_ARG_BYTES(option, from, to, refused, type, member, text)                               \
+    {                                                                                              \
+        .name = option, .value = "BYTES", .as = RFS_AS_BYTES, .least = from, .most = to,           \
+        .remedy = refused, RFS_TO(type, member), .help = text                                      \
+    }
+#define RFS_ARG_OWN(option, shown, by, text)                                                       \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_OWN, .take = by, .help = text                 \
+    }
+#define RFS_MOST_THREADS 256
+#define RFS_ARG_THREADS(option, type, member)                                                      \
+    {                                                                                              \
+        .letter = 'j', .name = option, .value = "N", .as = RFS_AS_NUMBER, .least = 1,              \
+        .most = RFS_MOST_THREADS, .remedy = "-j 1 to -j 256", RFS_TO(type, member),                \
+        .help = "threads (as many as there are processors)"                                        \
+    }
+
+/* An argument as it was given. */
+struct rfs_given {
+    const struct rfs_argument *row;
+    const char *name;  /* "-s" or "--json" */
+    const char *value; /* NULL: none */
+};
+
+/*
+ * Reads the command line of the command ARGV[0] into REQUEST, which has its defaults. -EINVAL or -ENOMEM with *err
+ * filled; what is in REQUEST is to be freed in any case. One at a time in a process, because getopt's state is global.
+ */
+int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void *request,
+                   struct rfs_error *err);
+
+/* An option cannot have its value. -EINVAL. */
+int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rfs_error *err);
+
+/* The options for --help, some lines each. */
+void rfs_args_help(const struct rfs_argument *rows, FILE *out);
 
 /*
  * Appends "KEY=VALUE" to a list of view options such as reshard_open takes, VALUE escaped; or, when KEY is
@@ -47,14 +150,5 @@ int rfs_args_refuse(const struct rfs_args *args, const char *remedy, struct rfs_
  * 0, or -ENOMEM with *err filled.
  */
 int rfs_args_add(char **list, const char *key, const char *value, struct rfs_error *err);
-
-/*
- * The options that all commands which open a view have: -s FILE, -d FILE, -o OPTIONS, and --format if it is
- * named RFS_ARGS_FORMAT. 1 if OPTION is one of them and was appended to *LIST, 0 if not, or -ENOMEM with *err
- * filled.
- */
-enum { RFS_ARGS_FORMAT = 4096 };
-#define RFS_ARGS_VIEW "s:d:o:" /* their letters */
-int rfs_args_view(const struct rfs_args *args, int option, char **list, struct rfs_error *err);
 
 #endif

@@ -3,12 +3,15 @@
 #ifndef RFS_TOOL_COMMON_COMMAND_H
 #define RFS_TOOL_COMMON_COMMAND_H
 
+#include "tool/common/args.h"
+
 struct rfs_command {
     const char *name;
     const char *usage; /* its forms, a line each: "reshard info [--json] PATH\n" */
     const char
         *summary; /* one line of the list of commands: "info     shows what …\n" less the name */
-    const char *options; /* what --help says of its options, a line each; NULL: it has none */
+    const struct rfs_argument *arguments; /* to a row of zeros */
+    const char *after;                    /* what --help says after them; NULL: nothing */
     /* ARGV[0] is the name. Gives the exit code. */
     int (*run)(int argc, char **argv);
 };

@@ -16,8 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RFS_SWEEP_THREADS 256 /* the most */
-
 struct rfs_sweep_piece {
     size_t item;
     uint64_t begin, n; /* units; n is 0 for the one piece of an item without any */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
 #include "tool/example/write_tree.h"
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #define MAX_RANKS 65536
+#define REMEDY "reshard example --help"
 
 struct request {
     struct rfs_net_options net;
@@ -17,33 +17,6 @@ struct request {
     bool force;
     bool cut_given;
     const char *dir;
-};
-
-enum {
-    O_SRC = RFS_ARGS_LONG,
-    O_DST,
-    O_LAYERS,
-    O_HIDDEN,
-    O_SIZE,
-    O_CUT,
-    O_RUN,
-    O_DTYPE,
-    O_SEED,
-    O_FORCE
-};
-
-static const struct option long_options[] = {
-    {"src", required_argument, NULL, O_SRC},
-    {"dst", required_argument, NULL, O_DST},
-    {"layers", required_argument, NULL, O_LAYERS},
-    {"hidden", required_argument, NULL, O_HIDDEN},
-    {"size", required_argument, NULL, O_SIZE},
-    {"cut", required_argument, NULL, O_CUT},
-    {"run-bytes", required_argument, NULL, O_RUN},
-    {"dtype", required_argument, NULL, O_DTYPE},
-    {"seed", required_argument, NULL, O_SEED},
-    {"force", no_argument, NULL, O_FORCE},
-    {NULL, 0, NULL, 0},
 };
 
 static bool parse_cut(const char *text, enum rfs_net_kind *out)
@@ -76,56 +49,48 @@ static bool parse_dtype(const char *text, enum rfs_dtype *out)
     return false;
 }
 
-static bool parse_number(int option, const char *text, struct request *request)
+static int take_cut(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    uint64_t value = 0;
-    const bool suffix = option == O_SIZE || option == O_RUN;
-    const uint64_t max = option == O_SRC || option == O_DST ? MAX_RANKS
-                         : option == O_LAYERS               ? UINT32_MAX
-                         : option == O_SEED                 ? UINT64_MAX
-                                                            : INT64_MAX;
-    if (!rfs_tool_number(text, suffix, option == O_SEED ? 0 : 1, max, &value))
-        return false;
-    switch (option) {
-    case O_SRC:
-        request->net.ranks[0] = (uint32_t)value;
-        break;
-    case O_DST:
-        request->net.ranks[1] = (uint32_t)value;
-        break;
-    case O_LAYERS:
-        request->net.layers = (uint32_t)value;
-        break;
-    case O_HIDDEN:
-        request->net.hidden = value;
-        break;
-    case O_SIZE:
-        request->net.size = value;
-        break;
-    case O_RUN:
-        request->net.run_bytes = value;
-        break;
-    default:
-        request->seed = value;
-        break;
-    }
-    return true;
+    struct request *out = request;
+
+    out->cut_given = parse_cut(given->value, &out->net.kind);
+    return out->cut_given ? 0 : rfs_args_refuse(given, REMEDY, err);
 }
 
-static int parse_option(const struct rfs_args *args, int option, struct request *request,
-                        struct rfs_error *err)
+static int take_dtype(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    bool good = true;
-    if (option == O_FORCE)
-        request->force = true;
-    else if (option == O_CUT)
-        good = request->cut_given = parse_cut(args->value, &request->net.kind);
-    else if (option == O_DTYPE)
-        good = parse_dtype(args->value, &request->net.dtype);
-    else
-        good = parse_number(option, args->value, request);
-    return good ? 0 : rfs_args_refuse(args, "reshard example --help", err);
+    struct request *out = request;
+
+    return parse_dtype(given->value, &out->net.dtype) ? 0 : rfs_args_refuse(given, REMEDY, err);
 }
+
+static const struct rfs_argument arguments[] = {
+    {.value = "DIR",
+     .as = RFS_AS_TEXT,
+     RFS_TO(struct request, dir),
+     .remedy = "one DIR",
+     .is_folder = true},
+    RFS_ARG_NUMBER("src", "M", 1, MAX_RANKS, REMEDY, struct request, net.ranks[0],
+                   "ranks of the source (8)"),
+    RFS_ARG_NUMBER("dst", "N", 1, MAX_RANKS, REMEDY, struct request, net.ranks[1],
+                   "ranks of the destination (4)"),
+    RFS_ARG_NUMBER("layers", "L", 1, UINT32_MAX, REMEDY, struct request, net.layers,
+                   "a transformer of L layers, not the tutorial's network"),
+    RFS_ARG_NUMBER("hidden", "H", 1, INT64_MAX, REMEDY, struct request, net.hidden,
+                   "its width, rounded up until every cut divides (256)"),
+    RFS_ARG_BYTES("size", 1, INT64_MAX, REMEDY, struct request, net.size,
+                  "about this many bytes of tensors, with K, M, G or T"),
+    RFS_ARG_OWN("cut", "KIND", take_cut,
+                "tp, mixed, opt: how the transformer is cut;\nrows, cols: matrices, cut along the "
+                "first or the last axis"),
+    RFS_ARG_BYTES("run-bytes", 1, INT64_MAX, REMEDY, struct request, net.run_bytes,
+                  "cols: bytes of a row that one source rank holds (1024)"),
+    RFS_ARG_OWN("dtype", "TYPE", take_dtype,
+                "float32, float16, bfloat16, float64, int8, int32 (float32)"),
+    RFS_ARG_NUMBER("seed", "S", 0, UINT64_MAX, REMEDY, struct request, seed, "another content (1)"),
+    RFS_ARG_FLAG("force", struct request, force, "replace an example that is in DIR already"),
+    {0},
+};
 
 /* What follows from the options that were given, and what contradicts them. */
 static int settle(struct request *request, struct rfs_error *err)
@@ -142,31 +107,16 @@ static int settle(struct request *request, struct rfs_error *err)
     return 0;
 }
 
-static int parse(int argc, char **argv, struct request *request, struct rfs_error *err)
-{
-    struct rfs_args args = {.argc = argc, .argv = argv, .names = long_options};
-
-    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        int rc = option < 0 ? option : 0;
-        if (option == RFS_ARGS_PLACE && request->dir == NULL)
-            request->dir = args.value;
-        else if (option == RFS_ARGS_PLACE)
-            rc = rfs_fail_usage(err, "one DIR", "'%s' is a second folder", args.value);
-        else if (rc == 0)
-            rc = parse_option(&args, option, request, err);
-        if (rc != 0)
-            return rc;
-    }
-    return settle(request, err);
-}
-
 static int run(int argc, char **argv)
 {
     struct rfs_error err = {0};
     struct request request = {
         .net = {.kind = RFS_NET_TUTORIAL, .ranks = {8, 4}, .dtype = RFS_FLOAT32}, .seed = 1};
     struct rfs_net net = {0};
-    int rc = parse(argc, argv, &request, &err);
+    int rc = rfs_args_parse(arguments, argc, argv, &request, &err);
+
+    if (rc == 0)
+        rc = settle(&request, &err);
     if (rc == 0)
         rc = rfs_net_make(&request.net, &net, &err);
     uint64_t bytes = 0;
@@ -184,16 +134,6 @@ const struct rfs_command rfs_command_example = {
     .name = "example",
     .usage = "reshard example DIR [option...]\n",
     .summary = "writes a sharded checkpoint and two strategies, of any size",
-    .options = "  --src M            ranks of the source (8)\n"
-               "  --dst N            ranks of the destination (4)\n"
-               "  --layers L         a transformer of L layers, not the tutorial's network\n"
-               "  --hidden H         its width, rounded up until every cut divides (256)\n"
-               "  --size BYTES       about this many bytes of tensors, with K, M, G or T\n"
-               "  --cut KIND         tp, mixed, opt: how the transformer is cut;\n"
-               "                     rows, cols: matrices, cut along the first or the last axis\n"
-               "  --run-bytes BYTES  cols: bytes of a row that one source rank holds (1024)\n"
-               "  --dtype TYPE       float32, float16, bfloat16, float64, int8, int32 (float32)\n"
-               "  --seed S           another content (1)\n"
-               "  --force            replace an example that is in DIR already\n",
+    .arguments = arguments,
     .run = run,
 };

@@ -2,7 +2,6 @@
 #include "tool/explain/explain.h"
 
 #include "base/cleanup.h"
-#include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/tool.h"
@@ -11,24 +10,13 @@
 #include <errno.h>
 #include <string.h>
 
-enum { O_PARAM = RFS_ARGS_LONG, O_RANK, O_RANKS, O_JSON, O_SVG };
-
-static const struct option names[] = {
-    {"param", required_argument, NULL, O_PARAM},
-    {"rank", required_argument, NULL, O_RANK},
-    {"ranks", required_argument, NULL, O_RANKS},
-    {"json", no_argument, NULL, O_JSON},
-    {"svg", required_argument, NULL, O_SVG},
-    {"format", required_argument, NULL, RFS_ARGS_FORMAT},
-    {NULL, 0, NULL, 0},
-};
-
-static int take_rank(const struct rfs_args *args, struct rfs_explain *out, struct rfs_error *err)
+static int take_rank(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
+    struct rfs_explain *out = request;
     uint64_t rank = 0;
 
-    if (!rfs_tool_number(args->value, false, 0, UINT32_MAX - 1, &rank))
-        return rfs_args_refuse(args, "a rank of the destination, from 0 up", err);
+    if (!rfs_tool_number(given->value, false, 0, UINT32_MAX - 1, &rank))
+        return rfs_args_refuse(given, "a rank of the destination, from 0 up", err);
     out->one = true;
     out->ranks.n = 0;
     return RFS_PUSH(&out->ranks, (struct rfs_rank_range){(uint32_t)rank, (uint32_t)rank})
@@ -36,44 +24,40 @@ static int take_rank(const struct rfs_args *args, struct rfs_explain *out, struc
                : rfs_fail_memory(err);
 }
 
-static int take(struct rfs_args *args, int option, struct rfs_explain *out, struct rfs_error *err)
+static int take_ranks(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    switch (option) {
-    case RFS_ARGS_PLACE:
-        if (out->source)
-            return rfs_fail_usage(err, "one SRC", "'%s' is a second path", args->value);
-        out->source = args->value;
-        return 0;
-    case O_PARAM:
-        out->param = args->value;
-        return 0;
-    case O_RANK:
-        return take_rank(args, out, err);
-    case O_RANKS:
-        out->one = false;
-        return rfs_ranks_parse(args->value, &out->ranks, err);
-    case O_SVG:
-        out->svg = args->value;
-        return 0;
-    case O_JSON:
-        out->json = true;
-        return 0;
-    default: {
-        const int rc = rfs_args_view(args, option, &out->options, err);
-        return rc < 0 ? rc : 0;
-    }
-    }
+    struct rfs_explain *out = request;
+
+    out->one = false;
+    return rfs_ranks_parse(given->value, &out->ranks, err);
 }
+
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_PLACE("SRC", struct rfs_explain, source, "one SRC"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct rfs_explain, options, NULL),
+    RFS_ARG_VIEW('d', "FILE", "dst_strategy", struct rfs_explain, options,
+                 "the strategies of SRC and of the destination"),
+    RFS_ARG_VIEW('o', "OPTION,...", NULL, struct rfs_explain, options,
+                 "any option of the view, see reshardfs(1)"),
+    RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_explain, options,
+                       "of the destination: ckpt, safetensors or pt"),
+    RFS_ARG_TEXT("param", "NAME", struct rfs_explain, param,
+                 "one parameter; without it, bytes by destination rank"),
+    RFS_ARG_OWN("rank", "N", take_rank, "one destination rank, with every byte range"),
+    RFS_ARG_OWN("ranks", "LIST", take_ranks,
+                "some, such as those of a node: 0-7. Together, what several\ntake is counted once"),
+    RFS_ARG_TEXT("svg", "FILE", struct rfs_explain, svg,
+                 "also draws the parameter; - for the standard output"),
+    RFS_ARG_FLAG("json", struct rfs_explain, json, "for scripts"),
+    {0},
+};
 
 static int parse(int argc, char **argv, struct rfs_explain *out, struct rfs_error *err)
 {
-    struct rfs_args args = {.argc = argc, .argv = argv, .letters = RFS_ARGS_VIEW, .names = names};
+    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
 
-    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        const int rc = option < 0 ? option : take(&args, option, out, err);
-        if (rc)
-            return rc;
-    }
+    if (rc)
+        return rc;
     if (!out->source || !*out->source)
         return rfs_fail_usage(err, "reshard explain SRC -s FILE -d FILE --param NAME",
                               "explain takes a source");
@@ -206,14 +190,6 @@ const struct rfs_command rfs_command_explain = {
              "reshard explain SRC -s FILE -d FILE [--ranks LIST]\n"
              "reshard explain PARTS -o nshards=N [--param NAME] [--rank N]\n",
     .summary = "tells which source ranks, files and bytes make a destination slice",
-    .options = "  -s FILE, -d FILE   the strategies of SRC and of the destination\n"
-               "  -o OPTION,...      any option of the view, see reshardfs(1)\n"
-               "  --format FORMAT    of the destination: ckpt, safetensors or pt\n"
-               "  --param NAME       one parameter; without it, bytes by destination rank\n"
-               "  --rank N           one destination rank, with every byte range\n"
-               "  --ranks LIST       some, such as those of a node: 0-7. Together, what several\n"
-               "                     take is counted once\n"
-               "  --svg FILE         also draws the parameter; - for the standard output\n"
-               "  --json             for scripts\n",
+    .arguments = arguments,
     .run = run,
 };

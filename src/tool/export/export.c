@@ -182,8 +182,7 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     int rc = 0;
 
     export->dest = RFS_DEST_NONE;
-    export->threads =
-        options->threads ? options->threads : rfs_tool_processors(RFS_EXPORT_MOST_THREADS);
+    export->threads = options->threads ? options->threads : rfs_tool_processors(RFS_MOST_THREADS);
     export->task = options->task;
     rfs_progress_init(&export->progress, options->json);
     const bool room = rfs_manifest_init(&export->known) == 0 &&
@@ -260,17 +259,7 @@ const struct rfs_command rfs_command_export = {
     .usage = "reshard export SRC DST [-s FILE] [-d FILE] [-o OPTION,...] [option...]\n"
              "reshard export --verify DST\n",
     .summary = "writes what a mount would show into a folder",
-    .options = "  -s FILE, -d FILE   strategies of SRC and of DST (none: one whole checkpoint)\n"
-               "  -o OPTION,...      any option of the view, as of reshardfs: view=huggingface\n"
-               "  --format FORMAT    ckpt, safetensors or pt (ckpt)\n"
-               "  --ranks 0-63,70    the files of these ranks alone\n"
-               "  -j N               threads (as many as there are processors)\n"
-               "  --no-fsync         do not wait until all is on the disk\n"
-               "  --force            replace what is there and differs; write into any folder\n"
-               "  --trust            keep what the manifest has without reading it again\n"
-               "  --verify           write nothing: compare all with the manifest\n"
-               "  --task K/N         the files of task K of N (as srun or mpirun say)\n"
-               "  --json             progress and result as JSON, a line each\n"
-               "It goes on where it was stopped. On several machines: under srun or mpirun.\n",
+    .arguments = rfs_export_arguments,
+    .after = "It goes on where it was stopped. On several machines: under srun or mpirun.\n",
     .run = run,
 };

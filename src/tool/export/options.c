@@ -1,83 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/export/options.h"
 
-#include "tool/common/args.h"
-#include "tool/common/tool.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    O_RANKS = RFS_ARGS_LONG,
-    O_NO_FSYNC,
-    O_VERIFY,
-    O_TRUST,
-    O_JSON,
-    O_FORCE,
-    O_TASK,
+static int take_ranks(const struct rfs_given *given, void *request, struct rfs_error *err)
+{
+    struct rfs_export_options *out = request;
+
+    return rfs_ranks_parse(given->value, &out->ranks, err);
+}
+
+static int take_task(const struct rfs_given *given, void *request, struct rfs_error *err)
+{
+    struct rfs_export_options *out = request;
+
+    return rfs_task_parse(given->value, &out->task)
+               ? 0
+               : rfs_args_refuse(given, "--task K/N, K from 0 to N - 1", err);
+}
+
+const struct rfs_argument rfs_export_arguments[] = {
+    RFS_ARG_PLACE("SRC", struct rfs_export_options, source, NULL),
+    RFS_ARG_PLACE("DST", struct rfs_export_options, target, "one SRC and one DST"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct rfs_export_options, view, NULL),
+    RFS_ARG_VIEW('d', "FILE", "dst_strategy", struct rfs_export_options, view,
+                 "strategies of SRC and of DST (none: one whole checkpoint)"),
+    RFS_ARG_VIEW('o', "OPTION,...", NULL, struct rfs_export_options, view,
+                 "any option of the view, as of reshardfs: view=huggingface"),
+    RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_export_options, view,
+                       "ckpt, safetensors or pt (ckpt)"),
+    RFS_ARG_OWN("ranks", "0-63,70", take_ranks, "the files of these ranks alone"),
+    RFS_ARG_THREADS(NULL, struct rfs_export_options, threads),
+    RFS_ARG_FLAG("no-fsync", struct rfs_export_options, no_fsync,
+                 "do not wait until all is on the disk"),
+    RFS_ARG_FLAG("force", struct rfs_export_options, force,
+                 "replace what is there and differs; write into any folder"),
+    RFS_ARG_FLAG("trust", struct rfs_export_options, trust,
+                 "keep what the manifest has without reading it again"),
+    RFS_ARG_FLAG("verify", struct rfs_export_options, verify,
+                 "write nothing: compare all with the manifest"),
+    RFS_ARG_OWN("task", "K/N", take_task, "the files of task K of N (as srun or mpirun say)"),
+    RFS_ARG_FLAG("json", struct rfs_export_options, json,
+                 "progress and result as JSON, a line each"),
+    {0},
 };
-
-static const struct option long_options[] = {
-    {"ranks", required_argument, NULL, O_RANKS},
-    {"format", required_argument, NULL, RFS_ARGS_FORMAT},
-    {"no-fsync", no_argument, NULL, O_NO_FSYNC},
-    {"verify", no_argument, NULL, O_VERIFY},
-    {"trust", no_argument, NULL, O_TRUST},
-    {"json", no_argument, NULL, O_JSON},
-    {"force", no_argument, NULL, O_FORCE},
-    {"task", required_argument, NULL, O_TASK},
-    {NULL, 0, NULL, 0},
-};
-
-/* ---- the command line -------------------------------------------------------------------------------- */
-
-static int take_value(const struct rfs_args *args, int option, struct rfs_export_options *out,
-                      struct rfs_error *err)
-{
-    uint64_t number = 0;
-
-    switch (option) {
-    case O_RANKS:
-        return rfs_ranks_parse(args->value, &out->ranks, err);
-    case O_TASK:
-        return rfs_task_parse(args->value, &out->task)
-                   ? 0
-                   : rfs_args_refuse(args, "--task K/N, K from 0 to N - 1", err);
-    default:
-        if (!rfs_tool_number(args->value, false, 1, RFS_EXPORT_MOST_THREADS, &number))
-            return rfs_args_refuse(args, "-j 1 to -j 256", err);
-        out->threads = (unsigned)number;
-        return 0;
-    }
-}
-
-static void take_flag(int option, struct rfs_export_options *out)
-{
-    out->no_fsync |= option == O_NO_FSYNC;
-    out->verify |= option == O_VERIFY;
-    out->trust |= option == O_TRUST;
-    out->json |= option == O_JSON;
-    out->force |= option == O_FORCE;
-}
-
-static int take_place(const char *place, struct rfs_export_options *out, struct rfs_error *err)
-{
-    if (out->target)
-        return rfs_fail_usage(err, "one SRC and one DST", "'%s' is a third path", place);
-    /* "" is a variable of the caller's that is not set, not the current folder. */
-    if (!*place)
-        return rfs_fail_usage(err, "reshard export SRC DST", "a path is empty");
-    *(out->source ? &out->target : &out->source) = place;
-    return 0;
-}
 
 static int check_places(struct rfs_export_options *out, struct rfs_error *err)
 {
     if (!out->source || (!out->target && !out->verify))
         return rfs_fail_usage(err, "reshard export SRC DST -s FILE -d FILE",
                               "export takes a source and a folder to write to");
+    /* "" is a variable of the caller's that is not set, not the current folder. */
+    if (!*out->source || (out->target && !*out->target))
+        return rfs_fail_usage(err, "reshard export SRC DST", "a path is empty");
     if (out->target)
         return 0;
     out->target = out->source;
@@ -91,26 +69,8 @@ static int check_places(struct rfs_export_options *out, struct rfs_error *err)
 int rfs_export_options_parse(int argc, char **argv, struct rfs_export_options *out,
                              struct rfs_error *err)
 {
-    struct rfs_args args = {
-        .argc = argc, .argv = argv, .letters = RFS_ARGS_VIEW "j:", .names = long_options};
-    int rc = 0;
-
     *out = (struct rfs_export_options){0};
-    for (int option; rc == 0 && (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        if (option < 0)
-            return option;
-        if (option == RFS_ARGS_PLACE) {
-            rc = take_place(args.value, out, err);
-            continue;
-        }
-        rc = rfs_args_view(&args, option, &out->view, err);
-        if (rc != 0)
-            rc = rc < 0 ? rc : 0;
-        else if (args.value)
-            rc = take_value(&args, option, out, err);
-        else
-            take_flag(option, out);
-    }
+    const int rc = rfs_args_parse(rfs_export_arguments, argc, argv, out, err);
     return rc ? rc : check_places(out, err);
 }
 

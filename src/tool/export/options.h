@@ -4,13 +4,12 @@
 #define RFS_TOOL_EXPORT_OPTIONS_H
 
 #include "base/error.h"
+#include "tool/common/args.h"
 #include "tool/common/ranks.h"
 #include "tool/export/task.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#define RFS_EXPORT_MOST_THREADS 256
 
 struct rfs_export_options {
     const char *source; /* the caller's; NULL: --verify of what the manifest says, and no more */
@@ -26,6 +25,7 @@ struct rfs_export_options {
     struct rfs_task task; /* as --task says; count is 0 when it is not given */
 };
 
+extern const struct rfs_argument rfs_export_arguments[];
 /* ARGV[0] is the command's name. 0, or -errno with *err filled; *out is to be freed in any case. */
 int rfs_export_options_parse(int argc, char **argv, struct rfs_export_options *out,
                              struct rfs_error *err);

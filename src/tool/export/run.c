@@ -184,7 +184,7 @@ static void watch(struct rfs_writing_run *run, int fd)
 
 static int run_threads(struct rfs_writing_run *run, struct rfs_error *err)
 {
-    pthread_t threads[RFS_EXPORT_MOST_THREADS];
+    pthread_t threads[RFS_MOST_THREADS];
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)

@@ -60,82 +60,57 @@ void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *fi
 
 /* ---- the command line ---- */
 
-enum { JSON = RFS_ARGS_LONG, NAME, DTYPE, SORT, ALL };
-
-static const struct option names[] = {
-    {"json", no_argument, NULL, JSON},         {"name", required_argument, NULL, NAME},
-    {"dtype", required_argument, NULL, DTYPE}, {"sort", required_argument, NULL, SORT},
-    {"all", no_argument, NULL, ALL},           {NULL, 0, NULL, 0},
-};
-
 struct parsed {
     struct rfs_info_args args;
     struct rfs_globs globs;
     char *options; /* of the view; owned */
 };
 
-static int take_sort(struct rfs_args *args, struct rfs_filter *filter, struct rfs_error *err)
+static int take_dtype(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    static const char *const orders[] = {"file", "size", "name", "offset"};
+    struct parsed *parsed = request;
 
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
-        if (strcmp(args->value, orders[i]) == 0) {
-            filter->order = (enum rfs_order)i;
-            return 0;
-        }
-    return rfs_args_refuse(args, "size, name, offset or file", err);
+    return rfs_rows_parse_dtype(given->value, &parsed->args.filter.dtype)
+               ? 0
+               : rfs_args_refuse(given, "Float32, BFloat16, Int8 or another", err);
 }
 
-static int take(struct rfs_args *args, int option, struct parsed *out, struct rfs_error *err)
-{
-    struct rfs_filter *filter = &out->args.filter;
-    uint64_t number;
+/* By their numbers in enum rfs_order. */
+static const char *const orders[] = {"file", "size", "name", "offset", NULL};
 
-    switch (option) {
-    case RFS_ARGS_PLACE:
-        if (out->args.path)
-            return rfs_fail_usage(err, "one PATH", "'%s' is a second path", args->value);
-        out->args.path = args->value;
-        return 0;
-    case JSON:
-        out->args.json = true;
-        return 0;
-    case ALL:
-        out->args.all = true;
-        return 0;
-    case NAME:
-        return RFS_PUSH(&out->globs, args->value) ? 0 : rfs_fail_memory(err);
-    case DTYPE:
-        return rfs_rows_parse_dtype(args->value, &filter->dtype)
-                   ? 0
-                   : rfs_args_refuse(args, "Float32, BFloat16, Int8 or another", err);
-    case SORT:
-        return take_sort(args, filter, err);
-    case 'n':
-        if (!rfs_tool_number(args->value, false, 1, SIZE_MAX, &number))
-            return rfs_args_refuse(args, "a number of rows", err);
-        filter->most = (size_t)number;
-        return 0;
-    default: { /* -s, -o */
-        const int rc = rfs_args_view(args, option, &out->options, err);
-        return rc < 0 ? rc : 0;
-    }
-    }
-}
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_PLACE("PATH", struct parsed, args.path, "one PATH"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct parsed, options,
+                 "a tree's strategy: whole shapes, cuts, what does not fit"),
+    RFS_ARG_VIEW('o', "OPTIONS", NULL, struct parsed, options,
+                 "how the source is to be read, as for a mount: step=5,\nkey_file=FILE, "
+                 "rank_dir=node%d, ..."),
+    RFS_ARG_TEXTS("name", "GLOB", struct parsed, globs,
+                  "only these parameters; may be given several times"),
+    RFS_ARG_OWN("dtype", "TYPE", take_dtype, "only those of a type, such as BFloat16"),
+    RFS_ARG_WORD("sort", "ORDER", orders, "size, name, offset or file", struct parsed,
+                 args.filter.order, "size (the largest first), name, offset or file"),
+    {.letter = 'n',
+     .value = "N",
+     .as = RFS_AS_NUMBER,
+     .least = 1,
+     .most = SIZE_MAX,
+     .remedy = "a number of rows",
+     RFS_TO(struct parsed, args.filter.most),
+     .help = "the first N of them"},
+    RFS_ARG_FLAG("all", struct parsed, args.all, "of a large tree, the headers of every rank"),
+    RFS_ARG_FLAG("json", struct parsed, args.json, "for scripts"),
+    {0},
+};
 
 static int parse(int argc, char **argv, struct parsed *out, struct rfs_error *err)
 {
-    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "n:s:o:", .names = names};
-
     out->args.filter.dtype = -1;
     out->args.filter.most = SIZE_MAX;
-    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        const int rc = option < 0 ? option : take(&args, option, out, err);
-        if (rc)
-            return rc;
-    }
     out->args.filter.globs = &out->globs;
-    return out->args.path ? 0 : rfs_fail_usage(err, "reshard info PATH", "info takes one path");
+    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
+    return rc || out->args.path ? rc
+                                : rfs_fail_usage(err, "reshard info PATH", "info takes one path");
 }
 
 /* ---- the report ---- */
@@ -349,14 +324,6 @@ const struct rfs_command rfs_command_info = {
     .name = "info",
     .usage = "reshard info [option...] PATH\n",
     .summary = "shows what a checkpoint, folder, tree, strategy or mount holds",
-    .options = "  -s FILE            a tree's strategy: whole shapes, cuts, what does not fit\n"
-               "  -o OPTIONS         how the source is to be read, as for a mount: step=5,\n"
-               "                     key_file=FILE, rank_dir=node%d, ...\n"
-               "  --name GLOB        only these parameters; may be given several times\n"
-               "  --dtype TYPE       only those of a type, such as BFloat16\n"
-               "  --sort ORDER       size (the largest first), name, offset or file\n"
-               "  -n N               the first N of them\n"
-               "  --all              of a large tree, the headers of every rank\n"
-               "  --json             for scripts\n",
+    .arguments = arguments,
     .run = run,
 };

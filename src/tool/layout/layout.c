@@ -2,7 +2,6 @@
 #include "tool/layout/layout.h"
 
 #include "base/cleanup.h"
-#include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
 #include "view/strategy_files.h"
@@ -10,16 +9,6 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <string.h>
-
-enum { O_PARAM = RFS_ARGS_LONG, O_SHAPE, O_SVG, O_JSON };
-
-static const struct option names[] = {
-    {"param", required_argument, NULL, O_PARAM},
-    {"shape", required_argument, NULL, O_SHAPE},
-    {"svg", required_argument, NULL, O_SVG},
-    {"json", no_argument, NULL, O_JSON},
-    {NULL, 0, NULL, 0},
-};
 
 /* "1024,512"; "" is that of a scalar. */
 static bool parse_shape(const char *text, struct rfs_layout_job *out)
@@ -40,40 +29,31 @@ static bool parse_shape(const char *text, struct rfs_layout_job *out)
     return copy != NULL;
 }
 
-static int take(const struct rfs_args *args, int option, struct rfs_layout_job *out,
-                struct rfs_error *err)
+static int take_shape(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    switch (option) {
-    case RFS_ARGS_PLACE:
-        if (out->file)
-            return rfs_fail_usage(err, "one FILE", "'%s' is a second path", args->value);
-        out->file = args->value;
-        return 0;
-    case O_PARAM:
-        out->param = args->value;
-        return 0;
-    case O_SHAPE:
-        return parse_shape(args->value, out)
-                   ? 0
-                   : rfs_args_refuse(args, "a tensor's dims, such as --shape 1024,512", err);
-    case O_SVG:
-        out->svg = args->value;
-        return 0;
-    default:
-        out->json = true;
-        return 0;
-    }
+    return parse_shape(given->value, request)
+               ? 0
+               : rfs_args_refuse(given, "a tensor's dims, such as --shape 1024,512", err);
 }
+
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_PLACE("FILE", struct rfs_layout_job, file, "one FILE"),
+    RFS_ARG_TEXT("param", "NAME", struct rfs_layout_job, param, "one parameter"),
+    RFS_ARG_OWN("shape", "N,N,...", take_shape,
+                "the dims of its whole tensor, for slices in elements; else\nthey are fractions of "
+                "the axes"),
+    RFS_ARG_TEXT("svg", "FILE", struct rfs_layout_job, svg,
+                 "also a picture; - for the standard output"),
+    RFS_ARG_FLAG("json", struct rfs_layout_job, json, "for scripts"),
+    {0},
+};
 
 static int parse(int argc, char **argv, struct rfs_layout_job *out, struct rfs_error *err)
 {
-    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "", .names = names};
+    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
 
-    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        const int rc = option < 0 ? option : take(&args, option, out, err);
-        if (rc)
-            return rc;
-    }
+    if (rc)
+        return rc;
     if (!out->file)
         return rfs_fail_usage(err, "reshard layout FILE", "layout takes a strategy file");
     return out->has_shape && !out->param
@@ -119,10 +99,6 @@ const struct rfs_command rfs_command_layout = {
     .name = "layout",
     .usage = "reshard layout FILE [--param NAME [--shape N,...]] [--svg FILE] [--json]\n",
     .summary = "draws how a strategy spreads tensors over its devices",
-    .options = "  --param NAME       one parameter\n"
-               "  --shape N,N,...    the dims of its whole tensor, for slices in elements; else\n"
-               "                     they are fractions of the axes\n"
-               "  --svg FILE         also a picture; - for the standard output\n"
-               "  --json             for scripts\n",
+    .arguments = arguments,
     .run = run,
 };

@@ -2,7 +2,6 @@
 /* `reshard ranks`: which source ranks a destination rank needs. */
 #include "tool/common/ranks.h"
 #include "base/cleanup.h"
-#include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/table.h"
 #include "tool/common/tool.h"
@@ -12,41 +11,37 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { O_JSON = RFS_ARGS_LONG };
-
-static const struct option names[] = {{"json", no_argument, NULL, O_JSON}, {NULL, 0, NULL, 0}};
-
 struct job {
     const char *src, *dst;
     struct rfs_ranks ranks;
     bool json;
 };
 
-static int take(const struct rfs_args *args, int option, struct job *job, struct rfs_error *err)
+static int take_ranks(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    if (option == 's')
-        job->src = args->value;
-    else if (option == 'd')
-        job->dst = args->value;
-    else if (option == O_JSON)
-        job->json = true;
-    else if (rfs_ranks_parse(args->value, &job->ranks, NULL))
-        return rfs_fail_usage(err, "a rank, or several: 0-7,12", "RANK cannot be '%s'",
-                              args->value);
-    return 0;
+    struct job *job = request;
+
+    return rfs_ranks_parse(given->value, &job->ranks, NULL) == 0
+               ? 0
+               : rfs_fail_usage(err, "a rank, or several: 0-7,12", "RANK cannot be '%s'",
+                                given->value);
 }
+
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_OWN(NULL, "RANK", take_ranks,
+                "a rank of the destination, or several: 0-7,12; else all"),
+    RFS_ARG_FILE('s', struct job, src, NULL),
+    RFS_ARG_FILE('d', struct job, dst, "the strategies; a side without one is whole, on one rank"),
+    RFS_ARG_FLAG("json", struct job, json, "for scripts"),
+    {0},
+};
 
 static int parse(int argc, char **argv, struct job *job, struct rfs_error *err)
 {
-    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "s:d:", .names = names};
+    const int rc = rfs_args_parse(arguments, argc, argv, job, err);
 
-    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        const int rc = option < 0 ? option : take(&args, option, job, err);
-        if (rc)
-            return rc;
-    }
-    return job->src || job->dst
-               ? 0
+    return rc || job->src || job->dst
+               ? rc
                : rfs_fail_usage(err, "reshard ranks RANK -s FILE -d FILE",
                                 "ranks takes a strategy; a side without one is one whole "
                                 "checkpoint");
@@ -164,8 +159,6 @@ const struct rfs_command rfs_command_ranks = {
     .name = "ranks",
     .usage = "reshard ranks [RANK] [-s FILE] [-d FILE] [--json]\n",
     .summary = "tells which source ranks a destination rank needs, by the strategies",
-    .options = "  RANK               a rank of the destination, or several: 0-7,12; else all\n"
-               "  -s FILE, -d FILE   the strategies; a side without one is whole, on one rank\n"
-               "  --json             for scripts\n",
+    .arguments = arguments,
     .run = run,
 };

@@ -3,7 +3,6 @@
 #include "tool/stats/stats.h"
 
 #include "base/cleanup.h"
-#include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/numbers.h"
 #include "tool/common/sweep.h"
@@ -160,54 +159,28 @@ static int measure_all(struct measuring *measuring, unsigned threads, struct rfs
 
 /* ---- the command line ------------------------------------------------------------------------------- */
 
-enum { O_JSON = RFS_ARGS_LONG, O_NAME };
-
-static int take(const struct rfs_args *args, int option, struct request *out, struct rfs_error *err)
-{
-    uint64_t number;
-    const int taken = rfs_args_view(args, option, &out->options, err);
-
-    if (taken)
-        return taken < 0 ? taken : 0;
-    if (option == O_JSON) {
-        out->json = true;
-    } else if (option == O_NAME) {
-        return RFS_PUSH(&out->globs, args->value) ? 0 : rfs_fail_memory(err);
-    } else if (option == 'j') {
-        if (!rfs_tool_number(args->value, false, 1, RFS_SWEEP_THREADS, &number))
-            return rfs_args_refuse(args, "-j 1 to -j 256", err);
-        out->threads = (unsigned)number;
-    } else if (out->path) {
-        return rfs_fail_usage(err, "one PATH", "'%s' is a second path", args->value);
-    } else {
-        out->path = args->value;
-    }
-    return 0;
-}
-
-static int parse(int argc, char **argv, struct request *out, struct rfs_error *err)
-{
-    static const struct option names[] = {{"json", no_argument, NULL, O_JSON},
-                                          {"name", required_argument, NULL, O_NAME},
-                                          {"threads", required_argument, NULL, 'j'},
-                                          {NULL, 0, NULL, 0}};
-    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "s:o:j:", .names = names};
-    int rc = 0;
-
-    for (int option; rc == 0 && (option = rfs_args_next(&args, err)) != RFS_ARGS_END;)
-        rc = option < 0 ? option : take(&args, option, out, err);
-    if (rc == 0 && !out->path)
-        rc = rfs_fail_usage(err, "reshard stats PATH", "stats takes a path");
-    return rc;
-}
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_PLACE("PATH", struct request, path, "one PATH"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options,
+                 "the strategy of PATH, if it is sharded"),
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
+                 "any option of the view that says how PATH is read"),
+    RFS_ARG_TEXTS("name", "GLOB", struct request, globs,
+                  "the tensors with such a name alone; may be given again"),
+    RFS_ARG_THREADS("threads", struct request, threads),
+    RFS_ARG_FLAG("json", struct request, json, "for scripts, with 64 bins of the histogram"),
+    {0},
+};
 
 static int run(int argc, char **argv)
 {
     struct rfs_error err = {0};
-    struct request request = {.threads = rfs_tool_processors(RFS_SWEEP_THREADS)};
+    struct request request = {.threads = rfs_tool_processors(RFS_MOST_THREADS)};
     struct measuring measuring = {0};
-    int rc = parse(argc, argv, &request, &err);
+    int rc = rfs_args_parse(arguments, argc, argv, &request, &err);
 
+    if (rc == 0 && !request.path)
+        rc = rfs_fail_usage(&err, "reshard stats PATH", "stats takes a path");
     if (rc == 0)
         rc = rfs_whole_open(request.path, request.options, &request.globs, false, &measuring.whole,
                             NULL, &err);
@@ -228,10 +201,6 @@ const struct rfs_command rfs_command_stats = {
     .name = "stats",
     .usage = "reshard stats PATH [-s FILE] [-o OPTION,…] [option…]\n",
     .summary = "tells least, greatest, mean, deviation, NaN and more of each tensor",
-    .options = "  -s FILE            the strategy of PATH, if it is sharded\n"
-               "  -o OPTION,…        any option of the view that says how PATH is read\n"
-               "  --name GLOB        the tensors with such a name alone; may be given again\n"
-               "  -j, --threads N    threads (as many as there are processors)\n"
-               "  --json             for scripts, with 64 bins of the histogram\n",
+    .arguments = arguments,
     .run = run,
 };

@@ -24,78 +24,47 @@ static const struct {
 };
 #define SUBCOMMANDS (sizeof subcommands / sizeof *subcommands)
 
-enum { JSON = RFS_ARGS_LONG, FORCE, STRICT, WHOLE, TREE, RULES, RANKS, TO, NAME };
-
-static const struct option names[] = {
-    {"json", no_argument, NULL, JSON},         {"force", no_argument, NULL, FORCE},
-    {"strict", no_argument, NULL, STRICT},     {"whole", no_argument, NULL, WHOLE},
-    {"tree", required_argument, NULL, TREE},   {"rules", required_argument, NULL, RULES},
-    {"ranks", required_argument, NULL, RANKS}, {"to", required_argument, NULL, TO},
-    {"name", required_argument, NULL, NAME},   {NULL, 0, NULL, 0},
-};
-
-static int take(struct rfs_args *args, int option, struct rfs_strategy_args *out,
-                struct rfs_error *err)
+static int take_form(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    uint64_t number;
-    bool kept = true;
+    struct rfs_strategy_args *args = request;
 
-    switch (option) {
-    case RFS_ARGS_PLACE:
-        kept = RFS_PUSH(&out->places, args->value);
-        break;
-    case NAME:
-        kept = RFS_PUSH(&out->globs, args->value);
-        break;
-    case JSON:
-        out->json = true;
-        break;
-    case FORCE:
-        out->force = true;
-        break;
-    case STRICT:
-        out->strict = true;
-        break;
-    case WHOLE:
-        out->whole = true;
-        break;
-    case TREE:
-        out->tree = args->value;
-        break;
-    case RULES:
-        out->rules = args->value;
-        break;
-    case RANKS:
-        if (!rfs_tool_number(args->value, false, 1, RFS_MAX_DEVICES, &number))
-            return rfs_args_refuse(args, "a number of ranks", err);
-        out->ranks = (uint32_t)number;
-        break;
-    case TO:
-        if (strcmp(args->value, "ckpt") != 0 && strcmp(args->value, "json") != 0)
-            return rfs_args_refuse(args, "ckpt or json", err);
-        out->to = args->value;
-        break;
-    case 's':
-        out->source = args->value;
-        break;
-    default: { /* -o */
-        const int rc = rfs_args_view(args, option, &out->options, err);
-        return rc < 0 ? rc : 0;
-    }
-    }
-    return kept ? 0 : rfs_fail_memory(err);
+    args->to = given->value;
+    return strcmp(args->to, "ckpt") == 0 || strcmp(args->to, "json") == 0
+               ? 0
+               : rfs_args_refuse(given, "ckpt or json", err);
 }
+
+static const struct rfs_argument arguments[] = {
+    {.value = "FILE", .as = RFS_AS_TEXTS, RFS_TO(struct rfs_strategy_args, places)},
+    RFS_ARG_OWN("to", "FORM", take_form, "ckpt (protobuf) or json; else by OUT's ending"),
+    RFS_ARG_TEXT("tree", "SRC", struct rfs_strategy_args, tree,
+                 "a checkpoint that tells the shapes of tensors"),
+    RFS_ARG_TEXT("rules", "RULES", struct rfs_strategy_args, rules,
+                 "a file of rules, or their text with ';' between"),
+    RFS_ARG_NUMBER("ranks", "N", 1, RFS_MAX_DEVICES, "a number of ranks", struct rfs_strategy_args,
+                   ranks, "what the new strategy is for"),
+    RFS_ARG_FILE('s', struct rfs_strategy_args, source,
+                 "new: the strategy that rules are like; check: how\nTREE is cut, when FILE is the "
+                 "one it is to get"),
+    RFS_ARG_FLAG("whole", struct rfs_strategy_args, whole, "check: TREE is not cut"),
+    RFS_ARG_FLAG("strict", struct rfs_strategy_args, strict,
+                 "check: what only one of them has is a mismatch, too"),
+    RFS_ARG_VIEW('o', "OPTIONS", NULL, struct rfs_strategy_args, options,
+                 "how the tree is to be read, as for a mount"),
+    RFS_ARG_TEXTS("name", "GLOB", struct rfs_strategy_args, globs, "show: only these parameters"),
+    RFS_ARG_FLAG("force", struct rfs_strategy_args, force,
+                 "replace OUT if it is there; OUT may be -"),
+    RFS_ARG_FLAG("json", struct rfs_strategy_args, json, "for scripts"),
+    {0},
+};
 
 static int parse(int argc, char **argv, size_t which, struct rfs_strategy_args *out,
                  struct rfs_error *err)
 {
-    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "s:o:", .names = names};
+    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
 
-    for (int option; (option = rfs_args_next(&args, err)) != RFS_ARGS_END;) {
-        const int rc = option < 0 ? option : take(&args, option, out, err);
-        if (rc)
-            return rc;
-    }
+    if (rc)
+        return rc;
     if (out->places.n < subcommands[which].least || out->places.n > subcommands[which].most)
         return rfs_fail_usage(err, subcommands[which].form, "%s takes %s", subcommands[which].name,
                               subcommands[which].most == 1   ? "one path"
@@ -107,24 +76,21 @@ static int parse(int argc, char **argv, size_t which, struct rfs_strategy_args *
     return 0;
 }
 
-static int find(int argc, char **argv, size_t *which, struct rfs_error *err)
+static int find(int argc, char **argv, size_t *which, struct rfs_strategy_args *args,
+                struct rfs_error *err)
 {
     const char *name = argc > 1 ? argv[1] : "";
 
     for (*which = 0; *which < SUBCOMMANDS; ++*which)
         if (strcmp(subcommands[*which].name, name) == 0)
             return 0;
-    if (*name == '-') {
-        /* An option in the place of the subcommand: the word on it is that of all commands. */
-        struct rfs_args args = {.argc = argc, .argv = argv, .letters = "s:o:", .names = names};
-        const int option = rfs_args_next(&args, err);
-        if (option < 0)
-            return option;
-    }
-    return rfs_fail_usage(err, "reshard strategy --help",
-                          *name ? "'%s' is nothing that strategy does"
-                                : "strategy takes show, convert, merge, new or check",
-                          name);
+    /* An option in the place of the subcommand: the word on it is that of all commands. */
+    const int rc = *name == '-' ? rfs_args_parse(arguments, argc, argv, args, err) : 0;
+    return rc ? rc
+              : rfs_fail_usage(err, "reshard strategy --help",
+                               *name ? "'%s' is nothing that strategy does"
+                                     : "strategy takes show, convert, merge, new or check",
+                               name);
 }
 
 static int run(int argc, char **argv)
@@ -132,7 +98,7 @@ static int run(int argc, char **argv)
     struct rfs_strategy_args args = {.json = false};
     struct rfs_error err = {0};
     size_t which = 0;
-    int rc = find(argc, argv, &which, &err);
+    int rc = find(argc, argv, &which, &args, &err);
 
     if (rc == 0) {
         argv[1] = argv[0];
@@ -185,17 +151,6 @@ const struct rfs_command rfs_command_strategy = {
              "reshard strategy new OUT --rules RULES --ranks N [-s FILE] [--tree SRC]\n"
              "reshard strategy check FILE TREE [-s FILE | --whole] [--strict] [--json]\n",
     .summary = "shows, converts, merges, makes and checks strategy files",
-    .options = "  --to FORM          ckpt (protobuf) or json; else by OUT's ending\n"
-               "  --tree SRC         a checkpoint that tells the shapes of tensors\n"
-               "  --rules RULES      a file of rules, or their text with ';' between\n"
-               "  --ranks N          what the new strategy is for\n"
-               "  -s FILE            new: the strategy that rules are like; check: how\n"
-               "                     TREE is cut, when FILE is the one it is to get\n"
-               "  --whole            check: TREE is not cut\n"
-               "  --strict           check: what only one of them has is a mismatch, too\n"
-               "  -o OPTIONS         how the tree is to be read, as for a mount\n"
-               "  --name GLOB        show: only these parameters\n"
-               "  --force            replace OUT if it is there; OUT may be -\n"
-               "  --json             for scripts\n",
+    .arguments = arguments,
     .run = run,
 };

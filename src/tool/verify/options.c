@@ -2,8 +2,6 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
-#include "tool/common/args.h"
-#include "tool/common/sweep.h"
 #include "tool/common/tool.h"
 #include "view/options.h"
 
@@ -12,92 +10,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    O_AGAINST = RFS_ARGS_LONG,
-    O_JSON,
-    O_LIST,
-    O_MANIFEST,
-    O_NAME,
-    O_NO_REPLICAS,
-    O_TREE,
-    O_WRITE
+const struct rfs_argument rfs_verify_arguments[] = {
+    RFS_ARG_PLACE("TREE", struct rfs_verify_options, tree, "--against SRC for the source"),
+    RFS_ARG_TEXT("against", "SRC", struct rfs_verify_options, against, "what TREE was made from"),
+    RFS_ARG_FILE('s', struct rfs_verify_options, given.strategy[0], NULL),
+    RFS_ARG_FILE('d', struct rfs_verify_options, given.strategy[1],
+                 "the strategies of SRC and of TREE; -s alone: of TREE"),
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct rfs_verify_options, given.view,
+                 "the options that TREE was mounted or exported with"),
+    RFS_ARG_VIEW_NAMED("tree-options", "OPTION,…", NULL, struct rfs_verify_options, given.tree_view,
+                       "options of a view that say how TREE is read"),
+    RFS_ARG_TEXT("manifest", "FILE", struct rfs_verify_options, manifest,
+                 "compare with the checksums in FILE; if missing, write it"),
+    RFS_ARG_FLAG("write", struct rfs_verify_options, write, "write it in any case"),
+    RFS_ARG_FLAG("no-replicas", struct rfs_verify_options, no_replicas,
+                 "read one copy of what several ranks hold, not all"),
+    RFS_ARG_TEXTS("name", "GLOB", struct rfs_verify_options, globs,
+                  "the tensors with such a name alone; may be given again"),
+    RFS_ARG_FLAG("list", struct rfs_verify_options, list,
+                 "show the XXH3-128 of each tensor as a whole"),
+    RFS_ARG_THREADS("threads", struct rfs_verify_options, threads),
+    RFS_ARG_FLAG("json", struct rfs_verify_options, json, "for scripts"),
+    {0},
 };
-
-static const struct option names[] = {
-    {"against", required_argument, NULL, O_AGAINST},
-    {"json", no_argument, NULL, O_JSON},
-    {"list", no_argument, NULL, O_LIST},
-    {"manifest", required_argument, NULL, O_MANIFEST},
-    {"name", required_argument, NULL, O_NAME},
-    {"no-replicas", no_argument, NULL, O_NO_REPLICAS},
-    {"tree-options", required_argument, NULL, O_TREE},
-    {"write", no_argument, NULL, O_WRITE},
-    {"threads", required_argument, NULL, 'j'},
-    {NULL, 0, NULL, 0},
-};
-
-/* As given; the lists are owned. */
-struct given {
-    const char *strategy[2]; /* -s and -d; NULL: none */
-    char *view, *tree_view;  /* -o and --tree-options */
-};
-
-static int take_value(const struct rfs_args *args, int option, struct rfs_verify_options *out,
-                      struct given *given, struct rfs_error *err)
-{
-    uint64_t number;
-
-    switch (option) {
-    case 's':
-    case 'd':
-        given->strategy[option == 'd'] = args->value;
-        return 0;
-    case 'o':
-        return rfs_args_add(&given->view, NULL, args->value, err);
-    case O_TREE:
-        return rfs_args_add(&given->tree_view, NULL, args->value, err);
-    case O_AGAINST:
-        out->against = args->value;
-        return 0;
-    case O_MANIFEST:
-        out->manifest = args->value;
-        return 0;
-    case O_NAME:
-        return RFS_PUSH(&out->globs, args->value) ? 0 : rfs_fail_memory(err);
-    default:
-        if (!rfs_tool_number(args->value, false, 1, RFS_SWEEP_THREADS, &number))
-            return rfs_args_refuse(args, "-j 1 to -j 256", err);
-        out->threads = (unsigned)number;
-        return 0;
-    }
-}
-
-static int take(const struct rfs_args *args, int option, struct rfs_verify_options *out,
-                struct given *given, struct rfs_error *err)
-{
-    switch (option) {
-    case RFS_ARGS_PLACE:
-        if (out->tree)
-            return rfs_fail_usage(err, "--against SRC for the source", "'%s' is a second path",
-                                  args->value);
-        out->tree = args->value;
-        return 0;
-    case O_JSON:
-        out->json = true;
-        return 0;
-    case O_LIST:
-        out->list = true;
-        return 0;
-    case O_NO_REPLICAS:
-        out->no_replicas = true;
-        return 0;
-    case O_WRITE:
-        out->write = true;
-        return 0;
-    default:
-        return take_value(args, option, out, given, err);
-    }
-}
 
 /* A list of a strategy for each side (NULL: none) and of more options (NULL: none). 0 or -ENOMEM. */
 static int make_view(char **list, const char *src, const char *dst, const char *more,
@@ -130,32 +65,30 @@ static int add_destination(const char *view, char **tree, struct rfs_error *err)
     return rc;
 }
 
-static int make_views(const struct given *given, struct rfs_verify_options *out,
-                      struct rfs_error *err)
+static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
 {
-    const char *const *strategy = given->strategy;
+    const char *const *strategy = out->given.strategy;
 
     /* Headers of the tree are read, whatever an earlier view has kept of them. */
     if (rfs_args_add(&out->tree_view, "index_cache", "no", err))
         return -ENOMEM;
     if (!out->against)
-        return make_view(&out->tree_view, strategy[0], NULL, given->view, err);
-    int rc = strategy[1] ? 0 : add_destination(given->view, &out->tree_view, err);
+        return make_view(&out->tree_view, strategy[0], NULL, out->given.view, err);
+    int rc = strategy[1] ? 0 : add_destination(out->given.view, &out->tree_view, err);
     if (rc == 0)
-        rc = make_view(&out->tree_view, strategy[1], NULL, given->tree_view, err);
-    return rc ? rc : make_view(&out->src_view, strategy[0], strategy[1], given->view, err);
+        rc = make_view(&out->tree_view, strategy[1], NULL, out->given.tree_view, err);
+    return rc ? rc : make_view(&out->src_view, strategy[0], strategy[1], out->given.view, err);
 }
 
-static int check(const struct rfs_verify_options *options, const struct given *given,
-                 struct rfs_error *err)
+static int check(const struct rfs_verify_options *options, struct rfs_error *err)
 {
     if (!options->tree)
         return rfs_fail_usage(err, "reshard verify TREE --against SRC",
                               "verify takes the path of a tree");
-    if (!options->against && given->strategy[1])
+    if (!options->against && options->given.strategy[1])
         return rfs_fail_usage(err, "-s FILE for the strategy of TREE",
                               "-d is the strategy of TREE beside --against SRC only");
-    if (!options->against && given->tree_view)
+    if (!options->against && options->given.tree_view)
         return rfs_fail_usage(err, "-o", "--tree-options goes with --against SRC only");
     if (options->write && !options->manifest)
         return rfs_fail_usage(err, "--manifest FILE",
@@ -165,25 +98,18 @@ static int check(const struct rfs_verify_options *options, const struct given *g
 
 int rfs_verify_parse(int argc, char **argv, struct rfs_verify_options *out, struct rfs_error *err)
 {
-    struct rfs_args args = {.argc = argc, .argv = argv, .letters = "s:d:o:j:", .names = names};
-    struct given given = {0};
-    int rc = 0;
-
-    *out = (struct rfs_verify_options){.threads = rfs_tool_processors(RFS_SWEEP_THREADS)};
-    for (int option; rc == 0 && (option = rfs_args_next(&args, err)) != RFS_ARGS_END;)
-        rc = option < 0 ? option : take(&args, option, out, &given, err);
+    *out = (struct rfs_verify_options){.threads = rfs_tool_processors(RFS_MOST_THREADS)};
+    int rc = rfs_args_parse(rfs_verify_arguments, argc, argv, out, err);
     if (rc == 0)
-        rc = make_views(&given, out, err);
-    if (rc == 0)
-        rc = check(out, &given, err);
-    free(given.view);
-    free(given.tree_view);
-    return rc;
+        rc = make_views(out, err);
+    return rc ? rc : check(out, err);
 }
 
 void rfs_verify_options_free(struct rfs_verify_options *options)
 {
     free(options->tree_view);
     free(options->src_view);
+    free(options->given.view);
+    free(options->given.tree_view);
     free(options->globs.data);
 }

@@ -177,17 +177,7 @@ const struct rfs_command rfs_command_verify = {
     .usage = "reshard verify TREE --against SRC [-s FILE] [-d FILE] [option…]\n"
              "reshard verify TREE [-s FILE] [--manifest FILE] [option…]\n",
     .summary = "proves that a mount, an export or a tree holds what its source does",
-    .options = "  --against SRC      what TREE was made from\n"
-               "  -s FILE, -d FILE   the strategies of SRC and of TREE; -s alone: of TREE\n"
-               "  -o OPTION,…        the options that TREE was mounted or exported with\n"
-               "  --tree-options OPTION,…  options of a view that say how TREE is read\n"
-               "  --manifest FILE    compare with the checksums in FILE; if missing, write it\n"
-               "  --write            write it in any case\n"
-               "  --no-replicas      read one copy of what several ranks hold, not all\n"
-               "  --name GLOB        the tensors with such a name alone; may be given again\n"
-               "  --list             show the XXH3-128 of each tensor as a whole\n"
-               "  -j, --threads N    threads (as many as there are processors)\n"
-               "  --json             for scripts\n"
-               "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
+    .arguments = rfs_verify_arguments,
+    .after = "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
     .run = run,
 };

@@ -15,6 +15,7 @@
 #ifndef RFS_TOOL_VERIFY_VERIFY_H
 #define RFS_TOOL_VERIFY_VERIFY_H
 
+#include "tool/common/args.h"
 #include "tool/common/progress.h"
 #include "tool/common/whole.h"
 #include "tool/verify/findings.h"
@@ -28,6 +29,11 @@ struct rfs_verify_options {
     struct rfs_globs globs;
     bool write, no_replicas, list, json;
     unsigned threads;
+    /* The views as they were given: -s and -d, NULL: none; -o and --tree-options, owned. */
+    struct {
+        const char *strategy[2];
+        char *view, *tree_view;
+    } given;
 };
 
 struct rfs_verify_item {
@@ -57,6 +63,7 @@ struct rfs_verify {
 
 /* ---- the command line: 0, or -errno with *err filled ------------------------------------------------- */
 
+extern const struct rfs_argument rfs_verify_arguments[];
 int rfs_verify_parse(int argc, char **argv, struct rfs_verify_options *out, struct rfs_error *err);
 void rfs_verify_options_free(struct rfs_verify_options *options);
 
