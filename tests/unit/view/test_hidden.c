@@ -216,7 +216,7 @@ static void test_attributes_of_files(void **state)
     assert_true(reshard_is_ready(f->view, id));
     assert_false(reshard_is_ready(f->view, json.id));
     const reshard_stat dir = stat_of(f, find_tensor(f, "", ""));
-    assert_int_equal(dir.mode, S_IFDIR | 0500); /* as the source's */
+    assert_int_equal(dir.mode, S_IFDIR | 0700); /* as the source's */
 }
 
 /* Ids that nothing belongs to: right beside what there is, and anywhere. */

@@ -114,7 +114,7 @@ static void test_tree(void **state)
         assert_int_equal(folder, (i + 1) << RFS_SIDE_SHIFT | RESHARD_ROOT);
         assert_int_equal(reshard_getattr(f->view, folder, &st, NULL), 0);
         assert_int_equal(st.id, folder);
-        assert_int_equal(st.mode, S_IFDIR | 0500);
+        assert_int_equal(st.mode, S_IFDIR | 0700);
         assert_int_equal(st.nlink, 4);
         assert_int_equal(reshard_list(f->view, folder, 1, &entry), 1);
         assert_string_equal(entry.name, "rank_1");
