@@ -2,7 +2,10 @@
 #ifndef RFS_ASSEMBLE_AHEAD_H
 #define RFS_ASSEMBLE_AHEAD_H
 
-#include "assemble/assembler.h"
+#include <stdint.h>
+
+struct rfs_assembler;
+struct rfs_slice;
 
 /* The reader is there already: the piece need not be made ahead any more if nobody has begun. */
 void rfs_ahead_cancel(struct rfs_assembler *assembler, const struct rfs_slice *slice,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks to bytes. What is contiguous in a source is read straight into the caller's buffer; what must
- * be gathered is assembled in pieces of RFS_PIECE bytes of the slice and kept in an LRU cache (cache.h
+ * be gathered is assembled in pieces of RFS_PIECE bytes of the slice and kept in a cache (cache.h
  * tells what stays how long), keyed by the slice's id and the piece's number, so that ranks with the same
  * slice share it. Two readers never assemble the same piece twice: the second waits for the first. Reads
  * shorter than RFS_SMALL of gathered bytes that nobody announced as sequential are assembled by themselves
  * and not kept. A sequential reader is read ahead of, in pieces that pass through the cache: contiguous
  * ones are lent once and forgotten.
  *
- * Where sources turn out to be slow, they are read further ahead, in larger requests and by more threads (stage.h).
+ * Where sources turn out to be slow, they are read further ahead, in larger requests and by more threads (prefetch.h).
  *
  * A cached piece is given out only while the source files it was made from are unchanged (one stat
  * each); otherwise the read fails with -ESTALE, as one from the file would.

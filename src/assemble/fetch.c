@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranges of slices from their sources: read as they come while those are fast, and by way of windows that are read
- * ahead (stage.h) while they are slow.
+ * ahead (prefetch.h) while they are slow.
  */
 #include "assemble/internal.h"
 
@@ -35,7 +35,7 @@ static int fetch_plainly(const struct fetch *fetch, uint64_t begin, uint64_t end
     return rc;
 }
 
-static int fetch_staged(const struct fetch *fetch, uint64_t begin, uint64_t end)
+static int fetch_by_windows(const struct fetch *fetch, uint64_t begin, uint64_t end)
 {
     struct rfs_assembler *assembler = fetch->assembler;
     struct rfs_gather_ranges ranges = {0};
@@ -58,8 +58,8 @@ static int fetch_staged(const struct fetch *fetch, uint64_t begin, uint64_t end)
     if (!halve)
         return rc;
     const uint64_t middle = begin + (end - begin) / 2;
-    rc = fetch_staged(fetch, begin, middle);
-    return rc < 0 ? rc : fetch_staged(fetch, middle, end);
+    rc = fetch_by_windows(fetch, begin, middle);
+    return rc < 0 ? rc : fetch_by_windows(fetch, middle, end);
 }
 
 int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
@@ -70,7 +70,7 @@ int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, ui
     if (!scratch)
         return -ENOMEM;
     const struct fetch fetch = {assembler, slice, scratch->bytes, dst, begin, proof, ahead};
-    const int rc = rfs_prefetch_is_slow(assembler->prefetch) ? fetch_staged(&fetch, begin, end)
+    const int rc = rfs_prefetch_is_slow(assembler->prefetch) ? fetch_by_windows(&fetch, begin, end)
                                                              : fetch_plainly(&fetch, begin, end);
     rfs_scratch_give(assembler, scratch);
     return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the sources are: whether reading them is waiting, and how many reads at once the storage rewards. Neither
- * asks a clock; who measures tells.
+ * How fast the sources are: whether reads of them wait, and how many reads at once the storage rewards. Nothing here
+ * asks a clock: callers pass what they measured.
  */
 #ifndef RFS_ASSEMBLE_LATENCY_H
 #define RFS_ASSEMBLE_LATENCY_H
@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 /*
- * Whether reads wait: a moving average of how long. Two of three that waited a ms are enough to be slow, and about ten in
- * a row that did not wait to be fast again; one that waits among many that do not is neither here nor there. Any thread; an update that is lost to another is no harm. {0} to begin
- * with: fast.
+ * Whether reads wait: a moving average of how long. Two of three that waited a ms make the sources slow, and about ten
+ * in a row that did not wait make them fast again; one that waits among many that do not changes nothing. {0} to begin
+ * with: fast. Any thread; an update that is lost to another one is no harm.
  */
 struct rfs_latency {
     _Atomic uint64_t waited; /* ns, the average */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "assemble/prefetch.h"
 
-#include "assemble/prefetch_plan.h"
 #include "base/cancel.h"
 #include "base/checked.h"
 
@@ -19,7 +18,7 @@ struct rfs_prefetch {
     struct rfs_files *files;
     struct rfs_cache *cache;
     struct rfs_pool *pool;
-    unsigned room; /* windows; 0: there is no stage */
+    unsigned room; /* for so many windows; 0: nothing is read ahead */
     struct rfs_latency latency;
     pthread_mutex_t lock;   /* of the rest; a leaf lock */
     pthread_cond_t changed; /* a window was read, or a runner ended */
@@ -79,8 +78,8 @@ static void drop(struct rfs_prefetch *prefetch, uint64_t before, bool queued, st
         struct rfs_prefetch_window *window = &prefetch->windows[i];
         if (window->pins > 0)
             continue;
-        if ((window->state == RFS_STAGE_READY && window->touched < before) ||
-            (window->state == RFS_STAGE_QUEUED && queued))
+        if ((window->state == RFS_WINDOW_READY && window->touched < before) ||
+            (window->state == RFS_WINDOW_QUEUED && queued))
             retire(window, later);
     }
 }
@@ -150,7 +149,7 @@ static unsigned char *read_window(struct rfs_prefetch *prefetch, uint32_t file, 
 static bool any_queued(const struct rfs_prefetch *prefetch)
 {
     for (unsigned i = 0; i < prefetch->room; i++)
-        if (prefetch->windows[i].state == RFS_STAGE_QUEUED)
+        if (prefetch->windows[i].state == RFS_WINDOW_QUEUED)
             return true;
     return false;
 }
@@ -160,7 +159,7 @@ static void make(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *wind
                  struct rfs_wait *wait)
 {
     struct later later = {.n = 0};
-    window->state = RFS_STAGE_READING;
+    window->state = RFS_WINDOW_READING;
     prefetch->reading++;
     prefetch->at_once =
         prefetch->reading > prefetch->at_once ? prefetch->reading : prefetch->at_once;
@@ -176,7 +175,7 @@ static void make(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *wind
                          !data || !any_queued(prefetch));
     window->to = to;
     window->data = data;
-    window->state = data ? RFS_STAGE_READY : RFS_STAGE_FAILED;
+    window->state = data ? RFS_WINDOW_READY : RFS_WINDOW_FAILED;
     window->touched = now;
     if (window->pins == 0 && (!data || prefetch->stopped))
         retire(window, &later);
@@ -193,7 +192,7 @@ static struct rfs_prefetch_window *next_queued(struct rfs_prefetch *prefetch)
     struct rfs_prefetch_window *next = NULL;
     for (unsigned i = 0; i < prefetch->room; i++) {
         struct rfs_prefetch_window *window = &prefetch->windows[i];
-        if (window->state == RFS_STAGE_QUEUED && (!next || window->order < next->order))
+        if (window->state == RFS_WINDOW_QUEUED && (!next || window->order < next->order))
             next = window;
     }
     return next;
@@ -219,7 +218,7 @@ static void start_runners(struct rfs_prefetch *prefetch)
     pthread_mutex_lock(&prefetch->lock);
     unsigned queued = 0;
     for (unsigned i = 0; i < prefetch->room; i++)
-        queued += prefetch->windows[i].state == RFS_STAGE_QUEUED;
+        queued += prefetch->windows[i].state == RFS_WINDOW_QUEUED;
     while (queued > 0 && prefetch->runners < prefetch->concurrency.now && !prefetch->stopped) {
         prefetch->runners++;
         queued--;
@@ -258,14 +257,14 @@ static void make_room(struct rfs_prefetch *prefetch, unsigned n, struct later *l
 {
     unsigned room = 0;
     for (unsigned i = 0; i < prefetch->room; i++)
-        room += prefetch->windows[i].state == RFS_STAGE_FREE;
+        room += prefetch->windows[i].state == RFS_WINDOW_FREE;
     if (room < n)
         drop(prefetch, rfs_wait_now() - FORGOTTEN, false, later);
     for (; room < n; room++) {
         struct rfs_prefetch_window *oldest = NULL;
         for (unsigned i = 0; i < prefetch->room; i++) {
             struct rfs_prefetch_window *window = &prefetch->windows[i];
-            if (window->state == RFS_STAGE_READY && window->pins == 0 && window->used > 0 &&
+            if (window->state == RFS_WINDOW_READY && window->pins == 0 && window->used > 0 &&
                 (!oldest || window->touched < oldest->touched))
                 oldest = window;
         }
@@ -285,10 +284,10 @@ static bool add(struct rfs_prefetch *prefetch, const struct rfs_prefetch_wishes 
     make_room(prefetch, plan.n, later);
     for (unsigned i = 0; i < prefetch->room && added < plan.n && !prefetch->stopped; i++) {
         struct rfs_prefetch_window *window = &prefetch->windows[i];
-        if (window->state != RFS_STAGE_FREE)
+        if (window->state != RFS_WINDOW_FREE)
             continue;
         *window = plan.windows[added];
-        window->state = RFS_STAGE_QUEUED;
+        window->state = RFS_WINDOW_QUEUED;
         /* What somebody waits for goes before all that is read ahead. */
         window->order = (urgent ? 0 : UINT64_C(1) << 63) + prefetch->order++;
         added++;
@@ -339,10 +338,10 @@ static void pin(struct rfs_prefetch *prefetch, const struct rfs_prefetch_wishes 
 static void settle(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *window,
                    struct rfs_wait *wait)
 {
-    while (window->state == RFS_STAGE_QUEUED || window->state == RFS_STAGE_READING) {
+    while (window->state == RFS_WINDOW_QUEUED || window->state == RFS_WINDOW_READING) {
         if (rfs_cancelled())
             return;
-        if (window->state == RFS_STAGE_QUEUED)
+        if (window->state == RFS_WINDOW_QUEUED)
             make(prefetch, window, wait);
         else
             rfs_cancel_wait(&prefetch->changed, &prefetch->lock);
@@ -376,7 +375,7 @@ void rfs_prefetch_hold(struct rfs_prefetch *prefetch, const struct rfs_gather_ra
     for (size_t i = 0; i < hold->n_windows; i++) {
         struct rfs_prefetch_window *window = &prefetch->windows[hold->windows[i]];
         settle(prefetch, window, &wait);
-        if (window->state == RFS_STAGE_READY)
+        if (window->state == RFS_WINDOW_READY)
             hold->parts[hold->n++] =
                 (struct rfs_held){window->file, window->from, window->to, window->data};
     }
@@ -390,7 +389,7 @@ void rfs_prefetch_hold(struct rfs_prefetch *prefetch, const struct rfs_gather_ra
 static bool is_done_with(const struct rfs_prefetch *prefetch,
                          const struct rfs_prefetch_window *window)
 {
-    if (window->pins > 0 || window->state == RFS_STAGE_READING)
+    if (window->pins > 0 || window->state == RFS_WINDOW_READING)
         return false;
     return window->used >= window->wanted || !window->data || prefetch->stopped ||
            !rfs_latency_is_slow(&prefetch->latency);
@@ -406,7 +405,7 @@ void rfs_prefetch_release(struct rfs_prefetch *prefetch, const struct rfs_prefet
     for (size_t i = 0; i < hold->n_windows; i++) {
         struct rfs_prefetch_window *window = &prefetch->windows[hold->windows[i]];
         window->pins--;
-        if (window->state == RFS_STAGE_READY) {
+        if (window->state == RFS_WINDOW_READY) {
             window->used += hold->bytes[i];
             window->touched = now;
         }
@@ -421,6 +420,6 @@ void rfs_prefetch_count(struct rfs_prefetch *prefetch, struct rfs_prefetch_count
     pthread_mutex_lock(&prefetch->lock);
     *out = (struct rfs_prefetch_counters){.reads = prefetch->reads, .at_once = prefetch->at_once};
     for (unsigned i = 0; i < prefetch->room; i++)
-        out->windows += prefetch->windows[i].state != RFS_STAGE_FREE;
+        out->windows += prefetch->windows[i].state != RFS_WINDOW_FREE;
     pthread_mutex_unlock(&prefetch->lock);
 }

@@ -4,21 +4,20 @@
  * before gathering asks for them. What a reader will want is noted as ranges of source files (gather.h); ranges of a
  * file that lie near each other become one request, whichever parameters and pieces they are for.
  *
- * Whether sources are slow is measured (latency.h). While they are fast nothing here is used, but one look at that. How
- * many reads are under way at once follows what the storage rewards, between 8 and 32; threads for them are the
- * pool's that wait.
+ * Whether sources are slow is measured (latency.h). While they are fast, nothing here is done but to look at that. How
+ * many reads are under way at once follows the storage, between 8 and 32; waiting threads of the pool make them.
  *
- * A window that cannot be read is dropped: who needs it reads there itself and meets the failure, which is nobody's
- * until then. Windows hold what the files had when they were read; gathering compares the files' identities
+ * A window that cannot be read is dropped: the thread that needs it reads there itself and meets the failure, which
+ * counts from then on. Windows hold what the files had when they were read; gathering compares the files' identities
  * around its use of them, as it does around its own reads.
  *
  * Encrypted sources are not read ahead here: their unit is the encrypted block (source/io/blocks.h).
  *
- * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB; they go when all that was wanted of
- * them has been used, or when nobody has come for a second and others need the room.
+ * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB. They go when all that was
+ * wanted of them has been used, or when nobody has come for a second and others need the room.
  *
- * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. Who holds windows
- * waits for reads that are under way, and holds no descriptor meanwhile; reads that nobody has begun it makes itself.
+ * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. A thread that holds
+ * windows waits for reads that are under way, with no descriptor meanwhile; reads that nobody has begun it makes itself.
  */
 #ifndef RFS_ASSEMBLE_PREFETCH_H
 #define RFS_ASSEMBLE_PREFETCH_H
@@ -26,12 +25,9 @@
 #include "assemble/cache.h"
 #include "assemble/gather.h"
 #include "assemble/latency.h"
+#include "assemble/prefetch_plan.h"
 #include "base/pool.h"
 #include "base/wait.h"
-
-#define RFS_PREFETCH_MOST 96 /* windows */
-#define RFS_PREFETCH_WINDOW (UINT64_C(1) << 20)
-#define RFS_PREFETCH_PAGE UINT64_C(4096)
 
 struct rfs_prefetch;
 

@@ -51,7 +51,7 @@ uint64_t rfs_prefetch_overlap(const struct rfs_prefetch_window *window,
 {
     uint64_t bytes = 0;
 
-    if (window->state == RFS_STAGE_FREE || window->state == RFS_STAGE_FAILED)
+    if (window->state == RFS_WINDOW_FREE || window->state == RFS_WINDOW_FAILED)
         return 0;
     for (size_t i = 0; i < wishes->n; i++) {
         const struct rfs_prefetch_wish *wish = &wishes->data[i];
@@ -70,7 +70,7 @@ static uint64_t there_until(struct rfs_prefetch_window *windows, unsigned n, uin
     *next = UINT64_MAX;
     for (unsigned i = 0; i < n; i++) {
         struct rfs_prefetch_window *window = &windows[i];
-        if (window->state == RFS_STAGE_FREE || window->state == RFS_STAGE_FAILED ||
+        if (window->state == RFS_WINDOW_FREE || window->state == RFS_WINDOW_FAILED ||
             window->file != file || window->to <= at)
             continue;
         if (window->from <= at) {

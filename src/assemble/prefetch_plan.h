@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the stage: which requests ranges of source files become. No lock, no I/O. */
+/* Inside prefetch.c: which requests ranges of source files become. No lock, no I/O. */
 #ifndef RFS_ASSEMBLE_PREFETCH_PLAN_H
 #define RFS_ASSEMBLE_PREFETCH_PLAN_H
 
-#include "assemble/prefetch.h"
+#include "assemble/gather.h"
+
+#define RFS_PREFETCH_MOST 96 /* windows */
+#define RFS_PREFETCH_WINDOW (UINT64_C(1) << 20)
+#define RFS_PREFETCH_PAGE UINT64_C(4096)
 
 enum rfs_prefetch_state {
-    RFS_STAGE_FREE,
-    RFS_STAGE_QUEUED, /* no memory yet */
-    RFS_STAGE_READING,
-    RFS_STAGE_READY,
-    RFS_STAGE_FAILED, /* somebody has it pinned; no memory */
+    RFS_WINDOW_FREE,
+    RFS_WINDOW_QUEUED, /* no memory yet */
+    RFS_WINDOW_READING,
+    RFS_WINDOW_READY,
+    RFS_WINDOW_FAILED, /* somebody has it pinned; no memory */
 };
 
 /* Bytes [from, to) of a file: at most RFS_PREFETCH_WINDOW, from and to multiples of RFS_PREFETCH_PAGE but for the file's end. */

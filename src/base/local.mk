@@ -15,7 +15,7 @@ librfs_la_SOURCES += \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
 	src/base/once.c src/base/once.h \
-	src/base/path.h \
+	src/base/path.c src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/proto_read.c src/base/proto_read.h \

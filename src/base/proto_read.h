@@ -2,7 +2,7 @@
 /*
  * Protobuf messages in memory, read from front to back, for files that may be large and hostile: nothing is
  * allocated, and nesting goes as deep as the shape that is asked for. (The contents of checkpoints are scanned in
- * their files: source/wire.h.)
+ * their files: source/ckpt/wire.h.)
  *
  *   field   = varint(number << 3 | type) payload
  *   payload = type 0: varint | 1: 8 bytes | 2: varint(length) bytes | 5: 4 bytes; groups (3, 4) are wrong

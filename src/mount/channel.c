@@ -2,7 +2,7 @@
 #include "mount/channel.h"
 
 #include "mount/guard.h"
-#include "mount/ops.h"
+#include "mount/internal.h"
 #include "mount/scratch.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "mount/guard.h"
 
 #include "mount/channel.h"
-#include "mount/ops.h"
+#include "mount/internal.h"
 #include "mount/report.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #ifndef RFS_MOUNT_HIDDEN_H
 #define RFS_MOUNT_HIDDEN_H
 
-#include "mount/ops.h"
+#include "mount/internal.h"
 
 /* Ids that are no view's. */
 #define RFS_OWN_IDS (UINT64_C(1) << 62)

@@ -2,7 +2,6 @@
 #include "mount/known.h"
 
 #include "base/suggest.h"
-#include "mount/options.h"
 
 #include <stdio.h>
 #include <string.h>

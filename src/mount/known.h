@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The remedy for what is not understood. */
+#define RFS_PROGRAM_HELP "reshardfs --help"
+
 /* What becomes of an option. */
 enum rfs_known_kind {
     RFS_VIEW,        /* passed on to the view */

@@ -23,6 +23,7 @@ reshardfs_SOURCES = \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.h \
 	src/mount/guard.c src/mount/guard.h \
+	src/mount/internal.h \
 	src/mount/keeper.c src/mount/keeper.h \
 	src/mount/known.c src/mount/known.h \
 	src/mount/main.c \

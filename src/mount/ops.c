@@ -2,6 +2,7 @@
 #include "mount/ops.h"
 
 #include "mount/hidden.h"
+#include "mount/internal.h"
 #include "mount/report.h"
 #include "mount/scratch.h"
 #include "mount/waits.h"

@@ -14,8 +14,6 @@
 
 #include <stdbool.h>
 
-#define RFS_PROGRAM_HELP "reshardfs --help"
-
 enum rfs_io {
     RFS_IO_AUTO,   /* what suits the readers of each kind of file */
     RFS_IO_DIRECT, /* past the page cache */

@@ -2,7 +2,7 @@
 #include "mount/request.h"
 
 #include "mount/guard.h"
-#include "mount/ops.h"
+#include "mount/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

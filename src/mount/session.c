@@ -6,6 +6,7 @@
 #include "mount/capture.h"
 #include "mount/channel.h"
 #include "mount/guard.h"
+#include "mount/internal.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
 #include "mount/report.h"

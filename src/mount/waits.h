@@ -6,7 +6,7 @@
 #ifndef RFS_MOUNT_WAITS_H
 #define RFS_MOUNT_WAITS_H
 
-#include "mount/ops.h"
+#include "mount/internal.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -81,7 +81,7 @@ struct rfs_index {
     uint64_t header_hash[2]; /* its XXH3-128 */
     uint64_t serial;         /* of no other index of the process, also when memory is used again */
     atomic_uint shares;      /* owners but for one */
-    uint32_t number;         /* used while indexes are saved; saved_store.c */
+    uint32_t number;         /* used while indexes are saved; saved/write.c */
 };
 
 /* The entry of that name, or NULL. O(log n). */

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/source/built.c \
+	src/source/built.h \
 	src/source/catalog/build.c \
 	src/source/catalog/build.h \
 	src/source/catalog/catalog.c \

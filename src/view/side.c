@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/path.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -109,7 +110,7 @@ int rfs_side_open(struct reshard_view *view, const char *source, const char *opt
     if (!view->side || rfs_fds_init(&view->side->fds, rfs_limits_files(RFS_MAX_OPEN)))
         return rfs_fail_memory(err);
     view->side->has_fds = true;
-    int rc = rfs_scan_resolve(source, &path, err);
+    int rc = rfs_path_resolve(source, &path, err);
     if (rc == 0)
         rc = list_saves(view, path, &saves, err);
     if (rc == 0)

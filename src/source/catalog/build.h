@@ -4,7 +4,8 @@
 #define RFS_SOURCE_CATALOG_BUILD_H
 
 #include "base/log.h"
-#include "source/ckpt/walk.h"
+#include "base/pool.h"
+#include "source/built.h"
 #include "source/io/files.h"
 #include "source/spec.h"
 
@@ -28,25 +29,6 @@ struct rfs_builder {
 };
 
 /*
- * An index and what it was made of. Several may own an index of one file together. Once a rank of several files has
- * what they have together, what each has serves as a prediction of other ranks: of one rank, a rank that was built
- * without a prediction. Others let go of it.
- */
-struct rfs_built {
-    const struct rfs_index *index; /* merged, or the only piece */
-    struct rfs_index *merged;      /* the index, if it was merged of pieces; owned */
-    atomic_bool told; /* the log says something of its files, which the next view is to say again */
-    uint32_t number;  /* used while indexes are saved; saved_store.c */
-    uint32_t from;    /* the number under which it was saved before; RFS_NO_ID: it was not */
-    uint64_t used;    /* as what follows, while room is made; catalog_room.c */
-    bool dropped;
-    uint32_t n_pieces;
-    struct rfs_index *pieces[]; /* of one file each; owned; NULL: let go of */
-};
-
-/* With nothing but room for PIECES; NULL when out of memory. */
-struct rfs_built *rfs_built_new(uint32_t pieces);
-/*
  * Builds for a rank with PARTS files, with the ids from FILE on, and the weight map at that path (or NULL). LIKE
  * (or NULL) is what another rank has. *out is LIKE when its index is this rank's too,
  * else it is the caller's, to be freed by rfs_built_free. 0, or -errno with *err filled and *out NULL. From any
@@ -60,9 +42,4 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
  */
 int rfs_build_resembles(struct rfs_builder *builder, uint32_t file,
                         const struct rfs_built *template, size_t samples);
-/* How many bytes of indexes are free then. */
-size_t rfs_built_free(struct rfs_built *built);
-/* Bytes of memory that its indexes take, but for those that it owns together with others. */
-size_t rfs_built_memory(const struct rfs_built *built);
-
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "source/catalog/internal.h"
 #include "source/scan/scan.h"
 
@@ -126,7 +127,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (rc == 0 && spec->for_others)
         rfs_files_set_for_others(catalog->files);
     if (rc == 0)
-        rc = rfs_scan_resolve(spec->path, &catalog->path, err);
+        rc = rfs_path_resolve(spec->path, &catalog->path, err);
     struct rfs_source_spec resolved = *spec;
     resolved.path = catalog->path;
     if (rc == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Is this index also that of another file? An index keeps no headers, but where values follow each
- * other as MindSpore writes them (ckpt.c draws it), the header of a content begins where the content
+ * other as MindSpore writes them (walk.c draws it), the header of a content begins where the content
  * before it ends, and the index says every byte of it. So the bytes there are compared with what they
  * must be: when all agree, the file is the same but for its contents. Anything else (a map tensor,
  * another order of fields, an unknown one) is left to a walk.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages inside a .ckpt file; ckpt.c draws them. */
+/* The messages inside a .ckpt file; walk.c draws them. */
 #include "source/ckpt/value.h"
 
 #include "base/checked.h"

@@ -3,8 +3,9 @@
 #ifndef RFS_SOURCE_CKPT_VALUE_H
 #define RFS_SOURCE_CKPT_VALUE_H
 
-#include "source/ckpt/walk.h"
 #include "source/ckpt/wire.h"
+#include "source/index.h"
+#include "source/walker.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds the index of a .ckpt file from its headers: contents are skipped, never read.
- * ckpt.c draws the format.
+ * walk.c draws the format.
  */
 #ifndef RFS_SOURCE_CKPT_WALK_H
 #define RFS_SOURCE_CKPT_WALK_H

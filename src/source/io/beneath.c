@@ -9,8 +9,8 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/read_whole.h"
-#include "source/scan/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_er
     struct stat st;
 
     *out = NULL;
-    int rc = rfs_scan_resolve(source, &path, err);
+    int rc = rfs_path_resolve(source, &path, err);
     if (rc < 0)
         return rc;
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* its folder, which is resolved as well */

@@ -8,7 +8,7 @@
  *   40  the body: what the table has places, lengths and checksums of
  *   …   the table, up to the end: the key (u32 length, text), then what the kind has
  *
- * saved_index.c and view/saved_sizes.c draw the tables.
+ * index.c and view/saved_sizes.c draw the tables.
  */
 #ifndef RFS_SOURCE_SAVED_BYTES_H
 #define RFS_SOURCE_SAVED_BYTES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room only: the indexes of a source's ranks, as they are kept on disk for the next view; saved.h says
+ * Inside the room only: the indexes of a source's ranks, as they are kept on disk for the next view; folder.h says
  * where, and what of it is trusted. Ranks that share an index in memory share one there.
  *
  * A rank's index is believed when each of its files has the path, inode, size, mtime and ctime that are saved
@@ -12,8 +12,10 @@
 #ifndef RFS_SOURCE_SAVED_INDEX_H
 #define RFS_SOURCE_SAVED_INDEX_H
 
-#include "source/catalog/build.h"
+#include "source/built.h"
+#include "source/io/files.h"
 #include "source/saved/folder.h"
+#include "source/walker.h"
 
 #include <sys/stat.h>
 
@@ -123,7 +125,7 @@ bool rfs_saved_index_store(struct rfs_saved *saved, const char *key,
                            struct timespec opened, const struct rfs_saved_index *before,
                            const struct rfs_saving *ranks, size_t n);
 
-/* The body of one index: of names and types by their numbers in the table. saved_body.c draws it. */
+/* The body of one index: of names and types by their numbers in the table. body.c draws it. */
 struct rfs_numbers {
     uint32_t n_names, n_types;
     const uint32_t *names, *types; /* to ids when reading, and from ids when writing */

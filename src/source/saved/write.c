@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing of what saved_index.c draws. */
+/* Writing of what index.c draws. */
 #include "source/saved/index.h"
 
 #include "base/cleanup.h"

@@ -22,13 +22,6 @@ void rfs_close_dir(DIR **dir)
         closedir(*dir);
 }
 
-char *rfs_path_join(const char *folder, const char *name)
-{
-    const char *slash = strcmp(folder, "/") == 0 ? "" : "/";
-    char *path;
-    return asprintf(&path, "%s%s%s", folder, slash, name) < 0 ? NULL : path;
-}
-
 static int fail_folder(struct rfs_error *err, const char *path, int code)
 {
     if (code == EXDEV)

@@ -3,13 +3,14 @@
 #ifndef RFS_SOURCE_SCAN_INTERNAL_H
 #define RFS_SOURCE_SCAN_INTERNAL_H
 
+#include "base/path.h"
 #include "source/io/beneath.h"
 #include "source/scan/scan.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
 
-/* ---- names (scan_name.c) ---- */
+/* ---- names (name.c) ---- */
 
 /* The format that a file name's ending tells. */
 bool rfs_name_format(const char *name, enum rfs_format *format);
@@ -25,7 +26,7 @@ bool rfs_name_decimal(const char *text, uint32_t *rank);
 /* Paths by their last two runs of digits, as numbers of any length: <0, 0 or >0. */
 int rfs_name_compare(const char *a, const char *b);
 
-/* ---- folders (scan_folder.c) ---- */
+/* ---- folders (folder.c) ---- */
 
 void rfs_close_dir(DIR **dir);
 #define RFS_CLOSE_DIR RFS_CLEANUP(rfs_close_dir)
@@ -39,8 +40,6 @@ int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, stru
  */
 int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
                  mode_t type, struct rfs_error *err);
-/* FOLDER/NAME, malloc'ed; NULL when out of memory. */
-char *rfs_path_join(const char *folder, const char *name);
 
 /* A checkpoint file by its name. */
 struct rfs_found {
@@ -81,30 +80,25 @@ static inline bool rfs_spec_asks_save(const struct rfs_source_spec *spec)
 
 int rfs_scan_saves_compare(const void *a, const void *b);
 
-/*
- * The folder that a path is in, absolute, and (unless NULL) its name there, both malloc'ed. The folder has
- * to exist.
- */
-int rfs_scan_parent(const char *path, char **folder, char **name, struct rfs_error *err);
 /* Appends a rank without files and returns it, or NULL when out of memory. FOLDER is copied. */
 struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const char *folder);
 /* Appends a file; the path is taken over, and freed on failure. NULL counts as out of memory. */
 bool rfs_scan_add_file(struct rfs_scanned *item, char *path);
 
-/* Rank folders of SRC (scan_tree.c); n stays 0 where there is none. */
+/* Rank folders of SRC (tree.c); n stays 0 where there is none. */
 int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
                   struct rfs_error *err);
-/* The checkpoints in SRC itself, chosen as in a rank folder (scan_tree.c). */
+/* The checkpoints in SRC itself, chosen as in a rank folder (tree.c). */
 int rfs_scan_flat(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
                   struct rfs_error *err);
-/* The files that a map names (scan_map.c). */
+/* The files that a map names (map.c). */
 int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
-/* One file, or a folder that is one unsharded checkpoint by its own files (scan_whole.c). */
+/* One file, or a folder that is one unsharded checkpoint by its own files (whole.c). */
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
-/* The parts of hfai's dist_ckpt in SRC (scan_parts.c); n stays 0 where there is none. */
+/* The parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
-/* Gives ranks without a checkpoint those of their groups (scan_group.c). */
+/* Gives ranks without a checkpoint those of their groups (group.c). */
 int rfs_scan_groups(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *scan,
                     struct rfs_error *err);
 

@@ -27,7 +27,7 @@ static int resolve(char **path, struct rfs_error *err)
     RFS_FREE char *folder = NULL;
     RFS_FREE char *name = NULL;
     struct rfs_error unreached;
-    const int rc = rfs_scan_parent(*path, &folder, &name, &unreached);
+    const int rc = rfs_path_parent(*path, &folder, &name, &unreached);
     if (rc < 0)
         return rc == -ENOMEM ? rfs_fail_memory(err) : 0;
     free(*path);
@@ -97,7 +97,7 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
         rc = rfs_fail(err, -EINVAL, RFS_IN(spec->files), "{\"0\": \"FILE\", \"1\": \"FILE\"}",
                       "the map names no file");
     if (rc == 0)
-        rc = rfs_scan_parent(spec->files, &folder, NULL, err);
+        rc = rfs_path_parent(spec->files, &folder, NULL, err);
     for (size_t i = 0; rc == 0 && i < map.n; i++)
         rc = add_entry(spec, folder, &map.data[i], out, err);
     if (rc < 0)

@@ -41,12 +41,6 @@ int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struc
                   struct rfs_error *err);
 void rfs_scan_free(struct rfs_scan *scan);
 
-/*
- * The absolute path of SOURCE, malloc'ed, without links: but the name of a file stays as it was given, because
- * its ending tells the format.
- */
-int rfs_scan_resolve(const char *source, char **path, struct rfs_error *err);
-
 /* A save of ModelCheckpoint: the numbers of …-EPOCH_STEP.ckpt. */
 struct rfs_save {
     int64_t epoch, step;

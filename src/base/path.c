@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/path.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *rfs_path_join(const char *folder, const char *name)
+{
+    const char *slash = strcmp(folder, "/") == 0 ? "" : "/";
+    char *path;
+    return asprintf(&path, "%s%s%s", folder, slash, name) < 0 ? NULL : path;
+}
+
+int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    RFS_FREE char *parent = !slash          ? strdup(".")
+                            : slash == path ? strdup("/")
+                                            : strndup(path, (size_t)(slash - path));
+    errno = ENOMEM;
+    *folder = parent ? realpath(parent, NULL) : NULL;
+    if (!*folder)
+        return errno == ENOMEM ? rfs_fail_memory(err)
+                               : rfs_fail(err, -errno, RFS_IN(path), NULL,
+                                          "its folder cannot be reached: %s", strerror(errno));
+    if (name && !(*name = strdup(slash ? slash + 1 : path)))
+        return rfs_fail_memory(err);
+    return 0;
+}
+
+static int resolve_file(const char *source, char **path, struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    RFS_FREE char *name = NULL;
+    *path = NULL;
+    const int rc = rfs_path_parent(source, &folder, &name, err);
+    if (rc < 0)
+        return rc;
+    *path = rfs_path_join(folder, name);
+    return *path ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
+{
+    struct stat st;
+    *path = realpath(source, NULL);
+    if (*path && stat(*path, &st) == 0 && S_ISREG(st.st_mode)) {
+        free(*path);
+        return resolve_file(source, path, err);
+    }
+    if (*path)
+        return 0;
+    const int code = errno;
+    if (code == ENOENT)
+        return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
+    return rfs_fail(err, -code, RFS_IN(source),
+                    code == EACCES ? "check the permissions of the folders above it" : NULL,
+                    "the source cannot be reached: %s", strerror(code));
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mount, as the files of this room share it. Requests are answered by any of the session's threads. */
+#ifndef RFS_MOUNT_INTERNAL_H
+#define RFS_MOUNT_INTERNAL_H
+
+#include "base/log.h"
+#include "base/secret.h"
+#include "mount/channel.h"
+#include "mount/fuse.h"
+#include "mount/guard.h"
+#include "mount/keeper.h"
+#include "mount/options.h"
+#include "mount/request.h"
+#include "mount/sandbox.h"
+#include "reshard.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* An open file. */
+struct rfs_handle {
+    reshard_reader *reader; /* owned; NULL: it is one of the mount's own, with a text */
+    char *text;             /* owned */
+    size_t bytes;           /* of it */
+    atomic_uint users; /* it is open, and reads: one that was given up may outlast its closing */
+    struct rfs_handle *next, *previous;
+};
+
+struct rfs_mount {
+    reshard_view *view;                      /* borrowed */
+    const struct rfs_mount_options *options; /* borrowed */
+    struct fuse_session *session;            /* borrowed; set before the first request */
+    const char *mountpoint;                  /* borrowed */
+    const struct rfs_sandbox *sandbox;       /* borrowed; constant */
+    uint64_t control;                        /* id of the hidden folder */
+    time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
+    unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */
+    struct rfs_channel channel;
+    const struct rfs_keeper *keeper; /* borrowed; set before the first request */
+    atomic_bool gone;                /* it was let go of */
+    struct rfs_requests requests;
+    struct rfs_guard *guard; /* borrowed; set before the first request */
+    struct rfs_log log;
+    bool cached;              /* files go through the page cache; constant */
+    bool by_file;             /* but only those that are mapped by their readers; constant */
+    struct rfs_secret secret; /* for whom buffers are guarded, with a key */
+
+    /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
+    pthread_mutex_t handles_lock; /* of the list; a leaf lock */
+    struct rfs_handle *handles;
+
+    /* Some file became ESTALE: pages that the kernel keeps are not trusted over an open any more. */
+    atomic_bool stale;
+    /* A thread is asking the kernel to drop pages. At most one does, because it may wait for reads
+     * that the other threads must be free to answer. */
+    atomic_flag dropping;
+
+    /* Called once, from the first request (INIT), before it is answered. */
+    void (*started)(void *ctx);
+    void *started_ctx;
+};
+
+/* Borrows all. 0 or -errno; it is to be ended all the same. */
+int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
+                   const struct rfs_mount_options *options, const char *mountpoint);
+/*
+ * The mount is to go: what waits for it gets an error, and the keeper unmounts. Does nothing the second time; from any thread.
+ */
+void rfs_mount_let_go(struct rfs_mount *mount);
+/* Closes what is still open. No request may be running. */
+void rfs_mount_end(struct rfs_mount *mount);
+
+#endif

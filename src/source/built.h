@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index of a rank, with those of its files that it was made of. */
+#ifndef RFS_SOURCE_BUILT_H
+#define RFS_SOURCE_BUILT_H
+
+#include "source/index.h"
+
+#include <stdbool.h>
+
+/*
+ * An index and what it was made of. Several may own an index of one file together. Once a rank of several files has
+ * what they have together, what each has serves as a prediction of other ranks: of one rank, a rank that was built
+ * without a prediction. Others let go of it.
+ */
+struct rfs_built {
+    const struct rfs_index *index; /* merged, or the only piece */
+    struct rfs_index *merged;      /* the index, if it was merged of pieces; owned */
+    atomic_bool told; /* the log says something of its files, which the next view is to say again */
+    uint32_t number;  /* used while indexes are saved; saved/write.c */
+    uint32_t from;    /* the number under which it was saved before; RFS_NO_ID: it was not */
+    uint64_t used;    /* as what follows, while room is made; catalog/evict.c */
+    bool dropped;
+    uint32_t n_pieces;
+    struct rfs_index *pieces[]; /* of one file each; owned; NULL: let go of */
+};
+
+/* With nothing but room for PIECES; NULL when out of memory. */
+struct rfs_built *rfs_built_new(uint32_t pieces);
+/* How many bytes of indexes are free then. */
+size_t rfs_built_free(struct rfs_built *built);
+/* Bytes of memory that its indexes take, but for those that it owns together with others. */
+size_t rfs_built_memory(const struct rfs_built *built);
+
+#endif
