@@ -28,4 +28,5 @@ librfs_la_SOURCES += \
 	src/base/term.c src/base/term.h \
 	src/base/text.c src/base/text.h \
 	src/base/vec.c src/base/vec.h \
-	src/base/wait.c src/base/wait.h
+	src/base/wait.c src/base/wait.h \
+	src/base/write_whole.c src/base/write_whole.h

@@ -20,7 +20,4 @@ void rfs_write_value_head(const struct rfs_net_param *param, const uint64_t *dim
 int rfs_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
                    const char *path, struct rfs_error *err);
 
-/* All of SIZE bytes. 0 or -errno. */
-int rfs_write_all(int fd, const void *data, size_t size);
-
 #endif

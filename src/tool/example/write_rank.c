@@ -13,6 +13,7 @@
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/write_whole.h"
 #include "source/dtype.h"
 #include "tool/example/value.h"
 #include "tool/example/write.h"
@@ -23,21 +24,6 @@
 
 #define CHUNK (UINT64_C(512) << 20)
 #define BUFFER ((size_t)1 << 20)
-
-int rfs_write_all(int fd, const void *data, size_t size)
-{
-    const char *from = data;
-    while (size > 0) {
-        const ssize_t n = write(fd, from, size < BUFFER ? size : BUFFER);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        from += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
 
 void rfs_write_value_head(const struct rfs_net_param *param, const uint64_t *dims,
                           uint64_t content_bytes, struct rfs_emit *out)

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/pool.h"
+#include "base/write_whole.h"
 #include "tool/example/write.h"
 
 #include <dirent.h>

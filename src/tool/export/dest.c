@@ -4,8 +4,8 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/write_whole.h"
 #include "tool/common/show.h"
-#include "tool/example/write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -333,18 +333,6 @@ int rfs_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode
                : rfs_dest_failed(dest, path, "cannot create", -rc, err);
 }
 
-/* Not over what is there, where the file system can see to that; else nobody else writes there anyway. */
-static int rename_new(int folder, const char *from, const char *to)
-{
-    if (renameat2(folder, from, folder, to, RENAME_NOREPLACE) == 0)
-        return 0;
-    if (errno != EINVAL && errno != ENOSYS)
-        return -errno;
-    if (faccessat(folder, to, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        return -EEXIST;
-    return renameat(folder, from, folder, to) == 0 ? 0 : -errno;
-}
-
 static int sync_folder(int folder)
 {
     return folder < 0 || fsync(folder) != 0 ? -errno : 0;
@@ -376,11 +364,7 @@ static int name_it(const struct rfs_dest *dest, struct rfs_partial *partial, boo
     if (close(rfs_steal_fd(&partial->fd)) != 0)
         return -errno;
     *what = "cannot rename";
-    int rc = 0;
-    if (!replace)
-        rc = rename_new(partial->folder, partial->temporary, name);
-    else if (renameat(partial->folder, partial->temporary, partial->folder, name) != 0)
-        rc = -errno;
+    const int rc = rfs_rename(partial->folder, partial->temporary, name, replace);
     if (rc)
         return rc;
     forget_name(partial);

@@ -5,10 +5,12 @@
 #include "base/checked.h"
 #include "view/ranges.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,8 +19,11 @@
 
 /* ---- stopping --------------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stopped;
-static int wake_fd = -1; /* of the run under way; signal handlers have nothing else to know it by */
+/* Written by signal handlers while other threads read it; without a lock on every machine that there is. */
+static atomic_int stopped;
+static atomic_int wake_fd =
+    -1; /* of the run under way; signal handlers have nothing else to know it by */
+static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may not wait for a lock");
 
 int rfs_export_stopped(void)
 {
@@ -28,8 +33,9 @@ int rfs_export_stopped(void)
 static void on_signal(int number)
 {
     const int before = errno;
+    const int fd = wake_fd;
     stopped = number;
-    if (wake_fd >= 0 && write(wake_fd, "", 1) < 0)
+    if (fd >= 0 && write(fd, "", 1) < 0)
         errno = before; /* full: somebody is awake */
     errno = before;
 }

@@ -4,16 +4,15 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/text.h"
+#include "base/write_whole.h"
 #include "tool/common/table.h"
 #include "tool/common/whole.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FORMAT "reshard-tensors"
 #define FORMAT_VERSION 1
@@ -136,43 +135,15 @@ int rfs_sums_text(const struct rfs_sums *sums, char **text, size_t *size)
     return -ENOMEM;
 }
 
-static int write_all(int fd, const char *text, size_t size)
-{
-    for (size_t done = 0; done < size;) {
-        const ssize_t n = write(fd, text + done, size - done);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return fsync(fd) ? -errno : 0;
-}
-
 int rfs_sums_save(const struct rfs_sums *sums, const char *path, struct rfs_error *err)
 {
     RFS_FREE char *text = NULL;
-    RFS_FREE char *partial = NULL;
+    const char *what;
     size_t size = 0;
 
     if (rfs_sums_text(sums, &text, &size))
         return rfs_fail_memory(err);
-    if (asprintf(&partial, "%s.XXXXXX", path) < 0) {
-        partial = NULL;
-        return rfs_fail_memory(err);
-    }
-    const int fd = mkostemp(partial, O_CLOEXEC);
-    int rc = fd < 0 ? -errno : write_all(fd, text, size);
-    if (fd >= 0) {
-        const mode_t mask = umask(0);
-        umask(mask);
-        if (rc == 0 && fchmod(fd, 0666 & ~mask))
-            rc = -errno;
-        if (close(fd) && rc == 0)
-            rc = -errno;
-        if (rc == 0 && rename(partial, path))
-            rc = -errno;
-        if (rc)
-            unlink(partial);
-    }
+    const int rc = rfs_write_whole(path, text, size, true, &what);
     return rc ? rfs_fail(err, rc, RFS_IN(path), "a folder that you may write to",
                          "cannot be written: %s", strerror(-rc))
               : 0;

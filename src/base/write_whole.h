@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that are there whole or not at all: written under another name, brought to the disk, renamed. */
+#ifndef RFS_BASE_WRITE_WHOLE_H
+#define RFS_BASE_WRITE_WHOLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* All of SIZE bytes, from where FD is. 0 or -errno. */
+int rfs_write_all(int fd, const void *data, size_t size);
+
+/*
+ * Gives the file FROM in FOLDER (AT_FDCWD: paths) the name TO. Unless REPLACE, not over what is there, as far as the
+ * file system can see to that; else -EEXIST. 0 or -errno.
+ */
+int rfs_rename(int folder, const char *from, const char *to, bool replace);
+
+/*
+ * Writes PATH, with the permissions that the process gives to new files. 0, or -errno with *what "cannot create" or
+ * "cannot write", and nothing is left behind.
+ */
+int rfs_write_whole(const char *path, const void *data, size_t size, bool replace,
+                    const char **what);
+
+#endif
