@@ -114,9 +114,7 @@ static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
     rfs_progress_begin(&explain->progress, "planning", 0, explain->n_selected);
     /* The first by itself: the others are then predicted from what it has read. */
     int rc = plan_one(&planning, 0);
-    for (size_t i = 1; rc == 0 && i < explain->n_selected && explain->n_selected < 3; i++)
-        rc = plan_one(&planning, i);
-    if (rc == 0 && explain->n_selected >= 3)
+    if (rc == 0 && explain->n_selected > 1)
         rc = rfs_pool_for(explain->rooms.pool, explain->n_selected, plan_one, &planning);
     rfs_progress_end(&explain->progress);
     for (size_t i = 0; rc && i < explain->n_selected; i++)

@@ -41,46 +41,51 @@ struct rfs_explain {
     size_t tensor; /* of the parts */
 };
 
-/* The slice of one destination rank. */
+/* How source or destination have the parameter. */
+struct rfs_explained_side {
+    const char *words;               /* where there is no grid, and of parts; or NULL */
+    const struct rfs_layout *layout; /* NULL: no strategy has it */
+    const struct rfs_grid *grid;     /* NULL: it is copied */
+    const uint64_t *slice;           /* dims of a slice; NULL: there are several, or none */
+};
+
+/* The slice of one destination rank: all that is told of it, by text, JSON and picture. */
 struct rfs_explained {
     uint32_t rank;
-    size_t position;                 /* in rfs_explain.selected */
-    const struct rfs_target *target; /* its type is as the boxes are */
-    const struct rfs_type *tensor;   /* of parts: the whole, which boxes have as a row; or NULL */
-    const char *sides[2];            /* of parts: how source and destination have it */
+    size_t position; /* in rfs_explain.selected */
+    const struct rfs_target *target;
     struct rfs_trace trace;
-    bool is_shown; /* in a file of its rank */
-    struct rfs_shown_at at;
+
+    const char *name, *shown_name;
+    const struct rfs_type *type;  /* its dims and axes are those of boxes; */
+    const struct rfs_type *shown; /* these those of the file */
+    const uint64_t *whole;        /* [type->ndim] what boxes are boxes of; */
+    uint32_t n_dims;
+    const uint64_t *dims; /* [n_dims] the same as its users know it: parts have it as a row */
+    struct rfs_explained_side source, destination;
+    RFS_VEC(struct rfs_box) boxes; /* in the whole; none: it is copied */
+    char *path;                    /* owned; of its file; NULL: it is in none */
+    uint64_t offset;               /* in the file */
 };
 
 /* 0, or -ENOENT with *err filled when none of the selected ranks, which are planned, has the parameter. */
 int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err);
 /*
- * Calls fn for the slice of the parameter of each selected rank that has it. *n is how many have. 0, what fn gave
- * if that is not 0, or -errno with *err filled.
+ * Calls fn for the slice of the parameter of each selected rank that has it. 0, what fn gave if that is not 0, or
+ * -errno with *err filled.
  */
 typedef int rfs_explained_fn(void *ctx, const struct rfs_explained *slice, struct rfs_error *err);
-int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx, size_t *n,
+int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx,
                      struct rfs_error *err);
 
-const struct rfs_type *rfs_explained_type(const struct rfs_explain *explain,
-                                          const struct rfs_explained *slice);
-const struct rfs_type *rfs_explained_shown_type(const struct rfs_explain *explain,
-                                                const struct rfs_explained *slice);
-/* The dims of the whole tensor; of what is copied unsliced, its own. */
-const uint64_t *rfs_explained_whole(const struct rfs_explain *explain,
-                                    const struct rfs_explained *slice);
-/* The number of its axes, as of boxes. */
-uint32_t rfs_explained_ndim(const struct rfs_explain *explain, const struct rfs_explained *slice);
-/* The whole tensor as its users know it. */
-uint32_t rfs_explained_dims(const struct rfs_explain *explain, const struct rfs_explained *slice,
-                            const uint64_t **dims);
 /* How many files a destination rank depends on. */
 uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank);
 /* A source file below the source's folder. */
 const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file);
-/* The source ranks that give it something, ascending, malloc'ed; NULL when out of memory. */
-uint32_t *rfs_explained_providers(const struct rfs_explained *slice, size_t *n);
+/* Other source ranks that hold what a piece is part of in that way, ascending, malloc'ed; none of parts. */
+uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                               const struct rfs_piece_trace *piece, enum rfs_holding holding,
+                               size_t *n);
 
 /* What is printed, all of it, or -errno with *err filled. */
 int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err);

@@ -1,251 +1,224 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What scripts read; reshard(1) tells the keys. */
 #include "base/cleanup.h"
+#include "base/json_write.h"
 #include "tool/common/layout_text.h"
-#include "tool/common/table.h"
+#include "tool/common/show.h"
 #include "tool/explain/explain.h"
 #include "tool/explain/ranges.h"
 #include "tool/explain/totals.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
-
 struct output {
     struct rfs_explain *explain;
     struct rfs_totals totals;
-    size_t n; /* slices so far */
+    struct rfs_json_write json;
+    bool begun; /* there was a slice */
 };
 
-static void put_key_text(const char *key, const char *text)
-{
-    printf(",\"%s\":", key);
-    rfs_json_text(stdout, text);
-}
-
 /* [[begin, end], ...] */
-static void put_box(const char *key, uint32_t ndim, const struct rfs_box *box)
+static void put_box(struct rfs_json_write *json, const char *key, uint32_t ndim,
+                    const struct rfs_box *box)
 {
-    printf(",\"%s\":[", key);
+    rfs_json_array(json, key, RFS_JSON_TIGHT);
     for (uint32_t i = 0; i < ndim; i++)
-        printf("%s[%" PRIu64 ",%" PRIu64 "]", i > 0 ? "," : "", box->at[i],
-               box->at[i] + box->len[i]);
-    putchar(']');
+        rfs_json_put_u64s(json, NULL, RFS_JSON_TIGHT,
+                          (const uint64_t[]){box->at[i], box->at[i] + box->len[i]}, 2);
+    rfs_json_end(json);
 }
 
-static void put_layout(const char *key, const struct rfs_layout *layout,
-                       const struct rfs_grid *grid)
+static void put_axes(struct rfs_json_write *json, const char *key, const struct rfs_layout *layout,
+                     void (*put)(FILE *out, const struct rfs_layout *layout))
 {
-    printf(",\"%s\":", key);
-    if (!layout) {
-        fputs("null", stdout);
+    struct rfs_printed shown;
+
+    put(rfs_printed_begin(&shown), layout);
+    RFS_FREE char *text = rfs_printed_end(&shown);
+    rfs_json_print(json, key, "%s", text);
+}
+
+static void put_layout(struct rfs_json_write *json, const char *key,
+                       const struct rfs_explained_side *side)
+{
+    if (!side->layout) {
+        rfs_json_put_null(json, key);
         return;
     }
-    fputs("{\"device_matrix\":", stdout);
-    rfs_put_matrix(stdout, layout);
-    fputs(",\"tensor_map\":", stdout);
-    rfs_put_map(stdout, layout);
-    printf(",\"optimizer_shard\":%" PRIu32, layout->opt_size);
-    for (uint32_t i = 0; grid && i < grid->ndim; i++)
-        printf("%s%" PRIu32 "%s", i == 0 ? ",\"cuts\":[" : ",", grid->pieces[i],
-               i + 1 == grid->ndim ? "]" : "");
-    if (grid)
-        printf(",\"replicas\":%" PRIu32, grid->replicas);
-    putchar('}');
+    rfs_json_object(json, key, RFS_JSON_TIGHT);
+    put_axes(json, "device_matrix", side->layout, rfs_put_matrix);
+    put_axes(json, "tensor_map", side->layout, rfs_put_map);
+    rfs_json_put_u64(json, "optimizer_shard", side->layout->opt_size);
+    if (side->grid && side->grid->ndim > 0)
+        rfs_json_put_u32s(json, "cuts", RFS_JSON_TIGHT, side->grid->pieces, side->grid->ndim);
+    if (side->grid)
+        rfs_json_put_u64(json, "replicas", side->grid->replicas);
+    rfs_json_end(json);
 }
 
-static void put_head(const struct rfs_explain *explain, const struct rfs_explained *slice)
+static void put_head(struct rfs_json_write *json, const struct rfs_explained *slice)
 {
-    const struct rfs_type *type = rfs_explained_type(explain, slice);
-    const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
-    const struct rfs_geometry *geometry = slice->trace.geometry;
-    const uint64_t *dims;
-
-    put_key_text("parameter", rfs_catalog_name(explain->rooms.catalog, slice->target->name));
-    put_key_text("shown_as", rfs_catalog_name(explain->rooms.catalog, slice->target->shown_name));
-    put_key_text("dtype", rfs_dtype_name((enum rfs_dtype)type->dtype));
-    put_key_text("shown_dtype", rfs_dtype_name((enum rfs_dtype)shown->dtype));
-    fputs(",\"shape\":", stdout);
-    const uint32_t ndim = rfs_explained_dims(explain, slice, &dims);
-    rfs_put_dims(stdout, ndim, dims);
-    printf(",\"copied\":%s", geometry ? "false" : "true");
-    put_layout("source_layout", slice->trace.src, geometry ? &geometry->src : NULL);
-    put_layout("destination_layout", slice->trace.dst, geometry ? &geometry->dst : NULL);
+    rfs_json_put_text(json, "parameter", slice->name);
+    rfs_json_put_text(json, "shown_as", slice->shown_name);
+    rfs_json_put_text(json, "dtype", rfs_dtype_name((enum rfs_dtype)slice->type->dtype));
+    rfs_json_put_text(json, "shown_dtype", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->dims, slice->n_dims);
+    rfs_json_put_bool(json, "copied", !slice->trace.geometry);
+    put_layout(json, "source_layout", &slice->source);
+    put_layout(json, "destination_layout", &slice->destination);
+    rfs_json_array(json, "slices", RFS_JSON_TIGHT);
 }
 
-static void put_ranges(const struct rfs_file_ranges *ranges)
+static void put_ranges(struct rfs_json_write *json, const struct rfs_block *block)
 {
-    fputs(",\"ranges\":[", stdout);
-    for (size_t i = 0; i < ranges->n; i++) {
-        const struct rfs_file_range *range = &ranges->data[i];
-        printf("%s{\"offset\":%" PRIu64 ",\"run\":%" PRIu64 ",\"loops\":[", i > 0 ? "," : "",
-               range->offset, range->run);
-        for (uint32_t k = 0; k < range->n_loops; k++)
-            printf("%s{\"count\":%" PRIu64 ",\"stride\":%" PRIu64 "}", k > 0 ? "," : "",
-                   range->loop[k].count, range->loop[k].stride);
-        fputs("]}", stdout);
+    struct rfs_file_ranges ranges = {0};
+
+    if (!rfs_ranges_add(block, &ranges))
+        rfs_printed_memory(NULL);
+    rfs_json_array(json, "ranges", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < ranges.n; i++) {
+        const struct rfs_file_range *range = &ranges.data[i];
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "offset", range->offset);
+        rfs_json_put_u64(json, "run", range->run);
+        rfs_json_array(json, "loops", RFS_JSON_TIGHT);
+        for (uint32_t k = 0; k < range->n_loops; k++) {
+            rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+            rfs_json_put_u64(json, "count", range->loop[k].count);
+            rfs_json_put_u64(json, "stride", range->loop[k].stride);
+            rfs_json_end(json);
+        }
+        rfs_json_end(json);
+        rfs_json_end(json);
     }
-    putchar(']');
+    rfs_json_end(json);
+    free(ranges.data);
 }
 
 /* The ranks that have something of the piece's cell, in three lists. */
-static void put_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
-                       const struct rfs_piece_trace *piece)
+static void put_others(struct rfs_json_write *json, const struct rfs_explain *explain,
+                       const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
 {
     static const struct {
         enum rfs_holding holding;
         const char *key;
     } lists[] = {{RFS_HOLDS, "same"}, {RFS_HOLDS_BARE, "left_out"}, {RFS_HOLDS_LOST, "lost"}};
-    const struct rfs_trace *trace = &slice->trace;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        const char *before = "";
-        printf(",\"%s\":[", lists[i].key);
-        for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++) {
-            if (rank == piece->rank || rfs_trace_holding(explain->rooms.planner, slice->target,
-                                                         trace, piece, rank) != lists[i].holding)
-                continue;
-            printf("%s%" PRIu32, before, rank);
-            before = ",";
-        }
-        putchar(']');
+        size_t n;
+        RFS_FREE uint32_t *ranks =
+            rfs_explained_others(explain, slice, piece, lists[i].holding, &n);
+        rfs_json_put_u32s(json, lists[i].key, RFS_JSON_TIGHT, ranks, n);
     }
 }
 
-static bool put_piece(const struct rfs_explain *explain, const struct rfs_explained *slice,
-                      const struct rfs_piece_trace *piece)
+static void put_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
+                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
 {
-    const uint32_t ndim = rfs_explained_ndim(explain, slice);
-    struct rfs_file_ranges ranges = {0};
-    const bool ok = rfs_ranges_add(&piece->block, &ranges);
-
-    printf("{\"rank\":%" PRIu32 ",\"instead_of\":", piece->rank);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "rank", piece->rank);
     if (piece->first == piece->rank)
-        fputs("null", stdout);
+        rfs_json_put_null(json, "instead_of");
     else
-        printf("%" PRIu32, piece->first);
-    put_key_text("file", rfs_explain_file(explain, piece->block.file));
-    put_box("box", ndim, &piece->whole);
-    put_box("source_box", ndim, &piece->source);
-    put_box("destination_box", ndim, &piece->target);
-    printf(",\"bytes\":%" PRIu64, rfs_block_source_bytes(&piece->block));
-    put_ranges(&ranges);
+        rfs_json_put_u64(json, "instead_of", piece->first);
+    rfs_json_put_text(json, "file", rfs_explain_file(explain, piece->block.file));
+    put_box(json, "box", slice->type->ndim, &piece->whole);
+    put_box(json, "source_box", slice->type->ndim, &piece->source);
+    put_box(json, "destination_box", slice->type->ndim, &piece->target);
+    rfs_json_put_u64(json, "bytes", rfs_block_source_bytes(&piece->block));
+    put_ranges(json, &piece->block);
     if (explain->one)
-        put_others(explain, slice, piece);
-    putchar('}');
-    free(ranges.data);
-    return ok;
+        put_others(json, explain, slice, piece);
+    rfs_json_end(json);
 }
 
 static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
 {
     struct output *output = ctx;
-    const struct rfs_explain *explain = output->explain;
-    const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
-    const struct rfs_geometry *geometry = slice->trace.geometry;
-    bool ok = rfs_totals_add(&output->totals, explain, slice);
+    struct rfs_json_write *json = &output->json;
 
-    if (output->n++ == 0) {
-        put_head(explain, slice);
-        fputs(",\"slices\":[\n", stdout);
-    } else {
-        fputs(",\n", stdout);
+    if (!output->begun)
+        put_head(json, slice);
+    output->begun = true;
+    rfs_json_break(json);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "rank", slice->rank);
+    rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->shown->dims, slice->shown->ndim);
+    rfs_json_put_u64(json, "bytes", slice->shown->bytes);
+    if (slice->path) {
+        rfs_json_put_text(json, "file", slice->path);
+        rfs_json_put_u64(json, "offset", slice->offset);
     }
-    printf("{\"rank\":%" PRIu32 ",\"shape\":", slice->rank);
-    rfs_put_dims(stdout, shown->ndim, shown->dims);
-    printf(",\"bytes\":%" PRIu64, shown->bytes);
-    if (slice->is_shown) {
-        RFS_FREE char *path = NULL;
-        if (asprintf(&path, "%s%s%s", slice->at.folder ? slice->at.folder : "",
-                     slice->at.folder ? "/" : "", slice->at.name) < 0)
-            path = NULL;
-        ok &= path != NULL;
-        put_key_text("file", path ? path : "");
-        printf(",\"offset\":%" PRIu64, slice->at.offset);
-    }
-    fputs(",\"boxes\":[", stdout);
-    for (uint32_t k = 0; geometry && k < geometry->dst.rounds; k++) {
-        struct rfs_box box;
-        rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k, &box);
-        fputs(k > 0 ? ",[" : "[", stdout);
-        for (uint32_t i = 0; i < geometry->ndim; i++)
-            printf("%s[%" PRIu64 ",%" PRIu64 "]", i > 0 ? "," : "", box.at[i],
-                   box.at[i] + box.len[i]);
-        putchar(']');
-    }
-    fputs("],\"pieces\":[", stdout);
+    rfs_json_array(json, "boxes", RFS_JSON_TIGHT);
+    for (size_t k = 0; k < slice->boxes.n; k++)
+        put_box(json, NULL, slice->type->ndim, &slice->boxes.data[k]);
+    rfs_json_end(json);
+    rfs_json_array(json, "pieces", RFS_JSON_TIGHT);
     for (size_t i = 0; i < slice->trace.n; i++) {
-        fputs(i > 0 ? ",\n" : "\n", stdout);
-        ok &= put_piece(explain, slice, &slice->trace.pieces[i]);
+        rfs_json_break(json);
+        put_piece(json, output->explain, slice, &slice->trace.pieces[i]);
     }
-    fputs("]}", stdout);
-    return ok ? 0 : rfs_fail_memory(err);
+    rfs_json_end(json);
+    rfs_json_end(json);
+    return rfs_totals_add(&output->totals, output->explain, slice) ? 0 : rfs_fail_memory(err);
 }
 
-static bool put_takings(const char *key, const struct rfs_explain *explain,
-                        const struct rfs_takings *takings)
+static void put_takings(struct output *output, const struct rfs_takings *takings)
 {
-    printf(",\"%s\":[", key);
+    struct rfs_json_write *json = &output->json;
+
+    rfs_json_array(json, "sources", RFS_JSON_TIGHT);
     for (size_t i = 0; i < takings->n; i++) {
-        printf("%s{\"rank\":%" PRIu32, i > 0 ? "," : "", takings->data[i].rank);
-        put_key_text("file", rfs_explain_file(explain, takings->data[i].file));
-        printf(",\"bytes\":%" PRIu64 "}", takings->data[i].bytes);
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "rank", takings->data[i].rank);
+        rfs_json_put_text(json, "file", rfs_explain_file(output->explain, takings->data[i].file));
+        rfs_json_put_u64(json, "bytes", takings->data[i].bytes);
+        rfs_json_end(json);
     }
-    putchar(']');
-    return true;
+    rfs_json_end(json);
 }
 
-static void put_together(const struct output *output)
+static void put_ranks(struct output *output)
 {
-    printf(",\n\"together\":{\"bytes\":%" PRIu64, rfs_takings_bytes(&output->totals.together));
-    put_takings("sources", output->explain, &output->totals.together);
-    fputs("}}\n", stdout);
-}
+    const struct rfs_explain *explain = output->explain;
+    struct rfs_json_write *json = &output->json;
 
-static int put_param(struct output *output, struct rfs_error *err)
-{
-    size_t n;
-    int rc = rfs_explain_each(output->explain, put_slice, output, &n, err);
-
-    if (rc == 0 && !rfs_totals_next(&output->totals))
-        rc = rfs_fail_memory(err);
-    if (rc == 0)
-        putchar(']');
-    return rc;
-}
-
-static int put_ranks(struct output *output, struct rfs_error *err)
-{
-    struct rfs_explain *explain = output->explain;
-    const struct rfs_totals *totals = &output->totals;
-    const int rc = rfs_totals_all(&output->totals, explain, err);
-
-    fputs(",\"ranks\":[", stdout);
-    for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
-        printf("%s\n{\"rank\":%" PRIu32 ",\"parameters\":%" PRIu64 ",\"bytes\":%" PRIu64
-               ",\"files\":%" PRIu32 ",\"source_bytes\":%" PRIu64,
-               i > 0 ? "," : "", explain->selected[i], totals->parameters[i],
-               totals->shown_bytes[i], rfs_explain_files(explain, explain->selected[i]),
-               rfs_takings_bytes(&totals->ranks[i]));
-        put_takings("sources", explain, &totals->ranks[i]);
-        putchar('}');
+    rfs_json_array(json, "ranks", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < explain->n_selected; i++) {
+        const struct rfs_totals_rank *rank = &output->totals.ranks[i];
+        rfs_json_break(json);
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "rank", explain->selected[i]);
+        rfs_json_put_u64(json, "parameters", rank->parameters);
+        rfs_json_put_u64(json, "bytes", rank->shown_bytes);
+        rfs_json_put_u64(json, "files", rfs_explain_files(explain, explain->selected[i]));
+        rfs_json_put_u64(json, "source_bytes", rfs_takings_bytes(&rank->taken));
+        put_takings(output, &rank->taken);
+        rfs_json_end(json);
     }
-    putchar(']');
-    return rc;
 }
 
 int rfs_explain_json(struct rfs_explain *explain, struct rfs_error *err)
 {
-    struct output output = {.explain = explain};
-    int rc = rfs_totals_begin(&output.totals, explain->n_selected) ? 0 : rfs_fail_memory(err);
+    struct output output = {.explain = explain, .json = {.file = stdout}};
+    struct rfs_json_write *json = &output.json;
+    int rc = rfs_totals_begin(&output.totals, explain->n_selected, err);
 
-    if (rc == 0) {
-        fputs("{\"source\":", stdout);
-        rfs_json_text(stdout, rfs_catalog_path(explain->rooms.catalog));
-        rc = explain->param ? put_param(&output, err) : put_ranks(&output, err);
-    }
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "source", rfs_catalog_path(explain->rooms.catalog));
     if (rc == 0)
-        put_together(&output);
+        rc = explain->param ? rfs_explain_each(explain, put_slice, &output, err)
+                            : rfs_totals_all(&output.totals, explain, err);
+    if (rc == 0 && !explain->param)
+        put_ranks(&output);
+    if (rc == 0 && !rfs_totals_next(&output.totals))
+        rc = rfs_fail_memory(err);
+    if (rc == 0) {
+        rfs_json_end(json);
+        rfs_json_break(json);
+        rfs_json_object(json, "together", RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "bytes", rfs_takings_bytes(&output.totals.together));
+        put_takings(&output, &output.totals.together);
+        rfs_json_finish(json);
+    }
     rfs_totals_free(&output.totals);
     return rc;
 }

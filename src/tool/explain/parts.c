@@ -294,9 +294,10 @@ int rfs_explain_parts_slice(struct rfs_explain *explain, size_t number, struct r
                                 .cap = trace->cap,
                                 .pieces = trace->pieces};
     slice->target = &parts->target;
-    slice->tensor = &tensor->type;
-    slice->sides[0] = parts->sides[0];
-    slice->sides[1] = parts->sides[1];
+    slice->n_dims = tensor->type.ndim;
+    slice->dims = tensor->type.dims;
+    slice->source = (struct rfs_explained_side){.words = parts->sides[0]};
+    slice->destination = (struct rfs_explained_side){.words = parts->sides[1]};
     if (copied) {
         parts->target.type = parts->target.shown_type;
         return copy(parts, tensor, trace) ? 1 : -ENOMEM;

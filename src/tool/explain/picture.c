@@ -175,8 +175,8 @@ static int begin(struct picture *picture, const struct rfs_explained *slice, str
 {
     const struct rfs_geometry *geometry = slice->trace.geometry;
 
-    picture->ndim = rfs_explained_ndim(picture->explain, slice);
-    memcpy(picture->whole, rfs_explained_whole(picture->explain, slice), sizeof picture->whole);
+    picture->ndim = slice->type->ndim;
+    memcpy(picture->whole, slice->whole, sizeof picture->whole);
     picture->copied = !geometry;
     if (!geometry)
         return 0;
@@ -186,46 +186,40 @@ static int begin(struct picture *picture, const struct rfs_explained *slice, str
     return add_cells(picture, err);
 }
 
-/* "source: axis 0 in 8"; malloc'ed, or NULL. */
-static char *heading(const struct picture *picture, const char *side, const char *part,
-                     const struct rfs_grid *grid)
+/* "source: axis 0 in 8"; malloc'ed. */
+static char *heading(const struct picture *picture, const char *name,
+                     const struct rfs_explained_side *side)
 {
     struct rfs_printed shown;
     FILE *out = rfs_printed_begin(&shown);
 
-    fprintf(out, "%s: ", side);
-    if (part || picture->copied)
-        fputs(part ? part : "copied as it is", out);
+    fprintf(out, "%s: ", name);
+    if (side->words)
+        fputs(picture->explain->parts ? side->words : "copied as it is", out);
     else
-        rfs_put_cuts(out, grid);
+        rfs_put_cuts(out, side->grid);
     return rfs_printed_end(&shown);
 }
 
-static int title(struct picture *picture, const struct rfs_explained *slice, struct rfs_error *err)
+static void title(struct picture *picture, const struct rfs_explained *slice)
 {
     const struct rfs_explain *explain = picture->explain;
-    const struct rfs_type *type = rfs_explained_type(explain, slice);
-    const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
-    const uint64_t *whole;
-    const uint32_t ndim = rfs_explained_dims(explain, slice, &whole);
-    struct rfs_printed text;
-    char one[64] = "";
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
 
-    rfs_put_dims(rfs_printed_begin(&text), ndim, whole);
-    RFS_FREE char *dims = rfs_printed_end(&text);
+    fputs(rfs_dtype_name((enum rfs_dtype)slice->type->dtype), out);
+    if (slice->type->dtype != slice->shown->dtype)
+        fprintf(out, " to %s", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    fputc(' ', out);
+    rfs_put_dims(out, slice->n_dims, slice->dims);
+    fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, explain->n_sources, explain->words->many,
+            explain->rooms.n_ranks);
     if (explain->one)
-        snprintf(one, sizeof one, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);
-    picture->source = heading(picture, "source", slice->sides[0], &picture->src);
-    picture->destination = heading(picture, "destination", slice->sides[1], &picture->dst);
-    if (asprintf(&picture->title, "%s",
-                 rfs_catalog_name(explain->rooms.catalog, slice->target->name)) < 0 ||
-        asprintf(&picture->subtitle, "%s%s%s %s, from %" PRIu32 " %s to %" PRIu32 "%s",
-                 rfs_dtype_name((enum rfs_dtype)type->dtype),
-                 type->dtype != shown->dtype ? " to " : "",
-                 type->dtype != shown->dtype ? rfs_dtype_name((enum rfs_dtype)shown->dtype) : "",
-                 dims, explain->n_sources, explain->words->many, explain->rooms.n_ranks, one) < 0)
-        return rfs_fail_memory(err);
-    return 0;
+        fprintf(out, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);
+    picture->subtitle = rfs_printed_end(&shown);
+    picture->title = rfs_printed_memory(strdup(slice->name));
+    picture->source = heading(picture, "source", &slice->source);
+    picture->destination = heading(picture, "destination", &slice->destination);
 }
 
 static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
@@ -238,7 +232,7 @@ static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_erro
 
     if (!picture->title) {
         rc = begin(picture, slice, err);
-        rc = rc ? rc : title(picture, slice, err);
+        title(picture, slice);
     }
     if (rc)
         return rc;
@@ -251,14 +245,10 @@ static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_erro
             RFS_OF(rfs_catalog_path(picture->explain->rooms.catalog), picture->explain->param),
             "--rank N", "is cut in another way for rank_%u than for the ranks before it",
             slice->rank);
-    for (uint32_t k = 0; k < (geometry ? geometry->dst.rounds : 1); k++) {
-        struct rfs_box box = {{0}, {0}};
-        if (geometry)
-            rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k,
-                          &box);
-        else
-            memcpy(box.len, picture->whole, sizeof box.len);
-        at = slice_of(picture, &box, picture->copied);
+    struct rfs_box all = {.at = {0}};
+    memcpy(all.len, picture->whole, sizeof all.len);
+    for (size_t k = 0; k < (geometry ? slice->boxes.n : 1); k++) {
+        at = slice_of(picture, geometry ? &slice->boxes.data[k] : &all, picture->copied);
         if (at == SIZE_MAX || !add_rank(&picture->slices.data[at], slice->rank))
             return rfs_fail_memory(err);
     }
@@ -374,8 +364,7 @@ int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err)
 {
     RFS_CLEANUP(picture_free) struct picture picture = {.explain = explain};
     FILE *out;
-    size_t n;
-    int rc = rfs_explain_each(explain, collect, &picture, &n, err);
+    int rc = rfs_explain_each(explain, collect, &picture, err);
 
     if (rc == 0 && (!name_cells(&picture) || !sort_slices(&picture)))
         rc = rfs_fail_memory(err);

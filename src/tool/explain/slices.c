@@ -2,43 +2,13 @@
 #include "tool/explain/explain.h"
 
 #include "base/cleanup.h"
+#include "tool/common/show.h"
 #include "tool/explain/parts.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const struct rfs_type *rfs_explained_type(const struct rfs_explain *explain,
-                                          const struct rfs_explained *slice)
-{
-    return rfs_catalog_type(explain->rooms.catalog, slice->target->type);
-}
-
-const struct rfs_type *rfs_explained_shown_type(const struct rfs_explain *explain,
-                                                const struct rfs_explained *slice)
-{
-    return rfs_catalog_type(explain->rooms.catalog, slice->target->shown_type);
-}
-
-const uint64_t *rfs_explained_whole(const struct rfs_explain *explain,
-                                    const struct rfs_explained *slice)
-{
-    return slice->trace.geometry ? slice->trace.geometry->whole
-                                 : rfs_explained_type(explain, slice)->dims;
-}
-
-uint32_t rfs_explained_ndim(const struct rfs_explain *explain, const struct rfs_explained *slice)
-{
-    return rfs_explained_type(explain, slice)->ndim;
-}
-
-uint32_t rfs_explained_dims(const struct rfs_explain *explain, const struct rfs_explained *slice,
-                            const uint64_t **dims)
-{
-    *dims = slice->tensor ? slice->tensor->dims : rfs_explained_whole(explain, slice);
-    return slice->tensor ? slice->tensor->ndim : rfs_explained_ndim(explain, slice);
-}
 
 uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank)
 {
@@ -55,26 +25,18 @@ const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file)
     return strncmp(path, root, n) == 0 && path[n] == '/' ? path + n + 1 : path;
 }
 
-static int by_number(const void *a, const void *b)
+uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                               const struct rfs_piece_trace *piece, enum rfs_holding holding,
+                               size_t *n)
 {
-    const uint32_t x = *(const uint32_t *)a;
-    const uint32_t y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
+    const struct rfs_trace *trace = &slice->trace;
+    uint32_t *ranks = rfs_printed_memory(calloc((size_t)trace->devices + 1, sizeof *ranks));
 
-uint32_t *rfs_explained_providers(const struct rfs_explained *slice, size_t *n)
-{
-    uint32_t *ranks = calloc(slice->trace.n + 1, sizeof *ranks);
-    size_t kept = 0;
-
-    for (size_t i = 0; ranks && i < slice->trace.n; i++)
-        ranks[i] = slice->trace.pieces[i].rank;
-    if (ranks)
-        qsort(ranks, slice->trace.n, sizeof *ranks, by_number);
-    for (size_t i = 0; ranks && i < slice->trace.n; i++)
-        if (kept == 0 || ranks[kept - 1] != ranks[i])
-            ranks[kept++] = ranks[i];
-    *n = kept;
+    *n = 0;
+    for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
+        if (rank != piece->rank &&
+            rfs_trace_holding(explain->rooms.planner, slice->target, trace, piece, rank) == holding)
+            ranks[(*n)++] = rank;
     return ranks;
 }
 
@@ -131,13 +93,74 @@ static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
     return rfs_fail(err, -ENOENT, where, remedy, "%s; stage %u has", who, stage);
 }
 
+/* ---- a slice ----------------------------------------------------------------------------------------- */
+
+static struct rfs_explained_side side_of(const struct rfs_layout *layout,
+                                         const struct rfs_grid *grid, const uint64_t *slice)
+{
+    if (grid)
+        return (struct rfs_explained_side){NULL, layout, grid, grid->edge ? NULL : slice};
+    return (struct rfs_explained_side){.words = layout ? "only one of the strategies has it: "
+                                                         "copied as it is"
+                                                       : "in neither strategy: copied as it is",
+                                       .layout = layout};
+}
+
+/* The rest of a slice whose target and trace are set. False when out of memory. */
+static bool describe(const struct rfs_explain *explain, struct rfs_explained *slice,
+                     const struct rfs_shown_at *at)
+{
+    struct rfs_catalog *catalog = explain->rooms.catalog;
+    const struct rfs_geometry *geometry = slice->trace.geometry;
+
+    slice->name = rfs_catalog_name(catalog, slice->target->name);
+    slice->shown_name = rfs_catalog_name(catalog, slice->target->shown_name);
+    slice->type = rfs_catalog_type(catalog, slice->target->type);
+    slice->shown = rfs_catalog_type(catalog, slice->target->shown_type);
+    slice->whole = geometry ? geometry->whole : slice->type->dims;
+    if (!explain->parts) {
+        slice->n_dims = slice->type->ndim;
+        slice->dims = slice->whole;
+        slice->source = side_of(slice->trace.src, geometry ? &geometry->src : NULL,
+                                geometry ? geometry->src_dims : NULL);
+        slice->destination = side_of(slice->trace.dst, geometry ? &geometry->dst : NULL,
+                                     geometry ? geometry->dst_dims : NULL);
+    }
+    slice->boxes.n = 0;
+    for (uint32_t k = 0; geometry && k < geometry->dst.rounds; k++) {
+        struct rfs_box box = {.len = {0}};
+        rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k, &box);
+        if (!RFS_PUSH(&slice->boxes, box))
+            return false;
+    }
+    free(slice->path);
+    slice->path = NULL;
+    slice->offset = at->offset;
+    if (at->name && asprintf(&slice->path, "%s%s%s", at->folder ? at->folder : "",
+                             at->folder ? "/" : "", at->name) < 0) {
+        slice->path = NULL;
+        return false;
+    }
+    return true;
+}
+
 /* 1, 0 if the rank does not have it, or -errno with *err filled or not. */
-static int trace_target(struct rfs_explain *explain, struct rfs_explained *slice,
-                        struct rfs_error *err)
+static int trace(struct rfs_explain *explain, struct rfs_explained *slice, struct rfs_shown_at *at,
+                 struct rfs_error *err)
 {
     const struct rfs_rank_plan *plan;
-    int rc = rfs_planner_rank(explain->rooms.planner, slice->rank, &plan, err);
+    int rc;
 
+    if (explain->parts) {
+        rc = rfs_explain_parts_slice(explain, explain->tensor, slice);
+        if (rc == 1)
+            rc = rfs_view_stored_at(explain->view, slice->rank, slice->trace.pieces, slice->trace.n,
+                                    at);
+        else
+            return rc;
+        return rc < 0 ? rc : 1;
+    }
+    rc = rfs_planner_rank(explain->rooms.planner, slice->rank, &plan, err);
     if (rc)
         return rc;
     slice->target = find_target(explain, plan->params);
@@ -146,31 +169,20 @@ static int trace_target(struct rfs_explain *explain, struct rfs_explained *slice
     rc = rfs_planner_trace(explain->rooms.planner, slice->rank, slice->target, &slice->trace);
     if (rc == 0)
         rc = rfs_view_shown_at(explain->view, slice->rank,
-                               (uint32_t)(slice->target - plan->params->targets), &slice->at);
-    slice->is_shown = rc == 1;
+                               (uint32_t)(slice->target - plan->params->targets), at);
     return rc < 0 ? rc : 1;
 }
 
-static int trace_part(struct rfs_explain *explain, struct rfs_explained *slice)
-{
-    const int rc = rfs_explain_parts_slice(explain, explain->tensor, slice);
-
-    if (rc != 1)
-        return rc;
-    const int shown = rfs_view_stored_at(explain->view, slice->rank, slice->trace.pieces,
-                                         slice->trace.n, &slice->at);
-    slice->is_shown = shown == 1;
-    return shown < 0 ? shown : 1;
-}
-
 static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice,
-                        rfs_explained_fn *fn, void *ctx, size_t *n, struct rfs_error *err)
+                        rfs_explained_fn *fn, void *ctx, struct rfs_error *err)
 {
-    const int rc = explain->parts ? trace_part(explain, slice) : trace_target(explain, slice, err);
+    struct rfs_shown_at at = {.name = NULL};
+    int rc = trace(explain, slice, &at, err);
 
     if (rc == 0 || (rc < 0 && err->code))
         return rc;
-    ++*n;
+    if (rc > 0 && !describe(explain, slice, &at))
+        rc = -ENOMEM;
     if (rc < 0)
         return rc == -ENOMEM
                    ? rfs_fail_memory(err)
@@ -180,19 +192,20 @@ static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice
     return fn(ctx, slice, err);
 }
 
-int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx, size_t *n,
+int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx,
                      struct rfs_error *err)
 {
     struct rfs_explained slice = {0};
     int rc = 0;
 
-    *n = 0;
     for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
         slice.rank = explain->selected[i];
         slice.position = i;
-        rc = explain_rank(explain, &slice, fn, ctx, n, err);
+        rc = explain_rank(explain, &slice, fn, ctx, err);
     }
     rfs_trace_free(&slice.trace);
+    free(slice.boxes.data);
+    free(slice.path);
     return rc;
 }
 

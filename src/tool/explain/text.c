@@ -5,6 +5,7 @@
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/common/table.h"
+#include "tool/common/whole.h"
 #include "tool/explain/explain.h"
 #include "tool/explain/ranges.h"
 #include "tool/explain/totals.h"
@@ -24,10 +25,10 @@ static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whol
     rfs_table_add_printed(table, &shown);
 }
 
-/* Takes RANKS over; NULL when memory is short. */
+/* Takes RANKS over. */
 static void add_ranks(struct rfs_table *table, uint32_t *ranks, size_t n)
 {
-    RFS_FREE char *text = rfs_ranks_text(rfs_printed_memory(ranks), n);
+    RFS_FREE char *text = rfs_ranks_text(ranks, n);
 
     free(ranks);
     rfs_table_add(table, "%s", text);
@@ -41,99 +42,75 @@ static void end_table(struct rfs_table *table)
 
 /* ---- the parameter ----------------------------------------------------------------------------------- */
 
-static void put_side(const char *title, const char *part, const struct rfs_layout *layout,
-                     const struct rfs_grid *grid, const uint64_t *slice_dims)
+static void put_side(const char *title, const struct rfs_explained_side *side)
 {
     printf("%-12s ", title);
-    if (part) {
-        puts(part);
+    if (side->words) {
+        puts(side->words);
         return;
     }
-    if (!grid) {
-        puts(layout ? "only one of the strategies has it: copied as it is"
-                    : "in neither strategy: copied as it is");
-        return;
-    }
-    if (layout) {
+    if (side->layout) {
         fputs("devices ", stdout);
-        rfs_put_matrix(stdout, layout);
+        rfs_put_matrix(stdout, side->layout);
         fputs(", map ", stdout);
-        rfs_put_map(stdout, layout);
-        if (layout->opt_size > 1)
-            printf(", optimizer shard %u", layout->opt_size);
+        rfs_put_map(stdout, side->layout);
+        if (side->layout->opt_size > 1)
+            printf(", optimizer shard %u", side->layout->opt_size);
         fputs(": ", stdout);
     }
-    rfs_put_cuts(stdout, grid);
-    if (slice_dims) {
+    rfs_put_cuts(stdout, side->grid);
+    if (side->slice) {
         fputs("; slices of ", stdout);
-        rfs_put_dims(stdout, grid->ndim, slice_dims);
+        rfs_put_dims(stdout, side->grid->ndim, side->slice);
     }
     putchar('\n');
 }
 
 static void put_head(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
-    const struct rfs_type *type = rfs_explained_type(explain, slice);
-    const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
     const struct rfs_geometry *geometry = slice->trace.geometry;
-    const uint64_t *whole;
-    const uint32_t ndim = rfs_explained_dims(explain, slice, &whole);
-    uint64_t bytes = type->bytes;
+    uint64_t bytes = geometry ? geometry->item : slice->type->bytes;
     char size[RFS_SHOWN_BYTES];
     char name[1024];
 
-    rfs_text_printable(name, sizeof name,
-                       rfs_catalog_name(explain->rooms.catalog, slice->target->name));
-    if (geometry) {
-        bytes = geometry->item;
-        for (uint32_t i = 0; i < ndim; i++)
-            bytes *= whole[i];
-    }
-    printf("%s: %s ", name,
-           type->kind == RFS_MAP ? "map" : rfs_dtype_name((enum rfs_dtype)type->dtype));
-    rfs_put_dims(stdout, ndim, whole);
+    for (uint32_t i = 0; geometry && i < slice->n_dims; i++)
+        bytes *= slice->dims[i];
+    rfs_text_printable(name, sizeof name, slice->name);
+    printf("%s: %s ", name, rfs_whole_dtype(slice->type));
+    rfs_put_dims(stdout, slice->n_dims, slice->dims);
     printf(", %s\n", rfs_show_bytes(bytes, size));
-    if (slice->target->shown_name != slice->target->name) {
-        rfs_text_printable(name, sizeof name,
-                           rfs_catalog_name(explain->rooms.catalog, slice->target->shown_name));
+    if (slice->shown_name != slice->name) {
+        rfs_text_printable(name, sizeof name, slice->shown_name);
         printf("%-12s %s\n", "shown as", name);
     }
-    if (shown->dtype != type->dtype)
-        printf("%-12s %s\n", "converted to", rfs_dtype_name((enum rfs_dtype)shown->dtype));
-    if (slice->tensor && geometry)
+    if (slice->shown->dtype != slice->type->dtype)
+        printf("%-12s %s\n", "converted to", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    if (explain->parts && geometry)
         printf("%-12s a row of %" PRIu64 " elements\n", "cut as", geometry->whole[0]);
-    put_side("source", slice->sides[0], slice->trace.src, geometry ? &geometry->src : NULL,
-             geometry && !geometry->src.edge ? geometry->src_dims : NULL);
-    put_side("destination", slice->sides[1], slice->trace.dst, geometry ? &geometry->dst : NULL,
-             geometry && !geometry->dst.edge ? geometry->dst_dims : NULL);
+    put_side("source", &slice->source);
+    put_side("destination", &slice->destination);
 }
 
 /* ---- one slice --------------------------------------------------------------------------------------- */
 
 static void put_slice(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
-    const uint32_t ndim = rfs_explained_ndim(explain, slice);
-    const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
     char title[32];
 
     snprintf(title, sizeof title, explain->parts ? "part %u" : "rank_%u", slice->rank);
     printf("%-12s ", title);
-    for (uint32_t k = 0; slice->trace.geometry && k < slice->trace.geometry->dst.rounds; k++) {
-        struct rfs_box box;
-        rfs_trace_box(&slice->trace.geometry->dst, slice->trace.geometry->whole,
-                      slice->rank % slice->trace.geometry->dst.ranks, k, &box);
+    for (size_t k = 0; k < slice->boxes.n; k++) {
         if (k > 0)
             fputs(", ", stdout);
-        rfs_put_box(stdout, ndim, slice->trace.geometry->whole, box.at, box.len);
+        rfs_put_box(stdout, slice->type->ndim, slice->whole, slice->boxes.data[k].at,
+                    slice->boxes.data[k].len);
     }
-    fputs(slice->trace.geometry ? ": " : "", stdout);
-    printf("%s ", rfs_dtype_name((enum rfs_dtype)shown->dtype));
-    rfs_put_dims(stdout, shown->ndim, shown->dims);
-    printf(", %" PRIu64 " bytes", shown->bytes);
-    if (slice->is_shown)
-        printf(" from offset %" PRIu64 " of %s%s%s", slice->at.offset,
-               slice->at.folder ? slice->at.folder : "", slice->at.folder ? "/" : "",
-               slice->at.name);
+    printf("%s%s ", slice->boxes.n > 0 ? ": " : "",
+           rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    rfs_put_dims(stdout, slice->shown->ndim, slice->shown->dims);
+    printf(", %" PRIu64 " bytes", slice->shown->bytes);
+    if (slice->path)
+        printf(" from offset %" PRIu64 " of %s", slice->offset, slice->path);
     putchar('\n');
 }
 
@@ -141,7 +118,6 @@ static void add_piece(struct rfs_table *table, const struct rfs_explain *explain
                       const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
                       const struct rfs_file_range *range, bool first)
 {
-    const uint32_t ndim = rfs_explained_ndim(explain, slice);
     const struct rfs_type *source = rfs_catalog_type(explain->rooms.catalog, piece->type);
     char times[RFS_MAX_DIMS * 24] = "1";
     char every[RFS_MAX_DIMS * 24] = "";
@@ -149,9 +125,9 @@ static void add_piece(struct rfs_table *table, const struct rfs_explain *explain
 
     if (first) {
         rfs_table_add(table, "%" PRIu32, piece->rank);
-        add_box(table, ndim, rfs_explained_whole(explain, slice), &piece->whole);
-        add_box(table, ndim, source->dims, &piece->source);
-        add_box(table, ndim, rfs_explained_type(explain, slice)->dims, &piece->target);
+        add_box(table, slice->type->ndim, slice->whole, &piece->whole);
+        add_box(table, slice->type->ndim, source->dims, &piece->source);
+        add_box(table, slice->type->ndim, slice->type->dims, &piece->target);
     } else {
         for (int i = 0; i < 4; i++)
             rfs_table_add(table, "%s", "");
@@ -175,16 +151,11 @@ static void put_others(const struct rfs_explain *explain, const struct rfs_expla
                        const struct rfs_piece_trace *piece, enum rfs_holding holding,
                        const char *before, const char *after)
 {
-    const struct rfs_trace *trace = &slice->trace;
-    RFS_FREE uint32_t *ranks = rfs_printed_memory(calloc(trace->devices + 1, sizeof *ranks));
-    size_t n = 0;
+    size_t n;
+    RFS_FREE uint32_t *ranks = rfs_explained_others(explain, slice, piece, holding, &n);
+    RFS_FREE char *text = rfs_ranks_text(ranks, n);
 
-    for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
-        if (rank != piece->rank &&
-            rfs_trace_holding(explain->rooms.planner, slice->target, trace, piece, rank) == holding)
-            ranks[n++] = rank;
-    RFS_FREE char *text = n > 0 ? rfs_ranks_text(ranks, n) : NULL;
-    if (text)
+    if (n > 0)
         printf("%s%s %s%s", before, n > 1 ? "ranks" : "rank", text, after);
 }
 
@@ -249,8 +220,8 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     }
     putchar('\n');
     end_table(&table);
-    size_t n = 0;
-    free(rfs_explained_providers(slice, &n)); /* how many */
+    size_t n;
+    free(rfs_explained_ranks(slice, &n)); /* how many */
     putchar('\n');
     put_providers(explain, slice);
     printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", slice->trace.n,
@@ -265,69 +236,59 @@ struct listing {
     struct rfs_explain *explain;
     struct rfs_table table;
     struct rfs_totals totals;
-    bool begun;
+    size_t n; /* slices */
 };
 
 static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
 {
     struct listing *listing = ctx;
-    struct rfs_explain *explain = listing->explain;
     struct rfs_table *table = &listing->table;
-    const struct rfs_type *shown = rfs_explained_shown_type(explain, slice);
-    const struct rfs_geometry *geometry = slice->trace.geometry;
     struct rfs_printed dims;
-    size_t n = 0;
-
-    if (!listing->begun)
-        put_head(explain, slice);
-    listing->begun = true;
-    rfs_table_add(table, "%" PRIu32, slice->rank);
-    if (geometry && geometry->dst.rounds == 1) {
-        struct rfs_box box;
-        rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, 0, &box);
-        add_box(table, geometry->ndim, geometry->whole, &box);
-    } else {
-        rfs_table_add(table, "%s", geometry ? "in fields" : "whole");
-    }
-    rfs_put_dims(rfs_printed_begin(&dims), shown->ndim, shown->dims);
-    rfs_table_add_printed(table, &dims);
-    rfs_table_add(table, "%" PRIu64, shown->bytes);
-    uint32_t *providers = rfs_explained_providers(slice, &n);
-    add_ranks(table, providers, n);
     uint64_t bytes = 0;
+    size_t n;
+
+    if (listing->n++ == 0)
+        put_head(listing->explain, slice);
+    rfs_table_add(table, "%" PRIu32, slice->rank);
+    if (slice->boxes.n == 1)
+        add_box(table, slice->type->ndim, slice->whole, &slice->boxes.data[0]);
+    else
+        rfs_table_add(table, "%s", slice->boxes.n > 0 ? "in fields" : "whole");
+    rfs_put_dims(rfs_printed_begin(&dims), slice->shown->ndim, slice->shown->dims);
+    rfs_table_add_printed(table, &dims);
+    rfs_table_add(table, "%" PRIu64, slice->shown->bytes);
+    uint32_t *ranks = rfs_explained_ranks(slice, &n);
+    add_ranks(table, ranks, n);
     for (size_t i = 0; i < slice->trace.n; i++)
         bytes += rfs_block_source_bytes(&slice->trace.pieces[i].block);
     rfs_table_add(table, "%" PRIu64, bytes);
-    return rfs_totals_add(&listing->totals, explain, slice) ? 0 : rfs_fail_memory(err);
+    return rfs_totals_add(&listing->totals, listing->explain, slice) ? 0 : rfs_fail_memory(err);
 }
 
 /* "together: …": each source byte once. */
-static int put_together(const struct rfs_explain *explain, const struct rfs_totals *totals,
-                        size_t ranks, struct rfs_error *err)
+static void put_together(const struct rfs_explain *explain, const struct rfs_totals *totals,
+                         size_t ranks)
 {
     const struct rfs_explain_words *words = explain->words;
-    size_t n = 0;
-    RFS_FREE uint32_t *sources = rfs_takings_ranks(&totals->together, &n);
     const uint64_t once = rfs_takings_bytes(&totals->together);
     uint64_t all = 0;
     char size[RFS_SHOWN_BYTES];
+    size_t n;
 
-    if (!sources)
-        return rfs_fail_memory(err);
+    free(rfs_takings_ranks(&totals->together, &n)); /* how many */
     for (size_t i = 0; i < totals->n_ranks; i++)
-        all += rfs_takings_bytes(&totals->ranks[i]);
-    printf("\n%zu %s of the destination together: %" PRIu64 " bytes%s%s%s from %zu source "
-           "%s, each byte counted once",
-           ranks, ranks == 1 ? words->one : words->many, once, once < 1024 ? "" : " (",
-           once < 1024 ? "" : rfs_show_bytes(once, size), once < 1024 ? "" : ")", n,
-           n == 1 ? words->one : words->many);
+        all += rfs_takings_bytes(&totals->ranks[i].taken);
+    printf("\n%zu %s of the destination together: %" PRIu64 " bytes", ranks,
+           ranks == 1 ? words->one : words->many, once);
+    if (once >= 1024)
+        printf(" (%s)", rfs_show_bytes(once, size));
+    printf(" from %zu source %s, each byte counted once", n, n == 1 ? words->one : words->many);
     if (all != once)
         printf("; %" PRIu64 " if each %s reads its own", all, words->one);
     putchar('\n');
-    return 0;
 }
 
-static int print_slices(struct rfs_explain *explain, struct rfs_error *err)
+static int print_slices(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
 {
     const struct rfs_column columns[] = {
         {explain->words->one, true, true},
@@ -337,43 +298,34 @@ static int print_slices(struct rfs_explain *explain, struct rfs_error *err)
         {explain->words->from_many, false, false},
         {"source bytes", true, true},
     };
-    struct listing listing = {
-        .explain = explain,
-        .table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns}};
-    size_t n;
-    int rc = rfs_totals_begin(&listing.totals, explain->n_selected) ? 0 : rfs_fail_memory(err);
 
-    if (rc == 0)
-        rc = rfs_explain_each(explain, list_slice, &listing, &n, err);
-    if (rc == 0 && !rfs_totals_next(&listing.totals))
-        rc = rfs_fail_memory(err);
-    if (rc == 0)
-        putchar('\n');
-    if (rc == 0)
-        end_table(&listing.table);
-    else
-        rfs_table_free(&listing.table);
-    if (rc == 0)
-        rc = put_together(explain, &listing.totals, n, err);
-    rfs_totals_free(&listing.totals);
-    return rc;
+    listing->table.columns = columns;
+    listing->table.n_columns = sizeof columns / sizeof *columns;
+    const int rc = rfs_explain_each(explain, list_slice, listing, err);
+    if (rc)
+        return rc;
+    if (!rfs_totals_next(&listing->totals))
+        return rfs_fail_memory(err);
+    putchar('\n');
+    rfs_table_print(&listing->table, stdout);
+    put_together(explain, &listing->totals, listing->n);
+    return 0;
 }
 
 /* ---- all parameters ---------------------------------------------------------------------------------- */
 
-static void add_rank(struct rfs_table *table, const struct rfs_explain *explain,
-                     const struct rfs_totals *totals, size_t i)
+static void add_rank(struct rfs_table *table, const struct rfs_explain *explain, size_t i,
+                     const struct rfs_totals_rank *rank)
 {
-    const uint32_t rank = explain->selected[i];
-    size_t n = 0;
+    size_t n;
 
-    rfs_table_add(table, "%" PRIu32, rank);
-    rfs_table_add(table, "%" PRIu64, totals->parameters[i]);
-    rfs_table_add(table, "%" PRIu64, totals->shown_bytes[i]);
-    rfs_table_add(table, "%" PRIu32, rfs_explain_files(explain, rank));
-    uint32_t *ranks = rfs_takings_ranks(&totals->ranks[i], &n);
+    rfs_table_add(table, "%" PRIu32, explain->selected[i]);
+    rfs_table_add(table, "%" PRIu64, rank->parameters);
+    rfs_table_add(table, "%" PRIu64, rank->shown_bytes);
+    rfs_table_add(table, "%" PRIu32, rfs_explain_files(explain, explain->selected[i]));
+    uint32_t *ranks = rfs_takings_ranks(&rank->taken, &n);
     add_ranks(table, ranks, n);
-    rfs_table_add(table, "%" PRIu64, rfs_takings_bytes(&totals->ranks[i]));
+    rfs_table_add(table, "%" PRIu64, rfs_takings_bytes(&rank->taken));
 }
 
 static void print_files(const struct rfs_explain *explain, const struct rfs_takings *takings)
@@ -394,7 +346,7 @@ static void print_files(const struct rfs_explain *explain, const struct rfs_taki
     end_table(&table);
 }
 
-static int print_ranks(struct rfs_explain *explain, struct rfs_error *err)
+static int print_ranks(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
 {
     const struct rfs_column columns[] = {
         {explain->words->one, true, true},
@@ -404,31 +356,33 @@ static int print_ranks(struct rfs_explain *explain, struct rfs_error *err)
         {explain->words->from_many, false, false},
         {"source bytes", true, true},
     };
-    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
-    struct rfs_totals totals = {0};
-    int rc = rfs_totals_begin(&totals, explain->n_selected) ? 0 : rfs_fail_memory(err);
+    const int rc = rfs_totals_all(&listing->totals, explain, err);
 
-    if (rc == 0)
-        rc = rfs_totals_all(&totals, explain, err);
-    for (size_t i = 0; rc == 0 && i < explain->n_selected; i++)
-        add_rank(&table, explain, &totals, i);
-    if (rc == 0)
-        end_table(&table);
+    if (rc)
+        return rc;
+    listing->table.columns = columns;
+    listing->table.n_columns = sizeof columns / sizeof *columns;
+    for (size_t i = 0; i < explain->n_selected; i++)
+        add_rank(&listing->table, explain, i, &listing->totals.ranks[i]);
+    rfs_table_print(&listing->table, stdout);
     /* Those of one rank, or of a node. */
-    if (rc == 0 && explain->ranks.n > 0)
-        print_files(explain, &totals.together);
-    if (rc == 0)
-        rc = put_together(explain, &totals, explain->n_selected, err);
-    rfs_totals_free(&totals);
-    return rc;
+    if (explain->ranks.n > 0)
+        print_files(explain, &listing->totals.together);
+    put_together(explain, &listing->totals, explain->n_selected);
+    return 0;
 }
 
 int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err)
 {
-    size_t n;
+    struct listing listing = {.explain = explain};
 
-    if (!explain->param)
-        return print_ranks(explain, err);
-    return explain->one ? rfs_explain_each(explain, print_slice, explain, &n, err)
-                        : print_slices(explain, err);
+    if (explain->param && explain->one)
+        return rfs_explain_each(explain, print_slice, explain, err);
+    int rc = rfs_totals_begin(&listing.totals, explain->n_selected, err);
+    if (rc == 0)
+        rc = explain->param ? print_slices(explain, &listing, err)
+                            : print_ranks(explain, &listing, err);
+    rfs_table_free(&listing.table);
+    rfs_totals_free(&listing.totals);
+    return rc;
 }

@@ -1,50 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/explain/totals.h"
 
+#include "base/bisect.h"
 #include "base/cleanup.h"
+#include "tool/common/show.h"
 #include "tool/explain/parts.h"
 #include "tool/explain/ranges.h"
 
 #include <errno.h>
 #include <string.h>
 
-bool rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks)
+int rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks, struct rfs_error *err)
 {
     *totals = (struct rfs_totals){.n_ranks = n_ranks};
     totals->ranks = calloc(n_ranks + 1, sizeof *totals->ranks);
-    totals->parameters = calloc(n_ranks + 1, sizeof *totals->parameters);
-    totals->shown_bytes = calloc(n_ranks + 1, sizeof *totals->shown_bytes);
-    return totals->ranks && totals->parameters && totals->shown_bytes;
+    return totals->ranks ? 0 : rfs_fail_memory(err);
 }
 
 void rfs_totals_free(struct rfs_totals *totals)
 {
     for (size_t i = 0; totals->ranks && i < totals->n_ranks; i++)
-        free(totals->ranks[i].data);
+        free(totals->ranks[i].taken.data);
     for (size_t i = 0; i < totals->now.cap; i++)
         free(totals->now.data[i].boxes.data);
     free(totals->now.data);
     free(totals->where.data);
     free(totals->ranks);
-    free(totals->parameters);
-    free(totals->shown_bytes);
     free(totals->together.data);
     *totals = (struct rfs_totals){0};
 }
 
-/* Files come mostly in ascending order, or again: that of the last is looked at first. */
 static bool take(struct rfs_takings *takings, uint32_t file, uint32_t rank, uint64_t bytes)
 {
-    size_t low = 0;
-    size_t high = takings->n;
+    const size_t low = RFS_BISECT(i, takings->n, takings->data[i].file >= file);
 
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (takings->data[middle].file < file)
-            low = middle + 1;
-        else
-            high = middle;
-    }
     if (low == takings->n || takings->data[low].file != file) {
         if (!RFS_PUSH(takings, (struct rfs_taken){0}))
             return false;
@@ -103,11 +92,13 @@ static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain
 bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain,
                     const struct rfs_explained *slice)
 {
-    totals->parameters[slice->position]++;
-    totals->shown_bytes[slice->position] += rfs_explained_shown_type(explain, slice)->bytes;
+    struct rfs_totals_rank *rank = &totals->ranks[slice->position];
+
+    rank->parameters++;
+    rank->shown_bytes += rfs_catalog_type(explain->rooms.catalog, slice->target->shown_type)->bytes;
     for (size_t i = 0; i < slice->trace.n; i++) {
         const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
-        if (!take(&totals->ranks[slice->position], piece->block.file, piece->rank,
+        if (!take(&rank->taken, piece->block.file, piece->rank,
                   rfs_block_source_bytes(&piece->block)) ||
             !add_box(totals, explain, piece))
             return false;
@@ -146,20 +137,33 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts them, and keeps one of each. */
+static uint32_t *distinct(uint32_t *ranks, size_t all, size_t *n)
+{
+    qsort(ranks, all, sizeof *ranks, by_number);
+    *n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (*n == 0 || ranks[*n - 1] != ranks[i])
+            ranks[(*n)++] = ranks[i];
+    return ranks;
+}
+
 uint32_t *rfs_takings_ranks(const struct rfs_takings *takings, size_t *n)
 {
-    uint32_t *ranks = calloc(takings->n + 1, sizeof *ranks);
-    size_t kept = 0;
+    uint32_t *ranks = rfs_printed_memory(calloc(takings->n + 1, sizeof *ranks));
 
-    for (size_t i = 0; ranks && i < takings->n; i++)
+    for (size_t i = 0; i < takings->n; i++)
         ranks[i] = takings->data[i].rank;
-    if (ranks)
-        qsort(ranks, takings->n, sizeof *ranks, by_number);
-    for (size_t i = 0; ranks && i < takings->n; i++)
-        if (kept == 0 || ranks[kept - 1] != ranks[i])
-            ranks[kept++] = ranks[i];
-    *n = kept;
-    return ranks;
+    return distinct(ranks, takings->n, n);
+}
+
+uint32_t *rfs_explained_ranks(const struct rfs_explained *slice, size_t *n)
+{
+    uint32_t *ranks = rfs_printed_memory(calloc(slice->trace.n + 1, sizeof *ranks));
+
+    for (size_t i = 0; i < slice->trace.n; i++)
+        ranks[i] = slice->trace.pieces[i].rank;
+    return distinct(ranks, slice->trace.n, n);
 }
 
 /* ---- all parameters ---------------------------------------------------------------------------------- */

@@ -24,10 +24,11 @@ struct rfs_takings {
 
 struct rfs_totals {
     size_t n_ranks;
-    struct rfs_takings *ranks;   /* [n_ranks] by position in rfs_explain.selected */
-    uint64_t *parameters;        /* [n_ranks] */
-    uint64_t *shown_bytes;       /* [n_ranks] of the parameters as shown */
-    struct rfs_takings together; /* each byte of a file once */
+    struct rfs_totals_rank {
+        struct rfs_takings taken;
+        uint64_t parameters, shown_bytes; /* bytes as shown */
+    } * ranks;                            /* [n_ranks] by position in rfs_explain.selected */
+    struct rfs_takings together;          /* each byte of a file once */
     /* Of the parameter at hand. */
     struct {
         struct rfs_totals_boxes {
@@ -40,9 +41,9 @@ struct rfs_totals {
     RFS_VEC(uint32_t) where; /* by file: its position in now, and 1; 0: it is not there */
 };
 
-/* False when out of memory, as all of these; to be freed in any case. */
-bool rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks);
-/* Adds a slice of the parameter at hand. */
+/* 0, or -ENOMEM with *err filled; to be freed in any case. */
+int rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks, struct rfs_error *err);
+/* Adds a slice of the parameter at hand: its target and trace. False when out of memory. */
 bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain,
                     const struct rfs_explained *slice);
 /* The parameter at hand is complete. */
@@ -53,7 +54,8 @@ void rfs_totals_free(struct rfs_totals *totals);
 int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struct rfs_error *err);
 
 uint64_t rfs_takings_bytes(const struct rfs_takings *takings);
-/* The distinct source ranks, ascending, malloc'ed; NULL when out of memory. */
+/* The distinct source ranks, ascending, malloc'ed: of takings, and of a slice. */
 uint32_t *rfs_takings_ranks(const struct rfs_takings *takings, size_t *n);
+uint32_t *rfs_explained_ranks(const struct rfs_explained *slice, size_t *n);
 
 #endif
