@@ -7,12 +7,12 @@
  * whichever the folder lists last.
  */
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +74,7 @@ static int compare_found(const void *a, const void *b)
 
 static bool is_wanted(const char *name, const char *glob)
 {
-    return glob ? fnmatch(glob, name, FNM_PERIOD) == 0 : name[0] != '.';
+    return glob ? rfs_glob_match_file(glob, name) : name[0] != '.';
 }
 
 /* False when out of memory. */
