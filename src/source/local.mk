@@ -44,12 +44,15 @@ librfs_la_SOURCES += \
 	src/source/io/fds.h \
 	src/source/io/files.c \
 	src/source/io/files.h \
+	src/source/io/files_internal.h \
 	src/source/io/home.c \
 	src/source/io/home.h \
+	src/source/io/identity.c \
 	src/source/io/json_map.c \
 	src/source/io/json_map.h \
 	src/source/io/places.c \
 	src/source/io/places.h \
+	src/source/io/reading.c \
 	src/source/safetensors/header.c \
 	src/source/safetensors/header.h \
 	src/source/saved/body.c \
