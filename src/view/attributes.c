@@ -5,9 +5,8 @@
  */
 #include "base/cleanup.h"
 #include "image/npy.h"
-#include "view/bundle.h"
-#include "view/outputs.h"
-#include "view/side.h"
+#include "view/hidden.h"
+#include "view/saves.h"
 #include "view/sources.h"
 
 #include <errno.h>
@@ -20,20 +19,29 @@
 
 /* What an attribute is asked of. */
 struct subject {
-    struct reshard_view *view;
+    struct rfs_view *view; /* of the root of several saves, the first one's */
     enum { OTHER, ROOT, SHOWN_FILE, TENSOR_FILE } kind;
+    const struct rfs_options *options;
     size_t file; /* of a shown file */
     struct rfs_view_hidden_place place;
 };
 
-static int find_subject(reshard_view *view, uint64_t id, struct subject *out)
+static int find_subject(reshard_view *set, uint64_t id, struct subject *out)
 {
-    view = rfs_side_pick(view, id);
-    *out = (struct subject){.view = view};
+    struct rfs_view *view = rfs_view_pick(set, id);
+
+    *out = (struct subject){.view = view ? view : set->data[0], .options = &set->options};
+    if (id == RFS_HIDDEN_TOP)
+        return 0;
+    if (!view) {
+        out->kind = id == RESHARD_ROOT ? ROOT : OTHER;
+        return id == RESHARD_ROOT || id == RFS_HIDDEN_TENSORS ? 0 : -ENOENT;
+    }
+    out->options = &view->options;
     if (rfs_view_hidden_owns(view, id)) {
         out->place = rfs_view_hidden_find(view, id);
-        out->kind = out->place.kind == RFS_CONTROL_FILE ? TENSOR_FILE : OTHER;
-        return out->place.kind == RFS_CONTROL_NONE ? -ENOENT : 0;
+        out->kind = out->place.kind == RFS_HIDDEN_FILE ? TENSOR_FILE : OTHER;
+        return out->place.kind == RFS_HIDDEN_NOTHING ? -ENOENT : 0;
     }
     const enum entry_kind kind = rfs_view_entry(view, id, &out->file);
     out->kind = kind == ENTRY_ROOT ? ROOT : kind == ENTRY_FILE ? SHOWN_FILE : OTHER;
@@ -53,12 +61,6 @@ static void put_ranks(FILE *out, const struct rfs_sources *sources)
     }
 }
 
-/* The view of the whole, or of the first of several saves. */
-static const struct reshard_view *first_of(const struct reshard_view *view)
-{
-    return view->side ? view->side->data[0].view : view;
-}
-
 static int put_version(struct subject *of, FILE *out)
 {
     (void)of;
@@ -68,21 +70,15 @@ static int put_version(struct subject *of, FILE *out)
 
 static int put_source(struct subject *of, FILE *out)
 {
-    const char *path = rfs_catalog_path(first_of(of->view)->catalog);
+    const char *path = rfs_catalog_path(of->view->catalog);
 
     fputs(path, out);
     return 0;
 }
 
-/* Of the whole; hfai's parts are always files of torch.save. */
-static const char *format_of(const struct reshard_view *view)
-{
-    return view->bundle ? "pt" : rfs_view_format_name(rfs_view_format(&view->options));
-}
-
 static int put_options(struct subject *of, FILE *out)
 {
-    rfs_options_write(&of->view->options, format_of(first_of(of->view)), out);
+    rfs_options_write(of->options, of->view->format, out);
     return 0;
 }
 
@@ -95,7 +91,7 @@ static int put_format(struct subject *of, FILE *out)
         const char *ending = strrchr(of->view->files[of->file].name, '.');
         fputs(ending ? ending + 1 : "", out);
     } else {
-        fputs(format_of(first_of(of->view)), out);
+        fputs(of->view->format, out);
     }
     return 0;
 }
@@ -108,7 +104,7 @@ static int sources_of_file(struct subject *of, struct rfs_sources *sources)
     const int rc = rfs_view_image(of->view, of->file, &image, &err);
     if (rc)
         return rfs_view_log_failure(of->view, rc, &err);
-    const struct rfs_rank_plan *plan = rfs_view_plan(of->view, of->file);
+    const struct rfs_rank_plan *plan = of->view->kind->plan(of->view, of->file);
     return rfs_sources_of_files(of->view, plan->sources, plan->n_sources, sources);
 }
 
@@ -117,7 +113,7 @@ static int find_target(struct subject *of, struct rfs_tensors *tensors)
 {
     struct rfs_error err = {0};
 
-    const int rc = rfs_view_hidden_tensors(of->view, of->place.group, tensors, &err);
+    const int rc = of->view->kind->tensors(of->view, of->place.group, tensors, &err);
     if (rc)
         return rfs_view_log_failure(of->view, rc, &err);
     return of->place.target < tensors->params->n ? 0 : -ENOENT;
@@ -130,7 +126,7 @@ static int put_source_ranks(struct subject *of, FILE *out)
     int rc;
 
     if (of->kind == ROOT) {
-        rc = rfs_sources_of_all(first_of(of->view), &sources);
+        rc = rfs_sources_of_all(of->view, &sources);
     } else if (of->kind == SHOWN_FILE) {
         rc = sources_of_file(of, &sources);
     } else {
@@ -153,9 +149,9 @@ static int put_parameters(struct subject *of, FILE *out)
         const int rc = rfs_view_image(of->view, of->file, &image, &err);
         if (rc)
             return rfs_view_log_failure(of->view, rc, &err);
-        n = of->view->flat ? of->view->files[of->file].parameters : image->params->n;
-    } else {
-        n = first_of(of->view)->parameters;
+        n = of->view->files[of->file].parameters;
+        if (n == RFS_IN_PLAN)
+            n = image->params->n;
     }
     fprintf(out, "%" PRIu64, n);
     return 0;
@@ -163,7 +159,7 @@ static int put_parameters(struct subject *of, FILE *out)
 
 static int put_ranks_shown(struct subject *of, FILE *out)
 {
-    fprintf(out, "%" PRIu32, first_of(of->view)->n_ranks);
+    fprintf(out, "%" PRIu32, of->view->n_ranks);
     return 0;
 }
 
@@ -215,13 +211,12 @@ enum { N_ATTRIBUTES = sizeof attributes / sizeof *attributes };
 /* How many parameters a file has is known of those that are made of tensors, one by one. */
 static bool applies(const struct subject *of, size_t attribute)
 {
-    const struct reshard_view *view = of->view;
+    const struct rfs_view *view = of->view;
 
     if (!(attributes[attribute].of & 1u << of->kind))
         return false;
     if (attributes[attribute].put == put_parameters)
-        return !view->bundle &&
-               (of->kind != SHOWN_FILE || !view->flat || view->files[of->file].parameters > 0);
+        return of->kind == ROOT ? view->planner != NULL : view->files[of->file].parameters > 0;
     return true;
 }
 
@@ -236,7 +231,7 @@ static ssize_t give(const char *text, size_t n, void *to, size_t size)
     return (ssize_t)n;
 }
 
-ssize_t reshard_get_attribute(reshard_view *view, uint64_t id, const char *name, void *value,
+ssize_t reshard_get_attribute(reshard_view *set, uint64_t id, const char *name, void *value,
                               size_t size)
 {
     RFS_FREE char *text = NULL;
@@ -244,7 +239,7 @@ ssize_t reshard_get_attribute(reshard_view *view, uint64_t id, const char *name,
     size_t n = 0;
     size_t at = 0;
 
-    int rc = find_subject(view, id, &of);
+    int rc = find_subject(set, id, &of);
     if (rc)
         return rc;
     while (at < N_ATTRIBUTES && (strcmp(attributes[at].name, name) != 0 || !applies(&of, at)))
@@ -261,13 +256,13 @@ ssize_t reshard_get_attribute(reshard_view *view, uint64_t id, const char *name,
     return rc ? rc : give(text, n, value, size);
 }
 
-ssize_t reshard_list_attributes(reshard_view *view, uint64_t id, char *names, size_t size)
+ssize_t reshard_list_attributes(reshard_view *set, uint64_t id, char *names, size_t size)
 {
     char all[N_ATTRIBUTES * 40];
     struct subject of;
     size_t n = 0;
 
-    const int rc = find_subject(view, id, &of);
+    const int rc = find_subject(set, id, &of);
     if (rc)
         return rc;
     for (size_t i = 0; i < N_ATTRIBUTES; i++)

@@ -14,13 +14,13 @@
 #include <zlib.h>
 
 /* RFS_PIECE bytes for content, to be given to free_buffer; NULL when out of memory. */
-static unsigned char *new_buffer(const struct reshard_view *view)
+static unsigned char *new_buffer(const struct rfs_view *view)
 {
     struct rfs_secret *secret = rfs_files_secret(rfs_catalog_files(view->catalog));
     return secret ? rfs_secret_map(secret, RFS_PIECE) : malloc(RFS_PIECE);
 }
 
-static void free_buffer(const struct reshard_view *view, unsigned char *buf)
+static void free_buffer(const struct rfs_view *view, unsigned char *buf)
 {
     if (rfs_files_secret(rfs_catalog_files(view->catalog)))
         rfs_secret_unmap(buf, RFS_PIECE);
@@ -29,8 +29,7 @@ static void free_buffer(const struct reshard_view *view, unsigned char *buf)
 }
 
 /* The checksum of the file's bytes [begin, end). */
-static int sum_up(struct reshard_view *view, size_t file, uint64_t begin, uint64_t end,
-                  uint32_t *crc)
+static int sum_up(struct rfs_view *view, size_t file, uint64_t begin, uint64_t end, uint32_t *crc)
 {
     unsigned char *buf = new_buffer(view);
     struct reshard_reader *reader = NULL;
@@ -54,7 +53,7 @@ static int sum_up(struct reshard_view *view, size_t file, uint64_t begin, uint64
     return rc;
 }
 
-int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc)
+int rfs_view_crc(struct rfs_view *view, size_t file, uint32_t *crc)
 {
     struct shown_file *shown = &view->files[file];
 
@@ -81,7 +80,7 @@ int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc)
     return rc;
 }
 
-void rfs_view_know_crc(struct reshard_view *view, size_t file, uint32_t crc)
+void rfs_view_know_crc(struct rfs_view *view, size_t file, uint32_t crc)
 {
     struct shown_file *shown = &view->files[file];
 
@@ -100,7 +99,7 @@ static size_t count_targets(const struct rfs_image *image)
 }
 
 /* Two readers that want the same at once both sum it up; it is the same then. */
-int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rfs_image *image,
+int rfs_view_storage_crc(struct rfs_view *view, size_t file, const struct rfs_image *image,
                          size_t region, uint32_t *crc)
 {
     struct shown_file *shown = &view->files[file];

@@ -10,10 +10,10 @@
 #define TRIED 2 /* sources: one may be damaged */
 
 /* The cache's share for decrypted blocks: half, if that is enough for one. */
-static int share_cache(struct reshard_view *view, struct rfs_error *err)
+static int share_cache(struct reshard_view *set, struct rfs_error *err)
 {
-    uint64_t *cache = &view->options.cache;
-    if (*cache < RFS_CRYPT_LEAST && !view->options.cache_given)
+    uint64_t *cache = &set->options.cache;
+    if (*cache < RFS_CRYPT_LEAST && !set->options.cache_given)
         *cache = RFS_CRYPT_LEAST;
     if (*cache < RFS_CRYPT_LEAST)
         return rfs_fail_usage(
@@ -21,9 +21,9 @@ static int share_cache(struct reshard_view *view, struct rfs_error *err)
             "the cache is too small for encrypted sources: a block of 64 MiB must "
             "fit, and 16 MiB beside it");
     const uint64_t share = rfs_max_u64(*cache / 2, RFS_CIPHER_BLOCK);
-    view->sealed = rfs_encrypted_new(view->key, share, &view->log);
+    set->sealed = rfs_encrypted_new(set->key, share, &set->log);
     *cache -= share;
-    return view->sealed ? 0 : rfs_fail_memory(err);
+    return set->sealed ? 0 : rfs_fail_memory(err);
 }
 
 int reshard_guard_keys(void)
@@ -31,18 +31,14 @@ int reshard_guard_keys(void)
     return rfs_cipher_guard() ? 0 : -EALREADY;
 }
 
-int rfs_view_load_key(struct reshard_view *view, struct rfs_error *err)
+int rfs_view_load_key(struct reshard_view *set, struct rfs_error *err)
 {
-    const struct rfs_options *options = &view->options;
+    const struct rfs_options *options = &set->options;
     struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
                                     RFS_NOT_ENCRYPTED};
     const bool given = options->key_file || options->key_env || options->key_fd >= 0;
     if (!given && !options->key_mode)
         return 0;
-    if (view->above) {
-        view->sealed = view->above->sealed;
-        return 0;
-    }
     if (!given)
         return rfs_fail_usage(err, "key_file=FILE", "there is a key_mode, but no key");
     if (options->key_mode) {
@@ -51,8 +47,8 @@ int rfs_view_load_key(struct reshard_view *view, struct rfs_error *err)
             return rfs_fail_usage(err, "key_mode=AES-GCM, AES-CBC, SM4-CBC or AES-GCM-untagged",
                                   "option key_mode: not one that is known");
     }
-    const int rc = rfs_key_load(&config, &view->log, &view->key, err);
-    return rc < 0 ? rc : share_cache(view, err);
+    const int rc = rfs_key_load(&config, &set->log, &set->key, err);
+    return rc < 0 ? rc : share_cache(set, err);
 }
 
 /* Opens the file and reads its last byte: of its last block, which is the shortest. 1: it is empty. */
@@ -72,13 +68,12 @@ static int try_file(struct rfs_files *files, uint32_t id)
     return end < 0 ? end : rc;
 }
 
-int rfs_view_try_key(struct reshard_view *view, struct rfs_error *err)
+int rfs_view_try_key(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
-    struct reshard_view *whole = view->above ? view->above : view;
     int first = 0;
     unsigned tried = 0;
-    if (!view->sealed || whole->key_fits)
+    if (!view->set->sealed || view->set->key_fits)
         return 0;
     for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->catalog) && tried < TRIED; rank++) {
         if (!rfs_catalog_has(view->catalog, rank))
@@ -87,7 +82,7 @@ int rfs_view_try_key(struct reshard_view *view, struct rfs_error *err)
         const int rc = try_file(files, id);
         tried += rc <= 0;
         if (rc == 0) {
-            whole->key_fits = true;
+            view->set->key_fits = true;
             first = 0;
             break;
         }

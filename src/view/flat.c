@@ -26,12 +26,12 @@ void flat_parts_end(struct flat_parts *parts)
     free(parts->ends);
 }
 
-uint64_t flat_bytes(const struct reshard_view *view, const struct rfs_target *target)
+uint64_t flat_bytes(const struct rfs_view *view, const struct rfs_target *target)
 {
     return rfs_catalog_type(view->catalog, target->shown_type)->bytes;
 }
 
-int flat_group(struct reshard_view *view, struct flat_parts *parts, struct rfs_error *err)
+int flat_group(struct rfs_view *view, struct flat_parts *parts, struct rfs_error *err)
 {
     parts->names = calloc(parts->n_parts + 1, sizeof *parts->names);
     parts->order = calloc(parts->n + 1, sizeof *parts->order);
@@ -49,25 +49,20 @@ int flat_group(struct reshard_view *view, struct flat_parts *parts, struct rfs_e
     return 0;
 }
 
-int flat_show(struct reshard_view *view, const char *name, struct rfs_image *image,
+int flat_show(struct rfs_view *view, const char *name, size_t parameters, struct rfs_image *image,
               struct rfs_error *err)
 {
-    struct shown_file *file = &view->files[view->n_files];
+    struct shown_file *file = &view->files[view->n_files++];
 
-    if (!RFS_PUSH(&view->images, image)) {
-        rfs_image_free(image);
-        return rfs_fail_memory(err);
-    }
-    file->name = strdup(name);
-    if (!file->name)
-        return rfs_fail_memory(err);
+    file->own = image;
+    file->mapped = true;
+    file->parameters = parameters;
     atomic_init(&file->image, image);
-    view->n_files++;
-    return 0;
+    file->name = strdup(name);
+    return file->name ? 0 : rfs_fail_memory(err);
 }
 
-int flat_show_parts(struct reshard_view *view, const struct flat_parts *parts,
-                    struct rfs_error *err)
+int flat_show_parts(struct rfs_view *view, const struct flat_parts *parts, struct rfs_error *err)
 {
     size_t begin = 0;
 
@@ -80,15 +75,14 @@ int flat_show_parts(struct reshard_view *view, const struct flat_parts *parts,
             continue;
         int rc = rfs_image_safetensors(view->catalog, &selection, parts->format, &image, err);
         if (!rc)
-            rc = flat_show(view, parts->names[p], image, err);
+            rc = flat_show(view, parts->names[p], selection.n, image, err);
         if (rc)
             return rc;
-        view->files[view->n_files - 1].parameters = selection.n;
     }
     return 0;
 }
 
-int flat_show_map(struct reshard_view *view, const struct flat_parts *parts, uint32_t n,
+int flat_show_map(struct rfs_view *view, const struct flat_parts *parts, uint32_t n,
                   const char *name, enum rfs_weight_map_style style, struct rfs_error *err)
 {
     RFS_FREE uint32_t *names = calloc(parts->n + 1, sizeof *names);
@@ -109,5 +103,5 @@ int flat_show_map(struct reshard_view *view, const struct flat_parts *parts, uin
     map.n = at;
     if (rfs_image_weight_map(view->catalog, &map, &image))
         return rfs_fail_memory(err);
-    return flat_show(view, name, image, err);
+    return flat_show(view, name, 0, image, err);
 }

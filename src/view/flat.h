@@ -28,28 +28,26 @@ bool flat_parts_init(struct flat_parts *parts, const struct rfs_params *params, 
 void flat_parts_end(struct flat_parts *parts);
 
 /* The bytes of a target as shown. */
-uint64_t flat_bytes(const struct reshard_view *view, const struct rfs_target *target);
+uint64_t flat_bytes(const struct rfs_view *view, const struct rfs_target *target);
 
 /*
  * Groups the targets by part and gives room for the names and for the files and two more. 0, or -ENOMEM with
  * *err filled.
  */
-int flat_group(struct reshard_view *view, struct flat_parts *parts, struct rfs_error *err);
+int flat_group(struct rfs_view *view, struct flat_parts *parts, struct rfs_error *err);
 
-/* Shows an image, which it takes over in any case, as a file. 0, or -ENOMEM with *err filled. */
-int flat_show(struct reshard_view *view, const char *name, struct rfs_image *image,
+/* Shows an image, which it takes over in any case, of so many parameters. 0, or -ENOMEM with *err filled. */
+int flat_show(struct rfs_view *view, const char *name, size_t parameters, struct rfs_image *image,
               struct rfs_error *err);
 /* Shows every part that has a target. 0 or -errno with *err filled. */
-int flat_show_parts(struct reshard_view *view, const struct flat_parts *parts,
-                    struct rfs_error *err);
+int flat_show_parts(struct rfs_view *view, const struct flat_parts *parts, struct rfs_error *err);
 /* Shows where each target of the first N parts is. 0, or -ENOMEM with *err filled. */
-int flat_show_map(struct reshard_view *view, const struct flat_parts *parts, uint32_t n,
+int flat_show_map(struct rfs_view *view, const struct flat_parts *parts, uint32_t n,
                   const char *name, enum rfs_weight_map_style style, struct rfs_error *err);
 
-/* The files of each kind of flat view; ROSTER is that of the whole checkpoint. 0 or -errno. */
-int rfs_view_huggingface(struct reshard_view *view, const struct rfs_params *params,
+/* The files of each kind of flat view; PARAMS are those of the whole checkpoint. 0 or -errno. */
+int rfs_view_huggingface(struct rfs_view *view, const struct rfs_params *params,
                          struct rfs_error *err);
-int rfs_view_unified(struct reshard_view *view, const struct rfs_params *params,
-                     struct rfs_error *err);
+int rfs_view_unified(struct rfs_view *view, const struct rfs_params *params, struct rfs_error *err);
 
 #endif

@@ -4,7 +4,6 @@
 #include "source/io/places.h"
 #include "source/saved/folder.h"
 #include "view/internal.h"
-#include "view/side.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static int tell_read(void *ctx, const char *path)
 }
 
 /* The source itself, or the folder of a source that is a file; then what lies elsewhere. */
-static int tell_sources(struct reshard_view *view, struct teller *teller)
+static int tell_sources(struct rfs_view *view, struct teller *teller)
 {
     RFS_FREE char *root = strdup(rfs_catalog_path(view->catalog));
     struct stat st;
@@ -39,15 +38,13 @@ static int tell_sources(struct reshard_view *view, struct teller *teller)
     return rc ? rc : rfs_places_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
 }
 
-int reshard_folders(reshard_view *view, reshard_folder_fn *fn, void *ctx)
+int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
 {
     struct teller teller = {fn, ctx};
-    const char *kept = view->saved ? rfs_saved_make(view->saved) : NULL;
+    const char *kept = set->saved ? rfs_saved_make(set->saved) : NULL;
     int rc = kept ? fn(ctx, kept, true) : 0;
 
-    if (rc == 0 && !view->side)
-        rc = tell_sources(view, &teller);
-    for (size_t i = 0; view->side && rc == 0 && i < view->side->n; i++)
-        rc = tell_sources(view->side->data[i].view, &teller);
+    for (size_t i = 0; rc == 0 && i < set->n; i++)
+        rc = tell_sources(set->data[i], &teller);
     return rc;
 }

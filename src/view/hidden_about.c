@@ -57,7 +57,7 @@ static int tell_cut(const struct rfs_tensors *tensors, const struct rfs_target *
 }
 
 /* The paths of files, by id; to be freed, not each. NULL when out of memory. */
-static const char **make_paths(struct reshard_view *view, const struct rfs_sources *sources)
+static const char **make_paths(struct rfs_view *view, const struct rfs_sources *sources)
 {
     const struct rfs_files *files = rfs_catalog_files(view->catalog);
     const char **paths = calloc(sources->n_files + 1, sizeof *paths);
@@ -67,7 +67,7 @@ static const char **make_paths(struct reshard_view *view, const struct rfs_sourc
     return paths;
 }
 
-static int make_about(struct reshard_view *view, const struct rfs_view_hidden_place *place,
+static int make_about(struct rfs_view *view, const struct rfs_view_hidden_place *place,
                       const struct rfs_tensors *tensors, const struct rfs_sources *sources,
                       struct rfs_image **out)
 {
@@ -79,7 +79,7 @@ static int make_about(struct reshard_view *view, const struct rfs_view_hidden_pl
         .source_name = rfs_catalog_name(view->catalog, target->name),
         .type = rfs_catalog_type(view->catalog, target->shown_type),
         .source_type = rfs_catalog_type(view->catalog, target->type),
-        .rank = place->group > 0 && !view->bundle ? (int64_t)place->group - 1 : -1,
+        .rank = place->group > 0 && tensors->planner ? (int64_t)place->group - 1 : -1,
         .n_ranks = sources->n_ranks,
         .ranks = sources->ranks,
         .n_files = sources->n_files,
@@ -90,7 +90,7 @@ static int make_about(struct reshard_view *view, const struct rfs_view_hidden_pl
     return rc ? rc : rfs_image_about(&about, out);
 }
 
-int rfs_view_hidden_about(struct reshard_view *view, const struct rfs_view_hidden_place *place,
+int rfs_view_hidden_about(struct rfs_view *view, const struct rfs_view_hidden_place *place,
                           const struct rfs_tensors *tensors, struct rfs_image **out,
                           struct rfs_error *err)
 {

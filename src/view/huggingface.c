@@ -27,7 +27,7 @@ static void close_part(struct flat_parts *parts, size_t *first, size_t end)
     parts->n_parts += any;
 }
 
-static void divide(const struct reshard_view *view, struct flat_parts *parts, uint64_t most)
+static void divide(const struct rfs_view *view, struct flat_parts *parts, uint64_t most)
 {
     uint64_t filled = 0;
     size_t first = 0;
@@ -50,7 +50,7 @@ static void divide(const struct reshard_view *view, struct flat_parts *parts, ui
     close_part(parts, &first, parts->n);
 }
 
-int rfs_view_huggingface(struct reshard_view *view, const struct rfs_params *params,
+int rfs_view_huggingface(struct rfs_view *view, const struct rfs_params *params,
                          struct rfs_error *err)
 {
     const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;

@@ -2,9 +2,13 @@
 /*
  * What the files of the view room share.
  *
- * Ids: the root is 1. In a view of ranks the folder of destination rank R is 2 + 2R and its file 3 + 2R; in
- * a flat view, whose files lie in the root, file F is 2 + F, and its only folder, if any, comes after the
- * last file. side.h tells those of several saves, control.h those of the hidden folder.
+ * A reshard_view is what its caller opened: the pool, the key, and one plain view (struct rfs_view), or one for each of
+ * several saves (saves.h). A plain view shows files of one checkpoint, in the root and in folders of it; its kind tells
+ * what those are made of.
+ *
+ * Ids: the root of a plain view is 1. In a view of ranks the folder of destination rank R is 2 + 2R and its file 3 + 2R;
+ * elsewhere file F is 2 + F, and folders come after the last file. The base of a plain view is added to all of its ids,
+ * and is not 0 where there are several (saves.h). hidden.h tells those of the hidden folder.
  */
 #ifndef RFS_VIEW_INTERNAL_H
 #define RFS_VIEW_INTERNAL_H
@@ -13,167 +17,191 @@
 #include "base/vec.h"
 #include "image/image.h"
 #include "reshard.h"
+#include "source/io/fds.h"
 #include "source/scan/scan.h"
+#include "view/counters.h"
 #include "view/options.h"
-#include "view/statistics.h"
+#include "view/tensors.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 /* A file that is shown. Its image is published once; the rest is constant once the view is open. */
 struct shown_file {
-    char *dir; /* of its folder, rank_R; NULL in a flat view */
-    char *name;
-    size_t
-        parameters; /* in a flat view: tensors in it; 0: none, or it is no file of tensors alone */
-    uint32_t rank; /* of the destination, whose plan tells its attributes and where its bytes are */
+    char *name;        /* owned */
+    uint32_t rank;     /* of the destination, by whose plan it is made */
+    bool mapped;       /* its readers map it */
+    size_t parameters; /* or RFS_IN_PLAN; 0: it is not made of tensors alone */
     _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
+    struct rfs_image *own;      /* owned; its image, if no other file has it; else NULL */
     atomic_uint_least64_t told; /* a size that was told before it was planned, + 1; 0: none */
     enum { CRC_UNKNOWN, CRC_BEING_SUMMED, CRC_KNOWN } crc_state; /* under the view's lock, as crc */
     uint32_t crc; /* of the bytes before its trailer, if it has one */
-    uint64_t *
-        storage_crcs; /* owned; by target, 1 << 32 | checksum, or 0; under the view's lock; or NULL */
+    /* Owned; by target, 1 << 32 | checksum, or 0; under the view's lock; or NULL. */
+    uint64_t *storage_crcs;
+};
+#define RFS_IN_PLAN SIZE_MAX /* as many parameters as its image has */
+
+/* Files FIRST to FIRST + N - 1 lie in it. Those before the first folder's lie in the root. */
+struct shown_folder {
+    char *name; /* owned */
+    size_t first, n;
 };
 
-struct rfs_bundle;
+struct rfs_view;
+struct rfs_hfai_view;
 struct rfs_sizes;
 
-struct reshard_view {
-    struct rfs_options options;
-    reshard_config log_config; /* who gets the log */
+/* What the files of a plain view are made of, and the hidden folder's. */
+struct rfs_view_kind {
+    bool by_rank; /* each destination rank has a folder with one file */
+    /* The image of a file that is not ready. 0 or -errno with *err filled. */
+    int (*image)(struct rfs_view *view, size_t file, const struct rfs_image **out,
+                 struct rfs_error *err);
+    /* What a file depends on, once it is ready. */
+    const struct rfs_rank_plan *(*plan)(const struct rfs_view *view, size_t file);
+    /* The tensors of a group of the hidden folder, planned at the first call. 0 or -errno with *err filled. */
+    int (*tensors)(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+                   struct rfs_error *err);
+    bool (*tensors_are_ready)(struct rfs_view *view, uint32_t group);
+    void (*name_group)(const struct rfs_view *view, uint32_t group, char out[32]);
+};
+
+struct rfs_view {
+    struct reshard_view *set;
+    uint64_t base;
+    char save[48]; /* EPOCH_STEP, before each line of its log; "": it is the only one */
+    struct rfs_options options; /* of the save alone; the texts are the set's */
     struct rfs_log log;
+    bool opened;              /* all of it is: there may be something to save */
     struct rfs_strategy *src; /* NULL: unsharded */
     struct rfs_strategy *dst;
-    struct rfs_key *key;          /* as what follows */
-    struct rfs_encrypted *sealed; /* what opens encrypted sources; NULL: they are plain */
-    bool key_fits;                /* it has opened one */
-    bool late;                    /* lost ranks are told by plans */
-    bool opened;                  /* all of it is: there may be something to save */
-    struct rfs_beneath *beneath;  /* where sources are opened; NULL: links are followed */
-    struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_output_map *output_map; /* NULL: names and dtypes as they are */
-    struct rfs_planner *planner;
+    struct rfs_planner *planner;       /* NULL with hfai */
+    struct rfs_hfai_view *hfai;        /* NULL with planner */
     struct rfs_assembler *assembler;
     struct rfs_scale scale;
     uint32_t n_ranks;    /* of the destination */
     uint64_t parameters; /* distinct names in the strategies */
+    const struct rfs_view_kind *kind;
+    const char *format; /* of the files, as option format= has it */
+    uint32_t n_groups;  /* of tensors in the hidden folder */
 
-    struct rfs_bundle *bundle; /* of hfai's parts: there is no planner then; or NULL */
-
-    bool flat;          /* the files lie in the root, not in a folder for each */
-    const char *folder; /* but those from first_in_folder on, in a folder of this name; or NULL */
-    size_t first_in_folder;
-    struct shown_file *files; /* owned, with their names; file R is rank R's in a view of ranks */
+    struct shown_file *files; /* owned; file R is rank R's in a view of ranks */
     size_t n_files;
+    struct shown_folder *folders; /* owned */
+    size_t n_folders;
+    struct rfs_params *params; /* owned; of a flat view that does not take the planner's, or NULL */
+
+    pthread_mutex_t lock;  /* of images, checksums, sizes and names; a leaf lock */
+    pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more, or sizes not SIZES_LOADING */
+    RFS_VEC(struct rfs_image *) images; /* owned; shared by ranks: by parameter list, or NULL */
+
+    struct rfs_counters counters;
+
+    struct {                                /* saved_sizes.h */
+        _Atomic(struct rfs_sizes *) loaded; /* owned; NULL: nothing was kept */
+        enum { SIZES_UNKNOWN, SIZES_LOADING, SIZES_LOADED } state; /* under the lock */
+        atomic_bool gone;  /* the source was changed: they say nothing any more */
+        atomic_bool wrong; /* one of them: to be saved anew */
+        size_t saved;      /* how many files were planned when they were saved; under the lock */
+        atomic_size_t planned; /* files */
+    } sizes;
+
+    struct {                                 /* hidden.h; made when somebody looks inside; owned */
+        _Atomic(struct rfs_planner *) whole; /* of one whole checkpoint; NULL until then */
+        struct rfs_intern *names;            /* of files; under the lock, as it is set */
+        atomic_size_t last;                  /* target that was looked up: a hint */
+    } hidden;
+};
+
+struct reshard_view {
+    struct rfs_options options;
+    reshard_config config; /* who gets the log */
+    struct rfs_log log;
+    struct rfs_pool *pool;
+    struct rfs_key *key;          /* NULL as what follows */
+    struct rfs_encrypted *sealed; /* what opens encrypted sources; NULL: they are plain */
+    bool key_fits;                /* it has opened one */
+    bool late;                    /* lost ranks are told by plans */
+    struct rfs_beneath *beneath;  /* where sources are opened; NULL: links are followed */
+    struct rfs_saved *saved;      /* where something is kept for the next view; NULL: nowhere */
+    struct rfs_fds fds;           /* of all saves */
+    bool has_fds;
+
+    bool several;           /* the root has a folder for each save */
+    struct rfs_view **data; /* the plain views, one at least once it is open; owned */
+    size_t n;
 
     /* Of the source folder, for the folders shown. */
     uint32_t dir_uid, dir_gid, dir_mode;
     struct timespec dir_mtime;
 
-    struct rfs_params *params; /* owned; of a flat view that does not take the planner's, or NULL */
-
-    pthread_mutex_t lock;  /* of images and checksums; a leaf lock */
-    pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more, or sizes not SIZES_LOADING */
-    /* Owned; by parameter list id in a view of ranks, where it may hold NULL; else of a file each, in any order. */
-    RFS_VEC(struct rfs_image *) images;
-
-    struct rfs_counters counters;
-
-    /* What is kept for the next view; saved_sizes.h. */
-    struct rfs_saved *saved;           /* where; owned, but by a part; NULL: nowhere */
-    _Atomic(struct rfs_sizes *) sizes; /* what was kept of this one; owned; NULL: nothing */
-    enum {
-        SIZES_UNKNOWN,
-        SIZES_LOADING,
-        SIZES_LOADED
-    } sizes_state;           /* under the lock; awaited by summed */
-    atomic_bool sizes_gone;  /* the source was changed: they say nothing any more */
-    atomic_bool sizes_wrong; /* one of them: to be saved anew */
-    size_t sizes_saved;      /* how many files were planned when they were saved; under the lock */
-    atomic_size_t planned;   /* files */
-
-    /* Of the hidden folder (control.h), made when somebody looks inside; owned. */
-    struct {
-        _Atomic(struct rfs_planner *) whole; /* of one whole checkpoint; NULL until then */
-        struct rfs_intern *names;            /* of files; under the view's lock, as it is set */
-        atomic_size_t last;                  /* target that was looked up: a hint */
-        atomic_uint_least32_t mode; /* of the folder; 0 until it is known, after uid and gid */
-        uint32_t uid, gid;          /* under the view's lock */
-    } control;
-
-    struct rfs_side *side; /* of several saves, which have views of their own; owned; or NULL */
-    struct reshard_view
-        *above; /* the view that this is of one save of, which owns the pool and the key; or NULL */
-    uint64_t base; /* added to its ids */
+    pthread_mutex_t lock; /* of who may see the hidden folder; a leaf lock */
+    uint32_t hidden_uid, hidden_gid;
+    uint32_t hidden_mode; /* 0 until it is known */
 };
 
-/* What the view of one save of several takes from the whole. */
-struct rfs_view_part {
-    struct reshard_view *above;
-    uint64_t base;
-    struct rfs_save save;
-    uint64_t cache; /* its share of the budget */
-};
-
-/*
- * As reshard_open. PART is NULL, but for a view of one save of several. LATE: what lost ranks held is told by the files
- * that need it, not here.
- */
-int rfs_view_open(const char *source, const reshard_config *config,
-                  const struct rfs_view_part *part, bool late, struct reshard_view **out,
-                  struct rfs_error *err);
-/* The same of a whole view, ready for threads. */
+/* As reshard_open. LATE: what lost ranks held is told by the files that need it, not here. */
 int rfs_view_start(const char *source, const reshard_config *config, bool late,
                    struct reshard_view **out, struct rfs_error *err);
+/*
+ * Opens a plain view in the next place of a set, which stays free when that fails; SAVE NULL: the only one. 0, or -errno
+ * with *err filled.
+ */
+int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_save *save,
+                 uint64_t cache, struct rfs_error *err);
+/* The only plain view, NULL of several saves. */
+static inline struct rfs_view *rfs_view_only(const struct reshard_view *set)
+{
+    return set->several ? NULL : set->data[0];
+}
 /* Whether SOURCE is a folder of hfai's parts, by what is in it. */
 bool rfs_view_has_parts(const char *source);
-/* How the options say that SOURCE is to be read; borrows both. */
-struct rfs_source_spec rfs_view_spec(const struct reshard_view *view, const char *source);
+/* How OPTIONS, the set's or a save's, say that SOURCE is to be read; borrows all three. */
+struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
+                                     const struct rfs_options *options, const char *source);
 
 enum entry_kind { ENTRY_NONE, ENTRY_ROOT, ENTRY_DIR, ENTRY_FILE };
-/* Sets *file for a file and for its folder. */
-enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, size_t *file);
+/* Sets *number of a file or of a folder. */
+enum entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id, size_t *number);
 
-/* The image of a file, planned and encoded at the first call. */
-int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
+/* The image of a file, planned and encoded at the first call. 0 or -errno with *err filled. */
+int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);
-
-/* Whether a file's readers map it. */
-bool rfs_view_is_mapped(const struct reshard_view *view, size_t file);
+/* Publishes FRESH, which it takes over, as a file's own; if another thread was faster, that thread's is returned. */
+const struct rfs_image *rfs_view_publish(struct shown_file *file, struct rfs_image *fresh);
+/* The targets of a file, whose image is ready. */
+struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
+                                    const struct rfs_image *image);
 
 /* Who may list and search the folders shown: those of the source at PATH, which is resolved. */
-void rfs_view_take_folder(struct reshard_view *view, const char *path);
+void rfs_view_take_folder(struct reshard_view *set, const char *path);
 /* Of the hidden folder: who may read all sources, when others may come at all. */
-void rfs_view_fill_hidden(struct reshard_view *view, reshard_stat *st);
+void rfs_view_fill_hidden(struct reshard_view *set, reshard_stat *st);
 /* The attributes of a folder of two links, and those of a file of BYTES that depends on what PLAN says. */
-void rfs_view_fill_dir(const struct reshard_view *view, reshard_stat *st);
-void rfs_view_fill_stat(const struct reshard_view *view, const struct rfs_rank_plan *plan,
+void rfs_view_fill_dir(const struct reshard_view *set, reshard_stat *st);
+void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan *plan,
                         uint64_t bytes, reshard_stat *st);
 
-/* What a file depends on, once it is planned. */
-const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_t file);
-/* Where the bytes of a target come from; as rfs_planner_slice. */
-int rfs_view_slice(struct reshard_view *view, size_t file, const struct rfs_image *image,
-                   uint32_t target, struct rfs_slice *slice);
-
 /* Whether a target leaves with other elements than its sources have, and then which. */
-bool rfs_view_conversion(const struct reshard_view *view, const struct rfs_image *image,
+bool rfs_view_conversion(const struct rfs_view *view, const struct rfs_image *image,
                          uint32_t target, struct rfs_conversion *conversion);
 
 /* The checksum of a file whose image has one, summed up at the first call; crc.c. 0 or -errno. */
-int rfs_view_crc(struct reshard_view *view, size_t file, uint32_t *crc);
+int rfs_view_crc(struct rfs_view *view, size_t file, uint32_t *crc);
 /* Somebody who has read the file's bytes tells it. */
-void rfs_view_know_crc(struct reshard_view *view, size_t file, uint32_t crc);
+void rfs_view_know_crc(struct rfs_view *view, size_t file, uint32_t crc);
 
 /* The checksum of the bytes of a file's region, one of a target, summed up and remembered. 0 or -errno. */
-int rfs_view_storage_crc(struct reshard_view *view, size_t file, const struct rfs_image *image,
+int rfs_view_storage_crc(struct rfs_view *view, size_t file, const struct rfs_image *image,
                          size_t region, uint32_t *crc);
 
 /* As reshard_reader_pread, for the view itself: not counted. */
 ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset);
 /* The reader of a file by its number; to be closed by reshard_reader_close. 0 or -errno. */
-int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reader **out);
+int rfs_view_reader(struct rfs_view *view, size_t file, struct reshard_reader **out);
 
 /* Its owner reads several ranges at once: nothing is to be read ahead. Before its first use. */
 void rfs_view_scatter(struct reshard_reader *reader);
@@ -181,8 +209,11 @@ void rfs_view_scatter(struct reshard_reader *reader);
 /* Fills a struct of the public API as far as its caller's size goes, and returns CODE. */
 int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code);
 
+/* There is no such entry: -ENOENT with *err filled. */
+int rfs_view_no_entry(uint64_t id, struct rfs_error *err);
+
 /* A failure of which the caller gets the number alone: its text goes to the log. Returns RC. */
-int rfs_view_log_failure(struct reshard_view *view, int rc, const struct rfs_error *err);
+int rfs_view_log_failure(struct rfs_view *view, int rc, const struct rfs_error *err);
 
 /* Copies SIZE bytes of FROM to TO, whose first member is its size as its owner knows it. */
 void rfs_view_give(void *to, void *from, size_t size);

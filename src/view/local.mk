@@ -4,48 +4,52 @@ librfs_la_SOURCES += \
 	src/view/attributes.c \
 	src/view/budget.c \
 	src/view/budget.h \
-	src/view/bundle.c \
-	src/view/bundle.h \
 	src/view/cancel.c \
-	src/view/hidden.c \
-	src/view/hidden.h \
-	src/view/hidden_about.c \
+	src/view/counters.c \
+	src/view/counters.h \
 	src/view/crc.c \
 	src/view/crypt.c \
 	src/view/crypt.h \
 	src/view/features.c \
 	src/view/filename.c \
 	src/view/filename.h \
-	src/view/folders.c \
 	src/view/flat.c \
 	src/view/flat.h \
+	src/view/folders.c \
+	src/view/hfai_view.c \
+	src/view/hfai_view.h \
+	src/view/hidden.c \
+	src/view/hidden.h \
+	src/view/hidden_about.c \
 	src/view/huggingface.c \
 	src/view/internal.h \
 	src/view/options.c \
 	src/view/options.h \
 	src/view/outputs.c \
 	src/view/outputs.h \
+	src/view/planned.c \
+	src/view/planned.h \
+	src/view/plans.c \
+	src/view/plans.h \
 	src/view/ranges.c \
 	src/view/ranges.h \
 	src/view/read.c \
-	src/view/rooms.c \
-	src/view/rooms.h \
 	src/view/rules.c \
 	src/view/rules.h \
 	src/view/saved_sizes.c \
 	src/view/saved_sizes.h \
-	src/view/side.c \
-	src/view/side.h \
+	src/view/saves.c \
+	src/view/saves.h \
+	src/view/sequential.c \
+	src/view/sequential.h \
 	src/view/sources.c \
 	src/view/sources.h \
 	src/view/statistics.c \
-	src/view/statistics.h \
 	src/view/strategies.c \
 	src/view/strategies.h \
 	src/view/strategy_files.c \
 	src/view/strategy_files.h \
-	src/view/sequential.c \
-	src/view/sequential.h \
+	src/view/tensors.h \
 	src/view/tree.c \
 	src/view/unified.c \
 	src/view/view.c

@@ -4,7 +4,7 @@
 #include "base/checked.h"
 #include "source/io/encrypted.h"
 #include "view/internal.h"
-#include "view/side.h"
+#include "view/saves.h"
 
 #include <errno.h>
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
@@ -13,20 +13,28 @@
 /* What words of a key begin with, so that those of different things never meet. */
 enum { LITERAL = 1, TARGET, CONVERTED, FILE_CRC, STORAGE_CRC };
 
-/* A file of a view that has no saves of its own, and its image, which is ready. */
+/* A shown file whose image is ready. */
 struct place {
-    struct reshard_view *view;
+    struct rfs_view *view;
     size_t file;
     const struct rfs_image *image;
+    struct rfs_tensors tensors;
 };
 
-/* False when there is no such file, or it is not planned. */
-static bool find(struct reshard_view *view, uint64_t id, struct place *out)
+static bool find_file(struct reshard_view *set, uint64_t id, struct rfs_view **view, size_t *file)
 {
-    out->view = rfs_side_pick(view, id);
-    if (rfs_view_entry(out->view, id, &out->file) != ENTRY_FILE)
+    *view = rfs_view_pick(set, id);
+    return *view && rfs_view_entry(*view, id, file) == ENTRY_FILE;
+}
+
+/* False when there is no such file, or it is not planned. */
+static bool find(struct reshard_view *set, uint64_t id, struct place *out)
+{
+    if (!find_file(set, id, &out->view, &out->file))
         return false;
     out->image = atomic_load_explicit(&out->view->files[out->file].image, memory_order_acquire);
+    if (out->image)
+        out->tensors = rfs_view_tensors(out->view, out->file, out->image);
     return out->image != NULL;
 }
 
@@ -97,7 +105,7 @@ static int plain_in_region(const struct place *place, const struct rfs_region *r
         rfs_view_conversion(place->view, place->image, region->target, &conversion))
         return 0;
     const uint64_t shift = region->at - region->start; /* modulo 2^64 */
-    int rc = rfs_view_slice(place->view, place->file, place->image, region->target, &slice);
+    int rc = rfs_tensors_slice(&place->tensors, region->target, &slice);
     if (rc == 0 && find_piece(&slice, from + shift, to + shift, least, out)) {
         out->begin -= shift;
         out->end -= shift;
@@ -137,7 +145,7 @@ static int add_target(XXH3_state_t *state, const struct place *place, uint32_t t
     struct rfs_conversion conversion = {0};
 
     const bool converted = rfs_view_conversion(place->view, place->image, target, &conversion);
-    const int rc = rfs_view_slice(place->view, place->file, place->image, target, &slice);
+    const int rc = rfs_tensors_slice(&place->tensors, target, &slice);
     if (rc == 0) {
         const uint64_t words[] = {converted ? CONVERTED : TARGET,
                                   slice.id[0],
@@ -207,53 +215,54 @@ int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_
 
 /* ---- the rest ---------------------------------------------------------------------------------------- */
 
-int rfs_view_plan_file(struct reshard_view *view, uint64_t id, struct rfs_error *err)
+int rfs_view_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *err)
 {
     const struct rfs_image *image;
+    struct rfs_view *view;
     size_t file;
 
-    view = rfs_side_pick(view, id);
-    if (rfs_view_entry(view, id, &file) != ENTRY_FILE)
+    if (!find_file(set, id, &view, &file))
         return rfs_fail(err, -ENOENT, RFS_IN(NULL), NULL, "there is no such file");
     return rfs_view_image(view, file, &image, err);
 }
 
-const uint32_t *rfs_view_sources(struct reshard_view *view, uint64_t id, uint32_t *n,
+const uint32_t *rfs_view_sources(struct reshard_view *set, uint64_t id, uint32_t *n,
                                  struct rfs_files **files)
 {
     struct place place;
 
     *n = 0;
-    if (!find(view, id, &place))
+    if (!find(set, id, &place))
         return NULL;
-    const struct rfs_rank_plan *plan = rfs_view_plan(place.view, place.file);
-    *n = plan->n_sources;
+    *n = place.tensors.plan->n_sources;
     *files = rfs_catalog_files(place.view->catalog);
-    return plan->sources;
+    return place.tensors.plan->sources;
 }
 
-const char *rfs_view_source_path(struct reshard_view *view, uint64_t id)
+const char *rfs_view_source_path(struct reshard_view *set, uint64_t id)
 {
-    return rfs_catalog_path(rfs_side_pick(view, id)->catalog);
+    const struct rfs_view *view = rfs_view_pick(set, id);
+
+    return rfs_catalog_path((view ? view : set->data[0])->catalog);
 }
 
-uint32_t rfs_view_rank(struct reshard_view *view, uint64_t id)
+uint32_t rfs_view_rank(struct reshard_view *set, uint64_t id)
 {
+    struct rfs_view *view;
     size_t file;
 
-    view = rfs_side_pick(view, id);
-    return rfs_view_entry(view, id, &file) == ENTRY_FILE && !view->flat ? view->files[file].rank
-                                                                        : RFS_NO_RANK;
+    return find_file(set, id, &view, &file) && view->kind->by_rank ? view->files[file].rank
+                                                                   : RFS_NO_RANK;
 }
 
-uint64_t rfs_view_kin(struct reshard_view *view, uint64_t id)
+uint64_t rfs_view_kin(struct reshard_view *set, uint64_t id)
 {
-    const uint32_t rank = rfs_view_rank(view, id);
+    const uint32_t rank = rfs_view_rank(set, id);
 
     if (rank == RFS_NO_RANK)
         return id; /* each for itself */
-    const struct rfs_scale *scale = &rfs_side_pick(view, id)->scale;
-    return (id >> RFS_SIDE_SHIFT) << 32 | rank / (scale->dst_devices > 0 ? scale->dst_devices : 1);
+    const uint32_t devices = rfs_view_pick(set, id)->scale.dst_devices;
+    return (id >> RFS_SAVE_SHIFT) << 32 | rank / (devices > 0 ? devices : 1);
 }
 
 bool rfs_view_has_crc(struct reshard_view *view, uint64_t id, uint64_t *trailer)
@@ -267,12 +276,12 @@ bool rfs_view_has_crc(struct reshard_view *view, uint64_t id, uint64_t *trailer)
     return true;
 }
 
-void rfs_view_tell_crc(struct reshard_view *view, uint64_t id, uint32_t crc)
+void rfs_view_tell_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
 {
+    struct rfs_view *view;
     size_t file;
 
-    view = rfs_side_pick(view, id);
-    if (rfs_view_entry(view, id, &file) == ENTRY_FILE)
+    if (find_file(set, id, &view, &file))
         rfs_view_know_crc(view, file, crc);
 }
 
@@ -285,7 +294,7 @@ int rfs_view_reader_scattered(struct reshard_view *view, uint64_t id, struct res
     return rc;
 }
 
-struct rfs_secret *rfs_view_secret(const struct reshard_view *view)
+struct rfs_secret *rfs_view_secret(const struct reshard_view *set)
 {
-    return view->sealed ? rfs_encrypted_secret(view->sealed) : NULL;
+    return set->sealed ? rfs_encrypted_secret(set->sealed) : NULL;
 }

@@ -5,8 +5,8 @@
  */
 #include "view/hidden.h"
 #include "view/internal.h"
+#include "view/saves.h"
 #include "view/sequential.h"
-#include "view/side.h"
 
 #include "base/cancel.h"
 #include "base/checked.h"
@@ -21,7 +21,7 @@
 _Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_PLACE_STEP, "callers' scratch has room for moving");
 
 struct reshard_reader {
-    reshard_view *view;
+    struct rfs_view *view;
     size_t file; /* of the view's; of a tensor's own file nothing */
     const struct rfs_image *image;
     struct rfs_tensors tensors; /* whose targets the image's are */
@@ -61,7 +61,7 @@ static int answer_copied(struct answer *answer, size_t size)
     return 0;
 }
 
-bool rfs_view_conversion(const struct reshard_view *view, const struct rfs_image *image,
+bool rfs_view_conversion(const struct rfs_view *view, const struct rfs_image *image,
                          uint32_t number, struct rfs_conversion *conversion)
 {
     const struct rfs_target *target = image->storages ? NULL : &image->params->targets[number];
@@ -78,7 +78,7 @@ static int answer_slice(const struct reshard_reader *reader, uint32_t target,
                         const struct rfs_slice *slice, uint64_t begin, size_t size, bool sequential,
                         struct answer *answer)
 {
-    struct reshard_view *view = reader->view;
+    struct rfs_view *view = reader->view;
     struct rfs_conversion conversion;
 
     if (rfs_view_conversion(view, reader->image, target, &conversion)) {
@@ -330,7 +330,7 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
     return n;
 }
 
-static int init_shown(reshard_view *view, size_t file, struct reshard_reader *reader)
+static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader *reader)
 {
     struct rfs_error err = {0};
 
@@ -338,18 +338,12 @@ static int init_shown(reshard_view *view, size_t file, struct reshard_reader *re
     const int rc = rfs_view_image(view, file, &reader->image, &err);
     if (rc)
         return rfs_view_log_failure(view, rc, &err);
-    reader->tensors = (struct rfs_tensors){
-        .planner = view->planner,
-        .rank = view->files[file].rank,
-        .storages = reader->image->storages,
-        .params = reader->image->params,
-        .plan = rfs_view_plan(view, file),
-    };
+    reader->tensors = rfs_view_tensors(view, file, reader->image);
     pthread_mutex_init(&reader->lock, NULL);
     return 0;
 }
 
-static int init_tensor(reshard_view *view, const struct rfs_view_hidden_place *place,
+static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_place *place,
                        struct reshard_reader *reader)
 {
     struct rfs_error err = {0};
@@ -363,16 +357,19 @@ static int init_tensor(reshard_view *view, const struct rfs_view_hidden_place *p
     return 0;
 }
 
-static int reader_init(reshard_view *view, uint64_t id, struct reshard_reader *reader)
+static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *reader)
 {
+    struct rfs_view *view = rfs_view_pick(set, id);
     size_t file;
 
-    view = rfs_side_pick(view, id);
+    if (!view)
+        return id == RESHARD_ROOT || id == RFS_HIDDEN_TOP || id == RFS_HIDDEN_TENSORS ? -EISDIR
+                                                                                      : -ENOENT;
     if (rfs_view_hidden_owns(view, id)) {
         const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
-        return place.kind == RFS_CONTROL_FILE   ? init_tensor(view, &place, reader)
-               : place.kind == RFS_CONTROL_NONE ? -ENOENT
-                                                : -EISDIR;
+        return place.kind == RFS_HIDDEN_FILE ? init_tensor(view, &place, reader)
+               : place.kind == RFS_HIDDEN_NOTHING && id != RFS_HIDDEN_TOP ? -ENOENT
+                                                                          : -EISDIR;
     }
     const enum entry_kind kind = rfs_view_entry(view, id, &file);
     return kind == ENTRY_FILE   ? init_shown(view, file, reader)
@@ -395,7 +392,7 @@ static int give_reader(struct reshard_reader *reader, int rc, struct reshard_rea
     return rc;
 }
 
-int rfs_view_reader(struct reshard_view *view, size_t file, struct reshard_reader **out)
+int rfs_view_reader(struct rfs_view *view, size_t file, struct reshard_reader **out)
 {
     struct reshard_reader *reader = malloc(sizeof *reader);
 

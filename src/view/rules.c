@@ -90,8 +90,8 @@ static uint32_t lowest_rank(const struct rfs_catalog *catalog)
  * Adds the names of one rank; tells whether they are all that there are, and all that there were before. The last of
  * the damaged files that a late view passes over is told in *ERR.
  */
-static int read_rank(const struct reshard_view *view, uint32_t rank, uint32_t lead,
-                     struct names *names, bool *complete, struct rfs_error *err)
+static int read_rank(const struct rfs_view *view, uint32_t rank, uint32_t lead, struct names *names,
+                     bool *complete, struct rfs_error *err)
 {
     struct rfs_catalog *catalog = view->catalog;
     const struct rfs_index *index;
@@ -103,7 +103,7 @@ static int read_rank(const struct reshard_view *view, uint32_t rank, uint32_t le
     if (rc && rfs_catalog_is_empty(catalog, rank))
         return 0; /* redundancy was removed, and this rank keeps nothing */
     if (rc)
-        return view->late && rc != -ENOMEM ? 0 : rc;
+        return view->set->late && rc != -ENOMEM ? 0 : rc;
     for (size_t i = 0; i < index->n; i++)
         tensors += rfs_catalog_type(catalog, index->entries[i].type)->kind == RFS_TENSOR;
     if (!add_names(catalog, index, names))
@@ -117,7 +117,7 @@ static int read_rank(const struct reshard_view *view, uint32_t rank, uint32_t le
  * Where the first rank and the last list the same, so do all, as far as can be told without reading them.
  * (Planning refuses a tensor that turns up nevertheless.) Where they differ, replicas were left out.
  */
-static int read_names(const struct reshard_view *view, struct names *names, struct rfs_error *err)
+static int read_names(const struct rfs_view *view, struct names *names, struct rfs_error *err)
 {
     const struct rfs_catalog *catalog = view->catalog;
     const uint32_t lead = lowest_rank(catalog);
@@ -133,11 +133,11 @@ static int read_names(const struct reshard_view *view, struct names *names, stru
             bool unused;
             rc = read_rank(view, rank, lead, names, &unused, err);
         }
-    return !rc && names->list.n == 0 && view->late && err->code ? err->code : rc;
+    return !rc && names->list.n == 0 && view->set->late && err->code ? err->code : rc;
 }
 
 /* The strategy by rules for the parameters of SOURCE, or of the files if that is NULL. */
-static int make_strategy(struct reshard_view *view, const char *option, const char *value,
+static int make_strategy(struct rfs_view *view, const char *option, const char *value,
                          struct rfs_rules_use *use, struct rfs_strategy **out,
                          struct rfs_error *err)
 {
@@ -152,7 +152,7 @@ static int make_strategy(struct reshard_view *view, const char *option, const ch
     return rc ? rc : rfs_rules_strategy(rules, use, &view->log, out, err);
 }
 
-int rfs_view_src_rules(struct reshard_view *view, struct rfs_error *err)
+int rfs_view_src_rules(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
     struct rfs_rules_use use = {.ranks = options->src_ranks, .ranks_option = "src_ranks"};
@@ -160,7 +160,7 @@ int rfs_view_src_rules(struct reshard_view *view, struct rfs_error *err)
     return make_strategy(view, "src_rules", options->src_rules, &use, &view->src, err);
 }
 
-int rfs_view_dst_rules(struct reshard_view *view, struct rfs_error *err)
+int rfs_view_dst_rules(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
     struct rfs_rules_use use = {
@@ -179,14 +179,14 @@ static const struct rfs_layout *find_layout(const struct rfs_strategy *strategy,
 }
 
 /* Without headers of the source there is nothing to compare yet: planning does it. */
-static bool has_read_headers(const struct reshard_view *view)
+static bool has_read_headers(const struct rfs_view *view)
 {
     const struct rfs_strategy *rules = view->src ? view->src : view->dst;
 
     return rules && rfs_strategy_by_rules(rules);
 }
 
-int rfs_view_check_rules(struct reshard_view *view, struct rfs_error *err)
+int rfs_view_check_rules(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_catalog *catalog = view->catalog;
     const struct rfs_index *index =

@@ -10,10 +10,10 @@
  * Sets view->src by the option src_rules: for the tensors of the source's files. The headers of the first rank
  * and of the last are read, and all others' only if these tell that each lacks what others have.
  */
-int rfs_view_src_rules(struct reshard_view *view, struct rfs_error *err);
+int rfs_view_src_rules(struct rfs_view *view, struct rfs_error *err);
 
 /* Sets view->dst by the option dst_rules: for the parameters of view->src, or if that is NULL of the files. */
-int rfs_view_dst_rules(struct reshard_view *view, struct rfs_error *err);
+int rfs_view_dst_rules(struct rfs_view *view, struct rfs_error *err);
 
 /*
  * VALUE is the path of a file of rules, or the rules themselves with ';' between lines; OPTION is what messages call
@@ -23,6 +23,6 @@ int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules 
                         struct rfs_error *err);
 
 /* Whether the rules fit the tensors whose headers have been read by then. 0, or -errno with *err filled. */
-int rfs_view_check_rules(struct reshard_view *view, struct rfs_error *err);
+int rfs_view_check_rules(struct rfs_view *view, struct rfs_error *err);
 
 #endif

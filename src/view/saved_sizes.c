@@ -68,7 +68,7 @@ static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
 }
 
 /* Everything that a size depends on but for the files of the source. The caller's; NULL when there is no such. */
-static char *make_key(const struct reshard_view *view)
+static char *make_key(const struct rfs_view *view)
 {
     const struct rfs_options *o = &view->options;
     uint64_t src[2] = {0};
@@ -77,7 +77,7 @@ static char *make_key(const struct reshard_view *view)
     uint64_t ranks;
     char *key;
 
-    if (view->flat || view->bundle || !rfs_catalog_key(view->catalog) ||
+    if (!view->kind->by_rank || !rfs_catalog_key(view->catalog) ||
         (view->src && rfs_strategy_digest(view->src, src)) ||
         (view->dst && rfs_strategy_digest(view->dst, dst)) ||
         rfs_output_map_digest(view->output_map, names) || !hash_ranks(view->catalog, &ranks))
@@ -124,7 +124,7 @@ static bool take_files(struct rfs_sizes *sizes)
 
 /* Looks at files without taking note of what they are like now: nobody reads them yet. */
 struct looking {
-    const struct reshard_view *view;
+    const struct rfs_view *view;
     const struct rfs_sizes *sizes;
 };
 
@@ -157,20 +157,21 @@ static long long now(void)
 }
 
 /* Whether all files of the source are what they were, a moment ago. */
-static bool is_unchanged(const struct reshard_view *view, struct rfs_sizes *sizes)
+static bool is_unchanged(const struct rfs_view *view, struct rfs_sizes *sizes)
 {
     const long long time = now();
     struct looking looking = {view, sizes};
 
     if (time - atomic_load(&sizes->checked) <= FRESH_SECONDS)
         return true;
-    if (rfs_pool_for(view->pool, (sizes->sources.n + BATCH - 1) / BATCH, look_at, &looking) != 0)
+    if (rfs_pool_for(view->set->pool, (sizes->sources.n + BATCH - 1) / BATCH, look_at, &looking) !=
+        0)
         return false;
     atomic_store(&sizes->checked, time);
     return true;
 }
 
-static struct rfs_sizes *load(const struct reshard_view *view)
+static struct rfs_sizes *load(const struct rfs_view *view)
 {
     RFS_FREE char *key = make_key(view);
     struct rfs_saved_file table;
@@ -193,40 +194,40 @@ static struct rfs_sizes *load(const struct reshard_view *view)
 }
 
 /* What was saved, loaded at the first call; NULL when there is nothing to be believed. */
-static struct rfs_sizes *sizes_of(struct reshard_view *view)
+static struct rfs_sizes *sizes_of(struct rfs_view *view)
 {
     if (!view->catalog || !rfs_catalog_saved(view->catalog))
         return NULL;
     pthread_mutex_lock(&view->lock);
-    while (view->sizes_state == SIZES_LOADING && rfs_cancel_wait(&view->summed, &view->lock) == 0)
+    while (view->sizes.state == SIZES_LOADING && rfs_cancel_wait(&view->summed, &view->lock) == 0)
         continue;
-    const bool mine = view->sizes_state == SIZES_UNKNOWN;
+    const bool mine = view->sizes.state == SIZES_UNKNOWN;
     if (mine)
-        view->sizes_state = SIZES_LOADING;
+        view->sizes.state = SIZES_LOADING;
     pthread_mutex_unlock(&view->lock);
     if (mine) {
         struct rfs_sizes *sizes = load(view);
         pthread_mutex_lock(&view->lock);
-        atomic_store_explicit(&view->sizes, sizes, memory_order_release);
-        view->sizes_state = sizes || !rfs_cancelled() ? SIZES_LOADED : SIZES_UNKNOWN;
+        atomic_store_explicit(&view->sizes.loaded, sizes, memory_order_release);
+        view->sizes.state = sizes || !rfs_cancelled() ? SIZES_LOADED : SIZES_UNKNOWN;
         pthread_cond_broadcast(&view->summed);
         pthread_mutex_unlock(&view->lock);
     }
-    return atomic_load_explicit(&view->sizes, memory_order_acquire);
+    return atomic_load_explicit(&view->sizes.loaded, memory_order_acquire);
 }
 
-bool rfs_view_sizes_known(const struct reshard_view *view, size_t file)
+bool rfs_view_sizes_known(const struct rfs_view *view, size_t file)
 {
-    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes, memory_order_acquire);
+    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes.loaded, memory_order_acquire);
 
     return sizes && sizes->files.data[file].size != UNKNOWN &&
-           !atomic_load_explicit(&view->sizes_gone, memory_order_relaxed);
+           !atomic_load_explicit(&view->sizes.gone, memory_order_relaxed);
 }
 
-void rfs_view_sizes_refute(struct reshard_view *view)
+void rfs_view_sizes_refute(struct rfs_view *view)
 {
-    atomic_store_explicit(&view->sizes_gone, true, memory_order_relaxed);
-    atomic_store(&view->sizes_wrong, true);
+    atomic_store_explicit(&view->sizes.gone, true, memory_order_relaxed);
+    atomic_store(&view->sizes.wrong, true);
 }
 
 void rfs_view_sizes_end(struct rfs_rank_plan *plan)
@@ -236,7 +237,7 @@ void rfs_view_sizes_end(struct rfs_rank_plan *plan)
 }
 
 /* Takes the attributes of a file's sources, and whether they are what they were. */
-static bool take_attributes(struct reshard_view *view, const struct rfs_sizes *sizes,
+static bool take_attributes(struct rfs_view *view, const struct rfs_sizes *sizes,
                             const struct saved_file *saved, struct rfs_rank_plan *plan)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
@@ -256,7 +257,7 @@ static bool take_attributes(struct reshard_view *view, const struct rfs_sizes *s
     return plan->sources != NULL;
 }
 
-bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank_plan *plan,
+bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_plan *plan,
                          uint64_t *size)
 {
     struct rfs_sizes *sizes = sizes_of(view);
@@ -270,7 +271,7 @@ bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank
         return true;
     }
     if (!rfs_cancelled()) /* else nobody has looked */
-        atomic_store_explicit(&view->sizes_gone, true, memory_order_relaxed);
+        atomic_store_explicit(&view->sizes.gone, true, memory_order_relaxed);
     rfs_view_sizes_end(plan);
     return false;
 }
@@ -281,7 +282,7 @@ bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank
  * The marks of all files of the source; false unless all were settled before the view was opened, and those that
  * were used are still the same. *sizes is NULL then if what was saved is of other files.
  */
-static bool put_sources(const struct reshard_view *view, const struct rfs_sizes **sizes,
+static bool put_sources(const struct rfs_view *view, const struct rfs_sizes **sizes,
                         struct rfs_bytes *out)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
@@ -304,7 +305,7 @@ static bool put_sources(const struct reshard_view *view, const struct rfs_sizes 
     return true;
 }
 
-static void put_file(const struct reshard_view *view, size_t file, const struct rfs_sizes *sizes,
+static void put_file(const struct rfs_view *view, size_t file, const struct rfs_sizes *sizes,
                      struct rfs_bytes *out)
 {
     const struct rfs_image *image =
@@ -312,7 +313,7 @@ static void put_file(const struct reshard_view *view, size_t file, const struct 
     const struct saved_file *saved = sizes ? &sizes->files.data[file] : NULL;
 
     if (image) {
-        const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
+        const struct rfs_rank_plan *plan = view->kind->plan(view, file);
         rfs_saved_put_u64(out, image->bytes);
         rfs_saved_put_u32(out, plan->n_sources);
         rfs_bytes_put(out, plan->sources, plan->n_sources * sizeof *plan->sources);
@@ -325,7 +326,7 @@ static void put_file(const struct reshard_view *view, size_t file, const struct 
 }
 
 /* How many files are planned. */
-static size_t count_planned(const struct reshard_view *view)
+static size_t count_planned(const struct rfs_view *view)
 {
     size_t n = 0;
 
@@ -334,11 +335,12 @@ static size_t count_planned(const struct reshard_view *view)
     return n;
 }
 
-static void save_sizes(struct reshard_view *view)
+static void save_sizes(struct rfs_view *view)
 {
-    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes_gone, memory_order_relaxed)
-                                        ? NULL
-                                        : atomic_load_explicit(&view->sizes, memory_order_acquire);
+    const struct rfs_sizes *sizes =
+        atomic_load_explicit(&view->sizes.gone, memory_order_relaxed)
+            ? NULL
+            : atomic_load_explicit(&view->sizes.loaded, memory_order_acquire);
     RFS_FREE char *key = make_key(view);
     struct rfs_bytes table = {0};
     struct rfs_saved_draft draft;
@@ -353,16 +355,16 @@ static void save_sizes(struct reshard_view *view)
     free(table.data);
 }
 
-void rfs_view_save(struct reshard_view *view)
+void rfs_view_save(struct rfs_view *view)
 {
     if (!view->catalog || !rfs_catalog_saved(view->catalog) || view->n_files == 0)
         return;
     rfs_catalog_save(view->catalog);
     const size_t planned = count_planned(view);
     pthread_mutex_lock(&view->lock);
-    const bool more = atomic_exchange(&view->sizes_wrong, false) || (planned > view->sizes_saved);
+    const bool more = atomic_exchange(&view->sizes.wrong, false) || (planned > view->sizes.saved);
     if (more)
-        view->sizes_saved = planned;
+        view->sizes.saved = planned;
     pthread_mutex_unlock(&view->lock);
     if (more)
         save_sizes(view);
@@ -377,9 +379,9 @@ static void save_later(void *arg)
     rfs_cancel_enter(before);
 }
 
-void rfs_view_sizes_planned(struct reshard_view *view)
+void rfs_view_sizes_planned(struct rfs_view *view)
 {
-    if (atomic_fetch_add(&view->planned, 1) + 1 == view->n_files &&
+    if (atomic_fetch_add(&view->sizes.planned, 1) + 1 == view->n_files &&
         rfs_catalog_saved(view->catalog))
-        rfs_pool_submit(view->pool, save_later, view, 1024);
+        rfs_pool_submit(view->set->pool, save_later, view, 1024);
 }

@@ -19,18 +19,18 @@
  * The size and the attributes of a file that is not planned, of what was saved. False when nothing is known of
  * it, or not for certain; *plan is empty then, else to be freed by rfs_view_sizes_end. Any thread.
  */
-bool rfs_view_saved_size(struct reshard_view *view, size_t file, struct rfs_rank_plan *plan,
+bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_plan *plan,
                          uint64_t *size);
 void rfs_view_sizes_end(struct rfs_rank_plan *plan);
 /* Planning a file gave another size than was told: none is believed any more, nor by the next view. */
-void rfs_view_sizes_refute(struct reshard_view *view);
+void rfs_view_sizes_refute(struct rfs_view *view);
 /* Whether sizes are loaded, with that of the file. Lock-free. */
-bool rfs_view_sizes_known(const struct reshard_view *view, size_t file);
+bool rfs_view_sizes_known(const struct rfs_view *view, size_t file);
 
 /* Saves indexes and sizes, if there are any that are not. Not while the view is opened. */
-void rfs_view_save(struct reshard_view *view);
+void rfs_view_save(struct rfs_view *view);
 /* To be called when a file was planned: saves in the background once all are. */
-void rfs_view_sizes_planned(struct reshard_view *view);
+void rfs_view_sizes_planned(struct rfs_view *view);
 
 void rfs_view_sizes_free(struct rfs_sizes *sizes);
 

@@ -38,7 +38,7 @@ static bool has_any(const struct rfs_sources *sources, uint32_t first, uint32_t 
     return low < sources->n_files && sources->files[low] - first < n;
 }
 
-static int name_ranks(const struct reshard_view *view, struct rfs_sources *sources)
+static int name_ranks(const struct rfs_view *view, struct rfs_sources *sources)
 {
     const uint32_t n = rfs_catalog_ranks(view->catalog);
 
@@ -53,7 +53,7 @@ static int name_ranks(const struct reshard_view *view, struct rfs_sources *sourc
     return 0;
 }
 
-int rfs_sources_of_files(const struct reshard_view *view, const uint32_t *files, size_t n,
+int rfs_sources_of_files(const struct rfs_view *view, const uint32_t *files, size_t n,
                          struct rfs_sources *out)
 {
     out->files = malloc((n + 1) * sizeof *out->files);
@@ -68,7 +68,7 @@ int rfs_sources_of_files(const struct reshard_view *view, const uint32_t *files,
     return name_ranks(view, out);
 }
 
-int rfs_sources_of_target(const struct reshard_view *view, const struct rfs_tensors *tensors,
+int rfs_sources_of_target(const struct rfs_view *view, const struct rfs_tensors *tensors,
                           uint32_t target, struct rfs_sources *out)
 {
     RFS_CLEANUP(rfs_slice_free) struct rfs_slice slice = {0};
@@ -85,7 +85,7 @@ int rfs_sources_of_target(const struct reshard_view *view, const struct rfs_tens
     return rfs_sources_of_files(view, files, slice.n, out);
 }
 
-int rfs_sources_of_all(const struct reshard_view *view, struct rfs_sources *out)
+int rfs_sources_of_all(const struct rfs_view *view, struct rfs_sources *out)
 {
     const uint32_t n = rfs_catalog_ranks(view->catalog);
 

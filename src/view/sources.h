@@ -15,12 +15,12 @@ struct rfs_sources {
 
 void rfs_sources_free(struct rfs_sources *sources);
 /* Of these N files, in any order. 0 or -ENOMEM. O(n log n + ranks of the source). */
-int rfs_sources_of_files(const struct reshard_view *view, const uint32_t *files, size_t n,
+int rfs_sources_of_files(const struct rfs_view *view, const uint32_t *files, size_t n,
                          struct rfs_sources *out);
 /* Of all bytes of a target. 0 or -errno. Costs its slice. */
-int rfs_sources_of_target(const struct reshard_view *view, const struct rfs_tensors *tensors,
+int rfs_sources_of_target(const struct rfs_view *view, const struct rfs_tensors *tensors,
                           uint32_t target, struct rfs_sources *out);
 /* Of the whole source: all ranks that have files. 0 or -ENOMEM. */
-int rfs_sources_of_all(const struct reshard_view *view, struct rfs_sources *out);
+int rfs_sources_of_all(const struct rfs_view *view, struct rfs_sources *out);
 
 #endif

@@ -1,63 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/statistics.h"
-
-#include "view/internal.h"
-#include "view/side.h"
-
+/* What a view and the rooms below have counted. */
 #include "source/io/blocks.h"
 #include "source/io/encrypted.h"
+#include "view/internal.h"
 
-static void add(atomic_uint_least64_t *counter, uint64_t n)
-{
-    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
-}
-
-static uint64_t get(const atomic_uint_least64_t *counter)
-{
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
-uint64_t rfs_counters_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/* The number of binary digits of its microseconds. */
-static unsigned bucket_of(uint64_t nanoseconds)
-{
-    unsigned bucket = 0;
-    for (uint64_t left = nanoseconds / 1000; left > 0 && bucket < RESHARD_LATENCIES - 1; left >>= 1)
-        bucket++;
-    return bucket;
-}
-
-void rfs_counters_read(struct rfs_counters *counters, size_t asked, ssize_t n, uint64_t nanoseconds)
-{
-    add(&counters->asked, asked);
-    if (n < 0)
-        add(&counters->failed, 1);
-    if (n <= 0)
-        return;
-    add(&counters->reads, 1);
-    add(&counters->replied, (uint64_t)n);
-    add(&counters->nanoseconds, nanoseconds);
-    add(&counters->latency[bucket_of(nanoseconds)], 1);
-}
-
-static void add_counters(const struct rfs_counters *counters, reshard_statistics *sum)
-{
-    sum->reads += get(&counters->reads);
-    sum->bytes_replied += get(&counters->replied);
-    sum->bytes_asked += get(&counters->asked);
-    sum->reads_failed += get(&counters->failed);
-    sum->latency_sum += get(&counters->nanoseconds);
-    for (unsigned i = 0; i < RESHARD_LATENCIES; i++)
-        sum->latency[i] += get(&counters->latency[i]);
-}
-
-static void add_statistics(const struct reshard_view *view, reshard_statistics *sum)
+static void add_statistics(const struct rfs_view *view, reshard_statistics *sum)
 {
     struct rfs_files_counters files;
     struct rfs_catalog_counters catalog;
@@ -66,7 +13,7 @@ static void add_statistics(const struct reshard_view *view, reshard_statistics *
     rfs_files_count(rfs_catalog_files(view->catalog), &files);
     rfs_catalog_count(view->catalog, &catalog);
     rfs_assembler_count(view->assembler, &assembler);
-    add_counters(&view->counters, sum);
+    rfs_counters_add(&view->counters, sum);
     sum->source_reads += files.reads;
     sum->source_bytes += files.bytes;
     sum->source_opens += files.opens;
@@ -85,17 +32,15 @@ static void add_statistics(const struct reshard_view *view, reshard_statistics *
     sum->read_ahead_unread += assembler.cache.unread;
 }
 
-void reshard_get_statistics(reshard_view *view, reshard_statistics *out)
+void reshard_get_statistics(reshard_view *set, reshard_statistics *out)
 {
     reshard_statistics full = {0};
 
-    if (!view->side)
-        add_statistics(view, &full);
-    for (size_t i = 0; view->side && i < view->side->n; i++)
-        add_statistics(view->side->data[i].view, &full);
-    if (view->sealed) {
+    for (size_t i = 0; i < set->n; i++)
+        add_statistics(set->data[i], &full);
+    if (set->sealed) {
         struct rfs_blocks_counters blocks;
-        rfs_blocks_count(rfs_encrypted_blocks(view->sealed), &blocks);
+        rfs_blocks_count(rfs_encrypted_blocks(set->sealed), &blocks);
         full.cache_budget += blocks.budget;
         full.cache_bytes += blocks.bytes;
         full.decrypted_blocks += blocks.made;

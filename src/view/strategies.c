@@ -9,7 +9,7 @@ static int load_strategy(const char *text, struct rfs_strategy **out, struct rfs
     return text ? rfs_view_read_strategy(text, out, err) : 0;
 }
 
-int rfs_view_strategies(struct reshard_view *view, struct rfs_error *err)
+int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
     int rc = options->src_rules ? rfs_view_src_rules(view, err)

@@ -9,6 +9,6 @@
  * Sets view->src and view->dst; NULL is unsharded. The catalogue is open: rules take the names of its
  * parameters. 0 or -errno with *err filled.
  */
-int rfs_view_strategies(struct reshard_view *view, struct rfs_error *err);
+int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err);
 
 #endif

@@ -1,207 +1,210 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, ids and attributes of what is shown. */
 #include "source/crypt/key.h"
-#include "view/bundle.h"
 #include "view/hidden.h"
 #include "view/internal.h"
-#include "view/outputs.h"
 #include "view/saved_sizes.h"
-#include "view/side.h"
+#include "view/saves.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define DIR_ID(view, file) ((view)->base + 2 + 2 * (uint64_t)(file))
-#define FILE_ID(view, file) ((view)->base + 3 + 2 * (uint64_t)(file))
-#define FLAT_ID(view, file) ((view)->base + 2 + (uint64_t)(file))
+/* ---- ids ---------------------------------------------------------------------------------------------- */
 
-enum entry_kind rfs_view_entry(const struct reshard_view *view, uint64_t id, size_t *file)
+enum entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id, size_t *number)
 {
+    const bool by_rank = view->kind->by_rank;
+
     id -= view->base; /* below it: a number that no file has */
     if (id == RESHARD_ROOT)
         return ENTRY_ROOT;
     if (id < 2)
         return ENTRY_NONE;
-    const uint64_t number = view->flat ? id - 2 : (id - 2) / 2;
-    *file = (size_t)number;
-    if (view->folder && number == view->n_files)
-        return ENTRY_DIR;
-    if (number >= view->n_files)
-        return ENTRY_NONE;
-    return view->flat || id % 2 != 0 ? ENTRY_FILE : ENTRY_DIR;
+    const uint64_t file = by_rank ? (id - 2) / 2 : id - 2;
+    const uint64_t folder = by_rank ? file : file - view->n_files;
+    const bool is_file = by_rank ? id % 2 != 0 : file < view->n_files;
+    *number = (size_t)(is_file ? file : folder);
+    return is_file && file < view->n_files        ? ENTRY_FILE
+           : !is_file && folder < view->n_folders ? ENTRY_DIR
+                                                  : ENTRY_NONE;
 }
 
-/* The rank of "rank_R" as it is shown: digits without a leading zero. */
-static bool parse_dir(const struct reshard_view *view, const char *name, size_t *file)
+static uint64_t file_id(const struct rfs_view *view, size_t file)
 {
-    char *end;
-
-    if (strncmp(name, "rank_", 5) != 0 || name[5] < '0' || name[5] > '9')
-        return false;
-    errno = 0;
-    const unsigned long long number = strtoull(name + 5, &end, 10);
-    if (errno || *end || number >= view->n_files)
-        return false;
-    *file = (size_t)number;
-    return strcmp(view->files[*file].dir, name) == 0;
+    return view->base + (view->kind->by_rank ? 3 + 2 * (uint64_t)file : 2 + (uint64_t)file);
 }
 
-/* The files of the root, or of the folder, of a flat view: [*begin, *end). */
-static void flat_range(const struct reshard_view *view, bool folder, size_t *begin, size_t *end)
+static uint64_t folder_id(const struct rfs_view *view, size_t folder)
 {
-    const size_t middle = view->folder ? view->first_in_folder : view->n_files;
-
-    *begin = folder ? middle : 0;
-    *end = folder ? view->n_files : middle;
+    return view->base + 2 +
+           (view->kind->by_rank ? 2 * (uint64_t)folder : view->n_files + (uint64_t)folder);
 }
 
-static int lookup_flat(const struct reshard_view *view, bool folder, const char *name, uint64_t *id)
+int rfs_view_no_entry(uint64_t id, struct rfs_error *err)
 {
-    size_t file;
-    size_t end;
+    return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "no entry has the id %llu",
+                    (unsigned long long)id);
+}
 
-    flat_range(view, folder, &file, &end);
-    while (file < end && strcmp(view->files[file].name, name) != 0)
-        file++;
-    if (file == end && (folder || !view->folder || strcmp(name, view->folder) != 0))
+/* ---- names -------------------------------------------------------------------------------------------- */
+
+static size_t files_of_root(const struct rfs_view *view)
+{
+    return view->n_folders > 0 ? view->folders[0].first : view->n_files;
+}
+
+/* A file by its name among N. */
+static int lookup_file(const struct rfs_view *view, size_t first, size_t n, const char *name,
+                       uint64_t *id)
+{
+    for (size_t file = first; file < first + n; file++)
+        if (strcmp(view->files[file].name, name) == 0) {
+            *id = file_id(view, file);
+            return 0;
+        }
+    return -ENOENT;
+}
+
+/* There may be many folders by rank: the number in the name is that of its folder. */
+static int lookup_folder(const struct rfs_view *view, const char *name, uint64_t *id)
+{
+    const char *digits = strchr(name, '_');
+    const unsigned long number = digits ? strtoul(digits + 1, NULL, 10) : 0;
+
+    if (number >= view->n_folders || strcmp(view->folders[number].name, name) != 0)
         return -ENOENT;
-    *id = FLAT_ID(view, file < end ? file : view->n_files);
+    *id = folder_id(view, number);
     return 0;
 }
 
-static int lookup_in_root(const struct reshard_view *view, const char *name, uint64_t *id)
+static int lookup_shown(const struct rfs_view *view, uint64_t parent, const char *name,
+                        uint64_t *id)
 {
-    size_t file = 0;
+    const bool above = strcmp(name, "..") == 0;
+    size_t number;
 
-    if (view->flat)
-        return lookup_flat(view, false, name, id);
-    if (!parse_dir(view, name, &file))
-        return -ENOENT;
-    *id = DIR_ID(view, file);
-    return 0;
-}
-
-int reshard_lookup(reshard_view *view, uint64_t parent, const char *name, uint64_t *id)
-{
-    size_t file;
-
-    view = rfs_side_pick(view, parent);
-    if (rfs_view_hidden_owns(view, parent))
-        return rfs_view_hidden_lookup(view, parent, name, id);
-    switch (rfs_view_entry(view, parent, &file)) {
+    switch (rfs_view_entry(view, parent, &number)) {
     case ENTRY_ROOT:
-        if (strcmp(name, "..") == 0) {
-            *id = RESHARD_ROOT;
-            return 0;
-        }
-        if (!view->above && strcmp(name, RESHARD_CONTROL) == 0) {
-            *id = rfs_view_hidden_top(view);
-            return 0;
-        }
-        return view->side ? rfs_side_lookup(view, name, id) : lookup_in_root(view, name, id);
+        *id = RESHARD_ROOT;
+        return above || lookup_folder(view, name, id) == 0
+                   ? 0
+                   : lookup_file(view, 0, files_of_root(view), name, id);
     case ENTRY_DIR:
-        if (strcmp(name, "..") == 0)
-            *id = view->base + RESHARD_ROOT;
-        else if (view->flat)
-            return lookup_flat(view, true, name, id);
-        else if (strcmp(name, view->files[file].name) == 0)
-            *id = FILE_ID(view, file);
-        else
-            return -ENOENT;
+        *id = view->base + RESHARD_ROOT;
+        return above ? 0
+                     : lookup_file(view, view->folders[number].first, view->folders[number].n, name,
+                                   id);
+    case ENTRY_FILE:
+        return -ENOTDIR;
+    default:
+        return -ENOENT;
+    }
+}
+
+int reshard_lookup(reshard_view *set, uint64_t parent, const char *name, uint64_t *id)
+{
+    struct rfs_view *view = rfs_view_pick(set, parent);
+    uint64_t found = RESHARD_ROOT;
+    int rc = 0;
+
+    if (parent == RESHARD_ROOT && strcmp(name, RESHARD_CONTROL) == 0)
+        found = RFS_HIDDEN_TOP;
+    else if (parent == RFS_HIDDEN_TOP && strcmp(name, RFS_HIDDEN_TENSORS_NAME) == 0)
+        found = RFS_HIDDEN_TENSORS;
+    else if (parent == RFS_HIDDEN_TOP)
+        rc = strcmp(name, "..") == 0 ? 0 : -ENOENT;
+    else if (!view)
+        rc = rfs_saves_lookup(set, parent, name, &found);
+    else if (rfs_view_hidden_owns(view, parent))
+        rc = rfs_view_hidden_lookup(view, parent, name, &found);
+    else
+        rc = lookup_shown(view, parent, name, &found);
+    if (rc == 0)
+        *id = found;
+    return rc;
+}
+
+/* A file of N at POSITION. */
+static int list_file(const struct rfs_view *view, size_t first, size_t n, uint64_t position,
+                     reshard_dirent *out)
+{
+    if (position >= n)
         return 0;
-    case ENTRY_FILE:
-        return -ENOTDIR;
-    default:
-        return -ENOENT;
-    }
-}
-
-/* As reshard_list, in a flat view. */
-static bool list_flat(const struct reshard_view *view, bool folder, uint64_t position,
-                      reshard_dirent *out)
-{
-    size_t begin;
-    size_t end;
-
-    flat_range(view, folder, &begin, &end);
-    out->is_dir = !folder && view->folder && position == end;
-    if (position >= end - begin && !out->is_dir)
-        return false;
-    out->id = FLAT_ID(view, out->is_dir ? view->n_files : begin + position);
-    out->name = out->is_dir ? view->folder : view->files[begin + position].name;
-    return true;
-}
-
-int reshard_list(reshard_view *view, uint64_t dir, uint64_t position, reshard_dirent *out)
-{
-    reshard_dirent full = {0};
-    size_t file;
-
-    view = rfs_side_pick(view, dir);
-    if (rfs_view_hidden_owns(view, dir)) {
-        const int rc = rfs_view_hidden_list(view, dir, position, &full);
-        if (rc == 1)
-            rfs_view_give(out, &full, sizeof full);
-        return rc;
-    }
-    switch (rfs_view_entry(view, dir, &file)) {
-    case ENTRY_ROOT:
-        if (view->side && rfs_side_list(view, position, &full))
-            break;
-        if (view->flat && !list_flat(view, false, position, &full))
-            return 0;
-        if (view->flat)
-            break;
-        if (position >= view->n_files)
-            return 0;
-        full.id = DIR_ID(view, position);
-        full.is_dir = true;
-        full.name = view->files[position].dir;
-        break;
-    case ENTRY_DIR:
-        if (view->flat && !list_flat(view, true, position, &full))
-            return 0;
-        if (view->flat)
-            break;
-        if (position > 0)
-            return 0;
-        full.id = FILE_ID(view, file);
-        full.name = view->files[file].name;
-        break;
-    case ENTRY_FILE:
-        return -ENOTDIR;
-    default:
-        return -ENOENT;
-    }
-    rfs_view_give(out, &full, sizeof full);
+    out->id = file_id(view, first + (size_t)position);
+    out->name = view->files[first + (size_t)position].name;
     return 1;
 }
 
-void rfs_view_fill_dir(const struct reshard_view *view, reshard_stat *st)
+/* Files come before folders. */
+static int list_root(const struct rfs_view *view, uint64_t position, reshard_dirent *out)
 {
-    st->mode = S_IFDIR | view->dir_mode;
+    const size_t files = files_of_root(view);
+
+    if (position < files)
+        return list_file(view, 0, files, position, out);
+    if (position - files >= view->n_folders)
+        return 0;
+    out->id = folder_id(view, (size_t)position - files);
+    out->is_dir = true;
+    out->name = view->folders[position - files].name;
+    return 1;
+}
+
+static int list_shown(const struct rfs_view *view, uint64_t dir, uint64_t position,
+                      reshard_dirent *out)
+{
+    size_t number;
+
+    switch (rfs_view_entry(view, dir, &number)) {
+    case ENTRY_ROOT:
+        return list_root(view, position, out);
+    case ENTRY_DIR:
+        return list_file(view, view->folders[number].first, view->folders[number].n, position, out);
+    case ENTRY_FILE:
+        return -ENOTDIR;
+    default:
+        return -ENOENT;
+    }
+}
+
+int reshard_list(reshard_view *set, uint64_t dir, uint64_t position, reshard_dirent *out)
+{
+    struct rfs_view *view = rfs_view_pick(set, dir);
+    reshard_dirent full = {0};
+    int rc;
+
+    if (dir == RFS_HIDDEN_TOP) {
+        full.id = RFS_HIDDEN_TENSORS;
+        full.is_dir = true;
+        full.name = RFS_HIDDEN_TENSORS_NAME;
+        rc = position == 0;
+    } else {
+        rc = !view                             ? rfs_saves_list(set, dir, position, &full)
+             : rfs_view_hidden_owns(view, dir) ? rfs_view_hidden_list(view, dir, position, &full)
+                                               : list_shown(view, dir, position, &full);
+    }
+    if (rc == 1)
+        rfs_view_give(out, &full, sizeof full);
+    return rc;
+}
+
+/* ---- attributes --------------------------------------------------------------------------------------- */
+
+void rfs_view_fill_dir(const struct reshard_view *set, reshard_stat *st)
+{
+    st->mode = S_IFDIR | set->dir_mode;
     st->nlink = 2;
-    st->uid = view->dir_uid;
-    st->gid = view->dir_gid;
-    st->mtime = view->dir_mtime;
+    st->uid = set->dir_uid;
+    st->gid = set->dir_gid;
+    st->mtime = set->dir_mtime;
 }
 
-/* A folder's links are those of what is listed. */
-static void fill_root(const struct reshard_view *view, reshard_stat *st)
-{
-    rfs_view_fill_dir(view, st);
-    st->nlink += view->side   ? (uint32_t)view->side->n
-                 : view->flat ? view->folder != NULL
-                              : view->n_ranks;
-}
-
-void rfs_view_fill_stat(const struct reshard_view *view, const struct rfs_rank_plan *plan,
+void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan *plan,
                         uint64_t bytes, reshard_stat *st)
 {
-    st->mode = S_IFREG | (view->sealed ? plan->mode & S_IRUSR : plan->mode);
+    st->mode = S_IFREG | (view->set->sealed ? plan->mode & S_IRUSR : plan->mode);
     st->nlink = 1;
     st->uid = plan->uid;
     st->gid = plan->gid;
@@ -209,150 +212,105 @@ void rfs_view_fill_stat(const struct reshard_view *view, const struct rfs_rank_p
     st->mtime = plan->mtime;
 }
 
-static void fill_planned(const struct reshard_view *view, size_t file, uint64_t size,
-                         const struct rfs_rank_plan *plan, reshard_stat *st)
-{
-    rfs_view_fill_stat(view, plan, size, st);
-    st->mapped = rfs_view_is_mapped(view, file);
-}
-
-static bool is_planned(const struct reshard_view *view, size_t file)
+static bool is_ready(const struct rfs_view *view, size_t file)
 {
     return atomic_load_explicit(&view->files[file].image, memory_order_acquire) != NULL;
 }
 
-static int fill_file(struct reshard_view *view, size_t file, reshard_stat *st,
-                     struct rfs_error *err)
+static int fill_file(struct rfs_view *view, size_t file, reshard_stat *st, struct rfs_error *err)
 {
+    struct shown_file *shown = &view->files[file];
     const struct rfs_image *image;
     struct rfs_rank_plan saved;
     uint64_t size;
 
-    if (!is_planned(view, file) && rfs_view_saved_size(view, file, &saved, &size)) {
-        fill_planned(view, file, size, &saved, st);
+    st->mapped = shown->mapped;
+    if (!is_ready(view, file) && rfs_view_saved_size(view, file, &saved, &size)) {
+        rfs_view_fill_stat(view, &saved, size, st);
         rfs_view_sizes_end(&saved);
-        atomic_store_explicit(&view->files[file].told, size + 1, memory_order_release);
+        atomic_store_explicit(&shown->told, size + 1, memory_order_release);
         return 0;
     }
     const int rc = rfs_view_image(view, file, &image, err);
     if (rc == 0)
-        fill_planned(view, file, image->bytes, rfs_view_plan(view, file), st);
+        rfs_view_fill_stat(view, view->kind->plan(view, file), image->bytes, st);
     return rc;
 }
 
-int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *out, reshard_error *err)
+/* A folder's links are those of what is listed. */
+static int fill_shown(struct rfs_view *view, uint64_t id, reshard_stat *st, struct rfs_error *err)
 {
+    size_t number;
+
+    switch (rfs_view_entry(view, id, &number)) {
+    case ENTRY_ROOT:
+        rfs_view_fill_dir(view->set, st);
+        st->nlink += (uint32_t)view->n_folders;
+        return 0;
+    case ENTRY_DIR:
+        rfs_view_fill_dir(view->set, st);
+        return 0;
+    case ENTRY_FILE:
+        return fill_file(view, number, st, err);
+    default:
+        return rfs_view_no_entry(id, err);
+    }
+}
+
+static void fill_top(reshard_view *set, reshard_stat *st)
+{
+    rfs_view_fill_dir(set, st);
+    rfs_view_fill_hidden(set, st);
+    st->hidden = true;
+    st->nlink++;
+}
+
+int reshard_getattr(reshard_view *set, uint64_t id, reshard_stat *out, reshard_error *err)
+{
+    struct rfs_view *view = rfs_view_pick(set, id);
     reshard_stat full = {.id = id};
     struct rfs_error failure = {0};
-    size_t file;
     int rc = 0;
 
-    if (view->key) /* the caller may have forked since */
-        rfs_key_hold(view->key);
-    view = rfs_side_pick(view, id);
-    switch (rfs_view_entry(view, id, &file)) {
-    case ENTRY_ROOT:
-        fill_root(view, &full);
-        break;
-    case ENTRY_DIR:
-        rfs_view_fill_dir(view, &full);
-        break;
-    case ENTRY_FILE:
-        rc = fill_file(view, file, &full, &failure);
-        break;
-    default: /* of the hidden folder, or of nothing */
-        rc = rfs_view_hidden_stat(view, id, &full, &failure);
-    }
+    if (set->key) /* the caller may have forked since */
+        rfs_key_hold(set->key);
+    if (id == RFS_HIDDEN_TOP)
+        fill_top(set, &full);
+    else
+        rc = !view                            ? rfs_saves_stat(set, id, &full, &failure)
+             : rfs_view_hidden_owns(view, id) ? rfs_view_hidden_stat(view, id, &full, &failure)
+                                              : fill_shown(view, id, &full, &failure);
     if (rc)
         return rfs_view_report(err, &failure, rc);
     rfs_view_give(out, &full, sizeof full);
     return 0;
 }
 
-bool rfs_view_is_mapped(const struct reshard_view *view, size_t file)
+bool reshard_is_ready(reshard_view *set, uint64_t id)
 {
-    return view->bundle ? rfs_view_bundle_is_mapped(view, file)
-                        : rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS;
-}
-
-bool reshard_is_ready(reshard_view *view, uint64_t id)
-{
+    struct rfs_view *view = rfs_view_pick(set, id);
     size_t file;
 
-    view = rfs_side_pick(view, id);
-    if (rfs_view_hidden_owns(view, id))
-        return rfs_view_hidden_is_known(view, id);
-    const enum entry_kind kind = rfs_view_entry(view, id, &file);
-    return kind != ENTRY_FILE || is_planned(view, file) || rfs_view_sizes_known(view, file);
+    if (!view || rfs_view_hidden_owns(view, id))
+        return !view || rfs_view_hidden_is_known(view, id);
+    return rfs_view_entry(view, id, &file) != ENTRY_FILE || is_ready(view, file) ||
+           rfs_view_sizes_known(view, file);
 }
 
-/* The image of a parameter list, encoded once and shared by the ranks that have that parameter list. */
-static int share_image(struct reshard_view *view, const struct rfs_params *params,
-                       const struct rfs_image **out, struct rfs_error *err)
+/* ---- images ------------------------------------------------------------------------------------------- */
+
+const struct rfs_image *rfs_view_publish(struct shown_file *file, struct rfs_image *fresh)
 {
-    struct rfs_image *fresh = NULL;
-    const struct rfs_image *shared = NULL;
-    int rc = 0;
+    const struct rfs_image *other = NULL;
 
-    pthread_mutex_lock(&view->lock);
-    if (params->id < view->images.n)
-        shared = view->images.data[params->id];
-    pthread_mutex_unlock(&view->lock);
-    if (!shared)
-        rc = rfs_view_encode(view, params, &fresh, err);
-    *out = shared;
-    if (shared || rc)
-        return rc;
-
-    bool room = true;
-    pthread_mutex_lock(&view->lock);
-    while (room && view->images.n <= params->id)
-        room = RFS_PUSH(&view->images, NULL);
-    if (room && !view->images.data[params->id]) {
-        view->images.data[params->id] = fresh;
-        fresh = NULL;
-    }
-    *out = room ? view->images.data[params->id] : NULL;
-    pthread_mutex_unlock(&view->lock);
+    if (atomic_compare_exchange_strong_explicit(&file->image, &other, fresh, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return file->own = fresh;
     rfs_image_free(fresh);
-    return *out ? 0 : rfs_fail_memory(err);
+    return other;
 }
 
-/* Publishes an image that is one file's own, unless another thread was faster: the one that counts then. */
-static const struct rfs_image *keep_image(struct reshard_view *view, struct shown_file *shown,
-                                          struct rfs_image *fresh)
-{
-    pthread_mutex_lock(&view->lock);
-    const struct rfs_image *kept = atomic_load_explicit(&shown->image, memory_order_relaxed);
-    if (!kept && RFS_PUSH(&view->images, fresh)) {
-        kept = fresh;
-        fresh = NULL;
-        atomic_store_explicit(&shown->image, kept, memory_order_release);
-    }
-    pthread_mutex_unlock(&view->lock);
-    rfs_image_free(fresh);
-    return kept;
-}
-
-static int plan_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
-                      struct rfs_error *err)
-{
-    struct shown_file *shown = &view->files[file];
-    const struct rfs_rank_plan *plan;
-    struct rfs_image *fresh;
-
-    if (!view->bundle) {
-        const int rc = rfs_planner_rank(view->planner, shown->rank, &plan, err);
-        return rc ? rc : share_image(view, plan->params, out, err);
-    }
-    const int rc = rfs_view_bundle_image(view, file, &fresh, err);
-    if (rc)
-        return rc;
-    *out = keep_image(view, shown, fresh);
-    return *out ? 0 : rfs_fail_memory(err);
-}
-
-int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_image **out,
+int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err)
 {
     struct shown_file *shown = &view->files[file];
@@ -360,7 +318,7 @@ int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_imag
     *out = atomic_load_explicit(&shown->image, memory_order_acquire);
     if (*out)
         return 0;
-    const int rc = plan_image(view, file, out, err);
+    const int rc = view->kind->image(view, file, out, err);
     if (rc)
         return rc;
     const uint64_t told = atomic_load_explicit(&shown->told, memory_order_acquire);
@@ -374,16 +332,14 @@ int rfs_view_image(struct reshard_view *view, size_t file, const struct rfs_imag
     return 0;
 }
 
-const struct rfs_rank_plan *rfs_view_plan(const struct reshard_view *view, size_t file)
+struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
+                                    const struct rfs_image *image)
 {
-    return view->bundle ? rfs_view_bundle_plan(view->bundle)
-                        : rfs_planner_ready(view->planner, view->files[file].rank);
-}
-
-int rfs_view_slice(struct reshard_view *view, size_t file, const struct rfs_image *image,
-                   uint32_t target, struct rfs_slice *slice)
-{
-    return image->storages ? rfs_storages_slice(image->storages, target, slice)
-                           : rfs_planner_slice(view->planner, view->files[file].rank,
-                                               &image->params->targets[target], slice);
+    return (struct rfs_tensors){
+        .planner = view->planner,
+        .rank = view->files[file].rank,
+        .storages = image->storages,
+        .params = image->params,
+        .plan = view->kind->plan(view, file),
+    };
 }

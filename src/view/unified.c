@@ -24,7 +24,7 @@
 #define PART_BYTES (UINT64_C(3) << 30)
 
 struct unifying {
-    struct reshard_view *view;
+    struct rfs_view *view;
     const struct rfs_params *whole; /* the planner's */
     uint32_t *position_of;          /* by name id: in the whole parameter list, or RFS_NO_ID */
     unsigned char *done;            /* [whole->n] it is in a part */
@@ -48,7 +48,7 @@ static bool is_gradient(const char *name)
 }
 
 /* What MindSpore takes into the parts. */
-static bool is_parameter(const struct reshard_view *view, const char *name)
+static bool is_parameter(const struct rfs_view *view, const char *name)
 {
     return !is_gradient(name) && (!view->src || rfs_strategy_find(view->src, name) >= 0);
 }
@@ -284,8 +284,7 @@ static int name_parts(struct unifying *u)
     return 0;
 }
 
-int rfs_view_unified(struct reshard_view *view, const struct rfs_params *params,
-                     struct rfs_error *err)
+int rfs_view_unified(struct rfs_view *view, const struct rfs_params *params, struct rfs_error *err)
 {
     RFS_CLEANUP(unifying_end)
     struct unifying u = {.view = view, .whole = params, .err = err, .parts = {.format = "ms"}};

@@ -139,7 +139,7 @@ static void restart(void)
 /* All that is read ahead has been. */
 static void settle(struct fixture *f)
 {
-    struct rfs_assembler *assembler = f->view->assembler;
+    struct rfs_assembler *assembler = rfs_view_only(f->view)->assembler;
 
     pthread_mutex_lock(&assembler->lock);
     while (assembler->n_runners > 0)

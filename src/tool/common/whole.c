@@ -111,10 +111,11 @@ static int open_view(const char *path, const char *options, bool damaged, struct
         rc = find_rank_file(path, &parsed, &file, err);
     rfs_options_free(&parsed);
     if (rc == 0)
-        rc = rfs_tool_open(file ? file : path, all, NULL, NULL, damaged, &whole->view, err);
+        rc = rfs_tool_open(file ? file : path, all, NULL, NULL, damaged, &whole->opened, err);
     if (rc)
         return rc;
-    if (whole->view->side)
+    whole->view = rfs_view_only(whole->opened);
+    if (!whole->view)
         return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
     if (whole->view->planner)
         rfs_planner_report(whole->view->planner, RFS_TELL_ONE_SIDED);
@@ -125,17 +126,17 @@ static int open_view(const char *path, const char *options, bool damaged, struct
 static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
                        struct rfs_globs *globs, struct rfs_error *err)
 {
-    struct reshard_view *view = whole->view;
+    struct rfs_view *view = whole->view;
     const struct rfs_planner_config config = {
         .catalog = view->catalog,
         .src = view->src,
         .dst = dst,
-        .pool = view->pool,
+        .pool = view->set->pool,
         .log = quiet ? NULL : &view->log,
         .keep_empty = true,
         .output_map = view->output_map,
         .template = view->planner,
-        .lacking = view->late ? &whole->lacking : NULL,
+        .lacking = view->set->late ? &whole->lacking : NULL,
     };
     const struct rfs_rank_plan *plan;
     struct rfs_scale scale;
@@ -198,14 +199,15 @@ int rfs_whole_open(const char *path, const char *options, struct rfs_globs *glob
     int rc = open_view(path, options, damaged, whole, err);
     if (rc)
         return rc;
-    if (whole->view->bundle)
+    if (whole->view->hfai)
         return take_parts(whole, globs, err);
     const struct rfs_strategy *dst = whole->view->dst;
     if (dst && !cut)
         return rfs_fail_usage(err, "-d FILE where there is such an option",
                               "whole tensors are read here: -o takes no destination");
     if (dst) {
-        *cut = (struct rfs_whole){.path = path, .view = whole->view, .is_cut = true};
+        *cut = (struct rfs_whole){
+            .path = path, .opened = whole->opened, .view = whole->view, .is_cut = true};
         rc = take_rank_0(cut, dst, false, NULL, err);
     }
     return rc ? rc : take_rank_0(whole, NULL, dst != NULL, globs, err);
@@ -220,7 +222,7 @@ void rfs_whole_close(struct rfs_whole *whole)
     rfs_planner_free(whole->planner);
     rfs_whole_parts_free(whole->parts);
     if (!whole->is_cut)
-        reshard_close(whole->view);
+        reshard_close(whole->opened);
     *whole = (struct rfs_whole){0};
 }
 
@@ -346,14 +348,14 @@ struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
 
 void *rfs_whole_memory(const struct rfs_whole *whole, size_t size)
 {
-    struct rfs_secret *secret = rfs_view_secret(whole->view);
+    struct rfs_secret *secret = rfs_view_secret(whole->opened);
 
     return secret ? rfs_secret_map(secret, size) : aligned_alloc(64, (size + 63) / 64 * 64);
 }
 
 void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size)
 {
-    if (rfs_view_secret(whole->view))
+    if (rfs_view_secret(whole->opened))
         rfs_secret_unmap(memory, size);
     else
         free(memory);

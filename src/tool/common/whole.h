@@ -25,7 +25,8 @@ struct rfs_whole_parts;
 
 struct rfs_whole {
     const char *path;              /* as it was given */
-    reshard_view *view;            /* owned, but by a cut */
+    reshard_view *opened;          /* owned, but by a cut */
+    struct rfs_view *view;         /* the only one in there; set once all is well */
     bool is_cut;                   /* for a destination, by the view of another */
     struct rfs_planner *planner;   /* owned; NULL with parts */
     struct rfs_whole_parts *parts; /* owned; of hfai's parts; or NULL */

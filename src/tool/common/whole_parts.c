@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/whole_parts.h"
 
-#include "view/bundle.h"
+#include "view/hfai_view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +51,16 @@ static int by_name(const void *x, const void *y)
     return by ? by : memcmp(a->hash, b->hash, sizeof a->hash);
 }
 
-int rfs_whole_parts_open(reshard_view *view, struct rfs_whole_parts **out, struct rfs_error *err)
+int rfs_whole_parts_open(struct rfs_view *view, struct rfs_whole_parts **out, struct rfs_error *err)
 {
     struct rfs_whole_parts *parts = *out = calloc(1, sizeof *parts);
+    const struct rfs_hfai_division *division;
+    const struct rfs_hfai *hfai;
 
     if (!parts)
         return rfs_fail_memory(err);
-    int rc = rfs_hfai_list(rfs_view_bundle_hfai(view->bundle), &parts->list, err);
+    rfs_hfai_view_parts(view, &hfai, &division);
+    int rc = rfs_hfai_list(hfai, &parts->list, err);
     if (rc == 0)
         rc = make_params(parts, rfs_catalog_tables(view->catalog), err);
     if (rc) {

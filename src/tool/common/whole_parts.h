@@ -8,10 +8,12 @@
 #include "plan/planner.h"
 #include "reshard.h"
 
+struct rfs_view;
 struct rfs_whole_parts;
 
 /* VIEW is of parts, and outlives the result. 0 with *out owned by the caller, or -errno with *err filled. */
-int rfs_whole_parts_open(reshard_view *view, struct rfs_whole_parts **out, struct rfs_error *err);
+int rfs_whole_parts_open(struct rfs_view *view, struct rfs_whole_parts **out,
+                         struct rfs_error *err);
 void rfs_whole_parts_free(struct rfs_whole_parts *parts);
 
 /* The models' tensors, then all others. */

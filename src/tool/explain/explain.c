@@ -148,7 +148,7 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
         rfs_tool_open(explain->source, explain->options, NULL, NULL, false, &explain->view, err);
 
     if (rc == 0)
-        rc = rfs_view_rooms(explain->view, &explain->rooms, err);
+        rc = rfs_view_plans(explain->view, &explain->rooms, err);
     if (rc == 0)
         rc = select_ranks(explain, err);
     if (rc == 0)

@@ -10,7 +10,7 @@
 #include "plan/trace.h"
 #include "tool/common/progress.h"
 #include "tool/common/ranks.h"
-#include "view/rooms.h"
+#include "view/plans.h"
 
 /* What source and destination are divided into. */
 struct rfs_explain_words {
@@ -27,7 +27,7 @@ struct rfs_explain {
     bool json;
 
     reshard_view *view;
-    struct rfs_rooms rooms;
+    struct rfs_view_plans rooms;
     struct rfs_explain_parts *parts; /* owned; of hfai's parts: there is no planner; or NULL */
     const struct rfs_explain_words *words;
     uint32_t n_sources; /* ranks or parts of the source */

@@ -158,7 +158,7 @@ static uint64_t bytes(void *ctx, size_t item, uint64_t n)
 /* Whose memory is guarded: any of the two may be encrypted. */
 static const struct rfs_whole *guard(const struct rfs_verify *verify)
 {
-    return verify->src.view && rfs_view_secret(verify->src.view) ? &verify->src : &verify->tree;
+    return verify->src.opened && rfs_view_secret(verify->src.opened) ? &verify->src : &verify->tree;
 }
 
 static void worker_free(void *ctx, void *memory)

@@ -27,7 +27,7 @@
 struct frame {
     struct rfs_verify *verify;
     bool faults; /* there are differences already, which are reason enough for others */
-    struct reshard_view *view;
+    struct rfs_view *view;
     const struct shown_file *file;
     const struct rfs_image *image;
     struct reshard_reader *reader;
@@ -157,19 +157,16 @@ static int compare_file(struct frame *frame, struct rfs_error *err)
 }
 
 /* Where the tree has a file of the view, or what it has instead; malloc'ed. NULL: nowhere, or out of memory. */
-static char *path_of(const struct frame *frame, size_t number)
+static char *path_of(const struct frame *frame)
 {
     const struct rfs_whole *tree = &frame->verify->tree;
-    const struct reshard_view *view = frame->view;
+    const struct rfs_view *view = frame->view;
     char *path;
 
-    if (view->flat) {
-        const char *folder = view->folder && number >= view->first_in_folder ? view->folder : NULL;
-        return asprintf(&path, "%s/%s%s%s", rfs_catalog_path(tree->catalog), folder ? folder : "",
-                        folder ? "/" : "", frame->file->name) < 0
+    if (!view->kind->by_rank) /* parts, which have a folder, are not compared file by file */
+        return asprintf(&path, "%s/%s", rfs_catalog_path(tree->catalog), frame->file->name) < 0
                    ? NULL
                    : path;
-    }
     if (!rfs_verify_has_rank(frame->verify, frame->rank))
         return NULL;
     return strdup(rfs_files_path(rfs_catalog_files(tree->catalog),
@@ -192,7 +189,7 @@ static int compare_one(void *ctx, size_t number)
 {
     struct comparing *comparing = ctx;
     struct rfs_verify *verify = comparing->verify;
-    struct reshard_view *view = verify->src.view;
+    struct rfs_view *view = verify->src.view;
     struct frame frame = {.verify = verify,
                           .faults = comparing->faults,
                           .view = view,
@@ -202,7 +199,7 @@ static int compare_one(void *ctx, size_t number)
     RFS_FREE char *path = NULL;
 
     frame.rank = frame.file->rank;
-    frame.path = path = path_of(&frame, number);
+    frame.path = path = path_of(&frame);
     int rc = path ? rfs_view_image(view, number, &frame.image, &err) : 0;
     if (path && rc == 0)
         rc = rfs_view_reader(view, number, &frame.reader);
@@ -229,7 +226,7 @@ int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err)
 {
     struct comparing comparing = {verify, rfs_findings_fault(&verify->findings, NULL),
                                   PTHREAD_MUTEX_INITIALIZER, err};
-    const struct reshard_view *view = verify->src.view;
+    const struct rfs_view *view = verify->src.view;
 
     /*
      * Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no view. Of hfai's parts
@@ -239,7 +236,8 @@ int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err)
         (!verify->shown.view && verify->tree.ranks > 1))
         return 0;
     rfs_progress_begin(&verify->progress, "comparing files", 0, view->n_files);
-    const int rc = rfs_pool_for(verify->tree.view->pool, view->n_files, compare_one, &comparing);
+    const int rc =
+        rfs_pool_for(verify->tree.view->set->pool, view->n_files, compare_one, &comparing);
     rfs_progress_end(&verify->progress);
     return rc && err->code == 0 ? rfs_fail_memory(err) : rc;
 }

@@ -189,7 +189,7 @@ static int pass_over(struct rfs_verify *verify, struct rfs_error *err)
 
 int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err)
 {
-    struct rfs_pool *pool = verify->tree.view->pool;
+    struct rfs_pool *pool = verify->tree.view->set->pool;
 
     if (verify->tree.parts) /* all of their headers are read when they are opened */
         return 0;

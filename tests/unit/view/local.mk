@@ -16,7 +16,7 @@ view_tests = \
 	tests/unit/view/test_ranges \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_saved_sizes \
-	tests/unit/view/test_side \
+	tests/unit/view/test_saves \
 	tests/unit/view/test_start \
 	tests/unit/view/test_statistics \
 	tests/unit/view/test_strategy_files \
@@ -86,8 +86,8 @@ tests_unit_view_test_by_rules_SOURCES = $(view_support) tests/unit/view/test_by_
 tests_unit_view_test_by_rules_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_saved_sizes_SOURCES = $(view_support) tests/unit/view/test_saved_sizes.c
 tests_unit_view_test_saved_sizes_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_side_SOURCES = $(view_support) tests/unit/view/test_side.c
-tests_unit_view_test_side_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_saves_SOURCES = $(view_support) tests/unit/view/test_saves.c
+tests_unit_view_test_saves_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_strategy_files_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \

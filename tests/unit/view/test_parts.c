@@ -74,7 +74,7 @@ static void test_safetensors_are_made_once(void **state)
 }
 
 struct looker {
-    struct reshard_view *view;
+    struct rfs_view *view;
     pthread_barrier_t *together;
     const struct rfs_image *seen[PARTS_SHOWN];
 };
@@ -101,7 +101,7 @@ static void test_all_threads_see_one_image(void **state)
     open_parts(f, "nshards=1000");
     pthread_barrier_init(&together, NULL, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {
-        lookers[i] = (struct looker){.view = f->view, .together = &together};
+        lookers[i] = (struct looker){.view = rfs_view_only(f->view), .together = &together};
         assert_int_equal(pthread_create(&threads[i], NULL, look, &lookers[i]), 0);
     }
     for (unsigned i = 0; i < THREADS; i++)

@@ -2,7 +2,7 @@
 /* What a view counts of the calls on it: bytes, failures, latencies. */
 #include "tests/unit/view/support.h"
 
-#include "view/statistics.h"
+#include "view/counters.h"
 
 #include <errno.h>
 #include <setjmp.h>

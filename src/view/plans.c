@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/rooms.h"
+#include "view/plans.h"
 
-#include "view/bundle.h"
+#include "view/hfai_view.h"
 
-int rfs_view_rooms(struct reshard_view *view, struct rfs_rooms *out, struct rfs_error *err)
+int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct rfs_error *err)
 {
-    if (view->side)
+    const struct rfs_view *view = rfs_view_only(set);
+
+    if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
-    *out =
-        (struct rfs_rooms){.planner = view->planner,
-                           .hfai = view->bundle ? rfs_view_bundle_hfai(view->bundle) : NULL,
-                           .division = view->bundle ? rfs_view_bundle_division(view->bundle) : NULL,
-                           .catalog = view->catalog,
-                           .pool = view->pool,
-                           .src = view->src,
-                           .dst = view->dst,
-                           .n_ranks = view->n_ranks,
-                           .keyed = view->sealed != NULL};
+    *out = (struct rfs_view_plans){.planner = view->planner,
+                                   .catalog = view->catalog,
+                                   .pool = set->pool,
+                                   .src = view->src,
+                                   .dst = view->dst,
+                                   .n_ranks = view->n_ranks,
+                                   .keyed = set->sealed != NULL};
+    if (view->hfai)
+        rfs_hfai_view_parts(view, &out->hfai, &out->division);
     return 0;
 }
 
-int rfs_view_shown_at(struct reshard_view *view, uint32_t rank, uint32_t target,
+int rfs_view_shown_at(struct reshard_view *set, uint32_t rank, uint32_t target,
                       struct rfs_shown_at *out)
 {
+    struct rfs_view *view = rfs_view_only(set);
     const struct rfs_image *image;
 
-    if (view->flat || rank >= view->n_files)
+    if (!view->kind->by_rank || rank >= view->n_files)
         return 0;
     const int rc = rfs_view_image(view, rank, &image, NULL);
     if (rc)
         return rc;
     for (size_t i = 0; i < image->n; i++)
         if (image->regions[i].target == target && image->regions[i].at == 0) {
-            *out = (struct rfs_shown_at){view->files[rank].dir, view->files[rank].name,
+            *out = (struct rfs_shown_at){view->folders[rank].name, view->files[rank].name,
                                          image->regions[i].start};
             return 1;
         }
@@ -76,9 +78,10 @@ static bool find_stored(const struct rfs_storages *storages, uint32_t item,
     return false;
 }
 
-int rfs_view_stored_at(struct reshard_view *view, uint32_t part,
+int rfs_view_stored_at(struct reshard_view *set, uint32_t part,
                        const struct rfs_piece_trace *pieces, size_t n, struct rfs_shown_at *out)
 {
+    struct rfs_view *view = rfs_view_only(set);
     const struct rfs_image *image;
     uint64_t in = 0;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a view counts of its own; reshard_get_statistics adds what the other rooms count. */
-#ifndef RFS_VIEW_STATISTICS_H
-#define RFS_VIEW_STATISTICS_H
+#ifndef RFS_VIEW_COUNTERS_H
+#define RFS_VIEW_COUNTERS_H
 
 #include "reshard.h"
 
@@ -19,5 +19,6 @@ uint64_t rfs_counters_clock(void);
 /* A call that asked for ASKED bytes returns N after so long. Any thread, no lock. */
 void rfs_counters_read(struct rfs_counters *counters, size_t asked, ssize_t n,
                        uint64_t nanoseconds);
+void rfs_counters_add(const struct rfs_counters *counters, reshard_statistics *sum);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rooms below an open view, for those who tell how its files are made (reshard explain). All that is given
- * is the view's, until it is closed.
+ * The planner of an open view and what it works on, for those who tell how files are made (reshard explain). All that
+ * is given is the view's, until it is closed.
  */
-#ifndef RFS_VIEW_ROOMS_H
-#define RFS_VIEW_ROOMS_H
+#ifndef RFS_VIEW_PLANS_H
+#define RFS_VIEW_PLANS_H
 
 #include "base/pool.h"
 #include "hfai/hfai.h"
@@ -12,7 +12,7 @@
 #include "plan/trace.h"
 #include "reshard.h"
 
-struct rfs_rooms {
+struct rfs_view_plans {
     struct rfs_planner *planner;              /* NULL: of hfai's parts */
     const struct rfs_hfai *hfai;              /* those; else NULL, as its division among the */
     const struct rfs_hfai_division *division; /* parts shown */
@@ -24,7 +24,7 @@ struct rfs_rooms {
 };
 
 /* 0, or -EINVAL with *err filled as a mistake of usage, for a view of several saves. */
-int rfs_view_rooms(struct reshard_view *view, struct rfs_rooms *out, struct rfs_error *err);
+int rfs_view_plans(struct reshard_view *view, struct rfs_view_plans *out, struct rfs_error *err);
 
 /*
  * The shown file that holds a target of a planned rank, and where its bytes begin there. 1; 0 where ranks have no
@@ -40,7 +40,7 @@ int rfs_view_shown_at(struct reshard_view *view, uint32_t rank, uint32_t target,
  * The same of one of hfai's parts, by the N pieces of a tensor in it. 0 also where its bytes do not lie there in a row.
  * FOLDER is NULL.
  */
-int rfs_view_stored_at(struct reshard_view *view, uint32_t part,
+int rfs_view_stored_at(struct reshard_view *set, uint32_t part,
                        const struct rfs_piece_trace *pieces, size_t n, struct rfs_shown_at *out);
 
 #endif

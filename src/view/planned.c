@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files that a planner plans: one for each destination rank, or in the root those of one whole checkpoint, whose
+ * images are all made when the view is opened.
+ */
+#include "view/planned.h"
+
+#include "base/cleanup.h"
+#include "image/pt.h"
+#include "view/flat.h"
+#include "view/hidden.h"
+#include "view/outputs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A dict of tensors, as torch.save writes it. */
+static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
+                        struct rfs_image **out, struct rfs_error *err)
+{
+    struct rfs_document document = {0};
+    const struct rfs_pt_config config = {
+        .catalog = view->catalog,
+        .document = &document,
+        .params = params,
+        .stem = "archive",
+        .crc = view->options.zip_crc,
+    };
+
+    int rc = rfs_document_params(&document, view->catalog, params, err);
+    if (rc == 0)
+        rc = rfs_image_pt(&config, out, err);
+    rfs_document_free(&document);
+    return rc;
+}
+
+static int encode(struct rfs_view *view, const struct rfs_params *params, struct rfs_image **out,
+                  struct rfs_error *err)
+{
+    const struct rfs_selection all = {.params = params};
+
+    if (rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS)
+        return rfs_image_safetensors(view->catalog, &all, "ms", out, err);
+    if (rfs_view_format(&view->options) == RFS_FORMAT_TORCH)
+        return encode_torch(view, params, out, err);
+    const int rc = rfs_image_ckpt(view->catalog, params, view->options.crc, out);
+    if (rc == -EFBIG)
+        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
+                        "a rank's file would be larger than a file can be");
+    return rc ? rfs_fail_memory(err) : 0;
+}
+
+/* The image of a parameter list, encoded once and shared by the ranks that have that parameter list. */
+static int share_image(struct rfs_view *view, const struct rfs_params *params,
+                       const struct rfs_image **out, struct rfs_error *err)
+{
+    struct rfs_image *fresh = NULL;
+    const struct rfs_image *shared = NULL;
+    int rc = 0;
+
+    pthread_mutex_lock(&view->lock);
+    if (params->id < view->images.n)
+        shared = view->images.data[params->id];
+    pthread_mutex_unlock(&view->lock);
+    if (!shared)
+        rc = encode(view, params, &fresh, err);
+    *out = shared;
+    if (shared || rc)
+        return rc;
+
+    bool room = true;
+    pthread_mutex_lock(&view->lock);
+    while (room && view->images.n <= params->id)
+        room = RFS_PUSH(&view->images, NULL);
+    if (room && !view->images.data[params->id]) {
+        view->images.data[params->id] = fresh;
+        fresh = NULL;
+    }
+    *out = room ? view->images.data[params->id] : NULL;
+    pthread_mutex_unlock(&view->lock);
+    rfs_image_free(fresh);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
+static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
+                    struct rfs_error *err)
+{
+    const struct rfs_rank_plan *plan;
+    const int rc = rfs_planner_rank(view->planner, view->files[file].rank, &plan, err);
+
+    return rc ? rc : share_image(view, plan->params, out, err);
+}
+
+static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
+{
+    return rfs_planner_ready(view->planner, view->files[file].rank);
+}
+
+/* ---- the hidden folder: whole tensors, then those of each rank that is shown ------------------------- */
+
+/* The planner of one whole checkpoint if it is there: the view's own, where that shows one. */
+static struct rfs_planner *ready_whole(const struct rfs_view *view)
+{
+    return view->dst ? atomic_load_explicit(&view->hidden.whole, memory_order_acquire)
+                     : view->planner;
+}
+
+static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct rfs_error *err)
+{
+    const struct rfs_planner_config config = {
+        .catalog = view->catalog,
+        .src = view->src,
+        .pool = view->set->pool,
+        .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
+        .output_map = view->output_map,
+        .template = view->planner,
+    };
+    struct rfs_planner *fresh = NULL;
+
+    *out = ready_whole(view);
+    const int rc = *out ? 0 : rfs_planner_new(&config, &fresh, err);
+    if (*out || rc)
+        return rc;
+    if (atomic_compare_exchange_strong(&view->hidden.whole, out, fresh))
+        *out = fresh;
+    else
+        rfs_planner_free(fresh);
+    return 0;
+}
+
+static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+                      struct rfs_error *err)
+{
+    *out = (struct rfs_tensors){.rank = group > 0 ? group - 1 : 0, .planner = view->planner};
+    int rc = group == 0 ? whole_planner(view, &out->planner, err) : 0;
+    if (rc == 0)
+        rc = rfs_planner_rank(out->planner, out->rank, &out->plan, err);
+    if (rc == 0)
+        out->params = out->plan->params;
+    return rc;
+}
+
+static bool tensors_are_ready(struct rfs_view *view, uint32_t group)
+{
+    const struct rfs_planner *planner = group == 0 ? ready_whole(view) : view->planner;
+
+    return planner && rfs_planner_ready(planner, group == 0 ? 0 : group - 1);
+}
+
+static void name_group(const struct rfs_view *view, uint32_t group, char out[32])
+{
+    (void)view;
+    if (group == 0)
+        snprintf(out, 32, "full");
+    else
+        snprintf(out, 32, "rank_%u", group - 1);
+}
+
+static const struct rfs_view_kind ranks = {.by_rank = true,
+                                           .image = image_of,
+                                           .plan = plan_of,
+                                           .tensors = tensors_of,
+                                           .tensors_are_ready = tensors_are_ready,
+                                           .name_group = name_group};
+static const struct rfs_view_kind flat = {.image = image_of, /* never called: all are ready */
+                                          .plan = plan_of,
+                                          .tensors = tensors_of,
+                                          .tensors_are_ready = tensors_are_ready,
+                                          .name_group = name_group};
+
+/* ---- the files ---------------------------------------------------------------------------------------- */
+
+/* rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
+static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err)
+{
+    struct shown_file *file = &view->files[rank];
+    struct shown_folder *folder = &view->folders[rank];
+    const int64_t part = rfs_planner_part(view->planner);
+    const char *prefix = view->options.prefix;
+    char stage[32] = "";
+
+    if (part >= 0)
+        snprintf(stage, sizeof stage, "_part%lld", (long long)part);
+    *file =
+        (struct shown_file){.rank = rank,
+                            .parameters = RFS_IN_PLAN,
+                            .mapped = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS};
+    *folder = (struct shown_folder){.first = rank, .n = 1};
+    if (asprintf(&folder->name, "rank_%u", rank) < 0)
+        folder->name = NULL;
+    if (asprintf(&file->name, "%s%u%s.%s", prefix, rank, stage, view->format) < 0)
+        file->name = NULL;
+    return folder->name && file->name ? 0 : rfs_fail_memory(err);
+}
+
+static int show_ranks(struct rfs_view *view, struct rfs_error *err)
+{
+    int rc = 0;
+
+    view->kind = &ranks;
+    view->n_groups = view->n_ranks < RFS_HIDDEN_GROUPS ? view->n_ranks + 1 : RFS_HIDDEN_GROUPS;
+    view->files = calloc(view->n_ranks, sizeof *view->files);
+    view->folders = calloc(view->n_ranks, sizeof *view->folders);
+    if (!view->files || !view->folders)
+        return rfs_fail_memory(err);
+    view->n_files = view->n_folders = view->n_ranks;
+    for (uint32_t r = 0; rc == 0 && r < view->n_ranks; r++)
+        rc = show_rank(view, r, err);
+    return rc;
+}
+
+int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_rank_plan *plan;
+
+    view->format = rfs_view_format_name(rfs_view_format(&view->options));
+    if (view->options.shown == RFS_SHOW_RANKS)
+        return show_ranks(view, err);
+    view->kind = &flat;
+    view->n_groups = 1;
+    const int rc = rfs_planner_rank(view->planner, 0, &plan, err);
+    if (rc)
+        return rc;
+    return view->options.shown == RFS_SHOW_HUGGINGFACE
+               ? rfs_view_huggingface(view, plan->params, err)
+               : rfs_view_unified(view, plan->params, err);
+}

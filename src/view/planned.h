@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Views whose files a planner plans. */
+#ifndef RFS_VIEW_PLANNED_H
+#define RFS_VIEW_PLANNED_H
+
+#include "view/internal.h"
+
+/*
+ * The kind and the files of a view, once its planner is there. Those of a flat view depend on the parameters
+ * and their sizes: the destination is planned, and their images are ready. 0 or -errno with *err filled.
+ */
+int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err);
+
+#endif
