@@ -396,3 +396,29 @@ work/src: 1 tensor, 4 bytes: all 8 ranks agree
 $ reshard verify nothing
 reshard: error: nothing: the source does not exist; try: check the path
 (exit 1)
+
+# A part of hfai's that is missing or damaged is a finding, too; what the others hold is then not compared.
+$ python3 $top_srcdir/tests/golden/save_parts.py saved 3 1000; cp -r saved hurt
+$ reshard verify hurt --against saved
+hurt: 10 tensors, 3.5 KiB: the same as saved, with 11 values
+$ truncate -s -300 hurt/PART_001.pt; reshard verify hurt --against saved
+rank 1: hurt/PART_001.pt: the file has no zip directory: it is truncated, or not written by torch.save; try: compare the file with its original, or save it again
+hurt: 0 tensors, 0 bytes: not right: 1 rank
+(exit 1)
+$ rm hurt/PART_002.pt; reshard verify hurt --manifest tensors.json --json; ls tensors.json
+{"tree":"hurt","against":null,"manifest":"tensors.json","equal":false,
+"tensors":[],
+"differences":[
+{"what":"rank","name":null,"rank":1,"detail":"hurt/PART_001.pt: the file has no zip directory: it is truncated, or not written by torch.save; try: compare the file with its original, or save it again","file":null},
+{"what":"rank","name":null,"rank":2,"detail":"there is no such part","file":null}],
+"notes":[]}
+ls: cannot access 'tensors.json': No such file or directory
+(exit 2)
+$ reshard verify saved --against hurt
+rank 1 of the source: hurt/PART_001.pt: the file has no zip directory: it is truncated, or not written by torch.save; try: compare the file with its original, or save it again
+rank 2 of the source: there is no such part
+saved: 0 tensors, 0 bytes: not right: 2 rank of the sources
+(exit 1)
+$ rm hurt/PART_00[01].pt; reshard verify hurt
+reshard: error: …/hurt: the folder has no rank_N folder in it; try: give the folder that holds rank_0, rank_1 and so on
+(exit 1)

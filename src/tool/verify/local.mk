@@ -6,6 +6,7 @@ librfstool_la_SOURCES += \
 	src/tool/verify/lost.c \
 	src/tool/verify/options.c \
 	src/tool/verify/own.c \
+	src/tool/verify/parts.c \
 	src/tool/verify/ranks.c \
 	src/tool/verify/sums.c src/tool/verify/sums.h \
 	src/tool/verify/values.c \

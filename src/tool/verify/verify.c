@@ -118,14 +118,23 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     return rc ? rc : rfs_globs_check(globs, err);
 }
 
-static int do_all(struct rfs_verify *verify, struct rfs_error *err)
+/* Of what could not be opened, and is no mistake of usage. */
+static bool has_bad_parts(struct rfs_verify *verify, int rc, const struct rfs_error *err)
 {
-    int rc = load(verify, err);
+    const struct rfs_verify_options *options = verify->options;
 
-    if (rc == 0)
-        rc = open_all(verify, err);
-    if (rc == 0)
-        rc = rfs_verify_ranks(verify, err);
+    if (rc == -ENOMEM || rc == -EINTR || err->usage || verify->src.view)
+        return false;
+    const bool of_source = verify->tree.view != NULL;
+    rfs_whole_close(&verify->tree); /* nothing of it is compared */
+    return of_source ? rfs_verify_parts(verify, options->against, RFS_FOUND_SOURCE_RANK)
+                     : rfs_verify_parts(verify, options->tree, RFS_FOUND_RANK);
+}
+
+static int compare_all(struct rfs_verify *verify, struct rfs_error *err)
+{
+    int rc = rfs_verify_ranks(verify, err);
+
     if (rc == 0)
         rc = rfs_verify_lost(verify, err);
     if (rc == 0)
@@ -134,8 +143,19 @@ static int do_all(struct rfs_verify *verify, struct rfs_error *err)
         rc = rfs_verify_frames(verify, err);
     if (rc == 0)
         rfs_verify_values(verify);
+    return rc ? rc : do_manifest(verify, err);
+}
+
+static int do_all(struct rfs_verify *verify, struct rfs_error *err)
+{
+    int rc = load(verify, err);
+
     if (rc == 0)
-        rc = do_manifest(verify, err);
+        rc = open_all(verify, err);
+    if (rc == 0)
+        rc = compare_all(verify, err);
+    else if (has_bad_parts(verify, rc, err))
+        rc = 0;
     if (rc == 0 && verify->findings.failed)
         rc = rfs_fail_memory(err);
     if (rc)

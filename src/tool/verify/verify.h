@@ -70,6 +70,11 @@ void rfs_verify_options_free(struct rfs_verify_options *options);
 /* ---- the steps: 0, or -errno with *err filled -------------------------------------------------------- */
 
 int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err);
+/*
+ * Of a folder of hfai's parts that cannot be opened: finds those that are missing or damaged by themselves. False when
+ * there are none.
+ */
+bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_finding_kind kind);
 /* What damaged ranks leave uncompared. */
 int rfs_verify_lost(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
