@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maps of files, and unsharded sources. */
+#include "base/path.h"
 #include "scanning.h"
 
 #include <errno.h>
@@ -115,19 +116,19 @@ static void test_resolve(void **state)
     put(s, "real/a/x.ckpt");
     assert_int_equal(symlink("blobs/0123", tree_path(&s->tree, "model.safetensors")), 0);
     assert_int_equal(symlink("real", tree_path(&s->tree, "link")), 0);
-    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "model.safetensors"), &path, &err), 0);
+    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "model.safetensors"), &path, &err), 0);
     assert_string_equal(path, tree_path(&s->tree, "model.safetensors"));
     free(path);
-    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "link/a/x.ckpt"), &path, &err), 0);
+    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "link/a/x.ckpt"), &path, &err), 0);
     assert_string_equal(path, tree_path(&s->tree, "real/a/x.ckpt"));
     free(path);
-    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "link/./a/"), &path, &err), 0);
+    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "link/./a/"), &path, &err), 0);
     assert_string_equal(path, tree_path(&s->tree, "real/a"));
     free(path);
-    assert_int_equal(rfs_scan_resolve(tree_path(&s->tree, "none"), &path, &err), -ENOENT);
+    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "none"), &path, &err), -ENOENT);
     assert_null(path);
     assert_int_equal(chdir(s->tree.root), 0);
-    assert_int_equal(rfs_scan_resolve("model.safetensors", &path, &err), 0);
+    assert_int_equal(rfs_path_resolve("model.safetensors", &path, &err), 0);
     assert_string_equal(path, tree_path(&s->tree, "model.safetensors"));
     free(path);
     assert_int_equal(chdir("/"), 0);
