@@ -27,8 +27,6 @@
 
 #include <errno.h>
 
-#define CHUNK_BYTES (UINT64_C(512) << 20)
-
 struct encoder {
     struct rfs_catalog *catalog;
     struct rfs_image_builder builder;
@@ -49,23 +47,27 @@ static size_t varint_length(uint64_t value)
     return n;
 }
 
-static bool put_byte(struct encoder *encoder, unsigned char byte)
+static void put_varint(struct rfs_bytes *out, uint64_t value)
 {
-    return rfs_bytes_put(&encoder->builder.literals, &byte, 1);
-}
+    unsigned char bytes[10];
+    size_t n = 0;
 
-static bool put_varint(struct encoder *encoder, uint64_t value)
-{
     for (; value >= 0x80; value >>= 7)
-        if (!put_byte(encoder, (unsigned char)(value | 0x80)))
-            return false;
-    return put_byte(encoder, (unsigned char)value);
+        bytes[n++] = (unsigned char)(value | 0x80);
+    bytes[n++] = (unsigned char)value;
+    rfs_bytes_put(out, bytes, n);
 }
 
-static bool put_text(struct encoder *encoder, unsigned char tag, const char *text, size_t length)
+static void put_tag(struct rfs_bytes *out, unsigned char tag, uint64_t value)
 {
-    return put_byte(encoder, tag) && put_varint(encoder, length) &&
-           rfs_bytes_put(&encoder->builder.literals, text, length);
+    rfs_bytes_put(out, &tag, 1);
+    put_varint(out, value);
+}
+
+static void put_text(struct rfs_bytes *out, unsigned char tag, const char *text, size_t length)
+{
+    put_tag(out, tag, length);
+    rfs_bytes_put(out, text, length);
 }
 
 /* Bytes of a length-delimited field: its tag, its length and itself. */
@@ -87,8 +89,8 @@ static uint32_t stored_dims(const struct rfs_type *type, const uint64_t **dims)
     return type->ndim;
 }
 
-static bool put_header(struct encoder *encoder, const char *name, size_t name_bytes,
-                       const struct rfs_type *type, uint64_t content)
+bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_bytes,
+                         const struct rfs_type *type, uint64_t content)
 {
     const uint64_t *dims;
     const uint32_t n_dims = stored_dims(type, &dims);
@@ -98,14 +100,14 @@ static bool put_header(struct encoder *encoder, const char *name, size_t name_by
 
     for (uint32_t i = 0; i < n_dims; i++)
         tensor += 1 + varint_length(dims[i]);
-    const uint64_t value = field_length(name_bytes) + field_length(tensor);
-    bool ok = put_byte(encoder, 0x0a) && put_varint(encoder, value) &&
-              put_text(encoder, 0x0a, name, name_bytes) && put_byte(encoder, 0x12) &&
-              put_varint(encoder, tensor);
-    for (uint32_t i = 0; ok && i < n_dims; i++)
-        ok = put_byte(encoder, 0x08) && put_varint(encoder, dims[i]);
-    return ok && put_text(encoder, 0x12, dtype, dtype_bytes) && put_byte(encoder, 0x1a) &&
-           put_varint(encoder, content);
+    put_tag(out, 0x0a, field_length(name_bytes) + field_length(tensor));
+    put_text(out, 0x0a, name, name_bytes);
+    put_tag(out, 0x12, tensor);
+    for (uint32_t i = 0; i < n_dims; i++)
+        put_tag(out, 0x08, dims[i]);
+    put_text(out, 0x12, dtype, dtype_bytes);
+    put_tag(out, 0x1a, content);
+    return !out->failed;
 }
 
 /* The messages of a map tensor, each as long as in the source. */
@@ -120,9 +122,10 @@ static bool add_map(struct encoder *encoder, const struct rfs_target *target, ui
     for (size_t k = 0; k < n; done += lengths[k++]) {
         const size_t at = builder->literals.n;
         const uint64_t value = field_length(name_bytes) + field_length(lengths[k]);
-        if (!put_byte(encoder, 0x0a) || !put_varint(encoder, value) ||
-            !put_text(encoder, 0x0a, name, name_bytes) || !put_byte(encoder, 0x1a) ||
-            !put_varint(encoder, lengths[k]) || !rfs_image_add_literals(builder, at) ||
+        put_tag(&builder->literals, 0x0a, value);
+        put_text(&builder->literals, 0x0a, name, name_bytes);
+        put_tag(&builder->literals, 0x1a, lengths[k]);
+        if (builder->literals.failed || !rfs_image_add_literals(builder, at) ||
             !rfs_image_add(builder, i, done, lengths[k]))
             return false;
     }
@@ -144,8 +147,8 @@ static bool add_target(struct encoder *encoder, const struct rfs_params *params,
     do {
         const size_t at = builder->literals.n;
         const uint64_t left = type->bytes - done;
-        const uint64_t content = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-        if (!put_header(encoder, name, name_bytes, type, content) ||
+        const uint64_t content = left < RFS_CKPT_CHUNK ? left : RFS_CKPT_CHUNK;
+        if (!rfs_image_ckpt_head(&builder->literals, name, name_bytes, type, content) ||
             !rfs_image_add_literals(builder, at) || !rfs_image_add(builder, i, done, content))
             return false;
         done += content;

@@ -11,6 +11,7 @@
 #ifndef RFS_IMAGE_IMAGE_H
 #define RFS_IMAGE_IMAGE_H
 
+#include "base/bytes.h"
 #include "hfai/storages.h"
 #include "plan/planner.h"
 
@@ -46,6 +47,13 @@ struct rfs_image {
  */
 int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
                    struct rfs_image **out);
+/*
+ * What stands in such a file before CONTENT bytes of a tensor, or of a chunk of one, whose type has the dims of all of it.
+ * False when out of memory.
+ */
+#define RFS_CKPT_CHUNK (UINT64_C(512) << 20)
+bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_bytes,
+                         const struct rfs_type *type, uint64_t content);
 
 /* The targets of a parameter list that a file holds. */
 struct rfs_selection {

@@ -5,7 +5,6 @@ librfstool_la_LIBADD = librfs.la -lm
 librfstool_la_SOURCES = \
 	src/tool/common/args.c src/tool/common/args.h \
 	src/tool/common/command.h \
-	src/tool/common/emit.c src/tool/common/emit.h \
 	src/tool/common/hash.c src/tool/common/hash.h \
 	src/tool/common/numbers.c src/tool/common/numbers.h \
 	src/tool/common/fit.c src/tool/common/fit.h \

@@ -3,15 +3,16 @@
 #ifndef RFS_TOOL_EXAMPLE_WRITE_H
 #define RFS_TOOL_EXAMPLE_WRITE_H
 
-#include "tool/common/emit.h"
 #include "tool/example/network.h"
 
-/* The strategy of SIDE (0 source, 1 destination) as the bytes of a protobuf strategy file. */
-void rfs_write_strategy(const struct rfs_net *net, unsigned side, struct rfs_emit *out);
+#include <stddef.h>
 
-/* What stands before the content of one value (or one chunk of it) in a .ckpt file. */
-void rfs_write_value_head(const struct rfs_net_param *param, const uint64_t *dims,
-                          uint64_t content_bytes, struct rfs_emit *out);
+/*
+ * The strategy of SIDE (0 source, 1 destination) as the bytes of a protobuf strategy file, malloc'ed. 0 or -errno with
+ * *err filled.
+ */
+int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, size_t *size,
+                       struct rfs_error *err);
 
 /*
  * Writes the .ckpt file of one source rank to FD, with memory of about a MiB whatever its size.

@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * One rank's .ckpt file: a concatenation of Checkpoint messages of one value each (proto2).
- *
- *     0a LEN                      Checkpoint.value
- *        0a LEN name              Value.tag
- *        12 LEN                   Value.tensor
- *           08 DIM …              TensorProto.dims, unpacked; none for a scalar
- *           12 LEN "Float32"      TensorProto.tensor_type
- *           1a LEN content        TensorProto.tensor_content, little-endian, row-major
- *
- * A content of more than 512 MiB is cut into consecutive values with the same name and dims.
- */
+/* One rank's .ckpt file, which image/ckpt.c draws. */
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/write_whole.h"
-#include "source/dtype.h"
+#include "image/image.h"
 #include "tool/example/value.h"
 #include "tool/example/write.h"
 
@@ -22,27 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHUNK (UINT64_C(512) << 20)
 #define BUFFER ((size_t)1 << 20)
-
-void rfs_write_value_head(const struct rfs_net_param *param, const uint64_t *dims,
-                          uint64_t content_bytes, struct rfs_emit *out)
-{
-    struct rfs_emit tensor = {0}; /* up to the content */
-    struct rfs_emit value = {0};  /* up to the tensor */
-    for (uint32_t i = 0; i < param->ndim; i++)
-        rfs_emit_uint(&tensor, 1, dims[i]);
-    rfs_emit_text(&tensor, 2, rfs_dtype_name(param->dtype));
-    rfs_emit_head(&tensor, 3, content_bytes);
-    rfs_emit_text(&value, 1, param->name);
-    rfs_emit_head(&value, 2, tensor.n + content_bytes);
-    rfs_emit_head(out, 1, value.n + tensor.n + content_bytes);
-    rfs_emit_raw(out, value.data, value.n);
-    rfs_emit_raw(out, tensor.data, tensor.n);
-    out->failed |= tensor.failed || value.failed;
-    rfs_emit_free(&tensor);
-    rfs_emit_free(&value);
-}
 
 /* A rank's part of a tensor, as a sequence of runs that are contiguous in the whole tensor. */
 struct slice {
@@ -51,13 +20,14 @@ struct slice {
     uint64_t run;    /* elements */
     uint64_t stride; /* elements from run to run */
     uint64_t first;  /* place of the first element in the whole tensor */
-    uint64_t dims[RFS_NET_DIMS];
+    struct rfs_type type;
     uint64_t elements;
 };
 
 static struct slice slice_of(const struct rfs_net_param *param, uint64_t seed, uint32_t rank)
 {
-    struct slice slice = {.dtype = param->dtype, .dims = {1, 1}, .elements = 1};
+    struct slice slice = {.dtype = param->dtype, .elements = 1};
+    uint64_t dims[RFS_NET_DIMS] = {1, 1};
     uint32_t pieces[RFS_NET_DIMS] = {1, 1};
     uint32_t cell[RFS_NET_DIMS] = {0, 0};
     char name[sizeof param->name + 16];
@@ -70,12 +40,16 @@ static struct slice slice_of(const struct rfs_net_param *param, uint64_t seed, u
         rfs_cut_cell(&param->cut[0], param->ndim, rank, cell);
     }
     for (uint32_t axis = 0; axis < param->ndim; axis++) {
-        slice.dims[axis] = param->dims[axis] / pieces[axis];
-        slice.elements *= slice.dims[axis];
+        dims[axis] = param->dims[axis] / pieces[axis];
+        slice.elements *= dims[axis];
     }
+    slice.type = (struct rfs_type){.ndim = (uint8_t)param->ndim,
+                                   .dtype = (uint8_t)param->dtype,
+                                   .kind = RFS_TENSOR,
+                                   .dims = {dims[0], dims[1]}};
     const uint64_t row = param->ndim == 2 ? param->dims[1] : 1;
-    slice.first = cell[0] * slice.dims[0] * row + cell[1] * slice.dims[1];
-    slice.run = pieces[1] == 1 ? slice.elements : slice.dims[1];
+    slice.first = cell[0] * dims[0] * row + cell[1] * dims[1];
+    slice.run = pieces[1] == 1 ? slice.elements : dims[1];
     slice.stride = row;
     return slice;
 }
@@ -116,7 +90,7 @@ static int flush(struct sink *sink)
     return rc;
 }
 
-static int write_head(struct sink *sink, const struct rfs_emit *head)
+static int write_head(struct sink *sink, const struct rfs_bytes *head)
 {
     const int rc = head->n > BUFFER - sink->used ? flush(sink) : 0;
     if (rc != 0 || head->n > BUFFER)
@@ -143,15 +117,16 @@ static int write_content(struct sink *sink, const struct slice *slice, uint64_t 
 }
 
 static int write_param(const struct rfs_net_param *param, const struct slice *slice,
-                       struct rfs_emit *head, struct sink *sink)
+                       struct rfs_bytes *head, struct sink *sink)
 {
     const uint64_t whole = slice->elements * rfs_value_bytes(param->dtype);
     int rc = 0;
-    for (uint64_t at = 0; rc == 0 && at < whole; at += CHUNK) {
-        const uint64_t chunk = rfs_min_u64(whole - at, CHUNK);
-        rfs_emit_clear(head);
-        rfs_write_value_head(param, slice->dims, chunk, head);
-        rc = head->failed ? -ENOMEM : write_head(sink, head);
+    for (uint64_t at = 0; rc == 0 && at < whole; at += RFS_CKPT_CHUNK) {
+        const uint64_t chunk = rfs_min_u64(whole - at, RFS_CKPT_CHUNK);
+        head->n = 0;
+        rc = rfs_image_ckpt_head(head, param->name, strlen(param->name), &slice->type, chunk)
+                 ? write_head(sink, head)
+                 : -ENOMEM;
         if (rc == 0)
             rc = write_content(sink, slice, at, chunk);
     }
@@ -163,7 +138,7 @@ int rfs_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int 
 {
     RFS_FREE unsigned char *buffer = malloc(BUFFER);
     struct sink sink = {fd, buffer, 0, NULL, NULL};
-    struct rfs_emit head = {0};
+    struct rfs_bytes head = {0};
     int rc = buffer == NULL ? -ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < net->params.n; i++) {
         const struct slice slice = slice_of(&net->params.data[i], seed, rank);
@@ -178,6 +153,6 @@ int rfs_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int 
     else if (rc != 0)
         rfs_fail(err, rc, RFS_OF(path, sink.pending), "a file system with more room",
                  "cannot write: %s", strerror(-rc));
-    rfs_emit_free(&head);
+    rfs_bytes_free(&head);
     return rc;
 }

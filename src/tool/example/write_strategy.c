@@ -1,84 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A strategy file as MindSpore's compiler writes it: proto2, package mindspore.straspb.
- *
- *     ParallelStrategyMap  { 1 current_stage, 2 repeated item, 3 repeated layout item }
- *     ParallelStrategyItem { 1 node_name, 2 { 1 stage, 2 repeated { 1 repeated dim } } }
- *     ParallelLayoutItem   { 1 param_name, 2 layouts }
- *     layouts              { 1 dev_matrix { 1 repeated dim }, 2 tensor_map { 1 repeated dim },
- *                            3 param_split_shape {}, 4 indices_offset {}, 5 field,
- *                            6 opt_weight_shard_step, 7 opt_weight_shard_size }
- *
- * The compiler's order is that of a hash table; here it is the order of the names' hashes.
+ * A strategy file as MindSpore's compiler writes it, in protobuf; layout/written.h packs it. The compiler's order is
+ * that of a hash table; here it is the order of the names' hashes.
  */
+#include "layout/written.h"
 #include "tool/example/value.h"
 #include "tool/example/write.h"
 
+#include "base/cleanup.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void put_dims(struct rfs_emit *to, uint32_t field, const int64_t *dims, size_t n)
+/* N numbers in the arena. */
+static bool put(struct rfs_written *out, struct rfs_numbers *to, uint32_t n, const int64_t *numbers)
 {
-    struct rfs_emit inner = {0};
-    for (size_t i = 0; i < n; i++)
-        rfs_emit_int(&inner, 1, dims[i]);
-    rfs_emit_message(to, field, &inner);
-    rfs_emit_free(&inner);
+    if (!rfs_numbers_new(&out->arena, n, to))
+        return false;
+    memcpy(to->data, numbers, n * sizeof *numbers);
+    return true;
 }
 
 /* How the operator that uses a weight cuts its two inputs. */
-static void put_operator(const struct rfs_net_param *param, const struct rfs_cut *cut,
-                         uint32_t ranks, struct rfs_emit *out)
+static bool put_operator(struct rfs_written *out, const struct rfs_net_param *param,
+                         const struct rfs_cut *cut, uint32_t ranks)
 {
     struct rfs_cut plain = *cut;
+    uint32_t pieces[RFS_NET_DIMS] = {1, 1};
+    char name[sizeof param->name + 8];
+    struct rfs_written_node node = {.n_cuts = 2};
+
     plain.opt = false;
-    uint32_t pieces[RFS_NET_DIMS];
     rfs_cut_pieces(&plain, param->ndim, pieces);
-    struct rfs_emit strategy = {0};
-    struct rfs_emit item = {0};
-    rfs_emit_uint(&strategy, 1, 0);
-    if (param->ndim == 2) {
-        put_dims(&strategy, 2, (int64_t[]){ranks / pieces[0] / pieces[1], pieces[0]}, 2);
-        put_dims(&strategy, 2, (int64_t[]){pieces[0], pieces[1]}, 2);
-    } else {
-        put_dims(&strategy, 2, (int64_t[]){ranks / pieces[0], pieces[0]}, 2);
-        put_dims(&strategy, 2, (int64_t[]){pieces[0]}, 1);
-    }
-    char node[sizeof param->name + 8];
-    strcpy(node, param->ndim == 2 ? "MatMul_" : "Add_");
-    strcat(node, param->name);
-    rfs_emit_text(&item, 1, node);
-    rfs_emit_message(&item, 2, &strategy);
-    rfs_emit_message(out, 2, &item);
-    rfs_emit_free(&strategy);
-    rfs_emit_free(&item);
+    snprintf(name, sizeof name, "%s%s", param->ndim == 2 ? "MatMul_" : "Add_", param->name);
+    node.name = rfs_arena_text(&out->arena, name, strlen(name));
+    node.cuts = rfs_arena_alloc(&out->arena, 2 * sizeof *node.cuts);
+    return node.name && node.cuts &&
+           put(out, &node.cuts[0], 2,
+               (const int64_t[]){ranks / pieces[0] / pieces[1], pieces[0]}) &&
+           put(out, &node.cuts[1], param->ndim, (const int64_t[]){pieces[0], pieces[1]}) &&
+           RFS_PUSH(&out->nodes, node);
 }
 
-static void put_layout(const struct rfs_net_param *param, const struct rfs_cut *cut,
-                       struct rfs_emit *out)
+static bool put_layout(struct rfs_written *out, const struct rfs_net_param *from,
+                       const struct rfs_cut *cut)
 {
-    int64_t dims[RFS_NET_AXES];
-    struct rfs_emit layout = {0};
-    struct rfs_emit item = {0};
-    for (uint32_t i = 0; i < cut->n_dev; i++)
-        dims[i] = cut->dev[i];
-    put_dims(&layout, 1, dims, cut->n_dev);
-    for (uint32_t i = 0; i < param->ndim; i++)
-        dims[i] = cut->map[i];
-    put_dims(&layout, 2, dims, param->ndim);
-    put_dims(&layout, 3, NULL, 0);
-    put_dims(&layout, 4, NULL, 0);
+    const int64_t dev[] = {cut->dev[0], cut->dev[1], cut->dev[2]};
+    const int64_t map[] = {cut->map[0], cut->map[1]};
+    struct rfs_written_param param = {.name = from->name, .n_maps = 1};
     uint32_t size;
     uint32_t step;
-    rfs_cut_shard(cut, param->ndim, &size, &step);
-    rfs_emit_int(&layout, 5, 0);
-    rfs_emit_int(&layout, 6, step);
-    rfs_emit_int(&layout, 7, size > 1 ? -1 : 0); /* -1: over all repeats */
-    rfs_emit_text(&item, 1, param->name);
-    rfs_emit_message(&item, 2, &layout);
-    rfs_emit_message(out, 3, &item);
-    rfs_emit_free(&layout);
-    rfs_emit_free(&item);
+
+    rfs_cut_shard(cut, from->ndim, &size, &step);
+    param.opt_step = step;
+    param.opt_size = size > 1 ? -1 : 0; /* over all repeats */
+    param.maps = rfs_arena_alloc(&out->arena, sizeof *param.maps);
+    return param.maps && put(out, &param.dev, cut->n_dev, dev) &&
+           put(out, param.maps, from->ndim, map) && RFS_PUSH(&out->params, param);
 }
 
 struct hashed {
@@ -93,24 +72,24 @@ static int by_hash(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void rfs_write_strategy(const struct rfs_net *net, unsigned side, struct rfs_emit *out)
+int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, size_t *size,
+                       struct rfs_error *err)
 {
-    struct hashed *order = calloc(net->params.n + 1, sizeof *order);
-    if (order == NULL) {
-        out->failed = true;
-        return;
-    }
+    RFS_CLEANUP(rfs_written_free) struct rfs_written out = {.current_stage = 2};
+    RFS_FREE struct hashed *order = calloc(net->params.n + 1, sizeof *order);
+    bool ok = order != NULL;
     size_t n = 0;
-    for (size_t i = 0; i < net->params.n; i++)
+
+    for (size_t i = 0; ok && i < net->params.n; i++)
         if (net->params.data[i].shared)
             order[n++] = (struct hashed){rfs_value_key(side, net->params.data[i].name),
                                          &net->params.data[i]};
-    qsort(order, n, sizeof *order, by_hash);
-    rfs_emit_uint(out, 1, 2);
-    for (size_t i = 0; i < n; i++)
-        if (!order[i].param->moment)
-            put_operator(order[i].param, &order[i].param->cut[side], net->ranks[side], out);
-    for (size_t i = 0; i < n; i++)
-        put_layout(order[i].param, &order[i].param->cut[side], out);
-    free(order);
+    if (ok)
+        qsort(order, n, sizeof *order, by_hash);
+    for (size_t i = 0; ok && i < n; i++) {
+        const struct rfs_net_param *param = order[i].param;
+        ok = (param->moment || put_operator(&out, param, &param->cut[side], net->ranks[side])) &&
+             put_layout(&out, param, &param->cut[side]);
+    }
+    return ok ? rfs_written_protobuf(&out, data, size, err) : rfs_fail_memory(err);
 }

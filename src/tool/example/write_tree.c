@@ -156,10 +156,15 @@ static int fill_rank(int fd, const char *path, void *ctx, struct rfs_error *err)
     return rfs_write_rank(rank->job->net, rank->job->seed, rank->rank, fd, path, err);
 }
 
+struct content {
+    char *data;
+    size_t size;
+};
+
 static int fill_strategy(int fd, const char *path, void *ctx, struct rfs_error *err)
 {
-    const struct rfs_emit *emit = ctx;
-    const int rc = emit->failed ? -ENOMEM : rfs_write_all(fd, emit->data, emit->n);
+    const struct content *content = ctx;
+    const int rc = rfs_write_all(fd, content->data, content->size);
     if (rc != 0)
         rfs_fail(err, rc, RFS_IN(path), "a file system with more room", "cannot write: %s",
                  strerror(-rc));
@@ -187,13 +192,14 @@ static int write_rank(void *ctx, size_t i)
 
 static int write_strategy(const struct job *job, unsigned side, struct rfs_error *err)
 {
-    struct rfs_emit wire = {0};
+    struct content content = {0};
     uint64_t bytes;
     RFS_FREE char *path = path_of("%s/%s_strategy.ckpt", job->dir, side == 0 ? "src" : "dst");
-    rfs_write_strategy(job->net, side, &wire);
-    const int rc =
-        path == NULL ? rfs_fail_memory(err) : create(path, fill_strategy, &wire, &bytes, err);
-    rfs_emit_free(&wire);
+    int rc = path ? rfs_write_strategy(job->net, side, &content.data, &content.size, err)
+                  : rfs_fail_memory(err);
+    if (rc == 0)
+        rc = create(path, fill_strategy, &content, &bytes, err);
+    free(content.data);
     return rc;
 }
 
