@@ -76,6 +76,12 @@ typedef void reshard_log_fn(void *ctx, enum reshard_level level, const char *lin
 /* DONE of TOTAL are done. CTX is the caller's. */
 typedef void reshard_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
+/* An option by its name, such as "cache", and its value as text; NULL for a switch, such as "strict". */
+typedef struct reshard_option {
+    const char *name;
+    const char *value;
+} reshard_option;
+
 /* Needed during reshard_open only, but for what log_ctx points to. */
 typedef struct reshard_config {
     size_t struct_size;
@@ -84,7 +90,7 @@ typedef struct reshard_config {
      * path, or several with ':' between), prefix, cache, strict, and the others of reshardfs(1) that tell
      * what is read and shown. One that asks for something is needed. A comma inside a value is written
      * "\,", a backslash before a comma or a backslash "\\". Of a key that comes twice the last counts. NULL
-     * is "".
+     * is "". Programs are better served by "pairs", below.
      */
     const char *options;
     reshard_log_fn *log; /* NULL: no log */
@@ -101,6 +107,9 @@ typedef struct reshard_config {
      * sources that deny search take it from the modes, and the hidden folder is for those who may read every source.
      */
     bool for_others;
+    /* Options one by one, as they are, with nothing escaped: "pair_count" of them, after those of "options". */
+    const reshard_option *pairs;
+    size_t pair_count;
 } reshard_config;
 
 /*

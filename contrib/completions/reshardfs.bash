@@ -1,51 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Completions of reshardfs(1) for bash, also behind a comma of -o.
+# Completions of reshardfs(1) for bash, also behind a comma of -o. The options are those that the installed program's
+# --help has: "name=VALUE", "name=one|other" or "name".
 
-_reshardfs_names="src_strategy= dst_strategy= src_rules= dst_rules= src_ranks= dst_ranks= rank_dir= file= files=
-    group_info= step= epoch= entry= segmented segmented_skip= check=crc follow_links key_file= key_env= key_fd= key_mode= format=
-    view= file_size= names= dtype= crc nshards= large_size= uneven_steps zip_crc prefix= cache= index_cache= strict
-    control= io= nonempty allow_other allow_root allow_decrypted default_permissions auto_unmount noexec max_threads=
-    sandbox= fsname= subtype= debug log_level= config= ro"
-
-_reshardfs_values() {
-    case $1 in
-    format) echo "ckpt safetensors pt" ;;
-    view) echo "ranks huggingface unified" ;;
-    io) echo "auto direct cached" ;;
-    control) echo "hide show no" ;;
-    sandbox) echo "auto on log off" ;;
-    log_level) echo "error warning info debug" ;;
-    step) echo all ;;
-    check) echo crc ;;
-    esac
+_reshardfs_options() {
+    "$1" --help 2>/dev/null | sed -n 's/^  \([a-z_][a-z_]*\(=[^ ]*\)\{0,1\}\)\( .*\)\{0,1\}$/\1/p'
+    echo ro
 }
 
-# The words "before,option=VALUE" that the last piece of $1 may become.
-_reshardfs_piece() {
-    local before='' piece=$1 name reply
+# What may follow "name=", of "name=VALUE": words, or file for a path.
+_reshardfs_values() {
+    sed -n "s/^$1=//p" | tr '|[' '\n\n' | sed 's/^\(FILE\|FOLDER\)$/file/; /[A-Z:]/d'
+}
 
+# The words "before,option=VALUE" that the last piece of $1 may become, without $2; $3 is the program.
+_reshardfs_piece() {
+    local before='' piece=$1 name reply options values
+
+    options=$(_reshardfs_options "$3")
     case $piece in *,*) before=${piece%,*}, piece=${piece##*,} ;; esac
+    name=${piece%%=*}
+    values=$(_reshardfs_values "$name" <<<"$options")
     case $piece in
-    src_strategy=* | dst_strategy=* | src_rules=* | dst_rules=* | files=* | group_info=* | key_file=* | names=* | \
-        config=* | index_cache=*)
-        name=${piece%%=*}
-        compopt -o filenames
-        mapfile -t COMPREPLY < <(compgen -f -P "$before$name=" -- "${piece#*=}")
-        compopt +o filenames
-        compopt -o nospace
-        ;;
     *=*)
-        name=${piece%%=*}
-        mapfile -t COMPREPLY < <(compgen -P "$before$name=" -W "$(_reshardfs_values "$name")" -- "${piece#*=}")
-        compopt -o nospace
+        mapfile -t COMPREPLY < <(
+            case $values in *file*) compgen -f -P "$before$name=" -- "${piece#*=}" ;; esac
+            compgen -P "$before$name=" -W "${values//file/}" -- "${piece#*=}"
+        )
+        case $values in *file*) compopt -o filenames ;; esac
         ;;
     *)
-        mapfile -t COMPREPLY < <(compgen -P "$before" -W "$_reshardfs_names" -- "$piece")
-        compopt -o nospace
+        # of a single word the whole, and else the name alone
+        options=$(sed '/=[a-z0-9]*$/!s/=.*/=/' <<<"$options")
+        mapfile -t COMPREPLY < <(compgen -P "$before" -W "$options" -- "$piece")
         ;;
     esac
+    compopt -o nospace
     # readline has taken what stands before the last '=' or ':' off the word
     if [ ${#COMPREPLY[@]} -gt 0 ] && declare -F __ltrim_colon_completions >/dev/null; then
         for reply in "${!COMPREPLY[@]}"; do
@@ -63,7 +54,7 @@ _reshardfs() {
     [ "${COMP_WORDS[COMP_CWORD]}" = '=' ] && taken=$word
     case $line in
     *' -o '"$word" | *' -o'"$word")
-        _reshardfs_piece "$word" "$taken"
+        _reshardfs_piece "$word" "$taken" "${COMP_WORDS[0]}"
         return
         ;;
     esac

@@ -15,6 +15,8 @@ librfs_la_SOURCES += \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
 	src/base/once.c src/base/once.h \
+	src/base/option_values.c \
+	src/base/options.c src/base/options.h \
 	src/base/path.c src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
@@ -23,6 +25,7 @@ librfs_la_SOURCES += \
 	src/base/read_whole.c src/base/read_whole.h \
 	src/base/secret.c src/base/secret.h \
 	src/base/secret_slots.c src/base/secret_slots.h \
+	src/base/settings.c src/base/settings.h \
 	src/base/share.c src/base/share.h \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/term.c src/base/term.h \

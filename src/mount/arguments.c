@@ -22,18 +22,19 @@ static int add_text(struct fuse_args *args, const char *name, const char *value)
 
 static int make_args(const struct rfs_mount_options *o, struct fuse_args *args)
 {
+    const struct rfs_options *set = &o->set;
     const struct {
         bool on;
         const char *arg;
     } flags[] = {
         {true, RFS_PROGRAM},
         {true, "-oro,nosuid,nodev"},
-        {o->noexec, "-onoexec"},
-        {o->allow_other, "-oallow_other"},
-        {o->allow_root, "-oallow_root"},
-        {o->allow_other || o->allow_root || o->default_permissions, "-odefault_permissions"},
-        {o->auto_unmount, "-oauto_unmount"},
-        {o->debug, "-odebug"},
+        {set->noexec, "-onoexec"},
+        {set->allow_other, "-oallow_other"},
+        {set->allow_root, "-oallow_root"},
+        {set->default_permissions, "-odefault_permissions"},
+        {set->auto_unmount, "-oauto_unmount"},
+        {set->debug, "-odebug"},
     };
     char max_read[32];
 
@@ -42,9 +43,9 @@ static int make_args(const struct rfs_mount_options *o, struct fuse_args *args)
             return -1;
     snprintf(max_read, sizeof max_read, "-omax_read=%zu", RFS_REQUEST_BYTES);
     if (fuse_opt_add_arg(args, max_read) < 0 ||
-        add_text(args, "fsname", o->fsname ? o->fsname : o->source) < 0)
+        add_text(args, "fsname", set->fsname ? set->fsname : o->source) < 0)
         return -1;
-    return add_text(args, "subtype", o->subtype ? o->subtype : RFS_PROGRAM);
+    return add_text(args, "subtype", set->subtype ? set->subtype : RFS_PROGRAM);
 }
 
 struct fuse_session *rfs_arguments_session(const struct rfs_mount_options *options,

@@ -34,7 +34,7 @@ enum { N_FILES = sizeof files / sizeof *files };
 
 int rfs_hidden_lookup(const struct rfs_mount *m, uint64_t parent, const char *name, uint64_t *id)
 {
-    if (m->options->control == RFS_CONTROL_NO && parent == RESHARD_ROOT &&
+    if (m->options->set.control == RFS_HIDDEN_NOT && parent == RESHARD_ROOT &&
         strcmp(name, RESHARD_CONTROL) == 0)
         return -ENOENT;
     for (size_t i = 0; parent == m->control && i < N_FILES; i++)
@@ -47,7 +47,7 @@ int rfs_hidden_lookup(const struct rfs_mount *m, uint64_t parent, const char *na
 
 int rfs_hidden_list(const struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
-    const bool shows = dir == RESHARD_ROOT && m->options->control == RFS_CONTROL_SHOW;
+    const bool shows = dir == RESHARD_ROOT && m->options->set.control == RFS_HIDDEN_LISTED;
     const uint64_t before = dir == m->control ? N_FILES : shows;
 
     if (position >= before)
@@ -81,7 +81,7 @@ int rfs_hidden_stat(const struct rfs_mount *m, uint64_t id, struct stat *st)
     clock_gettime(CLOCK_REALTIME, &now);
     *st = (struct stat){
         .st_ino = id,
-        .st_mode = S_IFREG | (m->options->keyed ? 0400 : 0444),
+        .st_mode = S_IFREG | (rfs_options_keyed(&m->options->set) ? 0400 : 0444),
         .st_nlink = 1,
         .st_uid = geteuid(),
         .st_gid = getegid(),
@@ -107,7 +107,7 @@ static void reply(fuse_req_t req, const char *value, ssize_t n, size_t size)
 /* Without attributes: the kernel does not ask again. */
 static bool has_none(const struct rfs_mount *m)
 {
-    return m->options->control == RFS_CONTROL_NO;
+    return m->options->set.control == RFS_HIDDEN_NOT;
 }
 
 /*
@@ -119,7 +119,7 @@ static bool may_ask(const struct rfs_mount *m, fuse_req_t req, uint64_t id)
     const struct fuse_ctx *caller = fuse_req_ctx(req);
     reshard_stat st = {.struct_size = sizeof st};
 
-    if ((!m->options->allow_other && !m->options->allow_root) || caller->uid == 0 ||
+    if ((!m->options->set.allow_other && !m->options->set.allow_root) || caller->uid == 0 ||
         caller->uid == geteuid() || !reshard_is_ready(m->view, id) ||
         reshard_getattr(m->view, id, &st, NULL) != 0 || !S_ISDIR(st.mode))
         return true;

@@ -128,74 +128,43 @@ static char *root_attribute(const struct rfs_mount *m, const char *name)
     return value;
 }
 
-/* One option of the list at *AT, which moves on behind it: its value, unescaped in place. */
-static char *take_option(char **at, char **name)
-{
-    char *to = *at;
-    char *value = NULL;
-
-    *name = *at;
-    for (; **at && **at != ','; ++*at) {
-        if (**at == '\\' && (*at)[1])
-            ++*at;
-        else if (**at == '=' && !value) {
-            *to++ = '\0';
-            value = to;
-            continue;
-        }
-        *to++ = **at;
-    }
-    *at += **at == ',';
-    *to = '\0';
-    return value;
-}
-
 /* The options of the view, as texts; those without a value are true. */
-static void put_view_options(FILE *out, char *list)
+static void put_view_options(FILE *out, const char *text)
 {
-    for (char *at = list; at && *at;) {
-        const bool first = at == list;
-        char *name;
-        const char *value = take_option(&at, &name);
-        put_key(out, first, "    ", name);
-        if (value)
-            put_text(out, value, strlen(value));
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+
+    (void)rfs_settings_add_text(&options, text);
+    for (size_t i = 0; i < options.list.n; i++) {
+        const struct rfs_setting *option = &options.list.data[i];
+        put_key(out, i == 0, "    ", option->name);
+        if (option->value)
+            put_text(out, option->value, strlen(option->value));
         else
             fputs("true", out);
     }
 }
 
-static void put_flag(FILE *out, const char *name, bool on)
-{
-    put_key(out, false, "    ", name);
-    fputs(on ? "true" : "false", out);
-}
-
 static void put_mount_options(FILE *out, const struct rfs_mount_options *o)
 {
-    static const char *const io[] = {"auto", "direct", "cached"};
-    static const char *const control[] = {"hide", "show", "no"};
-    static const char *const sandbox[] = {"auto", "on", "log", "off"};
-    static const char *const levels[] = {"error", "warning", "info", "debug"};
+    const struct rfs_option *option;
 
-    put_key(out, true, "    ", "io");
-    put_text(out, io[o->io], strlen(io[o->io]));
-    put_key(out, false, "    ", "control");
-    put_text(out, control[o->control], strlen(control[o->control]));
-    put_key(out, false, "    ", "sandbox");
-    put_text(out, sandbox[o->sandbox], strlen(sandbox[o->sandbox]));
-    put_key(out, false, "    ", "max_threads");
-    fprintf(out, "%u", o->single ? 1 : o->max_threads);
-    put_key(out, false, "    ", "log_level");
-    put_text(out, levels[o->log_level], strlen(levels[o->log_level]));
-    put_flag(out, "allow_other", o->allow_other);
-    put_flag(out, "allow_root", o->allow_root);
-    put_flag(out, "default_permissions", o->default_permissions || o->allow_other || o->allow_root);
-    put_flag(out, "nonempty", o->nonempty);
-    put_flag(out, "auto_unmount", o->auto_unmount);
-    put_flag(out, "noexec", o->noexec);
-    put_flag(out, "foreground", o->foreground);
-    put_flag(out, "debug", o->debug);
+    put_key(out, true, "    ", "foreground");
+    fputs(o->foreground ? "true" : "false", out);
+    for (size_t i = 0; (option = rfs_option_at(i)); i++) {
+        char number[RFS_OPTION_BYTES];
+        const char *value = rfs_options_value(&o->set, option, number);
+        if (!option->help || option->flags & RFS_OPTION_OF_VIEW)
+            continue;
+        if (!value && option->kind != RFS_OPTION_SWITCH)
+            continue;
+        put_key(out, false, "    ", option->name);
+        if (option->kind == RFS_OPTION_SWITCH)
+            fputs(value ? "true" : "false", out);
+        else if (option->kind == RFS_OPTION_COUNT)
+            fputs(value, out);
+        else
+            put_text(out, value, strlen(value));
+    }
 }
 
 static void put_scale(FILE *out, const struct rfs_mount *m)

@@ -9,8 +9,11 @@ reshardfs_SOURCES = \
 	src/base/harden.c \
 	src/base/limits.c \
 	src/base/log.c \
+	src/base/option_values.c \
+	src/base/options.c \
 	src/base/pathlist.c \
 	src/base/secret.c \
+	src/base/settings.c \
 	src/base/suggest.c \
 	src/base/term.c \
 	src/base/text.c \
@@ -25,7 +28,6 @@ reshardfs_SOURCES = \
 	src/mount/guard.c src/mount/guard.h \
 	src/mount/internal.h \
 	src/mount/keeper.c src/mount/keeper.h \
-	src/mount/known.c src/mount/known.h \
 	src/mount/main.c \
 	src/mount/ops.c src/mount/ops.h \
 	src/mount/options.c src/mount/options.h \

@@ -3,6 +3,7 @@
  * reshardfs: options, then the background, whose parent waits for its word, then the sandbox, then the view (which
  * finds most mistakes before anything is mounted), then the mount.
  */
+#include "base/cleanup.h"
 #include "base/harden.h"
 #include "base/limits.h"
 #include "mount/daemon.h"
@@ -71,17 +72,25 @@ static int open_view(const struct rfs_mount_options *options, reshard_view **vie
                      struct rfs_error *err)
 {
     struct opening opening = {0};
+    const size_t n = options->view.list.n;
+    RFS_FREE reshard_option *pairs = calloc(n + 1, sizeof *pairs);
     const reshard_config config = {
         .struct_size = sizeof config,
-        .options = options->view,
         .log = rfs_report_line,
         .progress = isatty(STDERR_FILENO) ? show_opening : NULL,
         .progress_ctx = &opening,
-        .for_others = options->allow_other || options->allow_root,
+        .for_others = options->set.allow_other || options->set.allow_root,
+        .pairs = pairs,
+        .pair_count = n,
     };
     reshard_error why = {.struct_size = sizeof why};
     int rc;
 
+    if (!pairs)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        pairs[i] =
+            (reshard_option){options->view.list.data[i].name, options->view.list.data[i].value};
     clock_gettime(CLOCK_MONOTONIC, &opening.begun);
     rc = reshard_open(options->source, &config, view, &why);
     if (opening.shown)
@@ -172,13 +181,13 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
     if (rc == 0 && place->resolved)
         rc = rfs_unwind_load(err);
     if (rc == 0)
-        rc = rfs_sandbox_enter(options->sandbox, &sandbox, err);
+        rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox, &sandbox, err);
     if (rc == 0)
         rc = open_view(options, &view, err);
     if (rc == 0 && mounts)
         rc = rfs_path_device(err);
     if (rc == 0)
-        rc = rfs_sandbox_close(options->sandbox, view, &sandbox, err);
+        rc = rfs_sandbox_close((enum rfs_sandbox_mode)options->set.sandbox, view, &sandbox, err);
     if (rc == 0)
         rc = place->resolved ? mount_view(options, place, &sandbox, view, err) : check(view, err);
     reshard_close(view);
@@ -196,11 +205,11 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     int rc = 0;
 
     if (mounts)
-        rc = rfs_path_mountpoint(options->mountpoint, options->source, options->nonempty,
+        rc = rfs_path_mountpoint(options->mountpoint, options->source, options->set.nonempty,
                                  &place.resolved, err);
-    if (rc == 0 && options->keyed)
+    if (rc == 0 && rfs_options_keyed(&options->set))
         rc = rfs_harden(err);
-    if (rc == 0 && options->keyed)
+    if (rc == 0 && rfs_options_keyed(&options->set))
         (void)reshard_guard_keys(); /* nothing has used OpenSSL yet */
     if (rc == 0 && mounts && !options->foreground) {
         fflush(stdout);
@@ -263,7 +272,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {
-        rfs_report_level(options.log_level);
+        rfs_report_level((enum reshard_level)options.set.log_level);
         if (options.action == RFS_ACTION_HELP)
             rfs_mount_options_help();
         else if (options.action == RFS_ACTION_VERSION)

@@ -61,7 +61,7 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
         to_stat(&known, st);
     else if (err.message[0] && rc != -EINTR)
         rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
-    if (id == RESHARD_ROOT && m->options->control == RFS_CONTROL_SHOW)
+    if (id == RESHARD_ROOT && m->options->set.control == RFS_HIDDEN_LISTED)
         st->st_nlink++;
     /* The entry is there; what it is made of is not. */
     return rc == -ENOENT ? -EIO : rc;
@@ -305,7 +305,7 @@ static bool is_cached(struct rfs_mount *m, uint64_t id)
 {
     reshard_stat known = {.struct_size = sizeof known};
 
-    if (rfs_hidden_is_own(id) || m->options->keyed)
+    if (rfs_hidden_is_own(id) || rfs_options_keyed(&m->options->set))
         return false;
     if (m->cached && !m->by_file)
         return true;
@@ -354,7 +354,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
  */
 static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
 {
-    if (rfs_guard_is_me() || m->options->single || m->options->max_threads < 2 ||
+    if (rfs_guard_is_me() || m->options->set.max_threads < 2 ||
         atomic_flag_test_and_set(&m->dropping))
         return;
     fuse_lowlevel_notify_inval_inode(m->session, ino, 0, 0);
@@ -368,7 +368,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
     leave_handle(m, (struct rfs_handle *)(uintptr_t)fi->fh);
     fuse_reply_err(req, 0);
-    if (m->options->keyed && !rfs_hidden_is_own(ino))
+    if (rfs_options_keyed(&m->options->set) && !rfs_hidden_is_own(ino))
         drop_pages(m, ino);
 }
 
@@ -441,15 +441,16 @@ int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
     };
     (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->control);
     /* auto: a .ckpt or .pt is read whole, and once; what is mapped is looked at page by page, by many. */
-    mount->by_file = options->io == RFS_IO_AUTO;
+    mount->by_file = options->set.io == RFS_IO_AUTO;
     /* What is decrypted is for no cache that outlives this process. */
-    mount->cached = !options->keyed &&
-                    (options->io == RFS_IO_CACHED || (options->io == RFS_IO_AUTO && sum.mapped));
+    mount->cached =
+        !rfs_options_keyed(&options->set) &&
+        (options->set.io == RFS_IO_CACHED || (options->set.io == RFS_IO_AUTO && sum.mapped));
     pthread_mutex_init(&mount->handles_lock, NULL);
     const int rc = rfs_channel_init(&mount->channel);
     rfs_log_init(&mount->log, log_line, NULL);
     mount->secret.log = &mount->log;
-    rfs_scratch_keep_secret(options->keyed ? &mount->secret : NULL);
+    rfs_scratch_keep_secret(rfs_options_keyed(&options->set) ? &mount->secret : NULL);
     return rc;
 }
 

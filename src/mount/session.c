@@ -134,7 +134,7 @@ static int run_loop(struct session *s)
     config = fuse_loop_cfg_create();
     if (!config)
         return -ENOMEM;
-    fuse_loop_cfg_set_max_threads(config, s->mount.options->max_threads);
+    fuse_loop_cfg_set_max_threads(config, s->mount.options->set.max_threads);
     rc = fuse_session_loop_mt(s->mount.session, config);
     fuse_loop_cfg_destroy(config);
     return rc;

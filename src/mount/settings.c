@@ -2,114 +2,15 @@
 #include "mount/settings.h"
 
 #include "base/cleanup.h"
-#include "mount/known.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-void rfs_settings_free(struct rfs_settings *settings)
-{
-    for (size_t i = 0; i < settings->list.n; i++) {
-        free(settings->list.data[i].name);
-        free(settings->list.data[i].value);
-        free(settings->list.data[i].origin);
-    }
-    free(settings->list.data);
-    *settings = (struct rfs_settings){0};
-}
-
-int rfs_settings_add(struct rfs_settings *settings, const char *name, const char *value,
-                     const char *origin)
-{
-    struct rfs_setting new = {strdup(name), value ? strdup(value) : NULL,
-                              origin ? strdup(origin) : NULL};
-
-    if (new.name && (new.value || !value) && (new.origin || !origin) &&
-        RFS_PUSH(&settings->list, new))
-        return 0;
-    free(new.name);
-    free(new.value);
-    free(new.origin);
-    return -ENOMEM;
-}
-
-const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings, const char *name)
-{
-    for (size_t i = settings->list.n; i > 0; i--)
-        if (strcmp(settings->list.data[i - 1].name, name) == 0)
-            return &settings->list.data[i - 1];
-    return NULL;
-}
-
-int rfs_settings_switch(const char *value)
-{
-    static const char *const on[] = {"yes", "true", "on", "1"};
-    static const char *const off[] = {"no", "false", "off", "0", ""};
-
-    for (size_t i = 0; i < sizeof on / sizeof *on; i++)
-        if (strcasecmp(value, on[i]) == 0)
-            return 1;
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
-        if (strcasecmp(value, off[i]) == 0)
-            return 0;
-    return -1;
-}
-
-/* ---- a list ------------------------------------------------------------------------------------------ */
-
-/* In place: "\," and "\\" become the second character; any other backslash stays. */
-static void unescape(char *value)
-{
-    char *to = value;
-
-    for (; *value; value++) {
-        if (*value == '\\' && (value[1] == ',' || value[1] == '\\'))
-            value++;
-        *to++ = *value;
-    }
-    *to = '\0';
-}
-
-/* One option, "name" or "name=value", still escaped; is changed. */
-static int add_escaped(struct rfs_settings *settings, char *option)
-{
-    char *value = strchr(option, '=');
-
-    if (value) {
-        *value++ = '\0';
-        unescape(value);
-    }
-    return rfs_settings_add(settings, option, value, NULL);
-}
-
-int rfs_settings_add_list(struct rfs_settings *settings, const char *list)
-{
-    RFS_FREE char *copy = strdup(list);
-    int rc = copy ? 0 : -ENOMEM;
-
-    for (char *start = copy, *at = copy; rc == 0; at++) {
-        const bool last = *at == '\0';
-
-        if (*at == '\\' && at[1]) {
-            at++;
-        } else if (last || *at == ',') {
-            *at = '\0';
-            if (*start)
-                rc = add_escaped(settings, start);
-            start = at + 1;
-        }
-        if (last)
-            break;
-    }
-    return rc;
-}
 
 /* ---- the environment --------------------------------------------------------------------------------- */
 

@@ -6,12 +6,13 @@
 #ifndef RFS_SOURCE_SPEC_H
 #define RFS_SOURCE_SPEC_H
 
+#include "base/options.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
 #define RFS_RANK_DIR "rank_%d" /* the folders that MindSpore makes */
-#define RFS_ANY_NUMBER INT64_C(-1)
 
 struct rfs_beneath;
 struct rfs_fds;
@@ -40,7 +41,5 @@ struct rfs_source_spec {
     void (*indexed)(const void *ctx, uint64_t done, uint64_t total);
     const void *indexed_ctx;
 };
-
-enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };
 
 #endif

@@ -78,7 +78,10 @@ static int put_source(struct subject *of, FILE *out)
 
 static int put_options(struct subject *of, FILE *out)
 {
-    rfs_options_write(of->options, of->view->format, out);
+    struct rfs_options options = *of->options;
+
+    options.format = (int)of->view->format;
+    rfs_options_write(&options, RFS_OPTION_OF_VIEW, out);
     return 0;
 }
 
@@ -91,7 +94,7 @@ static int put_format(struct subject *of, FILE *out)
         const char *ending = strrchr(of->view->files[of->file].name, '.');
         fputs(ending ? ending + 1 : "", out);
     } else {
-        fputs(of->view->format, out);
+        fputs(rfs_format_name(of->view->format), out);
     }
     return 0;
 }

@@ -316,39 +316,14 @@ static int show_files(struct rfs_view *view, struct rfs_error *err)
 }
 
 /* An option that is given, and is for other sources. */
-static const char *unused_option(const struct rfs_options *o)
+static const char *unused_option(const struct rfs_options *options)
 {
-    const struct {
-        bool given;
-        const char *name;
-    } others[] = {
-        {o->src_strategy != NULL, "src_strategy"},
-        {o->dst_strategy != NULL, "dst_strategy"},
-        {o->src_rules != NULL, "src_rules"},
-        {o->dst_rules != NULL, "dst_rules"},
-        {o->rank_dir != NULL, "rank_dir"},
-        {o->file != NULL, "file"},
-        {o->group_info != NULL, "group_info"},
-        {o->step != RFS_ANY_NUMBER, "step"},
-        {o->epoch != RFS_ANY_NUMBER, "epoch"},
-        {o->segmented, "segmented"},
-        {o->entry != NULL, "entry"},
-        {o->segmented_skip != NULL, "segmented_skip"},
-        {o->check_crc, "check"},
-        {o->key_file || o->key_env || o->key_fd >= 0, "key_file, key_env or key_fd"},
-        {o->format_given && o->format != RFS_FORMAT_TORCH, "format"},
-        {o->shown != RFS_SHOW_RANKS, "view"},
-        {o->names != NULL, "names"},
-        {o->dtype != NULL, "dtype"},
-        {o->crc, "crc"},
-        {strcmp(o->prefix, RFS_PREFIX) != 0, "prefix"},
-        {o->strict, "strict"},
-    };
+    const struct rfs_option *unused =
+        rfs_options_first(options, RFS_OPTION_OF_RANKS, RFS_OPTION_OF_PARTS);
 
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (others[i].given)
-            return others[i].name;
-    return NULL;
+    if (!unused && options->format >= 0 && options->format != RFS_FORMAT_TORCH)
+        return "format";
+    return unused ? unused->name : NULL;
 }
 
 static int check_options(const struct rfs_options *options, struct rfs_error *err)
@@ -388,7 +363,7 @@ int rfs_hfai_view_open(struct rfs_view *view, struct rfs_error *err)
     if (!hfai->models)
         return rfs_fail_memory(err);
     view->kind = &kind;
-    view->format = "pt";
+    view->format = RFS_FORMAT_TORCH;
     view->scale = (struct rfs_scale){parts, 1, hfai->n_shown, 1, 0};
     view->n_ranks = hfai->n_shown;
     view->n_groups =

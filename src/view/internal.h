@@ -85,8 +85,8 @@ struct rfs_view {
     uint32_t n_ranks;    /* of the destination */
     uint64_t parameters; /* distinct names in the strategies */
     const struct rfs_view_kind *kind;
-    const char *format; /* of the files, as option format= has it */
-    uint32_t n_groups;  /* of tensors in the hidden folder */
+    enum rfs_format format; /* of the files, as option format= has it */
+    uint32_t n_groups;      /* of tensors in the hidden folder */
 
     struct shown_file *files; /* owned; file R is rank R's in a view of ranks */
     size_t n_files;
@@ -143,9 +143,13 @@ struct reshard_view {
     uint32_t hidden_mode; /* 0 until it is known */
 };
 
-/* As reshard_open. LATE: what lost ranks held is told by the files that need it, not here. */
-int rfs_view_start(const char *source, const reshard_config *config, bool late,
-                   struct reshard_view **out, struct rfs_error *err);
+/*
+ * As reshard_open, with SETTINGS instead of the options in CONFIG. LATE: what lost ranks held is told by the files that
+ * need it, not here.
+ */
+int rfs_view_start(const char *source, const struct rfs_settings *settings,
+                   const reshard_config *config, bool late, struct reshard_view **out,
+                   struct rfs_error *err);
 /*
  * Opens a plain view in the next place of a set, which stays free when that fails; SAVE NULL: the only one. 0, or -errno
  * with *err filled.

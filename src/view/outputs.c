@@ -5,21 +5,14 @@
 
 enum rfs_format rfs_view_format(const struct rfs_options *options)
 {
-    return options->format_given              ? options->format
+    return options->format >= 0               ? (enum rfs_format)options->format
            : options->shown == RFS_SHOW_RANKS ? RFS_FORMAT_CKPT
                                               : RFS_FORMAT_SAFETENSORS;
 }
 
-const char *rfs_view_format_name(enum rfs_format format)
-{
-    static const char *const names[] = {"ckpt", "safetensors", "pt"};
-
-    return names[format];
-}
-
 int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *err)
 {
-    const char *shown = options->shown == RFS_SHOW_HUGGINGFACE ? "huggingface" : "unified";
+    const char *shown = rfs_option_word("view", options->shown);
     const bool safetensors = rfs_view_format(options) == RFS_FORMAT_SAFETENSORS;
 
     if (options->shown == RFS_SHOW_RANKS && options->file_size > 0)

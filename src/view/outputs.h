@@ -8,9 +8,6 @@
 /* The format of the files shown: what is asked for, else .ckpt, as transform_checkpoints writes by default. */
 enum rfs_format rfs_view_format(const struct rfs_options *options);
 
-/* As option format= has it. */
-const char *rfs_view_format_name(enum rfs_format format);
-
 /* 0, or -EINVAL with *err filled as a mistake of usage when options about outputs contradict each other. */
 int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *err);
 

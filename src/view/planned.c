@@ -190,7 +190,7 @@ static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err
     *folder = (struct shown_folder){.first = rank, .n = 1};
     if (asprintf(&folder->name, "rank_%u", rank) < 0)
         folder->name = NULL;
-    if (asprintf(&file->name, "%s%u%s.%s", prefix, rank, stage, view->format) < 0)
+    if (asprintf(&file->name, "%s%u%s.%s", prefix, rank, stage, rfs_format_name(view->format)) < 0)
         file->name = NULL;
     return folder->name && file->name ? 0 : rfs_fail_memory(err);
 }
@@ -215,7 +215,7 @@ int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_rank_plan *plan;
 
-    view->format = rfs_view_format_name(rfs_view_format(&view->options));
+    view->format = rfs_view_format(&view->options);
     if (view->options.shown == RFS_SHOW_RANKS)
         return show_ranks(view, err);
     view->kind = &flat;

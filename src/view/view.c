@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing a view, and what is said of it as a whole. */
 #include "base/cancel.h"
+#include "base/cleanup.h"
 #include "source/io/beneath.h"
 #include "source/io/encrypted.h"
 #include "source/saved/folder.h"
@@ -97,14 +98,14 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
 static int check_torch_options(const struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
+    const struct rfs_option *unused =
+        rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
 
-    if (options->nshards > 0 || options->large_size != RFS_NO_SIZE || options->uneven_steps)
+    if (unused)
         return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
                               "option %s is for hfai's PART_000.pt and so on, which the source "
                               "does not have",
-                              options->nshards > 0                 ? "nshards"
-                              : options->large_size != RFS_NO_SIZE ? "large_size"
-                                                                   : "uneven_steps");
+                              unused->name);
     if (options->entry && rfs_catalog_format(view->catalog) != RFS_FORMAT_TORCH)
         return rfs_fail_usage(err, "leave entry out",
                               "option entry says where in a .pt file the tensors are, and the "
@@ -246,14 +247,10 @@ int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_
     return rc;
 }
 
-/* Without a strategy the view is one whole checkpoint of another: worth mounting if something changes. */
+/* Without a strategy the view is one whole checkpoint of another: worth having if something changes. */
 static bool asks_for_something(const struct rfs_options *options)
 {
-    return options->src_strategy || options->dst_strategy || options->src_rules ||
-           options->dst_rules || options->segmented || options->files || options->key_file ||
-           options->key_env || options->key_fd >= 0 || options->format_given ||
-           options->shown != RFS_SHOW_RANKS || options->names || options->dtype || options->crc ||
-           options->all_steps || options->nshards > 0 || options->entry;
+    return options->all_steps || rfs_options_first(options, RFS_OPTION_ASKS, 0);
 }
 
 bool rfs_view_has_parts(const char *source)
@@ -280,10 +277,11 @@ static int open_only(struct reshard_view *set, const char *source, struct rfs_er
                      : rfs_fail_memory(err);
 }
 
-static int open_set(struct reshard_view *set, const char *source, struct rfs_error *err)
+static int open_set(struct reshard_view *set, const char *source,
+                    const struct rfs_settings *settings, struct rfs_error *err)
 {
     const struct rfs_options *options = &set->options;
-    int rc = rfs_options_parse(set->config.options, &set->options, err);
+    int rc = rfs_options_take(settings, &set->options, err);
 
     if (rc)
         return rc;
@@ -318,8 +316,9 @@ static void forward_set_log(void *ctx, enum rfs_level level, const char *line)
     config->log(config->log_ctx, (enum reshard_level)level, line);
 }
 
-int rfs_view_start(const char *source, const reshard_config *config, bool late,
-                   struct reshard_view **out, struct rfs_error *err)
+int rfs_view_start(const char *source, const struct rfs_settings *settings,
+                   const reshard_config *config, bool late, struct reshard_view **out,
+                   struct rfs_error *err)
 {
     struct reshard_view *set = calloc(1, sizeof *set);
 
@@ -333,8 +332,7 @@ int rfs_view_start(const char *source, const reshard_config *config, bool late,
         memcpy(&set->config, config,
                config->struct_size < sizeof *config ? config->struct_size : sizeof *config);
     rfs_log_init(&set->log, set->config.log ? forward_set_log : NULL, &set->config);
-    const int rc = open_set(set, source, err);
-    set->config.options = NULL; /* the caller's */
+    const int rc = open_set(set, source, settings, err);
     set->config.progress = NULL;
     if (rc) {
         reshard_close(set);
@@ -347,12 +345,31 @@ int rfs_view_start(const char *source, const reshard_config *config, bool late,
     return 0;
 }
 
+/* The options of a caller who may know fewer members of the struct. */
+static int take_config(const reshard_config *config, struct rfs_settings *out)
+{
+    reshard_config full = {0};
+
+    if (config)
+        memcpy(&full, config,
+               config->struct_size < sizeof full ? config->struct_size : sizeof full);
+    int rc = rfs_settings_add_text(out, full.options);
+    for (size_t i = 0; rc == 0 && i < full.pair_count; i++)
+        rc = rfs_settings_add(out, full.pairs[i].name, full.pairs[i].value, NULL);
+    return rc;
+}
+
 int reshard_open(const char *source, const reshard_config *config, reshard_view **out,
                  reshard_error *err)
 {
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings settings = {0};
     struct rfs_error failure = {0};
 
-    return rfs_view_report(err, &failure, rfs_view_start(source, config, false, out, &failure));
+    *out = NULL;
+    const int rc = take_config(config, &settings)
+                       ? rfs_fail_memory(&failure)
+                       : rfs_view_start(source, &settings, config, false, out, &failure);
+    return rfs_view_report(err, &failure, rc);
 }
 
 void reshard_refuse_device(reshard_view *set, dev_t device)

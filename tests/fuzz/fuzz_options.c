@@ -3,7 +3,6 @@
  * The text after -o. It goes through the mount's parser, and what that passes on through the view's.
  * Then it is the value of an option itself: escaped, it must come back as it was.
  */
-#include "base/text.h"
 #include "mount/options.h"
 #include "tests/fuzz/fuzz.h"
 #include "view/options.h"
@@ -19,17 +18,27 @@ static void check_refusal(const struct rfs_error *err)
     REQUIRE(strpbrk(err->text, "\n\r\t\033") == NULL);
 }
 
-static bool parse_view(const char *text, struct rfs_options *out)
+static bool take_view(const struct rfs_settings *settings, struct rfs_options *out)
 {
     struct rfs_error err = {0};
 
-    if (rfs_options_parse(text, out, &err) != 0) {
+    if (rfs_options_take(settings, out, &err) != 0) {
         check_refusal(&err);
         REQUIRE(err.usage);
         return false;
     }
     REQUIRE(out->prefix != NULL && strchr(out->prefix, '/') == NULL);
     return true;
+}
+
+static bool parse_view(const char *text, struct rfs_options *out)
+{
+    struct rfs_settings settings = {0};
+
+    REQUIRE(rfs_settings_add_text(&settings, text) == 0);
+    const bool taken = take_view(&settings, out);
+    rfs_settings_free(&settings);
+    return taken;
 }
 
 static void parse_mount(char *text)
@@ -43,7 +52,7 @@ static void parse_mount(char *text)
     if (rfs_mount_options_parse(5, argv, &mount, &err) != 0) {
         check_refusal(&err);
     } else {
-        parse_view(mount.view, &view);
+        take_view(&mount.view, &view);
         rfs_options_free(&view);
     }
     rfs_mount_options_free(&mount);
@@ -52,10 +61,15 @@ static void parse_mount(char *text)
 static void round_trip(const char *text)
 {
     struct rfs_options view = {0};
-    char *escaped = rfs_text_option_value(text);
     char *option = NULL;
+    size_t n;
+    FILE *out = open_memstream(&option, &n);
 
-    if (escaped && asprintf(&option, "strict,src_strategy=%s,cache=1K", escaped) >= 0) {
+    if (out) {
+        fputs("strict,", out);
+        rfs_setting_write(out, "src_strategy", text);
+        fputs(",cache=1K", out);
+        REQUIRE(fclose(out) == 0);
         if (parse_view(option, &view)) {
             REQUIRE(strcmp(view.src_strategy, text) == 0);
             REQUIRE(view.strict && view.cache == 1024);
@@ -65,7 +79,6 @@ static void round_trip(const char *text)
         rfs_options_free(&view);
     }
     free(option);
-    free(escaped);
 }
 
 void fuzz_one(const uint8_t *data, size_t size)
@@ -78,7 +91,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         return;
     memcpy(text, data, size);
     text[size] = 0;
-    rfs_options_size(text, &bytes);
+    rfs_option_size(text, &bytes);
     parse_view(text, &view);
     rfs_options_free(&view);
     round_trip(text);

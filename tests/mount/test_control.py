@@ -186,7 +186,7 @@ def test_control_is_hidden():
                 raise AssertionError("there are attributes")
             except OSError as error:
                 equal(error.errno, errno.ENOTSUP, "control=no")
-    fails(2, "option 'control' cannot be 'maybe'; try: control=show, control=hide or control=no",
+    fails(2, "option control=maybe: not one that is known; try: control=hide, show or no",
           tree.src, folder("x"), "-o", tree.options("control=maybe"))
 
 

@@ -167,7 +167,7 @@ def test_sandbox_off():
         equal(now["CapEff"], status("self")["CapEff"], "capabilities")
         equal(told(m.mnt), "off", "stats.json")
         same_bytes(m.read(0), tree.expected(0), "rank 0")
-    fails(2, "option 'sandbox' cannot be 'yes'; try: sandbox=auto, on, log or off",
+    fails(2, "option sandbox=yes: not one that is known; try: sandbox=auto, on, log or off",
           tree.src, m.mnt, "-o", tree.options("sandbox=yes"))
 
 

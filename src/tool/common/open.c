@@ -21,10 +21,12 @@ void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
 int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
                   bool late, reshard_view **out, struct rfs_error *err)
 {
-    struct rfs_options parsed;
-    RFS_FREE char *text = NULL;
-    int rc = rfs_options_parse(options, &parsed, err);
-    const bool keyed = rc == 0 && (parsed.key_file || parsed.key_env || parsed.key_fd >= 0);
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings given = {0};
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
+    struct rfs_options parsed = {0};
+    int rc = rfs_settings_add_text(&given, options) ? rfs_fail_memory(err)
+                                                    : rfs_options_take(&given, &parsed, err);
+    const bool keyed = rc == 0 && rfs_options_keyed(&parsed);
 
     *out = NULL;
     rfs_options_free(&parsed);
@@ -35,14 +37,10 @@ int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, 
     if (rc)
         return rc;
     /* What the user says of the cache comes later, and counts. */
-    if (asprintf(&text, "cache=%s%s%s", keyed ? RFS_TOOL_CACHE_KEYED : RFS_TOOL_CACHE,
-                 options ? "," : "", options ? options : "") < 0) {
-        text = NULL;
+    if (rfs_settings_add(&all, "cache", keyed ? RFS_TOOL_CACHE_KEYED : RFS_TOOL_CACHE, NULL) ||
+        rfs_settings_add_all(&all, &given))
         return rfs_fail_memory(err);
-    }
-    const reshard_config config = {.struct_size = sizeof config,
-                                   .options = text,
-                                   .log = log ? log : rfs_tool_log,
-                                   .log_ctx = log_ctx};
-    return rfs_view_start(source, &config, late, out, err);
+    const reshard_config config = {
+        .struct_size = sizeof config, .log = log ? log : rfs_tool_log, .log_ctx = log_ctx};
+    return rfs_view_start(source, &all, &config, late, out, err);
 }

@@ -87,7 +87,7 @@ static int add_format(const char *path, const char *options, const struct rfs_op
                       char **all, struct rfs_error *err)
 {
     const bool given =
-        parsed->format_given || parsed->shown != RFS_SHOW_RANKS || rfs_view_has_parts(path);
+        parsed->format >= 0 || parsed->shown != RFS_SHOW_RANKS || rfs_view_has_parts(path);
 
     if (asprintf(all, "%s%s%s", given ? "" : "format=ckpt", given || !options ? "" : ",",
                  options ? options : "") >= 0)

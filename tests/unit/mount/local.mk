@@ -3,7 +3,6 @@ check_PROGRAMS += tests/unit/mount/test_options
 TESTS += tests/unit/mount/test_options
 tests_unit_mount_test_options_CFLAGS = $(AM_CFLAGS)
 tests_unit_mount_test_options_SOURCES = \
-	src/mount/known.c \
 	src/mount/options.c \
 	src/mount/paths.c \
 	src/mount/settings.c \

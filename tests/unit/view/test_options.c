@@ -173,12 +173,12 @@ static void test_sizes(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        if (!rfs_options_size(good[i].text, &bytes))
+        if (!rfs_option_size(good[i].text, &bytes))
             fail_msg("'%s' is refused", good[i].text);
         assert_int_equal(bytes, good[i].bytes);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (rfs_options_size(bad[i], &bytes))
+        if (rfs_option_size(bad[i], &bytes))
             fail_msg("'%s' is taken as %llu", bad[i], (unsigned long long)bytes);
 }
 

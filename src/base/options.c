@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
+
+#include "base/suggest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SUGGEST_WITHIN = 3 }; /* edits */
+
+enum {
+    VIEW = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_RANKS,
+    PARTS = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_PARTS,
+    BOTH = VIEW | PARTS,
+    ASKS = RFS_OPTION_ASKS,
+    INDEX = RFS_OPTION_INDEX,
+    CONTENT = RFS_OPTION_CONTENT,
+};
+
+static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
+static const char *const checks[] = {"crc", NULL};
+static const char *const shown[] = {"ranks", "huggingface", "unified", NULL};
+static const char *const ways[] = {"auto", "direct", "cached", NULL};
+static const char *const hidden[] = {"hide", "show", "no", NULL};
+static const char *const sandboxes[] = {"auto", "on", "log", "off", NULL};
+static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
+
+#define ROW(name, kind, flags, ...) MEMBER(#name, name, kind, flags, __VA_ARGS__)
+#define MEMBER(name, member, kind, flags, ...)                                                     \
+    {                                                                                              \
+        name, RFS_OPTION_##kind, offsetof(struct rfs_options, member), flags, __VA_ARGS__          \
+    }
+#define IGNORED(word)                                                                              \
+    {                                                                                              \
+        .name = (word), .kind = RFS_OPTION_IGNORED                                                 \
+    }
+
+/*
+ * The order is that of --help. What a strategy, a map of names or rules hold is in the keys of what is kept by a digest
+ * of its own. dev and suid are ignored because the mount is always nodev and nosuid.
+ */
+static const struct rfs_option options[] = {
+    ROW(src_strategy, PATHS, VIEW | ASKS, .help = "the strategy of SRC; none: one whole checkpoint",
+        .heading = "strategies"),
+    ROW(dst_strategy, PATHS, VIEW | ASKS,
+        .help = "the strategy to show; none: one whole checkpoint"),
+    ROW(src_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy of SRC"),
+    ROW(dst_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy to show"),
+    ROW(src_ranks, COUNT, VIEW, .example = "8", .help = "how many ranks src_rules are for"),
+    ROW(dst_ranks, COUNT, VIEW, .example = "4", .help = "how many ranks dst_rules are for"),
+
+    ROW(rank_dir, TEXT, VIEW | INDEX, .help = "the name of rank folders, with one %d",
+        .heading = "what SRC has"),
+    ROW(file, TEXT, VIEW | INDEX, .help = "in them, only files whose names match this pattern"),
+    ROW(files, PATH, BOTH | ASKS | INDEX, .help = "a map from ranks to files, instead of folders"),
+    ROW(group_info, PATH, VIEW | INDEX,
+        .help = "which ranks hold the same, for those that are lost"),
+    ROW(step, STEP, VIEW | INDEX, .example = "1000, or step=all",
+        .help = "of several saves that one, or each in a folder"),
+    ROW(epoch, NUMBER, VIEW | INDEX, .example = "3", .help = "of several saves that of this epoch"),
+    ROW(entry, TEXT, VIEW | ASKS | INDEX, .help = "where in .pt files the dict of tensors is"),
+    ROW(segmented, SWITCH, VIEW | ASKS | INDEX, .help = "all files of a folder are one checkpoint"),
+    ROW(segmented_skip, TEXT, VIEW | INDEX, .help = "without parameters that begin so, as A:B"),
+    ROW(check, WORD, VIEW, .words = checks, .help = "verify checksums before files are used"),
+    ROW(follow_links, SWITCH, BOTH, .help = "out of SRC, too"),
+
+    ROW(key_file, PATH, VIEW | ASKS, .help = "the file that the key is in", .heading = "its key"),
+    ROW(key_env, TEXT, VIEW | ASKS, .help = "the variable that the key is in"),
+    ROW(key_fd, DESCRIPTOR, VIEW | ASKS, .example = "3",
+        .help = "the descriptor to read the key of"),
+    ROW(key_mode, TEXT, VIEW, .help = "how files are encrypted, such as AES-GCM"),
+
+    ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files",
+        .heading = "what is shown"),
+    MEMBER("view", shown, WORD, VIEW | ASKS, .words = shown,
+           .help = "a file for each rank, or one whole checkpoint"),
+    ROW(file_size, SIZE, VIEW, .example = "5G", .help = "how much of that one file holds",
+        .least = 1),
+    ROW(names, PATH, VIEW | ASKS, .help = "a map from names in SRC to names shown"),
+    ROW(dtype, TEXT, VIEW | ASKS | CONTENT, .help = "bfloat16, or rules such as *.norm.*=float32"),
+    ROW(crc, SWITCH, VIEW | ASKS | CONTENT, .help = "the checksum at the end of .ckpt files"),
+    ROW(nshards, COUNT, PARTS | ASKS, .example = "4",
+        .help = "of hfai's parts: how many are shown"),
+    ROW(large_size, SIZE, PARTS, .example = "256M",
+        .help = "larger tensors are cut over these parts"),
+    ROW(uneven_steps, SWITCH, PARTS, .help = "parts are of one save whatever steps they count"),
+    ROW(zip_crc, SWITCH, BOTH | CONTENT, .help = "the checksums in .pt files"),
+    ROW(prefix, FILE_NAME, VIEW, .example = RFS_PREFIX, .help = "what names of files begin with"),
+
+    ROW(index_cache, FOLDER, BOTH, .help = "where headers are kept for the next view",
+        .heading = "how it is made"),
+    ROW(cache, SIZE, BOTH, .example = "2G", .help = "memory for tensor slices; an eighth of all"),
+    ROW(strict, SWITCH, VIEW | CONTENT, .help = "refuse what only one of the strategies has"),
+
+    ROW(io, WORD, 0, .words = ways, .help = "past the page cache, through it, or by the format",
+        .heading = "the mount"),
+    ROW(control, WORD, 0, .words = hidden, .help = "the folder .reshardfs"),
+    ROW(sandbox, WORD, 0, .words = sandboxes, .help = "what the server gives up"),
+    ROW(max_threads, COUNT, 0, .example = "16", .help = "threads that answer requests",
+        .most = 256),
+    ROW(allow_other, SWITCH, 0, .help = "let other users in"),
+    ROW(allow_root, SWITCH, 0, .help = "let root in"),
+    ROW(allow_decrypted, SWITCH, 0, .help = "them to what a key decrypts, too"),
+    ROW(default_permissions, SWITCH, 0, .help = "the kernel looks at modes and owners"),
+    ROW(nonempty, SWITCH, 0, .help = "mount over a folder that is not empty"),
+    ROW(auto_unmount, SWITCH, 0, .help = "unmount when the server ends"),
+    ROW(noexec, SWITCH, 0, .help = "no programs are run from it"),
+    ROW(fsname, TEXT, 0, .help = "shown by mount(8) instead of SRC"),
+    ROW(subtype, TEXT, 0, .help = "shown by mount(8) instead of reshardfs"),
+
+    ROW(config, PATH, 0, .help = "a file of more options", .heading = "in general"),
+    ROW(log_level, WORD, 0, .words = levels, .help = "how much is logged"),
+    ROW(debug, SWITCH, 0, .help = "as -d"),
+    ROW(rw, SWITCH, 0, .help = NULL),
+
+    IGNORED("ro"),
+    IGNORED("dev"),
+    IGNORED("nodev"),
+    IGNORED("suid"),
+    IGNORED("nosuid"),
+    IGNORED("exec"),
+    IGNORED("async"),
+    IGNORED("sync"),
+    IGNORED("dirsync"),
+    IGNORED("atime"),
+    IGNORED("noatime"),
+    IGNORED("diratime"),
+    IGNORED("nodiratime"),
+    IGNORED("relatime"),
+    IGNORED("norelatime"),
+    IGNORED("strictatime"),
+    IGNORED("nostrictatime"),
+    IGNORED("lazytime"),
+    IGNORED("nolazytime"),
+    IGNORED("auto"),
+    IGNORED("noauto"),
+    IGNORED("nouser"),
+    IGNORED("users"),
+    IGNORED("owner"),
+    IGNORED("group"),
+    IGNORED("nofail"),
+    IGNORED("defaults"),
+    IGNORED("_netdev"),
+};
+
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+const struct rfs_option *rfs_option_at(size_t i)
+{
+    return i < N_OPTIONS ? &options[i] : NULL;
+}
+
+const struct rfs_option *rfs_option_find(const char *name)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
+    return NULL;
+}
+
+const char *rfs_option_word(const char *name, int number)
+{
+    const struct rfs_option *option = rfs_option_find(name);
+
+    for (int i = 0; option && option->words && i <= number; i++)
+        if (!option->words[i] || i == number)
+            return option->words[i];
+    return NULL;
+}
+
+const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t cap)
+{
+    static const char *const kinds[] = {
+        [RFS_OPTION_SWITCH] = "",          [RFS_OPTION_TEXT] = "TEXT",
+        [RFS_OPTION_PATH] = "FILE",        [RFS_OPTION_PATHS] = "FILE[:FILE]",
+        [RFS_OPTION_RULES] = "RULES|FILE", [RFS_OPTION_FOLDER] = "FOLDER|no",
+        [RFS_OPTION_FILE_NAME] = "NAME",   [RFS_OPTION_SIZE] = "SIZE",
+        [RFS_OPTION_COUNT] = "N",          [RFS_OPTION_NUMBER] = "N",
+        [RFS_OPTION_STEP] = "N|all",       [RFS_OPTION_DESCRIPTOR] = "N",
+        [RFS_OPTION_IGNORED] = "",
+    };
+    size_t n = 0;
+
+    snprintf(out, cap, "%s", option->words ? "" : kinds[option->kind]);
+    for (size_t i = 0; option->words && option->words[i] && n < cap; i++)
+        n += (size_t)snprintf(out + n, cap - n, "%s%s", i > 0 ? "|" : "", option->words[i]);
+    return out;
+}
+
+int rfs_option_refuse(const char *name, unsigned flags, struct rfs_error *err)
+{
+    const struct rfs_option *nearest = NULL;
+    unsigned least = SUGGEST_WITHIN + 1;
+    char remedy[96] = "reshardfs --help";
+
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const unsigned edits = rfs_suggest_distance(name, options[i].name);
+
+        /* At least half of the word must be right. */
+        if ((options[i].flags & flags) == flags && edits < least &&
+            2 * (size_t)edits <= strlen(name)) {
+            least = edits;
+            nearest = &options[i];
+        }
+    }
+    if (nearest)
+        snprintf(remedy, sizeof remedy, "-o %s%s", nearest->name,
+                 rfs_option_is_valued(nearest) ? "=VALUE" : "");
+    return rfs_fail_usage(err, remedy, "unknown option '%s'", name);
+}

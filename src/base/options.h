@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options that there are, of views and of mounts: a table with a row for each (options.c), and the struct that
+ * holds their values. All that concerns options in general is derived from the table: how values are read and written,
+ * the text of --help, what a view has no use for, what belongs to the keys of what is kept on disk. The completions
+ * read --help; tests compare the table with the manual page and the README.
+ */
+#ifndef RFS_BASE_OPTIONS_H
+#define RFS_BASE_OPTIONS_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* ---- values ------------------------------------------------------------------------------------------ */
+
+#define RFS_PREFIX "checkpoint_" /* of the names of files, unless another is given */
+
+#define RFS_NO_SIZE UINT64_MAX
+#define RFS_ANY_NUMBER INT64_C(-1)
+
+/* Of words, those of the table in the same order. */
+enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };
+
+enum rfs_shown { RFS_SHOW_RANKS, RFS_SHOW_HUGGINGFACE, RFS_SHOW_UNIFIED };
+
+enum rfs_io {
+    RFS_IO_AUTO,   /* what suits the readers of each kind of file */
+    RFS_IO_DIRECT, /* past the page cache */
+    RFS_IO_CACHED, /* through the page cache */
+};
+
+/* The hidden folder .reshardfs. */
+enum rfs_hidden_mode {
+    RFS_HIDDEN_UNLISTED, /* found by name, not listed */
+    RFS_HIDDEN_LISTED,   /* listed, too */
+    RFS_HIDDEN_NOT,      /* not there, nor are extended attributes */
+};
+
+/* What the server gives up: mount/sandbox.h. */
+enum rfs_sandbox_mode {
+    RFS_SANDBOX_AUTO, /* what can be had */
+    RFS_SANDBOX_ON,   /* all of it, or no mount */
+    RFS_SANDBOX_LOG, /* system calls are logged by the kernel, not refused; files are not looked at */
+    RFS_SANDBOX_OFF,
+};
+
+/* What is done where the option is not given: builds for tests look at what the sandbox would hide. */
+#ifdef SANDBOX_OFF
+#define RFS_SANDBOX_DEFAULT RFS_SANDBOX_OFF
+#else
+#define RFS_SANDBOX_DEFAULT RFS_SANDBOX_AUTO
+#endif
+
+/* Texts are owned, and NULL when not given; words that have no default are -1 then. */
+struct rfs_options {
+    char *src_strategy; /* a path, a folder of them, or several with ':' between */
+    char *dst_strategy;
+    char *src_rules; /* instead of a strategy: rules, or the path of a file of them */
+    char *dst_rules;
+    uint32_t src_ranks; /* that the rules are for; 0 when not given */
+    uint32_t dst_ranks;
+
+    char *rank_dir; /* source/spec.h says what these mean */
+    char *file;
+    char *files;
+    char *group_info;
+    int64_t step, epoch; /* or RFS_ANY_NUMBER */
+    bool all_steps;      /* step=all: each checkpoint in a folder of its own */
+    char *entry;
+    bool segmented;
+    char *segmented_skip;
+    int check;         /* 0: what carries a checksum is verified */
+    bool follow_links; /* out of the source, too, where others might read what they lead to */
+    char *key_file;    /* a path */
+    char *key_env;     /* the name of an environment variable */
+    int key_fd;        /* -1 when not given */
+    char *key_mode;    /* which encryption all files must have */
+
+    int format;         /* of the outputs, an rfs_format; -1: by what is shown */
+    int shown;          /* an rfs_shown: the option view */
+    uint64_t file_size; /* bytes of tensors in one file of an unsharded view; 0: by its kind */
+    char *names;        /* a path */
+    char *dtype;
+    bool crc;
+    uint32_t nshards;    /* of the parts shown of an hfai checkpoint; 0: as many as it has */
+    uint64_t large_size; /* bytes; larger tensors are cut over those parts; or RFS_NO_SIZE */
+    bool uneven_steps;   /* take parts for those of one save whatever steps they count */
+    bool zip_crc;        /* compute the checksums of archives that take reading */
+    char *prefix;        /* never NULL */
+    bool strict;
+    char *index_cache; /* a folder, or "no"; NULL: the user's */
+    uint64_t cache;    /* bytes; or RFS_NO_SIZE */
+    bool cache_given;  /* it is not the default of rfs_options_take */
+
+    int io;      /* an rfs_io */
+    int control; /* an rfs_hidden_mode */
+    int sandbox; /* an rfs_sandbox_mode */
+    uint32_t max_threads;
+    bool nonempty;
+    bool allow_other;
+    bool allow_root;
+    bool allow_decrypted; /* asks a second time for one of those, with a key */
+    bool default_permissions;
+    bool auto_unmount;
+    bool noexec;
+    char *fsname;  /* NULL: the source's path */
+    char *subtype; /* NULL: the program's name */
+    bool debug;
+    int log_level; /* an rfs_level: what is less urgent is dropped */
+    char *config;  /* read before the others are taken */
+    bool rw;       /* it was asked for; the mount refuses it */
+};
+
+/* ---- the table --------------------------------------------------------------------------------------- */
+
+enum rfs_option_kind {
+    RFS_OPTION_SWITCH,     /* bool; takes no value */
+    RFS_OPTION_WORD,       /* int: the number of one of the words */
+    RFS_OPTION_TEXT,       /* char *, as are those up to FILE_NAME; not empty */
+    RFS_OPTION_PATH,       /* of a file or a folder that is there */
+    RFS_OPTION_PATHS,      /* of several with ':' between */
+    RFS_OPTION_RULES,      /* a path if there is a file of that name, or else a text */
+    RFS_OPTION_FOLDER,     /* a path whose links stay; "no" is none */
+    RFS_OPTION_FILE_NAME,  /* the beginning of one; may be empty */
+    RFS_OPTION_SIZE,       /* uint64_t, bytes */
+    RFS_OPTION_COUNT,      /* uint32_t, from 1 on */
+    RFS_OPTION_NUMBER,     /* int64_t, from 0 on */
+    RFS_OPTION_STEP,       /* the same, or "all" */
+    RFS_OPTION_DESCRIPTOR, /* int, from 0 on */
+    RFS_OPTION_IGNORED,    /* what mount(8) adds, or means something to it alone */
+};
+
+enum {
+    RFS_OPTION_OF_VIEW = 1, /* reshard_open takes it; the others are of the mount */
+    RFS_OPTION_ASKS =
+        2, /* makes a view of a source differ from the source, so that one is worth having */
+    RFS_OPTION_OF_RANKS =
+        4, /* does something where the source is in ranks, or one whole checkpoint */
+    RFS_OPTION_OF_PARTS = 8, /* does something where the source is in hfai's parts */
+    RFS_OPTION_INDEX =
+        16, /* changes what is read of a source: belongs to the key of kept indexes */
+    RFS_OPTION_CONTENT = 32, /* changes what files hold: belongs to the key of kept sizes */
+};
+
+struct rfs_option {
+    const char *name;
+    enum rfs_option_kind kind;
+    size_t member; /* its offset in struct rfs_options */
+    unsigned flags;
+    const char *const *words; /* of a word; NULL at the end */
+    const char *example;      /* a value, for messages; NULL: none */
+    const char *help;         /* a line; NULL: it is not listed */
+    const char *heading;      /* of --help, above the first of a group; or NULL */
+    uint64_t least, most;     /* of numbers and sizes; most 0: what the member can hold */
+};
+
+/* By number from 0 on; NULL beyond the last. */
+const struct rfs_option *rfs_option_at(size_t i);
+/* NULL when there is none of that name. */
+const struct rfs_option *rfs_option_find(const char *name);
+static inline bool rfs_option_is_text(const struct rfs_option *option)
+{
+    return option->kind >= RFS_OPTION_TEXT && option->kind <= RFS_OPTION_FILE_NAME;
+}
+static inline bool rfs_option_is_valued(const struct rfs_option *option)
+{
+    return option->kind != RFS_OPTION_SWITCH && option->kind != RFS_OPTION_IGNORED;
+}
+/* "FILE", "N", "ckpt|safetensors|pt": what its value is. For --help. */
+const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t cap);
+/* The word with that number of an option that has words; NULL for a number that has none. */
+const char *rfs_option_word(const char *name, int number);
+static inline const char *rfs_format_name(enum rfs_format format)
+{
+    return rfs_option_word("format", (int)format);
+}
+
+/* ---- reading and writing values ------------------------------------------------------------------------ */
+
+/* The defaults. 0 or -ENOMEM. */
+int rfs_options_init(struct rfs_options *out);
+void rfs_options_free(struct rfs_options *options);
+
+/*
+ * Sets an option with all of FLAGS (0: any); VALUE is NULL where none was given. What came before is replaced, as with
+ * mount(8). 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage.
+ */
+int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, const char *value,
+                    struct rfs_error *err);
+/* There is no option NAME with all of FLAGS, but perhaps one that was meant. -EINVAL with *err filled. */
+int rfs_option_refuse(const char *name, unsigned flags, struct rfs_error *err);
+
+/*
+ * The value as a text that rfs_options_set takes ("" of a switch that is on), in OUT or borrowed; NULL when there is
+ * nothing that it does.
+ */
+#define RFS_OPTION_BYTES 24
+const char *rfs_options_value(const struct rfs_options *options, const struct rfs_option *option,
+                              char out[RFS_OPTION_BYTES]);
+/* Whether the value is another than the default. */
+bool rfs_options_differs(const struct rfs_options *options, const struct rfs_option *option);
+/* The first option that has one of the flags WITH, none of WITHOUT, and differs from the default; NULL for none. */
+const struct rfs_option *rfs_options_first(const struct rfs_options *options, unsigned with,
+                                           unsigned without);
+/* Those with one of FLAGS that do something, as a text (settings.h). No key is among them, only where it came from. */
+void rfs_options_write(const struct rfs_options *options, unsigned flags, FILE *out);
+
+/* Whether a key for encrypted sources is named. */
+static inline bool rfs_options_keyed(const struct rfs_options *options)
+{
+    return options->key_file || options->key_env || options->key_fd >= 0;
+}
+
+/* A switch in a file or a variable: 1 on, 0 off, -1 neither. */
+int rfs_option_switch(const char *value);
+
+/*
+ * "64", "512K", "2G", "1.5GiB" → bytes, in powers of 1,024, the same under any locale. False when it is
+ * not a size, or over 2^63 - 1 bytes.
+ */
+bool rfs_option_size(const char *text, uint64_t *bytes);
+
+#endif

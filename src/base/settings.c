@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/settings.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void free_setting(struct rfs_setting *setting)
+{
+    free(setting->name);
+    free(setting->value);
+    free(setting->origin);
+}
+
+void rfs_settings_free(struct rfs_settings *settings)
+{
+    for (size_t i = 0; i < settings->list.n; i++)
+        free_setting(&settings->list.data[i]);
+    free(settings->list.data);
+    *settings = (struct rfs_settings){0};
+}
+
+int rfs_settings_add(struct rfs_settings *settings, const char *name, const char *value,
+                     const char *origin)
+{
+    struct rfs_setting new = {strdup(name), value ? strdup(value) : NULL,
+                              origin ? strdup(origin) : NULL};
+
+    if (new.name && (new.value || !value) && (new.origin || !origin) &&
+        RFS_PUSH(&settings->list, new))
+        return 0;
+    free_setting(&new);
+    return -ENOMEM;
+}
+
+int rfs_settings_add_all(struct rfs_settings *settings, const struct rfs_settings *more)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < more->list.n; i++)
+        rc = rfs_settings_add(settings, more->list.data[i].name, more->list.data[i].value,
+                              more->list.data[i].origin);
+    return rc;
+}
+
+const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings, const char *name)
+{
+    for (size_t i = settings->list.n; i > 0; i--)
+        if (strcmp(settings->list.data[i - 1].name, name) == 0)
+            return &settings->list.data[i - 1];
+    return NULL;
+}
+
+/* Takes one option off the text, whose value it unescapes in place. */
+static char *take_option(char **rest, char **value)
+{
+    char *name = *rest;
+    char *to = name;
+
+    *value = NULL;
+    for (; **rest && **rest != ','; ++*rest) {
+        if (**rest == '=' && !*value) {
+            *to++ = '\0';
+            *value = to;
+            continue;
+        }
+        if (**rest == '\\' && ((*rest)[1] == ',' || (*rest)[1] == '\\'))
+            ++*rest;
+        *to++ = **rest;
+    }
+    *rest += **rest == ',';
+    *to = '\0';
+    return name;
+}
+
+int rfs_settings_add_text(struct rfs_settings *settings, const char *text)
+{
+    RFS_FREE char *copy = strdup(text ? text : "");
+    int rc = copy ? 0 : -ENOMEM;
+
+    for (char *rest = copy, *value; rc == 0 && *rest;) {
+        const bool empty = *rest == ',';
+        const char *name = take_option(&rest, &value);
+        if (!empty)
+            rc = rfs_settings_add(settings, name, value, NULL);
+    }
+    return rc;
+}
+
+void rfs_setting_write(FILE *out, const char *name, const char *value)
+{
+    fputs(name, out);
+    if (value)
+        fputc('=', out);
+    for (; value && *value; value++) {
+        if (*value == ',' || *value == '\\')
+            fputc('\\', out);
+        fputc(*value, out);
+    }
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Options as they were given, before anybody looks at what they mean: names and values, in the order in which they
+ * came. A text such as after -o, "cache=2G,strict", is parsed once, where it enters: a comma inside a value is "\,", a
+ * backslash before a comma or a backslash "\\", and any other backslash stands for itself. Not thread-safe.
+ */
+#ifndef RFS_BASE_SETTINGS_H
+#define RFS_BASE_SETTINGS_H
+
+#include "base/vec.h"
+
+#include <stdio.h>
+
+struct rfs_setting {
+    char *name;  /* owned */
+    char *value; /* owned; NULL for a switch, which is on */
+    /* owned; where it was given, for messages: "FILE: line 3"; NULL: on the command line, or by a program */
+    char *origin;
+};
+
+/* Zero-initialise. */
+struct rfs_settings {
+    RFS_VEC(struct rfs_setting) list;
+};
+
+void rfs_settings_free(struct rfs_settings *settings);
+
+/* Appends copies; VALUE and ORIGIN may be NULL. 0 or -ENOMEM. */
+int rfs_settings_add(struct rfs_settings *settings, const char *name, const char *value,
+                     const char *origin);
+/* Appends those of a text; NULL is "". 0 or -ENOMEM. */
+int rfs_settings_add_text(struct rfs_settings *settings, const char *text);
+/* Appends copies of all of MORE. 0 or -ENOMEM. */
+int rfs_settings_add_all(struct rfs_settings *settings, const struct rfs_settings *more);
+
+/* Of the names, the last setting, or NULL. */
+const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings, const char *name);
+
+/* Writes one as it stands in a text. */
+void rfs_setting_write(FILE *out, const char *name, const char *value);
+
+#endif
