@@ -38,4 +38,3 @@ include src/tool/strategy/local.mk
 reshard_SOURCES = src/tool/main.c
 reshard_LDADD = librfstool.la $(FUZZ_LIBS)
 
-dist_doc_DATA = README.md HACKING.md doc/CLUSTER.md doc/SEMANTICS.md doc/TROUBLESHOOTING.md doc/WITHOUT-FUSE.md
