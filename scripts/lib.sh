@@ -98,9 +98,27 @@ fill_interop_venv() {
         "$1/bin/python" -c 'import mindspore, safetensors, huggingface_hub.serialization._base'
 }
 
-# That of the interop tests.
+# A Python that MindSpore has a wheel for.
+interop_python() {
+    local name
+
+    for name in python3 python3.12 python3.11 python3.10; do
+        command -v "$name" >/dev/null &&
+            "$name" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' &&
+            command -v "$name" && return 0
+    done
+    return 1
+}
+
+# That of the interop tests; none where MindSpore cannot be installed.
 make_interop_venv() {
-    make_venv "$interop_venv" python3 \
+    local python
+
+    if ! python=$(interop_python); then
+        say "MindSpore $mindspore_version needs Python 3.10 to 3.12, which is not here"
+        return 0
+    fi
+    make_venv "$interop_venv" "$python" \
         "mindspore $mindspore_version safetensors $safetensors_version huggingface_hub $hub_version" \
         fill_interop_venv
 }
