@@ -3,10 +3,12 @@
 
 #include "base/checked.h"
 #include "base/pool.h"
+#include "view/ranges.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct run {
     const struct rfs_sweep *sweep;
@@ -31,6 +33,101 @@ static void fail(struct run *run, int code, const struct rfs_error *err)
     pthread_mutex_unlock(&run->lock);
 }
 
+/* ---- workers ---------------------------------------------------------------------------------------- */
+
+/* Whose memory is guarded: content of any side may be encrypted in its files. */
+static const struct rfs_whole *guard(const struct rfs_sweep *sweep)
+{
+    for (unsigned side = 0; side < sweep->sides; side++)
+        if (sweep->whole[side] && sweep->whole[side]->opened &&
+            rfs_view_secret(sweep->whole[side]->opened))
+            return sweep->whole[side];
+    return sweep->whole[0];
+}
+
+void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker)
+{
+    if (!worker)
+        return;
+    for (unsigned side = 0; side < sweep->sides; side++) {
+        if (worker->bytes[side])
+            rfs_whole_memory_free(guard(sweep), worker->bytes[side], RFS_SWEEP_PIECE);
+        rfs_slice_free(&worker->slice[side]);
+    }
+    free(worker->own);
+    free(worker);
+}
+
+struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep)
+{
+    struct rfs_sweep_worker *worker = calloc(1, sizeof *worker);
+
+    if (!worker)
+        return NULL;
+    worker->of = SIZE_MAX;
+    worker->own = calloc(1, sweep->own_bytes + 1);
+    bool good = worker->own != NULL;
+    for (unsigned side = 0; good && side < sweep->sides; side++)
+        good = (worker->bytes[side] = rfs_whole_memory(guard(sweep), RFS_SWEEP_PIECE)) != NULL;
+    if (good)
+        return worker;
+    rfs_sweep_worker_free(sweep, worker);
+    return NULL;
+}
+
+static uint64_t unit_of(const struct rfs_sweep *sweep, size_t item, unsigned side)
+{
+    return sweep->unit ? sweep->unit(sweep->ctx, item, side) : 1;
+}
+
+/* What all sides read of so many units, for the progress; without units of their own, that of the first. */
+static uint64_t bytes_of(const struct rfs_sweep *sweep, size_t item, uint64_t n)
+{
+    uint64_t sum = 0;
+
+    for (unsigned side = 0; n > 0 && side < (sweep->unit ? sweep->sides : 1); side++)
+        sum += n * unit_of(sweep, item, side);
+    return sum;
+}
+
+/* Pieces begin where a multiple of 1 MiB does, on each side, as the assembler's do. */
+static uint64_t step_of(const struct rfs_sweep *sweep, size_t item)
+{
+    uint64_t widest = sweep->unit ? 4 : 1;
+
+    for (unsigned side = 0; sweep->unit && side < sweep->sides; side++)
+        widest = rfs_max_u64(widest, unit_of(sweep, item, side));
+    return RFS_SWEEP_PIECE / widest;
+}
+
+/* Reads the piece on each side that has it. */
+static int fetch(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker,
+                 const struct rfs_sweep_piece *piece, struct rfs_error *err)
+{
+    for (unsigned side = 0; side < sweep->sides && piece->n > 0; side++) {
+        const struct rfs_whole *whole = sweep->whole[side];
+        const struct rfs_whole_tensor *tensor =
+            whole && whole->view ? sweep->tensor(sweep->ctx, piece->item, side) : NULL;
+        if (!tensor)
+            continue;
+        const uint64_t unit = unit_of(sweep, piece->item, side);
+        int rc = 0;
+        if (worker->of != piece->item)
+            rc = rfs_whole_slice(whole, tensor, &worker->slice[side]);
+        if (rc)
+            return rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL, "cannot be read: %s",
+                            strerror(-rc));
+        rc = rfs_whole_read(whole, tensor, &worker->slice[side], piece->begin * unit,
+                            (size_t)(piece->n * unit), worker->bytes[side], err);
+        if (rc)
+            return rc;
+    }
+    worker->of = piece->item;
+    return 0;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------ */
+
 /* False when there is none left, or one has failed. */
 static bool next(struct run *run, struct rfs_sweep_piece *piece)
 {
@@ -40,7 +137,7 @@ static bool next(struct run *run, struct rfs_sweep_piece *piece)
     const bool more = run->failed == 0 && run->item < sweep->n;
     if (more) {
         const uint64_t units = sweep->units(sweep->ctx, run->item);
-        const uint64_t n = rfs_min_u64(sweep->step(sweep->ctx, run->item), units - run->at);
+        const uint64_t n = rfs_min_u64(step_of(sweep, run->item), units - run->at);
         *piece = (struct rfs_sweep_piece){run->item, run->at, n, run->at + n == units};
         run->at = piece->last ? 0 : run->at + n;
         run->item += piece->last;
@@ -68,19 +165,22 @@ static void end_turn(struct run *run, const struct rfs_sweep_piece *piece)
     pthread_mutex_unlock(&run->lock);
 }
 
-static int do_piece(struct run *run, void *worker, const struct rfs_sweep_piece *piece,
-                    struct rfs_error *err)
+static int do_piece(struct run *run, struct rfs_sweep_worker *worker,
+                    const struct rfs_sweep_piece *piece, struct rfs_error *err)
 {
     const struct rfs_sweep *sweep = run->sweep;
-    int rc = sweep->work(sweep->ctx, worker, piece, err);
+    int rc = fetch(sweep, worker, piece, err);
 
+    memset(worker->own, 0, sweep->own_bytes);
+    if (rc == 0)
+        rc = sweep->work(sweep->ctx, worker, piece, err);
     if (rc || !wait_turn(run, piece))
         return rc;
     rc = sweep->fold(sweep->ctx, worker, piece, err);
     if (rc)
         return rc;
     end_turn(run, piece);
-    rfs_progress_add(sweep->progress, sweep->bytes(sweep->ctx, piece->item, piece->n));
+    rfs_progress_add(sweep->progress, bytes_of(sweep, piece->item, piece->n));
     if (piece->last)
         rfs_progress_file(sweep->progress);
     rfs_progress_tick(sweep->progress);
@@ -96,16 +196,15 @@ static int work(void *ctx, size_t number)
     int rc = 0;
 
     (void)number;
-    void *worker = NULL;
+    struct rfs_sweep_worker *worker = NULL;
     while (rc == 0 && next(run, &piece)) {
         if (!worker)
-            worker = sweep->worker(sweep->ctx);
+            worker = rfs_sweep_worker_new(sweep);
         rc = worker ? do_piece(run, worker, &piece, &err) : rfs_fail_memory(&err);
         if (rc)
             fail(run, rc, &err);
     }
-    if (worker)
-        sweep->worker_free(sweep->ctx, worker);
+    rfs_sweep_worker_free(sweep, worker);
     return 0;
 }
 
@@ -113,6 +212,7 @@ int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_er
 {
     struct run run = {.sweep = sweep, .err = err};
     struct rfs_pool *pool = rfs_pool_new(threads - 1);
+    uint64_t all = 0;
 
     run.folded = calloc(sweep->n + 1, sizeof *run.folded);
     if (!pool || !run.folded) {
@@ -122,8 +222,12 @@ int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_er
     }
     pthread_mutex_init(&run.lock, NULL);
     pthread_cond_init(&run.turn, NULL);
+    for (size_t i = 0; i < sweep->n; i++)
+        all += bytes_of(sweep, i, sweep->units(sweep->ctx, i));
+    rfs_progress_begin(sweep->progress, sweep->phase, all, sweep->n);
     rfs_pool_for(pool, threads, work, &run);
     rfs_pool_free(pool);
+    rfs_progress_end(sweep->progress);
     pthread_cond_destroy(&run.turn);
     pthread_mutex_destroy(&run.lock);
     free(run.folded);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Long items, each from its first byte to its last, in pieces by several threads: pieces are worked on at once, and
+ * Tensors of one checkpoint or of several beside each other, each from its first byte to its last, in pieces by several threads: pieces are worked on at once, and
  * what they gave is folded into their item in order. So what comes out does not depend on the number of threads, and
  * a hash of an item can be folded that others help to read.
  *
@@ -12,9 +12,13 @@
 
 #include "base/error.h"
 #include "tool/common/progress.h"
+#include "tool/common/whole.h"
 
 #include <stddef.h>
 #include <stdint.h>
+
+#define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of what is assembled at once */
+#define RFS_SWEEP_SIDES 3
 
 struct rfs_sweep_piece {
     size_t item;
@@ -22,23 +26,40 @@ struct rfs_sweep_piece {
     bool last;
 };
 
+/* Of one thread. */
+struct rfs_sweep_worker {
+    unsigned char *bytes
+        [RFS_SWEEP_SIDES]; /* RFS_SWEEP_PIECE each; what was read of each side, and spare ones */
+    struct rfs_slice slice[RFS_SWEEP_SIDES]; /* of the sides that are read: the item's */
+    size_t of;                               /* the item of those; SIZE_MAX: none */
+    void *own;                               /* OWN_BYTES, zero before each piece */
+};
+
 struct rfs_sweep {
     void *ctx;
-    size_t n;                                                  /* items */
-    uint64_t (*units)(void *ctx, size_t item);                 /* how long it is */
-    uint64_t (*step)(void *ctx, size_t item);                  /* units of a piece; at least 1 */
-    uint64_t (*bytes)(void *ctx, size_t item, uint64_t units); /* for the progress */
-    void *(*worker)(void *ctx); /* what a thread keeps; NULL when out of memory */
-    void (*worker_free)(void *ctx, void *worker);
+    size_t n; /* items */
+    const struct rfs_whole
+        *whole[RFS_SWEEP_SIDES]; /* that are read; NULL or without a view: a spare buffer */
+    unsigned sides;              /* with spare ones */
+    size_t own_bytes;
+    /* What is read of an item on a side; NULL: nothing. */
+    const struct rfs_whole_tensor *(*tensor)(void *ctx, size_t item, unsigned side);
+    uint64_t (*units)(void *ctx, size_t item);               /* how long an item is */
+    uint64_t (*unit)(void *ctx, size_t item, unsigned side); /* bytes of a unit; NULL: 1 */
     /* 0, or -errno with *err filled, which ends it all. Of any pieces at once; of those of an item in order. */
-    int (*work)(void *ctx, void *worker, const struct rfs_sweep_piece *piece,
+    int (*work)(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                 struct rfs_error *err);
-    int (*fold)(void *ctx, void *worker, const struct rfs_sweep_piece *piece,
+    int (*fold)(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                 struct rfs_error *err);
-    struct rfs_progress *progress;
+    struct rfs_progress *progress; /* begun and ended here */
+    const char *phase;
 };
 
 /* 0, or -errno with *err filled: that of a piece that failed, or -ENOMEM. */
 int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_error *err);
+
+/* A worker for other work on the same. NULL when out of memory. */
+struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep);
+void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker);
 
 #endif

@@ -348,14 +348,14 @@ struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
 
 void *rfs_whole_memory(const struct rfs_whole *whole, size_t size)
 {
-    struct rfs_secret *secret = rfs_view_secret(whole->opened);
+    struct rfs_secret *secret = whole ? rfs_view_secret(whole->opened) : NULL;
 
     return secret ? rfs_secret_map(secret, size) : aligned_alloc(64, (size + 63) / 64 * 64);
 }
 
 void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size)
 {
-    if (rfs_view_secret(whole->opened))
+    if (whole && rfs_view_secret(whole->opened))
         rfs_secret_unmap(memory, size);
     else
         free(memory);

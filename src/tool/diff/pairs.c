@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE ((uint64_t)4 << 20) /* bytes of the wider side, or less; of whole numbers */
-
 /* ---- names and headers ------------------------------------------------------------------------------ */
 
 static bool same_shape(const struct rfs_type *a, const struct rfs_type *b)
@@ -79,18 +77,26 @@ bool rfs_pair_is_same(const struct rfs_diff_options *options, const struct rfs_p
 
 /* ---- values ----------------------------------------------------------------------------------------- */
 
-struct worker {
-    unsigned char *bytes[2]; /* PIECE each */
-    struct rfs_slice slice[2];
-    const struct rfs_pair *of; /* of the slices; NULL: none yet */
-    struct rfs_comparison found;
+/* What a piece gave. */
+struct found {
+    struct rfs_comparison numbers;
     bool other_bytes;
 };
 
-/* Units are numbers, or bytes where there are none. */
-static uint64_t unit_bytes(const struct rfs_pair *pair, int side)
+static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)
 {
-    return have_numbers(pair) ? rfs_numbers_bytes(pair->of[side]->type) : 1;
+    const struct rfs_diff *diff = ctx;
+
+    return diff->pairs.data[item].of[side];
+}
+
+/* Units are numbers, or bytes where there are none. */
+static uint64_t unit_bytes(void *ctx, size_t item, unsigned side)
+{
+    const struct rfs_diff *diff = ctx;
+    const struct rfs_pair *pair = &diff->pairs.data[item];
+
+    return pair->read && have_numbers(pair) ? rfs_numbers_bytes(pair->of[side]->type) : 1;
 }
 
 static uint64_t units(void *ctx, size_t item)
@@ -98,111 +104,38 @@ static uint64_t units(void *ctx, size_t item)
     const struct rfs_diff *diff = ctx;
     const struct rfs_pair *pair = &diff->pairs.data[item];
 
-    return pair->read ? pair->of[0]->type->bytes / unit_bytes(pair, 0) : 0;
+    return pair->read ? pair->of[0]->type->bytes / unit_bytes(ctx, item, 0) : 0;
 }
 
-/* Pieces begin where a multiple of 1 MiB does, on either side, as the assembler's do. */
-static uint64_t step(void *ctx, size_t item)
-{
-    const struct rfs_diff *diff = ctx;
-    const struct rfs_pair *pair = &diff->pairs.data[item];
-
-    if (!pair->read)
-        return 1;
-    const uint64_t a = unit_bytes(pair, 0);
-    const uint64_t b = unit_bytes(pair, 1);
-    return PIECE / (a > b ? (a > 4 ? a : 4) : (b > 4 ? b : 4));
-}
-
-static uint64_t bytes(void *ctx, size_t item, uint64_t n)
-{
-    const struct rfs_diff *diff = ctx;
-    const struct rfs_pair *pair = &diff->pairs.data[item];
-
-    return pair->read ? n * (unit_bytes(pair, 0) + unit_bytes(pair, 1)) : 0;
-}
-
-static void worker_free(void *ctx, void *memory)
-{
-    const struct rfs_diff *diff = ctx;
-    struct worker *worker = memory;
-
-    for (int side = 0; side < 2; side++) {
-        if (worker->bytes[side])
-            rfs_whole_memory_free(&diff->whole[side], worker->bytes[side], PIECE);
-        rfs_slice_free(&worker->slice[side]);
-    }
-    free(worker);
-}
-
-static void *worker_new(void *ctx)
-{
-    const struct rfs_diff *diff = ctx;
-    struct worker *worker = calloc(1, sizeof *worker);
-
-    for (int side = 0; worker && side < 2; side++) {
-        worker->bytes[side] = rfs_whole_memory(&diff->whole[side], PIECE);
-        if (!worker->bytes[side]) {
-            worker_free(ctx, worker);
-            worker = NULL;
-        }
-    }
-    return worker;
-}
-
-static int fetch(const struct rfs_diff *diff, struct worker *worker, const struct rfs_pair *pair,
-                 const struct rfs_sweep_piece *piece, struct rfs_error *err)
-{
-    for (int side = 0; side < 2; side++) {
-        const struct rfs_whole *whole = &diff->whole[side];
-        const uint64_t unit = unit_bytes(pair, side);
-        int rc = 0;
-        if (worker->of != pair)
-            rc = rfs_whole_slice(whole, pair->of[side], &worker->slice[side]);
-        if (rc)
-            return rfs_fail(err, rc, RFS_OF(whole->path, pair->of[side]->name), NULL,
-                            "cannot be read: %s", strerror(-rc));
-        rc = rfs_whole_read(whole, pair->of[side], &worker->slice[side], piece->begin * unit,
-                            (size_t)(piece->n * unit), worker->bytes[side], err);
-        if (rc)
-            return rc;
-    }
-    worker->of = pair;
-    return 0;
-}
-
-static int compare(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+static int compare(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                    struct rfs_error *err)
 {
     const struct rfs_diff *diff = ctx;
     const struct rfs_pair *pair = &diff->pairs.data[piece->item];
-    struct worker *worker = memory;
+    struct found *found = worker->own;
 
-    worker->found = (struct rfs_comparison){0};
-    worker->other_bytes = false;
+    (void)err;
     if (piece->n == 0)
         return 0;
-    const int rc = fetch(diff, worker, pair, piece, err);
-    if (rc)
-        return rc;
-    worker->other_bytes = pair->other_dtype || memcmp(worker->bytes[0], worker->bytes[1],
-                                                      piece->n * unit_bytes(pair, 0)) != 0;
+    found->other_bytes =
+        pair->other_dtype ||
+        memcmp(worker->bytes[0], worker->bytes[1], piece->n * unit_bytes(ctx, piece->item, 0)) != 0;
     if (have_numbers(pair))
-        rfs_compare_add(&worker->found, &diff->options->tolerance, pair->of[0]->type,
+        rfs_compare_add(&found->numbers, &diff->options->tolerance, pair->of[0]->type,
                         worker->bytes[0], pair->of[1]->type, worker->bytes[1], (size_t)piece->n);
     return 0;
 }
 
-static int merge(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+static int merge(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                  struct rfs_error *err)
 {
     struct rfs_diff *diff = ctx;
     struct rfs_pair *pair = &diff->pairs.data[piece->item];
-    const struct worker *worker = memory;
+    const struct found *found = worker->own;
 
     (void)err;
-    rfs_compare_merge(&pair->found, &worker->found);
-    pair->other_bytes += worker->other_bytes;
+    rfs_compare_merge(&pair->found, &found->numbers);
+    pair->other_bytes += found->other_bytes;
     return 0;
 }
 
@@ -211,25 +144,23 @@ int rfs_diff_read(struct rfs_diff *diff, struct rfs_error *err)
     const struct rfs_sweep sweep = {
         .ctx = diff,
         .n = diff->pairs.n,
+        .whole = {&diff->whole[0], &diff->whole[1]},
+        .sides = 2,
+        .own_bytes = sizeof(struct found),
+        .tensor = tensor_of,
         .units = units,
-        .step = step,
-        .bytes = bytes,
-        .worker = worker_new,
-        .worker_free = worker_free,
+        .unit = unit_bytes,
         .work = compare,
         .fold = merge,
         .progress = &diff->progress,
+        .phase = "comparing",
     };
-    uint64_t all = 0;
 
-    for (size_t i = 0; i < diff->pairs.n; i++) {
+    for (size_t i = 0; i < diff->pairs.n; i++)
         diff->pairs.data[i].read = is_readable(diff->options, &diff->pairs.data[i]);
-        all += bytes(diff, i, units(diff, i));
-    }
     if (diff->options->depth < RFS_DIFF_VALUES)
         return 0;
     rfs_progress_init(&diff->progress, false);
-    rfs_progress_begin(&diff->progress, "comparing", all, diff->pairs.n);
     const int rc = rfs_sweep_run(&sweep, diff->options->threads, err);
     rfs_progress_destroy(&diff->progress);
     return rc;

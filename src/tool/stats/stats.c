@@ -12,9 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE                                                                                      \
-    ((uint64_t)4 << 20) /* bytes; a multiple of what is assembled at once, and of any element */
-
 struct request {
     const char *path;
     char *options; /* owned */
@@ -29,102 +26,43 @@ struct measuring {
     struct rfs_progress progress;
 };
 
-/* Of one thread. */
-struct worker {
-    unsigned char *bytes; /* PIECE */
-    struct rfs_moments moments;
-    struct rfs_slice slice;
-    const struct rfs_whole_tensor *of; /* of slice; NULL: none yet */
-};
-
 /* ---- measuring -------------------------------------------------------------------------------------- */
 
-static const struct rfs_whole_tensor *tensor_at(void *ctx, size_t item)
+static const struct rfs_whole_tensor *tensor_at(void *ctx, size_t item, unsigned side)
 {
     const struct measuring *measuring = ctx;
 
+    (void)side;
     return &measuring->whole.tensors[item];
 }
 
 /* Bytes are the units; what has no numbers is not read. */
 static uint64_t units(void *ctx, size_t item)
 {
-    const struct rfs_type *type = tensor_at(ctx, item)->type;
+    const struct rfs_type *type = tensor_at(ctx, item, 0)->type;
 
     return rfs_numbers_each(type) > 0 ? type->bytes : 0;
 }
 
-static uint64_t step(void *ctx, size_t item)
-{
-    (void)ctx;
-    (void)item;
-    return PIECE;
-}
-
-static uint64_t bytes(void *ctx, size_t item, uint64_t n)
-{
-    (void)ctx;
-    (void)item;
-    return n;
-}
-
-static void worker_free(void *ctx, void *memory)
-{
-    const struct measuring *measuring = ctx;
-    struct worker *worker = memory;
-
-    rfs_whole_memory_free(&measuring->whole, worker->bytes, PIECE);
-    rfs_slice_free(&worker->slice);
-    free(worker);
-}
-
-static void *worker_new(void *ctx)
-{
-    const struct measuring *measuring = ctx;
-    struct worker *worker = calloc(1, sizeof *worker);
-
-    if (worker)
-        worker->bytes = rfs_whole_memory(&measuring->whole, PIECE);
-    if (worker && !worker->bytes) {
-        free(worker);
-        return NULL;
-    }
-    return worker;
-}
-
-static int measure(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+static int measure(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                    struct rfs_error *err)
 {
-    const struct measuring *measuring = ctx;
-    struct worker *worker = memory;
-    const struct rfs_whole_tensor *tensor = tensor_at(ctx, piece->item);
+    const struct rfs_type *type = tensor_at(ctx, piece->item, 0)->type;
 
-    worker->moments = (struct rfs_moments){0};
-    if (piece->n == 0)
-        return 0;
-    if (worker->of != tensor) {
-        const int rc = rfs_whole_slice(&measuring->whole, tensor, &worker->slice);
-        if (rc)
-            return rfs_fail(err, rc, RFS_OF(measuring->whole.path, tensor->name), NULL,
-                            "cannot be read: %s", strerror(-rc));
-        worker->of = tensor;
-    }
-    const int rc = rfs_whole_read(&measuring->whole, tensor, &worker->slice, piece->begin,
-                                  (size_t)piece->n, worker->bytes, err);
-    if (rc == 0)
-        rfs_moments_add(&worker->moments, tensor->type, worker->bytes,
-                        (size_t)piece->n / rfs_numbers_bytes(tensor->type));
-    return rc;
+    (void)err;
+    if (piece->n > 0)
+        rfs_moments_add(worker->own, type, worker->bytes[0],
+                        (size_t)piece->n / rfs_numbers_bytes(type));
+    return 0;
 }
 
-static int merge(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+static int merge(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                  struct rfs_error *err)
 {
     const struct measuring *measuring = ctx;
-    const struct worker *worker = memory;
 
     (void)err;
-    rfs_moments_merge(&measuring->moments[piece->item], &worker->moments);
+    rfs_moments_merge(&measuring->moments[piece->item], worker->own);
     return 0;
 }
 
@@ -134,24 +72,21 @@ static int measure_all(struct measuring *measuring, unsigned threads, struct rfs
     const struct rfs_sweep sweep = {
         .ctx = measuring,
         .n = whole->n,
+        .whole = {whole},
+        .sides = 1,
+        .own_bytes = sizeof(struct rfs_moments),
+        .tensor = tensor_at,
         .units = units,
-        .step = step,
-        .bytes = bytes,
-        .worker = worker_new,
-        .worker_free = worker_free,
         .work = measure,
         .fold = merge,
         .progress = &measuring->progress,
+        .phase = "measuring",
     };
-    uint64_t all = 0;
 
     measuring->moments = calloc(whole->n + 1, sizeof *measuring->moments);
     if (!measuring->moments)
         return rfs_fail_memory(err);
-    for (size_t i = 0; i < whole->n; i++)
-        all += units(measuring, i);
     rfs_progress_init(&measuring->progress, false);
-    rfs_progress_begin(&measuring->progress, "measuring", all, whole->n);
     const int rc = rfs_sweep_run(&sweep, threads, err);
     rfs_progress_destroy(&measuring->progress);
     return rc;

@@ -3,7 +3,6 @@
 
 #include "base/checked.h"
 #include "tool/common/sweep.h"
-#include "view/ranges.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,15 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define PIECE ((uint64_t)4 << 20) /* bytes; a multiple of what is assembled at once */
 #define MOST_RUNS 4096
-
-/* Of one thread. */
-struct worker {
-    unsigned char *bytes[3]; /* PIECE each: of the tree, of the source, of another copy */
-    struct rfs_slice slice[3];
-    const struct rfs_verify_item *of; /* of the first two slices; NULL: none yet */
-};
 
 /* ---- differences ------------------------------------------------------------------------------------ */
 
@@ -73,7 +64,7 @@ static void find_odd(struct rfs_verify *verify, const struct rfs_whole_tensor *t
                                            .at = RFS_NOWHERE_AT});
 }
 
-static int check_copy(struct rfs_verify *verify, struct worker *worker,
+static int check_copy(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
                       const struct rfs_whole_tensor *tensor, const struct rfs_target *twin,
                       uint32_t number, const struct rfs_sweep_piece *piece,
                       const struct reference *reference, struct rfs_error *err)
@@ -104,7 +95,7 @@ static int check_copy(struct rfs_verify *verify, struct worker *worker,
 }
 
 /* All but the first copy of the first stage, which has been compared. */
-static int check_copies(struct rfs_verify *verify, struct worker *worker,
+static int check_copies(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
                         const struct rfs_whole_tensor *tensor, const struct rfs_sweep_piece *piece,
                         const struct reference *reference, struct rfs_error *err)
 {
@@ -141,85 +132,20 @@ static uint64_t units(void *ctx, size_t item)
     return verify->items[item].tree->type->bytes;
 }
 
-static uint64_t step(void *ctx, size_t item)
+static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)
 {
-    (void)ctx;
-    (void)item;
-    return PIECE;
+    const struct rfs_verify *verify = ctx;
+    const struct rfs_verify_item *one = &verify->items[item];
+
+    return one->lost ? NULL : side == 0 ? one->tree : one->src;
 }
 
-static uint64_t bytes(void *ctx, size_t item, uint64_t n)
-{
-    (void)ctx;
-    (void)item;
-    return n;
-}
-
-/* Whose memory is guarded: any of the two may be encrypted. */
-static const struct rfs_whole *guard(const struct rfs_verify *verify)
-{
-    return verify->src.opened && rfs_view_secret(verify->src.opened) ? &verify->src : &verify->tree;
-}
-
-static void worker_free(void *ctx, void *memory)
-{
-    struct worker *worker = memory;
-
-    for (int i = 0; i < 3; i++) {
-        if (worker->bytes[i])
-            rfs_whole_memory_free(guard(ctx), worker->bytes[i], PIECE);
-        rfs_slice_free(&worker->slice[i]);
-    }
-    free(worker);
-}
-
-static void *worker_new(void *ctx)
-{
-    struct worker *worker = calloc(1, sizeof *worker);
-
-    for (int i = 0; worker && i < 3; i++) {
-        worker->bytes[i] = rfs_whole_memory(guard(ctx), PIECE);
-        if (!worker->bytes[i]) {
-            worker_free(ctx, worker);
-            worker = NULL;
-        }
-    }
-    return worker;
-}
-
-static int fetch(const struct rfs_verify *verify, struct worker *worker,
-                 const struct rfs_verify_item *item, const struct rfs_sweep_piece *piece,
-                 struct rfs_error *err)
-{
-    const struct rfs_whole *wholes[] = {&verify->tree, &verify->src};
-    const struct rfs_whole_tensor *tensors[] = {item->tree, item->src};
-
-    for (int i = 0; i < 2 && tensors[i]; i++) {
-        int rc = 0;
-        if (worker->of != item)
-            rc = rfs_whole_slice(wholes[i], tensors[i], &worker->slice[i]);
-        if (rc)
-            return rfs_fail(err, rc, RFS_OF(wholes[i]->path, tensors[i]->name), NULL,
-                            "cannot be read: %s", strerror(-rc));
-        rc = rfs_whole_read(wholes[i], tensors[i], &worker->slice[i], piece->begin,
-                            (size_t)piece->n, worker->bytes[i], err);
-        if (rc)
-            return rc;
-    }
-    worker->of = item;
-    return 0;
-}
-
-static int check(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+static int check(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                  struct rfs_error *err)
 {
     struct rfs_verify *verify = ctx;
-    struct worker *worker = memory;
     const struct rfs_verify_item *item = &verify->items[piece->item];
-    int rc = item->lost ? 0 : fetch(verify, worker, item, piece, err);
 
-    if (rc)
-        return rc;
     if (item->by_rank)
         return rfs_verify_own(verify, item->tree, piece->begin, (size_t)piece->n, worker->bytes[1],
                               worker->bytes[2], err);
@@ -235,11 +161,10 @@ static int check(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
                : check_copies(verify, worker, item->tree, piece, &reference, err);
 }
 
-static int sum_up(void *ctx, void *memory, const struct rfs_sweep_piece *piece,
+static int sum_up(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                   struct rfs_error *err)
 {
     struct rfs_verify *verify = ctx;
-    const struct worker *worker = memory;
     struct rfs_verify_item *item = &verify->items[piece->item];
 
     if (item->lost)
@@ -318,7 +243,8 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
  * Where ranks of the source differ in what they should hold alike, a mount shows each rank what the source rank has
  * that it takes after. So a difference counts only if that is not it.
  */
-static int look_again(struct rfs_verify *verify, struct worker *worker, struct rfs_error *err)
+static int look_again(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
+                      struct rfs_error *err)
 {
     for (size_t i = 0; i < verify->findings.list.n; i++) {
         struct rfs_finding *finding = &verify->findings.list.data[i];
@@ -326,8 +252,8 @@ static int look_again(struct rfs_verify *verify, struct worker *worker, struct r
             finding->kind == RFS_FOUND_BYTES ? rfs_whole_find(&verify->tree, finding->name) : NULL;
         if (!tensor || tensor->own)
             continue;
-        const int rc = rfs_verify_is_shown(verify, tensor, finding->rank, PIECE, worker->bytes[0],
-                                           worker->bytes[1], err);
+        const int rc = rfs_verify_is_shown(verify, tensor, finding->rank, RFS_SWEEP_PIECE,
+                                           worker->bytes[0], worker->bytes[1], err);
         if (rc < 0)
             return rc;
         if (rc > 0)
@@ -336,14 +262,14 @@ static int look_again(struct rfs_verify *verify, struct worker *worker, struct r
     return 0;
 }
 
-static int recheck(struct rfs_verify *verify, struct rfs_error *err)
+static int recheck(struct rfs_verify *verify, const struct rfs_sweep *sweep, struct rfs_error *err)
 {
-    struct worker *worker = worker_new(verify);
+    struct rfs_sweep_worker *worker = rfs_sweep_worker_new(sweep);
 
     if (!worker)
         return rfs_fail_memory(err);
     const int rc = look_again(verify, worker, err);
-    worker_free(verify, worker);
+    rfs_sweep_worker_free(sweep, worker);
     return rc;
 }
 
@@ -352,16 +278,15 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
     const struct rfs_sweep sweep = {
         .ctx = verify,
         .n = verify->tree.n + verify->n_lost,
+        .whole = {&verify->tree, &verify->src},
+        .sides = 3, /* one for another copy */
+        .tensor = tensor_of,
         .units = units,
-        .step = step,
-        .bytes = bytes,
-        .worker = worker_new,
-        .worker_free = worker_free,
         .work = check,
         .fold = sum_up,
         .progress = &verify->progress,
+        .phase = "verifying",
     };
-    uint64_t all = 0;
 
     verify->items = calloc(sweep.n + 1, sizeof *verify->items);
     if (!verify->items)
@@ -369,23 +294,19 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
     for (size_t i = 0; i < verify->tree.n; i++) {
         verify->items[i].tree = &verify->tree.tensors[i];
         match(verify, &verify->items[i]);
-        all += units(verify, i);
     }
     for (size_t i = 0; i < verify->n_lost; i++) {
         verify->items[verify->tree.n + i] =
             (struct rfs_verify_item){.tree = &verify->lost[i], .lost = true, .by_rank = true};
-        all += verify->lost[i].type->bytes;
     }
     for (size_t i = 0; !verify->shown.view && i < verify->src.n; i++)
         if (verify->src.tensors[i].type->bytes > 0 &&
             !rfs_whole_find(&verify->tree, verify->src.tensors[i].name) &&
             !rfs_whole_lacks(&verify->tree, verify->src.tensors[i].name))
             rfs_verify_find(verify, RFS_FOUND_MISSING, verify->src.tensors[i].name, NULL);
-    rfs_progress_begin(&verify->progress, "verifying", all, sweep.n);
     int rc = rfs_sweep_run(&sweep, verify->options->threads, err);
-    rfs_progress_end(&verify->progress);
     if (rc == 0 && verify->shown.view && verify->findings.list.n > 0)
-        rc = recheck(verify, err);
+        rc = recheck(verify, &sweep, err);
     for (size_t i = 0; i < verify->tree.n; i++)
         XXH3_freeState(verify->items[i].state);
     return rc;

@@ -165,36 +165,20 @@ static uint64_t units(void *ctx, size_t item)
     return ((struct pieces *)ctx)->units[item];
 }
 
-static uint64_t step(void *ctx, size_t item)
+/* So that a piece is of 1 to 7 units. */
+static uint64_t unit(void *ctx, size_t item, unsigned side)
 {
     (void)ctx;
-    return 1 + item % 7;
+    (void)side;
+    return RFS_SWEEP_PIECE / (1 + item % 7);
 }
 
-static uint64_t bytes(void *ctx, size_t item, uint64_t n)
-{
-    (void)ctx;
-    (void)item;
-    return n;
-}
-
-static void *worker(void *ctx)
-{
-    (void)ctx;
-    return calloc(1, sizeof(struct rfs_sweep_piece));
-}
-
-static void worker_free(void *ctx, void *memory)
-{
-    (void)ctx;
-    free(memory);
-}
-
-static int work(void *ctx, void *memory, const struct rfs_sweep_piece *piece, struct rfs_error *err)
+static int work(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
+                struct rfs_error *err)
 {
     struct pieces *pieces = ctx;
 
-    *(struct rfs_sweep_piece *)memory = *piece;
+    *(struct rfs_sweep_piece *)worker->own = *piece;
     pthread_mutex_lock(&pieces->lock);
     pieces->worked += piece->n;
     pthread_mutex_unlock(&pieces->lock);
@@ -205,12 +189,13 @@ static int work(void *ctx, void *memory, const struct rfs_sweep_piece *piece, st
     return 0;
 }
 
-static int fold(void *ctx, void *memory, const struct rfs_sweep_piece *piece, struct rfs_error *err)
+static int fold(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
+                struct rfs_error *err)
 {
     struct pieces *pieces = ctx;
 
     (void)err;
-    assert_memory_equal(memory, piece, sizeof *piece);
+    assert_memory_equal(worker->own, piece, sizeof *piece);
     assert_int_equal(pieces->folded[piece->item], piece->begin);
     pieces->folded[piece->item] += piece->n;
     pieces->finished[piece->item] += piece->last;
@@ -220,11 +205,18 @@ static int fold(void *ctx, void *memory, const struct rfs_sweep_piece *piece, st
 static int sweep(struct pieces *pieces, unsigned threads, struct rfs_error *err)
 {
     struct rfs_progress progress;
-    const struct rfs_sweep all = {pieces, ITEMS,       units, step, bytes,
-                                  worker, worker_free, work,  fold, &progress};
+    const struct rfs_sweep all = {.ctx = pieces,
+                                  .n = ITEMS,
+                                  .sides = 1, /* and no checkpoint */
+                                  .own_bytes = sizeof(struct rfs_sweep_piece),
+                                  .units = units,
+                                  .unit = unit,
+                                  .work = work,
+                                  .fold = fold,
+                                  .progress = &progress,
+                                  .phase = "testing"};
 
     rfs_progress_init(&progress, false);
-    rfs_progress_begin(&progress, "testing", 1, 1);
     const int rc = rfs_sweep_run(&all, threads, err);
     rfs_progress_destroy(&progress);
     return rc;
