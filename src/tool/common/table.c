@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "tool/common/layout_text.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -40,6 +41,14 @@ void rfs_table_add_printed(struct rfs_table *table, struct rfs_printed *shown)
     RFS_FREE char *text = rfs_printed_end(shown);
 
     rfs_table_add(table, "%s", text);
+}
+
+void rfs_table_add_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims)
+{
+    struct rfs_printed shown;
+
+    rfs_put_dims(rfs_printed_begin(&shown), ndim, dims);
+    rfs_table_add_printed(table, &shown);
 }
 
 /* Columns of a terminal, near enough: characters. */

@@ -35,6 +35,8 @@ void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same of a text, which it ends. */
 void rfs_table_add_printed(struct rfs_table *table, struct rfs_printed *shown);
+/* "[768, 24]" */
+void rfs_table_add_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims);
 void rfs_table_print(const struct rfs_table *table, FILE *out);
 /* An array of objects, one a row. */
 void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json,

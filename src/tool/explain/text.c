@@ -243,7 +243,6 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
 {
     struct listing *listing = ctx;
     struct rfs_table *table = &listing->table;
-    struct rfs_printed dims;
     uint64_t bytes = 0;
     size_t n;
 
@@ -254,8 +253,7 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
         add_box(table, slice->type->ndim, slice->whole, &slice->boxes.data[0]);
     else
         rfs_table_add(table, "%s", slice->boxes.n > 0 ? "in fields" : "whole");
-    rfs_put_dims(rfs_printed_begin(&dims), slice->shown->ndim, slice->shown->dims);
-    rfs_table_add_printed(table, &dims);
+    rfs_table_add_dims(table, slice->shown->ndim, slice->shown->dims);
     rfs_table_add(table, "%" PRIu64, slice->shown->bytes);
     uint32_t *ranks = rfs_explained_ranks(slice, &n);
     add_ranks(table, ranks, n);

@@ -13,6 +13,7 @@
  * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else those of a rank.
  */
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "source/crypt/cipher.h"
 #include "source/scan/group_proto.h"
@@ -33,7 +34,7 @@ static int fail_open(const char *path, struct rfs_error *err)
     return rfs_fail(err, -errno, RFS_IN(path), REMEDY, "cannot open: %s", strerror(errno));
 }
 
-static bool ends_in(const char *name, const char *end)
+bool rfs_info_ends(const char *name, const char *end)
 {
     const size_t n = strlen(name);
     const size_t m = strlen(end);
@@ -117,19 +118,19 @@ static int detect_file(const char *path, bool keyed, enum rfs_info_kind *kind,
         return (int)got;
     if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
         *kind = keyed ? RFS_INFO_CKPT : RFS_INFO_ENCRYPTED;
-    else if (ends_in(path, ".safetensors") || is_safetensors(head, n))
+    else if (rfs_info_ends(path, ".safetensors") || is_safetensors(head, n))
         *kind = RFS_INFO_SAFETENSORS;
-    else if (ends_in(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
+    else if (rfs_info_ends(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
         *kind = RFS_INFO_TORCH;
     else if (keyed) /* of MindSpore 1, which has no magic */
         *kind = RFS_INFO_CKPT;
-    else if (ends_in(path, ".json"))
+    else if (rfs_info_ends(path, ".json"))
         *kind = json_kind(head, n);
     else if (n > 0 && head[0] == 0x08)
         *kind = RFS_INFO_STRATEGY;
     else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(path))
         *kind = RFS_INFO_GROUP;
-    else if (!ends_in(path, ".ckpt") && is_text(head, n)) {
+    else if (!rfs_info_ends(path, ".ckpt") && is_text(head, n)) {
         while (spaces < n && strchr(" \t\r\n", head[spaces]))
             spaces++;
         *kind = spaces < n && head[spaces] == '{' ? json_kind(head, n) : RFS_INFO_RULES;
@@ -139,7 +140,8 @@ static int detect_file(const char *path, bool keyed, enum rfs_info_kind *kind,
 
 static bool is_weight_map(const char *name)
 {
-    return strcmp(name, "param_name_map.json") == 0 || ends_in(name, ".safetensors.index.json");
+    return strcmp(name, "param_name_map.json") == 0 ||
+           rfs_info_ends(name, ".safetensors.index.json");
 }
 
 /* Of the checkpoint that counts in a folder: a strategy has the same ending. */
@@ -153,10 +155,9 @@ static int detect_rank(const char *path, bool keyed, enum rfs_info_kind *kind,
     *kind = RFS_INFO_RANK;
     if (rc || !name)
         return rc;
-    if (asprintf(&file, "%s/%s", path, name) < 0) {
-        file = NULL;
+    file = rfs_path_join(path, name);
+    if (!file)
         return rfs_fail_memory(err);
-    }
     enum rfs_info_kind of_file;
     rc = detect_file(file, keyed, &of_file, err);
     if (rc == 0 && of_file == RFS_INFO_STRATEGY)
@@ -183,7 +184,7 @@ int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, stru
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
         parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
-        json = json || (ends_in(entry->d_name, ".json") && entry->d_name[0] != '.' &&
+        json = json || (rfs_info_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
                         strncmp(entry->d_name, "reshard-manifest", 16) != 0);
     }
     closedir(dir);

@@ -5,17 +5,11 @@
 #include "source/safetensors/header.h"
 #include "source/scan/scan.h"
 #include "source/torch/index.h"
-#include "tool/common/layout_text.h"
 #include "tool/info/info.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-
-static const struct rfs_column columns[] = {
-    {"name", false, false}, {"dtype", false, false}, {"shape", true, false},
-    {"bytes", true, true},  {"offset", true, true},
-};
 
 /* What is read of a file. */
 struct work {
@@ -97,16 +91,6 @@ static int read_it(struct work *work, struct rfs_files *files)
     return rc;
 }
 
-void rfs_info_add_shape(struct rfs_table *table, uint32_t ndim, const uint64_t *dims)
-{
-    char text[RFS_MAX_DIMS * 22 + 3];
-    FILE *out = rfs_printed_memory(fmemopen(text, sizeof text, "w"));
-
-    rfs_put_dims(out, ndim, dims);
-    fclose(out);
-    rfs_table_add(table, "%s", text);
-}
-
 static const char *format_name(enum rfs_info_kind kind)
 {
     return kind == RFS_INFO_SAFETENSORS ? "safetensors" : kind == RFS_INFO_TORCH ? "pt" : "ckpt";
@@ -117,16 +101,7 @@ static void tell(struct work *work)
     struct rfs_report *report = work->report;
     const struct rfs_rows *rows = &work->rows;
 
-    report->table.columns = columns;
-    report->table.n_columns = sizeof columns / sizeof *columns;
-    for (size_t i = 0; i < rows->list.n; i++) {
-        const struct rfs_row *row = &rows->list.data[i];
-        rfs_table_add(&report->table, "%s", row->name);
-        rfs_table_add(&report->table, "%s", rfs_rows_dtype(row->type));
-        rfs_info_add_shape(&report->table, row->type->ndim, row->type->dims);
-        rfs_table_add(&report->table, "%" PRIu64, row->type->bytes);
-        rfs_table_add(&report->table, "%" PRIu64, row->offset);
-    }
+    rfs_rows_table(rows, true, &report->table);
     fprintf(report->say,
             "checkpoint: %zu parameter%s, %" PRIu64 " bytes of content in a file of %" PRIu64
             "%s\n",

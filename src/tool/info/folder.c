@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in folders beside the checkpoints that count, and what an export left there. */
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/read_whole.h"
 #include "tool/export/manifest.h"
 #include "tool/info/info.h"
@@ -11,18 +12,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool ends_in(const char *name, const char *end)
-{
-    const size_t n = strlen(name);
-    const size_t m = strlen(end);
-
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 static bool is_checkpoint(const char *name)
 {
-    return name[0] != '.' &&
-           (ends_in(name, ".ckpt") || ends_in(name, ".safetensors") || ends_in(name, ".pt"));
+    return name[0] != '.' && (rfs_info_ends(name, ".ckpt") || rfs_info_ends(name, ".safetensors") ||
+                              rfs_info_ends(name, ".pt"));
 }
 
 /* As programs name what they have not finished. */
@@ -31,7 +24,7 @@ static bool is_temporary(const char *name)
     static const char *const ends[] = {".tmp", ".temp", ".part", ".partial", ".lock", "~"};
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_in(name, ends[i]))
+        if (rfs_info_ends(name + 1, ends[i])) /* what is only an ending is a name */
             return true;
     return strstr(name, ".reshard-") != NULL;
 }
@@ -109,14 +102,12 @@ bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_fit_findin
 static int add_manifest(const char *folder, const char *name, struct rfs_manifest *manifest,
                         struct rfs_error *err)
 {
-    RFS_FREE char *path = NULL;
+    RFS_FREE char *path = rfs_path_join(folder, name);
     RFS_FREE char *text = NULL;
     size_t size = 0;
 
-    if (asprintf(&path, "%s/%s", folder, name) < 0) {
-        path = NULL;
+    if (!path)
         return rfs_fail_memory(err);
-    }
     const int rc = rfs_read_whole(path, RFS_MANIFEST_BYTES, &text, &size, err);
     return rc ? rc : rfs_manifest_parse(path, text, size, manifest, err);
 }
@@ -128,13 +119,9 @@ static size_t count_wrong(const char *folder, const struct rfs_manifest *manifes
     size_t wrong = 0;
 
     for (size_t i = 0; i < manifest->entries.n; i++) {
-        RFS_FREE char *path = NULL;
         const char *name = rfs_intern_text(manifest->paths, (uint32_t)i);
+        RFS_FREE char *path = rfs_printed_memory(rfs_path_join(folder, name));
         struct stat st;
-        if (asprintf(&path, "%s/%s", folder, name) < 0) {
-            path = NULL;
-            continue;
-        }
         if (stat(path, &st) == 0 && (uint64_t)st.st_size == manifest->entries.data[i].size)
             continue;
         if (wrong++ == 0)

@@ -54,6 +54,9 @@ enum rfs_info_kind {
 /* What PATH is, by its first bytes or by the names in it. 0, or -errno with *err filled. */
 int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, struct rfs_error *err);
 
+/* Whether a name has that ending. */
+bool rfs_info_ends(const char *name, const char *end);
+
 /* Each adds to a report that info.c began. 0, or -errno with *err filled. */
 int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
                   struct rfs_report *report, struct rfs_error *err);
@@ -95,8 +98,6 @@ void rfs_info_look_beside(const char *folder, const char *name, struct rfs_besid
 /* False when out of memory. */
 bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_fit_findings *findings);
 
-/* The cell of a type's shape: "[768, 24]". */
-void rfs_info_add_shape(struct rfs_table *table, uint32_t ndim, const uint64_t *dims);
 /* "15 parameters: 13 Float32 (…), …", and the member "dtypes". */
 void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows);
 /* How many of them the table shows, if not all. */

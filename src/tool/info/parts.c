@@ -8,12 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const struct rfs_column columns[] = {
-    {"name", false, false},
-    {"dtype", false, false},
-    {"shape", true, false},
-    {"bytes", true, true},
-};
 static const struct rfs_column file_columns[] = {
     {"part", true, true},
     {"file", false, false},
@@ -39,13 +33,7 @@ static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
                 name = NULL;
                 return rfs_fail_memory(err);
             }
-            struct rfs_type *type = rfs_arena_alloc(&rows->arena, sizeof *type);
-            const char *kept = rfs_arena_text(&rows->arena, name, strlen(name));
-            if (!type || !kept)
-                return rfs_fail_memory(err);
-            *type = tensor.type;
-            const struct rfs_row row = {.name = kept, .type = type, .bytes = type->bytes};
-            if (!rfs_rows_add(rows, &args->filter, row))
+            if (!rfs_rows_keep(rows, &args->filter, name, &tensor.type, 0))
                 return rfs_fail_memory(err);
         }
     return 0;
@@ -58,15 +46,7 @@ static void tell(struct rfs_info_args *args, struct rfs_catalog *catalog,
     const uint32_t parts = rfs_hfai_parts(hfai);
     uint64_t bytes = 0;
 
-    report->table.columns = columns;
-    report->table.n_columns = sizeof columns / sizeof *columns;
-    for (size_t i = 0; i < rows->list.n; i++) {
-        const struct rfs_row *row = &rows->list.data[i];
-        rfs_table_add(&report->table, "%s", row->name);
-        rfs_table_add(&report->table, "%s", rfs_rows_dtype(row->type));
-        rfs_info_add_shape(&report->table, row->type->ndim, row->type->dims);
-        rfs_table_add(&report->table, "%" PRIu64, row->bytes);
-    }
+    rfs_rows_table(rows, false, &report->table);
     report->key = "tensors";
     report->second.columns = file_columns;
     report->second.n_columns = sizeof file_columns / sizeof *file_columns;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/info/rows.h"
 
+#include "tool/common/whole.h"
+
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -61,9 +64,39 @@ void rfs_rows_order(struct rfs_rows *rows, const struct rfs_filter *filter)
         rows->list.n = filter->most;
 }
 
-const char *rfs_rows_dtype(const struct rfs_type *type)
+bool rfs_rows_keep(struct rfs_rows *rows, const struct rfs_filter *filter, const char *name,
+                   const struct rfs_type *type, uint64_t offset)
 {
-    return type->kind == RFS_MAP ? "map" : rfs_dtype_name((enum rfs_dtype)type->dtype);
+    struct rfs_type *kept = rfs_arena_alloc(&rows->arena, sizeof *kept);
+    const struct rfs_row row = {.name = rfs_arena_text(&rows->arena, name, strlen(name)),
+                                .type = kept,
+                                .bytes = type->bytes,
+                                .offset = offset};
+
+    if (!kept || !row.name)
+        return false;
+    *kept = *type;
+    return rfs_rows_add(rows, filter, row);
+}
+
+void rfs_rows_table(const struct rfs_rows *rows, bool offsets, struct rfs_table *table)
+{
+    static const struct rfs_column columns[] = {
+        {"name", false, false}, {"dtype", false, false}, {"shape", true, false},
+        {"bytes", true, true},  {"offset", true, true},
+    };
+
+    table->columns = columns;
+    table->n_columns = offsets ? 5 : 4;
+    for (size_t i = 0; i < rows->list.n; i++) {
+        const struct rfs_row *row = &rows->list.data[i];
+        rfs_table_add(table, "%s", row->name);
+        rfs_table_add(table, "%s", rfs_whole_dtype(row->type));
+        rfs_table_add_dims(table, row->type->ndim, row->type->dims);
+        rfs_table_add(table, "%" PRIu64, row->type->bytes);
+        if (offsets)
+            rfs_table_add(table, "%" PRIu64, row->offset);
+    }
 }
 
 bool rfs_rows_parse_dtype(const char *text, int *dtype)

@@ -7,6 +7,7 @@
 #include "base/vec.h"
 #include "source/index.h"
 #include "tool/common/globs.h"
+#include "tool/common/table.h"
 
 #include <stdbool.h>
 
@@ -45,8 +46,11 @@ bool rfs_rows_add(struct rfs_rows *rows, const struct rfs_filter *filter, struct
 /* Sorts them, and drops those beyond the most. */
 void rfs_rows_order(struct rfs_rows *rows, const struct rfs_filter *filter);
 
-/* "Float32", "map". */
-const char *rfs_rows_dtype(const struct rfs_type *type);
+/* The same of a parameter whose name and type do not last. */
+bool rfs_rows_keep(struct rfs_rows *rows, const struct rfs_filter *filter, const char *name,
+                   const struct rfs_type *type, uint64_t offset);
+/* Name, dtype, shape, bytes and, if they have one, offset. */
+void rfs_rows_table(const struct rfs_rows *rows, bool offsets, struct rfs_table *table);
 /* The type that a user names: MindSpore's name, numpy's or safetensors'. False when it is none. */
 bool rfs_rows_parse_dtype(const char *text, int *dtype);
 

@@ -54,22 +54,17 @@ static const char *key_text(const struct rfs_node *key, char *out, size_t size)
 
 static int take_tensor(struct walk *walk, const char *name, const struct rfs_torch_tensor *tensor)
 {
-    struct rfs_type *type = rfs_arena_alloc(&walk->rows->arena, sizeof *type);
-    const char *kept = rfs_arena_text(&walk->rows->arena, name, strlen(name));
     const uint64_t item = rfs_dtype_bytes(tensor->dtype);
+    struct rfs_type type = {.bytes = tensor->elements * item,
+                            .ndim = (uint8_t)tensor->ndim,
+                            .dtype = (uint8_t)tensor->dtype,
+                            .kind = RFS_TENSOR};
 
-    if (!type || !kept)
-        return rfs_fail_memory(walk->err);
-    *type = (struct rfs_type){.bytes = tensor->elements * item,
-                              .ndim = (uint8_t)tensor->ndim,
-                              .dtype = (uint8_t)tensor->dtype,
-                              .kind = RFS_TENSOR};
-    memcpy(type->dims, tensor->dims, tensor->ndim * sizeof *type->dims);
-    const struct rfs_row row = {.name = kept,
-                                .type = type,
-                                .bytes = type->bytes,
-                                .offset = tensor->record->offset + tensor->offset * item};
-    return rfs_rows_add(walk->rows, walk->filter, row) ? 0 : rfs_fail_memory(walk->err);
+    memcpy(type.dims, tensor->dims, tensor->ndim * sizeof *type.dims);
+    return rfs_rows_keep(walk->rows, walk->filter, name, &type,
+                         tensor->record->offset + tensor->offset * item)
+               ? 0
+               : rfs_fail_memory(walk->err);
 }
 
 static int visit(struct walk *walk, const struct rfs_node *node, const char *name, unsigned depth);

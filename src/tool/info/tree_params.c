@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "tool/common/layout_text.h"
+#include "tool/common/whole.h"
 #include "view/rules.h"
 
 #include <inttypes.h>
@@ -154,29 +155,10 @@ static void add_slice(struct rfs_info_tree *tree, struct rfs_table *table,
     else if (param->shapes)
         rfs_table_add(table, "differs");
     else
-        rfs_info_add_shape(table, param->type->ndim, param->type->dims);
+        rfs_table_add_dims(table, param->type->ndim, param->type->dims);
 }
 
 /* ---- with a strategy ---- */
-
-static void add_text(struct rfs_table *table, const struct rfs_layout *layout,
-                     void (*put)(FILE *out, const struct rfs_layout *layout))
-{
-    struct rfs_printed shown;
-    FILE *out = rfs_printed_begin(&shown);
-
-    put(out, layout);
-    rfs_table_add_printed(table, &shown);
-}
-
-static void add_cut(struct rfs_table *table, const struct rfs_grid *grid)
-{
-    struct rfs_printed shown;
-    FILE *out = rfs_printed_begin(&shown);
-
-    rfs_put_cuts(out, grid);
-    rfs_table_add_printed(table, &shown);
-}
 
 static void add_stages(struct rfs_info_tree *tree, struct rfs_table *table, ptrdiff_t at)
 {
@@ -200,14 +182,16 @@ static void add_whole(struct rfs_info_tree *tree, const struct rfs_row *row)
 {
     struct rfs_table *table = &tree->report->table;
     struct rfs_fit_tensor tensor = {.slice = NULL};
+    struct rfs_printed shown;
     ptrdiff_t at;
     const int rc = find_tensor(tree, row->name, &at, &tensor);
 
     rfs_table_add(table, "%s", row->name);
-    rfs_table_add(table, "%s", rfs_rows_dtype(row->type));
+    rfs_table_add(table, "%s", rfs_whole_dtype(row->type));
     if (rc == 1) {
-        rfs_info_add_shape(table, tensor.slice->ndim, tensor.whole);
-        add_cut(table, &tensor.grid);
+        rfs_table_add_dims(table, tensor.slice->ndim, tensor.whole);
+        rfs_put_cuts(rfs_printed_begin(&shown), &tensor.grid);
+        rfs_table_add_printed(table, &shown);
     } else {
         rfs_table_add(table, tree->args->json ? "null" : "?");
         rfs_table_add(table, "%s", rc < 0 ? "does not fit" : "not in the strategy");
@@ -218,8 +202,10 @@ static void add_whole(struct rfs_info_tree *tree, const struct rfs_row *row)
     if (!tree->args->json)
         return;
     if (rc == 1) {
-        add_text(table, tensor.layout, rfs_put_matrix);
-        add_text(table, tensor.layout, rfs_put_map);
+        rfs_put_matrix(rfs_printed_begin(&shown), tensor.layout);
+        rfs_table_add_printed(table, &shown);
+        rfs_put_map(rfs_printed_begin(&shown), tensor.layout);
+        rfs_table_add_printed(table, &shown);
         rfs_table_add(table, "%" PRIu32, tensor.layout->opt_size);
         rfs_table_add(table, "%" PRIu32, tensor.grid.replicas);
     } else {
@@ -246,7 +232,7 @@ void rfs_info_tree_params(struct rfs_info_tree *tree)
         }
         rfs_table_add(table, "%s", row->name);
         rfs_table_add(table, "%s",
-                      tree->params[row->id].types ? "differs" : rfs_rows_dtype(row->type));
+                      tree->params[row->id].types ? "differs" : rfs_whole_dtype(row->type));
         add_slice(tree, table, row);
         add_ranks(tree, table, row);
         rfs_table_add(table, "%" PRIu64, row->bytes);
