@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/explain/explain.h"
+#include "tool/explain/explained.h"
 
 #include "base/cleanup.h"
 #include "tool/common/command.h"

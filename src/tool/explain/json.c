@@ -4,7 +4,7 @@
 #include "base/json_write.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
-#include "tool/explain/explain.h"
+#include "tool/explain/explained.h"
 #include "tool/explain/ranges.h"
 #include "tool/explain/totals.h"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfstool_la_SOURCES += \
-	src/tool/explain/explain.c src/tool/explain/explain.h \
+	src/tool/explain/explain.c src/tool/explain/explained.h \
 	src/tool/explain/flow.c src/tool/explain/picture.h \
 	src/tool/explain/json.c \
 	src/tool/explain/panels.c \

@@ -8,7 +8,7 @@
 #ifndef RFS_TOOL_EXPLAIN_PARTS_H
 #define RFS_TOOL_EXPLAIN_PARTS_H
 
-#include "tool/explain/explain.h"
+#include "tool/explain/explained.h"
 
 /* EXPLAIN's view is of parts. 0 with explain->parts owned by it, or -errno with *err filled. */
 int rfs_explain_parts_open(struct rfs_explain *explain, struct rfs_error *err);

@@ -11,7 +11,7 @@
 #define RFS_TOOL_EXPLAIN_PICTURE_H
 
 #include "tool/common/svg.h"
-#include "tool/explain/explain.h"
+#include "tool/explain/explained.h"
 
 #define PICTURE_MOST 4096 /* cells, or slices; more are not drawn */
 #define PICTURE_WIDTH 880.0

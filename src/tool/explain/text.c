@@ -6,7 +6,7 @@
 #include "tool/common/show.h"
 #include "tool/common/table.h"
 #include "tool/common/whole.h"
-#include "tool/explain/explain.h"
+#include "tool/explain/explained.h"
 #include "tool/explain/ranges.h"
 #include "tool/explain/totals.h"
 

@@ -21,10 +21,8 @@ void rfs_totals_free(struct rfs_totals *totals)
 {
     for (size_t i = 0; totals->ranks && i < totals->n_ranks; i++)
         free(totals->ranks[i].taken.data);
-    for (size_t i = 0; i < totals->now.cap; i++)
-        free(totals->now.data[i].boxes.data);
     free(totals->now.data);
-    free(totals->where.data);
+    free(totals->boxes.data);
     free(totals->ranks);
     free(totals->together.data);
     *totals = (struct rfs_totals){0};
@@ -45,48 +43,24 @@ static bool take(struct rfs_takings *takings, uint32_t file, uint32_t rank, uint
     return true;
 }
 
-/* Those of a file, of the parameter at hand. */
-static struct rfs_totals_boxes *boxes_of(struct rfs_totals *totals, uint32_t file)
-{
-    while (totals->where.n <= file)
-        if (!RFS_PUSH(&totals->where, 0))
-            return NULL;
-    if (totals->where.data[file] > 0)
-        return &totals->now.data[totals->where.data[file] - 1];
-    if (totals->now.n == totals->now.cap) {
-        const size_t before = totals->now.cap;
-        if (!rfs_vec_grow((void **)&totals->now.data, &totals->now.cap, totals->now.n,
-                          sizeof *totals->now.data))
-            return NULL;
-        memset(totals->now.data + before, 0, (totals->now.cap - before) * sizeof *totals->now.data);
-    }
-    totals->now.data[totals->now.n].file = file;
-    totals->now.data[totals->now.n].boxes.n = 0;
-    totals->where.data[file] = (uint32_t)++totals->now.n;
-    return &totals->now.data[totals->now.n - 1];
-}
-
 /* The box of a piece in what its file holds; a row of bytes for what is no tensor. */
 static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain,
                     const struct rfs_piece_trace *piece)
 {
     const struct rfs_type *type = rfs_catalog_type(explain->rooms.catalog, piece->type);
-    struct rfs_totals_boxes *to = boxes_of(totals, piece->block.file);
-    struct rfs_box box = piece->source;
+    struct rfs_totals_box of = {piece->block.file, piece->rank, 1, 1, {.len = {type->bytes}}};
 
-    if (!to)
-        return false;
-    to->rank = piece->rank;
-    to->ndim = type->kind == RFS_TENSOR ? type->ndim : 1;
-    to->item = type->kind == RFS_TENSOR ? rfs_dtype_bytes((enum rfs_dtype)type->dtype) : 1;
-    if (type->kind != RFS_TENSOR)
-        box = (struct rfs_box){.len = {type->bytes}};
-    for (uint32_t i = 0; i < to->ndim; i++)
+    if (type->kind == RFS_TENSOR) {
+        of.ndim = type->ndim;
+        of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+        of.box = piece->source;
+    }
+    for (uint32_t i = 0; i < of.ndim; i++)
         if (piece->repeated >> i & 1) {
-            box.at[i] = 0;
-            box.len[i] = 1;
+            of.box.at[i] = 0;
+            of.box.len[i] = 1;
         }
-    return RFS_PUSH(&to->boxes, box);
+    return RFS_PUSH(&totals->now, of);
 }
 
 bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain,
@@ -106,19 +80,32 @@ bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain
     return true;
 }
 
+static int by_file(const void *a, const void *b)
+{
+    const struct rfs_totals_box *x = a;
+    const struct rfs_totals_box *y = b;
+    return (x->file > y->file) - (x->file < y->file);
+}
+
 bool rfs_totals_next(struct rfs_totals *totals)
 {
-    bool ok = true;
+    const struct rfs_totals_box *now = totals->now.data;
+    const size_t n = totals->now.n;
+    uint64_t volume;
 
-    for (size_t i = 0; ok && i < totals->now.n; i++) {
-        struct rfs_totals_boxes *of = &totals->now.data[i];
-        uint64_t volume = 0;
-        ok = rfs_boxes_volume(&of->boxes, of->ndim, &volume) &&
-             take(&totals->together, of->file, of->rank, volume * of->item);
-        totals->where.data[of->file] = 0;
+    if (n > 1)
+        qsort(totals->now.data, n, sizeof *now, by_file);
+    for (size_t i = 0, end; i < n; i = end) {
+        totals->boxes.n = 0;
+        for (end = i; end < n && now[end].file == now[i].file; end++)
+            if (!RFS_PUSH(&totals->boxes, now[end].box))
+                return false;
+        if (!rfs_boxes_volume(&totals->boxes, now[i].ndim, &volume) ||
+            !take(&totals->together, now[i].file, now[i].rank, volume * now[i].item))
+            return false;
     }
     totals->now.n = 0;
-    return ok;
+    return true;
 }
 
 uint64_t rfs_takings_bytes(const struct rfs_takings *takings)

@@ -4,12 +4,12 @@
  * them take counted once, as on a node that has read it and keeps it.
  *
  * Cost: 16 bytes for each pair of a rank and a file that gives it something; and of one parameter at a time the
- * boxes of all ranks, 256 bytes each.
+ * boxes of all ranks, 280 bytes each.
  */
 #ifndef RFS_TOOL_EXPLAIN_TOTALS_H
 #define RFS_TOOL_EXPLAIN_TOTALS_H
 
-#include "tool/explain/explain.h"
+#include "tool/explain/explained.h"
 #include "tool/explain/union.h"
 
 struct rfs_taken {
@@ -22,6 +22,13 @@ struct rfs_takings {
     size_t n, cap;
 };
 
+/* What is taken of a parameter in a file. */
+struct rfs_totals_box {
+    uint32_t file, rank, ndim;
+    uint64_t item; /* bytes of an element */
+    struct rfs_box box;
+};
+
 struct rfs_totals {
     size_t n_ranks;
     struct rfs_totals_rank {
@@ -29,16 +36,8 @@ struct rfs_totals {
         uint64_t parameters, shown_bytes; /* bytes as shown */
     } * ranks;                            /* [n_ranks] by position in rfs_explain.selected */
     struct rfs_takings together;          /* each byte of a file once */
-    /* Of the parameter at hand. */
-    struct {
-        struct rfs_totals_boxes {
-            uint32_t file, rank, ndim;
-            uint64_t item; /* bytes of an element of the boxes */
-            struct rfs_boxes boxes;
-        } * data;
-        size_t n, cap;
-    } now;
-    RFS_VEC(uint32_t) where; /* by file: its position in now, and 1; 0: it is not there */
+    RFS_VEC(struct rfs_totals_box) now;   /* of the parameter at hand */
+    struct rfs_boxes boxes;               /* those of one file */
 };
 
 /* 0, or -ENOMEM with *err filled; to be freed in any case. */

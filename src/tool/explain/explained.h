@@ -4,8 +4,8 @@
  *
  * What is told of many slices is made and dropped slice by slice: only their lines, or totals.h, are kept.
  */
-#ifndef RFS_TOOL_EXPLAIN_EXPLAIN_H
-#define RFS_TOOL_EXPLAIN_EXPLAIN_H
+#ifndef RFS_TOOL_EXPLAIN_EXPLAINED_H
+#define RFS_TOOL_EXPLAIN_EXPLAINED_H
 
 #include "plan/trace.h"
 #include "tool/common/progress.h"
