@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room only: what encoders put images together with. False means out of memory. */
+/* Inside the room only: what encoders put images together with. */
 #ifndef RFS_IMAGE_BUILD_H
 #define RFS_IMAGE_BUILD_H
 
@@ -7,26 +7,28 @@
 #include "base/vec.h"
 #include "image/image.h"
 
-enum rfs_json_style {
-    RFS_JSON_SERDE,  /* as the safetensors library writes: UTF-8 as it is */
-    RFS_JSON_PYTHON, /* as json.dumps does: ASCII only, the rest as UTF-16 in \uNNNN */
-};
-/* TEXT, which is UTF-8, as a JSON string with its quotes. */
-bool rfs_bytes_put_json(struct rfs_bytes *bytes, const char *text, size_t n,
-                        enum rfs_json_style style);
-
-/* Zero-initialise; rfs_image_builder_end frees what was not taken over. */
+/*
+ * Bytes are put into the literals, and regions of targets between them are added, in the order of the file. What fails
+ * is told by rfs_image_finish. Zero-initialise; rfs_image_builder_end frees what was not taken over.
+ */
 struct rfs_image_builder {
-    uint64_t offset; /* in the file, of what is added next */
     struct rfs_bytes literals;
+    size_t covered;  /* of the literals: those that are in a region */
+    uint64_t offset; /* in the file, of the literals that are in none */
     RFS_VEC(struct rfs_region) regions;
+    bool failed;    /* out of memory */
     bool too_large; /* the file would be larger than a file can be */
 };
 
-/* A region of a target's bytes, or RFS_CRC; none when BYTES is 0. */
-bool rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t at, uint64_t bytes);
-/* The literals from AT on; they continue the region before when that is literal too. */
-bool rfs_image_add_literals(struct rfs_image_builder *builder, size_t at);
+/* Where in the file comes what is put or added next. */
+static inline uint64_t rfs_image_here(const struct rfs_image_builder *builder)
+{
+    return builder->offset + (builder->literals.n - builder->covered);
+}
+
+/* Adds a region of a target's bytes, or RFS_CRC…, and returns its number; none when BYTES is 0. */
+size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t at,
+                     uint64_t bytes);
 /* The image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger than a file can be. */
 int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
                      struct rfs_image **out);

@@ -23,19 +23,10 @@
  */
 #include "image/build.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
-
-struct encoder {
-    struct rfs_catalog *catalog;
-    struct rfs_image_builder builder;
-};
-
-static void encoder_end(struct encoder *encoder)
-{
-    rfs_image_builder_end(&encoder->builder);
-}
 
 static size_t varint_length(uint64_t value)
 {
@@ -111,70 +102,57 @@ bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_by
 }
 
 /* The messages of a map tensor, each as long as in the source. */
-static bool add_map(struct encoder *encoder, const struct rfs_target *target, uint32_t i,
-                    const char *name, size_t name_bytes)
+static void add_map(struct rfs_image_builder *builder, struct rfs_catalog *catalog,
+                    const struct rfs_target *target, uint32_t i, const char *name,
+                    size_t name_bytes)
 {
-    struct rfs_image_builder *builder = &encoder->builder;
     uint64_t done = 0;
     size_t n;
-    const uint64_t *lengths = rfs_catalog_lengths_of(encoder->catalog, target->lengths, &n);
+    const uint64_t *lengths = rfs_catalog_lengths_of(catalog, target->lengths, &n);
 
     for (size_t k = 0; k < n; done += lengths[k++]) {
-        const size_t at = builder->literals.n;
-        const uint64_t value = field_length(name_bytes) + field_length(lengths[k]);
-        put_tag(&builder->literals, 0x0a, value);
+        put_tag(&builder->literals, 0x0a, field_length(name_bytes) + field_length(lengths[k]));
         put_text(&builder->literals, 0x0a, name, name_bytes);
         put_tag(&builder->literals, 0x1a, lengths[k]);
-        if (builder->literals.failed || !rfs_image_add_literals(builder, at) ||
-            !rfs_image_add(builder, i, done, lengths[k]))
-            return false;
+        rfs_image_add(builder, i, done, lengths[k]);
     }
-    return true;
 }
 
-static bool add_target(struct encoder *encoder, const struct rfs_params *params, uint32_t i)
+static void add_target(struct rfs_image_builder *builder, struct rfs_catalog *catalog,
+                       const struct rfs_target *target, uint32_t i)
 {
-    const struct rfs_target *target = &params->targets[i];
-    const struct rfs_type *type = rfs_catalog_type(encoder->catalog, target->shown_type);
-    size_t name_bytes;
-    const char *name = rfs_intern_bytes(rfs_catalog_tables(encoder->catalog)->names,
-                                        target->shown_name, &name_bytes);
-    struct rfs_image_builder *builder = &encoder->builder;
+    const struct rfs_type *type = rfs_catalog_type(catalog, target->shown_type);
     uint64_t done = 0;
+    size_t name_bytes;
+    const char *name =
+        rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->shown_name, &name_bytes);
 
-    if (type->kind == RFS_MAP)
-        return add_map(encoder, target, i, name, name_bytes);
+    if (type->kind == RFS_MAP) {
+        add_map(builder, catalog, target, i, name, name_bytes);
+        return;
+    }
     do {
-        const size_t at = builder->literals.n;
-        const uint64_t left = type->bytes - done;
-        const uint64_t content = left < RFS_CKPT_CHUNK ? left : RFS_CKPT_CHUNK;
-        if (!rfs_image_ckpt_head(&builder->literals, name, name_bytes, type, content) ||
-            !rfs_image_add_literals(builder, at) || !rfs_image_add(builder, i, done, content))
-            return false;
+        const uint64_t content = rfs_min_u64(type->bytes - done, RFS_CKPT_CHUNK);
+        rfs_image_ckpt_head(&builder->literals, name, name_bytes, type, content);
+        rfs_image_add(builder, i, done, content);
         done += content;
     } while (done < type->bytes);
-    return true;
-}
-
-static bool add_trailer(struct rfs_image_builder *builder)
-{
-    const size_t at = builder->literals.n;
-
-    return rfs_bytes_put(&builder->literals, "crc_num\0\0\0\0\0\0",
-                         RFS_CRC_TRAILER - RFS_CRC_BYTES) &&
-           rfs_image_add_literals(builder, at) && rfs_image_add(builder, RFS_CRC, 0, RFS_CRC_BYTES);
 }
 
 int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
                    struct rfs_image **out)
 {
-    RFS_CLEANUP(encoder_end) struct encoder encoder = {.catalog = catalog};
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
 
     *out = NULL;
-    for (size_t i = 0; i < params->n; i++)
-        if (!add_target(&encoder, params, (uint32_t)i))
+    for (size_t i = 0; i < params->n; i++) {
+        add_target(&builder, catalog, &params->targets[i], (uint32_t)i);
+        if (builder.failed || builder.literals.failed)
             return -ENOMEM;
-    if (crc && !add_trailer(&encoder.builder))
-        return -ENOMEM;
-    return rfs_image_finish(&encoder.builder, params, out);
+    }
+    if (crc) {
+        rfs_bytes_put(&builder.literals, "crc_num\0\0\0\0\0\0", RFS_CRC_TRAILER - RFS_CRC_BYTES);
+        rfs_image_add(&builder, RFS_CRC, 0, RFS_CRC_BYTES);
+    }
+    return rfs_image_finish(&builder, params, out);
 }

@@ -72,38 +72,37 @@ void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out)
     }
 }
 
-static bool put_shape(struct rfs_bytes *out, const struct rfs_npy *npy)
+static void put_shape(struct rfs_bytes *out, const struct rfs_npy *npy)
 {
-    bool ok = rfs_bytes_put_text(out, "(");
-
-    for (uint32_t i = 0; ok && i < npy->ndim; i++)
-        ok = (i == 0 || rfs_bytes_put_text(out, ", ")) && rfs_bytes_put_number(out, npy->dims[i]);
-    return ok && rfs_bytes_put_text(out, npy->ndim == 1 ? ",)" : ")");
+    rfs_bytes_put_text(out, "(");
+    for (uint32_t i = 0; i < npy->ndim; i++) {
+        rfs_bytes_put_text(out, i == 0 ? "" : ", ");
+        rfs_bytes_put_number(out, npy->dims[i]);
+    }
+    rfs_bytes_put_text(out, npy->ndim == 1 ? ",)" : ")");
 }
 
-static bool put_spaces(struct rfs_bytes *out, size_t n)
+static void put_spaces(struct rfs_bytes *out, size_t n)
 {
-    bool ok = true;
-
-    for (; ok && n > 0; n--)
-        ok = rfs_bytes_put_text(out, " ");
-    return ok;
+    for (; n > 0; n--)
+        rfs_bytes_put_text(out, " ");
 }
 
 bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out)
 {
     const size_t begin = out->n;
-    bool ok = rfs_bytes_put(out, MAGIC "\0\0", PREFIX) && rfs_bytes_put_text(out, "{'descr': '") &&
-              rfs_bytes_put_text(out, npy->descr) &&
-              rfs_bytes_put_text(out, "', 'fortran_order': False, 'shape': ") &&
-              put_shape(out, npy) && rfs_bytes_put_text(out, ", }");
 
-    if (npy->ndim > 0) {
-        const int digits = snprintf(NULL, 0, "%" PRIu64, npy->dims[0]);
-        ok = ok && put_spaces(out, GROWTH_DIGITS - (size_t)digits);
-    }
-    if (!ok || !put_spaces(out, ALIGN - (out->n - begin + 1) % ALIGN) ||
-        !rfs_bytes_put_text(out, "\n"))
+    rfs_bytes_put(out, MAGIC "\0\0", PREFIX);
+    rfs_bytes_put_text(out, "{'descr': '");
+    rfs_bytes_put_text(out, npy->descr);
+    rfs_bytes_put_text(out, "', 'fortran_order': False, 'shape': ");
+    put_shape(out, npy);
+    rfs_bytes_put_text(out, ", }");
+    if (npy->ndim > 0)
+        put_spaces(out, GROWTH_DIGITS - (size_t)snprintf(NULL, 0, "%" PRIu64, npy->dims[0]));
+    put_spaces(out, ALIGN - (out->n - begin + 1) % ALIGN);
+    rfs_bytes_put_text(out, "\n");
+    if (out->failed)
         return false;
     const size_t length = out->n - begin - PREFIX; /* 16 axes of 20 digits: never over 64 KiB */
     out->data[begin + PREFIX - 2] = (unsigned char)length;
@@ -118,10 +117,8 @@ int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_params *params, 
     const struct rfs_type *type = rfs_catalog_type(catalog, params->targets[target].shown_type);
     struct rfs_npy npy;
 
-    *out = NULL;
     rfs_npy_describe(type, &npy);
-    if (!rfs_npy_header(&npy, &builder.literals) || !rfs_image_add_literals(&builder, 0) ||
-        !rfs_image_add(&builder, target, 0, type->bytes))
-        return -ENOMEM;
+    rfs_npy_header(&npy, &builder.literals);
+    rfs_image_add(&builder, target, 0, type->bytes);
     return rfs_image_finish(&builder, params, out);
 }

@@ -26,7 +26,8 @@ struct pickler {
     rfs_storage_key_fn *key;
     void *ctx;
     struct rfs_bytes *out;
-    struct rfs_error *err;
+    int rc;                     /* the first failure */
+    bool told;                  /* by KEY, which filled the error */
     struct seen *table;         /* open addressing; at most half full */
     size_t cap;                 /* a power of two, or 0 */
     uint32_t n;                 /* of the memo */
@@ -37,24 +38,32 @@ struct pickler {
     unsigned depth;
 };
 
-static int put(struct pickler *pickler, const void *bytes, size_t n)
+/* What fails first is kept, and then nothing more is written. */
+static void fail(struct pickler *pickler, int rc)
 {
-    return rfs_bytes_put(pickler->out, bytes, n) ? 0 : rfs_fail_memory(pickler->err);
+    if (pickler->rc == 0)
+        pickler->rc = rc;
 }
 
-static int put_op(struct pickler *pickler, unsigned char op)
+static void put(struct pickler *pickler, const void *bytes, size_t n)
 {
-    return put(pickler, &op, 1);
+    if (!rfs_bytes_put(pickler->out, bytes, n))
+        fail(pickler, -ENOMEM);
+}
+
+static void put_op(struct pickler *pickler, unsigned char op)
+{
+    put(pickler, &op, 1);
 }
 
 /* An opcode and a little-endian number of BYTES bytes. */
-static int put_number(struct pickler *pickler, unsigned char op, uint64_t number, unsigned bytes)
+static void put_number(struct pickler *pickler, unsigned char op, uint64_t number, unsigned bytes)
 {
     unsigned char buf[9] = {op};
 
     for (unsigned i = 0; i < bytes; i++)
         buf[1 + i] = (unsigned char)(number >> (8 * i));
-    return put(pickler, buf, 1 + bytes);
+    put(pickler, buf, 1 + bytes);
 }
 
 static struct seen *cell_of(const struct pickler *pickler, const struct rfs_node *node)
@@ -85,143 +94,131 @@ static bool grow(struct pickler *pickler)
 }
 
 /* Gives what is on the stack the next number, for whoever remembers it. */
-static int put_memo(struct pickler *pickler)
+static void put_memo(struct pickler *pickler)
 {
     const uint32_t memo = pickler->n++;
-    return memo < 256 ? put_number(pickler, 'q', memo, 1) : put_number(pickler, 'r', memo, 4);
+    put_number(pickler, memo < 256 ? 'q' : 'r', memo, memo < 256 ? 1 : 4);
 }
 
-static int get_memo(struct pickler *pickler, uint32_t memo)
+static void get_memo(struct pickler *pickler, uint32_t memo)
 {
-    return memo < 256 ? put_number(pickler, 'h', memo, 1) : put_number(pickler, 'j', memo, 4);
+    put_number(pickler, memo < 256 ? 'h' : 'j', memo, memo < 256 ? 1 : 4);
 }
 
-static int memoize(struct pickler *pickler, const struct rfs_node *node)
+static void memoize(struct pickler *pickler, const struct rfs_node *node)
 {
-    if (2 * ((size_t)pickler->n + 1) > pickler->cap && !grow(pickler))
-        return rfs_fail_memory(pickler->err);
+    if (2 * ((size_t)pickler->n + 1) > pickler->cap && !grow(pickler)) {
+        fail(pickler, -ENOMEM);
+        return;
+    }
     *cell_of(pickler, node) = (struct seen){node, pickler->n};
-    return put_memo(pickler);
+    put_memo(pickler);
 }
 
-/* Whether the node was written before; it is then taken from the memo: 1, 0 or -errno. */
-static int recall(struct pickler *pickler, const struct rfs_node *node)
+/* Whether the node was written before; it is then taken from the memo. */
+static bool recall(struct pickler *pickler, const struct rfs_node *node)
 {
     const struct seen *cell = pickler->cap ? cell_of(pickler, node) : NULL;
 
     if (!cell || !cell->node)
-        return 0;
-    const int rc = get_memo(pickler, cell->memo);
-    return rc ? rc : 1;
+        return false;
+    get_memo(pickler, cell->memo);
+    return true;
 }
 
-static int save(struct pickler *pickler, const struct rfs_node *node);
+static void save(struct pickler *pickler, const struct rfs_node *node);
 
-static int save_int(struct pickler *pickler, int64_t value)
+static void save_int(struct pickler *pickler, int64_t value)
 {
-    if (value >= 0 && value <= 0xff)
-        return put_number(pickler, 'K', (uint64_t)value, 1);
-    if (value >= 0 && value <= 0xffff)
-        return put_number(pickler, 'M', (uint64_t)value, 2);
-    if (value >= INT32_MIN && value <= INT32_MAX)
-        return put_number(pickler, 'J', (uint64_t)value, 4);
-    /* As few bytes as keep the sign. */
-    const uint64_t magnitude = value < 0 ? ~(uint64_t)value : (uint64_t)value;
-    unsigned n = 1;
-    while (n < 8 && magnitude >> (8 * n - 1) != 0)
-        n++;
-    const int rc = put_number(pickler, 0x8a, n, 1);
-    unsigned char bytes[8];
-    for (unsigned i = 0; i < n; i++)
-        bytes[i] = (unsigned char)((uint64_t)value >> (8 * i));
-    return rc ? rc : put(pickler, bytes, n);
+    if (value >= 0 && value <= 0xff) {
+        put_number(pickler, 'K', (uint64_t)value, 1);
+    } else if (value >= 0 && value <= 0xffff) {
+        put_number(pickler, 'M', (uint64_t)value, 2);
+    } else if (value >= INT32_MIN && value <= INT32_MAX) {
+        put_number(pickler, 'J', (uint64_t)value, 4);
+    } else { /* as few bytes as keep the sign */
+        const uint64_t magnitude = value < 0 ? ~(uint64_t)value : (uint64_t)value;
+        unsigned n = 1;
+        while (n < 8 && magnitude >> (8 * n - 1) != 0)
+            n++;
+        put_op(pickler, 0x8a);
+        put_number(pickler, (unsigned char)n, (uint64_t)value, n);
+    }
 }
 
-static int save_long(struct pickler *pickler, const struct rfs_node *node)
+static void save_long(struct pickler *pickler, const struct rfs_node *node)
 {
-    const int rc = node->of.text.n < 256 ? put_number(pickler, 0x8a, node->of.text.n, 1)
-                                         : put_number(pickler, 0x8b, node->of.text.n, 4);
-    return rc ? rc : put(pickler, node->of.text.data, node->of.text.n);
+    const bool is_short = node->of.text.n < 256;
+
+    put_number(pickler, is_short ? 0x8a : 0x8b, node->of.text.n, is_short ? 1 : 4);
+    put(pickler, node->of.text.data, node->of.text.n);
 }
 
-static int save_float(struct pickler *pickler, uint64_t bits)
+static void save_float(struct pickler *pickler, uint64_t bits)
 {
     unsigned char bytes[9] = {'G'};
 
     for (unsigned i = 0; i < 8; i++)
         bytes[1 + i] = (unsigned char)(bits >> (56 - 8 * i));
-    return put(pickler, bytes, sizeof bytes);
+    put(pickler, bytes, sizeof bytes);
 }
 
-static int save_bytes_of_text(struct pickler *pickler, const char *text, uint32_t n)
+static void put_text(struct pickler *pickler, const char *text, uint32_t n)
 {
-    const int rc = put_number(pickler, 'X', n, 4);
-    return rc ? rc : put(pickler, text, n);
+    put_number(pickler, 'X', n, 4);
+    put(pickler, text, n);
 }
 
-static int save_text(struct pickler *pickler, const struct rfs_node *node)
-{
-    const int rc = save_bytes_of_text(pickler, node->of.text.data, node->of.text.n);
-    return rc ? rc : memoize(pickler, node);
-}
-
-static int save_global(struct pickler *pickler, const struct rfs_node *node)
+static void save_global(struct pickler *pickler, const struct rfs_node *node)
 {
     for (size_t i = 0; i < pickler->names.n; i++)
-        if (rfs_node_same_name(pickler->names.data[i].node, node))
-            return get_memo(pickler, pickler->names.data[i].memo);
+        if (rfs_node_same_name(pickler->names.data[i].node, node)) {
+            get_memo(pickler, pickler->names.data[i].memo);
+            return;
+        }
     if (!RFS_PUSH(&pickler->names, (struct seen){node, pickler->n}))
-        return rfs_fail_memory(pickler->err);
-    int rc = put_op(pickler, 'c');
-    if (!rc)
-        rc = put(pickler, node->of.global.module, node->of.global.module_bytes);
-    if (!rc)
-        rc = put_op(pickler, '\n');
-    if (!rc)
-        rc = put(pickler, rfs_node_global_name(node), node->of.global.name_bytes);
-    if (!rc)
-        rc = put_op(pickler, '\n');
-    return rc ? rc : put_memo(pickler);
+        fail(pickler, -ENOMEM);
+    put_op(pickler, 'c');
+    put(pickler, node->of.global.module, node->of.global.module_bytes);
+    put_op(pickler, '\n');
+    put(pickler, rfs_node_global_name(node), node->of.global.name_bytes);
+    put_op(pickler, '\n');
+    put_memo(pickler);
 }
 
-/* Its items are on the stack, below them a mark if there are more than three. */
-static int end_tuple(struct pickler *pickler, const struct rfs_node *node)
+/* Of more than three items, below which a mark is on the stack. */
+static void save_tuple(struct pickler *pickler, const struct rfs_node *node)
 {
     const uint32_t n = node->of.items.n;
-    const struct seen *cell = pickler->cap ? cell_of(pickler, node) : NULL;
+    const bool marked = n > 3;
 
-    if (cell && cell->node) { /* one of its items contains it */
-        int rc = n > 3 ? put_op(pickler, '1') : 0;
-        for (uint32_t i = 0; !rc && n <= 3 && i < n; i++)
-            rc = put_op(pickler, '0');
-        const int got = rc ? rc : recall(pickler, node);
-        return got < 0 ? got : 0;
+    if (marked)
+        put_op(pickler, '(');
+    for (uint32_t i = 0; i < n; i++)
+        save(pickler, node->of.items.data[i]);
+    if (n == 0) {
+        put_op(pickler, ')');
+    } else if (!pickler->cap || !cell_of(pickler, node)->node) {
+        put_op(pickler, marked ? 't' : (unsigned char)(0x84 + n));
+        memoize(pickler, node);
+    } else { /* one of its items contains it */
+        if (marked)
+            put_op(pickler, '1');
+        for (uint32_t i = 0; !marked && i < n; i++)
+            put_op(pickler, '0');
+        recall(pickler, node);
     }
-    const int rc = put_op(pickler, n > 3 ? 't' : (unsigned char)(0x84 + n));
-    return rc ? rc : memoize(pickler, node);
-}
-
-static int save_tuple(struct pickler *pickler, const struct rfs_node *node)
-{
-    const struct rfs_items *items = &node->of.items;
-    int rc = items->n > 3 ? put_op(pickler, '(') : 0;
-
-    if (items->n == 0)
-        return put_op(pickler, ')');
-    for (uint32_t i = 0; !rc && i < items->n; i++)
-        rc = save(pickler, items->data[i]);
-    return rc ? rc : end_tuple(pickler, node);
 }
 
 /* Items from FIRST on: as one batch if MARKED, else as the single one that they are. */
-static int save_batch(struct pickler *pickler, const struct rfs_items *items, uint32_t width,
-                      uint32_t first, uint32_t n, bool marked)
+static void save_batch(struct pickler *pickler, const struct rfs_items *items, uint32_t width,
+                       uint32_t first, uint32_t n, bool marked)
 {
-    int rc = marked ? put_op(pickler, '(') : 0;
-
-    for (uint32_t k = first * width; !rc && k < (first + n) * width; k++)
-        rc = save(pickler, items->data[k]);
-    return rc ? rc : put_op(pickler, width == 2 ? (marked ? 'u' : 's') : (marked ? 'e' : 'a'));
+    if (marked)
+        put_op(pickler, '(');
+    for (uint32_t k = first * width; k < (first + n) * width; k++)
+        save(pickler, items->data[k]);
+    put_op(pickler, width == 2 ? (marked ? 'u' : 's') : (marked ? 'e' : 'a'));
 }
 
 /*
@@ -231,168 +228,172 @@ static int save_batch(struct pickler *pickler, const struct rfs_items *items, ui
  */
 enum way { OF_LIST, OF_DICT, OF_ITERATOR };
 
-static int save_items(struct pickler *pickler, const struct rfs_items *items, uint32_t width,
-                      enum way way)
+static void save_items(struct pickler *pickler, const struct rfs_items *items, uint32_t width,
+                       enum way way)
 {
     const uint32_t n = items->n / width;
-    uint32_t at = 0;
-    int rc = 0;
 
-    if (n == 1)
-        return save_batch(pickler, items, width, 0, 1, false);
-    while (!rc && at < n) {
-        const uint32_t batch = n - at < BATCH ? n - at : BATCH;
-        rc = save_batch(pickler, items, width, at, batch, way != OF_ITERATOR || batch > 1);
-        at += batch;
+    if (n == 1) {
+        save_batch(pickler, items, width, 0, 1, false);
+        return;
     }
-    const bool full = n > 0 && n % BATCH == 0;
-    return !rc && way == OF_DICT && full ? save_batch(pickler, items, width, n, 0, true) : rc;
+    for (uint32_t at = 0; at < n && pickler->rc == 0; at += BATCH) {
+        const uint32_t batch = n - at < BATCH ? n - at : BATCH;
+        save_batch(pickler, items, width, at, batch, way != OF_ITERATOR || batch > 1);
+    }
+    if (way == OF_DICT && n > 0 && n % BATCH == 0)
+        save_batch(pickler, items, width, n, 0, true);
 }
 
-static int save_container(struct pickler *pickler, const struct rfs_node *node, bool dict)
+static void save_container(struct pickler *pickler, const struct rfs_node *node, bool dict)
 {
-    int rc = put_op(pickler, dict ? '}' : ']');
-    if (!rc)
-        rc = memoize(pickler, node);
-    return rc ? rc : save_items(pickler, &node->of.items, dict ? 2 : 1, dict ? OF_DICT : OF_LIST);
+    put_op(pickler, dict ? '}' : ']');
+    memoize(pickler, node);
+    save_items(pickler, &node->of.items, dict ? 2 : 1, dict ? OF_DICT : OF_LIST);
 }
 
-static int save_call(struct pickler *pickler, const struct rfs_node *node)
+static void save_call(struct pickler *pickler, const struct rfs_node *node)
 {
     const struct rfs_after *after = node->of.call.after;
-    int rc = save(pickler, node->of.call.callee);
 
-    if (!rc)
-        rc = save(pickler, node->of.call.args);
-    if (!rc)
-        rc = put_op(pickler, node->kind == RFS_NODE_NEW ? 0x81 : 'R');
-    if (!rc)
-        rc = memoize(pickler, node);
-    if (!rc && after && after->list)
-        rc = save_items(pickler, &after->list->of.items, 1, OF_ITERATOR);
-    if (!rc && after && after->dict)
-        rc = save_items(pickler, &after->dict->of.items, 2, OF_ITERATOR);
-    if (!rc && after && after->state) {
-        rc = save(pickler, after->state);
-        rc = rc ? rc : put_op(pickler, 'b');
+    save(pickler, node->of.call.callee);
+    save(pickler, node->of.call.args);
+    put_op(pickler, node->kind == RFS_NODE_NEW ? 0x81 : 'R');
+    memoize(pickler, node);
+    if (after && after->list)
+        save_items(pickler, &after->list->of.items, 1, OF_ITERATOR);
+    if (after && after->dict)
+        save_items(pickler, &after->dict->of.items, 2, OF_ITERATOR);
+    if (after && after->state) {
+        save(pickler, after->state);
+        put_op(pickler, 'b');
     }
-    return rc;
 }
 
-/* One of the texts that all storages name; *MEMO is its number once it was written. */
-static int save_word(struct pickler *pickler, const char *word, uint32_t *memo)
+/* A text that many storages name; *MEMO is its number once it was written. */
+static void save_word(struct pickler *pickler, const char *word, uint32_t *memo)
 {
-    if (*memo != NO_MEMO)
-        return get_memo(pickler, *memo);
-    const int rc = save_bytes_of_text(pickler, word, (uint32_t)strlen(word));
+    if (*memo != NO_MEMO) {
+        get_memo(pickler, *memo);
+        return;
+    }
+    put_text(pickler, word, (uint32_t)strlen(word));
     *memo = pickler->n;
-    return rc ? rc : put_memo(pickler);
+    put_memo(pickler);
 }
 
-static int save_key(struct pickler *pickler, uint32_t key)
+static void save_key(struct pickler *pickler, uint32_t key)
 {
     char text[16];
 
     while (pickler->keys.n <= key)
-        if (!RFS_PUSH(&pickler->keys, NO_MEMO))
-            return rfs_fail_memory(pickler->err);
-    if (pickler->keys.data[key] != NO_MEMO)
-        return get_memo(pickler, pickler->keys.data[key]);
-    const int n = snprintf(text, sizeof text, "%u", key);
-    const int rc = save_bytes_of_text(pickler, text, (uint32_t)n);
-    pickler->keys.data[key] = pickler->n;
-    return rc ? rc : put_memo(pickler);
+        if (!RFS_PUSH(&pickler->keys, NO_MEMO)) {
+            fail(pickler, -ENOMEM);
+            return;
+        }
+    snprintf(text, sizeof text, "%u", key);
+    save_word(pickler, text, &pickler->keys.data[key]);
 }
 
 /* ("storage", CLASS, KEY, "cpu", ELEMENTS), made anew each time, as torch's pickler does. */
-static int save_storage(struct pickler *pickler, const struct rfs_node *node)
+static void save_storage(struct pickler *pickler, const struct rfs_node *node)
 {
     struct rfs_node *const *id = node->of.items.data;
     uint32_t key;
 
-    int rc = pickler->key(pickler->ctx, node, &key);
-    if (!rc)
-        rc = put_op(pickler, '(');
-    if (!rc)
-        rc = save_word(pickler, "storage", &pickler->storage);
-    if (!rc)
-        rc = save(pickler, id[1]);
-    if (!rc)
-        rc = save_key(pickler, key);
-    if (!rc)
-        rc = save_word(pickler, "cpu", &pickler->cpu);
-    if (!rc)
-        rc = save(pickler, id[4]);
-    if (!rc)
-        rc = put_op(pickler, 't');
-    if (!rc)
-        rc = put_memo(pickler);
-    return rc ? rc : put_op(pickler, 'Q');
+    const int rc = pickler->key(pickler->ctx, node, &key);
+    if (rc) {
+        pickler->told = pickler->rc == 0; /* by KEY */
+        fail(pickler, rc);
+        return;
+    }
+    put_op(pickler, '(');
+    save_word(pickler, "storage", &pickler->storage);
+    save(pickler, id[1]);
+    save_key(pickler, key);
+    save_word(pickler, "cpu", &pickler->cpu);
+    save(pickler, id[4]);
+    put_op(pickler, 't');
+    put_memo(pickler);
+    put_op(pickler, 'Q');
 }
 
-static int save_kind(struct pickler *pickler, const struct rfs_node *node)
+static void save_kind(struct pickler *pickler, const struct rfs_node *node)
 {
     switch ((enum rfs_node_kind)node->kind) {
     case RFS_NODE_NONE:
-        return put_op(pickler, 'N');
+        put_op(pickler, 'N');
+        break;
     case RFS_NODE_BOOL:
-        return put_op(pickler, node->of.truth ? 0x88 : 0x89);
+        put_op(pickler, node->of.truth ? 0x88 : 0x89);
+        break;
     case RFS_NODE_INT:
-        return save_int(pickler, node->of.integer);
+        save_int(pickler, node->of.integer);
+        break;
     case RFS_NODE_LONG:
-        return save_long(pickler, node);
+        save_long(pickler, node);
+        break;
     case RFS_NODE_FLOAT:
-        return save_float(pickler, node->of.bits);
+        save_float(pickler, node->of.bits);
+        break;
     case RFS_NODE_TEXT:
-        return save_text(pickler, node);
+        put_text(pickler, node->of.text.data, node->of.text.n);
+        memoize(pickler, node);
+        break;
     case RFS_NODE_TUPLE:
-        return save_tuple(pickler, node);
+        save_tuple(pickler, node);
+        break;
     case RFS_NODE_LIST:
     case RFS_NODE_DICT:
-        return save_container(pickler, node, node->kind == RFS_NODE_DICT);
+        save_container(pickler, node, node->kind == RFS_NODE_DICT);
+        break;
     case RFS_NODE_GLOBAL:
-        return save_global(pickler, node);
+        save_global(pickler, node);
+        break;
     case RFS_NODE_CALL:
     case RFS_NODE_NEW:
-        return save_call(pickler, node);
+        save_call(pickler, node);
+        break;
     case RFS_NODE_STORAGE:
-        return save_storage(pickler, node);
+        save_storage(pickler, node);
+        break;
     }
-    return -EINVAL;
 }
 
-static int save(struct pickler *pickler, const struct rfs_node *node)
+static void save(struct pickler *pickler, const struct rfs_node *node)
 {
     const bool kept = node->kind != RFS_NODE_NONE && node->kind != RFS_NODE_BOOL &&
                       node->kind != RFS_NODE_INT && node->kind != RFS_NODE_LONG &&
                       node->kind != RFS_NODE_FLOAT && node->kind != RFS_NODE_STORAGE &&
                       node->kind != RFS_NODE_GLOBAL;
-    int rc = kept ? recall(pickler, node) : 0;
 
-    if (rc)
-        return rc < 0 ? rc : 0;
-    if (pickler->depth >= RFS_PICKLE_DEPTH)
-        return rfs_fail(pickler->err, -EINVAL, RFS_NOWHERE, NULL,
-                        "a value is nested deeper than %d levels", RFS_PICKLE_DEPTH);
+    if (pickler->rc || (kept && recall(pickler, node)))
+        return;
+    if (pickler->depth >= RFS_PICKLE_DEPTH) {
+        fail(pickler, -EINVAL);
+        return;
+    }
     pickler->depth++;
-    rc = save_kind(pickler, node);
+    save_kind(pickler, node);
     pickler->depth--;
-    return rc;
 }
 
 int rfs_pickle_write(const struct rfs_node *root, rfs_storage_key_fn *key, void *ctx,
                      struct rfs_bytes *out, struct rfs_error *err)
 {
     struct pickler pickler = {
-        .key = key, .ctx = ctx, .out = out, .err = err, .storage = NO_MEMO, .cpu = NO_MEMO};
+        .key = key, .ctx = ctx, .out = out, .storage = NO_MEMO, .cpu = NO_MEMO};
 
-    int rc = put_number(&pickler, 0x80, 2, 1);
-    if (!rc)
-        rc = save(&pickler, root);
-    if (!rc)
-        rc = put_op(&pickler, '.');
+    put_number(&pickler, 0x80, 2, 1);
+    save(&pickler, root);
+    put_op(&pickler, '.');
     free(pickler.table);
     free(pickler.keys.data);
     free(pickler.names.data);
-    return rc;
+    if (pickler.rc == 0 || pickler.told)
+        return pickler.rc;
+    return pickler.rc == -ENOMEM
+               ? rfs_fail_memory(err)
+               : rfs_fail(err, pickler.rc, RFS_NOWHERE, NULL,
+                          "a value is nested deeper than %d levels", RFS_PICKLE_DEPTH);
 }

@@ -153,20 +153,37 @@ static int number_storage(void *ctx, const struct rfs_node *storage, uint32_t *k
     return 0;
 }
 
-static bool put_little(struct rfs_bytes *bytes, uint64_t number, unsigned n)
+static void put_little(struct rfs_bytes *bytes, uint64_t number, unsigned n)
 {
     unsigned char little[8];
 
     for (unsigned i = 0; i < n; i++)
         little[i] = (unsigned char)(number >> (8 * i));
-    return rfs_bytes_put(bytes, little, n);
+    rfs_bytes_put(bytes, little, n);
 }
 
-static bool put_fill(struct rfs_bytes *bytes, size_t n)
+/* A record of fields: each number in so many bytes. */
+struct field {
+    uint64_t number;
+    unsigned bytes;
+};
+
+static void put_fields(struct rfs_bytes *bytes, const char *magic, const struct field *fields,
+                       size_t n)
+{
+    rfs_bytes_put(bytes, magic, magic[0] ? 4 : 0);
+    for (size_t i = 0; i < n; i++)
+        put_little(bytes, fields[i].number, fields[i].bytes);
+}
+#define PUT(bytes, magic, ...)                                                                     \
+    put_fields(bytes, magic, (const struct field[]){__VA_ARGS__},                                  \
+               sizeof(const struct field[]){__VA_ARGS__} / sizeof(struct field))
+
+static void put_fill(struct rfs_bytes *bytes, size_t n)
 {
     static const char fill[] = "ZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZ"
                                "ZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZ";
-    return rfs_bytes_put(bytes, fill, n);
+    rfs_bytes_put(bytes, fill, n);
 }
 
 /* An entry's name with that of the folder; its length. */
@@ -178,163 +195,142 @@ static size_t name_of(const struct encoder *encoder, const struct entry *entry, 
     return (size_t)n; /* it has room: a stem is not longer than a file's name */
 }
 
+/* What an entry's headers say of it: names are UTF-8, and checksum and sizes follow the content. */
+static unsigned flags_of(const struct entry *entry)
+{
+    return entry->bytes > 0 ? 0x0808 : 0x0800;
+}
+
 /* The local header, up to the content. */
-static bool put_local(struct encoder *encoder, struct entry *entry)
+static void put_local(struct encoder *encoder, struct entry *entry)
 {
     struct rfs_bytes *out = &encoder->builder.literals;
-    const size_t at = out->n;
     char text[NAME_MOST];
     const size_t name = name_of(encoder, entry, text);
-    const bool wide = OVERFLOWS(entry->bytes) || OVERFLOWS(encoder->builder.offset);
 
-    entry->header = encoder->builder.offset;
+    entry->header = rfs_image_here(&encoder->builder);
+    const bool wide = OVERFLOWS(entry->bytes) || OVERFLOWS(entry->header);
+    const uint64_t size = wide ? UINT32_MAX : 0;
     const uint64_t before =
         entry->header + LOCAL_BYTES + name + (wide ? EXTRA64_LOCAL : 0) + EXTRA_HEAD;
     const size_t fill = (size_t)((ALIGN - before % ALIGN) % ALIGN);
     const size_t extra = (size_t)(wide ? EXTRA64_LOCAL : 0) + EXTRA_HEAD + fill;
-    bool ok = rfs_bytes_put(out, "PK\3\4", 4) && put_little(out, 0, 2) &&
-              put_little(out, entry->bytes > 0 ? 0x0808 : 0x0800, 2) && put_little(out, 0, 2 + 4) &&
-              put_little(out, 0, 4) && put_little(out, wide ? UINT32_MAX : 0, 4) &&
-              put_little(out, wide ? UINT32_MAX : 0, 4) && put_little(out, name, 2) &&
-              put_little(out, extra, 2) && rfs_bytes_put(out, text, name);
-    if (ok && wide)
-        ok = put_little(out, 1, 2) && put_little(out, EXTRA64_LOCAL - 4, 2) &&
-             put_little(out, 0, 8) && put_little(out, 0, 8) && put_little(out, entry->header, 8);
-    return ok && rfs_bytes_put(out, "FB", 2) && put_little(out, fill, 2) && put_fill(out, fill) &&
-           rfs_image_add_literals(&encoder->builder, at);
+    PUT(out, "PK\3\4", {0, 2}, {flags_of(entry), 2}, {0, 6}, {0, 4}, {size, 4}, {size, 4},
+        {name, 2}, {extra, 2});
+    rfs_bytes_put(out, text, name);
+    if (wide)
+        PUT(out, "", {1, 2}, {EXTRA64_LOCAL - 4, 2}, {0, 8}, {0, 8}, {entry->header, 8});
+    rfs_bytes_put(out, "FB", 2);
+    put_little(out, fill, 2);
+    put_fill(out, fill);
 }
 
 /* Four bytes of checksum: as known, or to be computed. */
-static bool put_crc(struct encoder *encoder, const struct entry *entry)
+static void put_crc(struct encoder *encoder, const struct entry *entry)
 {
-    const size_t at = encoder->builder.literals.n;
-
     if (entry->summed)
-        return rfs_image_add(&encoder->builder, RFS_STORAGE_CRC, (uint64_t)entry->region << 3, 4);
-    return put_little(&encoder->builder.literals, entry->crc, 4) &&
-           rfs_image_add_literals(&encoder->builder, at);
+        rfs_image_add(&encoder->builder, RFS_STORAGE_CRC, (uint64_t)entry->region << 3, 4);
+    else
+        put_little(&encoder->builder.literals, entry->crc, 4);
 }
 
 /* What follows a content of at least one byte. */
-static bool put_descriptor(struct encoder *encoder, const struct entry *entry)
+static void put_descriptor(struct encoder *encoder, const struct entry *entry)
 {
     struct rfs_bytes *out = &encoder->builder.literals;
     const unsigned width = OVERFLOWS(entry->bytes) || OVERFLOWS(entry->header) ? 8 : 4;
-    size_t at = out->n;
 
-    if (!rfs_bytes_put(out, "PK\7\10", 4) || !rfs_image_add_literals(&encoder->builder, at) ||
-        !put_crc(encoder, entry))
-        return false;
-    at = out->n;
-    return put_little(out, entry->bytes, width) && put_little(out, entry->bytes, width) &&
-           rfs_image_add_literals(&encoder->builder, at);
+    rfs_bytes_put(out, "PK\7\10", 4);
+    put_crc(encoder, entry);
+    PUT(out, "", {entry->bytes, width}, {entry->bytes, width});
 }
 
-static struct entry *new_entry(struct encoder *encoder, const char *name, uint32_t number)
+/* Keeps an entry for the directory. */
+static void keep_entry(struct encoder *encoder, const struct entry *entry)
 {
-    return RFS_PUSH(&encoder->entries, (struct entry){.name = name, .number = number})
-               ? &encoder->entries.data[encoder->entries.n - 1]
-               : NULL;
+    if (!RFS_PUSH(&encoder->entries, *entry))
+        encoder->builder.failed = true;
 }
 
-static bool add_small(struct encoder *encoder, const char *name, const void *content, size_t n)
+static void add_small(struct encoder *encoder, const char *name, const void *content, size_t n)
 {
-    struct entry *entry = new_entry(encoder, name, 0);
+    struct entry entry = {
+        .name = name, .bytes = n, .crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), content, n)};
 
-    if (!entry)
-        return false;
-    entry->bytes = n;
-    entry->crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), content, n);
-    if (!put_local(encoder, entry))
-        return false;
-    const size_t at = encoder->builder.literals.n;
-    return rfs_bytes_put(&encoder->builder.literals, content, n) &&
-           rfs_image_add_literals(&encoder->builder, at) && put_descriptor(encoder, entry);
+    put_local(encoder, &entry);
+    rfs_bytes_put(&encoder->builder.literals, content, n);
+    put_descriptor(encoder, &entry);
+    keep_entry(encoder, &entry);
 }
 
-static bool add_storage(struct encoder *encoder, uint32_t number)
+static void add_storage(struct encoder *encoder, uint32_t number)
 {
     const uint32_t target = encoder->targets.data[number];
-    struct entry *entry = new_entry(encoder, NULL, number);
-
-    if (!entry)
-        return false;
-    entry->bytes = encoder->sizes.data[number];
     const struct rfs_storage_item *item =
         encoder->config->params ? NULL : &encoder->storages.items.data[target];
-    if (entry->bytes > 0 && item && item->crc_known)
-        entry->crc = item->crc;
+    struct entry entry = {.number = number, .bytes = encoder->sizes.data[number]};
+
+    if (entry.bytes > 0 && item && item->crc_known)
+        entry.crc = item->crc;
     else
-        entry->summed = entry->bytes > 0 && encoder->config->crc;
-    if (!put_local(encoder, entry))
-        return false;
-    entry->region = encoder->builder.regions.n;
-    return rfs_image_add(&encoder->builder, target, 0, entry->bytes) &&
-           (entry->bytes == 0 || put_descriptor(encoder, entry));
+        entry.summed = entry.bytes > 0 && encoder->config->crc;
+    put_local(encoder, &entry);
+    entry.region = rfs_image_add(&encoder->builder, target, 0, entry.bytes);
+    if (entry.bytes > 0)
+        put_descriptor(encoder, &entry);
+    keep_entry(encoder, &entry);
 }
 
-static bool put_central(struct encoder *encoder, const struct entry *entry)
+static void put_central(struct encoder *encoder, const struct entry *entry)
 {
     struct rfs_bytes *out = &encoder->builder.literals;
     const bool wide_size = OVERFLOWS(entry->bytes);
     const bool wide_offset = OVERFLOWS(entry->header);
     const unsigned extra = (wide_size ? 16u : 0u) + (wide_offset ? 8u : 0u);
+    const uint64_t size = wide_size ? UINT32_MAX : entry->bytes;
     char text[NAME_MOST];
     const size_t name = name_of(encoder, entry, text);
-    size_t at = out->n;
 
-    if (!rfs_bytes_put(out, "PK\1\2", 4) || !put_little(out, 0, 4) ||
-        !put_little(out, entry->bytes > 0 ? 0x0808 : 0x0800, 2) || !put_little(out, 0, 2 + 4) ||
-        !rfs_image_add_literals(&encoder->builder, at) || !put_crc(encoder, entry))
-        return false;
-    at = out->n;
-    const uint64_t size = wide_size ? UINT32_MAX : entry->bytes;
-    bool ok = put_little(out, size, 4) && put_little(out, size, 4) && put_little(out, name, 2) &&
-              put_little(out, extra > 0 ? extra + 4 : 0, 2) && put_little(out, 0, 2) &&
-              put_little(out, 0, 8) &&
-              put_little(out, wide_offset ? UINT32_MAX : entry->header, 4) &&
-              rfs_bytes_put(out, text, name);
-    if (ok && extra > 0)
-        ok = put_little(out, 1, 2) && put_little(out, extra, 2);
-    if (ok && wide_size)
-        ok = put_little(out, entry->bytes, 8) && put_little(out, entry->bytes, 8);
-    if (ok && wide_offset)
-        ok = put_little(out, entry->header, 8);
-    return ok && rfs_image_add_literals(&encoder->builder, at);
+    PUT(out, "PK\1\2", {0, 4}, {flags_of(entry), 2}, {0, 6});
+    put_crc(encoder, entry);
+    PUT(out, "", {size, 4}, {size, 4}, {name, 2}, {extra > 0 ? extra + 4 : 0, 2}, {0, 2}, {0, 8},
+        {wide_offset ? UINT32_MAX : entry->header, 4});
+    rfs_bytes_put(out, text, name);
+    if (extra > 0)
+        PUT(out, "", {1, 2}, {extra, 2});
+    if (wide_size)
+        PUT(out, "", {entry->bytes, 8}, {entry->bytes, 8});
+    if (wide_offset)
+        put_little(out, entry->header, 8);
 }
 
 /* The directory and the ends, that of zip64 always, as torch writes it. */
-static bool put_directory(struct encoder *encoder)
+static void put_directory(struct encoder *encoder)
 {
     struct rfs_bytes *out = &encoder->builder.literals;
-    const uint64_t begin = encoder->builder.offset;
+    const uint64_t begin = rfs_image_here(&encoder->builder);
     const uint64_t n = encoder->entries.n;
+    const uint64_t few = n < 0xffff ? n : 0xffff;
 
     for (size_t i = 0; i < n; i++)
-        if (!put_central(encoder, &encoder->entries.data[i]))
-            return false;
-    const uint64_t end = encoder->builder.offset;
-    const size_t at = out->n;
-    return rfs_bytes_put(out, "PK\6\6", 4) && put_little(out, 44, 8) &&
-           put_little(out, 0x031e, 2) && put_little(out, 0x002d, 2) && put_little(out, 0, 8) &&
-           put_little(out, n, 8) && put_little(out, n, 8) && put_little(out, end - begin, 8) &&
-           put_little(out, begin, 8) && rfs_bytes_put(out, "PK\6\7", 4) && put_little(out, 0, 4) &&
-           put_little(out, end, 8) && put_little(out, 1, 4) && rfs_bytes_put(out, "PK\5\6", 4) &&
-           put_little(out, 0, 4) && put_little(out, n < 0xffff ? n : 0xffff, 2) &&
-           put_little(out, n < 0xffff ? n : 0xffff, 2) &&
-           put_little(out, OVERFLOWS(end - begin) ? UINT32_MAX : end - begin, 4) &&
-           put_little(out, OVERFLOWS(begin) ? UINT32_MAX : begin, 4) && put_little(out, 0, 2) &&
-           rfs_image_add_literals(&encoder->builder, at);
+        put_central(encoder, &encoder->entries.data[i]);
+    const uint64_t end = rfs_image_here(&encoder->builder);
+    PUT(out, "PK\6\6", {44, 8}, {0x031e, 2}, {0x002d, 2}, {0, 8}, {n, 8}, {n, 8}, {end - begin, 8},
+        {begin, 8});
+    PUT(out, "PK\6\7", {0, 4}, {end, 8}, {1, 4});
+    PUT(out, "PK\5\6", {0, 4}, {few, 2}, {few, 2},
+        {OVERFLOWS(end - begin) ? UINT32_MAX : end - begin, 4},
+        {OVERFLOWS(begin) ? UINT32_MAX : begin, 4}, {0, 2});
 }
 
-static bool encode(struct encoder *encoder)
+static void encode(struct encoder *encoder)
 {
-    bool ok = add_small(encoder, "data.pkl", encoder->pickle.data, encoder->pickle.n) &&
-              add_small(encoder, "byteorder", "little", 6);
-
-    for (uint32_t i = 0; ok && i < encoder->sizes.n; i++)
-        ok = add_storage(encoder, i);
-    return ok && add_small(encoder, "version", "3\n", 2) && put_directory(encoder);
+    add_small(encoder, "data.pkl", encoder->pickle.data, encoder->pickle.n);
+    add_small(encoder, "byteorder", "little", 6);
+    for (uint32_t i = 0; i < encoder->sizes.n && !encoder->builder.failed; i++)
+        add_storage(encoder, i);
+    add_small(encoder, "version", "3\n", 2);
+    put_directory(encoder);
 }
 
 int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err)
@@ -346,7 +342,8 @@ int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, str
         rfs_pickle_write(config->document->root, number_storage, &encoder, &encoder.pickle, err);
     if (rc)
         return rc;
-    rc = encode(&encoder) ? rfs_image_finish(&encoder.builder, config->params, out) : -ENOMEM;
+    encode(&encoder);
+    rc = rfs_image_finish(&encoder.builder, config->params, out);
     if (rc == -EFBIG)
         return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(config->catalog)), NULL,
                         "'%s.pt' would be larger than a file can be", config->stem);

@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/json_write.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static int collect(struct rfs_catalog *catalog, const struct rfs_selection *sele
 }
 
 /* The format, and the names of Int4 tensors. One called "format" replaces the format, as in MindSpore. */
-static bool put_metadata(struct rfs_bytes *header, const struct tensor *tensors, size_t n,
+static bool put_metadata(struct rfs_json_write *json, const struct tensor *tensors, size_t n,
                          const char *format)
 {
     RFS_FREE struct tensor *keys = calloc(n + 1, sizeof *keys); /* without a type: the format */
@@ -137,57 +138,53 @@ static bool put_metadata(struct rfs_bytes *header, const struct tensor *tensors,
     if (!told)
         keys[n_keys++] = (struct tensor){.name = "format", .name_bytes = strlen("format")};
     qsort(keys, n_keys, sizeof *keys, by_name);
-    bool ok = rfs_bytes_put_text(header, "\"" METADATA "\":");
-    for (size_t i = 0; ok && i < n_keys; i++) {
-        const char *value = keys[i].type ? "Int4" : format;
-        ok = rfs_bytes_put_text(header, i == 0 ? "{" : ",") &&
-             rfs_bytes_put_json(header, keys[i].name, keys[i].name_bytes, RFS_JSON_SERDE) &&
-             rfs_bytes_put_text(header, ":") &&
-             rfs_bytes_put_json(header, value, strlen(value), RFS_JSON_SERDE);
+    rfs_json_object(json, METADATA, RFS_JSON_TIGHT);
+    for (size_t i = 0; i < n_keys; i++) {
+        rfs_json_put_key(json, keys[i].name, keys[i].name_bytes);
+        rfs_json_put_text(json, NULL, keys[i].type ? "Int4" : format);
     }
-    return ok && rfs_bytes_put_text(header, "}");
+    rfs_json_end(json);
+    return true;
 }
 
-static bool put_tensor(struct rfs_bytes *header, const struct tensor *tensor, uint64_t begin,
+static void put_tensor(struct rfs_json_write *json, const struct tensor *tensor, uint64_t begin,
                        uint64_t end)
 {
     const struct rfs_type *type = tensor->type;
-    bool ok = rfs_bytes_put_text(header, ",") &&
-              rfs_bytes_put_json(header, tensor->name, tensor->name_bytes, RFS_JSON_SERDE) &&
-              rfs_bytes_put_text(header, ":{\"dtype\":\"") &&
-              rfs_bytes_put_text(header, rfs_dtype_safetensors((enum rfs_dtype)type->dtype)) &&
-              rfs_bytes_put_text(header, "\",\"shape\":[");
 
-    for (uint32_t i = 0; ok && i < type->ndim; i++)
-        ok = (i == 0 || rfs_bytes_put_text(header, ",")) &&
-             rfs_bytes_put_number(header, type->dims[i]);
-    return ok && rfs_bytes_put_text(header, "],\"data_offsets\":[") &&
-           rfs_bytes_put_number(header, begin) && rfs_bytes_put_text(header, ",") &&
-           rfs_bytes_put_number(header, end) && rfs_bytes_put_text(header, "]}");
+    rfs_json_put_key(json, tensor->name, tensor->name_bytes);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "dtype", rfs_dtype_safetensors((enum rfs_dtype)type->dtype));
+    rfs_json_put_u64s(json, "shape", RFS_JSON_TIGHT, type->dims, type->ndim);
+    rfs_json_put_u64s(json, "data_offsets", RFS_JSON_TIGHT, (uint64_t[]){begin, end}, 2);
+    rfs_json_end(json);
 }
 
-/* The header with its length before it, and the sum of the contents. */
+/* The header with its length before it. */
 static int put_header(const struct rfs_catalog *catalog, struct rfs_bytes *header,
                       const struct tensor *tensors, size_t n, const char *format,
                       struct rfs_error *err)
 {
     static const unsigned char none[8] = {0};
+    struct rfs_json_write json = {.bytes = header, .escapes = RFS_JSON_UTF8};
     uint64_t at = 0;
-    bool ok = rfs_bytes_put(header, none, sizeof none) && rfs_bytes_put_text(header, "{") &&
-              put_metadata(header, tensors, n, format);
 
-    for (size_t i = 0; ok && i < n; i++) {
+    rfs_bytes_put(header, none, sizeof none);
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    if (!put_metadata(&json, tensors, n, format))
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
         uint64_t end;
         if (!rfs_add_u64(at, tensors[i].type->bytes, &end) || end > INT64_MAX / 2)
             return rfs_fail(err, -EFBIG, RFS_OF(rfs_catalog_path(catalog), tensors[i].name), NULL,
                             "with it, the file would be larger than a file can be");
-        ok = put_tensor(header, &tensors[i], at, end);
+        put_tensor(&json, &tensors[i], at, end);
         at = end;
     }
-    ok = ok && rfs_bytes_put_text(header, "}");
-    while (ok && header->n % 8 != 0)
-        ok = rfs_bytes_put_text(header, " ");
-    if (!ok)
+    rfs_json_end(&json);
+    while (!header->failed && header->n % 8 != 0)
+        rfs_bytes_put_text(header, " ");
+    if (header->failed)
         return rfs_fail_memory(err);
     const uint64_t length = header->n - sizeof none;
     if (length > HEADER_MOST)
@@ -213,10 +210,7 @@ int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selectio
         rc = put_header(catalog, &builder.literals, tensors, n, format, err);
     if (rc)
         return rc;
-    bool ok = rfs_image_add_literals(&builder, 0);
-    for (size_t i = 0; ok && i < n; i++)
-        ok = rfs_image_add(&builder, tensors[i].position, 0, tensors[i].type->bytes);
-    if (!ok || rfs_image_finish(&builder, selection->params, out))
-        return rfs_fail_memory(err);
-    return 0;
+    for (size_t i = 0; i < n; i++)
+        rfs_image_add(&builder, tensors[i].position, 0, tensors[i].type->bytes);
+    return rfs_image_finish(&builder, selection->params, out) ? rfs_fail_memory(err) : 0;
 }

@@ -11,6 +11,7 @@
 #include "image/build.h"
 
 #include "base/cleanup.h"
+#include "base/json_write.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,36 +33,20 @@ static int by_name(const void *a, const void *b)
     return order ? order : (x->name_bytes > y->name_bytes) - (x->name_bytes < y->name_bytes);
 }
 
-static bool put_line(struct rfs_bytes *json, unsigned indent)
+static void put_map(struct rfs_json_write *json, const struct placed *placed,
+                    const struct rfs_weight_map *map)
 {
-    bool ok = rfs_bytes_put_text(json, "\n");
-
-    for (unsigned i = 0; ok && i < indent; i++)
-        ok = rfs_bytes_put_text(json, " ");
-    return ok;
-}
-
-static bool put_map(struct rfs_bytes *json, const struct placed *placed, size_t n, unsigned indent)
-{
-    bool ok = put_line(json, indent) && rfs_bytes_put_text(json, "\"weight_map\": {");
-
-    for (size_t i = 0; ok && i < n; i++)
-        ok = (i == 0 || rfs_bytes_put_text(json, ",")) && put_line(json, 2 * indent) &&
-             rfs_bytes_put_json(json, placed[i].name, placed[i].name_bytes, RFS_JSON_PYTHON) &&
-             rfs_bytes_put_text(json, ": ") &&
-             rfs_bytes_put_json(json, placed[i].file, strlen(placed[i].file), RFS_JSON_PYTHON);
-    /* An empty dict is {} on one line. */
-    return ok && (n == 0 || put_line(json, indent)) && rfs_bytes_put_text(json, "}");
-}
-
-static bool put_all(struct rfs_bytes *json, const struct placed *placed, size_t n,
-                    uint64_t total_size, unsigned indent)
-{
-    return rfs_bytes_put_text(json, "{") && put_line(json, indent) &&
-           rfs_bytes_put_text(json, "\"metadata\": {") && put_line(json, 2 * indent) &&
-           rfs_bytes_put_text(json, "\"total_size\": ") && rfs_bytes_put_number(json, total_size) &&
-           put_line(json, indent) && rfs_bytes_put_text(json, "},") &&
-           put_map(json, placed, n, indent) && put_line(json, 0) && rfs_bytes_put_text(json, "}");
+    rfs_json_object(json, NULL, RFS_JSON_LINES);
+    rfs_json_object(json, "metadata", RFS_JSON_LINES);
+    rfs_json_put_u64(json, "total_size", map->total_size);
+    rfs_json_end(json);
+    rfs_json_object(json, "weight_map", RFS_JSON_LINES);
+    for (size_t i = 0; i < map->n; i++) {
+        rfs_json_put_key(json, placed[i].name, placed[i].name_bytes);
+        rfs_json_put_text(json, NULL, placed[i].file);
+    }
+    rfs_json_end(json);
+    rfs_json_end(json);
 }
 
 int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_map *map,
@@ -71,6 +56,8 @@ int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_ma
     const bool sorted = map->style == RFS_WEIGHT_MAP_HUGGINGFACE;
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_FREE struct placed *placed = calloc(map->n + 1, sizeof *placed);
+    struct rfs_json_write json = {
+        .bytes = &builder.literals, .escapes = RFS_JSON_ASCII, .indent = sorted ? 2 : 4};
 
     *out = NULL;
     if (!placed)
@@ -81,9 +68,8 @@ int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_ma
     }
     if (sorted)
         qsort(placed, map->n, sizeof *placed, by_name);
-    if (!put_all(&builder.literals, placed, map->n, map->total_size, sorted ? 2 : 4) ||
-        (sorted && !rfs_bytes_put_text(&builder.literals, "\n")) ||
-        !rfs_image_add_literals(&builder, 0))
-        return -ENOMEM;
+    put_map(&json, placed, map);
+    if (sorted)
+        rfs_bytes_put_text(&builder.literals, "\n");
     return rfs_image_finish(&builder, NULL, out);
 }
