@@ -417,7 +417,7 @@ ls: cannot access 'tensors.json': No such file or directory
 $ reshard verify saved --against hurt
 rank 1 of the source: hurt/PART_001.pt: the file has no zip directory: it is truncated, or not written by torch.save; try: compare the file with its original, or save it again
 rank 2 of the source: there is no such part
-saved: 0 tensors, 0 bytes: not right: 2 rank of the sources
+saved: 0 tensors, 0 bytes: not right: 2 ranks of the source
 (exit 1)
 $ rm hurt/PART_00[01].pt; reshard verify hurt
 reshard: error: …/hurt: the folder has no rank_N folder in it; try: give the folder that holds rank_0, rank_1 and so on

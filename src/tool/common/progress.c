@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/progress.h"
 
+#include "base/json_write.h"
 #include "tool/common/show.h"
 
 #include <inttypes.h>
@@ -110,11 +111,20 @@ static void draw(struct rfs_progress *progress, uint64_t done, uint64_t files)
 /* The caller has the lock. */
 static void tell(const struct rfs_progress *progress, double now, uint64_t done, uint64_t files)
 {
-    printf("{\"event\":\"progress\",\"phase\":\"%s\",\"bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64
-           ",\"files\":%" PRIu64 ",\"total_files\":%" PRIu64
-           ",\"bytes_per_second\":%.0f,\"seconds\":%.3f}\n",
-           progress->phase, done, progress->bytes, files, progress->files, progress->rate,
-           now - progress->begun);
+    struct rfs_json_write json = {.file = stdout};
+
+    flockfile(stdout); /* where other threads print lines, too */
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "event", "progress");
+    rfs_json_put_text(&json, "phase", progress->phase);
+    rfs_json_put_u64(&json, "bytes", done);
+    rfs_json_put_u64(&json, "total_bytes", progress->bytes);
+    rfs_json_put_u64(&json, "files", files);
+    rfs_json_put_u64(&json, "total_files", progress->files);
+    rfs_json_print(&json, "bytes_per_second", "%.0f", progress->rate);
+    rfs_json_print(&json, "seconds", "%.3f", now - progress->begun);
+    rfs_json_finish(&json);
+    funlockfile(stdout);
     fflush(stdout);
 }
 

@@ -146,14 +146,15 @@ static void add_json_row(struct rfs_table *table, const struct rfs_pair *pair, b
 
 static void print_json(const struct rfs_diff *diff, const struct rfs_table *table, bool same)
 {
-    fputs("{\"a\":", stdout);
-    rfs_json_text(stdout, diff->options->path[0]);
-    fputs(",\"b\":", stdout);
-    rfs_json_text(stdout, diff->options->path[1]);
-    printf(",\"same\":%s,\"models_only\":%s,\"rows\":", same ? "true" : "false",
-           diff->parts ? "true" : "false");
-    rfs_table_print_json(table, stdout);
-    fputs("}\n", stdout);
+    struct rfs_json_write json = {.file = stdout};
+
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "a", diff->options->path[0]);
+    rfs_json_put_text(&json, "b", diff->options->path[1]);
+    rfs_json_put_bool(&json, "same", same);
+    rfs_json_put_bool(&json, "models_only", diff->parts != NULL);
+    rfs_table_put_json(table, &json, "rows");
+    rfs_json_finish(&json);
 }
 
 /* ---- both ------------------------------------------------------------------------------------------- */

@@ -3,10 +3,10 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/json_write.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/show.h"
-#include "tool/common/table.h"
 #include "tool/common/tool.h"
 
 #include <errno.h>
@@ -33,24 +33,35 @@ static void print_line(void *ctx, enum reshard_level level, const char *line)
 static void print_json(const struct rfs_export *export, double seconds, const struct rfs_error *err)
 {
     reshard_statistics statistics = {.struct_size = sizeof statistics};
+    struct rfs_json_write json = {.file = stdout};
 
     if (export->view)
         reshard_get_statistics(export->view, &statistics);
-    printf("{\"event\":\"result\",\"ok\":%s,\"folder\":", err->code ? "false" : "true");
-    rfs_json_text(stdout, export->dest.path ? export->dest.path : "");
-    printf(",\"task\":%" PRIu32 ",\"tasks\":%" PRIu32 ",\"files_written\":%" PRIu64
-           ",\"bytes_written\":%" PRIu64 ",\"files_kept\":%" PRIu64 ",\"bytes_kept\":%" PRIu64
-           ",\"files_removed\":%" PRIu64 ",\"bytes_taken_over\":%" PRIu64
-           ",\"source_reads\":%" PRIu64 ",\"source_bytes\":%" PRIu64 ",\"index_bytes\":%" PRIu64
-           ",\"seconds\":%.3f,\"error\":",
-           export->task.number, export->task.count, export->files_written, export->bytes_written,
-           export->files_kept, export->bytes_kept, export->files_removed, export->bytes_taken,
-           statistics.source_reads, statistics.source_bytes, statistics.index_bytes, seconds);
-    if (err->code)
-        rfs_json_text(stdout, err->text);
-    else
-        fputs("null", stdout);
-    fputs("}\n", stdout);
+    const struct {
+        const char *key;
+        uint64_t n;
+    } counts[] = {
+        {"task", export->task.number},
+        {"tasks", export->task.count},
+        {"files_written", export->files_written},
+        {"bytes_written", export->bytes_written},
+        {"files_kept", export->files_kept},
+        {"bytes_kept", export->bytes_kept},
+        {"files_removed", export->files_removed},
+        {"bytes_taken_over", export->bytes_taken},
+        {"source_reads", statistics.source_reads},
+        {"source_bytes", statistics.source_bytes},
+        {"index_bytes", statistics.index_bytes},
+    };
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "event", "result");
+    rfs_json_put_bool(&json, "ok", !err->code);
+    rfs_json_put_text(&json, "folder", export->dest.path ? export->dest.path : "");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        rfs_json_put_u64(&json, counts[i].key, counts[i].n);
+    rfs_json_print(&json, "seconds", "%.3f", seconds);
+    rfs_json_put_text(&json, "error", err->code ? err->text : NULL);
+    rfs_json_finish(&json);
 }
 
 static void print_summary(const struct rfs_export *export, double seconds)

@@ -3,9 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "reshard.h"
-#include "tool/common/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -64,35 +64,40 @@ bool rfs_manifest_takes(const char *path)
 
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
-static void put_hash(FILE *out, const char *key, struct rfs_hash hash)
+static void put_file(struct rfs_json_write *json, const char *path,
+                     const struct rfs_manifest_entry *entry)
 {
-    fprintf(out, ", \"%s\": \"%016" PRIx64 "%016" PRIx64 "\"", key, hash.high, hash.low);
+    char hash[RFS_HASH_TEXT];
+
+    rfs_json_object(json, NULL, RFS_JSON_SPACED);
+    rfs_json_put_text(json, "path", path);
+    rfs_json_put_u64(json, "size", entry->size);
+    rfs_json_put_text(json, "xxh3_128", rfs_hash_text(entry->hash, hash));
+    rfs_json_put_text(json, "made_of", rfs_hash_text(entry->made_of, hash));
+    rfs_json_put_u64(json, "written_ms", entry->written_ms);
+    rfs_json_end(json);
 }
 
 static void put_all(FILE *out, const struct rfs_manifest *manifest)
 {
-    fprintf(out,
-            "{\n\"format\": \"" MANIFEST_FORMAT
-            "\",\n\"version\": %d,\n\"program\": \"reshard %s\",\n",
-            MANIFEST_VERSION, reshard_version());
-    fputs("\"source\": ", out);
-    rfs_json_text(out, manifest->source ? manifest->source : "");
-    fputs(",\n\"options\": ", out);
-    rfs_json_text(out, manifest->options ? manifest->options : "");
-    fprintf(out, ",\n\"task\": %" PRIu32 ", \"tasks\": %" PRIu32 ",\n", manifest->task,
-            manifest->tasks);
-    fprintf(out, "\"total_files\": %" PRIu64 ",\n\"files\": [", manifest->total_files);
-    for (size_t i = 0; i < manifest->entries.n; i++) {
-        const struct rfs_manifest_entry *entry = &manifest->entries.data[i];
+    struct rfs_json_write json = {.file = out};
+    char program[64];
 
-        fputs(i > 0 ? ",\n{\"path\": " : "\n{\"path\": ", out);
-        rfs_json_text(out, rfs_intern_text(manifest->paths, (uint32_t)i));
-        fprintf(out, ", \"size\": %" PRIu64, entry->size);
-        put_hash(out, "xxh3_128", entry->hash);
-        put_hash(out, "made_of", entry->made_of);
-        fprintf(out, ", \"written_ms\": %" PRIu64 "}", entry->written_ms);
-    }
-    fputs("\n]\n}\n", out);
+    snprintf(program, sizeof program, "reshard %s", reshard_version());
+    rfs_json_object(&json, NULL, RFS_JSON_LINES);
+    rfs_json_put_text(&json, "format", MANIFEST_FORMAT);
+    rfs_json_put_u64(&json, "version", MANIFEST_VERSION);
+    rfs_json_put_text(&json, "program", program);
+    rfs_json_put_text(&json, "source", manifest->source ? manifest->source : "");
+    rfs_json_put_text(&json, "options", manifest->options ? manifest->options : "");
+    rfs_json_put_u64(&json, "task", manifest->task);
+    rfs_json_stay(&json);
+    rfs_json_put_u64(&json, "tasks", manifest->tasks);
+    rfs_json_put_u64(&json, "total_files", manifest->total_files);
+    rfs_json_array(&json, "files", RFS_JSON_LINES);
+    for (size_t i = 0; i < manifest->entries.n; i++)
+        put_file(&json, rfs_intern_text(manifest->paths, (uint32_t)i), &manifest->entries.data[i]);
+    rfs_json_finish(&json);
 }
 
 int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *size)

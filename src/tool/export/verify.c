@@ -6,9 +6,9 @@
 #include "tool/export/export.h"
 
 #include "base/cleanup.h"
+#include "base/json_write.h"
 #include "base/pool.h"
 #include "base/text.h"
-#include "tool/common/table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,11 +27,14 @@ static void say(struct verifying *verifying, const char *path, const char *what)
 
     rfs_progress_end(&verifying->export->progress);
     if (verifying->export->options->json) {
-        fputs("{\"event\":\"difference\",\"path\":", stdout);
-        rfs_json_text(stdout, path);
-        fputs(",\"what\":", stdout);
-        rfs_json_text(stdout, what);
-        fputs("}\n", stdout);
+        struct rfs_json_write json = {.file = stdout};
+        flockfile(stdout); /* whose lines of progress other threads print */
+        rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_text(&json, "event", "difference");
+        rfs_json_put_text(&json, "path", path);
+        rfs_json_put_text(&json, "what", what);
+        rfs_json_finish(&json);
+        funlockfile(stdout);
         return;
     }
     rfs_text_printable(shown, sizeof shown, path);

@@ -183,11 +183,11 @@ void rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *mo
     for (size_t i = 0; i < whole->n; i++)
         add_tensor(&table, json, utf8, &whole->tensors[i], &moments[i]);
     if (json) {
-        fputs("{\"path\":", stdout);
-        rfs_json_text(stdout, whole->path);
-        fputs(",\"rows\":", stdout);
-        rfs_table_print_json(&table, stdout);
-        fputs("}\n", stdout);
+        struct rfs_json_write out = {.file = stdout};
+        rfs_json_object(&out, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_text(&out, "path", whole->path);
+        rfs_table_put_json(&table, &out, "rows");
+        rfs_json_finish(&out);
     } else {
         if (whole->n > 0)
             rfs_table_print(&table, stdout);

@@ -3,9 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "base/write_whole.h"
-#include "tool/common/table.h"
 #include "tool/common/whole.h"
 
 #include <errno.h>
@@ -94,22 +94,23 @@ static int by_name(const void *a, const void *b, void *ctx)
 
 static void put_all(FILE *out, const struct rfs_sums *sums, const uint32_t *order)
 {
+    struct rfs_json_write json = {.file = out};
     char hash[RFS_HASH_TEXT];
 
-    fprintf(out, "{\n\"format\": \"" FORMAT "\",\n\"version\": %d,\n\"tensors\": [",
-            FORMAT_VERSION);
+    rfs_json_object(&json, NULL, RFS_JSON_LINES);
+    rfs_json_put_text(&json, "format", FORMAT);
+    rfs_json_put_u64(&json, "version", FORMAT_VERSION);
+    rfs_json_array(&json, "tensors", RFS_JSON_LINES);
     for (size_t i = 0; i < sums->entries.n; i++) {
         const struct rfs_sum_entry *entry = &sums->entries.data[order[i]];
-        fputs(i > 0 ? ",\n{\"name\": " : "\n{\"name\": ", out);
-        rfs_json_text(out, rfs_intern_text(sums->names, order[i]));
-        fputs(", \"dtype\": ", out);
-        rfs_json_text(out, entry->dtype);
-        fputs(", \"shape\": [", out);
-        for (uint32_t k = 0; k < entry->ndim; k++)
-            fprintf(out, "%s%" PRIu64, k > 0 ? ", " : "", entry->dims[k]);
-        fprintf(out, "], \"xxh3_128\": \"%s\"}", rfs_hash_text(entry->hash, hash));
+        rfs_json_object(&json, NULL, RFS_JSON_SPACED);
+        rfs_json_put_text(&json, "name", rfs_intern_text(sums->names, order[i]));
+        rfs_json_put_text(&json, "dtype", entry->dtype);
+        rfs_json_put_u64s(&json, "shape", RFS_JSON_SPACED, entry->dims, entry->ndim);
+        rfs_json_put_text(&json, "xxh3_128", rfs_hash_text(entry->hash, hash));
+        rfs_json_end(&json);
     }
-    fputs("\n]\n}\n", out);
+    rfs_json_finish(&json);
 }
 
 int rfs_sums_text(const struct rfs_sums *sums, char **text, size_t *size)

@@ -2,14 +2,36 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "tool/common/show.h"
-#include "tool/common/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Its name in JSON, and what is said of it; "": what its detail says. */
+static const struct {
+    const char *name, *text;
+} kinds[] = {
+    [RFS_FOUND_RANK] = {"rank", ""},
+    [RFS_FOUND_SOURCE_RANK] = {"source_rank", ""},
+    [RFS_FOUND_PARTIAL] = {"partial", "cannot be had whole"},
+    [RFS_FOUND_UNCOMPARED] = {"uncompared", "cannot be compared"},
+    [RFS_FOUND_MISSING] = {"missing", "is missing"},
+    [RFS_FOUND_EXTRA] = {"extra", "should not be there"},
+    [RFS_FOUND_TYPE] = {"type", "has another dtype or shape"},
+    [RFS_FOUND_BYTES] = {"bytes", "has other bytes than the source"},
+    [RFS_FOUND_MANIFEST] = {"manifest", ""},
+    [RFS_FOUND_REPLICA] = {"replica", "has other bytes than the ranks that hold the same"},
+    [RFS_FOUND_FRAME] = {"frame", "other bytes than a mount shows, beside the tensors"},
+    [RFS_FOUND_VALUE] = {"value", ""},
+    [RFS_FOUND_OWN] = {"own", ""}, /* notes have sentences of their own */
+    [RFS_FOUND_SOURCE] = {"source", ""},
+    [RFS_FOUND_MODELS] = {"models", ""},
+    [RFS_FOUND_OTHERWISE] = {"otherwise", ""},
+};
 
 /* "[3, 17]", the element of a tensor that holds byte AT; "" when it has no axes. */
 static const char *show_index(const struct rfs_type *type, uint64_t at, char out[RFS_SHAPE_TEXT])
@@ -54,25 +76,6 @@ static void print_place(const struct rfs_verify *verify, const struct rfs_findin
     printf(" offset %" PRIu64, finding->offset);
 }
 
-static const char *what_of(enum rfs_finding_kind kind)
-{
-    static const char *const texts[] = {
-        [RFS_FOUND_RANK] = "",
-        [RFS_FOUND_SOURCE_RANK] = "",
-        [RFS_FOUND_PARTIAL] = "cannot be had whole",
-        [RFS_FOUND_UNCOMPARED] = "cannot be compared",
-        [RFS_FOUND_MISSING] = "is missing",
-        [RFS_FOUND_EXTRA] = "should not be there",
-        [RFS_FOUND_TYPE] = "has another dtype or shape",
-        [RFS_FOUND_BYTES] = "has other bytes than the source",
-        [RFS_FOUND_MANIFEST] = "",
-        [RFS_FOUND_REPLICA] = "has other bytes than the ranks that hold the same",
-        [RFS_FOUND_VALUE] = "",
-        [RFS_FOUND_FRAME] = "other bytes than a mount shows, beside the tensors",
-    };
-    return texts[kind];
-}
-
 static void print_note(const struct rfs_finding *finding, const char *ranks, bool many)
 {
     fputs("note: ", stdout);
@@ -114,7 +117,7 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
     }
     if (finding->name) {
         print_text(finding->name);
-        printf("%s%s", said ? " " : ": ", what_of(finding->kind));
+        printf("%s%s", said ? " " : ": ", kinds[finding->kind].text);
         if (said)
             print_text(finding->detail);
         if (*ranks)
@@ -124,7 +127,7 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
         if (finding->kind == RFS_FOUND_SOURCE_RANK)
             fputs(" of the source", stdout);
         if (finding->kind == RFS_FOUND_FRAME)
-            printf(": %s", what_of(finding->kind));
+            printf(": %s", kinds[finding->kind].text);
     }
     if (finding->detail && !said && finding->kind != RFS_FOUND_FRAME) {
         fputs(": ", stdout);
@@ -161,10 +164,30 @@ static size_t count_kind(const struct rfs_verify *verify, enum rfs_finding_kind 
     return n;
 }
 
-static void print_count(const char *before, size_t n, const char *what)
+/* What is wrong: "2 tensors, 1 rank". */
+static void print_counts(const struct rfs_verify *verify)
 {
-    if (n > 0)
-        printf("%s %zu %s%s", before, n, what, n == 1 ? "" : "s");
+    const struct {
+        size_t n;
+        const char *what, *whose;
+    } counts[] = {
+        {count_tensors(verify), "tensor", ""},
+        {count_kind(verify, RFS_FOUND_RANK), "rank", ""},
+        {count_kind(verify, RFS_FOUND_SOURCE_RANK), "rank", " of the source"},
+        {count_kind(verify, RFS_FOUND_VALUE), "value", ""},
+        {count_kind(verify, RFS_FOUND_FRAME), "file", ""},
+    };
+    const char *comma = "";
+
+    fputs("not right:", stdout);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (counts[i].n == 0)
+            continue;
+        printf("%s %zu %s%s%s", comma, counts[i].n, counts[i].what, counts[i].n == 1 ? "" : "s",
+               counts[i].whose);
+        comma = ",";
+    }
+    putchar('\n');
 }
 
 static void print_summary(const struct rfs_verify *verify, bool fault)
@@ -179,25 +202,15 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
     print_text(options->tree);
     printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_show_bytes(bytes, shown));
     if (fault) {
-        const size_t tensors = count_tensors(verify);
-        const size_t ranks = count_kind(verify, RFS_FOUND_RANK);
-        const size_t sources = count_kind(verify, RFS_FOUND_SOURCE_RANK);
-        const size_t values = count_kind(verify, RFS_FOUND_VALUE);
-        const size_t before = tensors + ranks + sources;
-        fputs("not right:", stdout);
-        print_count("", tensors, "tensor");
-        print_count(tensors > 0 ? "," : "", ranks, "rank");
-        print_count(tensors + ranks > 0 ? "," : "", sources, "rank of the source");
-        print_count(before > 0 ? "," : "", values, "value");
-        print_count(before + values > 0 ? "," : "", count_kind(verify, RFS_FOUND_FRAME), "file");
-        putchar('\n');
+        print_counts(verify);
         return;
     }
     const char *comma = "";
     if (options->against) {
         fputs("the same as ", stdout);
         print_text(options->against);
-        print_count(", with", verify->values, "value");
+        if (verify->values > 0)
+            printf(", with %zu value%s", verify->values, verify->values == 1 ? "" : "s");
         comma = ", ";
     }
     if (options->manifest) {
@@ -235,97 +248,77 @@ static int print_text_report(const struct rfs_verify *verify, bool fault, struct
 
 /* ---- for scripts ------------------------------------------------------------------------------------ */
 
-static void put_text(const char *key, const char *text)
+static void put_tensor(struct rfs_json_write *json, const struct rfs_verify *verify,
+                       const struct rfs_verify_item *item)
 {
-    printf("\"%s\":", key);
-    if (text)
-        rfs_json_text(stdout, text);
-    else
-        fputs("null", stdout);
-}
-
-static void put_tensor(const struct rfs_verify *verify, const struct rfs_verify_item *item)
-{
-    char shape[RFS_SHAPE_TEXT];
+    const struct rfs_type *type = item->tree->type;
     char hash[RFS_HASH_TEXT];
 
-    putchar('{');
-    put_text("name", item->tree->name);
-    printf(",\"dtype\":\"%s\",\"shape\":%s,\"bytes\":%" PRIu64
-           ",\"rank_own\":%s,\"xxh3_128\":\"%s\",\"equal\":%s}",
-           rfs_whole_dtype(item->tree->type), rfs_whole_shape(item->tree->type, shape),
-           item->tree->type->bytes, item->tree->own ? "true" : "false",
-           rfs_hash_text(item->hash, hash),
-           rfs_findings_fault(&verify->findings, item->tree->name) ? "false" : "true");
+    rfs_json_break(json);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "name", item->tree->name);
+    rfs_json_put_text(json, "dtype", rfs_whole_dtype(type));
+    rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, type->dims, type->ndim);
+    rfs_json_put_u64(json, "bytes", type->bytes);
+    rfs_json_put_bool(json, "rank_own", item->tree->own);
+    rfs_json_put_text(json, "xxh3_128", rfs_hash_text(item->hash, hash));
+    rfs_json_put_bool(json, "equal", !rfs_findings_fault(&verify->findings, item->tree->name));
+    rfs_json_end(json);
 }
 
-static void put_finding(const struct rfs_verify *verify, const struct rfs_finding *finding)
+static void put_finding(struct rfs_json_write *json, const struct rfs_verify *verify,
+                        const struct rfs_finding *finding)
 {
-    static const char *const kinds[] = {
-        [RFS_FOUND_RANK] = "rank",         [RFS_FOUND_SOURCE_RANK] = "source_rank",
-        [RFS_FOUND_PARTIAL] = "partial",   [RFS_FOUND_UNCOMPARED] = "uncompared",
-        [RFS_FOUND_MISSING] = "missing",   [RFS_FOUND_EXTRA] = "extra",
-        [RFS_FOUND_TYPE] = "type",         [RFS_FOUND_BYTES] = "bytes",
-        [RFS_FOUND_MANIFEST] = "manifest", [RFS_FOUND_REPLICA] = "replica",
-        [RFS_FOUND_OWN] = "own",           [RFS_FOUND_SOURCE] = "source",
-        [RFS_FOUND_FRAME] = "frame",       [RFS_FOUND_OTHERWISE] = "otherwise",
-        [RFS_FOUND_VALUE] = "value",       [RFS_FOUND_MODELS] = "models",
-    };
     const struct rfs_whole_tensor *tensor =
         finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
     char index[RFS_SHAPE_TEXT];
 
-    printf("{\"what\":\"%s\",", kinds[finding->kind]);
-    put_text("name", finding->name);
+    rfs_json_break(json);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "what", kinds[finding->kind].name);
+    rfs_json_put_text(json, "name", finding->name);
     if (finding->rank == RFS_NO_RANK)
-        fputs(",\"rank\":null", stdout);
+        rfs_json_put_null(json, "rank");
     else
-        printf(",\"rank\":%" PRIu32, finding->rank);
-    putchar(',');
-    put_text("detail", finding->detail);
-    putchar(',');
-    put_text("file", finding->file);
+        rfs_json_put_u64(json, "rank", finding->rank);
+    rfs_json_put_text(json, "detail", finding->detail);
+    rfs_json_put_text(json, "file", finding->file);
     if (finding->file)
-        printf(",\"offset\":%" PRIu64, finding->offset);
+        rfs_json_put_u64(json, "offset", finding->offset);
     if (finding->file && is_of_whole(verify, tensor))
-        printf(",\"index\":%s", show_index(tensor->type, finding->at, index));
-    putchar('}');
+        rfs_json_print(json, "index", "%s", show_index(tensor->type, finding->at, index));
+    rfs_json_end(json);
 }
 
 /* Faults, or notes. */
-static void put_findings(const struct rfs_verify *verify, const char *key, bool notes)
+static void put_findings(struct rfs_json_write *json, const struct rfs_verify *verify,
+                         const char *key, bool notes)
 {
-    const char *between = "";
-
-    printf(",\n\"%s\":[", key);
-    for (size_t i = 0; i < verify->findings.list.n; i++) {
-        const struct rfs_finding *finding = &verify->findings.list.data[i];
-        if (rfs_finding_is_fault(finding->kind) == notes)
-            continue;
-        printf("%s\n", between);
-        put_finding(verify, finding);
-        between = ",";
-    }
-    putchar(']');
+    rfs_json_break(json);
+    rfs_json_array(json, key, RFS_JSON_TIGHT);
+    for (size_t i = 0; i < verify->findings.list.n; i++)
+        if (rfs_finding_is_fault(verify->findings.list.data[i].kind) != notes)
+            put_finding(json, verify, &verify->findings.list.data[i]);
+    rfs_json_end(json);
 }
 
 static void print_json(const struct rfs_verify *verify, bool fault)
 {
-    putchar('{');
-    put_text("tree", verify->options->tree);
-    putchar(',');
-    put_text("against", verify->options->against);
-    putchar(',');
-    put_text("manifest", verify->options->manifest);
-    printf(",\"equal\":%s,\n\"tensors\":[", fault ? "false" : "true");
-    for (size_t i = 0; i < verify->tree.n; i++) {
-        fputs(i > 0 ? ",\n" : "\n", stdout);
-        put_tensor(verify, &verify->items[i]);
-    }
-    putchar(']');
-    put_findings(verify, "differences", false);
-    put_findings(verify, "notes", true);
-    fputs("}\n", stdout);
+    struct rfs_json_write json = {.file = stdout};
+
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "tree", verify->options->tree);
+    rfs_json_put_text(&json, "against", verify->options->against);
+    rfs_json_put_text(&json, "manifest", verify->options->manifest);
+    rfs_json_put_bool(&json, "equal", !fault);
+    rfs_json_break(&json);
+    rfs_json_array(&json, "tensors", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < verify->tree.n; i++)
+        put_tensor(&json, verify, &verify->items[i]);
+    rfs_json_end(&json);
+    put_findings(&json, verify, "differences", false);
+    put_findings(&json, verify, "notes", true);
+    rfs_json_finish(&json);
 }
 
 int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err)
