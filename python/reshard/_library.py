@@ -19,8 +19,14 @@ class CError(Structure):
     _fields_ = [("struct_size", c_size_t), ("code", c_int), ("usage", c_int), ("message", c_char * 2048)]
 
 
+class COption(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
+
+
 class CConfig(Structure):
-    _fields_ = [("struct_size", c_size_t), ("options", c_char_p), ("log", LogFunction), ("log_ctx", c_void_p)]
+    _fields_ = [("struct_size", c_size_t), ("options", c_char_p), ("log", LogFunction), ("log_ctx", c_void_p),
+                ("progress", c_void_p), ("progress_ctx", c_void_p), ("for_others", c_bool),
+                ("pairs", POINTER(COption)), ("pair_count", c_size_t)]
 
 
 class CTimespec(Structure):

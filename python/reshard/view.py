@@ -104,18 +104,16 @@ class Summary(NamedTuple):
     mapped: bool
 
 
-def _text(name: str, value: Any) -> Optional[str]:
-    """An option as -o has it, or None to leave it out."""
-    if value is None or value is False:
-        return None
+def _text(name: str, value: Any) -> Optional[bytes]:
+    """The value of an option; None for a switch."""
     if value is True:
-        return name
+        return None
     if isinstance(value, (list, tuple)):
         value = ":".join(os.fspath(part) for part in value)
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     if "\0" in text:
         raise ValueError(f"option {name} holds a NUL")
-    return name + "=" + text.replace("\\", "\\\\").replace(",", "\\,")
+    return os.fsencode(text)
 
 
 class View:
@@ -134,9 +132,10 @@ class View:
         self._files: "weakref.WeakSet[RawFile]" = weakref.WeakSet()
         self._library = c.library()
         self.source = os.fspath(source)
-        texts = [_text(name, value) for name, value in options.items()]
-        self.options = ",".join(text for text in texts if text is not None)
-        config = c.CConfig(ctypes.sizeof(c.CConfig), os.fsencode(self.options), _receiver, None)
+        self.options = {name: value for name, value in options.items() if value is not None and value is not False}
+        pairs = (c.COption * len(self.options))(*((os.fsencode(name), _text(name, value))
+                                                  for name, value in self.options.items()))
+        config = c.CConfig(ctypes.sizeof(c.CConfig), None, _receiver, pairs=pairs, pair_count=len(pairs))
         why = c.CError(ctypes.sizeof(c.CError))
         out = ctypes.c_void_p()
         code = self._library.reshard_open(os.fsencode(self.source), ctypes.byref(config), ctypes.byref(out),

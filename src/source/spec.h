@@ -34,9 +34,11 @@ struct rfs_source_spec {
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
     bool for_others;                   /* what is read of it is for other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
-    struct timespec opened;  /* a moment before anything of the source is looked at; 0: now */
-    uint64_t index_most;     /* bytes of memory that indexes may take for long; 0: any */
-    struct rfs_fds *fds;     /* descriptors that it shares with other sources; NULL: its own */
+    const struct rfs_options
+        *options;           /* where these were told: for the key of what is saved; or NULL */
+    struct timespec opened; /* a moment before anything of the source is looked at; 0: now */
+    uint64_t index_most;    /* bytes of memory that indexes may take for long; 0: any */
+    struct rfs_fds *fds;    /* descriptors that it shares with other sources; NULL: its own */
     /* Called after the headers of a rank were read, by who needed them: so many of those that there are; or NULL */
     void (*indexed)(const void *ctx, uint64_t done, uint64_t total);
     const void *indexed_ctx;

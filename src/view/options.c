@@ -70,5 +70,6 @@ struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const
         .segmented = options->segmented,
         .segmented_skip = options->segmented_skip,
         .check_crc = options->check >= 0,
+        .options = options,
     };
 }

@@ -13,6 +13,7 @@
 #include "source/saved/index.h"
 #include "view/outputs.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,29 +68,38 @@ static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
     return !out.failed;
 }
 
-/* Everything that a size depends on but for the files of the source. The caller's; NULL when there is no such. */
+/*
+ * Everything that a size depends on but for the files of the source: digests of what strategies and maps hold, and the
+ * options that change what is in files. The caller's; NULL when there is no such.
+ */
 static char *make_key(const struct rfs_view *view)
 {
-    const struct rfs_options *o = &view->options;
-    uint64_t src[2] = {0};
-    uint64_t dst[2] = {0};
-    uint64_t names[2] = {0};
+    struct rfs_options options = view->options;
+    uint64_t digests[6] = {0};
     uint64_t ranks;
     char *key;
+    size_t n;
 
     if (!view->kind->by_rank || !rfs_catalog_key(view->catalog) ||
-        (view->src && rfs_strategy_digest(view->src, src)) ||
-        (view->dst && rfs_strategy_digest(view->dst, dst)) ||
-        rfs_output_map_digest(view->output_map, names) || !hash_ranks(view->catalog, &ranks))
+        (view->src && rfs_strategy_digest(view->src, digests)) ||
+        (view->dst && rfs_strategy_digest(view->dst, digests + 2)) ||
+        rfs_output_map_digest(view->output_map, digests + 4) || !hash_ranks(view->catalog, &ranks))
         return NULL;
-    const int n = asprintf(
-        &key, "%s\n%d %d %d %d %d\n%016llx%016llx %016llx%016llx %016llx%016llx %016llx\n%s",
-        rfs_catalog_key(view->catalog), (int)rfs_view_format(o), o->strict, o->crc, o->zip_crc,
-        (view->src != NULL) + 2 * (view->dst != NULL), (unsigned long long)src[0],
-        (unsigned long long)src[1], (unsigned long long)dst[0], (unsigned long long)dst[1],
-        (unsigned long long)names[0], (unsigned long long)names[1], (unsigned long long)ranks,
-        o->dtype ? o->dtype : "");
-    return n < 0 ? NULL : key;
+    FILE *out = open_memstream(&key, &n);
+    if (!out)
+        return NULL;
+    fprintf(out, "%s\n%d ", rfs_catalog_key(view->catalog),
+            (view->src != NULL) + 2 * (view->dst != NULL));
+    for (size_t i = 0; i < sizeof digests / sizeof *digests; i++)
+        fprintf(out, "%016" PRIx64, digests[i]);
+    fprintf(out, " %016" PRIx64 "\n", ranks);
+    options.format = (int)view->format;
+    rfs_options_write(&options, RFS_OPTION_CONTENT, out);
+    const bool bad = ferror(out) != 0;
+    if (fclose(out) == 0 && !bad)
+        return key;
+    free(key);
+    return NULL;
 }
 
 static bool take_files(struct rfs_sizes *sizes)

@@ -5,33 +5,23 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
 {
-    const char *const texts[] = {catalog->path,    spec->rank_dir,       spec->file, spec->files,
-                                 spec->group_info, spec->segmented_skip, spec->entry};
-    struct rfs_bytes key = {0};
-    char numbers[128];
+    size_t n;
+    FILE *out = open_memstream(&catalog->key, &n);
 
-    /* With their lengths, so that no two lists of texts make one key. */
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        const size_t n = texts[i] ? strlen(texts[i]) : 0;
-        snprintf(numbers, sizeof numbers, "%zd ", texts[i] ? (ssize_t)n : -1);
-        rfs_bytes_put(&key, numbers, strlen(numbers));
-        rfs_bytes_put(&key, texts[i], n);
-    }
-    snprintf(numbers, sizeof numbers, "%s %d %" PRId64 " %" PRId64 " %d", PACKAGE_VERSION,
-             (int)catalog->builder.format, spec->step, spec->epoch, spec->segmented);
-    rfs_bytes_put(&key, numbers, strlen(numbers) + 1);
-    if (key.failed) {
-        free(key.data);
+    if (!out)
         return -ENOMEM;
-    }
-    catalog->key = (char *)key.data;
-    return 0;
+    fprintf(out, "%s,%d,", PACKAGE_VERSION, (int)catalog->builder.format);
+    rfs_setting_write(out, "path", catalog->path); /* escaped, so that no two lists make one key */
+    fputc(',', out);
+    if (spec->options)
+        rfs_options_write(spec->options, RFS_OPTION_INDEX, out);
+    const bool bad = ferror(out) != 0;
+    return fclose(out) != 0 || bad ? -ENOMEM : 0;
 }
 
 struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog)

@@ -569,14 +569,16 @@ static void test_images_are_never_kept(void **state)
     file_system = 0;
 }
 
-static char *key_of(const struct fixture *f, struct rfs_source_spec spec)
+static char *key_of(const struct fixture *f, const struct rfs_options *options)
 {
     struct rfs_catalog *catalog;
     struct rfs_saved *saved = rfs_saved_open(tree_path(&f->tree, "saved"), NULL);
+    const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
+                                         .step = RFS_ANY_NUMBER,
+                                         .epoch = RFS_ANY_NUMBER,
+                                         .saved = saved,
+                                         .options = options};
 
-    spec.path = tree_path(&f->tree, "src");
-    spec.step = spec.epoch = RFS_ANY_NUMBER;
-    spec.saved = saved;
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, NULL), 0);
     char *key = strdup(rfs_catalog_key(catalog));
     rfs_catalog_close(catalog);
@@ -588,22 +590,32 @@ static char *key_of(const struct fixture *f, struct rfs_source_spec spec)
 static void test_options_have_keys_of_their_own(void **state)
 {
     struct fixture *f = *state;
-    const struct rfs_source_spec specs[] = {
-        {.entry = NULL},
-        {.entry = "-"},
-        {.segmented_skip = "-", .entry = "a"},
-        {.segmented_skip = NULL, .entry = "a"},
-        {.segmented_skip = "a\n-", .entry = "b"},
-        {.segmented_skip = "a", .entry = "-\nb"},
+    static const char *const pairs[][4] = {
+        {NULL},
+        {"entry", "-"},
+        {"entry", "a", "segmented_skip", "-"},
+        {"entry", "a"},
+        {"entry", "b", "segmented_skip", "a,-"},
+        {"entry", "b,segmented_skip=a,-"},
+        {"entry", "-,b", "segmented_skip", "a"},
+        {"step", "1"},
+        {"epoch", "1"},
+        {"segmented", NULL},
+        {"file", "*.ckpt"},
     };
-    char *keys[sizeof specs / sizeof *specs];
+    char *keys[sizeof pairs / sizeof *pairs];
 
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        keys[i] = key_of(f, specs[i]);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct rfs_options options;
+        assert_int_equal(rfs_options_init(&options), 0);
+        for (size_t k = 0; k < 4 && pairs[i][k]; k += 2)
+            assert_int_equal(rfs_options_set(&options, 0, pairs[i][k], pairs[i][k + 1], NULL), 0);
+        keys[i] = key_of(f, &options);
+        rfs_options_free(&options);
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(keys[k], keys[i]);
     }
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         free(keys[i]);
 }
 

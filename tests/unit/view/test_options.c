@@ -123,6 +123,46 @@ static void test_the_last_of_a_key_counts(void **state)
     rfs_options_free(&options);
 }
 
+/* A value that an option of each kind takes, as it is written. */
+static const char *any_value(const struct rfs_option *option)
+{
+    return option->words                      ? option->words[0]
+           : option->kind == RFS_OPTION_SIZE  ? "4096"
+           : option->kind >= RFS_OPTION_COUNT ? "7"
+           : option->kind == RFS_OPTION_STEP  ? "all"
+           : rfs_option_is_text(option)       ? "a,b"
+                                              : NULL;
+}
+
+/* Each is kept apart from all others, and comes back as it was. */
+static void test_each_option_goes_its_way(void **state)
+{
+    const struct rfs_option *option;
+    const struct rfs_option *other;
+
+    (void)state;
+    for (size_t i = 0; (option = rfs_option_at(i)); i++) {
+        struct rfs_options options;
+        char text[RFS_OPTION_BYTES];
+        char other_text[RFS_OPTION_BYTES];
+        if (option->kind == RFS_OPTION_IGNORED)
+            continue;
+        assert_int_equal(rfs_options_init(&options), 0);
+        assert_int_equal(rfs_options_set(&options, 0, option->name, any_value(option), NULL), 0);
+        assert_string_equal(rfs_options_value(&options, option, text),
+                            any_value(option) ? any_value(option) : "");
+        for (size_t k = 0; (other = rfs_option_at(k)); k++)
+            if (k != i && rfs_options_differs(&options, other))
+                fail_msg("%s changes %s: %s", option->name, other->name,
+                         rfs_options_value(&options, other, other_text));
+        if (!option->words)
+            assert_true(rfs_options_differs(&options, option));
+        if (option->help && option->flags & RFS_OPTION_OF_VIEW)
+            assert_true(option->flags & (RFS_OPTION_OF_RANKS | RFS_OPTION_OF_PARTS));
+        rfs_options_free(&options);
+    }
+}
+
 static void test_sizes(void **state)
 {
     static const struct {
@@ -182,6 +222,29 @@ static void test_sizes(void **state)
             fail_msg("'%s' is taken as %llu", bad[i], (unsigned long long)bytes);
 }
 
+/* Beside the text, and with nothing escaped. */
+static void test_pairs(void **state)
+{
+    const reshard_option pairs[] = {{"prefix", "a,b\\"}, {"strict", NULL}, {"io", "direct"}};
+    reshard_config config = {.struct_size = sizeof config,
+                             .options = "src_strategy=x,prefix=a/b",
+                             .pairs = pairs,
+                             .pair_count = 3};
+    reshard_error err = {.struct_size = sizeof err};
+    reshard_view *view;
+
+    (void)state;
+    assert_int_equal(reshard_open("/", &config, &view, &err), -EINVAL);
+    assert_non_null(strstr(err.message, "option prefix=a/b: not the beginning"));
+    config.options = "src_strategy=x";
+    assert_int_equal(reshard_open("/", &config, &view, &err), -EINVAL);
+    assert_non_null(strstr(err.message, "unknown option 'io'"));
+    config.struct_size = offsetof(reshard_config, pairs); /* a caller that does not know them */
+    assert_true(reshard_open("/", &config, &view, &err) < 0);
+    assert_null(strstr(err.message, "unknown option"));
+    assert_null(view);
+}
+
 static void test_errors_fit_an_older_caller(void **state)
 {
     struct fixture *f = *state;
@@ -203,6 +266,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_mistakes_in_options, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_config_is_no_strategy, set_up, tear_down),
         cmocka_unit_test(test_the_last_of_a_key_counts),
+        cmocka_unit_test(test_each_option_goes_its_way),
+        cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test_setup_teardown(test_errors_fit_an_older_caller, set_up, tear_down),
     };
