@@ -147,10 +147,9 @@ struct indexing {
     struct stage_use *use;
     bool all; /* of which none may be damaged; else only those that give something */
     const uint32_t *ranks;
-    atomic_bool empty;    /* a rank's file holds nothing */
-    pthread_mutex_t lock; /* of what follows, and of use->damage */
-    int failed;
-    struct rfs_error *err; /* the first failure */
+    atomic_bool empty;      /* a rank's file holds nothing */
+    pthread_mutex_t lock;   /* of what follows, and of use->damage */
+    struct rfs_error first; /* failure, which may not be that of the loop; code 0: none */
 };
 
 /* Remembers what is wrong with a file, to be told if the plan is made without it. */
@@ -188,9 +187,10 @@ static int index_one(void *ctx, size_t i)
     }
     if (rc) {
         pthread_mutex_lock(&job->lock);
-        if (!job->failed && job->err)
-            *job->err = err;
-        job->failed = 1;
+        if (job->first.code == 0) {
+            job->first = err;
+            job->first.code = rc;
+        }
         pthread_mutex_unlock(&job->lock);
     }
     return rc;
@@ -211,11 +211,18 @@ static int index_ranks(struct planning *planning, uint32_t s, bool all)
             ranks[n++] = use->base + local;
     if (n == 0)
         return 0;
-    struct indexing job = {planning, use,          all, ranks, false, PTHREAD_MUTEX_INITIALIZER,
-                           0,        planning->err};
+    struct indexing job = {.planning = planning,
+                           .use = use,
+                           .all = all,
+                           .ranks = ranks,
+                           .lock = PTHREAD_MUTEX_INITIALIZER};
     const int rc = rfs_pool_for(planning->planner->config.pool, n, index_one, &job);
     use->differs |= atomic_load(&job.empty);
-    return rc;
+    if (rc == 0 || rc == -EINTR)
+        return rc;
+    if (planning->err)
+        *planning->err = job.first;
+    return job.first.code;
 }
 
 static int index_stage(struct planning *planning, uint32_t s)

@@ -214,8 +214,12 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
 {
     const bool merged = parts > 1 || weight_map || builder->skip;
     struct rfs_built *built = rfs_built_new(parts);
-    struct job job = {builder, file, template, built, !merged, PTHREAD_MUTEX_INITIALIZER,
-                      false,   err};
+    struct job job = {.builder = builder,
+                      .first = file,
+                      .template = template,
+                      .built = built,
+                      .lock = PTHREAD_MUTEX_INITIALIZER,
+                      .err = err};
     *out = NULL;
     if (!built)
         return fail_memory(builder, file, err);

@@ -175,7 +175,8 @@ static void read_first(struct reading *reading)
 int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
                      struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err)
 {
-    struct reading reading = {out, all, progress, PTHREAD_MUTEX_INITIALIZER, false};
+    struct reading reading = {
+        .headers = out, .all = all, .progress = progress, .lock = PTHREAD_MUTEX_INITIALIZER};
 
     *out = (struct rfs_headers){.catalog = catalog};
     out->ranks = calloc(rfs_catalog_present(catalog), sizeof *out->ranks);

@@ -277,7 +277,7 @@ static void bytes_there(const struct rfs_export *export, uint64_t *bytes, uint64
 
 int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
 {
-    struct checking checking = {export, PTHREAD_MUTEX_INITIALIZER, err};
+    struct checking checking = {.export = export, .lock = PTHREAD_MUTEX_INITIALIZER, .err = err};
     uint64_t bytes;
     uint64_t files;
 

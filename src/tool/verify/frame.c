@@ -224,8 +224,10 @@ static int compare_one(void *ctx, size_t number)
 
 int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err)
 {
-    struct comparing comparing = {verify, rfs_findings_fault(&verify->findings, NULL),
-                                  PTHREAD_MUTEX_INITIALIZER, err};
+    struct comparing comparing = {.verify = verify,
+                                  .faults = rfs_findings_fault(&verify->findings, NULL),
+                                  .lock = PTHREAD_MUTEX_INITIALIZER,
+                                  .err = err};
     const struct rfs_view *view = verify->src.view;
 
     /*

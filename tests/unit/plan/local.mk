@@ -45,3 +45,12 @@ tests_unit_plan_test_scale_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/plan/test_scale.c
 tests_unit_plan_test_scale_LDADD = librfs.la $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/plan/test_failures
+TESTS += tests/unit/plan/test_failures
+tests_unit_plan_test_failures_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_failures.c
+tests_unit_plan_test_failures_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_plan_test_failures_LDFLAGS = -Wl,--wrap=rfs_pool_for
