@@ -75,6 +75,16 @@ bool rfs_proto_number(struct rfs_proto_field *field, uint64_t *number)
     return true;
 }
 
+size_t rfs_proto_count(struct rfs_proto message, uint32_t number)
+{
+    struct rfs_proto_field field;
+    size_t n = 0;
+
+    while (rfs_proto_next(&message, &field))
+        n += field.number == number;
+    return n;
+}
+
 static int find(const struct rfs_proto_shape *shape, uint32_t number)
 {
     for (int i = 0; shape->fields[i].number != 0; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room only: what a parser hands to the strategy, one item at a time.
+ * Inside the room only: how a strategy is built, one parameter's layout after the other.
  *
- * A draft is one parameter's layout as written. The parser begins it, fills it in, and adds it to the
- * builder, which checks it. Every function gives 0 or -errno with the error object filled.
+ * A reader begins an item, fills it in as the file has it, and adds it to the strategy, which checks it. Every
+ * function gives 0 or -errno with the error object filled.
  */
 #ifndef RFS_LAYOUT_BUILDER_H
 #define RFS_LAYOUT_BUILDER_H
@@ -11,7 +11,7 @@
 #include "base/vec.h"
 #include "layout/strategy.h"
 
-struct rfs_draft {
+struct rfs_layout_builder {
     const char *file;      /* for messages; borrowed, as all pointers here */
     struct rfs_error *err; /* may be NULL */
     const char *name;      /* with its stage prefix; not terminated */
@@ -21,30 +21,35 @@ struct rfs_draft {
     int64_t opt_step;
     int64_t opt_size;
     int64_t field;
-    RFS_VEC(uint64_t) rows; /* of the manual split; owned, used again for the next item */
-    size_t n_offsets;       /* entries of indices_offset */
+    RFS_VEC(uint64_t) rows;   /* of the manual split; owned, used again for the next item */
+    RFS_VEC(int64_t) offsets; /* entries of indices_offset; owned likewise */
+    /* What only a document (document.h) keeps; doc NULL: none is kept. */
+    struct rfs_strategy_doc *doc;
+    bool flat, per_axis, has_shape;
+    uint32_t written; /* the document's number of the layout */
 };
 
-/* Frees what a draft owns. */
-void rfs_draft_end(struct rfs_draft *draft);
+/* Frees what it owns. */
+void rfs_layout_end(struct rfs_layout_builder *item);
 
-/* Empties the draft for the next item; FILE and ERR stay. */
-void rfs_draft_begin(struct rfs_draft *draft, const char *name, size_t bytes);
+/* Empties the item for the next item; FILE and ERR stay. */
+void rfs_layout_begin(struct rfs_layout_builder *item, const char *name, size_t bytes);
 /* The next device axis, outermost first. */
-int rfs_draft_dev(struct rfs_draft *draft, int64_t extent);
+int rfs_layout_add_dev(struct rfs_layout_builder *item, int64_t extent);
 /* Begins the next tensor axis; the cuts that follow are its. */
-int rfs_draft_axis(struct rfs_draft *draft);
-int rfs_draft_cut(struct rfs_draft *draft, int64_t device_axis);
+int rfs_layout_add_axis(struct rfs_layout_builder *item);
+int rfs_layout_add_cut(struct rfs_layout_builder *item, int64_t device_axis);
 /* The next entry of a JSON tensor_shape. */
-int rfs_draft_expanded(struct rfs_draft *draft, int64_t extent);
-/* The rows of the next slice of a manual split. */
-int rfs_draft_split(struct rfs_draft *draft, int64_t rows);
+int rfs_layout_add_expanded(struct rfs_layout_builder *item, int64_t extent);
+/* The rows of the next slice of a manual split, and the next entry of its indices_offset. */
+int rfs_layout_add_rows(struct rfs_layout_builder *item, int64_t rows);
+int rfs_layout_add_offset(struct rfs_layout_builder *item, int64_t offset);
 /* Checks what can be checked without a tensor, and resolves the optimizer shard and the manual split. */
-int rfs_draft_check(struct rfs_draft *draft);
+int rfs_layout_check(struct rfs_layout_builder *item);
 /* The part of it that is about manual splits and fields; all else is resolved. */
-int rfs_draft_check_manual(struct rfs_draft *draft);
+int rfs_layout_check_manual(struct rfs_layout_builder *item);
 /* An error about this item. */
-int rfs_draft_fail(const struct rfs_draft *draft, const char *remedy, const char *fmt, ...)
+int rfs_layout_fail(const struct rfs_layout_builder *item, const char *remedy, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Tensor map entries over all axes. */
@@ -83,44 +88,45 @@ int rfs_layout_close(const struct rfs_layout *open, uint32_t ndim, struct rfs_la
 /* Whether they are the same as written; ids do not count. */
 bool rfs_layout_same(const struct rfs_layout *a, const struct rfs_layout *b);
 
-/* Whether a strategy had strategy items, the first of which tells its stage. */
+/* Whether a strategy had strategy items; its stage is that of the first. */
 bool rfs_strategy_has_items(const struct rfs_strategy *strategy);
 /* Whether some of its names had a stage before them, as in files merged over stages. */
 bool rfs_strategy_is_merged(const struct rfs_strategy *strategy);
 
-struct rfs_builder;
+struct rfs_strategy_builder;
 
 /* NULL when out of memory. NAME (copied) is that of the strategy. */
-struct rfs_builder *rfs_builder_new(const char *name);
-void rfs_builder_free(struct rfs_builder *builder);
-void rfs_builder_cleanup(struct rfs_builder **builder);
+struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name);
+void rfs_strategy_builder_free(struct rfs_strategy_builder *builder);
+void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder);
 
 /*
  * Checks and adds an item; one of the same name and stage as an earlier one replaces that. Sets the
  * layout's id.
  */
-int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft);
-/* Adds an item that has the name of the draft and a layout that was added before. */
-int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draft,
-                       uint32_t layout_id);
-/* As rfs_builder_repeat, with the name (without a prefix) and the stage told apart already. */
-int rfs_builder_place(struct rfs_builder *builder, const char *name, size_t bytes, uint32_t stage,
-                      uint32_t layout_id, struct rfs_error *err);
+int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item);
+/* Adds an item whose layout was added before, as LAYOUT_ID, and to the document as item->written. */
+int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
+                                const struct rfs_layout_builder *item, uint32_t layout_id);
+/* As rfs_strategy_builder_repeat, with the name (without a prefix) and the stage told apart already. */
+int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
+                               uint32_t stage, uint32_t layout_id, struct rfs_error *err);
 /* The id of a layout that is known to be right, which is set in it, too. False when out of memory. */
-bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id);
-void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage);
-void rfs_builder_by_rules(struct rfs_builder *builder);
+bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rfs_layout *layout,
+                                 uint32_t *id);
+void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage);
+void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder);
 /*
  * The strategy of what was added, once all stages and devices are found to agree. It is the caller's; the
  * builder can only be freed then.
  */
-int rfs_builder_finish(struct rfs_builder *builder, struct rfs_strategy **out,
-                       struct rfs_error *err);
+int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs_strategy **out,
+                                struct rfs_error *err);
 
-/* The two parsers. DRAFT has file and err set. */
-int rfs_strategy_read_protobuf(struct rfs_builder *builder, struct rfs_draft *draft,
-                               const void *data, size_t size);
-int rfs_strategy_read_json(struct rfs_builder *builder, struct rfs_draft *draft, const char *data,
-                           size_t size);
+/* The two readers. ITEM has file, err and doc set. */
+int rfs_strategy_read_protobuf(struct rfs_strategy_builder *builder,
+                               struct rfs_layout_builder *item, const void *data, size_t size);
+int rfs_strategy_read_json(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
+                           const char *data, size_t size);
 
 #endif

@@ -26,17 +26,23 @@
 
 #define REMEDY_FILE "the strategy file that MindSpore saved for this checkpoint"
 
-int rfs_draft_split(struct rfs_draft *draft, int64_t rows)
+int rfs_layout_add_rows(struct rfs_layout_builder *item, int64_t rows)
 {
     if (rows < 1)
-        return rfs_draft_fail(draft, REMEDY_FILE, "param_split_shape has a slice of %lld rows",
-                              (long long)rows);
-    if (draft->rows.n >= RFS_MAX_DEVICES)
-        return rfs_draft_fail(draft, NULL, "param_split_shape has more than %u entries",
-                              RFS_MAX_DEVICES);
-    return RFS_PUSH(&draft->rows, (uint64_t)rows)
-               ? 0
-               : rfs_fail(draft->err, -ENOMEM, RFS_IN(draft->file), NULL, "out of memory");
+        return rfs_layout_fail(item, REMEDY_FILE, "param_split_shape has a slice of %lld rows",
+                               (long long)rows);
+    if (item->rows.n >= RFS_MAX_DEVICES)
+        return rfs_layout_fail(item, NULL, "param_split_shape has more than %u entries",
+                               RFS_MAX_DEVICES);
+    return RFS_PUSH(&item->rows, (uint64_t)rows) ? 0 : rfs_fail_memory(item->err);
+}
+
+int rfs_layout_add_offset(struct rfs_layout_builder *item, int64_t offset)
+{
+    if (item->offsets.n >= RFS_MAX_DEVICES)
+        return rfs_layout_fail(item, NULL, "indices_offset has more than %u entries",
+                               RFS_MAX_DEVICES);
+    return RFS_PUSH(&item->offsets, offset) ? 0 : rfs_fail_memory(item->err);
 }
 
 /* Of the tensor map's entries; a 0 would be a tensor without axes, which has none. */
@@ -51,39 +57,40 @@ static uint64_t pieces_of(const struct rfs_layout *layout, uint32_t first, uint3
 }
 
 /* Leaves one number for each piece of axis 0. */
-static int one_for_each_piece(struct rfs_draft *draft, uint64_t pieces, uint64_t side_by_side)
+static int one_for_each_piece(struct rfs_layout_builder *item, uint64_t pieces,
+                              uint64_t side_by_side)
 {
     for (uint64_t k = 0; k < pieces; k++) {
-        const uint64_t rows = draft->rows.data[k * side_by_side];
+        const uint64_t rows = item->rows.data[k * side_by_side];
         for (uint64_t i = 1; i < side_by_side; i++)
-            if (draft->rows.data[k * side_by_side + i] != rows)
-                return rfs_draft_fail(
-                    draft, REMEDY_FILE,
+            if (item->rows.data[k * side_by_side + i] != rows)
+                return rfs_layout_fail(
+                    item, REMEDY_FILE,
                     "param_split_shape has slices of %llu and %llu rows side by side",
                     (unsigned long long)rows,
-                    (unsigned long long)draft->rows.data[k * side_by_side + i]);
-        draft->rows.data[k] = rows;
+                    (unsigned long long)item->rows.data[k * side_by_side + i]);
+        item->rows.data[k] = rows;
     }
-    draft->rows.n = pieces;
+    item->rows.n = pieces;
     return 0;
 }
 
 /* Turns the rows of the pieces into where they begin, and where the last ends. */
-static int make_edges(struct rfs_draft *draft)
+static int make_edges(struct rfs_layout_builder *item)
 {
     uint64_t at = 0;
 
-    for (size_t k = 0; k < draft->rows.n; k++) {
-        const uint64_t rows = draft->rows.data[k];
-        draft->rows.data[k] = at;
+    for (size_t k = 0; k < item->rows.n; k++) {
+        const uint64_t rows = item->rows.data[k];
+        item->rows.data[k] = at;
         if (!rfs_add_u64(at, rows, &at) || at > INT64_MAX)
-            return rfs_draft_fail(draft, REMEDY_FILE,
-                                  "param_split_shape has more than 2^63 rows in all");
+            return rfs_layout_fail(item, REMEDY_FILE,
+                                   "param_split_shape has more than 2^63 rows in all");
     }
-    if (!RFS_PUSH(&draft->rows, at))
-        return rfs_fail(draft->err, -ENOMEM, RFS_IN(draft->file), NULL, "out of memory");
-    draft->layout.edge = draft->rows.data;
-    draft->layout.n_edges = (uint32_t)draft->rows.n;
+    if (!RFS_PUSH(&item->rows, at))
+        return rfs_fail_memory(item->err);
+    item->layout.edge = item->rows.data;
+    item->layout.n_edges = (uint32_t)item->rows.n;
     return 0;
 }
 
@@ -92,66 +99,67 @@ static bool is_nested(const struct rfs_layout *layout)
     return rfs_layout_cuts(layout) != layout->n_axes;
 }
 
-static int check_split(struct rfs_draft *draft)
+static int check_split(struct rfs_layout_builder *item)
 {
-    struct rfs_layout *layout = &draft->layout;
-    const size_t n = draft->rows.n;
+    struct rfs_layout *layout = &item->layout;
+    const size_t n = item->rows.n;
 
     if (n == 0) {
         layout->unclear = RFS_UNCLEAR_OFFSETS;
         return 0;
     }
-    if (draft->n_offsets > 0 && draft->n_offsets != n)
-        return rfs_draft_fail(draft, REMEDY_FILE,
-                              "param_split_shape has %zu entries and indices_offset %zu; they must "
-                              "agree",
-                              n, draft->n_offsets);
+    if (item->offsets.n > 0 && item->offsets.n != n)
+        return rfs_layout_fail(
+            item, REMEDY_FILE,
+            "param_split_shape has %zu entries and indices_offset %zu; they must "
+            "agree",
+            n, item->offsets.n);
     if (layout->n_axes == 0)
-        return rfs_draft_fail(draft, REMEDY_FILE, "a scalar cannot be cut by param_split_shape");
-    if (is_nested(layout) || layout->opt_size > 1 || draft->field > 0) {
+        return rfs_layout_fail(item, REMEDY_FILE, "a scalar cannot be cut by param_split_shape");
+    if (is_nested(layout) || layout->opt_size > 1 || item->field > 0) {
         layout->unclear = RFS_UNCLEAR_SPLIT;
         return 0;
     }
     const uint64_t pieces = pieces_of(layout, 0, layout->start[1]);
     const uint64_t slices = pieces_of(layout, 0, rfs_layout_cuts(layout));
     if (n != pieces && n != slices)
-        return rfs_draft_fail(
-            draft, REMEDY_FILE,
+        return rfs_layout_fail(
+            item, REMEDY_FILE,
             "param_split_shape has %zu entries, but the strategy cuts axis 0 into "
             "%llu pieces",
             n, (unsigned long long)pieces);
-    const int rc = n == pieces ? 0 : one_for_each_piece(draft, pieces, slices / pieces);
-    return rc == 0 ? make_edges(draft) : rc;
+    const int rc = n == pieces ? 0 : one_for_each_piece(item, pieces, slices / pieces);
+    return rc == 0 ? make_edges(item) : rc;
 }
 
-static int check_field(struct rfs_draft *draft)
+static int check_field(struct rfs_layout_builder *item)
 {
-    struct rfs_layout *layout = &draft->layout;
+    struct rfs_layout *layout = &item->layout;
 
-    if (draft->field < 0)
-        return rfs_draft_fail(draft, REMEDY_FILE, "field is %lld", (long long)draft->field);
-    if (draft->field == 0 || layout->unclear != RFS_CLEAR)
+    if (item->field < 0)
+        return rfs_layout_fail(item, REMEDY_FILE, "field is %lld", (long long)item->field);
+    if (item->field == 0 || layout->unclear != RFS_CLEAR)
         return 0;
     if (layout->n_axes != 2 || is_nested(layout) || layout->opt_size > 1 ||
         pieces_of(layout, 0, layout->start[1]) != layout->devices) {
         layout->unclear = RFS_UNCLEAR_FIELD;
         return 0;
     }
-    if (draft->field > RFS_MAX_PARTS / (int64_t)layout->devices)
-        return rfs_draft_fail(draft, NULL,
-                              "%lld fields over %u devices are more than %d parts of a tensor",
-                              (long long)draft->field, layout->devices, RFS_MAX_PARTS);
-    layout->field = layout->devices > 1 ? (uint32_t)draft->field : 0;
+    if (item->field > RFS_MAX_PARTS / (int64_t)layout->devices)
+        return rfs_layout_fail(item, NULL,
+                               "%lld fields over %u devices are more than %d parts of a tensor",
+                               (long long)item->field, layout->devices, RFS_MAX_PARTS);
+    layout->field = layout->devices > 1 ? (uint32_t)item->field : 0;
     return 0;
 }
 
-int rfs_draft_check_manual(struct rfs_draft *draft)
+int rfs_layout_check_manual(struct rfs_layout_builder *item)
 {
     int rc = 0;
 
-    if (draft->rows.n > 0 || draft->n_offsets > 0)
-        rc = check_split(draft);
-    return rc == 0 ? check_field(draft) : rc;
+    if (item->rows.n > 0 || item->offsets.n > 0)
+        rc = check_split(item);
+    return rc == 0 ? check_field(item) : rc;
 }
 
 const char *rfs_layout_unclear(const struct rfs_layout *layout)

@@ -12,6 +12,7 @@
 #include "base/intern.h"
 #include "base/vec.h"
 #include "layout/builder.h"
+#include "layout/document.h"
 
 #include <errno.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct rfs_merge {
     char *name;
     struct rfs_intern *seen; /* hashes of the files' bytes */
     RFS_VEC(struct stage_file) stages;
+    struct rfs_strategy_doc *doc; /* the caller's; or NULL */
 };
 
 static int out_of_memory(struct rfs_error *err, const char *file)
@@ -40,7 +42,8 @@ static void strategy_cleanup(struct rfs_strategy **strategy)
     rfs_strategy_free(*strategy);
 }
 
-int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *err)
+int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_merge **out,
+                  struct rfs_error *err)
 {
     struct rfs_merge *merge = calloc(1, sizeof *merge);
 
@@ -49,7 +52,9 @@ int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *er
         return out_of_memory(err, name);
     merge->name = strdup(name);
     merge->seen = rfs_intern_new();
-    if (merge->name != NULL && merge->seen != NULL)
+    merge->doc = doc;
+    if (merge->name != NULL && merge->seen != NULL &&
+        (doc == NULL || rfs_strategy_doc_begin(doc, name)))
         return 0;
     rfs_merge_free(merge);
     *out = NULL;
@@ -138,10 +143,38 @@ static bool seen_before(struct rfs_merge *merge, const void *data, size_t size, 
     return *rc == 0 && id < n;
 }
 
+/* A file that was read: that of a new stage is kept, and added to the document. */
+static int add_strategy(struct rfs_merge *merge, struct rfs_strategy **strategy,
+                        const struct rfs_strategy_doc *doc, struct rfs_error *err)
+{
+    const int rc = check_alone(*strategy, err);
+
+    if (rc != 0)
+        return rc;
+    const uint32_t stage = rfs_strategy_first_item_stage(*strategy);
+    const char *file = rfs_strategy_name(*strategy);
+    const struct stage_file *first = find_stage(merge, stage);
+    if (first != NULL)
+        return check_same(first->strategy, *strategy, stage, err);
+    if (doc != NULL && doc->lost.code != 0) {
+        if (err != NULL)
+            *err = doc->lost;
+        return doc->lost.code;
+    }
+    if (doc != NULL && !rfs_strategy_doc_merge(merge->doc, doc, stage))
+        return out_of_memory(err, file);
+    if (!RFS_PUSH(&merge->stages, (struct stage_file){stage, *strategy}))
+        return out_of_memory(err, file);
+    *strategy = NULL;
+    return 0;
+}
+
 int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, size_t size,
                   struct rfs_error *err)
 {
     struct rfs_strategy *strategy RFS_CLEANUP(strategy_cleanup) = NULL;
+    struct rfs_strategy_doc doc RFS_CLEANUP(rfs_strategy_doc_free) = {0};
+    struct rfs_strategy_doc *kept = merge->doc != NULL ? &doc : NULL;
     int rc;
 
     if (merge->stages.n > 0) {
@@ -154,22 +187,10 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
     }
     if (seen_before(merge, data, size, &rc))
         return 0;
-    if (rc == 0)
-        rc = rfs_strategy_parse(file, data, size, &strategy, err);
-    else
-        rc = out_of_memory(err, file);
-    if (rc == 0)
-        rc = check_alone(strategy, err);
-    if (rc != 0)
-        return rc;
-    const uint32_t stage = rfs_strategy_first_item_stage(strategy);
-    const struct stage_file *first = find_stage(merge, stage);
-    if (first != NULL)
-        return check_same(first->strategy, strategy, stage, err);
-    if (!RFS_PUSH(&merge->stages, (struct stage_file){stage, strategy}))
+    if (rc != 0 || (kept != NULL && !rfs_strategy_doc_begin(kept, file)))
         return out_of_memory(err, file);
-    strategy = NULL;
-    return 0;
+    rc = rfs_strategy_doc_read(file, data, size, kept, &strategy, err);
+    return rc == 0 ? add_strategy(merge, &strategy, kept, err) : rc;
 }
 
 size_t rfs_merge_stages(const struct rfs_merge *merge)
@@ -177,7 +198,7 @@ size_t rfs_merge_stages(const struct rfs_merge *merge)
     return merge->stages.n;
 }
 
-static int add_stage(struct rfs_builder *builder, const struct stage_file *file,
+static int add_stage(struct rfs_strategy_builder *builder, const struct stage_file *file,
                      struct rfs_error *err)
 {
     const struct rfs_strategy *strategy = file->strategy;
@@ -187,16 +208,17 @@ static int add_stage(struct rfs_builder *builder, const struct stage_file *file,
         const char *param = rfs_strategy_param(strategy, i);
         struct rfs_layout layout = *rfs_strategy_layout(strategy, i, 0);
         uint32_t id;
-        if (!rfs_builder_layout(builder, &layout, &id))
+        if (!rfs_strategy_builder_layout(builder, &layout, &id))
             return out_of_memory(err, rfs_strategy_name(strategy));
-        rc = rfs_builder_place(builder, param, strlen(param), file->stage, id, err);
+        rc = rfs_strategy_builder_place(builder, param, strlen(param), file->stage, id, err);
     }
     return rc;
 }
 
 int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct rfs_error *err)
 {
-    struct rfs_builder *builder RFS_CLEANUP(rfs_builder_cleanup) = rfs_builder_new(merge->name);
+    struct rfs_strategy_builder *builder RFS_CLEANUP(rfs_strategy_builder_cleanup) =
+        rfs_strategy_builder_new(merge->name);
     int rc = 0;
 
     *out = NULL;
@@ -204,5 +226,5 @@ int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct 
         return out_of_memory(err, merge->name);
     for (size_t i = 0; rc == 0 && i < merge->stages.n; i++)
         rc = add_stage(builder, &merge->stages.data[i], err);
-    return rc == 0 ? rfs_builder_finish(builder, out, err) : rc;
+    return rc == 0 ? rfs_strategy_builder_finish(builder, out, err) : rc;
 }

@@ -12,9 +12,14 @@
 #include "layout/strategy.h"
 
 struct rfs_merge;
+struct rfs_strategy_doc;
 
-/* NAME, a folder or a list of files, is what messages call the whole. 0 or -ENOMEM. */
-int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *err);
+/*
+ * NAME, a folder or a list of files, is what messages call the whole. DOC may be NULL; else it gets what
+ * merge_pipeline_strategys would write, and files of which something would be lost are refused. 0 or -ENOMEM.
+ */
+int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_merge **out,
+                  struct rfs_error *err);
 void rfs_merge_free(struct rfs_merge *merge);
 
 /*

@@ -16,7 +16,7 @@
 struct making {
     const struct rfs_rules *rules;
     const struct rfs_rules_use *use;
-    struct rfs_builder *builder;
+    struct rfs_strategy_builder *builder;
     struct rfs_error *err;
     uint32_t stages;
     uint32_t devices;    /* of a stage */
@@ -27,7 +27,7 @@ struct making {
 
 static void making_end(struct making *making)
 {
-    rfs_builder_free(making->builder);
+    rfs_strategy_builder_free(making->builder);
     free(making->layout_of);
     free(making->taken);
     free(making->like);
@@ -83,7 +83,7 @@ static int make_layouts(struct making *making)
         const int rc = rfs_rules_layout(rules, &rules->rules.data[i], dev, &layout, making->err);
         if (rc != 0)
             return rc;
-        if (!rfs_builder_layout(making->builder, &layout, &making->layout_of[i]))
+        if (!rfs_strategy_builder_layout(making->builder, &layout, &making->layout_of[i]))
             return rfs_fail_memory(making->err);
     }
     return 0;
@@ -106,7 +106,7 @@ static int like_source(struct making *making, const char *param, const struct rf
                               "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
                               making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
                               making->use->ranks, making->devices);
-    if (!rfs_builder_layout(making->builder, &layout, id))
+    if (!rfs_strategy_builder_layout(making->builder, &layout, id))
         return rfs_fail_memory(making->err);
     making->like[source->id] = *id;
     return 0;
@@ -114,7 +114,8 @@ static int like_source(struct making *making, const char *param, const struct rf
 
 static int place(struct making *making, const char *param, uint32_t stage, uint32_t layout)
 {
-    return rfs_builder_place(making->builder, param, strlen(param), stage, layout, making->err);
+    return rfs_strategy_builder_place(making->builder, param, strlen(param), stage, layout,
+                                      making->err);
 }
 
 /* "like source": in the stages in which the source has it. */
@@ -177,7 +178,7 @@ static int prepare(struct making *making)
     const size_t n = rules->rules.n;
     const size_t n_like = rules->like_line > 0 ? rfs_strategy_layouts(making->use->source) : 0;
 
-    making->builder = rfs_builder_new(rules->name);
+    making->builder = rfs_strategy_builder_new(rules->name);
     making->layout_of = calloc(n + 1, sizeof *making->layout_of);
     making->taken = calloc(n + 1, sizeof *making->taken);
     making->like = malloc((n_like + 1) * sizeof *making->like);
@@ -186,7 +187,7 @@ static int prepare(struct making *making)
         return rfs_fail_memory(making->err);
     for (size_t i = 0; i < n_like; i++)
         making->like[i] = RFS_NO_ID;
-    rfs_builder_by_rules(making->builder);
+    rfs_strategy_builder_by_rules(making->builder);
     return 0;
 }
 
@@ -211,7 +212,7 @@ int rfs_rules_strategy(const struct rfs_rules *rules, const struct rfs_rules_use
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = place_parameter(&making, i);
     if (rc == 0)
-        rc = rfs_builder_finish(making.builder, out, err);
+        rc = rfs_strategy_builder_finish(making.builder, out, err);
     if (rc == 0)
         tell_untaken(&making, log);
     return rc;

@@ -14,6 +14,7 @@
 #include "base/intern.h"
 #include "base/vec.h"
 #include "layout/builder.h"
+#include "layout/document.h"
 
 #include <errno.h>
 #include <string.h>
@@ -45,16 +46,16 @@ struct rfs_strategy {
     bool by_rules;
 };
 
-struct rfs_builder {
+struct rfs_strategy_builder {
     struct rfs_strategy *strategy; /* its layouts and placements are not in it yet */
     struct rfs_intern *keys;       /* of layouts, by content; id = position */
     RFS_VEC(struct placement) placements;
     RFS_VEC(struct rfs_layout) layouts;
 };
 
-struct rfs_builder *rfs_builder_new(const char *name)
+struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name)
 {
-    struct rfs_builder *builder = calloc(1, sizeof *builder);
+    struct rfs_strategy_builder *builder = calloc(1, sizeof *builder);
     struct rfs_strategy *strategy = calloc(1, sizeof *strategy);
 
     if (builder == NULL || strategy == NULL) {
@@ -70,11 +71,11 @@ struct rfs_builder *rfs_builder_new(const char *name)
     if (builder->keys != NULL && strategy->name != NULL && strategy->params != NULL &&
         strategy->edges != NULL)
         return builder;
-    rfs_builder_free(builder);
+    rfs_strategy_builder_free(builder);
     return NULL;
 }
 
-void rfs_builder_free(struct rfs_builder *builder)
+void rfs_strategy_builder_free(struct rfs_strategy_builder *builder)
 {
     if (builder == NULL)
         return;
@@ -85,9 +86,9 @@ void rfs_builder_free(struct rfs_builder *builder)
     free(builder);
 }
 
-void rfs_builder_cleanup(struct rfs_builder **builder)
+void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder)
 {
-    rfs_builder_free(*builder);
+    rfs_strategy_builder_free(*builder);
 }
 
 static int out_of_memory(struct rfs_error *err, const char *file)
@@ -96,36 +97,37 @@ static int out_of_memory(struct rfs_error *err, const char *file)
 }
 
 /* Splits "<stage>-<name>"; *name is left at the name proper. */
-static int split_name(const struct rfs_draft *draft, const char **name, size_t *bytes,
+static int split_name(const struct rfs_layout_builder *item, const char **name, size_t *bytes,
                       uint32_t *stage)
 {
-    const char *dash = draft->name_bytes > 0 ? memchr(draft->name, '-', draft->name_bytes) : NULL;
+    const char *dash = item->name_bytes > 0 ? memchr(item->name, '-', item->name_bytes) : NULL;
 
     *stage = 0;
-    *name = draft->name;
-    *bytes = draft->name_bytes;
+    *name = item->name;
+    *bytes = item->name_bytes;
     if (dash != NULL) {
         *name = dash + 1;
-        *bytes -= (size_t)(*name - draft->name);
+        *bytes -= (size_t)(*name - item->name);
         if (memchr(*name, '-', *bytes) != NULL)
-            return rfs_draft_fail(draft, "parameter names without \"-\"",
-                                  "the name has more than one \"-\"; it must be <stage>-<name>");
-        for (const char *p = draft->name; p < dash; p++) {
+            return rfs_layout_fail(item, "parameter names without \"-\"",
+                                   "the name has more than one \"-\"; it must be <stage>-<name>");
+        for (const char *p = item->name; p < dash; p++) {
             if (*p < '0' || *p > '9')
-                return rfs_draft_fail(draft, "parameter names without \"-\"",
-                                      "what stands before \"-\" in the name is not a stage number");
+                return rfs_layout_fail(
+                    item, "parameter names without \"-\"",
+                    "what stands before \"-\" in the name is not a stage number");
             *stage = *stage * 10 + (uint32_t)(*p - '0');
             if (*stage >= RFS_MAX_DEVICES)
-                return rfs_draft_fail(draft, NULL, "the stage in the name is too large");
+                return rfs_layout_fail(item, NULL, "the stage in the name is too large");
         }
-        if (dash == draft->name)
-            return rfs_draft_fail(draft, "parameter names without \"-\"",
-                                  "no stage number stands before \"-\" in the name");
+        if (dash == item->name)
+            return rfs_layout_fail(item, "parameter names without \"-\"",
+                                   "no stage number stands before \"-\" in the name");
     }
     if (*bytes == 0)
-        return rfs_draft_fail(draft, NULL, "a parameter without a name");
+        return rfs_layout_fail(item, NULL, "a parameter without a name");
     if (memchr(*name, '\0', *bytes) != NULL)
-        return rfs_draft_fail(draft, NULL, "the parameter's name has a NUL in it");
+        return rfs_layout_fail(item, NULL, "the parameter's name has a NUL in it");
     return 0;
 }
 
@@ -162,7 +164,8 @@ bool rfs_layout_same(const struct rfs_layout *a, const struct rfs_layout *b)
            (a->n_edges == 0 || memcmp(a->edge, b->edge, a->n_edges * sizeof *a->edge) == 0);
 }
 
-bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, uint32_t *id)
+bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rfs_layout *layout,
+                                 uint32_t *id)
 {
     uint64_t key[KEY_WORDS];
     size_t n = layout_key(layout, key);
@@ -182,8 +185,8 @@ bool rfs_builder_layout(struct rfs_builder *builder, struct rfs_layout *layout, 
     return *id < builder->layouts.n || RFS_PUSH(&builder->layouts, *layout);
 }
 
-int rfs_builder_place(struct rfs_builder *builder, const char *name, size_t bytes, uint32_t stage,
-                      uint32_t layout_id, struct rfs_error *err)
+int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
+                               uint32_t stage, uint32_t layout_id, struct rfs_error *err)
 {
     struct placement at = {
         .stage = stage, .layout = layout_id, .seq = (uint32_t)builder->placements.n};
@@ -197,37 +200,43 @@ int rfs_builder_place(struct rfs_builder *builder, const char *name, size_t byte
     return 0;
 }
 
-int rfs_builder_repeat(struct rfs_builder *builder, const struct rfs_draft *draft,
-                       uint32_t layout_id)
+int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
+                                const struct rfs_layout_builder *item, uint32_t layout_id)
 {
     const char *name;
     size_t bytes;
     uint32_t stage;
-    const int rc = split_name(draft, &name, &bytes, &stage);
+    int rc = split_name(item, &name, &bytes, &stage);
 
-    builder->strategy->prefixed |= rc == 0 && bytes < draft->name_bytes;
-    return rc == 0 ? rfs_builder_place(builder, name, bytes, stage, layout_id, draft->err) : rc;
+    builder->strategy->prefixed |= rc == 0 && bytes < item->name_bytes;
+    if (rc == 0)
+        rc = rfs_strategy_builder_place(builder, name, bytes, stage, layout_id, item->err);
+    if (rc == 0 && item->doc && !rfs_strategy_doc_add(item))
+        rc = out_of_memory(item->err, item->file);
+    return rc;
 }
 
-int rfs_builder_add(struct rfs_builder *builder, struct rfs_draft *draft)
+int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item)
 {
     uint32_t id;
-    const int rc = rfs_draft_check(draft);
 
+    if (item->doc && !rfs_strategy_doc_keep(item))
+        return out_of_memory(item->err, item->file);
+    const int rc = rfs_layout_check(item);
     if (rc != 0)
         return rc;
-    if (!rfs_builder_layout(builder, &draft->layout, &id))
-        return out_of_memory(draft->err, draft->file);
-    return rfs_builder_repeat(builder, draft, id);
+    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
+        return out_of_memory(item->err, item->file);
+    return rfs_strategy_builder_repeat(builder, item, id);
 }
 
-void rfs_builder_first_item_stage(struct rfs_builder *builder, uint32_t stage)
+void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage)
 {
     builder->strategy->has_items = true;
     builder->strategy->first_item_stage = stage;
 }
 
-void rfs_builder_by_rules(struct rfs_builder *builder)
+void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder)
 {
     builder->strategy->by_rules = true;
 }
@@ -242,7 +251,7 @@ static int by_stage(const void *a, const void *b)
 }
 
 /* Orders placements by parameter and stage; of several in one stage the last written stays. */
-static int sort_placements(struct rfs_builder *builder)
+static int sort_placements(struct rfs_strategy_builder *builder)
 {
     struct rfs_strategy *strategy = builder->strategy;
     const size_t n = builder->placements.n, n_params = rfs_intern_count(strategy->params);
@@ -320,8 +329,8 @@ static int check_devices(struct rfs_strategy *strategy, struct rfs_error *err)
     return 0;
 }
 
-int rfs_builder_finish(struct rfs_builder *builder, struct rfs_strategy **out,
-                       struct rfs_error *err)
+int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs_strategy **out,
+                                struct rfs_error *err)
 {
     struct rfs_strategy *strategy = builder->strategy;
     int rc;
@@ -349,11 +358,14 @@ bool rfs_strategy_is_json(const char *name)
     return n >= 5 && strcmp(name + n - 5, ".json") == 0;
 }
 
-int rfs_strategy_parse(const char *name, const void *data, size_t size, struct rfs_strategy **out,
-                       struct rfs_error *err)
+int rfs_strategy_doc_read(const char *name, const void *data, size_t size,
+                          struct rfs_strategy_doc *doc, struct rfs_strategy **out,
+                          struct rfs_error *err)
 {
-    struct rfs_builder *builder RFS_CLEANUP(rfs_builder_cleanup) = rfs_builder_new(name);
-    struct rfs_draft draft RFS_CLEANUP(rfs_draft_end) = {.file = name, .err = err};
+    struct rfs_strategy_builder *builder RFS_CLEANUP(rfs_strategy_builder_cleanup) =
+        rfs_strategy_builder_new(name);
+    struct rfs_layout_builder item RFS_CLEANUP(rfs_layout_end) = {
+        .file = name, .err = err, .doc = doc};
     int rc;
 
     *out = NULL;
@@ -361,9 +373,15 @@ int rfs_strategy_parse(const char *name, const void *data, size_t size, struct r
         return out_of_memory(err, name);
     if (size == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(name), NULL, "the strategy file is empty");
-    rc = rfs_strategy_is_json(name) ? rfs_strategy_read_json(builder, &draft, data, size)
-                                    : rfs_strategy_read_protobuf(builder, &draft, data, size);
-    return rc == 0 ? rfs_builder_finish(builder, out, err) : rc;
+    rc = rfs_strategy_is_json(name) ? rfs_strategy_read_json(builder, &item, data, size)
+                                    : rfs_strategy_read_protobuf(builder, &item, data, size);
+    return rc == 0 ? rfs_strategy_builder_finish(builder, out, err) : rc;
+}
+
+int rfs_strategy_parse(const char *name, const void *data, size_t size, struct rfs_strategy **out,
+                       struct rfs_error *err)
+{
+    return rfs_strategy_doc_read(name, data, size, NULL, out, err);
 }
 
 void rfs_strategy_free(struct rfs_strategy *strategy)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room only: the messages of a strategy in protobuf; strategy_protobuf.c draws them. */
+/* Inside the room only: field numbers of a strategy in protobuf; read_protobuf.c draws the messages. */
 #ifndef RFS_LAYOUT_STRATEGY_PROTO_H
 #define RFS_LAYOUT_STRATEGY_PROTO_H
-
-#include "base/proto_read.h"
 
 enum { RFS_STRATEGY_STAGE = 1, RFS_STRATEGY_NODES, RFS_STRATEGY_PARAMS };
 enum { RFS_ITEM_NAME = 1, RFS_ITEM_VALUE };
@@ -17,19 +15,6 @@ enum {
     RFS_LAYOUTS_STEP,
     RFS_LAYOUTS_SIZE
 };
-
-extern const struct rfs_proto_shape rfs_proto_strategy;
-extern const struct rfs_proto_shape rfs_proto_strategy_item;
-extern const struct rfs_proto_shape rfs_proto_strategys;
-extern const struct rfs_proto_shape rfs_proto_layout_item;
-extern const struct rfs_proto_shape rfs_proto_layouts;
-
-/* A name and what has it, of either kind of item; of a message of the right shape. */
-struct rfs_proto_item {
-    struct rfs_proto name, value;
-};
-struct rfs_proto_item rfs_proto_item(struct rfs_proto message);
-/* The stage of an operator's strategies. */
-uint32_t rfs_proto_stage(struct rfs_proto strategys);
+enum { RFS_DIMS_DIM = 1 };
 
 #endif

@@ -51,13 +51,13 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
     const uint32_t type = type_in_stage(planner, target->name, stage);
     if (type == RFS_NO_ID)
         return 0;
-    const struct role_of role = rfs_plan_role(planner, name, stage, rank / scale->dst_devices);
+    const struct rfs_role role = rfs_plan_role(planner, name, stage, rank / scale->dst_devices);
     out->stage = stage;
     out->type = type;
     out->geometry = RFS_NO_ID;
-    if (role.role == ROLE_DROPPED)
+    if (role.kind == RFS_ROLE_DROPPED)
         return 0;
-    if (role.role == ROLE_COPIED)
+    if (role.kind == RFS_ROLE_COPIED)
         return 1;
     const int rc = rfs_plan_geometry(planner, &role, type, name, &out->geometry, err);
     if (rc)
@@ -156,8 +156,9 @@ static int copied_slice(struct taking *taking)
 {
     struct rfs_catalog *catalog = taking->planner->config.catalog;
     const struct rfs_target *target = taking->target;
-    const struct rfs_layout *layout = rfs_plan_source_layout(
-        taking->planner, rfs_catalog_name(catalog, target->name), target->stage);
+    const struct rfs_role_rules rules = rfs_plan_rules(taking->planner);
+    const struct rfs_layout *layout =
+        rfs_role_source_layout(&rules, rfs_catalog_name(catalog, target->name), target->stage);
     const struct piece piece = rfs_piece_slice(layout, taking->provider_query.template);
     struct rfs_block *block;
     const uint64_t *strides;

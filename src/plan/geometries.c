@@ -125,7 +125,7 @@ static uint32_t first_slice(struct rfs_planner *planner, const struct rfs_layout
     return rfs_intern_add(rfs_catalog_tables(planner->config.catalog)->types, &slice, sizeof slice);
 }
 
-int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, uint32_t type,
+int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, uint32_t type,
                       const char *param, uint32_t *id, struct rfs_error *err)
 {
     struct geometry_slot key = {role->src, role->dst, type, NULL};

@@ -7,6 +7,7 @@
 #include "plan/geometry.h"
 #include "plan/planner.h"
 #include "plan/presence.h"
+#include "plan/role.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -105,27 +106,18 @@ struct stage_use {
     bool bereft;  /* a lost rank may have kept what no file has */
 };
 
-/*
- * Which layouts apply to a parameter of a file; see roles.c. Layouts are the strategies'. The source strategy
- * knows a parameter by its name, the destination's by the name that it is shown by, or else by its own.
- *
- * A parameter that the user's map leaves out has the role that it would have otherwise: stages, ranks and the order
- * are as if it were there, so that the rest of the file does not depend on it. But nothing of it has to be
- * right: it may be damaged, lost, or not fit the strategies.
- */
-enum role { ROLE_SLICED, ROLE_COPIED, ROLE_DROPPED };
-struct role_of {
-    enum role role;
-    const char *shown;   /* the name in the destination's file; NULL: left out by the user's map */
-    bool in_src, in_dst; /* in that strategy at all */
-    const struct rfs_layout *src, *dst;
-};
-struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
-                             uint32_t src_stage, uint32_t dst_stage);
-/* Whether what has that role is cut: strings and map tensors that no layout tries to cut are copied. */
-static inline bool rfs_plan_is_cut(const struct role_of *role, const struct rfs_type *type)
+static inline struct rfs_role_rules rfs_plan_rules(const struct rfs_planner *planner)
 {
-    return role->role == ROLE_SLICED && (type->kind == RFS_TENSOR || role->src || role->dst);
+    return (struct rfs_role_rules){planner->config.src, planner->config.dst,
+                                   planner->config.output_map};
+}
+/* Of a parameter of a source stage in a destination stage; what is lacking counts as left out by the user's map. */
+struct rfs_role rfs_plan_role(const struct rfs_planner *planner, const char *name,
+                              uint32_t src_stage, uint32_t dst_stage);
+/* Whether what has that role is cut: strings and map tensors that no layout tries to cut are copied. */
+static inline bool rfs_plan_is_cut(const struct rfs_role *role, const struct rfs_type *type)
+{
+    return role->kind == RFS_ROLE_SLICED && (type->kind == RFS_TENSOR || role->src || role->dst);
 }
 /*
  * Where a planner goes without what it lacks; lacking.c. Each notes something: 0 or -ENOMEM. A parameter that is lacking
@@ -136,11 +128,6 @@ int rfs_plan_lack_stage(const struct planning *planning, uint32_t s);
 int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank);
 bool rfs_plan_is_lacking(const struct rfs_planner *planner, const char *name);
 
-/* Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know it. */
-const struct rfs_layout *rfs_plan_source_layout(const struct rfs_planner *planner, const char *name,
-                                                uint32_t src_stage);
-/* The position of a source parameter in the destination strategy, or -1; also when there is none. */
-ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *name);
 /* Sets stages[s].needed for each source stage s whose files a destination stage takes something from. */
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages);
@@ -160,7 +147,7 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
  * slice. PARAM is for messages. 0, -ENOMEM, -ENOTSUP or -EINVAL with *err
  * filled. Not with the lock held.
  */
-int rfs_plan_geometry(struct rfs_planner *planner, const struct role_of *role, uint32_t type,
+int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, uint32_t type,
                       const char *param, uint32_t *id, struct rfs_error *err);
 /* The geometry of an id that rfs_plan_geometry gave; lives as long as the planner. */
 const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id);
@@ -276,7 +263,7 @@ int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct
  * Of what is copied from rank FROM: refuses what strict refuses, else adds what is to be told to planning->unproved.
  * 0, or -errno with *err filled.
  */
-int rfs_plan_unproved(struct planning *planning, const struct role_of *role,
+int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
                       const struct rfs_entry *entry, uint32_t from);
 /* Refuses a strategy of which the files have nothing; match.c. After rfs_plan_sources. 0 or -EINVAL. */
 int rfs_plan_check_match(struct planning *planning);

@@ -24,7 +24,8 @@ librfs_la_SOURCES += \
 	src/plan/providers.c \
 	src/plan/replicas.c \
 	src/plan/report.c \
-	src/plan/roles.c \
+	src/plan/role.c src/plan/role.h \
+	src/plan/strategies.c \
 	src/plan/rows.c \
 	src/plan/sizes.c \
 	src/plan/slice.c \

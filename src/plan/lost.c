@@ -52,6 +52,7 @@ static bool any_missing(const struct rfs_planner *planner)
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
 
     if (!src || !any_missing(planner))
         return 0;
@@ -64,7 +65,7 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
         const char *param = rfs_strategy_param(src, i);
         const uint32_t stage = only_stage(src, i);
         if (stage == RFS_NO_STAGE || !rfs_output_map_name(planner->config.output_map, param) ||
-            (planner->config.dst && rfs_plan_find_target(planner, param) < 0))
+            (planner->config.dst && rfs_role_target(&rules, param) < 0))
             continue;
         const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
         unsigned char *done = &seen[(size_t)stage * n_layouts + layout->id];

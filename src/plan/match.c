@@ -25,8 +25,10 @@ struct matching {
 
 static bool is_known(const struct matching *matching, const char *name)
 {
-    return matching->planner->config.src ? rfs_strategy_find(matching->strategy, name) >= 0
-                                         : rfs_plan_find_target(matching->planner, name) >= 0;
+    const struct rfs_role_rules rules = rfs_plan_rules(matching->planner);
+
+    return rules.src ? rfs_strategy_find(matching->strategy, name) >= 0
+                     : rfs_role_target(&rules, name) >= 0;
 }
 
 static void add(struct matching *matching, uint32_t name, uint32_t type)

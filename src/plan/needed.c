@@ -141,14 +141,14 @@ static int check_type(const struct planning *planning, const struct stage_use *u
 }
 
 /* What the ranks are needed for that give what has that role. */
-static unsigned char use_of(const struct role_of *role)
+static unsigned char use_of(const struct rfs_role *role)
 {
     return role->shown ? PROVIDES : ORDERS;
 }
 
 /* Marks the ranks that give the cells of one geometry, which is that of slices of TYPE. */
 static int want_cells(struct planning *planning, struct stage_use *use,
-                      const struct provider_query *provider_query, const struct role_of *role,
+                      const struct provider_query *provider_query, const struct rfs_role *role,
                       const struct rfs_geometry *geometry, uint32_t type)
 {
     const struct rfs_presence_view *of =
@@ -192,7 +192,7 @@ static int forgive(const struct planning *planning)
 }
 
 static int want_sliced(struct planning *planning, struct stage_use *use,
-                       const struct provider_query *provider_query, const struct role_of *role,
+                       const struct provider_query *provider_query, const struct rfs_role *role,
                        uint32_t type)
 {
     struct rfs_planner *planner = planning->planner;
@@ -227,7 +227,7 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
 }
 
 static int want_copied(struct planning *planning, struct stage_use *use,
-                       const struct provider_query *provider_query, const struct role_of *role)
+                       const struct provider_query *provider_query, const struct rfs_role *role)
 {
     const struct piece piece = rfs_piece_slice(role->src, planning->template);
     const uint32_t from = rfs_plan_provider(provider_query, &piece);
@@ -254,8 +254,8 @@ static int want_param(struct planning *planning, uint32_t s, uint32_t name, uint
         return 0;
     const char *param = rfs_catalog_name(planner->config.catalog, name);
     const struct provider_query provider_query = rfs_plan_query(planning, use, name);
-    const struct role_of role = rfs_plan_role(planner, param, s, planning->stage);
-    if (role.role == ROLE_DROPPED)
+    const struct rfs_role role = rfs_plan_role(planner, param, s, planning->stage);
+    if (role.kind == RFS_ROLE_DROPPED)
         return 0;
     return rfs_plan_is_cut(&role, rfs_catalog_type(planner->config.catalog, type))
                ? want_sliced(planning, use, &provider_query, &role, type)

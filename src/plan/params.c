@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Rules for a source know all of its tensors; what they do not know may be cut in any way. */
-static int check_unruled(struct planning *planning, const struct role_of *role,
+static int check_unruled(struct planning *planning, const struct rfs_role *role,
                          const struct rfs_type *type, const char *param)
 {
     const struct rfs_planner *planner = planning->planner;
@@ -42,7 +42,7 @@ static int lose_copied(const struct planning *planning, uint32_t name, uint32_t 
 }
 
 /* 0, 1 when the parameter list goes without it, or -errno. */
-static int copied_entry(struct planning *planning, const struct role_of *role, uint32_t s,
+static int copied_entry(struct planning *planning, const struct rfs_role *role, uint32_t s,
                         uint32_t name, struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
@@ -83,7 +83,7 @@ static uint32_t source_type(const struct planning *planning, uint32_t s, uint32_
                          : rfs_index_find(use->lead_index, name)->type;
 }
 
-static int sliced_entry(struct planning *planning, const struct role_of *role, uint32_t s,
+static int sliced_entry(struct planning *planning, const struct rfs_role *role, uint32_t s,
                         uint32_t name, struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
@@ -134,19 +134,19 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
 }
 
 /* Adds a parameter, which stage S gives, if it has the role asked for. */
-static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum role want,
+static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum rfs_role_kind want,
                      struct rfs_params *params)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct role_of role =
+    const struct rfs_role role =
         rfs_plan_role(planner, rfs_catalog_name(catalog, name), s, planning->stage);
     struct rfs_target target = {.name = name, .stage = s, .lengths = RFS_NO_ID};
 
-    if (role.role != want || !role.shown)
+    if (role.kind != want || !role.shown)
         return 0;
     const bool cut =
-        want == ROLE_SLICED &&
+        want == RFS_ROLE_SLICED &&
         rfs_plan_is_cut(&role, rfs_catalog_type(catalog, source_type(planning, s, name)));
     int rc = cut ? sliced_entry(planning, &role, s, name, &target)
                  : copied_entry(planning, &role, s, name, &target);
@@ -162,8 +162,8 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
 }
 
 /* Adds the parameters that appear first in the files of one stage. */
-static int add_stage(struct planning *planning, uint32_t s, enum role want, unsigned char *added,
-                     struct rfs_params *params)
+static int add_stage(struct planning *planning, uint32_t s, enum rfs_role_kind want,
+                     unsigned char *added, struct rfs_params *params)
 {
     const struct stage_use *use = &planning->stages[s];
     const size_t n = use->presence ? use->presence->n : use->order->n;
@@ -206,7 +206,7 @@ static const struct rfs_params *share_params(struct rfs_planner *planner, struct
 static int fill_params(struct planning *planning, struct rfs_params *params)
 {
     RFS_FREE unsigned char *added = malloc(planning->n_names + 1);
-    const enum role roles[] = {ROLE_SLICED, ROLE_COPIED};
+    const enum rfs_role_kind roles[] = {RFS_ROLE_SLICED, RFS_ROLE_COPIED};
 
     if (!added)
         return rfs_fail_memory(planning->err);

@@ -106,8 +106,8 @@ static int find_lacking(struct asking *asking, uint32_t s)
         const char *param = rfs_strategy_param(src, i);
         if (!layout)
             continue;
-        const struct role_of role = rfs_plan_role(planner, param, s, planning->stage);
-        if (role.role == ROLE_DROPPED)
+        const struct rfs_role role = rfs_plan_role(planner, param, s, planning->stage);
+        if (role.kind == RFS_ROLE_DROPPED)
             continue;
         if (role.shown && !rfs_plan_is_gradient(param))
             rfs_plan_note(&asking->lacking, param);

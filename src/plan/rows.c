@@ -21,9 +21,9 @@ static int check_entry(const struct planning *planning, uint32_t s, uint32_t loc
     struct rfs_catalog *catalog = planning->planner->config.catalog;
     const struct stage_use *use = &planning->stages[s];
     const char *param = rfs_catalog_name(catalog, entry->name);
-    const struct role_of role = rfs_plan_role(planning->planner, param, s, planning->stage);
+    const struct rfs_role role = rfs_plan_role(planning->planner, param, s, planning->stage);
 
-    if (role.role != ROLE_SLICED || !role.shown || !role.src || !role.src->edge)
+    if (role.kind != RFS_ROLE_SLICED || !role.shown || !role.src || !role.src->edge)
         return 0;
     const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
     const uint32_t first = use->presence ? rfs_presence_of(use->presence, entry->name)->type

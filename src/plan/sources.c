@@ -251,8 +251,8 @@ static int compare_types(const struct planning *planning, const struct stage_use
         if (here->type == lead->entries[lead->by_name[i]].type)
             continue;
         const char *param = rfs_catalog_name(planning->planner->config.catalog, here->name);
-        const struct role_of role = rfs_plan_role(planning->planner, param, s, planning->stage);
-        if (role.role == ROLE_SLICED && role.shown &&
+        const struct rfs_role role = rfs_plan_role(planning->planner, param, s, planning->stage);
+        if (role.kind == RFS_ROLE_SLICED && role.shown &&
             !(role.src && role.src->edge)) /* rows.c checks those */
             return rfs_plan_types_differ(planning, here->name, rank, use->lead);
     }

@@ -53,7 +53,7 @@ static bool cuts(const struct rfs_layout *layout)
     return layout && rfs_layout_slice(layout, layout->devices - 1) != 0;
 }
 
-static bool is_single(const struct role_of *role, const struct rfs_type *type)
+static bool is_single(const struct rfs_role *role, const struct rfs_type *type)
 {
     return (rfs_plan_one_element(type) || type->kind == RFS_STRING) && !cuts(role->src) &&
            !cuts(role->dst);
@@ -116,7 +116,7 @@ static int find_other(struct planning *planning, const struct rfs_entry *entry, 
     return 0;
 }
 
-static int refuse(struct planning *planning, const struct role_of *role,
+static int refuse(struct planning *planning, const struct rfs_role *role,
                   const struct rfs_entry *entry, uint32_t from)
 {
     const struct rfs_planner *planner = planning->planner;
@@ -145,7 +145,7 @@ static int refuse(struct planning *planning, const struct role_of *role,
                           other, from);
 }
 
-int rfs_plan_unproved(struct planning *planning, const struct role_of *role,
+int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
                       const struct rfs_entry *entry, uint32_t from)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
@@ -158,7 +158,7 @@ int rfs_plan_unproved(struct planning *planning, const struct role_of *role,
                              .one_side = one_side,
                              .slice = cuts(role->src)};
 
-    if (role->role != ROLE_COPIED)
+    if (role->kind != RFS_ROLE_COPIED)
         return 0; /* all strategies that are given have it */
     if (config->strict)
         return refuse(planning, role, entry, from);

@@ -2,8 +2,8 @@
 /*
  * A view whose k-th allocation fails, for each k until all succeed: opened, listed, stat'ed, read and closed.
  *
- * The allocations of protobuf-c, cJSON and libc itself (strdup, opendir, a thread's start) fail as well. They
- * count and fail only between arm() and disarm().
+ * The allocations of libc itself (strdup, opendir, a thread's start) fail as well. They count and fail
+ * only between arm() and disarm().
  *
  * Of each run is wanted: every call that fails says -ENOMEM (and a line of text, where it gives one), every
  * call that succeeds gives the right bytes, and a later attempt succeeds in the same view. Leaks are for

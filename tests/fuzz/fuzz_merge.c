@@ -4,8 +4,8 @@
  * first byte says whether they are JSON. A file that parses says the same after it is written in its own form and read
  * again. Files that merge are, as one strategy, what reading their merged file gives.
  */
+#include "layout/document.h"
 #include "layout/merge.h"
-#include "layout/written.h"
 #include "tests/fuzz/fuzz.h"
 
 struct form {
@@ -13,12 +13,12 @@ struct form {
     bool json;
 };
 
-static int write_form(const struct form *form, bool merged, const struct rfs_written *written,
+static int write_form(const struct form *form, bool merged, const struct rfs_strategy_doc *doc,
                       char **data, size_t *size)
 {
     struct rfs_error err = {0};
-    const int rc = form->json ? rfs_written_json(written, merged, data, size, &err)
-                              : rfs_written_protobuf(written, data, size, &err);
+    const int rc = form->json ? rfs_strategy_doc_json(doc, merged, data, size, &err)
+                              : rfs_strategy_doc_protobuf(doc, data, size, &err);
 
     if (rc)
         require_refusal(&err);
@@ -49,7 +49,7 @@ static void require_same(const struct rfs_strategy *a, const struct rfs_strategy
     }
 }
 
-static void write_again(const struct form *form, bool merged, const struct rfs_written *written,
+static void write_again(const struct form *form, bool merged, const struct rfs_strategy_doc *doc,
                         const struct rfs_strategy *strategy)
 {
     struct rfs_strategy *again;
@@ -57,7 +57,7 @@ static void write_again(const struct form *form, bool merged, const struct rfs_w
     char *data;
     size_t size;
 
-    if (write_form(form, merged, written, &data, &size))
+    if (write_form(form, merged, doc, &data, &size))
         return;
     REQUIRE(rfs_strategy_parse(form->name, data, size, &again, &err) == 0);
     require_same(strategy, again);
@@ -65,46 +65,51 @@ static void write_again(const struct form *form, bool merged, const struct rfs_w
     free(data);
 }
 
-/* Whether the file could be written, which some that parse cannot: what would be lost is refused. */
-static bool try_file(const struct form *form, const uint8_t *data, size_t size,
-                     struct rfs_written *written)
+/* Some files that parse cannot be written: what would be lost is refused. */
+static void try_file(const struct form *form, const uint8_t *data, size_t size)
 {
     struct rfs_strategy *strategy;
+    struct rfs_strategy *alone;
+    struct rfs_strategy_doc doc = {0};
     struct rfs_error err = {0};
+    const int rc = rfs_strategy_parse(form->name, data, size, &alone, &err);
 
-    if (rfs_strategy_parse(form->name, data, size, &strategy, &err)) {
-        require_refusal(&err);
-        return false;
-    }
-    const int rc = rfs_written_read(form->name, data, size, written, &err);
     if (rc)
         require_refusal(&err);
-    else
-        write_again(form, false, written, strategy);
+    const int again = rfs_strategy_doc_parse(form->name, data, size, &doc, &strategy, &err);
+    if (again)
+        require_refusal(&err);
+    REQUIRE(rc == 0 || again != 0);
+    if (again == 0) {
+        require_same(alone, strategy);
+        write_again(form, false, &doc, strategy);
+    }
+    rfs_strategy_doc_free(&doc);
     rfs_strategy_free(strategy);
-    return rc == 0;
+    rfs_strategy_free(alone);
 }
 
+/* Two merges of the same files: one makes a document, and may refuse more. */
 struct all {
     struct rfs_merge *merge;
-    struct rfs_written into;
+    struct rfs_merge *documented;
+    struct rfs_strategy_doc doc;
     bool whole; /* every file so far is in both */
 };
 
 static void add_file(struct all *all, const struct form *form, const uint8_t *data, size_t size)
 {
-    struct rfs_written written = {0};
     struct rfs_error err = {0};
-    const size_t stages = rfs_merge_stages(all->merge);
-    const bool readable = try_file(form, data, size, &written);
 
-    if (rfs_merge_add(all->merge, form->name, data, size, &err)) {
+    try_file(form, data, size);
+    const int rc = rfs_merge_add(all->merge, form->name, data, size, &err);
+    if (rc)
         require_refusal(&err);
-        all->whole = false;
-    } else if (rfs_merge_stages(all->merge) > stages) {
-        all->whole = all->whole && readable && rfs_written_merge(&all->into, &written, &err) == 0;
-    }
-    rfs_written_free(&written);
+    const int documented = rfs_merge_add(all->documented, form->name, data, size, &err);
+    if (documented)
+        require_refusal(&err);
+    REQUIRE(rc == 0 || documented != 0 || !all->whole);
+    all->whole = all->whole && rc == 0 && documented == 0;
 }
 
 void fuzz_one(const uint8_t *data, size_t size)
@@ -112,11 +117,12 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (size == 0)
         return;
     const struct form form = {data[0] % 2 ? "s.json" : "s.ckpt", data[0] % 2};
-    struct all all = {.into = {.name = form.name}, .whole = true};
+    struct all all = {.whole = true};
     struct rfs_strategy *strategy = NULL;
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_merge_new("folder", &all.merge, &err) == 0);
+    REQUIRE(rfs_merge_new("folder", NULL, &all.merge, &err) == 0);
+    REQUIRE(rfs_merge_new("folder", &all.doc, &all.documented, &err) == 0);
     for (size_t at = 1; size - at >= 2;) {
         const size_t n = data[at] | (size_t)data[at + 1] << 8;
         const size_t most = size - at - 2;
@@ -131,11 +137,12 @@ void fuzz_one(const uint8_t *data, size_t size)
     }
     if (rfs_merge_finish(all.merge, &strategy, &err) == 0) {
         if (all.whole)
-            write_again(&form, true, &all.into, strategy);
+            write_again(&form, true, &all.doc, strategy);
     } else {
         require_refusal(&err);
     }
     rfs_strategy_free(strategy);
-    rfs_written_free(&all.into);
+    rfs_strategy_doc_free(&all.doc);
+    rfs_merge_free(all.documented);
     rfs_merge_free(all.merge);
 }

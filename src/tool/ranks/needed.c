@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/vec.h"
 #include "plan/geometry.h"
+#include "plan/role.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ struct pair {
 };
 
 struct rfs_needed {
-    const struct rfs_strategy *src, *dst;
+    struct rfs_role_rules rules;
     uint32_t src_devices, src_stages, dst_devices, dst_stages;
     RFS_VEC(struct pair) pairs;  /* ascending by stages and layouts, each once */
     unsigned char *stage_needed; /* [dst_stages * src_stages] */
@@ -61,27 +62,23 @@ static int by_layouts(const void *a, const void *b)
     return order ? order : compare(x->dst ? x->dst->id : 0, y->dst ? y->dst->id : 0);
 }
 
-/* The rules are those of plan/roles.c: what another stage of the destination has is not needed. */
 static bool add_param(struct rfs_needed *needed, size_t i, uint32_t dst_stage)
 {
-    const struct rfs_strategy *src = needed->src;
-    const struct rfs_strategy *dst = needed->dst;
+    const struct rfs_strategy *src = needed->rules.src;
     const char *param = rfs_strategy_param(src, i);
-    const ptrdiff_t at = dst ? rfs_strategy_find(dst, param) : -1;
-    const struct rfs_layout *wanted =
-        at >= 0 ? rfs_strategy_layout(dst, (size_t)at, dst_stage) : NULL;
     const uint32_t first = rfs_strategy_next_stage(src, i, 0);
 
-    if (at >= 0 && !wanted)
+    if (!rfs_role_is_needed(&needed->rules, i, dst_stage))
         return true;
     for (uint32_t s = first; s != RFS_NO_STAGE; s = rfs_strategy_next_stage(src, i, s + 1))
         needed->stage_needed[dst_stage * needed->src_stages + s] = 1;
-    if (dst && at < 0) /* copied */
+    const struct rfs_role role = rfs_role_of(&needed->rules, param, first, dst_stage);
+    if (role.kind != RFS_ROLE_SLICED)
         return true;
     const struct pair pair = {.dst_stage = dst_stage,
                               .src_stage = first,
-                              .src = rfs_strategy_layout(src, i, first),
-                              .dst = wanted,
+                              .src = role.src,
+                              .dst = role.dst,
                               .param = param};
     return RFS_PUSH(&needed->pairs, pair);
 }
@@ -105,7 +102,7 @@ static bool collect(struct rfs_needed *needed)
 {
     for (uint32_t stage = 0; stage < needed->dst_stages; stage++) {
         const size_t from = needed->pairs.n;
-        for (size_t i = 0; i < rfs_strategy_count(needed->src); i++)
+        for (size_t i = 0; i < rfs_strategy_count(needed->rules.src); i++)
             if (!add_param(needed, i, stage))
                 return false;
         sort_pairs(needed, from);
@@ -113,27 +110,19 @@ static bool collect(struct rfs_needed *needed)
     return true;
 }
 
-static bool have_common(const struct rfs_strategy *src, const struct rfs_strategy *dst)
-{
-    for (size_t i = 0; i < rfs_strategy_count(src); i++)
-        if (rfs_strategy_find(dst, rfs_strategy_param(src, i)) >= 0)
-            return true;
-    return false;
-}
-
 int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *dst,
                     struct rfs_needed **out, struct rfs_error *err)
 {
+    const struct rfs_role_rules rules = {.src = src, .dst = dst};
+    const int rc = rfs_role_check(&rules, err);
+
     *out = NULL;
-    if (src && dst && !have_common(src, dst))
-        return rfs_fail(
-            err, -EINVAL, RFS_IN(rfs_strategy_name(dst)), "strategy files of the same network",
-            "none of its parameters is in the source strategy %s", rfs_strategy_name(src));
+    if (rc)
+        return rc;
     struct rfs_needed *needed = calloc(1, sizeof *needed);
     if (!needed)
         return rfs_fail_memory(err);
-    needed->src = src;
-    needed->dst = dst;
+    needed->rules = rules;
     needed->src_devices = src ? rfs_strategy_devices(src) : 1;
     needed->src_stages = src ? rfs_strategy_stages(src) : 1;
     needed->dst_devices = dst ? rfs_strategy_devices(dst) : 1;
@@ -195,7 +184,7 @@ static bool make_shape(const struct pair *pair, uint32_t *ndim, uint64_t *whole)
 static int resolve(const struct rfs_needed *needed, const struct pair *pair,
                    struct rfs_geometry *out, struct rfs_error *err)
 {
-    const struct rfs_where in_src = RFS_OF(rfs_strategy_name(needed->src), pair->param);
+    const struct rfs_where in_src = RFS_OF(rfs_strategy_name(needed->rules.src), pair->param);
     int rc = -EINVAL;
 
     memset(out, 0, sizeof *out);
@@ -205,8 +194,8 @@ static int resolve(const struct rfs_needed *needed, const struct pair *pair,
                               NULL, in_src, err);
         if (rc == 0 && pair->dst)
             rc = rfs_grid_resolve(pair->dst, out->ndim, out->whole, RFS_DIMS_OF_WHOLE, &out->dst,
-                                  NULL, NULL, RFS_OF(rfs_strategy_name(needed->dst), pair->param),
-                                  err);
+                                  NULL, NULL,
+                                  RFS_OF(rfs_strategy_name(needed->rules.dst), pair->param), err);
         else if (rc == 0)
             rfs_grid_single(out->ndim, &out->dst);
     }
@@ -253,7 +242,7 @@ int rfs_needed_by(struct rfs_needed *needed, uint32_t rank, unsigned char *wante
     memset(wanted, 0, rfs_needed_sources(needed));
     for (uint32_t s = 0; s < needed->src_stages; s++)
         wanted[s * needed->src_devices + local % needed->src_devices] =
-            !needed->src || needed->stage_needed[stage * needed->src_stages + s];
+            !needed->rules.src || needed->stage_needed[stage * needed->src_stages + s];
     for (size_t i = 0; rc == 0 && i < needed->pairs.n; i++)
         if (needed->pairs.data[i].dst_stage == stage)
             rc = mark(needed, &needed->pairs.data[i], local, wanted, err);

@@ -90,19 +90,19 @@ static int check_readable(const struct rfs_headers *headers, struct rfs_error *e
 
 static int make(const struct rfs_strategy_args *args, const struct rfs_headers *headers,
                 struct rfs_log *log, const struct rfs_rules *rules,
-                const struct rfs_strategy *source, struct rfs_written *out,
+                const struct rfs_strategy *source, struct rfs_strategy_doc *doc,
                 struct rfs_strategy **made, struct rfs_error *err)
 {
     RFS_FREE const char **names = NULL;
     struct rfs_rules_use use = {.source = source, .ranks = args->ranks, .ranks_option = "--ranks"};
     struct known known = {headers, source};
-    const struct rfs_written_tensors tensors = {ndim_of, &known};
+    const struct rfs_doc_tensors tensors = {ndim_of, &known};
     int rc = list_names(headers, &names, &use.n, err);
 
     use.names = names;
     if (rc == 0)
         rc = rfs_rules_strategy(rules, &use, log, made, err);
-    return rc ? rc : rfs_written_make(*made, &tensors, out, err);
+    return rc ? rc : rfs_strategy_doc_make(*made, &tensors, doc, err);
 }
 
 int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err)
@@ -112,7 +112,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
-    RFS_CLEANUP(rfs_written_free) struct rfs_written written = {0};
+    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
 
     if (!args->rules || args->ranks == 0)
         return rfs_fail_usage(err, "--rules '*: whole' --ranks 8", "new needs --rules and --ranks");
@@ -128,7 +128,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     if (rc == 0)
         rc = check_readable(&tree.headers, err);
     if (rc == 0)
-        rc = make(args, &tree.headers, &tree.source.log, rules, source, &written, &made, err);
+        rc = make(args, &tree.headers, &tree.source.log, rules, source, &doc, &made, err);
     /* A tree whose cuts the source strategy tells has the shapes that JSON is to have. */
     if (rc == 0 && args->tree && source) {
         struct rfs_fit from;
@@ -137,14 +137,13 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
         tree.fit.source = &from;
         rc = rfs_fit_ranks(&from, err);
         if (rc == 0)
-            rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
+            rc = rfs_strategy_shapes(&tree.fit, &doc, err);
     } else if (rc == 0 && args->tree) {
         rfs_fit_begin(&tree.headers, made, &tree.fit);
         tree.fit.whole = args->whole;
         rc = json ? rfs_fit_ranks(&tree.fit, err) : 0; /* protobuf has no shapes */
         if (rc == 0)
-            rc = rfs_strategy_shapes(&tree.fit, false, &written, err);
+            rc = rfs_strategy_shapes(&tree.fit, &doc, err);
     }
-    return rc ? rc
-              : rfs_strategy_write(args, out, json, rfs_strategy_stages(made) > 1, &written, err);
+    return rc ? rc : rfs_strategy_write(args, out, json, rfs_strategy_stages(made) > 1, &doc, err);
 }

@@ -3,7 +3,7 @@
 #ifndef RFS_TOOL_STRATEGY_STRATEGY_H
 #define RFS_TOOL_STRATEGY_STRATEGY_H
 
-#include "layout/written.h"
+#include "layout/document.h"
 #include "tool/common/fit.h"
 #include "tool/common/globs.h"
 #include "tool/common/source.h"
@@ -50,11 +50,11 @@ void rfs_strategy_json(FILE *out, const struct rfs_strategy *strategy);
 /* Whether OUT is to be JSON: by --to, or its name. 0 or 1, or -EINVAL with *err filled. */
 int rfs_strategy_form(const struct rfs_strategy_args *args, const char *out, bool input_is_json,
                       struct rfs_error *err);
-/* Writes the file; MERGED as for rfs_written_json. 0, or -errno with *err filled. */
+/* Writes the file; MERGED as for rfs_strategy_doc_json. 0, or -errno with *err filled. */
 int rfs_strategy_write(const struct rfs_strategy_args *args, const char *out, bool json,
-                       bool merged, const struct rfs_written *written, struct rfs_error *err);
-/* Tells the shapes of what the tree holds. 0, or -errno with *err filled. */
-int rfs_strategy_shapes(const struct rfs_fit *fit, bool only_in_doubt, struct rfs_written *written,
+                       bool merged, const struct rfs_strategy_doc *doc, struct rfs_error *err);
+/* Gives the document the shapes of what the tree holds. 0, or -errno with *err filled. */
+int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
                         struct rfs_error *err);
 
 #endif

@@ -11,7 +11,7 @@ LAYOUT_TESTS = \
 	tests/unit/layout/test_rules_model \
 	tests/unit/layout/test_strategy \
 	tests/unit/layout/test_vectors \
-	tests/unit/layout/test_written
+	tests/unit/layout/test_document
 LAYOUT_SUPPORT = tests/unit/layout/support.c tests/unit/layout/support.h
 tests_unit_layout_test_fixtures_SOURCES = tests/unit/layout/test_fixtures.c $(LAYOUT_SUPPORT)
 tests_unit_layout_test_fixtures_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -29,8 +29,8 @@ tests_unit_layout_test_rules_model_SOURCES = tests/unit/layout/test_rules_model.
 tests_unit_layout_test_rules_model_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_layout_test_strategy_SOURCES = tests/unit/layout/test_strategy.c $(LAYOUT_SUPPORT)
 tests_unit_layout_test_strategy_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_layout_test_written_SOURCES = tests/unit/layout/test_written.c $(LAYOUT_SUPPORT)
-tests_unit_layout_test_written_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_layout_test_document_SOURCES = tests/unit/layout/test_document.c $(LAYOUT_SUPPORT)
+tests_unit_layout_test_document_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_layout_test_vectors_SOURCES = tests/unit/layout/test_vectors.c $(LAYOUT_SUPPORT)
 tests_unit_layout_test_vectors_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += \

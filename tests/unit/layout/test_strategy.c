@@ -2,6 +2,8 @@
 /* Names, stages, keys given twice. */
 #include "support.h"
 
+#include "layout/digest.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +43,27 @@ static void json_key_twice_counts_last_in_first_place(void **unused)
     assert_int_equal(rfs_strategy_layout(strategy, 0, 0)->n_axes, 1);
     assert_int_equal(rfs_strategy_first_item_stage(strategy), 2);
     rfs_strategy_free(strategy);
+}
+
+/* Of members given twice, too: nothing of the first list stays. */
+static void json_key_twice_leaves_no_trace(void **unused)
+{
+#define MEMBERS(lists)                                                                             \
+    FILE_OF("\"a\":{" lists ",\"field\":0,\"opt_weight_shard_size\":0,"                            \
+            "\"opt_weight_shard_step\":0}")
+    struct rfs_strategy *once =
+        parse_json(MEMBERS("\"dev_matrix\":[4],\"tensor_map\":[0],\"tensor_shape\":[8]"));
+    struct rfs_strategy *twice =
+        parse_json(MEMBERS("\"dev_matrix\":[2,4],\"tensor_map\":[-1,1,-1],\"tensor_shape\":[3,5,7],"
+                           "\"dev_matrix\":[4],\"tensor_map\":[0],\"tensor_shape\":[8]"));
+    uint64_t digests[2][2];
+
+    (void)unused;
+    assert_int_equal(rfs_strategy_digest(once, digests[0]), 0);
+    assert_int_equal(rfs_strategy_digest(twice, digests[1]), 0);
+    assert_memory_equal(digests[0], digests[1], sizeof digests[0]);
+    rfs_strategy_free(once);
+    rfs_strategy_free(twice);
 }
 
 static void json_is_read_however_it_is_written(void **unused)
@@ -168,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_key_twice_counts_last_in_first_place),
+        cmocka_unit_test(json_key_twice_leaves_no_trace),
         cmocka_unit_test(json_is_read_however_it_is_written),
         cmocka_unit_test(protobuf_name_twice_counts_last_in_first_place),
         cmocka_unit_test(stages_keep_their_own_layouts),

@@ -1,95 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Which parameters are cut, copied or left out, and which source stages a destination stage needs.
- *
- * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py and
- * parallel/_parallel_serialization.py), told in doc/SEMANTICS.md.
- */
+/* How the planner uses its strategies, and the proof that they go with each other and with the rank folders. */
 #include "plan/internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* The layout of a parameter in a stage, or in the lowest stage that has one. */
-static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy, size_t i,
-                                            uint32_t stage)
+struct rfs_role rfs_plan_role(const struct rfs_planner *planner, const char *name,
+                              uint32_t src_stage, uint32_t dst_stage)
 {
-    const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
-    return layout ? layout
-                  : rfs_strategy_layout(strategy, i, rfs_strategy_next_stage(strategy, i, 0));
-}
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
 
-/*
- * A strategy file calls parameters as its run does; rules were made for the names of the source. What is left out
- * (SHOWN is NULL) goes by its own name.
- */
-static ptrdiff_t find_shown(const struct rfs_strategy *dst, const char *name, const char *shown)
-{
-    if (!shown || rfs_strategy_by_rules(dst))
-        return rfs_strategy_find(dst, name);
-    const ptrdiff_t i = rfs_strategy_find(dst, shown);
-    return i >= 0 || shown == name ? i : rfs_strategy_find(dst, name);
-}
-
-ptrdiff_t rfs_plan_find_target(const struct rfs_planner *planner, const char *name)
-{
-    const char *shown = rfs_output_map_name(planner->config.output_map, name);
-    return planner->config.dst ? find_shown(planner->config.dst, name, shown) : -1;
-}
-
-const struct rfs_layout *rfs_plan_source_layout(const struct rfs_planner *planner, const char *name,
-                                                uint32_t src_stage)
-{
-    const struct rfs_strategy *src = planner->config.src;
-    const ptrdiff_t i = src ? rfs_strategy_find(src, name) : -1;
-
-    return i < 0 ? NULL : layout_near(src, (size_t)i, src_stage);
-}
-
-struct role_of rfs_plan_role(const struct rfs_planner *planner, const char *name,
-                             uint32_t src_stage, uint32_t dst_stage)
-{
-    const struct rfs_strategy *src = planner->config.src;
-    const struct rfs_strategy *dst = planner->config.dst;
-    struct role_of of = {.role = ROLE_DROPPED, .in_src = !src, .in_dst = !dst};
-    bool elsewhere = false; /* in the destination, but not in this stage */
-
-    if (!rfs_plan_is_lacking(planner, name))
-        of.shown = rfs_output_map_name(planner->config.output_map, name);
-    if (src) {
-        of.src = rfs_plan_source_layout(planner, name, src_stage);
-        of.in_src = of.src != NULL;
-    }
-    if (dst) {
-        const ptrdiff_t i = find_shown(dst, name, of.shown);
-        of.in_dst = i >= 0;
-        if (i >= 0)
-            of.dst = rfs_strategy_layout(dst, (size_t)i, dst_stage);
-        elsewhere = i >= 0 && !of.dst;
-    }
-    if (!elsewhere || !of.in_src)
-        of.role = (src && !of.src) || (dst && !of.dst) ? ROLE_COPIED : ROLE_SLICED;
-    return of;
+    return rfs_plan_is_lacking(planner, name)
+               ? rfs_role_left_out(&rules, name, src_stage, dst_stage)
+               : rfs_role_of(&rules, name, src_stage, dst_stage);
 }
 
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages)
 {
-    const struct rfs_strategy *src = planner->config.src;
-    const struct rfs_strategy *dst = planner->config.dst;
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
 
-    if (!src || planner->part) {
+    if (!rules.src || planner->part) {
         stages[0].needed = true;
         return;
     }
-    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
-        const ptrdiff_t at = rfs_plan_find_target(planner, rfs_strategy_param(src, i));
-        if (at >= 0 && !rfs_strategy_layout(dst, (size_t)at, dst_stage))
-            continue;
-        for (uint32_t s = rfs_strategy_next_stage(src, i, 0); s != RFS_NO_STAGE;
-             s = rfs_strategy_next_stage(src, i, s + 1))
-            stages[s].needed = true;
-    }
+    for (size_t i = 0; i < rfs_strategy_count(rules.src); i++)
+        if (rfs_role_is_needed(&rules, i, dst_stage))
+            for (uint32_t s = rfs_strategy_next_stage(rules.src, i, 0); s != RFS_NO_STAGE;
+                 s = rfs_strategy_next_stage(rules.src, i, s + 1))
+                stages[s].needed = true;
 }
 
 static bool is_state(const char *name)
@@ -105,6 +44,7 @@ static bool is_state(const char *name)
  */
 static bool is_part(const struct rfs_planner *planner)
 {
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
     const struct rfs_strategy *src = planner->config.src;
     const struct rfs_strategy *dst = planner->config.dst;
     size_t n_src = 0;
@@ -121,20 +61,10 @@ static bool is_part(const struct rfs_planner *planner)
         if (is_state(name))
             continue;
         n_src++;
-        if (rfs_plan_find_target(planner, name) < 0)
+        if (rfs_role_target(&rules, name) < 0)
             return false;
     }
     return n_src < n_dst;
-}
-
-static bool have_common(const struct rfs_planner *planner)
-{
-    const struct rfs_strategy *src = planner->config.src;
-
-    for (size_t i = 0; i < rfs_strategy_count(src); i++)
-        if (rfs_plan_find_target(planner, rfs_strategy_param(src, i)) >= 0)
-            return true;
-    return false;
 }
 
 /*
@@ -182,10 +112,10 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
         planner->config.template ? planner->config.template->part : whole_part || is_part(planner);
     planner->first_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
 
-    if (src && dst && !have_common(planner))
-        return rfs_fail(
-            err, -EINVAL, RFS_IN(rfs_strategy_name(dst)), "strategy files of the same network",
-            "none of its parameters is in the source strategy %s", rfs_strategy_name(src));
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
+    const int rc = rfs_role_check(&rules, err);
+    if (rc)
+        return rc;
     if (((uint64_t)planner->first_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_strategy_name(src)),
                         "the strategy file that was saved with this checkpoint",
