@@ -88,11 +88,6 @@ int rfs_layout_close(const struct rfs_layout *open, uint32_t ndim, struct rfs_la
 /* Whether they are the same as written; ids do not count. */
 bool rfs_layout_same(const struct rfs_layout *a, const struct rfs_layout *b);
 
-/* Whether a strategy had strategy items; its stage is that of the first. */
-bool rfs_strategy_has_items(const struct rfs_strategy *strategy);
-/* Whether some of its names had a stage before them, as in files merged over stages. */
-bool rfs_strategy_is_merged(const struct rfs_strategy *strategy);
-
 struct rfs_strategy_builder;
 
 /* NULL when out of memory. NAME (copied) is that of the strategy. */

@@ -31,22 +31,6 @@ void rfs_strategy_doc_free(struct rfs_strategy_doc *doc)
     *doc = (struct rfs_strategy_doc){0};
 }
 
-int rfs_strategy_doc_parse(const char *name, const void *data, size_t size,
-                           struct rfs_strategy_doc *doc, struct rfs_strategy **out,
-                           struct rfs_error *err)
-{
-    *out = NULL;
-    if (!rfs_strategy_doc_begin(doc, name))
-        return rfs_fail_memory(err);
-    const int rc = rfs_strategy_doc_read(name, data, size, doc, out, err);
-    if (rc != 0 || doc->lost.code == 0)
-        return rc;
-    rfs_strategy_free(RFS_STEAL(*out));
-    if (err)
-        *err = doc->lost;
-    return doc->lost.code;
-}
-
 struct rfs_error *rfs_strategy_doc_lost(struct rfs_strategy_doc *doc)
 {
     return doc && doc->lost.code == 0 ? &doc->lost : NULL;

@@ -15,13 +15,16 @@ librfs_la_SOURCES += \
 	src/layout/merge.c \
 	src/layout/merge.h \
 	src/layout/open.c \
+	src/layout/read.c \
 	src/layout/read_json.c \
 	src/layout/read_protobuf.c \
 	src/layout/rules.c \
 	src/layout/rules.h \
 	src/layout/rules_layout.c \
 	src/layout/rules_parse.c \
-	src/layout/rules_parts.h \
+	src/layout/rules_internal.h \
 	src/layout/strategy.c \
+	src/layout/strategy_build.c \
+	src/layout/strategy_internal.h \
 	src/layout/strategy.h \
 	src/layout/strategy_proto.h

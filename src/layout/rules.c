@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/glob.h"
-#include "layout/rules_parts.h"
+#include "layout/rules_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

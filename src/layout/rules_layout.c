@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layouts that rules give: of a rule, and of a source's layout with another number of replicas. */
-#include "layout/rules_parts.h"
+#include "layout/rules_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* From the text of rules to rules; rules.h has the grammar. */
 #include "base/cleanup.h"
 #include "base/glob.h"
-#include "layout/rules_parts.h"
+#include "layout/rules_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -94,6 +94,10 @@ uint32_t rfs_strategy_stages(const struct rfs_strategy *strategy);
 uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy);
 /* The stage that the first strategy item names, 0 if there is none (a file of one stage of several). */
 uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy);
+/* Whether it had strategy items; its stage is that of the first. */
+bool rfs_strategy_has_items(const struct rfs_strategy *strategy);
+/* Whether some of its names had a stage before them, as in files merged over stages. */
+bool rfs_strategy_is_merged(const struct rfs_strategy *strategy);
 /* Whether it was made by rules (rules.h): then it knows every tensor of the files that they were for. */
 bool rfs_strategy_by_rules(const struct rfs_strategy *strategy);
 /* Whether any of its layouts has a manual split. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: parsed rules, and the layouts made from them. */
-#ifndef RFS_LAYOUT_RULES_PARTS_H
-#define RFS_LAYOUT_RULES_PARTS_H
+#ifndef RFS_LAYOUT_RULES_INTERNAL_H
+#define RFS_LAYOUT_RULES_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/intern.h"

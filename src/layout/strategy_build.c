@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strategy: parameters by name, each with a layout in one or more pipeline stages.
+ *
+ * Files merged over stages name parameters "<stage>-<name>"; a name without "-" is in stage 0, and one
+ * with two is refused, as MindSpore splits at "-". Stages 0 to n-1 must all be there. Source:
+ * _convert_to_list, _extract_pipeline_stage_num and _get_device_num_from_strategy of MindSpore 2.10,
+ * except that each stage keeps its own layout, and that all layouts must agree in their devices
+ * (MindSpore believes the first).
+ */
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/vec.h"
+#include "layout/builder.h"
+#include "layout/document.h"
+#include "layout/strategy_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define REMEDY_MERGE "the files of all stages, or a strategy merged from them"
+
+struct rfs_strategy_builder {
+    struct rfs_strategy *strategy; /* its layouts and placements are not in it yet */
+    struct rfs_intern *keys;       /* of layouts, by content; id = position */
+    RFS_VEC(struct rfs_placement) placements;
+    RFS_VEC(struct rfs_layout) layouts;
+};
+
+struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name)
+{
+    struct rfs_strategy_builder *builder = calloc(1, sizeof *builder);
+    struct rfs_strategy *strategy = calloc(1, sizeof *strategy);
+
+    if (builder == NULL || strategy == NULL) {
+        free(builder);
+        free(strategy);
+        return NULL;
+    }
+    builder->strategy = strategy;
+    builder->keys = rfs_intern_new();
+    strategy->name = strdup(name);
+    strategy->params = rfs_intern_new();
+    strategy->edges = rfs_intern_new();
+    if (builder->keys != NULL && strategy->name != NULL && strategy->params != NULL &&
+        strategy->edges != NULL)
+        return builder;
+    rfs_strategy_builder_free(builder);
+    return NULL;
+}
+
+void rfs_strategy_builder_free(struct rfs_strategy_builder *builder)
+{
+    if (builder == NULL)
+        return;
+    rfs_strategy_free(builder->strategy);
+    rfs_intern_free(builder->keys);
+    free(builder->placements.data);
+    free(builder->layouts.data);
+    free(builder);
+}
+
+void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder)
+{
+    rfs_strategy_builder_free(*builder);
+}
+
+static int out_of_memory(struct rfs_error *err, const char *file)
+{
+    return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
+}
+
+/* Splits "<stage>-<name>"; *name is left at the name proper. */
+static int split_name(const struct rfs_layout_builder *item, const char **name, size_t *bytes,
+                      uint32_t *stage)
+{
+    const char *dash = item->name_bytes > 0 ? memchr(item->name, '-', item->name_bytes) : NULL;
+
+    *stage = 0;
+    *name = item->name;
+    *bytes = item->name_bytes;
+    if (dash != NULL) {
+        *name = dash + 1;
+        *bytes -= (size_t)(*name - item->name);
+        if (memchr(*name, '-', *bytes) != NULL)
+            return rfs_layout_fail(item, "parameter names without \"-\"",
+                                   "the name has more than one \"-\"; it must be <stage>-<name>");
+        for (const char *p = item->name; p < dash; p++) {
+            if (*p < '0' || *p > '9')
+                return rfs_layout_fail(
+                    item, "parameter names without \"-\"",
+                    "what stands before \"-\" in the name is not a stage number");
+            *stage = *stage * 10 + (uint32_t)(*p - '0');
+            if (*stage >= RFS_MAX_DEVICES)
+                return rfs_layout_fail(item, NULL, "the stage in the name is too large");
+        }
+        if (dash == item->name)
+            return rfs_layout_fail(item, "parameter names without \"-\"",
+                                   "no stage number stands before \"-\" in the name");
+    }
+    if (*bytes == 0)
+        return rfs_layout_fail(item, NULL, "a parameter without a name");
+    if (memchr(*name, '\0', *bytes) != NULL)
+        return rfs_layout_fail(item, NULL, "the parameter's name has a NUL in it");
+    return 0;
+}
+
+#define KEY_WORDS (5 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS)
+
+/* What makes two layouts the same, without the unused ends of the arrays. */
+static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
+{
+    size_t n = 0;
+
+    key[n++] = (uint64_t)layout->n_dev << 48 | (uint64_t)layout->n_axes << 32 |
+               (uint64_t)layout->n_expanded << 16 | (uint64_t)layout->unclear;
+    key[n++] = (uint64_t)layout->n_edges << 32 | layout->field;
+    key[n++] =
+        (uint64_t)layout->line << 32 | (uint64_t)layout->n_tail << 1 | (uint64_t)layout->open;
+    key[n++] = (uint64_t)layout->opt_step << 32 | layout->opt_size;
+    for (uint32_t i = 0; i < layout->n_dev; i++)
+        key[n++] = layout->dev[i];
+    for (uint32_t i = 0; i < layout->n_axes; i++)
+        key[n++] = layout->start[i + 1];
+    for (uint32_t i = 0; i < rfs_layout_cuts(layout); i++)
+        key[n++] = (uint64_t)(int64_t)layout->map[i];
+    for (uint32_t i = 0; i < layout->n_expanded; i++)
+        key[n++] = layout->expanded[i];
+    return n;
+}
+
+bool rfs_layout_same(const struct rfs_layout *a, const struct rfs_layout *b)
+{
+    uint64_t keys[2][KEY_WORDS];
+    const size_t n = layout_key(a, keys[0]);
+
+    return layout_key(b, keys[1]) == n && memcmp(keys[0], keys[1], n * sizeof *keys[0]) == 0 &&
+           (a->n_edges == 0 || memcmp(a->edge, b->edge, a->n_edges * sizeof *a->edge) == 0);
+}
+
+bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rfs_layout *layout,
+                                 uint32_t *id)
+{
+    uint64_t key[KEY_WORDS];
+    size_t n = layout_key(layout, key);
+
+    if (layout->n_edges > 0) {
+        const uint32_t edges = rfs_intern_add(builder->strategy->edges, layout->edge,
+                                              layout->n_edges * sizeof *layout->edge);
+        if (edges == RFS_NO_ID)
+            return false;
+        layout->edge = rfs_intern_bytes(builder->strategy->edges, edges, NULL);
+        key[n++] = edges;
+    }
+    *id = rfs_intern_add(builder->keys, key, n * sizeof *key);
+    if (*id == RFS_NO_ID)
+        return false;
+    layout->id = *id;
+    return *id < builder->layouts.n || RFS_PUSH(&builder->layouts, *layout);
+}
+
+int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
+                               uint32_t stage, uint32_t layout_id, struct rfs_error *err)
+{
+    struct rfs_placement at = {
+        .stage = stage, .layout = layout_id, .seq = (uint32_t)builder->placements.n};
+    const char *file = builder->strategy->name;
+
+    if (builder->placements.n >= UINT32_MAX)
+        return rfs_fail(err, -EINVAL, RFS_IN(file), NULL, "the strategy has too many layouts");
+    at.param = rfs_intern_add(builder->strategy->params, name, bytes);
+    if (at.param == RFS_NO_ID || !RFS_PUSH(&builder->placements, at))
+        return out_of_memory(err, file);
+    return 0;
+}
+
+int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
+                                const struct rfs_layout_builder *item, uint32_t layout_id)
+{
+    const char *name;
+    size_t bytes;
+    uint32_t stage;
+    int rc = split_name(item, &name, &bytes, &stage);
+
+    builder->strategy->prefixed |= rc == 0 && bytes < item->name_bytes;
+    if (rc == 0)
+        rc = rfs_strategy_builder_place(builder, name, bytes, stage, layout_id, item->err);
+    if (rc == 0 && item->doc && !rfs_strategy_doc_add(item))
+        rc = out_of_memory(item->err, item->file);
+    return rc;
+}
+
+int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item)
+{
+    uint32_t id;
+
+    if (item->doc && !rfs_strategy_doc_keep(item))
+        return out_of_memory(item->err, item->file);
+    const int rc = rfs_layout_check(item);
+    if (rc != 0)
+        return rc;
+    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
+        return out_of_memory(item->err, item->file);
+    return rfs_strategy_builder_repeat(builder, item, id);
+}
+
+void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage)
+{
+    builder->strategy->has_items = true;
+    builder->strategy->first_item_stage = stage;
+}
+
+void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder)
+{
+    builder->strategy->by_rules = true;
+}
+
+static int by_stage(const void *a, const void *b)
+{
+    const struct rfs_placement *x = a, *y = b;
+
+    if (x->stage != y->stage)
+        return x->stage < y->stage ? -1 : 1;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+/* Orders placements by parameter and stage; of several in one stage the last written stays. */
+static int sort_placements(struct rfs_strategy_builder *builder)
+{
+    struct rfs_strategy *strategy = builder->strategy;
+    const size_t n = builder->placements.n, n_params = rfs_intern_count(strategy->params);
+    const struct rfs_placement *in = builder->placements.data;
+    struct rfs_placement *out = calloc(n, sizeof *out);
+    uint32_t *first = calloc(n_params + 2, sizeof *first);
+    uint32_t kept = 0, begin = 0;
+
+    strategy->placements = out;
+    strategy->first = first;
+    strategy->n_params = n_params;
+    if (out == NULL || first == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        first[in[i].param + 2]++;
+    for (size_t p = 0; p < n_params; p++)
+        first[p + 2] += first[p + 1];
+    for (size_t i = 0; i < n; i++)
+        out[first[in[i].param + 1]++] = in[i];
+    /* first[p + 1] is now the end of p; from here on first[p] becomes its begin among the kept. */
+    for (size_t p = 0; p < n_params; p++) {
+        const uint32_t end = first[p + 1];
+        qsort(out + begin, end - begin, sizeof *out, by_stage);
+        first[p] = kept;
+        for (uint32_t i = begin; i < end; i++)
+            if (i + 1 == end || out[i].stage != out[i + 1].stage)
+                out[kept++] = out[i];
+        begin = end;
+    }
+    first[n_params] = kept;
+    return 0;
+}
+
+static int check_stages(struct rfs_strategy *strategy, struct rfs_error *err)
+{
+    const uint32_t n = strategy->first[strategy->n_params];
+    uint32_t stages = 0, missing = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (strategy->placements[i].stage >= stages)
+            stages = strategy->placements[i].stage + 1;
+    unsigned char *seen RFS_FREE = calloc(stages, 1);
+    if (seen == NULL)
+        return out_of_memory(err, strategy->name);
+    for (uint32_t i = 0; i < n; i++)
+        seen[strategy->placements[i].stage] = 1;
+    while (missing < stages && seen[missing])
+        missing++;
+    if (missing < stages)
+        return rfs_fail(err, -EINVAL, RFS_IN(strategy->name), REMEDY_MERGE,
+                        "it has a stage %u but no stage %u", stages - 1, missing);
+    strategy->stages = stages;
+    return 0;
+}
+
+static int check_devices(struct rfs_strategy *strategy, struct rfs_error *err)
+{
+    const uint32_t n = strategy->first[strategy->n_params];
+    const uint32_t devices = strategy->layouts[strategy->placements[0].layout].devices;
+
+    for (uint32_t i = 1; i < n; i++) {
+        const struct rfs_placement *at = &strategy->placements[i];
+        const uint32_t other = strategy->layouts[at->layout].devices;
+        if (other != devices)
+            return rfs_fail(err, -EINVAL,
+                            RFS_OF(strategy->name, rfs_strategy_param(strategy, at->param)), NULL,
+                            "its device matrix has %u devices in stage %u, but that of '%s' has %u",
+                            other, at->stage, rfs_strategy_param(strategy, 0), devices);
+    }
+    if ((uint64_t)devices * strategy->stages > RFS_MAX_DEVICES)
+        return rfs_fail(err, -EINVAL, RFS_IN(strategy->name), NULL,
+                        "%u stages of %u devices are more than %u devices", strategy->stages,
+                        devices, RFS_MAX_DEVICES);
+    strategy->devices = devices;
+    return 0;
+}
+
+int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs_strategy **out,
+                                struct rfs_error *err)
+{
+    struct rfs_strategy *strategy = builder->strategy;
+    int rc;
+
+    if (builder->placements.n == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(strategy->name),
+                        "a strategy saved by a run with tensor or data parallelism",
+                        "the strategy is empty: it has no parameter layouts");
+    strategy->n_layouts = builder->layouts.n;
+    strategy->layouts = RFS_STEAL(builder->layouts.data);
+    if (sort_placements(builder) != 0)
+        return out_of_memory(err, strategy->name);
+    rc = check_stages(strategy, err);
+    if (rc == 0)
+        rc = check_devices(strategy, err);
+    if (rc == 0)
+        *out = RFS_STEAL(builder->strategy);
+    return rc;
+}
