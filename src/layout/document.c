@@ -46,12 +46,12 @@ const struct rfs_doc_layout *rfs_strategy_doc_layout(const struct rfs_strategy_d
     return rfs_intern_bytes(doc->pool, doc->params.data[i].value, NULL);
 }
 
-struct rfs_numbers rfs_strategy_doc_numbers(const struct rfs_strategy_doc *doc, uint32_t id)
+struct rfs_doc_numbers rfs_strategy_doc_numbers(const struct rfs_strategy_doc *doc, uint32_t id)
 {
     size_t bytes;
     const int64_t *data = rfs_intern_bytes(doc->pool, id, &bytes);
 
-    return (struct rfs_numbers){data, bytes / sizeof *data};
+    return (struct rfs_doc_numbers){data, bytes / sizeof *data};
 }
 
 bool rfs_doc_is_nested(const struct rfs_doc_layout *layout)

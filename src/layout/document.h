@@ -125,11 +125,11 @@ struct rfs_error *rfs_strategy_doc_lost(struct rfs_strategy_doc *doc);
 bool rfs_strategy_doc_merge(struct rfs_strategy_doc *into, const struct rfs_strategy_doc *from,
                             uint32_t stage);
 
-struct rfs_numbers {
+struct rfs_doc_numbers {
     const int64_t *data;
     size_t n;
 };
-struct rfs_numbers rfs_strategy_doc_numbers(const struct rfs_strategy_doc *doc, uint32_t id);
+struct rfs_doc_numbers rfs_strategy_doc_numbers(const struct rfs_strategy_doc *doc, uint32_t id);
 /* Whether any axis has several device axes. */
 bool rfs_doc_is_nested(const struct rfs_doc_layout *layout);
 

@@ -94,7 +94,7 @@ static void put_numbers(const struct text *text, const int64_t *numbers, size_t 
     } while (0)
 
 /* A member that is one, and is only there when it is not empty. */
-static void put_pooled(const struct text *text, const char *key, struct rfs_numbers numbers)
+static void put_pooled(const struct text *text, const char *key, struct rfs_doc_numbers numbers)
 {
     if (numbers.n == 0)
         return;
@@ -129,7 +129,7 @@ static void put_param(const struct text *text, const struct rfs_strategy_doc *do
 
 static void put_node(const struct text *text, const struct rfs_strategy_doc *doc, uint32_t value)
 {
-    const struct rfs_numbers numbers = rfs_strategy_doc_numbers(doc, value);
+    const struct rfs_doc_numbers numbers = rfs_strategy_doc_numbers(doc, value);
 
     fputc('{', text->out);
     put_key(text, "parallel_strategy", true);

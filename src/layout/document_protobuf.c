@@ -27,7 +27,7 @@ static int fail_range(const struct rfs_strategy_doc *doc, const char *name, cons
 static int check_node(const struct rfs_strategy_doc *doc, struct rfs_doc_item node,
                       struct rfs_error *err)
 {
-    const struct rfs_numbers numbers = rfs_strategy_doc_numbers(doc, node.value);
+    const struct rfs_doc_numbers numbers = rfs_strategy_doc_numbers(doc, node.value);
 
     for (size_t at = 2; at < numbers.n; at += 1 + (size_t)numbers.data[at])
         for (int64_t i = 1; i <= numbers.data[at]; i++)
@@ -163,7 +163,7 @@ static void put_name(struct packing *out, uint32_t number, uint32_t id)
 
 static void put_node(struct packing *out, struct rfs_doc_item node)
 {
-    const struct rfs_numbers numbers = rfs_strategy_doc_numbers(out->doc, node.value);
+    const struct rfs_doc_numbers numbers = rfs_strategy_doc_numbers(out->doc, node.value);
     const size_t n = (size_t)numbers.data[1];
     const size_t end = out->used;
     RFS_FREE size_t *inputs = malloc((n + 1) * sizeof *inputs);
@@ -199,8 +199,8 @@ static void put_maps(struct packing *out, const struct rfs_doc_layout *param)
 static void put_param(struct packing *out, struct rfs_doc_item item)
 {
     const struct rfs_doc_layout *param = rfs_intern_bytes(out->doc->pool, item.value, NULL);
-    const struct rfs_numbers split = rfs_strategy_doc_numbers(out->doc, param->split);
-    const struct rfs_numbers offsets = rfs_strategy_doc_numbers(out->doc, param->offsets);
+    const struct rfs_doc_numbers split = rfs_strategy_doc_numbers(out->doc, param->split);
+    const struct rfs_doc_numbers offsets = rfs_strategy_doc_numbers(out->doc, param->offsets);
     const size_t end = out->used;
 
     put_number(out, RFS_LAYOUTS_SIZE, param->opt_size);

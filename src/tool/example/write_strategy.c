@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A strategy file as MindSpore's compiler writes it, in protobuf; layout/written.h packs it. The compiler's order is
+ * A strategy file as MindSpore's compiler writes it, in protobuf; layout/document.h packs it. The compiler's order is
  * that of a hash table; here it is the order of the names' hashes.
  */
-#include "layout/written.h"
+#include "layout/builder.h"
+#include "layout/document.h"
 #include "tool/example/value.h"
 #include "tool/example/write.h"
 
@@ -13,51 +14,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* N numbers in the arena. */
-static bool put(struct rfs_written *out, struct rfs_numbers *to, uint32_t n, const int64_t *numbers)
+static bool put_input(struct rfs_strategy_doc *doc, uint32_t n, const uint32_t *cuts)
 {
-    if (!rfs_numbers_new(&out->arena, n, to))
-        return false;
-    memcpy(to->data, numbers, n * sizeof *numbers);
-    return true;
+    bool ok = rfs_strategy_doc_input(doc);
+
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = rfs_strategy_doc_cut(doc, cuts[i]);
+    return ok;
 }
 
 /* How the operator that uses a weight cuts its two inputs. */
-static bool put_operator(struct rfs_written *out, const struct rfs_net_param *param,
+static bool put_operator(struct rfs_strategy_doc *doc, const struct rfs_net_param *param,
                          const struct rfs_cut *cut, uint32_t ranks)
 {
     struct rfs_cut plain = *cut;
     uint32_t pieces[RFS_NET_DIMS] = {1, 1};
     char name[sizeof param->name + 8];
-    struct rfs_written_node node = {.n_cuts = 2};
 
     plain.opt = false;
     rfs_cut_pieces(&plain, param->ndim, pieces);
-    snprintf(name, sizeof name, "%s%s", param->ndim == 2 ? "MatMul_" : "Add_", param->name);
-    node.name = rfs_arena_text(&out->arena, name, strlen(name));
-    node.cuts = rfs_arena_alloc(&out->arena, 2 * sizeof *node.cuts);
-    return node.name && node.cuts &&
-           put(out, &node.cuts[0], 2,
-               (const int64_t[]){ranks / pieces[0] / pieces[1], pieces[0]}) &&
-           put(out, &node.cuts[1], param->ndim, (const int64_t[]){pieces[0], pieces[1]}) &&
-           RFS_PUSH(&out->nodes, node);
+    const int n =
+        snprintf(name, sizeof name, "%s%s", param->ndim == 2 ? "MatMul_" : "Add_", param->name);
+    const uint32_t id = rfs_intern_add(doc->pool, name, (size_t)n);
+    return id != RFS_NO_ID && rfs_strategy_doc_node(doc) &&
+           put_input(doc, 2, (const uint32_t[]){ranks / pieces[0] / pieces[1], pieces[0]}) &&
+           put_input(doc, param->ndim, pieces) && rfs_strategy_doc_node_end(doc, id, 0);
 }
 
-static bool put_layout(struct rfs_written *out, const struct rfs_net_param *from,
+static bool put_layout(struct rfs_layout_builder *item, const struct rfs_net_param *from,
                        const struct rfs_cut *cut)
 {
-    const int64_t dev[] = {cut->dev[0], cut->dev[1], cut->dev[2]};
-    const int64_t map[] = {cut->map[0], cut->map[1]};
-    struct rfs_written_param param = {.name = from->name, .n_maps = 1};
     uint32_t size;
     uint32_t step;
+    bool ok = true;
 
+    rfs_layout_begin(item, from->name, strlen(from->name));
+    for (uint32_t i = 0; ok && i < cut->n_dev; i++)
+        ok = rfs_layout_add_dev(item, cut->dev[i]) == 0;
+    for (uint32_t i = 0; ok && i < from->ndim; i++)
+        ok = rfs_layout_add_axis(item) == 0 && rfs_layout_add_cut(item, cut->map[i]) == 0;
     rfs_cut_shard(cut, from->ndim, &size, &step);
-    param.opt_step = step;
-    param.opt_size = size > 1 ? -1 : 0; /* over all repeats */
-    param.maps = rfs_arena_alloc(&out->arena, sizeof *param.maps);
-    return param.maps && put(out, &param.dev, cut->n_dev, dev) &&
-           put(out, param.maps, from->ndim, map) && RFS_PUSH(&out->params, param);
+    item->opt_step = step;
+    item->opt_size = size > 1 ? -1 : 0; /* over all repeats */
+    return ok && rfs_strategy_doc_keep(item) && rfs_strategy_doc_add(item);
 }
 
 struct hashed {
@@ -75,9 +74,10 @@ static int by_hash(const void *a, const void *b)
 int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, size_t *size,
                        struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_written_free) struct rfs_written out = {.current_stage = 2};
+    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
+    RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.doc = &doc};
     RFS_FREE struct hashed *order = calloc(net->params.n + 1, sizeof *order);
-    bool ok = order != NULL;
+    bool ok = rfs_strategy_doc_begin(&doc, NULL) && order;
     size_t n = 0;
 
     for (size_t i = 0; ok && i < net->params.n; i++)
@@ -88,8 +88,9 @@ int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, si
         qsort(order, n, sizeof *order, by_hash);
     for (size_t i = 0; ok && i < n; i++) {
         const struct rfs_net_param *param = order[i].param;
-        ok = (param->moment || put_operator(&out, param, &param->cut[side], net->ranks[side])) &&
-             put_layout(&out, param, &param->cut[side]);
+        ok = (param->moment || put_operator(&doc, param, &param->cut[side], net->ranks[side])) &&
+             put_layout(&item, param, &param->cut[side]);
     }
-    return ok ? rfs_written_protobuf(&out, data, size, err) : rfs_fail_memory(err);
+    doc.current_stage = 2;
+    return ok ? rfs_strategy_doc_protobuf(&doc, data, size, err) : rfs_fail_memory(err);
 }
