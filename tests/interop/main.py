@@ -3,7 +3,9 @@
 import argparse
 import os
 import random
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +38,8 @@ def arguments():
                         help="RFS_INTEROP_SEEDS (8) seeds instead of one")
     parser.add_argument("--keep", action="store_true", help="leave the folder of the cases")
     parser.add_argument("--list", action="store_true", help="name the small fixed cases")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at once, in processes of their own")
+    parser.add_argument("--part", metavar="K/N", help="only every N-th case, from the K-th on")
     parser.add_argument("--model-only", action="store_true",
                         help="no mount: MindSpore against the model")
     return parser.parse_args()
@@ -51,12 +55,33 @@ def wanted(args):
                 sys.exit(f"no case is called {name}; --list names the fixed ones")
             out += found
         return out
-    seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
-    seeds = [seed]
+    seeds = [args.seed]
     if args.long:
-        seeds += [f"{seed}x{i}" for i in range(1, int(os.environ.get("RFS_INTEROP_SEEDS", "8")))]
-    print(f"seed {seed}; a random case replays alone with --case random-SEED-NUMBER", flush=True)
-    return cases.everything(seeds, args.count) + [(n, None) for n in cases.stories()]
+        seeds += [f"{args.seed}x{i}" for i in range(1, int(os.environ.get("RFS_INTEROP_SEEDS", "8")))]
+    first, step = map(int, args.part.split("/")) if args.part else (0, 1)
+    return (cases.everything(seeds, args.count) + [(n, None) for n in cases.stories()])[first::step]
+
+
+def in_parts(args):
+    """Runs the cases in several processes, since MindSpore is none that can be forked; prints what each has printed."""
+    counts = [0, 0, 0]
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [open(os.path.join(folder, str(k)), "w+") for k in range(args.jobs)]
+        command = [sys.executable, "-B", *sys.argv, "--seed", args.seed, "--part"]
+        parts = [subprocess.Popen([*command, f"{k}/{args.jobs}"], stdout=output, stderr=subprocess.STDOUT)
+                 for k, output in enumerate(outputs)]
+        for k, part in enumerate(parts):
+            status = part.wait()
+            outputs[k].seek(0)
+            text = outputs[k].read()
+            outputs[k].close()
+            said = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", text, re.M)
+            print(text.replace(said[0] + "\n", "") if said else text, end="")
+            if not said:
+                print(f"FAIL part {k} of {args.jobs}: it did not get to its end: exit {status}")
+            counts = [a + int(b) for a, b in zip(counts, said.groups() if said else (0, 1, 0))]
+    print("{} passed, {} failed, {} skipped".format(*counts), flush=True)
+    return 1 if counts[1] or not counts[0] else 0
 
 
 class Runner:
@@ -134,6 +159,10 @@ def main():
         for name in cases.stories():
             print(f"{name}: {(registry.STORIES[name].__doc__ or '').strip()}")
         return 0
+    if not args.case and not args.part:
+        args.seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
+        print(f"seed {args.seed}; a random case replays alone with --case random-SEED-NUMBER", flush=True)
+        return in_parts(args)
     oracle.ignore_free_memory()
     folder = tempfile.mkdtemp(prefix="reshardfs-interop-")
     os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
