@@ -7,12 +7,12 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/dev/shm/rfs-fuzz-XXXXXX";
+/* NULL until it is made, and nothing is removed before: what is removed lies below it. */
+static const char *folder;
 
 static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *walk)
 {
@@ -31,13 +31,15 @@ static void remove_folder(void)
 
 const char *fuzz_folder(void)
 {
-    static bool made;
+    static char in_memory[] = "/dev/shm/rfs-fuzz-XXXXXX", on_disk[] = "/tmp/rfs-fuzz-XXXXXX";
 
-    if (!made) {
-        REQUIRE(mkdtemp(folder) != NULL);
+    if (!folder) {
+        folder = mkdtemp(in_memory);
+        if (!folder)
+            folder = mkdtemp(on_disk);
+        REQUIRE(folder != NULL);
         REQUIRE(atexit(remove_folder) == 0);
     }
-    made = true;
     return folder;
 }
 
@@ -60,6 +62,8 @@ void fuzz_folder_clear(const char *name)
 {
     char path[PATH_MAX];
 
+    if (!folder)
+        return;
     REQUIRE(snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path);
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
