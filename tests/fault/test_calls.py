@@ -6,8 +6,10 @@ files that depend on the source; what the process lacks for the moment an errno 
     w   cut by rows over four ranks on both sides: file R is made from rank R alone
     x   by rows, then by columns: each file from every rank
 """
+import collections
 import errno
 import os
+import re
 import shutil
 
 from forge import Param, Tree
@@ -162,12 +164,18 @@ def stays(calls, code, what, when="1", warm=False):
 
 
 def calls_so_far(calls):
-    """How many of the calls the headers and one reading of the file take."""
+    """[name of a call] that the headers and one reading of the file take."""
     tree = Tree(folder("count"), ALONE, 4, 4)
     with injected(tree, calls, "delay_enter=0", "-s") as m:
         all_right(m, tree, [VICTIM])
     trace = read_all(os.path.join(tree.dir, "trace")).decode()
-    return len([x for x in trace.splitlines() if "(" in x and "resumed>" not in x])
+    shutil.rmtree(folder("count"))
+    return [found[1] for x in trace.splitlines() if "resumed>" not in x and (found := re.search(r"(\w+)\(", x))]
+
+
+def stat_call():
+    """The one that this libc makes most of, and how often: strace counts calls of different names by themselves."""
+    return collections.Counter(calls_so_far(STATS)).most_common(1)[0]
 
 
 def test_a_read_error_in_a_header():
@@ -175,7 +183,7 @@ def test_a_read_error_in_a_header():
 
 
 def test_a_read_error_in_a_tensor():
-    stays(READS, "EIO", "EIO", when=calls_so_far(READS) + 1, warm=True)
+    stays(READS, "EIO", "EIO", when=len(calls_so_far(READS)) + 1, warm=True)
 
 
 def test_an_error_in_opening():
@@ -183,9 +191,10 @@ def test_an_error_in_opening():
 
 
 def test_an_error_in_stat():
-    stays(STATS, "EIO", "EIO")
+    name, n = stat_call()
+    stays(name, "EIO", "EIO")
     shutil.rmtree(folder("tree"))
-    stays(STATS, "EIO", "EIO", when=calls_so_far(STATS) + 1, warm=True)
+    stays(name, "EIO", "EIO", when=n + 1, warm=True)
 
 
 def test_a_source_that_goes_stale():
@@ -234,7 +243,7 @@ def test_try_again():
 
 def test_a_source_that_may_not_be_read():
     """It is not said to have changed, wherever that is met: nobody has seen that."""
-    for calls, code in (("openat", "EACCES"), ("openat", "EPERM"), (STATS, "EACCES"), (READS, "EACCES")):
+    for calls, code in (("openat", "EACCES"), ("openat", "EPERM"), (stat_call()[0], "EACCES"), (READS, "EACCES")):
         passes(calls, code)
         shutil.rmtree(folder("tree"))
     tree = new()
