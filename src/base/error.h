@@ -41,7 +41,11 @@ int rfs_fail(struct rfs_error *err, int code, struct rfs_where where, const char
 int rfs_fail_usage(struct rfs_error *err, const char *remedy, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* -ENOMEM, "out of memory". */
+/* -ENOMEM, "out of memory"; about a file. */
 int rfs_fail_memory(struct rfs_error *err);
+int rfs_fail_memory_of(struct rfs_error *err, const char *file);
+
+/* CODE, a -errno that reading there gave. */
+int rfs_fail_read(struct rfs_error *err, struct rfs_where where, int code);
 
 #endif

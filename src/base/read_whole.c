@@ -55,7 +55,7 @@ int rfs_read_whole_fd(int fd, const char *path, size_t limit, char **data, size_
     const size_t cap = (size_t)st.st_size + 1;
     RFS_FREE char *buf = malloc(cap + 1);
     if (!buf)
-        return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
+        return rfs_fail_memory_of(err, path);
     size_t n = 0;
     while (n < cap) {
         const ssize_t got = read(fd, buf + n, cap - n);

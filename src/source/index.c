@@ -2,6 +2,7 @@
 #include "source/index.h"
 
 #include "base/bisect.h"
+#include "base/checked.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,6 +22,20 @@ const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rf
     const struct rfs_strided *strided = at < index->n_strided ? &index->strided[at] : NULL;
 
     return strided && strided->entry == number ? strided->stride : NULL;
+}
+
+bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes)
+{
+    uint64_t product = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    bool none = false;
+
+    for (unsigned i = 0; i < type->ndim; i++) {
+        none |= type->dims[i] == 0;
+        if (!rfs_mul_u64(product, rfs_max_u64(type->dims[i], 1), &product) || product > INT64_MAX)
+            return false;
+    }
+    *bytes = none ? 0 : product;
+    return true;
 }
 
 size_t rfs_index_memory(const struct rfs_index *index)

@@ -13,6 +13,7 @@
 #include "source/dtype.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -94,6 +95,12 @@ size_t rfs_index_memory(const struct rfs_index *index);
 struct rfs_index *rfs_index_share(struct rfs_index *index);
 /* One owner less; how many bytes are free then. NULL is fine. */
 size_t rfs_index_free(struct rfs_index *index);
+
+/*
+ * The bytes of a tensor, whose dims and dtype are set; a file's content may be another number. False when they are more
+ * than 2^63 - 1, with 1 for each dimension that is 0.
+ */
+bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes);
 
 /*
  * While it is built: sorts by_name, which it allocates if it is NULL, for what is in entries. 0, -ENOMEM, or

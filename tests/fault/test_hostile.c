@@ -85,7 +85,7 @@ static void check(const struct hostile *hostile, parse_fn *parse, size_t most)
     int fds[2];
     int how;
 
-    hostile->make(&input, INPUT);
+    hostile_make(hostile, &input, INPUT);
     assert_return_code(pipe(fds), errno);
     const pid_t child = fork();
     assert_return_code(child, errno);

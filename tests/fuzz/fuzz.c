@@ -20,6 +20,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+char *fuzz_text(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1);
+
+    REQUIRE(text);
+    if (size > 0)
+        memcpy(text, data, size);
+    text[size] = '\0';
+    return text;
+}
+
+int fuzz_read(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    const struct fuzz_input *input = ctx;
+
+    REQUIRE(offset <= input->size && n <= input->size - offset);
+    memcpy(buf, input->data + offset, n);
+    return 0;
+}
+
 static uint64_t processor_ns(void)
 {
     struct timespec time;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +25,32 @@ void fuzz_prepare(void) __attribute__((weak));
             abort();                                                                               \
     } while (0)
 
+/* The input with a NUL behind it, malloc'ed. */
+char *fuzz_text(const uint8_t *data, size_t size);
+
+/* The input as a file: the context of fuzz_read, which gives what walkers want of it. */
+struct fuzz_input {
+    const uint8_t *data;
+    size_t size;
+};
+int fuzz_read(void *ctx, void *buf, size_t n, uint64_t offset);
+
 /* A refusal has a negative code and a text of one line that a terminal shows as it is. */
 static inline void require_refusal(const struct rfs_error *err)
 {
     REQUIRE(err->code < 0 && err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t\033"));
+}
+
+/* RC is what a parser gave that fills ERR: 0 or a refusal. Whether it is 0. */
+static inline int require_result(int rc, const struct rfs_error *err)
+{
+    if (rc == 0) {
+        REQUIRE(err->code == 0);
+    } else {
+        REQUIRE(err->code == rc);
+        require_refusal(err);
+    }
+    return rc == 0;
 }
 
 #endif

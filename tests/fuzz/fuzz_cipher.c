@@ -14,14 +14,9 @@
 
 #define BLOCK 64u
 
-struct input {
-    const uint8_t *data;
-    size_t size;
-};
-
 static int read_input(void *ctx, struct iovec *spans, int n, uint64_t offset)
 {
-    const struct input *input = ctx;
+    const struct fuzz_input *input = ctx;
     REQUIRE(n > 0);
     for (int i = 0; i < n; i++) {
         REQUIRE(spans[i].iov_len > 0 && offset <= input->size &&
@@ -45,11 +40,6 @@ static const struct rfs_key *the_key(void)
     return key;
 }
 
-static void check_error(int rc, const struct rfs_error *err)
-{
-    REQUIRE(rc == 0 || (err->code == rc && err->text[0] != '\0' && !strchr(err->text, '\n')));
-}
-
 static void check_shape(const struct rfs_cipher *cipher, uint64_t size)
 {
     REQUIRE(cipher->mode > RFS_NOT_ENCRYPTED && cipher->mode < RFS_CIPHER_COUNT);
@@ -71,12 +61,12 @@ static void read_block(const struct rfs_cipher *cipher, const struct rfs_cipher_
     if (cipher->mode == RFS_AES_GCM) {
         const int rc = rfs_cipher_open_block(cipher, input, the_key(), number, whole, &err);
         REQUIRE(rc == 0 || rc == -EBADMSG);
-        check_error(rc, &err);
+        require_result(rc, &err);
         return;
     }
     const int rc = rfs_cipher_pread(cipher, input, the_key(), number, whole, n, 0, &err);
     REQUIRE(rc == 0 || rc == -EBADMSG);
-    check_error(rc, &err);
+    require_result(rc, &err);
     for (uint32_t from = 0; rc == 0 && from < n; from += 7) {
         const uint32_t size = 1 + (from * 5 + n) % (n - from);
         REQUIRE(rfs_cipher_pread(cipher, input, the_key(), number, part, size, from, &err) == 0);
@@ -86,14 +76,14 @@ static void read_block(const struct rfs_cipher *cipher, const struct rfs_cipher_
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    struct input file = {data, size};
+    struct fuzz_input file = {data, size};
     const struct rfs_cipher_input input = {read_input, &file, size, "f.ckpt"};
     for (int wanted = RFS_NOT_ENCRYPTED; wanted < RFS_CIPHER_COUNT; wanted++) {
         struct rfs_cipher cipher;
         struct rfs_error err = {0};
         int rc = rfs_cipher_scan(&input, (enum rfs_cipher_mode)wanted, BLOCK, &cipher, &err);
         REQUIRE(rc == 0 || rc == -EINVAL);
-        check_error(rc, &err);
+        require_result(rc, &err);
         if (rc < 0)
             continue;
         REQUIRE(wanted == RFS_NOT_ENCRYPTED || (int)cipher.mode == wanted);
@@ -101,7 +91,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         REQUIRE(rfs_cipher_takes_key(&cipher, the_key(), "f.ckpt", &err) == 0);
         rc = rfs_cipher_measure(&cipher, &input, the_key(), &err);
         REQUIRE(rc == 0 || rc == -EBADMSG);
-        check_error(rc, &err);
+        require_result(rc, &err);
         if (rc < 0)
             continue;
         REQUIRE(cipher.plain_bytes > 0 && cipher.plain_bytes <= (uint64_t)cipher.blocks * BLOCK);

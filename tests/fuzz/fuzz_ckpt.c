@@ -7,19 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct input {
-    const uint8_t *data;
-    size_t size;
-};
-
-static int read_input(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    const struct input *input = ctx;
-    REQUIRE(offset <= input->size && n <= input->size - offset);
-    memcpy(buf, input->data + offset, n);
-    return 0;
-}
-
 static void check_entry(const struct rfs_index *index, const struct rfs_entry *entry,
                         const struct rfs_tables *tables)
 {
@@ -41,18 +28,18 @@ static void check_entry(const struct rfs_index *index, const struct rfs_entry *e
 }
 
 /* One bit of the file changed: where the prediction holds, so does the walk, and it gives the same. */
-static void check_change(const struct input *input, const struct rfs_index *index,
+static void check_change(const struct fuzz_input *input, const struct rfs_index *index,
                          struct rfs_tables *tables)
 {
     uint8_t *copy = malloc(input->size);
-    struct input changed = {copy, input->size};
+    struct fuzz_input changed = {copy, input->size};
     if (!copy)
         return;
     memcpy(copy, input->data, input->size);
     copy[(input->size * 31 + index->n) % input->size] ^= (uint8_t)(1u << (input->size % 8));
     struct rfs_index *other = NULL;
-    if (rfs_ckpt_matches(read_input, &changed, changed.size, index, tables, NULL) == 1) {
-        REQUIRE(rfs_ckpt_walk(read_input, &changed, changed.size, "f", tables, &other, NULL) == 0);
+    if (rfs_ckpt_matches(fuzz_read, &changed, changed.size, index, tables, NULL) == 1) {
+        REQUIRE(rfs_ckpt_walk(fuzz_read, &changed, changed.size, "f", tables, &other, NULL) == 0);
         REQUIRE(other->n == index->n && other->n_extents == index->n_extents &&
                 memcmp(other->entries, index->entries, index->n * sizeof *index->entries) == 0);
         for (size_t i = 0; i < index->n_extents; i++)
@@ -65,20 +52,19 @@ static void check_change(const struct input *input, const struct rfs_index *inde
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    struct input input = {data, size};
+    struct fuzz_input input = {data, size};
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_index *index = NULL;
     struct rfs_error err = {0};
     REQUIRE(tables.names && tables.types);
-    const int rc = rfs_ckpt_walk(read_input, &input, size, "f.ckpt", &tables, &index, &err);
-    REQUIRE(rc == 0 ? index != NULL : index == NULL && err.code == rc && err.text[0] != '\0');
-    REQUIRE(!strchr(err.text, '\n'));
+    const int rc = rfs_ckpt_walk(fuzz_read, &input, size, "f.ckpt", &tables, &index, &err);
+    REQUIRE(require_result(rc, &err) == (index != NULL));
     if (index) {
         REQUIRE(index->file_bytes == size && index->n > 0);
         REQUIRE(rfs_index_memory(index) <= sizeof *index + 32 * index->n + 16 * index->n_extents);
         for (size_t i = 0; i < index->n; i++)
             check_entry(index, &index->entries[i], &tables);
-        const int same = rfs_ckpt_matches(read_input, &input, size, index, &tables, NULL);
+        const int same = rfs_ckpt_matches(fuzz_read, &input, size, index, &tables, NULL);
         REQUIRE(same == 0 || same == 1);
         check_change(&input, index, &tables);
     }

@@ -8,10 +8,8 @@ static bool parse(const char *text, size_t size, struct rfs_manifest *manifest)
     struct rfs_error err = {0};
 
     REQUIRE(rfs_manifest_init(manifest) == 0);
-    if (rfs_manifest_parse("reshard-manifest.json", text, size, manifest, &err) == 0)
-        return true;
-    require_refusal(&err);
-    return false;
+    return require_result(rfs_manifest_parse("reshard-manifest.json", text, size, manifest, &err),
+                          &err);
 }
 
 static void check_paths(const struct rfs_manifest *manifest)
@@ -50,11 +48,8 @@ static void check_again(const struct rfs_manifest *manifest)
 void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_manifest manifest;
-    char *text = malloc(size + 1);
+    char *text = fuzz_text(data, size);
 
-    REQUIRE(text);
-    memcpy(text, data, size);
-    text[size] = '\0';
     if (parse(text, size, &manifest)) {
         check_paths(&manifest);
         check_again(&manifest);

@@ -12,18 +12,12 @@
 #include <string.h>
 
 /* A refusal says why, in one line, and says that the user's text is at fault. */
-static void check_refusal(const struct rfs_error *err)
-{
-    REQUIRE(err->code < 0 && err->text[0] != 0);
-    REQUIRE(strpbrk(err->text, "\n\r\t\033") == NULL);
-}
-
 static bool take_view(const struct rfs_settings *settings, struct rfs_options *out)
 {
     struct rfs_error err = {0};
 
     if (rfs_options_take(settings, out, &err) != 0) {
-        check_refusal(&err);
+        require_refusal(&err);
         REQUIRE(err.usage);
         return false;
     }
@@ -50,7 +44,7 @@ static void parse_mount(char *text)
     struct rfs_error err = {0};
 
     if (rfs_mount_options_parse(5, argv, &mount, &err) != 0) {
-        check_refusal(&err);
+        require_refusal(&err);
     } else {
         take_view(&mount.view, &view);
         rfs_options_free(&view);
@@ -85,12 +79,8 @@ void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_options view = {0};
     uint64_t bytes = 0;
-    char *text = malloc(size + 1);
+    char *text = fuzz_text(data, size);
 
-    if (!text)
-        return;
-    memcpy(text, data, size);
-    text[size] = 0;
     rfs_option_size(text, &bytes);
     parse_view(text, &view);
     rfs_options_free(&view);

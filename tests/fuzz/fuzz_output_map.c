@@ -63,11 +63,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         parse_names(data + 1, size - 1);
         return;
     }
-    char *text = malloc(size);
-    if (!text)
-        return;
-    memcpy(text, data + 1, size - 1);
-    text[size - 1] = '\0';
+    char *text = fuzz_text(data + 1, size - 1);
     parse_rules(text);
     free(text);
 }

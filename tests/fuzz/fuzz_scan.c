@@ -14,9 +14,7 @@ static void try_map(const char *text, size_t size, enum rfs_json_map_kind kind)
 {
     struct rfs_json_map map;
     struct rfs_error err = {0};
-    char *copy = malloc(size + 1);
-    REQUIRE(copy);
-    memcpy(copy, text, size + 1);
+    char *copy = fuzz_text((const uint8_t *)text, size);
 
     if (rfs_json_map_parse("map.json", copy, size, kind, &map, &err) == 0)
         for (size_t i = 0; i < map.n; i++)
@@ -66,10 +64,7 @@ void fuzz_one(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return;
-    char *text = malloc(size);
-    REQUIRE(text);
-    memcpy(text, data + 1, size - 1);
-    text[size - 1] = '\0';
+    char *text = fuzz_text(data + 1, size - 1);
     switch (data[0] % 5) {
     case 0:
     case 1:

@@ -10,8 +10,10 @@
 
 struct hostile {
     const char *name;
-    void (*make)(struct bytes *out, size_t n);
+    void (*make)(struct bytes *out, size_t n); /* NULL: a text, as what follows says */
+    const char *head, *again, *tail;           /* AGAIN as often as makes N bytes */
 };
+void hostile_make(const struct hostile *hostile, struct bytes *out, size_t n);
 
 /* Each list ends with a name of NULL. */
 extern const struct hostile hostile_torch[];    /* state dicts in files of torch.save */

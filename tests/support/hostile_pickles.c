@@ -194,17 +194,17 @@ static void stride_0(struct bytes *out, size_t n)
 }
 
 const struct hostile hostile_torch[] = {
-    {"torch.Size of one tuple", sizes_of_one},
-    {"one name as each key", keys_of_one},
-    {"one tensor by many names", one_tensor},
-    {"nested lists", nested},
-    {"empty lists", empty_lists},
-    {"None", nothing},
-    {"marks", marks},
-    {"names of types", names},
-    {"a list that grows", one_list_grows},
-    {"a stride of 0", stride_0},
-    {NULL, NULL},
+    {.name = "torch.Size of one tuple", .make = sizes_of_one},
+    {.name = "one name as each key", .make = keys_of_one},
+    {.name = "one tensor by many names", .make = one_tensor},
+    {.name = "nested lists", .make = nested},
+    {.name = "empty lists", .make = empty_lists},
+    {.name = "None", .make = nothing},
+    {.name = "marks", .make = marks},
+    {.name = "names of types", .make = names},
+    {.name = "a list that grows", .make = one_list_grows},
+    {.name = "a stride of 0", .make = stride_0},
+    {.name = NULL},
 };
 
 /* ---- parts of hfai --------------------------------------------------------------------------------- */
@@ -339,10 +339,10 @@ static void one_group(struct bytes *out, size_t n)
 }
 
 const struct hostile hostile_parts[] = {
-    {"one name for each parameter", one_parameter},
-    {"lists of two, 50 levels", doubled},
-    {"one text to compare", one_text},
-    {"one state for each parameter", one_state},
-    {"one list of parameters", one_group},
-    {NULL, NULL},
+    {.name = "one name for each parameter", .make = one_parameter},
+    {.name = "lists of two, 50 levels", .make = doubled},
+    {.name = "one text to compare", .make = one_text},
+    {.name = "one state for each parameter", .make = one_state},
+    {.name = "one list of parameters", .make = one_group},
+    {.name = NULL},
 };

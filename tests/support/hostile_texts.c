@@ -10,11 +10,28 @@ static void text(struct bytes *out, const char *what)
     bytes_add(out, what, strlen(what));
 }
 
-static void repeat(struct bytes *out, const char *what, size_t end)
+void hostile_make(const struct hostile *hostile, struct bytes *out, size_t n)
 {
-    while (out->n < end)
-        text(out, what);
+    if (hostile->make) {
+        hostile->make(out, n);
+        return;
+    }
+    text(out, hostile->head);
+    while (out->n < n)
+        text(out, hostile->again);
+    text(out, hostile->tail);
 }
+
+/* A row of a list: what is repeated. */
+#define REPEATED(name, head, again, tail)                                                          \
+    {                                                                                              \
+        name, NULL, head, again, tail                                                              \
+    }
+#define MADE(name, make)                                                                           \
+    {                                                                                              \
+        name, make, NULL, NULL, NULL                                                               \
+    }
+#define END MADE(NULL, NULL)
 
 static void letters(struct bytes *out, size_t n)
 {
@@ -40,13 +57,6 @@ static void many_pairs(struct bytes *out, size_t n)
     text(out, "}");
 }
 
-static void one_key(struct bytes *out, size_t n)
-{
-    text(out, "{\"a\":\"\"");
-    repeat(out, ",\"a\":\"\"", n);
-    text(out, "}");
-}
-
 static void long_key(struct bytes *out, size_t n)
 {
     text(out, "{\"");
@@ -54,57 +64,17 @@ static void long_key(struct bytes *out, size_t n)
     text(out, "\":\"\"}");
 }
 
-static void escaped_key(struct bytes *out, size_t n)
-{
-    text(out, "{\"");
-    repeat(out, "\\n", n);
-    text(out, "\":\"\"}");
-}
-
-static void numbers(struct bytes *out, size_t n)
-{
-    text(out, "{\"weight_map\":{},\"metadata\":[1");
-    repeat(out, ",1", n);
-    text(out, "]}");
-}
-
-static void nested(struct bytes *out, size_t n)
-{
-    repeat(out, "[", n);
-}
-
 const struct hostile hostile_maps[] = {
-    {"many pairs", many_pairs},
-    {"one key", one_key},
-    {"a long key", long_key},
-    {"escapes", escaped_key},
-    {"numbers", numbers},
-    {"nested", nested},
-    {NULL, NULL},
+    MADE("many pairs", many_pairs),
+    REPEATED("one key", "{\"a\":\"\"", ",\"a\":\"\"", "}"),
+    MADE("a long key", long_key),
+    REPEATED("escapes", "{\"", "\\n", "\":\"\"}"),
+    REPEATED("numbers", "{\"weight_map\":{},\"metadata\":[1", ",1", "]}"),
+    REPEATED("nested", "", "[", ""),
+    END,
 };
 
 /* ---- strategies in JSON ------------------------------------------------------------------------------ */
-
-static void dev_matrix(struct bytes *out, size_t n)
-{
-    text(out, "{\"parallel_layout_item\":{\"w\":{\"dev_matrix\":[1");
-    repeat(out, ",1", n);
-    text(out, "]}}}");
-}
-
-static void operators(struct bytes *out, size_t n)
-{
-    text(out, "{\"parallel_strategy_item\":{\"a\":{\"stage\":0,\"parallel_strategy\":[[]");
-    repeat(out, ",[]", n);
-    text(out, "]}}}");
-}
-
-static void one_operator(struct bytes *out, size_t n)
-{
-    text(out, "{\"parallel_strategy_item\":{\"a\":0");
-    repeat(out, ",\"a\":0", n);
-    text(out, "}}");
-}
 
 #define LAYOUT                                                                                     \
     "{\"dev_matrix\":[2],\"tensor_map\":[0],\"field\":0,\"opt_weight_shard_step\":0,"              \
@@ -123,30 +93,19 @@ static void many_texts(struct bytes *out, size_t n)
     text(out, "}}");
 }
 
-static void one_parameter(struct bytes *out, size_t n)
-{
-    text(out, "{\"parallel_layout_item\":{\"w\":" LAYOUT);
-    repeat(out, ",\"w\":" LAYOUT, n);
-    text(out, "}}");
-}
-
-static void other_members(struct bytes *out, size_t n)
-{
-    text(out, "{\"a\":{\"b\":0");
-    repeat(out, ",\"c\":{}", n);
-    text(out, "}}");
-}
-
 const struct hostile hostile_json[] = {
-    {"a long device matrix", dev_matrix},
-    {"strategies of an operator", operators},
-    {"one operator", one_operator},
-    {"many texts of one layout", many_texts},
-    {"one parameter", one_parameter},
-    {"other members", other_members},
-    {"a long name", long_key},
-    {"nested", nested},
-    {NULL, NULL},
+    REPEATED("a long device matrix", "{\"parallel_layout_item\":{\"w\":{\"dev_matrix\":[1", ",1",
+             "]}}}"),
+    REPEATED("strategies of an operator",
+             "{\"parallel_strategy_item\":{\"a\":{\"stage\":0,\"parallel_strategy\":[[]", ",[]",
+             "]}}}"),
+    REPEATED("one operator", "{\"parallel_strategy_item\":{\"a\":0", ",\"a\":0", "}}"),
+    MADE("many texts of one layout", many_texts),
+    REPEATED("one parameter", "{\"parallel_layout_item\":{\"w\":" LAYOUT, ",\"w\":" LAYOUT, "}}"),
+    REPEATED("other members", "{\"a\":{\"b\":0", ",\"c\":{}", "}}"),
+    MADE("a long name", long_key),
+    REPEATED("nested", "", "[", ""),
+    END,
 };
 
 /* ---- protobuf ---------------------------------------------------------------------------------------- */
@@ -213,9 +172,9 @@ static void empty_items(struct bytes *out, size_t n)
 }
 
 const struct hostile hostile_protobuf[] = {
-    {"empty tensor maps", empty_maps},        {"empty device matrices", empty_matrices},
-    {"unknown fields", unknown_fields},       {"empty strategies", empty_strategies},
-    {"operators without names", empty_items}, {NULL, NULL},
+    MADE("empty tensor maps", empty_maps),        MADE("empty device matrices", empty_matrices),
+    MADE("unknown fields", unknown_fields),       MADE("empty strategies", empty_strategies),
+    MADE("operators without names", empty_items), END,
 };
 
 static void empty_groups(struct bytes *out, size_t n)
@@ -236,7 +195,7 @@ static void one_rank(struct bytes *out, size_t n)
 }
 
 const struct hostile hostile_groups[] = {
-    {"empty groups", empty_groups},
-    {"one rank", one_rank},
-    {NULL, NULL},
+    MADE("empty groups", empty_groups),
+    MADE("one rank", one_rank),
+    END,
 };

@@ -27,8 +27,7 @@ struct job {
 
 static int fail_memory(const struct rfs_builder *builder, uint32_t file, struct rfs_error *err)
 {
-    return rfs_fail(err, -ENOMEM, RFS_IN(rfs_files_path(builder->files, file)), NULL,
-                    "out of memory");
+    return rfs_fail_memory_of(err, rfs_files_path(builder->files, file));
 }
 
 static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)

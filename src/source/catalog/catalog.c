@@ -21,7 +21,7 @@ static void free_scan(struct rfs_scan *scan)
 
 static int no_memory(struct rfs_error *err, const char *path)
 {
-    return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
+    return rfs_fail_memory_of(err, path);
 }
 
 /* Registers each rank's files: the ids follow the ranks. */
@@ -250,7 +250,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
     const bool fresh = origin == WALKED || origin == FROM_DISK;
     if (fresh && !RFS_PUSH(&catalog->owned, built)) {
         rfs_built_free(built);
-        return rfs_fail(err, -ENOMEM, RFS_IN(catalog->path), NULL, "out of memory");
+        return rfs_fail_memory_of(err, catalog->path);
     }
     if (fresh) {
         atomic_fetch_add(&catalog->index_bytes, rfs_built_memory(built));

@@ -37,7 +37,7 @@ struct work {
 
 static int fail_memory(const struct work *work)
 {
-    return rfs_fail(work->err, -ENOMEM, RFS_IN(work->merge->files[0]), NULL, "out of memory");
+    return rfs_fail_memory_of(work->err, work->merge->files[0]);
 }
 
 static const char *name_text(const struct work *work, uint32_t name)

@@ -30,7 +30,7 @@ static const char *tail_of(const char *path)
 
 static int fail_memory(const struct reader *reader)
 {
-    return rfs_fail(reader->err, -ENOMEM, RFS_IN(reader->map->path), NULL, "out of memory");
+    return rfs_fail_memory_of(reader->err, reader->map->path);
 }
 
 static int index_files(struct reader *reader)
@@ -94,7 +94,7 @@ int rfs_part_map_read(const struct rfs_beneath *beneath, const char *path, const
     *out = (struct rfs_part_map){.path = strdup(path)};
     reader.err = err;
     if (!out->path)
-        return rfs_fail(err, -ENOMEM, RFS_IN(path), NULL, "out of memory");
+        return rfs_fail_memory_of(err, path);
     const bool mindspore = strcmp(tail_of(path), MINDSPORE_NAME) == 0;
     out->closed = mindspore && n_files > 1;
     int rc = rfs_json_map_read(beneath, path,

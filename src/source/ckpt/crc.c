@@ -39,10 +39,7 @@ struct work {
 static int read_some(struct work *work, void *buf, size_t n, uint64_t offset)
 {
     const int rc = work->read(work->ctx, buf, n, offset);
-    if (rc < 0)
-        return rfs_fail(work->err, rc, RFS_AT(work->file, offset), NULL, "cannot be read: %s",
-                        strerror(-rc));
-    return 0;
+    return rc < 0 ? rfs_fail_read(work->err, RFS_AT(work->file, offset), rc) : 0;
 }
 
 static int add_range(struct work *work, uint64_t offset, uint64_t bytes)
@@ -138,7 +135,7 @@ static int sum_tensors(struct work *work)
     const size_t n = work->index->n;
     RFS_FREE uint32_t *sorted = malloc(n * sizeof *sorted + 1);
     if (!sorted)
-        return rfs_fail(work->err, -ENOMEM, RFS_IN(work->file), NULL, "out of memory");
+        return rfs_fail_memory_of(work->err, work->file);
     for (size_t i = 0; i < n; i++)
         sorted[i] = (uint32_t)i;
     qsort_r(sorted, n, sizeof *sorted, compare_names, work);
@@ -171,7 +168,7 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
         return 1;
     work.buf = malloc(CHUNK);
     if (!work.buf)
-        return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
+        return rfs_fail_memory_of(err, file);
     if (format == RFS_FORMAT_CKPT) {
         rc = read_trailer(&work, &says);
         if (rc == 0)

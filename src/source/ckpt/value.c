@@ -16,15 +16,15 @@ static int read_dim(struct rfs_wire *wire, uint64_t end, struct rfs_value *value
     const int rc = rfs_wire_varint(wire, end, &dim);
     if (rc < 0)
         return rc;
-    if (value->kind == RFS_MAP)
+    if (value->type.kind == RFS_MAP)
         return 0;
     if (dim > INT64_MAX)
         return rfs_wire_fail(wire, -EINVAL, begin, REMEDY_COPY, "dimension %u is negative (%lld)",
-                             value->ndim, (long long)dim);
-    if (value->ndim == RFS_MAX_DIMS)
+                             value->type.ndim, (long long)dim);
+    if (value->type.ndim == RFS_MAX_DIMS)
         return rfs_wire_fail(wire, -EINVAL, begin, NULL,
                              "more than %d dimensions; no more are supported", RFS_MAX_DIMS);
-    value->dims[value->ndim++] = dim;
+    value->type.dims[value->type.ndim++] = dim;
     return 0;
 }
 
@@ -38,12 +38,14 @@ static int read_type(struct rfs_wire *wire, uint64_t end, struct rfs_value *valu
         rc = rfs_wire_bytes(wire, length, &text);
     if (rc < 0)
         return rc;
-    if (value->kind == RFS_MAP) /* numpy's names there; nobody interprets them */
+    if (value->type.kind == RFS_MAP) /* numpy's names there; nobody interprets them */
         return 0;
-    if (!rfs_dtype_parse((const char *)text, (size_t)length, &value->dtype))
+    enum rfs_dtype dtype;
+    if (!rfs_dtype_parse((const char *)text, (size_t)length, &dtype))
         return rfs_wire_fail(
             wire, -EINVAL, begin, "save it with an element type that this release knows",
             "unknown element type '%.*s'", (int)rfs_min_u64(length, 64), (const char *)text);
+    value->type.dtype = (uint8_t)dtype;
     return 0;
 }
 
@@ -168,7 +170,7 @@ int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_
             rc = read_tag(wire, tables, value);
         } else if ((field == 2 || field == 3) && type == RFS_LEN && !value->has_body) {
             value->has_body = true;
-            value->kind = field == 2 ? RFS_TENSOR : RFS_MAP;
+            value->type.kind = field == 2 ? RFS_TENSOR : RFS_MAP;
             rc = rfs_wire_length(wire, value->end, &length);
             body = (struct rfs_extent){wire->pos, rc == 0 ? length : 0};
             const uint64_t stop = body.offset + body.bytes;
@@ -186,9 +188,11 @@ int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_
     if (!value->has_tag || !value->has_body)
         return rfs_wire_fail(wire, -EINVAL, value->begin, REMEDY_COPY, "a value without a %s",
                              value->has_tag ? "tensor" : "name");
-    if (value->kind == RFS_TENSOR && value->dtype == RFS_STR)
-        value->kind = RFS_STRING;
-    if (value->kind == RFS_MAP)
+    if (value->type.kind == RFS_TENSOR && value->type.dtype == RFS_STR)
+        value->type.kind = RFS_STRING;
+    if (value->type.kind == RFS_MAP) {
+        value->type.dtype = RFS_UINT8;
         value->extent = body;
+    }
     return 0;
 }

@@ -16,10 +16,7 @@ struct rfs_value {
     uint64_t end;
     bool has_tag, has_body, has_type, has_content;
     uint32_t name;
-    enum rfs_kind kind;
-    enum rfs_dtype dtype;
-    uint32_t ndim;
-    uint64_t dims[RFS_MAX_DIMS];
+    struct rfs_type type; /* but for its bytes */
     struct rfs_extent extent;
 };
 

@@ -57,21 +57,12 @@ static const char *walk_name(const struct walk *walk, uint32_t name)
 /* How many bytes a tensor has whose first value this is. */
 static int tensor_bytes(const struct walk *walk, struct rfs_value *value, uint64_t *bytes)
 {
-    uint64_t product = rfs_dtype_bytes(value->dtype);
-    bool none = false;
-    if (value->ndim == 1 && value->dims[0] == 0 && value->extent.bytes > 0) {
-        value->ndim = 0; /* the loader takes it for a scalar, too */
-        *bytes = product;
-        return 0;
-    }
-    for (uint32_t i = 0; i < value->ndim; i++) {
-        none |= value->dims[i] == 0;
-        if (!rfs_mul_u64(product, rfs_max_u64(value->dims[i], 1), &product) || product > INT64_MAX)
-            return rfs_wire_fail(&walk->wire, -EINVAL, value->begin, REMEDY_COPY,
-                                 "the dimensions multiply to more than 2^63 bytes");
-    }
-    *bytes = none ? 0 : product;
-    return 0;
+    if (value->type.ndim == 1 && value->type.dims[0] == 0 && value->extent.bytes > 0)
+        value->type.ndim = 0; /* the loader takes it for a scalar, too */
+    return rfs_type_bytes(&value->type, bytes)
+               ? 0
+               : rfs_wire_fail(&walk->wire, -EINVAL, value->begin, REMEDY_COPY,
+                               "the dimensions multiply to more than 2^63 bytes");
 }
 
 /* Adds the pending parameter to the index. */
@@ -82,24 +73,17 @@ static int flush(struct walk *walk)
     const struct rfs_value *first = &walk->first;
     walk->pending = false;
     walk->wire.param = walk_name(walk, first->name);
-    if (first->kind == RFS_TENSOR && walk->sum != walk->expected)
+    if (first->type.kind == RFS_TENSOR && walk->sum != walk->expected)
         return rfs_wire_fail(&walk->wire, -EINVAL, first->extent.offset, REMEDY_COPY,
                              "the tensor has %llu bytes, its dimensions and element type make it "
                              "%llu",
                              (unsigned long long)walk->sum, (unsigned long long)walk->expected);
-    if (first->kind == RFS_STRING && walk->sum % 4 != 0)
+    if (first->type.kind == RFS_STRING && walk->sum % 4 != 0)
         return rfs_wire_fail(&walk->wire, -EINVAL, first->extent.offset, REMEDY_COPY,
                              "the string has %llu bytes, which is not a multiple of 4",
                              (unsigned long long)walk->sum);
-    struct rfs_type type;
-    memset(&type, 0, sizeof type);
+    struct rfs_type type = first->type;
     type.bytes = walk->sum;
-    type.kind = (uint8_t)first->kind;
-    type.dtype = (uint8_t)(first->kind == RFS_MAP ? RFS_UINT8 : first->dtype);
-    if (first->kind != RFS_MAP) {
-        type.ndim = (uint8_t)first->ndim;
-        memcpy(type.dims, first->dims, first->ndim * sizeof *first->dims);
-    }
     struct rfs_entry entry = {.offset = first->extent.offset, .name = first->name};
     entry.type = rfs_intern_add(walk->tables->types, &type, sizeof type);
     if (walk->extent_count > 0) {
@@ -125,14 +109,10 @@ static int continues(const struct walk *walk, const struct rfs_value *value)
     const struct rfs_value *first = &walk->first;
     if (!walk->pending || value->name != first->name)
         return 0;
-    const bool tensor = first->kind == RFS_TENSOR;
-    if (tensor && value->kind == RFS_TENSOR && walk->sum >= walk->expected)
+    if (first->type.kind == RFS_TENSOR && value->type.kind == RFS_TENSOR &&
+        walk->sum >= walk->expected)
         return fail_duplicate(walk, value->begin, first->begin);
-    bool same = value->kind == first->kind;
-    if (same && value->kind != RFS_MAP)
-        same = value->dtype == first->dtype && value->ndim == first->ndim &&
-               memcmp(value->dims, first->dims, value->ndim * sizeof *value->dims) == 0;
-    if (!same)
+    if (memcmp(&value->type, &first->type, sizeof value->type) != 0)
         return rfs_wire_fail(&walk->wire, -EINVAL, value->begin, REMEDY_COPY,
                              "this piece's dimensions or element type are not those of the piece "
                              "at offset %llu",
@@ -148,7 +128,7 @@ static int add_value(struct walk *walk, struct rfs_value *value)
     if (rc == 0) {
         rc = flush(walk);
         walk->wire.param = walk_name(walk, value->name);
-        if (rc == 0 && value->kind == RFS_TENSOR)
+        if (rc == 0 && value->type.kind == RFS_TENSOR)
             rc = tensor_bytes(walk, value, &walk->expected);
         walk->first = *value;
         walk->pending = true;
@@ -157,15 +137,12 @@ static int add_value(struct walk *walk, struct rfs_value *value)
         walk->first_extent = walk->extents.n;
         return rc;
     }
-    const bool room = walk->extents.n < UINT32_MAX - 2;
-    if (walk->extent_count == 0) {
-        if (!room || !RFS_PUSH(&walk->extents, walk->first.extent))
-            return rfs_wire_fail(&walk->wire, -ENOMEM, value->begin, NULL, "out of memory");
-        walk->extent_count = 1;
-    }
-    if (!room || !RFS_PUSH(&walk->extents, value->extent))
+    const bool second = walk->extent_count == 0;
+    if (walk->extents.n >= UINT32_MAX - 2 ||
+        (second && !RFS_PUSH(&walk->extents, walk->first.extent)) ||
+        !RFS_PUSH(&walk->extents, value->extent))
         return rfs_wire_fail(&walk->wire, -ENOMEM, value->begin, NULL, "out of memory");
-    walk->extent_count++;
+    walk->extent_count += second ? 2 : 1;
     walk->sum += value->extent.bytes; /* no overflow: contents don't overlap in the file */
     return 0;
 }
@@ -268,7 +245,7 @@ static int finish(struct walk *walk, struct rfs_index **out)
                         RFS_IN(wire->file), REMEDY_COPY, "the file holds no parameters");
     struct rfs_index *index = calloc(1, sizeof *index);
     if (!index)
-        return rfs_fail(wire->err, -ENOMEM, RFS_IN(wire->file), NULL, "out of memory");
+        return rfs_fail_memory_of(wire->err, wire->file);
     index->n = n;
     index->entries = trim(walk->entries.data, n, sizeof *walk->entries.data);
     index->n_extents = walk->extents.n;
@@ -284,7 +261,7 @@ static int finish(struct walk *walk, struct rfs_index **out)
         wire->param = walk_name(walk, index->entries[b].name);
         rc = fail_duplicate(walk, index->entries[b].offset, index->entries[a].offset);
     } else if (rc < 0) {
-        rc = rfs_fail(wire->err, -ENOMEM, RFS_IN(wire->file), NULL, "out of memory");
+        rc = rfs_fail_memory_of(wire->err, wire->file);
     }
     if (rc < 0)
         rfs_index_free(index);

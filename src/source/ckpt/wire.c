@@ -73,7 +73,8 @@ static int wire_need(struct rfs_wire *wire, size_t n)
     wire->len = 0;
     const int rc = wire->read(wire->ctx, wire->buf, take, wire->pos);
     if (rc < 0)
-        return rfs_wire_fail(wire, rc, wire->pos, NULL, "cannot be read: %s", strerror(-rc));
+        return rfs_fail_read(wire->err,
+                             (struct rfs_where){wire->file, (int64_t)wire->pos, wire->param}, rc);
     wire->start = wire->pos;
     wire->len = take;
     return 0;

@@ -201,7 +201,7 @@ static int keep_iv(struct scan *scan, uint32_t number, const unsigned char *iv)
         const uint32_t cap = number > 0 ? number * 2 : 16;
         void *ivs = cap > number ? realloc(scan->ivs, (size_t)cap * IV_BYTES) : NULL;
         if (!ivs)
-            return rfs_fail(scan->err, -ENOMEM, RFS_IN(scan->input->path), NULL, "out of memory");
+            return rfs_fail_memory_of(scan->err, scan->input->path);
         scan->ivs = ivs;
         scan->cap = cap;
     }
@@ -275,7 +275,7 @@ static int find_copy(struct scan *scan)
     const uint32_t n = scan->cipher.blocks;
     RFS_FREE uint32_t *order = malloc(n * sizeof *order);
     if (!order)
-        return rfs_fail(scan->err, -ENOMEM, RFS_IN(scan->input->path), NULL, "out of memory");
+        return rfs_fail_memory_of(scan->err, scan->input->path);
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     qsort_r(order, n, sizeof *order, compare_ivs, scan->ivs);

@@ -94,7 +94,7 @@ static int fail_library(const struct job *job)
     }
     if (lacks && !memory)
         return fail_unsupported(job);
-    return rfs_fail(job->err, -ENOMEM, RFS_IN(job->input->path), NULL, "out of memory");
+    return rfs_fail_memory_of(job->err, job->input->path);
 }
 
 /* ---- where contexts lie ---- */

@@ -50,15 +50,13 @@ struct header {
 /* A tensor's description, as far as it has been read. */
 struct tensor {
     bool has_dtype, has_shape, has_offsets;
-    enum rfs_dtype dtype;
-    uint64_t dims[RFS_MAX_DIMS];
-    unsigned ndim;
+    struct rfs_type type;
     uint64_t begin, end;
 };
 
 static int fail_memory(const struct header *header)
 {
-    return rfs_fail(header->err, -ENOMEM, RFS_IN(header->file), NULL, "out of memory");
+    return rfs_fail_memory_of(header->err, header->file);
 }
 
 /* The JSON is not what it should be. */
@@ -152,10 +150,12 @@ static int read_dtype(struct header *header, struct tensor *tensor)
     struct rfs_json_read *json = &header->json;
     if (!rfs_json_read_string(json))
         return fail_json(header);
-    if (!rfs_dtype_parse_safetensors(json->text, json->text_n, &tensor->dtype))
+    enum rfs_dtype dtype;
+    if (!rfs_dtype_parse_safetensors(json->text, json->text_n, &dtype))
         return rfs_fail(header->err, -EINVAL, RFS_OF(header->file, header->param),
                         "save it with an element type that this release knows",
                         "unknown element type '%.64s'", json->text);
+    tensor->type.dtype = (uint8_t)dtype;
     return 0;
 }
 
@@ -167,10 +167,10 @@ static int read_shape(struct header *header, struct tensor *tensor)
         uint64_t dim;
         if (!rfs_json_read_u64(json, &dim))
             return fail_json(header);
-        if (tensor->ndim == RFS_MAX_DIMS)
+        if (tensor->type.ndim == RFS_MAX_DIMS)
             return rfs_fail(header->err, -EINVAL, RFS_OF(header->file, header->param), NULL,
                             "more than %d dimensions; no more are supported", RFS_MAX_DIMS);
-        tensor->dims[tensor->ndim++] = dim;
+        tensor->type.dims[tensor->type.ndim++] = dim;
     }
     return json->wrong ? fail_json(header) : 0;
 }
@@ -206,21 +206,9 @@ static int read_field(struct header *header, struct tensor *tensor)
     return rfs_json_read_skip(json) ? 0 : fail_json(header);
 }
 
-static int tensor_bytes(const struct header *header, const struct tensor *tensor, uint64_t *bytes)
+static int check_place(const struct header *header, const struct tensor *tensor)
 {
-    uint64_t product = rfs_dtype_bytes(tensor->dtype);
-    bool none = false;
-    for (unsigned i = 0; i < tensor->ndim; i++) {
-        none |= tensor->dims[i] == 0;
-        if (!rfs_mul_u64(product, rfs_max_u64(tensor->dims[i], 1), &product) || product > INT64_MAX)
-            return FAIL_TENSOR(header, "the dimensions multiply to more than 2^63 bytes");
-    }
-    *bytes = none ? 0 : product;
-    return 0;
-}
-
-static int check_place(const struct header *header, const struct tensor *tensor, uint64_t bytes)
-{
+    const uint64_t bytes = tensor->type.bytes;
     if (tensor->begin != header->end)
         return FAIL_TENSOR(header,
                            "its data_offsets begin at %llu, but what is before it ends at %llu: "
@@ -240,28 +228,20 @@ static int check_place(const struct header *header, const struct tensor *tensor,
     return 0;
 }
 
-static int add_tensor(struct header *header, uint32_t name, const struct tensor *tensor)
+static int add_tensor(struct header *header, uint32_t name, struct tensor *tensor)
 {
-    uint64_t bytes = 0;
-    struct rfs_type type;
     if (!tensor->has_dtype || !tensor->has_shape || !tensor->has_offsets)
         return FAIL_TENSOR(header, "the header does not say its %s",
                            !tensor->has_dtype   ? "dtype"
                            : !tensor->has_shape ? "shape"
                                                 : "data_offsets");
-    int rc = tensor_bytes(header, tensor, &bytes);
-    if (rc == 0)
-        rc = check_place(header, tensor, bytes);
+    if (!rfs_type_bytes(&tensor->type, &tensor->type.bytes))
+        return FAIL_TENSOR(header, "the dimensions multiply to more than 2^63 bytes");
+    const int rc = check_place(header, tensor);
     if (rc < 0)
         return rc;
-    memset(&type, 0, sizeof type);
-    type.bytes = bytes;
-    type.ndim = (uint8_t)tensor->ndim;
-    type.dtype = (uint8_t)tensor->dtype;
-    type.kind = RFS_TENSOR;
-    memcpy(type.dims, tensor->dims, tensor->ndim * sizeof *tensor->dims);
     struct rfs_entry entry = {.offset = tensor->begin, .name = name};
-    entry.type = rfs_intern_add(header->tables->types, &type, sizeof type);
+    entry.type = rfs_intern_add(header->tables->types, &tensor->type, sizeof tensor->type);
     if (entry.type == RFS_NO_ID || header->entries.n >= UINT32_MAX ||
         !RFS_PUSH(&header->entries, entry))
         return fail_memory(header);
@@ -398,11 +378,6 @@ static int fail_start(const unsigned char start[PREFIX_BYTES], uint64_t length, 
                     (unsigned long long)size, (unsigned long long)length);
 }
 
-static int fail_read(struct rfs_error *err, const char *file, int code)
-{
-    return rfs_fail(err, code, RFS_IN(file), NULL, "cannot be read: %s", strerror(-code));
-}
-
 /* Of a long header, whether it ends as one: a hole in a sparse file is not read as a whole to find out. */
 static int look(rfs_read_fn *read, void *ctx, uint64_t length, const char *file,
                 struct rfs_error *err)
@@ -411,7 +386,7 @@ static int look(rfs_read_fn *read, void *ctx, uint64_t length, const char *file,
     const int rc = length > LONG_HEADER ? read(ctx, &last, 1, PREFIX_BYTES + length - 1) : 0;
 
     if (rc < 0)
-        return fail_read(err, file, rc);
+        return rfs_fail_read(err, RFS_IN(file), rc);
     return memchr("} \t\n\r", last, 5)
                ? 0
                : rfs_fail(err, -EINVAL, RFS_AT(file, PREFIX_BYTES + length - 1), REMEDY_COPY,
@@ -430,7 +405,7 @@ static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, u
                         size == 0 ? "the file is empty" : "the file is truncated in its header");
     int rc = read(ctx, start, sizeof start, 0);
     if (rc < 0)
-        return fail_read(err, file, rc);
+        return rfs_fail_read(err, RFS_IN(file), rc);
     for (unsigned i = PREFIX_BYTES; i-- > 0;)
         length = length << 8 | start[i];
     if (length > RFS_SAFETENSORS_HEADER_MOST || length > size - PREFIX_BYTES)
@@ -440,13 +415,13 @@ static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, u
         return rc;
     rc = rfs_share_take(share, (size_t)length);
     if (rc < 0)
-        return fail_read(err, file, rc);
+        return rfs_fail_read(err, RFS_IN(file), rc);
     RFS_FREE unsigned char *bytes = malloc((size_t)length + 1);
     if (!bytes)
-        return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
+        return rfs_fail_memory_of(err, file);
     rc = read(ctx, bytes, (size_t)length, PREFIX_BYTES);
     if (rc < 0)
-        return fail_read(err, file, rc);
+        return rfs_fail_read(err, RFS_IN(file), rc);
     *n = (size_t)length;
     *text = RFS_STEAL(bytes);
     return 0;

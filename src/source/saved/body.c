@@ -51,22 +51,17 @@ bool rfs_saved_type_is_sound(const struct rfs_type *type)
 {
     static const uint8_t pad[sizeof type->pad];
     uint64_t bytes;
-    bool none = false;
 
     if (type->ndim > RFS_MAX_DIMS || type->dtype >= RFS_DTYPE_COUNT || type->kind > RFS_MAP ||
-        type->bytes > INT64_MAX || memcmp(type->pad, pad, sizeof pad) != 0)
+        type->bytes > INT64_MAX || memcmp(type->pad, pad, sizeof pad) != 0 ||
+        !rfs_type_bytes(type, &bytes))
         return false;
-    bytes = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
-    for (unsigned i = 0; i < RFS_MAX_DIMS; i++) {
-        if (i >= type->ndim && type->dims[i] != 0)
+    for (unsigned i = type->ndim; i < RFS_MAX_DIMS; i++)
+        if (type->dims[i] != 0)
             return false;
-        none |= i < type->ndim && type->dims[i] == 0;
-        if (i < type->ndim && !rfs_mul_u64(bytes, rfs_max_u64(type->dims[i], 1), &bytes))
-            return false;
-    }
     if (type->kind == RFS_STRING)
         return type->dtype == RFS_STR && type->bytes % 4 == 0;
-    return type->kind == RFS_MAP || type->bytes == (none ? 0 : bytes);
+    return type->kind == RFS_MAP || type->bytes == bytes;
 }
 
 /* Whether N bytes at OFFSET are in a file of SIZE bytes. */

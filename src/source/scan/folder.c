@@ -37,6 +37,20 @@ int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, stru
     return *entry || errno == 0 ? 0 : fail_folder(err, path, errno);
 }
 
+int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_error *err)
+{
+    RFS_CLOSE_DIR DIR *dir = opendir(path);
+    const struct dirent *entry = NULL;
+    int rc = 0;
+
+    if (!dir)
+        return rfs_fail(err, -errno, RFS_IN(path), "check the folder's permissions",
+                        "the source cannot be listed: %s", strerror(errno));
+    while (rc == 0 && (rc = rfs_entry_next(dir, path, &entry, err)) == 0 && entry)
+        rc = each(ctx, entry);
+    return rc;
+}
+
 int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
                  mode_t type, struct rfs_error *err)
 {

@@ -33,6 +33,9 @@ void rfs_close_dir(DIR **dir);
 
 /* The next entry, NULL at the end. 0, or -errno with a message about PATH. */
 int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, struct rfs_error *err);
+/* Calls EACH, until one fails, for all entries of the source's folder PATH. */
+typedef int rfs_entry_fn(void *ctx, const struct dirent *entry);
+int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_error *err);
 /*
  * Whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it says, else by stat, which
  * follows links, as far as BENEATH lets them lead (NULL: anywhere): 1, 0 (as a link to nothing), or -errno with a

@@ -22,6 +22,7 @@ struct part_name {
 struct part_names {
     struct part_name *data;
     size_t n, cap;
+    struct rfs_error *err;
 };
 
 static void free_names(struct part_names *names)
@@ -48,25 +49,16 @@ static uint32_t number_of(const char *name)
     return number < UINT32_MAX && strcmp(name, expected) == 0 ? (uint32_t)number : UINT32_MAX;
 }
 
-static int list_parts(const char *path, struct part_names *names, struct rfs_error *err)
+static int add_name(void *ctx, const struct dirent *entry)
 {
-    RFS_CLOSE_DIR DIR *dir = opendir(path);
-    if (!dir)
-        return rfs_fail(err, -errno, RFS_IN(path), "check the folder's permissions",
-                        "the source cannot be listed: %s", strerror(errno));
-    for (;;) {
-        const struct dirent *entry;
-        const int rc = rfs_entry_next(dir, path, &entry, err);
-        if (rc < 0 || !entry)
-            return rc;
-        if (!is_part(entry->d_name))
-            continue;
-        struct part_name part = {strdup(entry->d_name), number_of(entry->d_name)};
-        if (!part.name || !RFS_PUSH(names, part)) {
-            free(part.name);
-            return rfs_fail_memory(err);
-        }
-    }
+    struct part_names *names = ctx;
+    if (!is_part(entry->d_name))
+        return 0;
+    const struct part_name part = {strdup(entry->d_name), number_of(entry->d_name)};
+    if (part.name && RFS_PUSH(names, part))
+        return 0;
+    free(part.name);
+    return rfs_fail_memory(names->err);
 }
 
 static int by_number(const void *a, const void *b)
@@ -97,8 +89,8 @@ static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
 
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_names) struct part_names names = {0};
-    int rc = list_parts(spec->path, &names, err);
+    RFS_CLEANUP(free_names) struct part_names names = {.err = err};
+    const int rc = rfs_entry_each(spec->path, add_name, &names, err);
 
     if (rc < 0 || names.n == 0)
         return rc;

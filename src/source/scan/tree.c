@@ -64,8 +64,9 @@ static int compare_ranks(const void *a, const void *b)
 }
 
 /* Adds the entry if it is a rank's folder. */
-static int add_folder(const struct tree *tree, const struct dirent *entry)
+static int add_folder(void *ctx, const struct dirent *entry)
 {
+    const struct tree *tree = ctx;
     const struct rfs_source_spec *spec = tree->spec;
     uint32_t rank;
     if (!rfs_name_rank(spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR, entry->d_name, &rank))
@@ -80,24 +81,13 @@ static int add_folder(const struct tree *tree, const struct dirent *entry)
     return rfs_scan_add(tree->scan, rank, entry->d_name) ? 0 : rfs_fail_memory(tree->err);
 }
 
-static int list_ranks(const struct tree *tree)
+static int list_ranks(struct tree *tree)
 {
     const char *root = tree->spec->path;
     struct rfs_scan *scan = tree->scan;
-    RFS_CLOSE_DIR DIR *dir = opendir(root);
-    if (!dir)
-        return rfs_fail(tree->err, -errno, RFS_IN(root), "check the folder's permissions",
-                        "the source cannot be listed: %s", strerror(errno));
-    for (;;) {
-        const struct dirent *entry;
-        int rc = rfs_entry_next(dir, root, &entry, tree->err);
-        if (rc == 0 && !entry)
-            break;
-        if (rc == 0)
-            rc = add_folder(tree, entry);
-        if (rc < 0)
-            return rc;
-    }
+    const int rc = rfs_entry_each(root, add_folder, tree, tree->err);
+    if (rc < 0)
+        return rc;
     if (scan->n > 0)
         qsort(scan->data, scan->n, sizeof *scan->data, compare_ranks);
     for (size_t i = 1; i < scan->n; i++)

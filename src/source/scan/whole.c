@@ -164,6 +164,8 @@ static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_
 
 /* What was found in the folder besides checkpoints. */
 struct seen {
+    const struct rfs_source_spec *spec;
+    struct rfs_error *err;
     bool unified, hyper, model;
     char *index, *other_index; /* names; owned */
 };
@@ -181,15 +183,15 @@ static bool is_index(const char *name)
            strcmp(name + n - (sizeof INDEX - 1), INDEX) == 0;
 }
 
-static int note_entry(const struct rfs_source_spec *spec, const struct dirent *entry,
-                      struct seen *seen, struct rfs_error *err)
+static int note_entry(void *ctx, const struct dirent *entry)
 {
+    struct seen *seen = ctx;
     const char *name = entry->d_name;
     const bool unified = strcmp(name, UNIFIED) == 0;
     const bool index = is_index(name);
     if (!unified && !index)
         return 0;
-    const int rc = rfs_entry_is(spec->beneath, spec->path, entry, S_IFREG, err);
+    const int rc = rfs_entry_is(seen->spec->beneath, seen->spec->path, entry, S_IFREG, seen->err);
     if (rc <= 0)
         return rc;
     seen->unified = seen->unified || unified;
@@ -198,26 +200,7 @@ static int note_entry(const struct rfs_source_spec *spec, const struct dirent *e
     char **slot = seen->index ? &seen->other_index : &seen->index;
     if (!*slot)
         *slot = strdup(name);
-    return *slot ? 0 : rfs_fail_memory(err);
-}
-
-static int look_around(const struct rfs_source_spec *spec, struct seen *seen, struct rfs_error *err)
-{
-    const char *path = spec->path;
-    RFS_CLOSE_DIR DIR *dir = opendir(path);
-    if (!dir)
-        return rfs_fail(err, -errno, RFS_IN(path), "check the folder's permissions",
-                        "the source cannot be listed: %s", strerror(errno));
-    for (;;) {
-        const struct dirent *entry;
-        int rc = rfs_entry_next(dir, path, &entry, err);
-        if (rc == 0 && !entry)
-            return 0;
-        if (rc == 0)
-            rc = note_entry(spec, entry, seen, err);
-        if (rc < 0)
-            return rc;
-    }
+    return *slot ? 0 : rfs_fail_memory(seen->err);
 }
 
 static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct rfs_scan *out,
@@ -264,8 +247,8 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_lis
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
-    RFS_CLEANUP(free_seen) struct seen seen = {0};
-    int rc = look_around(spec, &seen, err);
+    RFS_CLEANUP(free_seen) struct seen seen = {.spec = spec, .err = err};
+    int rc = rfs_entry_each(spec->path, note_entry, &seen, err);
     if (rc == 0)
         rc = rfs_listing_read(spec->beneath, spec->path, NULL, &listing, err);
     if (rc < 0)

@@ -7,18 +7,15 @@
  *     NAME/byteorder    "little" (torch 2; absent before)
  *     NAME/version      a number up to 10
  *
- * torch_tensor.c draws what is in the pickle.
+ * tensor.c draws what is in the pickle.
  *
  * Source: torch/serialization.py of 1.13 and 2.9.
  */
 #include "source/torch/archive.h"
 
-#include "source/io/files.h"
-
-#include "source/io/files.h"
-
 #include "base/cleanup.h"
 #include "base/share.h"
+#include "source/io/files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -40,6 +37,18 @@ struct opening {
     struct rfs_error *err;
 };
 
+static int read_at(const struct opening *opening, void *buf, size_t n, uint64_t offset)
+{
+    const int rc = opening->read(opening->ctx, buf, n, offset);
+
+    return rc ? rfs_fail_read(opening->err, RFS_AT(opening->file, offset), rc) : 0;
+}
+
+static int fail(const struct opening *opening, int code, const char *remedy, const char *what)
+{
+    return rfs_fail(opening->err, code, RFS_IN(opening->file), remedy, "%s", what);
+}
+
 /* What the file is, by its first bytes. */
 static int check_magic(const struct opening *opening)
 {
@@ -47,21 +56,18 @@ static int check_magic(const struct opening *opening)
     unsigned char head[6] = {0};
 
     if (opening->size < sizeof head)
-        return rfs_fail(opening->err, -EINVAL, RFS_IN(opening->file), REMEDY_COPY,
-                        "the file is truncated, or not written by torch.save");
-    const int rc = opening->read(opening->ctx, head, sizeof head, 0);
+        return fail(opening, -EINVAL, REMEDY_COPY,
+                    "the file is truncated, or not written by torch.save");
+    const int rc = read_at(opening, head, sizeof head, 0);
     if (rc)
-        return rfs_fail(opening->err, rc, RFS_AT(opening->file, 0), NULL, "cannot be read: %s",
-                        strerror(-rc));
+        return rc;
     if (memcmp(head, legacy, sizeof head) == 0)
-        return rfs_fail(
-            opening->err, -ENOTSUP, RFS_IN(opening->file),
-            "torch.save(torch.load(FILE, map_location=\"cpu\"), FILE) with torch 1.6 or "
-            "later",
-            "the file is of torch.save's format before 1.6");
+        return fail(opening, -ENOTSUP,
+                    "torch.save(torch.load(FILE, map_location=\"cpu\"), FILE) with torch 1.6 or "
+                    "later",
+                    "the file is of torch.save's format before 1.6");
     if (memcmp(head, "PK\3\4", 4) != 0)
-        return rfs_fail(opening->err, -EINVAL, RFS_IN(opening->file), REMEDY_SAVE,
-                        "the file is not written by torch.save");
+        return fail(opening, -EINVAL, REMEDY_SAVE, "the file is not written by torch.save");
     return 0;
 }
 
@@ -98,9 +104,8 @@ static int find_prefix(const struct opening *opening)
                             "them");
     }
     if (rfs_torch_entry(torch, "constants.pkl", 13))
-        return rfs_fail(opening->err, -ENOTSUP, RFS_IN(opening->file),
-                        "save its state_dict() with torch.save",
-                        "the file is a TorchScript archive");
+        return fail(opening, -ENOTSUP, "save its state_dict() with torch.save",
+                    "the file is a TorchScript archive");
     return 0;
 }
 
@@ -115,10 +120,9 @@ static int read_small(const struct opening *opening, const char *name, char *tex
     if (entry->bytes >= cap)
         return rfs_fail(opening->err, -EINVAL, RFS_OF(opening->file, name), REMEDY_COPY,
                         "the archive's entry is too long");
-    const int rc = opening->read(opening->ctx, text, (size_t)entry->bytes, entry->offset);
+    const int rc = read_at(opening, text, (size_t)entry->bytes, entry->offset);
     if (rc)
-        return rfs_fail(opening->err, rc, RFS_AT(opening->file, entry->offset), NULL,
-                        "cannot be read: %s", strerror(-rc));
+        return rc;
     text[entry->bytes] = '\0';
     return 0;
 }
@@ -139,9 +143,8 @@ static int check_versions(const struct opening *opening)
         return rfs_fail(opening->err, -ENOTSUP, RFS_IN(opening->file), REMEDY_SAVE,
                         "the file's version is not one of 1 to %d", VERSION_MOST);
     if (*order && strcmp(order, "little") != 0)
-        return rfs_fail(opening->err, -ENOTSUP, RFS_IN(opening->file),
-                        "save it again on a little-endian machine",
-                        "the file's byte order is not little-endian");
+        return fail(opening, -ENOTSUP, "save it again on a little-endian machine",
+                    "the file's byte order is not little-endian");
     return 0;
 }
 
@@ -150,14 +153,12 @@ static int look(const struct opening *opening, const struct rfs_zip_entry *entry
 {
     const uint64_t end = entry->offset + entry->bytes;
     char last = '.';
-    const int rc = entry->bytes > LONG_PICKLE ? opening->read(opening->ctx, &last, 1, end - 1) : 0;
+    const int rc = entry->bytes > LONG_PICKLE ? read_at(opening, &last, 1, end - 1) : 0;
 
-    if (rc)
-        return rfs_fail(opening->err, rc, RFS_AT(opening->file, end - 1), NULL,
-                        "cannot be read: %s", strerror(-rc));
-    return last == '.' ? 0
-                       : rfs_fail(opening->err, -EINVAL, RFS_AT(opening->file, end - 1),
-                                  REMEDY_COPY, "the pickle in it is damaged: it has no end");
+    return rc            ? rc
+           : last == '.' ? 0
+                         : rfs_fail(opening->err, -EINVAL, RFS_AT(opening->file, end - 1),
+                                    REMEDY_COPY, "the pickle in it is damaged: it has no end");
 }
 
 static int read_pickle(const struct opening *opening)
@@ -165,8 +166,8 @@ static int read_pickle(const struct opening *opening)
     const struct rfs_zip_entry *entry = rfs_torch_entry(opening->torch, "data.pkl", 8);
 
     if (!entry)
-        return rfs_fail(opening->err, -EINVAL, RFS_IN(opening->file), REMEDY_SAVE,
-                        "the archive has no data.pkl, so it is not written by torch.save");
+        return fail(opening, -EINVAL, REMEDY_SAVE,
+                    "the archive has no data.pkl, so it is not written by torch.save");
     if (entry->bytes > RFS_PICKLE_MOST)
         return rfs_fail(opening->err, -EFBIG, RFS_AT(opening->file, entry->offset), NULL,
                         "the pickle in it has more than %zu bytes", RFS_PICKLE_MOST);
@@ -181,10 +182,9 @@ static int read_pickle(const struct opening *opening)
     RFS_FREE unsigned char *bytes = malloc(n + 1);
     if (!bytes)
         return rfs_fail_memory(opening->err);
-    rc = opening->read(opening->ctx, bytes, n, entry->offset);
+    rc = read_at(opening, bytes, n, entry->offset);
     if (rc)
-        return rfs_fail(opening->err, rc, RFS_AT(opening->file, entry->offset), NULL,
-                        "cannot be read: %s", strerror(-rc));
+        return rc;
     const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin};
     return rfs_pickle_read(RFS_STEAL(bytes), n, &from, &opening->torch->pickle, opening->err);
 }

@@ -87,9 +87,7 @@ static int fetch(const struct source *source, void *buf, size_t n, uint64_t offs
         return fail_at(source, source->size,
                        "the archive is truncated: its directory points beyond its end");
     const int rc = source->read(source->ctx, buf, n, offset);
-    return rc == 0 ? 0
-                   : rfs_fail(source->err, rc, RFS_AT(source->file, offset), NULL,
-                              "cannot be read: %s", strerror(-rc));
+    return rc < 0 ? rfs_fail_read(source->err, RFS_AT(source->file, offset), rc) : 0;
 }
 
 /* Reads the zip64 end that the locator before END (an offset) points to, if there is one: 1, 0 or -errno. */
