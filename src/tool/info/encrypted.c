@@ -45,6 +45,6 @@ int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs
             "encrypted (%s, %" PRIu32 " block%s): what is in it is told to those who have its "
             "key, -o key_file=FILE\n",
             mode, cipher.blocks, cipher.blocks == 1 ? "" : "s");
-    rfs_info_member(report, "mode", mode);
+    rfs_json_put_text(&report->json, "mode", mode);
     return 0;
 }

@@ -115,12 +115,13 @@ static void tell(struct work *work)
         fprintf(report->say, "and %zu value%s that %s no tensor%s\n", work->others,
                 work->others == 1 ? "" : "s", work->others == 1 ? "is" : "are",
                 work->others == 1 ? "" : "s");
-    rfs_info_member(report, "format", format_name(work->kind));
-    fprintf(report->tell,
-            ",\"parameters\":%zu,\"content_bytes\":%" PRIu64 ",\"file_bytes\":%" PRIu64
-            ",\"checksum\":%s,\"redundancy_removed\":%s,\"other_values\":%zu",
-            rows->n, rows->bytes, work->size, work->has_crc ? "true" : "false",
-            work->redundancy_removed ? "true" : "false", work->others);
+    rfs_json_put_text(&report->json, "format", format_name(work->kind));
+    rfs_json_put_u64(&report->json, "parameters", rows->n);
+    rfs_json_put_u64(&report->json, "content_bytes", rows->bytes);
+    rfs_json_put_u64(&report->json, "file_bytes", work->size);
+    rfs_json_put_bool(&report->json, "checksum", work->has_crc);
+    rfs_json_put_bool(&report->json, "redundancy_removed", work->redundancy_removed);
+    rfs_json_put_u64(&report->json, "other_values", work->others);
 }
 
 int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,

@@ -139,10 +139,12 @@ static int tell_manifest(struct rfs_report *report, const char *folder,
     fprintf(report->say, "export: %zu of %" PRIu64 " files completed, of %s\n", manifest->entries.n,
             manifest->total_files,
             manifest->source ? manifest->source : "a source that it does not name");
-    fprintf(report->tell, ",\"export\":{\"files\":%zu,\"total_files\":%" PRIu64 ",\"source\":",
-            manifest->entries.n, manifest->total_files);
-    rfs_json_text(report->tell, manifest->source ? manifest->source : "");
-    fprintf(report->tell, ",\"wrong_files\":%zu}", wrong);
+    rfs_json_object(&report->json, "export", RFS_JSON_TIGHT);
+    rfs_json_put_u64(&report->json, "files", manifest->entries.n);
+    rfs_json_put_u64(&report->json, "total_files", manifest->total_files);
+    rfs_json_put_text(&report->json, "source", manifest->source ? manifest->source : "");
+    rfs_json_put_u64(&report->json, "wrong_files", wrong);
+    rfs_json_end(&report->json);
     if (wrong > 0 && !rfs_fit_findings_add(
                          &report->findings, finding("export"),
                          "%zu file%s of the manifest %s not there, or not as long as it says: %s",

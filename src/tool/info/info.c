@@ -17,18 +17,12 @@
 
 /* ---- what files say alike ---- */
 
-void rfs_info_member(struct rfs_report *report, const char *key, const char *text)
-{
-    fprintf(report->tell, ",\"%s\":", key);
-    rfs_json_text(report->tell, text);
-}
-
 void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows)
 {
     const char *comma = "";
 
     fputs("types:", report->say);
-    fputs(",\"dtypes\":[", report->tell);
+    rfs_json_array(&report->json, "dtypes", RFS_JSON_TIGHT);
     for (int i = 0; i < RFS_COUNTED; i++) {
         const char *name = i == RFS_DTYPE_COUNT ? "map" : rfs_dtype_name((enum rfs_dtype)i);
         char bytes[RFS_SHOWN_BYTES];
@@ -36,13 +30,15 @@ void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows)
             continue;
         fprintf(report->say, "%s %" PRIu64 " %s (%s)", comma, rows->counts[i], name,
                 rfs_show_bytes(rows->content[i], bytes));
-        fprintf(report->tell,
-                "%s{\"dtype\":\"%s\",\"parameters\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", comma,
-                name, rows->counts[i], rows->content[i]);
+        rfs_json_object(&report->json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_text(&report->json, "dtype", name);
+        rfs_json_put_u64(&report->json, "parameters", rows->counts[i]);
+        rfs_json_put_u64(&report->json, "bytes", rows->content[i]);
+        rfs_json_end(&report->json);
         comma = ",";
     }
     fputs(*comma ? "\n" : " none\n", report->say);
-    fputc(']', report->tell);
+    rfs_json_end(&report->json);
 }
 
 void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *filter,
@@ -55,7 +51,7 @@ void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *fi
         bytes += rows->list.data[i].bytes;
     fprintf(report->say, "shown: %zu of %zu parameters, %" PRIu64 " bytes%s\n", rows->list.n,
             rows->n, bytes, rows->list.n == filter->most ? " (-n)" : "");
-    fprintf(report->tell, ",\"shown\":%zu", rows->list.n);
+    rfs_json_put_u64(&report->json, "shown", rows->list.n);
 }
 
 /* ---- the command line ---- */
@@ -135,18 +131,17 @@ static int begin(struct rfs_report *report, const char *path, struct rfs_error *
     report->kind = "checkpoint";
     report->path = strdup(path);
     report->say = open_memstream(&report->lines, &report->lines_bytes);
-    report->tell = open_memstream(&report->more, &report->more_bytes);
-    return report->path && report->say && report->tell ? 0 : rfs_fail_memory(err);
+    report->json.bytes = &report->more;
+    rfs_json_object(&report->json, NULL, RFS_JSON_TIGHT);
+    return report->path && report->say ? 0 : rfs_fail_memory(err);
 }
 
 static void end(struct rfs_report *report)
 {
     if (report->say)
         fclose(report->say);
-    if (report->tell)
-        fclose(report->tell);
     free(report->lines);
-    free(report->more);
+    rfs_bytes_free(&report->more);
     free(report->path);
     rfs_table_free(&report->table);
     rfs_table_free(&report->second);
@@ -235,43 +230,40 @@ static void print(const struct rfs_report *report)
     rfs_fit_findings_print(&report->findings, "odd", false, FINDINGS_SHOWN);
 }
 
-static void print_json_findings(const struct rfs_fit_findings *findings)
+static void put_findings(struct rfs_json_write *json, const struct rfs_fit_findings *findings)
 {
-    fputs(",\"findings\":[", stdout);
+    rfs_json_array(json, "findings", RFS_JSON_ROWS);
     for (size_t i = 0; i < findings->list.n; i++) {
         const struct rfs_fit_finding *finding = &findings->list.data[i];
-        printf("%s{\"kind\":\"%s\",\"odd\":%s,\"parameter\":", i > 0 ? ",\n" : "", finding->kind,
-               finding->bad ? "true" : "false");
-        if (finding->param)
-            rfs_json_text(stdout, finding->param);
-        else
-            fputs("null", stdout);
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_text(json, "kind", finding->kind);
+        rfs_json_put_bool(json, "odd", finding->bad);
+        rfs_json_put_text(json, "parameter", finding->param);
         if (finding->stage >= 0)
-            printf(",\"stage\":%" PRId64, finding->stage);
+            rfs_json_put_i64(json, "stage", finding->stage);
         if (finding->rank >= 0)
-            printf(",\"rank\":%" PRId64, finding->rank);
-        fputs(",\"text\":", stdout);
-        rfs_json_text(stdout, finding->text);
-        fputc('}', stdout);
+            rfs_json_put_i64(json, "rank", finding->rank);
+        rfs_json_put_text(json, "text", finding->text);
+        rfs_json_end(json);
     }
-    fputc(']', stdout);
+    rfs_json_end(json);
 }
 
 static void print_json(const struct rfs_report *report)
 {
-    fputs("{\"kind\":", stdout);
-    rfs_json_text(stdout, report->kind);
-    fputs(",\"path\":", stdout);
-    rfs_json_text(stdout, report->path);
-    fputs(report->more, stdout);
-    print_json_findings(&report->findings);
-    if (report->key) {
-        printf(",\"%s\":", report->key);
-        rfs_table_print_json(&report->table, stdout);
-    }
-    fputs(",\"rows\":", stdout);
-    rfs_table_print_json(report->second.n_columns > 0 ? &report->second : &report->table, stdout);
-    fputs("}\n", stdout);
+    struct rfs_json_write json = {.file = stdout};
+
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "kind", report->kind);
+    rfs_json_put_text(&json, "path", report->path);
+    if (report->more.n > 1) /* the bracket of its object */
+        printf(",%.*s", (int)(report->more.n - 1), (const char *)report->more.data + 1);
+    put_findings(&json, &report->findings);
+    if (report->key)
+        rfs_table_put_json(&report->table, &json, report->key);
+    rfs_table_put_json(report->second.n_columns > 0 ? &report->second : &report->table, &json,
+                       "rows");
+    rfs_json_finish(&json);
 }
 
 static int run_report(struct parsed *parsed, struct rfs_report *report, struct rfs_error *err)
@@ -288,7 +280,7 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
         rfs_info_mount(report, args->path);
         rc = show(args, kind, report, err);
     }
-    if (rc == 0 && (fflush(report->say) || fflush(report->tell)))
+    if (rc == 0 && (fflush(report->say) || report->json.failed))
         rc = rfs_fail_memory(err);
     return rc;
 }

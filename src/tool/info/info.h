@@ -27,10 +27,9 @@ struct rfs_report {
     struct rfs_table second; /* "rows" then; none, if it has no columns */
     char *lines;             /* for people, after the tables; owned, as what follows */
     size_t lines_bytes;
-    FILE *say;  /* writes lines */
-    char *more; /* members of the JSON object, each with a comma before it */
-    size_t more_bytes;
-    FILE *tell; /* writes more */
+    FILE *say;                  /* writes lines */
+    struct rfs_bytes more;      /* the members of the JSON object after the first two; owned */
+    struct rfs_json_write json; /* writes more, in an object */
     struct rfs_fit_findings findings;
     struct rfs_error failure; /* of a part of it: told at the end, and the exit status */
 };
@@ -103,7 +102,5 @@ void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows)
 /* How many of them the table shows, if not all. */
 void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *filter,
                           const struct rfs_rows *rows);
-/* A member with a text. */
-void rfs_info_member(struct rfs_report *report, const char *key, const char *text);
 
 #endif

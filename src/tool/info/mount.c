@@ -42,10 +42,8 @@ static void tell_xattrs(struct rfs_report *report, const char *path)
 {
     char names[4096];
     const ssize_t n = listxattr(path, names, sizeof names);
-    const char *comma = "";
 
-    fputs(",\"xattrs\":{", report->tell);
-
+    rfs_json_object(&report->json, "xattrs", RFS_JSON_TIGHT);
     for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1) {
         char value[1024];
         if (strncmp(names + i, XATTRS, strlen(XATTRS)) != 0)
@@ -57,13 +55,9 @@ static void tell_xattrs(struct rfs_report *report, const char *path)
         char shown[sizeof value];
         rfs_text_printable(shown, sizeof shown, value);
         fprintf(report->say, "  %s: %s\n", names + i + strlen(XATTRS), shown);
-        fputs(comma, report->tell);
-        comma = ",";
-        rfs_json_text(report->tell, names + i + strlen(XATTRS));
-        fputc(':', report->tell);
-        rfs_json_text(report->tell, value);
+        rfs_json_put_text(&report->json, names + i + strlen(XATTRS), value);
     }
-    fputc('}', report->tell);
+    rfs_json_end(&report->json);
 }
 
 /* A line of mountinfo, which it cuts. */
@@ -88,14 +82,12 @@ static bool tell_line(struct rfs_report *report, const char *path, char *line, c
     unescape(field[4]);
     fprintf(report->say, "mount: %s, by reshardfs, of %s\n  options: %s,%s\n", field[4], source,
             field[5], options);
-    fputs(",\"mount\":{\"point\":", report->tell);
-    rfs_json_text(report->tell, field[4]);
-    fputs(",\"source\":", report->tell);
-    rfs_json_text(report->tell, source);
-    fputs(",\"options\":", report->tell);
-    rfs_json_text(report->tell, options);
+    rfs_json_object(&report->json, "mount", RFS_JSON_TIGHT);
+    rfs_json_put_text(&report->json, "point", field[4]);
+    rfs_json_put_text(&report->json, "source", source);
+    rfs_json_put_text(&report->json, "options", options);
     tell_xattrs(report, path);
-    fputc('}', report->tell);
+    rfs_json_end(&report->json);
     return true;
 }
 

@@ -69,11 +69,12 @@ static void tell(struct rfs_info_args *args, struct rfs_catalog *catalog,
             optimizers == 1 ? "" : "s");
     rfs_info_tell_filter(report, &args->filter, rows);
     rfs_info_tell_types(report, rows);
-    rfs_info_member(report, "format", "pt");
-    fprintf(report->tell,
-            ",\"parts\":%" PRIu32 ",\"bytes\":%" PRIu64 ",\"models\":%zu,\"optimizers\":%zu"
-            ",\"parameters\":%zu",
-            parts, bytes, models, optimizers, rows->n);
+    rfs_json_put_text(&report->json, "format", "pt");
+    rfs_json_put_u64(&report->json, "parts", parts);
+    rfs_json_put_u64(&report->json, "bytes", bytes);
+    rfs_json_put_u64(&report->json, "models", models);
+    rfs_json_put_u64(&report->json, "optimizers", optimizers);
+    rfs_json_put_u64(&report->json, "parameters", rows->n);
 }
 
 int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err)

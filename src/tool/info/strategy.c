@@ -29,7 +29,9 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
     rfs_strategy_rows(strategy, NULL, args->filter.globs, args->json, &report->table);
     rfs_strategy_summary(strategy, summary, sizeof summary);
     fprintf(report->say, "%s\n", summary);
-    rfs_strategy_json(report->tell, strategy);
+    rfs_json_put_u64(&report->json, "parameters", rfs_strategy_count(strategy));
+    rfs_json_put_u64(&report->json, "stages", rfs_strategy_stages(strategy));
+    rfs_json_put_u64(&report->json, "devices", rfs_strategy_devices(strategy));
     rfs_strategy_free(strategy);
     return 0;
 }

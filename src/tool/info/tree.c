@@ -94,6 +94,7 @@ static const char *format_name(const struct rfs_catalog *catalog)
 static void tell(struct rfs_info_tree *tree, const char *encrypted)
 {
     struct rfs_report *report = tree->report;
+    struct rfs_json_write *json = &report->json;
     const struct rfs_headers *headers = &tree->headers;
     const uint32_t ranks = rfs_catalog_ranks(tree->catalog);
     uint64_t bytes = 0;
@@ -121,28 +122,25 @@ static void tell(struct rfs_info_tree *tree, const char *encrypted)
                 encrypted);
     else
         fprintf(report->say, "format: %s\n", format_name(tree->catalog));
-    fprintf(report->tell,
-            ",\"ranks\":%" PRIu32 ",\"highest_rank\":%" PRIu32 ",\"bytes\":%" PRIu64
-            ",\"least_rank_bytes\":%" PRIu64 ",\"most_rank_bytes\":%" PRIu64
-            ",\"kinds\":%zu,\"sampled\":%s",
-            headers->n, ranks - 1, bytes, least, most, headers->kinds.n,
-            headers->sampled ? "true" : "false");
-    rfs_info_member(report, "format", format_name(tree->catalog));
-    fputs(",\"encrypted\":", report->tell);
-    if (encrypted)
-        rfs_json_text(report->tell, encrypted);
-    else
-        fputs("null", report->tell);
+    rfs_json_put_u64(json, "ranks", headers->n);
+    rfs_json_put_u64(json, "highest_rank", ranks - 1);
+    rfs_json_put_u64(json, "bytes", bytes);
+    rfs_json_put_u64(json, "least_rank_bytes", least);
+    rfs_json_put_u64(json, "most_rank_bytes", most);
+    rfs_json_put_u64(json, "kinds", headers->kinds.n);
+    rfs_json_put_bool(json, "sampled", headers->sampled);
+    rfs_json_put_text(json, "format", format_name(tree->catalog));
+    rfs_json_put_text(json, "encrypted", encrypted);
     if (encrypted)
         return;
-    fprintf(report->tell, ",\"parameters\":%zu", tree->rows.n);
-    if (tree->strategy)
-        fprintf(report->tell, ",\"stages\":%" PRIu32 ",\"devices\":%" PRIu32, tree->fit.stages,
-                tree->fit.devices);
-    if (tree->strategy)
+    rfs_json_put_u64(json, "parameters", tree->rows.n);
+    if (tree->strategy) {
+        rfs_json_put_u64(json, "stages", tree->fit.stages);
+        rfs_json_put_u64(json, "devices", tree->fit.devices);
         fprintf(report->say, "strategy: %" PRIu32 " stage%s of %" PRIu32 " device%s\n",
                 tree->fit.stages, tree->fit.stages == 1 ? "" : "s", tree->fit.devices,
                 tree->fit.devices == 1 ? "" : "s");
+    }
     rfs_info_tell_filter(report, &tree->args->filter, &tree->rows);
     rfs_info_tell_types(report, &tree->rows);
     if (headers->sampled)
