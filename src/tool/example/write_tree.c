@@ -2,8 +2,10 @@
 #include "tool/example/write_tree.h"
 
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/pool.h"
 #include "base/write_whole.h"
+#include "tool/common/tool.h"
 #include "tool/example/write.h"
 
 #include <dirent.h>
@@ -65,46 +67,40 @@ static int unlink_one(const char *path, bool is_dir, struct rfs_error *err)
     return 0;
 }
 
-/* Removes from FOLDER what the example calls by that pattern, then FOLDER itself. */
-static int remove_folder(const char *folder, const char *prefix, const char *suffix,
-                         int (*remove)(const char *path, struct rfs_error *err),
+static int fail_list(const char *path, struct rfs_error *err)
+{
+    return rfs_fail(err, -errno, RFS_IN(path), "another DIR", "cannot list: %s", strerror(errno));
+}
+
+/* Removes from FOLDER what the example calls by that pattern, folders of ranks or files, then FOLDER itself. */
+static int remove_folder(const char *folder, const char *prefix, const char *suffix, bool of_ranks,
                          struct rfs_error *err)
 {
     DIR *dir = opendir(folder);
-    if (dir == NULL && errno == ENOENT)
-        return 0;
-    if (dir == NULL)
-        return rfs_fail(err, -errno, RFS_IN(folder), "another DIR", "cannot list: %s",
-                        strerror(errno));
     int rc = 0;
+
+    if (!dir)
+        return errno == ENOENT ? 0 : fail_list(folder, err);
     for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;) {
         if (!is_numbered(entry->d_name, prefix, suffix))
             continue;
-        RFS_FREE char *path = path_of("%s/%s", folder, entry->d_name);
-        rc = path == NULL ? rfs_fail_memory(err) : remove(path, err);
+        RFS_FREE char *path = rfs_path_join(folder, entry->d_name);
+        rc = !path      ? rfs_fail_memory(err)
+             : of_ranks ? remove_folder(path, "checkpoint_", ".ckpt", false, err)
+                        : unlink_one(path, false, err);
     }
     closedir(dir);
     return rc == 0 ? unlink_one(folder, true, err) : rc;
 }
 
-static int remove_file(const char *path, struct rfs_error *err)
-{
-    return unlink_one(path, false, err);
-}
-
-static int remove_rank(const char *path, struct rfs_error *err)
-{
-    return remove_folder(path, "checkpoint_", ".ckpt", remove_file, err);
-}
-
 static int remove_example(const char *dir, struct rfs_error *err)
 {
-    RFS_FREE char *src = path_of("%s/src", dir);
-    RFS_FREE char *one = path_of("%s/src_strategy.ckpt", dir);
-    RFS_FREE char *two = path_of("%s/dst_strategy.ckpt", dir);
+    RFS_FREE char *src = rfs_path_join(dir, "src");
+    RFS_FREE char *one = rfs_path_join(dir, "src_strategy.ckpt");
+    RFS_FREE char *two = rfs_path_join(dir, "dst_strategy.ckpt");
     if (src == NULL || one == NULL || two == NULL)
         return rfs_fail_memory(err);
-    int rc = remove_folder(src, "rank_", "", remove_rank, err);
+    int rc = remove_folder(src, "rank_", "", true, err);
     if (rc == 0)
         rc = unlink_one(one, false, err);
     return rc == 0 ? unlink_one(two, false, err) : rc;
@@ -114,8 +110,7 @@ static int require_empty(const char *path, struct rfs_error *err)
 {
     DIR *dir = opendir(path);
     if (dir == NULL)
-        return rfs_fail(err, -errno, RFS_IN(path), "another DIR", "cannot list: %s",
-                        strerror(errno));
+        return fail_list(path, err);
     bool empty = true;
     for (struct dirent *entry; empty && (entry = readdir(dir)) != NULL;)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
@@ -125,63 +120,48 @@ static int require_empty(const char *path, struct rfs_error *err)
                             "another DIR, or --force to replace an example", "not empty");
 }
 
-/* A new file with mode 0400; fill writes it. It is removed again when that fails. */
-static int create(const char *path,
-                  int (*fill)(int fd, const char *path, void *ctx, struct rfs_error *err),
-                  void *ctx, uint64_t *bytes, struct rfs_error *err)
+/* A new file with mode 0400: a descriptor, or -errno with *err filled. */
+static int create(const char *path, struct rfs_error *err)
 {
-    RFS_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
-    if (fd < 0)
-        return rfs_fail(err, -errno, RFS_IN(path), "a folder that you may write to",
-                        "cannot create: %s", strerror(errno));
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+
+    return fd >= 0 ? fd
+                   : rfs_fail(err, -errno, RFS_IN(path), "a folder that you may write to",
+                              "cannot create: %s", strerror(errno));
+}
+
+/* Closes it, once writing it has given RC, or removes it again. *bytes is its size. */
+static int finish(int fd, const char *path, int rc, uint64_t *bytes, struct rfs_error *err)
+{
     struct stat st = {0};
-    int rc = fill(fd, path, ctx, err);
-    if (rc == 0 && (fstat(fd, &st) != 0 || close(rfs_steal_fd(&fd)) != 0))
-        rc = rfs_fail(err, -errno, RFS_IN(path), "a file system with more room", "cannot write: %s",
-                      strerror(errno));
-    if (rc != 0)
-        unlink(path);
+
+    if (rc == 0 && fstat(fd, &st) != 0)
+        rc = -errno;
+    if (close(fd) != 0 && rc == 0)
+        rc = -errno;
     *bytes = (uint64_t)st.st_size;
-    return rc;
-}
-
-struct rank_ctx {
-    const struct job *job;
-    uint32_t rank;
-};
-
-static int fill_rank(int fd, const char *path, void *ctx, struct rfs_error *err)
-{
-    const struct rank_ctx *rank = ctx;
-    return rfs_write_rank(rank->job->net, rank->job->seed, rank->rank, fd, path, err);
-}
-
-struct content {
-    char *data;
-    size_t size;
-};
-
-static int fill_strategy(int fd, const char *path, void *ctx, struct rfs_error *err)
-{
-    const struct content *content = ctx;
-    const int rc = rfs_write_all(fd, content->data, content->size);
-    if (rc != 0)
-        rfs_fail(err, rc, RFS_IN(path), "a file system with more room", "cannot write: %s",
-                 strerror(-rc));
-    return rc;
+    if (rc == 0)
+        return 0;
+    unlink(path);
+    return err->code ? rc
+                     : rfs_fail(err, rc, RFS_IN(path), "a file system with more room",
+                                "cannot write: %s", strerror(-rc));
 }
 
 static int write_rank(void *ctx, size_t i)
 {
     struct job *job = ctx;
-    struct rank_ctx rank = {job, (uint32_t)i};
     struct rfs_error err = {0};
     uint64_t bytes = 0;
     RFS_FREE char *folder = path_of("%s/src/rank_%zu", job->dir, i);
     RFS_FREE char *path = path_of("%s/src/rank_%zu/checkpoint_%zu.ckpt", job->dir, i, i);
-    int rc = folder == NULL || path == NULL ? rfs_fail_memory(&err) : make_dir(folder, 0700, &err);
-    if (rc == 0)
-        rc = create(path, fill_rank, &rank, &bytes, &err);
+    const int made =
+        folder == NULL || path == NULL ? rfs_fail_memory(&err) : make_dir(folder, 0700, &err);
+    const int fd = made == 0 ? create(path, &err) : made;
+    const int rc =
+        fd < 0 ? fd
+               : finish(fd, path, rfs_write_rank(job->net, job->seed, (uint32_t)i, fd, path, &err),
+                        &bytes, &err);
     pthread_mutex_lock(&job->lock);
     job->bytes += bytes;
     if (rc != 0 && job->err->code == 0)
@@ -192,23 +172,20 @@ static int write_rank(void *ctx, size_t i)
 
 static int write_strategy(const struct job *job, unsigned side, struct rfs_error *err)
 {
-    struct content content = {0};
-    uint64_t bytes;
     RFS_FREE char *path = path_of("%s/%s_strategy.ckpt", job->dir, side == 0 ? "src" : "dst");
-    int rc = path ? rfs_write_strategy(job->net, side, &content.data, &content.size, err)
-                  : rfs_fail_memory(err);
-    if (rc == 0)
-        rc = create(path, fill_strategy, &content, &bytes, err);
-    free(content.data);
-    return rc;
+    RFS_FREE char *data = NULL;
+    size_t size = 0;
+    uint64_t bytes;
+    const int rc =
+        path ? rfs_write_strategy(job->net, side, &data, &size, err) : rfs_fail_memory(err);
+    const int fd = rc == 0 ? create(path, err) : rc;
+
+    return fd < 0 ? fd : finish(fd, path, rfs_write_all(fd, data, size), &bytes, err);
 }
 
 static int write_ranks(struct job *job)
 {
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    struct rfs_pool *pool = rfs_pool_new(processors < 1             ? 1
-                                         : processors > MAX_THREADS ? MAX_THREADS
-                                                                    : (unsigned)processors);
+    struct rfs_pool *pool = rfs_pool_new(rfs_tool_processors(MAX_THREADS));
     if (pool == NULL)
         return rfs_fail_memory(job->err);
     const int rc = rfs_pool_for(pool, job->net->ranks[0], write_rank, job);
@@ -221,7 +198,7 @@ int rfs_tree_write(const char *dir, const struct rfs_net *net, uint64_t seed, bo
 {
     struct rfs_error first = {0};
     struct job job = {.dir = dir, .net = net, .seed = seed, .err = &first};
-    RFS_FREE char *src = path_of("%s/src", dir);
+    RFS_FREE char *src = rfs_path_join(dir, "src");
     int rc = src == NULL ? rfs_fail_memory(&first) : make_dir(dir, 0777, &first);
     if (rc == 0 && force)
         rc = remove_example(dir, &first);
