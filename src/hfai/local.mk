@@ -8,6 +8,8 @@ librfs_la_SOURCES += \
 	src/hfai/internal.h \
 	src/hfai/large.c \
 	src/hfai/list.c \
+	src/hfai/list_value.c \
+	src/hfai/listing.h \
 	src/hfai/read.c \
 	src/hfai/steps.c \
 	src/hfai/storages.c \

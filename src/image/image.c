@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/image.h"
 
+#include "base/bisect.h"
+
 #include <stdlib.h>
 
 void rfs_image_free(struct rfs_image *image)
@@ -17,15 +19,7 @@ void rfs_image_free(struct rfs_image *image)
 
 size_t rfs_image_find(const struct rfs_image *image, uint64_t offset)
 {
-    size_t low = 0;
-    size_t high = image->n;
+    const size_t behind = RFS_BISECT(i, image->n, image->regions[i].start > offset);
 
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (image->regions[middle].start <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return behind > 0 ? behind - 1 : 0;
 }

@@ -40,8 +40,8 @@ static int find_subject(reshard_view *set, uint64_t id, struct subject *out)
     out->options = &view->options;
     if (rfs_view_hidden_owns(view, id)) {
         out->place = rfs_view_hidden_find(view, id);
-        out->kind = out->place.kind == RFS_HIDDEN_FILE ? TENSOR_FILE : OTHER;
-        return out->place.kind == RFS_HIDDEN_NOTHING ? -ENOENT : 0;
+        out->kind = out->place.kind == RFS_PLACE_FILE ? TENSOR_FILE : OTHER;
+        return out->place.kind == RFS_PLACE_NONE ? -ENOENT : 0;
     }
     const enum entry_kind kind = rfs_view_entry(view, id, &out->file);
     out->kind = kind == ENTRY_ROOT ? ROOT : kind == ENTRY_FILE ? SHOWN_FILE : OTHER;

@@ -7,6 +7,7 @@
 
 #include "base/cancel.h"
 #include "base/checked.h"
+#include "base/publish.h"
 #include "base/secret.h"
 
 #include <errno.h>
@@ -58,24 +59,16 @@ int rfs_view_crc(struct rfs_view *view, size_t file, uint32_t *crc)
     struct shown_file *shown = &view->files[file];
 
     pthread_mutex_lock(&view->lock);
-    int waited = 0;
-    while (shown->crc_state == CRC_BEING_SUMMED && waited == 0)
-        waited = rfs_cancel_wait(&view->summed, &view->lock);
-    const bool known = shown->crc_state == CRC_KNOWN;
-    const bool mine = shown->crc_state == CRC_UNKNOWN;
-    if (mine)
-        shown->crc_state = CRC_BEING_SUMMED;
+    int rc = rfs_once_begin(&shown->crc_made, &view->made, &view->lock);
+    if (rc == 1) {
+        pthread_mutex_unlock(&view->lock);
+        const struct rfs_image *image = RFS_PUBLISHED(&shown->image);
+        rc = sum_up(view, file, 0, image->bytes - RFS_CRC_TRAILER, crc);
+        pthread_mutex_lock(&view->lock);
+        shown->crc = *crc;
+        rfs_once_end(&shown->crc_made, &view->made, rc == 0);
+    }
     *crc = shown->crc;
-    pthread_mutex_unlock(&view->lock);
-    if (!mine)
-        return known ? 0 : waited;
-
-    const struct rfs_image *image = atomic_load_explicit(&shown->image, memory_order_acquire);
-    const int rc = sum_up(view, file, 0, image->bytes - RFS_CRC_TRAILER, crc);
-    pthread_mutex_lock(&view->lock);
-    shown->crc_state = rc ? CRC_UNKNOWN : CRC_KNOWN;
-    shown->crc = *crc;
-    pthread_cond_broadcast(&view->summed);
     pthread_mutex_unlock(&view->lock);
     return rc;
 }
@@ -85,8 +78,8 @@ void rfs_view_know_crc(struct rfs_view *view, size_t file, uint32_t crc)
     struct shown_file *shown = &view->files[file];
 
     pthread_mutex_lock(&view->lock);
-    if (shown->crc_state == CRC_UNKNOWN) {
-        shown->crc_state = CRC_KNOWN;
+    if (shown->crc_made.state == RFS_ONCE_NOT_YET) {
+        shown->crc_made.state = RFS_ONCE_MADE;
         shown->crc = crc;
     }
     pthread_mutex_unlock(&view->lock);

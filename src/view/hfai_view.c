@@ -2,6 +2,7 @@
 #include "view/hfai_view.h"
 
 #include "base/cleanup.h"
+#include "base/publish.h"
 #include "image/pt.h"
 #include "view/hidden.h"
 
@@ -120,15 +121,15 @@ static int collect_model(struct rfs_view *view, size_t number, struct model **ou
 static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                       struct rfs_error *err)
 {
-    RFS_CLEANUP(drop_model) struct model *fresh = NULL;
-    struct model *model = atomic_load(&view->hfai->models[group]);
+    struct model *model = RFS_PUBLISHED(&view->hfai->models[group]);
 
     if (!model) {
-        const int rc = collect_model(view, group, &fresh, err);
-        if (rc)
+        const int rc = collect_model(view, group, &model, err);
+        if (rc) {
+            free_model(model);
             return rc;
-        if (atomic_compare_exchange_strong(&view->hfai->models[group], &model, fresh))
-            model = RFS_STEAL(fresh);
+        }
+        model = RFS_PUBLISH(&view->hfai->models[group], model, free_model);
     }
     *out = (struct rfs_tensors){
         .storages = model->storages, .params = model->params, .plan = &view->hfai->plan};

@@ -34,13 +34,13 @@ struct rfs_view_hidden_place rfs_view_hidden_find(const struct rfs_view *view, u
     const uint64_t number = (id - view->base) ^ RFS_HIDDEN_BIT;
     const uint64_t group = number >> ITEM_BITS;
     const uint64_t item = number & (ITEMS - 1);
-    struct rfs_view_hidden_place place = {.kind = RFS_HIDDEN_NOTHING};
+    struct rfs_view_hidden_place place = {.kind = RFS_PLACE_NONE};
 
     if (group == 0 && item == 1)
-        place.kind = RFS_HIDDEN_LIST;
+        place.kind = RFS_PLACE_TENSORS;
     if (group == 0 || group > view->n_groups || item == 1)
         return place;
-    place.kind = item == 0 ? RFS_HIDDEN_GROUP : RFS_HIDDEN_FILE;
+    place.kind = item == 0 ? RFS_PLACE_GROUP : RFS_PLACE_FILE;
     place.group = (uint32_t)(group - 1);
     place.target = item == 0 ? 0 : (uint32_t)((item - 2) / 2);
     place.about = item % 2 != 0;
@@ -51,7 +51,7 @@ bool rfs_view_hidden_is_known(struct rfs_view *view, uint64_t id)
 {
     const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
 
-    return place.kind != RFS_HIDDEN_FILE ||
+    return place.kind != RFS_PLACE_FILE ||
            (!place.about && view->kind->tensors_are_ready(view, place.group));
 }
 
@@ -180,13 +180,13 @@ int rfs_view_hidden_lookup(struct rfs_view *view, uint64_t parent, const char *n
     const bool above = strcmp(name, "..") == 0;
 
     switch (place.kind) {
-    case RFS_HIDDEN_LIST:
+    case RFS_PLACE_TENSORS:
         *id = view->base ? RFS_HIDDEN_TENSORS : RFS_HIDDEN_TOP;
         return above ? 0 : lookup_group(view, name, id);
-    case RFS_HIDDEN_GROUP:
+    case RFS_PLACE_GROUP:
         *id = make_id(view, 0, 1);
         return above ? 0 : lookup_file(view, place.group, name, id);
-    case RFS_HIDDEN_FILE:
+    case RFS_PLACE_FILE:
         return -ENOTDIR;
     default:
         return -ENOENT;
@@ -242,11 +242,11 @@ int rfs_view_hidden_list(struct rfs_view *view, uint64_t dir, uint64_t position,
     const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, dir);
 
     switch (place.kind) {
-    case RFS_HIDDEN_LIST:
+    case RFS_PLACE_TENSORS:
         return list_group(view, position, full);
-    case RFS_HIDDEN_GROUP:
+    case RFS_PLACE_GROUP:
         return list_file(view, place.group, position, full);
-    case RFS_HIDDEN_FILE:
+    case RFS_PLACE_FILE:
         return -ENOTDIR;
     default:
         return -ENOENT;
@@ -274,12 +274,12 @@ int rfs_view_hidden_stat(struct rfs_view *view, uint64_t id, reshard_stat *full,
     const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
 
     full->hidden = true;
-    if (place.kind == RFS_HIDDEN_NOTHING)
+    if (place.kind == RFS_PLACE_NONE)
         return rfs_view_no_entry(id, err);
-    if (place.kind == RFS_HIDDEN_FILE)
+    if (place.kind == RFS_PLACE_FILE)
         return stat_file(view, &place, full, err);
     rfs_view_fill_dir(view->set, full);
-    full->nlink += place.kind == RFS_HIDDEN_LIST ? view->n_groups : 0;
+    full->nlink += place.kind == RFS_PLACE_TENSORS ? view->n_groups : 0;
     return 0;
 }
 

@@ -27,10 +27,10 @@
 
 /* What is behind an id of the hidden folder's. */
 enum rfs_view_hidden_kind {
-    RFS_HIDDEN_NOTHING,
-    RFS_HIDDEN_LIST, /* of groups: tensors */
-    RFS_HIDDEN_GROUP,
-    RFS_HIDDEN_FILE,
+    RFS_PLACE_NONE,
+    RFS_PLACE_TENSORS, /* the folder of that name: a group each */
+    RFS_PLACE_GROUP,
+    RFS_PLACE_FILE,
 };
 struct rfs_view_hidden_place {
     enum rfs_view_hidden_kind kind;

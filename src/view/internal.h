@@ -14,6 +14,7 @@
 #define RFS_VIEW_INTERNAL_H
 
 #include "assemble/assembler.h"
+#include "base/once.h"
 #include "base/vec.h"
 #include "image/image.h"
 #include "reshard.h"
@@ -35,8 +36,8 @@ struct shown_file {
     _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
     struct rfs_image *own;      /* owned; its image, if no other file has it; else NULL */
     atomic_uint_least64_t told; /* a size that was told before it was planned, + 1; 0: none */
-    enum { CRC_UNKNOWN, CRC_BEING_SUMMED, CRC_KNOWN } crc_state; /* under the view's lock, as crc */
-    uint32_t crc; /* of the bytes before its trailer, if it has one */
+    struct rfs_once crc_made;   /* under the view's lock, as crc */
+    uint32_t crc;               /* of the bytes before its trailer, if it has one */
     /* Owned; by target, 1 << 32 | checksum, or 0; under the view's lock; or NULL. */
     uint64_t *storage_crcs;
 };
@@ -94,18 +95,18 @@ struct rfs_view {
     size_t n_folders;
     struct rfs_params *params; /* owned; of a flat view that does not take the planner's, or NULL */
 
-    pthread_mutex_t lock;  /* of images, checksums, sizes and names; a leaf lock */
-    pthread_cond_t summed; /* a file is not CRC_BEING_SUMMED any more, or sizes not SIZES_LOADING */
+    pthread_mutex_t lock;               /* of images, checksums, sizes and names; a leaf lock */
+    pthread_cond_t made;                /* a checksum, or the sizes that were kept */
     RFS_VEC(struct rfs_image *) images; /* owned; shared by ranks: by parameter list, or NULL */
 
     struct rfs_counters counters;
 
     struct {                                /* saved_sizes.h */
         _Atomic(struct rfs_sizes *) loaded; /* owned; NULL: nothing was kept */
-        enum { SIZES_UNKNOWN, SIZES_LOADING, SIZES_LOADED } state; /* under the lock */
-        atomic_bool gone;  /* the source was changed: they say nothing any more */
-        atomic_bool wrong; /* one of them: to be saved anew */
-        size_t saved;      /* how many files were planned when they were saved; under the lock */
+        struct rfs_once once;               /* under the lock */
+        atomic_bool gone;                   /* the source was changed: they say nothing any more */
+        atomic_bool wrong;                  /* one of them: to be saved anew */
+        size_t saved; /* how many files were planned when they were saved; under the lock */
         atomic_size_t planned; /* files */
     } sizes;
 

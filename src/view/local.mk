@@ -45,8 +45,6 @@ librfs_la_SOURCES += \
 	src/view/sources.c \
 	src/view/sources.h \
 	src/view/statistics.c \
-	src/view/strategies.c \
-	src/view/strategies.h \
 	src/view/strategy_files.c \
 	src/view/strategy_files.h \
 	src/view/tensors.h \

@@ -6,6 +6,7 @@
 #include "view/planned.h"
 
 #include "base/cleanup.h"
+#include "base/publish.h"
 #include "image/pt.h"
 #include "view/flat.h"
 #include "view/hidden.h"
@@ -103,8 +104,7 @@ static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t f
 /* The planner of one whole checkpoint if it is there: the view's own, where that shows one. */
 static struct rfs_planner *ready_whole(const struct rfs_view *view)
 {
-    return view->dst ? atomic_load_explicit(&view->hidden.whole, memory_order_acquire)
-                     : view->planner;
+    return view->dst ? RFS_PUBLISHED(&view->hidden.whole) : view->planner;
 }
 
 static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct rfs_error *err)
@@ -123,10 +123,7 @@ static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct
     const int rc = *out ? 0 : rfs_planner_new(&config, &fresh, err);
     if (*out || rc)
         return rc;
-    if (atomic_compare_exchange_strong(&view->hidden.whole, out, fresh))
-        *out = fresh;
-    else
-        rfs_planner_free(fresh);
+    *out = RFS_PUBLISH(&view->hidden.whole, fresh, rfs_planner_free);
     return 0;
 }
 

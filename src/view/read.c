@@ -367,9 +367,9 @@ static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *re
                                                                                       : -ENOENT;
     if (rfs_view_hidden_owns(view, id)) {
         const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
-        return place.kind == RFS_HIDDEN_FILE ? init_tensor(view, &place, reader)
-               : place.kind == RFS_HIDDEN_NOTHING && id != RFS_HIDDEN_TOP ? -ENOENT
-                                                                          : -EISDIR;
+        return place.kind == RFS_PLACE_FILE ? init_tensor(view, &place, reader)
+               : place.kind == RFS_PLACE_NONE && id != RFS_HIDDEN_TOP ? -ENOENT
+                                                                      : -EISDIR;
     }
     const enum entry_kind kind = rfs_view_entry(view, id, &file);
     return kind == ENTRY_FILE   ? init_shown(view, file, reader)

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/read_whole.h"
 #include "plan/geometry.h"
+#include "view/strategy_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -152,23 +153,6 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
     return rc ? rc : rfs_rules_strategy(rules, use, &view->log, out, err);
 }
 
-int rfs_view_src_rules(struct rfs_view *view, struct rfs_error *err)
-{
-    const struct rfs_options *options = &view->options;
-    struct rfs_rules_use use = {.ranks = options->src_ranks, .ranks_option = "src_ranks"};
-
-    return make_strategy(view, "src_rules", options->src_rules, &use, &view->src, err);
-}
-
-int rfs_view_dst_rules(struct rfs_view *view, struct rfs_error *err)
-{
-    const struct rfs_options *options = &view->options;
-    struct rfs_rules_use use = {
-        .source = view->src, .ranks = options->dst_ranks, .ranks_option = "dst_ranks"};
-
-    return make_strategy(view, "dst_rules", options->dst_rules, &use, &view->dst, err);
-}
-
 /* The layout that rules give to a parameter, or NULL. */
 static const struct rfs_layout *find_layout(const struct rfs_strategy *strategy, const char *param)
 {
@@ -186,7 +170,8 @@ static bool has_read_headers(const struct rfs_view *view)
     return rules && rfs_strategy_by_rules(rules);
 }
 
-int rfs_view_check_rules(struct rfs_view *view, struct rfs_error *err)
+/* Whether the rules fit the tensors whose headers have been read by then. */
+static int check_rules(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_catalog *catalog = view->catalog;
     const struct rfs_index *index =
@@ -205,4 +190,27 @@ int rfs_view_check_rules(struct rfs_view *view, struct rfs_error *err)
                                       &geometry, err);
     }
     return rc;
+}
+
+/* By the rules VALUE if they are given, or of the files that TEXT names, or none. */
+static int take_strategy(struct rfs_view *view, const char *text, const char *option,
+                         const char *value, struct rfs_rules_use *use, struct rfs_strategy **out,
+                         struct rfs_error *err)
+{
+    return value  ? make_strategy(view, option, value, use, out, err)
+           : text ? rfs_view_read_strategy(text, out, err)
+                  : 0;
+}
+
+int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *o = &view->options;
+    struct rfs_rules_use src = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
+    struct rfs_rules_use dst = {.ranks = o->dst_ranks, .ranks_option = "dst_ranks"};
+
+    int rc = take_strategy(view, o->src_strategy, "src_rules", o->src_rules, &src, &view->src, err);
+    dst.source = view->src;
+    if (rc == 0)
+        rc = take_strategy(view, o->dst_strategy, "dst_rules", o->dst_rules, &dst, &view->dst, err);
+    return rc ? rc : check_rules(view, err);
 }

@@ -9,6 +9,7 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/publish.h"
 #include "layout/digest.h"
 #include "source/saved/index.h"
 #include "view/outputs.h"
@@ -209,26 +210,20 @@ static struct rfs_sizes *sizes_of(struct rfs_view *view)
     if (!view->catalog || !rfs_catalog_saved(view->catalog))
         return NULL;
     pthread_mutex_lock(&view->lock);
-    while (view->sizes.state == SIZES_LOADING && rfs_cancel_wait(&view->summed, &view->lock) == 0)
-        continue;
-    const bool mine = view->sizes.state == SIZES_UNKNOWN;
-    if (mine)
-        view->sizes.state = SIZES_LOADING;
-    pthread_mutex_unlock(&view->lock);
-    if (mine) {
+    if (rfs_once_begin(&view->sizes.once, &view->made, &view->lock) == 1) {
+        pthread_mutex_unlock(&view->lock);
         struct rfs_sizes *sizes = load(view);
         pthread_mutex_lock(&view->lock);
         atomic_store_explicit(&view->sizes.loaded, sizes, memory_order_release);
-        view->sizes.state = sizes || !rfs_cancelled() ? SIZES_LOADED : SIZES_UNKNOWN;
-        pthread_cond_broadcast(&view->summed);
-        pthread_mutex_unlock(&view->lock);
+        rfs_once_end(&view->sizes.once, &view->made, sizes || !rfs_cancelled());
     }
-    return atomic_load_explicit(&view->sizes.loaded, memory_order_acquire);
+    pthread_mutex_unlock(&view->lock);
+    return RFS_PUBLISHED(&view->sizes.loaded);
 }
 
 bool rfs_view_sizes_known(const struct rfs_view *view, size_t file)
 {
-    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes.loaded, memory_order_acquire);
+    const struct rfs_sizes *sizes = RFS_PUBLISHED(&view->sizes.loaded);
 
     return sizes && sizes->files.data[file].size != UNKNOWN &&
            !atomic_load_explicit(&view->sizes.gone, memory_order_relaxed);
@@ -318,8 +313,7 @@ static bool put_sources(const struct rfs_view *view, const struct rfs_sizes **si
 static void put_file(const struct rfs_view *view, size_t file, const struct rfs_sizes *sizes,
                      struct rfs_bytes *out)
 {
-    const struct rfs_image *image =
-        atomic_load_explicit(&view->files[file].image, memory_order_acquire);
+    const struct rfs_image *image = RFS_PUBLISHED(&view->files[file].image);
     const struct saved_file *saved = sizes ? &sizes->files.data[file] : NULL;
 
     if (image) {
@@ -341,16 +335,15 @@ static size_t count_planned(const struct rfs_view *view)
     size_t n = 0;
 
     for (size_t f = 0; f < view->n_files; f++)
-        n += atomic_load_explicit(&view->files[f].image, memory_order_acquire) != NULL;
+        n += RFS_PUBLISHED(&view->files[f].image) != NULL;
     return n;
 }
 
 static void save_sizes(struct rfs_view *view)
 {
-    const struct rfs_sizes *sizes =
-        atomic_load_explicit(&view->sizes.gone, memory_order_relaxed)
-            ? NULL
-            : atomic_load_explicit(&view->sizes.loaded, memory_order_acquire);
+    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes.gone, memory_order_relaxed)
+                                        ? NULL
+                                        : RFS_PUBLISHED(&view->sizes.loaded);
     RFS_FREE char *key = make_key(view);
     struct rfs_bytes table = {0};
     struct rfs_saved_draft draft;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/sources.h"
 
+#include "base/bisect.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -25,17 +26,9 @@ static int compare(const void *a, const void *b)
 /* Whether one of the ids [FIRST, FIRST + N) is among the files. */
 static bool has_any(const struct rfs_sources *sources, uint32_t first, uint32_t n)
 {
-    size_t low = 0;
-    size_t high = sources->n_files;
+    const size_t at = RFS_BISECT(i, sources->n_files, sources->files[i] >= first);
 
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (sources->files[middle] < first)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < sources->n_files && sources->files[low] - first < n;
+    return at < sources->n_files && sources->files[at] - first < n;
 }
 
 static int name_ranks(const struct rfs_view *view, struct rfs_sources *sources)

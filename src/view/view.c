@@ -11,9 +11,9 @@
 #include "view/internal.h"
 #include "view/outputs.h"
 #include "view/planned.h"
+#include "view/rules.h"
 #include "view/saved_sizes.h"
 #include "view/saves.h"
-#include "view/strategies.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -214,7 +214,7 @@ static void close_plain(struct rfs_view *view)
         free(view->folders[f].name);
     free(view->folders);
     rfs_log_destroy(&view->log);
-    pthread_cond_destroy(&view->summed);
+    pthread_cond_destroy(&view->made);
     pthread_mutex_destroy(&view->lock);
     free(view);
 }
@@ -237,7 +237,7 @@ int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_
         view->options.epoch = save->epoch;
     }
     pthread_mutex_init(&view->lock, NULL);
-    rfs_cancel_init_cond(&view->summed);
+    rfs_cancel_init_cond(&view->made);
     rfs_log_init(&view->log, set->config.log ? forward_log : NULL, view);
     const int rc = open_plain(view, source, err);
     if (rc)
