@@ -10,6 +10,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
+int rfs_pread_all(int fd, void *buf, size_t n, uint64_t offset)
+{
+    for (char *to = buf; n > 0;) {
+        const ssize_t got = pread(fd, to, n, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? -errno : -ENODATA;
+        to += got;
+        n -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return 0;
+}
+
 static int fail_errno(struct rfs_error *err, const char *path, int code)
 {
     const char *remedy = code == ENOENT || code == ENOTDIR ? "check the path"

@@ -6,6 +6,10 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
+
+/* All of N bytes at OFFSET. 0, -errno, or -ENODATA when the file ends before. */
+int rfs_pread_all(int fd, void *buf, size_t n, uint64_t offset);
 
 /*
  * The bytes of the regular file at PATH, malloc'ed, with a NUL behind them that *SIZE does not count. 0, or -errno with

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +117,17 @@ bool rfs_text_is_utf8(const char *text, size_t n)
 bool rfs_text_is_python(const char *text, size_t n)
 {
     return is_utf8(text, n, true);
+}
+
+const char *rfs_text_dims(char *out, size_t cap, uint32_t n, const uint64_t *dims)
+{
+    size_t at = (size_t)snprintf(out, cap, "[");
+
+    for (uint32_t i = 0; i < n && at < cap; i++)
+        at += (size_t)snprintf(out + at, cap - at, "%s%" PRIu64, i > 0 ? ", " : "", dims[i]);
+    if (at < cap)
+        snprintf(out + at, cap - at, "]");
+    return out;
 }
 
 char *rfs_text_option_value(const char *value)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * Copies text to out (cap bytes with the NUL, cap > 0), control characters and bytes that are not
@@ -22,6 +23,10 @@ size_t rfs_text_shown_length(const char *text);
 bool rfs_text_is_utf8(const char *text, size_t n);
 /* The same, but NULs and lone surrogates may be in it, as in a text of Python's. */
 bool rfs_text_is_python(const char *text, size_t n);
+
+/* Dims as texts have them: "[768, 48]"; cut to CAP. Returns OUT. Of N dims RFS_DIMS_TEXT(N) bytes are enough. */
+#define RFS_DIMS_TEXT(n) ((n)*22 + 3)
+const char *rfs_text_dims(char *out, size_t cap, uint32_t n, const uint64_t *dims);
 
 /*
  * VALUE as it is written in a list of options "key=value,key=value": with "," and "\" escaped. malloc'ed, or

@@ -11,6 +11,7 @@
 #include "plan/internal.h"
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "layout/grid.h"
 
 #include <errno.h>
@@ -193,16 +194,6 @@ static int keep_news(struct planning *planning)
     return room ? 0 : -ENOMEM;
 }
 
-static void put_shape(const struct rfs_type *type, char *out, size_t size)
-{
-    size_t n = (size_t)snprintf(out, size, "[");
-
-    for (uint32_t i = 0; i < type->ndim && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%" PRIu64, i > 0 ? ", " : "", type->dims[i]);
-    if (n < size)
-        snprintf(out + n, size - n, "]");
-}
-
 /* Of what is of one kind, the first few in one line; or a line each. */
 static void report_kind(const struct planning *planning, bool one_side)
 {
@@ -222,7 +213,7 @@ static void report_kind(const struct planning *planning, bool one_side)
         char item[NAME_SHOWN + sizeof shape + sizeof how + 8];
         if (found->one_side != one_side)
             continue;
-        put_shape(type, shape, sizeof shape);
+        rfs_text_dims(shape, sizeof shape, type->ndim, type->dims);
         if (found->slice)
             snprintf(how, sizeof how, "a slice of it");
         else if (found->other != RFS_NO_RANK)

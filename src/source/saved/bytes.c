@@ -2,6 +2,7 @@
 #include "source/saved/bytes.h"
 
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 
 #include <errno.h>
 #include <string.h>
@@ -84,25 +85,13 @@ uint32_t rfs_saved_take_count(struct rfs_saved_in *in, size_t least)
 /* All of N bytes at OFFSET, or false. */
 static bool read_at(const struct rfs_saved_file *file, void *buf, size_t n, uint64_t offset)
 {
-    unsigned char *p = buf;
-
     if (offset > file->size || n > file->size - offset)
         return false;
     if (file->fd < 0) {
         memcpy(buf, file->memory + offset, n);
         return true;
     }
-    while (n > 0) {
-        const ssize_t got = pread(file->fd, p, n, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        p += got;
-        n -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return true;
+    return rfs_pread_all(file->fd, buf, n, offset) == 0;
 }
 
 void *rfs_saved_body(const struct rfs_saved_file *file, uint64_t offset, uint64_t n, uint64_t hash)

@@ -2,6 +2,7 @@
 #include "tool/common/fit.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "tool/common/table.h"
 
 #include <errno.h>
@@ -225,16 +226,7 @@ static bool same_dims(const struct rfs_type *type, const uint64_t *dims)
     return memcmp(type->dims, dims, type->ndim * sizeof *dims) == 0;
 }
 
-static void show_dims(uint32_t ndim, const uint64_t *dims, char *out, size_t size)
-{
-    size_t n = (size_t)snprintf(out, size, "[");
-
-    for (uint32_t i = 0; i < ndim; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%" PRIu64, i > 0 ? ", " : "", dims[i]);
-    snprintf(out + n, size - n, "]");
-}
-
-#define SHAPE (RFS_MAX_DIMS * 22 + 3)
+#define SHAPE RFS_DIMS_TEXT(RFS_MAX_DIMS)
 
 /* One rank's slice against what the others make of the tensor. True: worth no more words about this parameter. */
 static bool check_slice(struct checking *c, const char *param, uint32_t stage,
@@ -256,8 +248,8 @@ static bool check_slice(struct checking *c, const char *param, uint32_t stage,
                    dims);
     if (type->ndim == tensor->slice->ndim && same_dims(type, dims))
         return false;
-    show_dims(type->ndim, type->dims, has, sizeof has);
-    show_dims(tensor->slice->ndim, dims, wants, sizeof wants);
+    rfs_text_dims(has, sizeof has, type->ndim, type->dims);
+    rfs_text_dims(wants, sizeof wants, tensor->slice->ndim, dims);
     ADD(c, finding("shape", true, param, stage, rank),
         "rank_%" PRIu32 " has %s, where the cuts and the slice of rank_%" PRIu32 " ask for %s",
         rank, has, tensor->rank, wants);
@@ -324,8 +316,8 @@ static void check_stages_agree(struct checking *c, const char *param, uint32_t s
     if (first->slice->ndim == tensor->slice->ndim &&
         memcmp(first->whole, tensor->whole, tensor->slice->ndim * sizeof *first->whole) == 0)
         return;
-    show_dims(first->slice->ndim, first->whole, one, sizeof one);
-    show_dims(tensor->slice->ndim, tensor->whole, other, sizeof other);
+    rfs_text_dims(one, sizeof one, first->slice->ndim, first->whole);
+    rfs_text_dims(other, sizeof other, tensor->slice->ndim, tensor->whole);
     ADD(c, finding("shape", true, param, stage, -1),
         "the whole tensor is %s in stage %" PRIu32 ", and %s in an earlier one", other, stage, one);
 }

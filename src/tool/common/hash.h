@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
+#include <xxhash.h>
 
 struct rfs_hash {
     uint64_t high, low;
@@ -13,6 +15,14 @@ struct rfs_hash {
 static inline bool rfs_hash_equal(struct rfs_hash a, struct rfs_hash b)
 {
     return a.high == b.high && a.low == b.low;
+}
+
+/* Of a state of XXH3_128bits. */
+static inline struct rfs_hash rfs_hash_of(const XXH3_state_t *state)
+{
+    const XXH128_hash_t hash = XXH3_128bits_digest(state);
+
+    return (struct rfs_hash){hash.high64, hash.low64};
 }
 
 #define RFS_HASH_TEXT 33

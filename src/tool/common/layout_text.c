@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/layout_text.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
 
 void rfs_put_dims(FILE *out, uint32_t ndim, const uint64_t *dims)
 {
-    fputc('[', out);
-    for (uint32_t i = 0; i < ndim; i++)
-        fprintf(out, "%s%" PRIu64, i > 0 ? ", " : "", dims[i]);
-    fputc(']', out);
+    char text[RFS_DIMS_TEXT(RFS_GRID_DIMS)];
+
+    fputs(rfs_text_dims(text, sizeof text, ndim, dims), out);
 }
 
 void rfs_put_matrix(FILE *out, const struct rfs_layout *layout)

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/secret.h"
+#include "base/text.h"
 #include "source/scan/scan.h"
 #include "tool/common/open.h"
 #include "tool/common/whole_parts.h"
@@ -363,14 +364,7 @@ void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t s
 
 const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
 {
-    size_t n = 0;
-
-    out[n++] = '[';
-    for (unsigned i = 0; i < type->ndim; i++)
-        n += (size_t)snprintf(out + n, RFS_SHAPE_TEXT - n, "%s%" PRIu64, i > 0 ? ", " : "",
-                              type->dims[i]);
-    snprintf(out + n, RFS_SHAPE_TEXT - n, "]");
-    return out;
+    return rfs_text_dims(out, RFS_SHAPE_TEXT, type->ndim, type->dims);
 }
 
 const char *rfs_whole_dtype(const struct rfs_type *type)

@@ -9,6 +9,7 @@
 #define RFS_TOOL_COMMON_WHOLE_H
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "plan/copies.h"
 #include "reshard.h"
@@ -103,7 +104,7 @@ void *rfs_whole_memory(const struct rfs_whole *whole, size_t size);
 void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size);
 
 /* "[768, 24]" and the like; returns OUT. */
-#define RFS_SHAPE_TEXT (RFS_MAX_DIMS * 22 + 3)
+#define RFS_SHAPE_TEXT RFS_DIMS_TEXT(RFS_MAX_DIMS)
 const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT]);
 /* "Float32", or "map". */
 const char *rfs_whole_dtype(const struct rfs_type *type);

@@ -134,10 +134,9 @@ int rfs_writing_finish(struct rfs_writing_run *run, struct rfs_writing *writing,
 {
     struct rfs_export *export = run->export;
     const struct rfs_export_file *file = writing->file;
-    const XXH128_hash_t hash = XXH3_128bits_digest(writing->hash);
     struct rfs_manifest_entry entry = {
         .size = file->size,
-        .hash = {hash.high64, hash.low64},
+        .hash = rfs_hash_of(writing->hash),
         .written_ms = rfs_record_now(),
     };
     int rc = rfs_export_made_of(export, file, &entry.made_of);

@@ -20,8 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
-#include <xxhash.h>
 
 #define BUFFER ((size_t)1 << 20)
 
@@ -45,22 +43,6 @@ void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_
 
 /* ---- reading what is there --------------------------------------------------------------------------- */
 
-/* All of SIZE bytes at OFFSET. 0, -errno, or -EINVAL when the file ends before. */
-static int read_all(int fd, unsigned char *to, size_t size, uint64_t offset)
-{
-    while (size > 0) {
-        const ssize_t n = pread(fd, to, size, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EINVAL;
-        to += n;
-        size -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return 0;
-}
-
 /* Does something with each piece of a file that is there, or fails. */
 typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset);
 
@@ -78,7 +60,9 @@ static int for_each_piece(struct rfs_export *export, const char *path, uint64_t 
         rc = -EINVAL;
     for (uint64_t at = 0; rc == 0 && at < size; at += BUFFER) {
         const size_t n = (size_t)rfs_min_u64(BUFFER, size - at);
-        rc = rfs_export_stopped() ? -EINTR : read_all(fd, buffer, n, at);
+        rc = rfs_export_stopped() ? -EINTR : rfs_pread_all(fd, buffer, n, at);
+        if (rc == -ENODATA) /* it was cut off meanwhile */
+            rc = -EINVAL;
         if (rc == 0)
             rc = fn(ctx, buffer, n, at);
         rfs_progress_add(&export->progress, n);
@@ -96,12 +80,6 @@ static int add_to_hash(void *ctx, const unsigned char *bytes, size_t size, uint6
     return 0;
 }
 
-static struct rfs_hash digest(const XXH3_state_t *state)
-{
-    const XXH128_hash_t hash = XXH3_128bits_digest(state);
-    return (struct rfs_hash){hash.high64, hash.low64};
-}
-
 int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
                     struct rfs_hash *out)
 {
@@ -109,7 +87,7 @@ int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
 
     XXH3_128bits_reset(&state);
     const int rc = for_each_piece(export, path, size, add_to_hash, &state);
-    *out = digest(&state);
+    *out = rfs_hash_of(&state);
     return rc;
 }
 
@@ -150,7 +128,7 @@ static int compare(struct rfs_export *export, const struct rfs_export_file *file
     reshard_reader_close(c.reader);
     if (c.buffer)
         rfs_export_buffer_free(export, c.buffer, BUFFER);
-    *hash = digest(&c.state);
+    *hash = rfs_hash_of(&c.state);
     if (c.source_failed)
         return rfs_export_source_failed(export, file, c.source_failed, err);
     if (rc && rc != -EINVAL)

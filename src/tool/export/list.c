@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
-#include <xxhash.h>
 
 #define DEEPEST 4 /* folders: a save, a rank; or merged */
 
@@ -135,8 +133,7 @@ static struct rfs_hash identify(const char *path, const char *root, const struct
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, words, sizeof words);
     XXH3_128bits_update(&state, name, strlen(name));
-    const XXH128_hash_t hash = XXH3_128bits_digest(&state);
-    return (struct rfs_hash){hash.high64, hash.low64};
+    return rfs_hash_of(&state);
 }
 
 static int note_source(struct rfs_export *export, const char *path, const char *root,
@@ -192,8 +189,7 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
         const uint32_t id = rfs_intern_find(export->source_paths, path, strlen(path));
         XXH3_128bits_update(&state, &export->source_ids.data[id], sizeof(struct rfs_hash));
     }
-    const XXH128_hash_t hash = XXH3_128bits_digest(&state);
-    *out = (struct rfs_hash){hash.high64, hash.low64};
+    *out = rfs_hash_of(&state);
     return rc;
 }
 

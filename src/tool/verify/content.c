@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #define MOST_RUNS 4096
 
@@ -56,12 +55,8 @@ struct reference {
 static void find_odd(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
                      uint32_t rank)
 {
-    rfs_findings_add(&verify->findings,
-                     &(struct rfs_finding){.kind = tensor->own ? RFS_FOUND_OWN : RFS_FOUND_TYPE,
-                                           .name = tensor->name,
-                                           .rank = rank,
-                                           .detail = "not what other ranks have",
-                                           .at = RFS_NOWHERE_AT});
+    rfs_verify_find(verify, tensor->own ? RFS_FOUND_OWN : RFS_FOUND_TYPE, tensor->name, rank,
+                    "not what other ranks have");
 }
 
 static int check_copy(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
@@ -76,7 +71,7 @@ static int check_copy(struct rfs_verify *verify, struct rfs_sweep_worker *worker
     if (rc && rc != -ENOMEM && verify->damaged && twin->stage != tensor->target->stage) {
         char why[96];
         snprintf(why, sizeof why, "not all of it is left in pipeline stage %u", twin->stage);
-        rfs_verify_find(verify, RFS_FOUND_PARTIAL, tensor->name, why);
+        rfs_verify_find(verify, RFS_FOUND_PARTIAL, tensor->name, RFS_NO_RANK, why);
         return 0;
     }
     if (rc)
@@ -177,8 +172,7 @@ static int sum_up(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_s
     }
     XXH3_128bits_update(item->state, worker->bytes[0], (size_t)piece->n);
     if (piece->last) {
-        const XXH128_hash_t hash = XXH3_128bits_digest(item->state);
-        item->hash = (struct rfs_hash){hash.high64, hash.low64};
+        item->hash = rfs_hash_of(item->state);
         XXH3_freeState(item->state);
         item->state = NULL;
     }
@@ -221,7 +215,7 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
     if (!src) {
         if (!verify->shown.view &&
             !rfs_whole_lacks(&verify->src, item->tree->name)) /* else it is told */
-            rfs_verify_find(verify, RFS_FOUND_EXTRA, item->tree->name, NULL);
+            rfs_verify_find(verify, RFS_FOUND_EXTRA, item->tree->name, RFS_NO_RANK, NULL);
         return;
     }
     const struct rfs_type *have = item->tree->type;
@@ -236,7 +230,7 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
     snprintf(detail, sizeof detail, "%s %s as a whole, not %s %s", rfs_whole_dtype(have),
              rfs_whole_shape(have, shape[0]), rfs_whole_dtype(src->type),
              rfs_whole_shape(src->type, shape[1]));
-    rfs_verify_find(verify, RFS_FOUND_TYPE, item->tree->name, detail);
+    rfs_verify_find(verify, RFS_FOUND_TYPE, item->tree->name, RFS_NO_RANK, detail);
 }
 
 /*
@@ -303,7 +297,8 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
         if (verify->src.tensors[i].type->bytes > 0 &&
             !rfs_whole_find(&verify->tree, verify->src.tensors[i].name) &&
             !rfs_whole_lacks(&verify->tree, verify->src.tensors[i].name))
-            rfs_verify_find(verify, RFS_FOUND_MISSING, verify->src.tensors[i].name, NULL);
+            rfs_verify_find(verify, RFS_FOUND_MISSING, verify->src.tensors[i].name, RFS_NO_RANK,
+                            NULL);
     int rc = rfs_sweep_run(&sweep, verify->options->threads, err);
     if (rc == 0 && verify->shown.view && verify->findings.list.n > 0)
         rc = recheck(verify, &sweep, err);

@@ -9,15 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
-                 uint32_t rank, const char *detail)
-{
-    rfs_findings_add(
-        &verify->findings,
-        &(struct rfs_finding){
-            .kind = kind, .name = name, .rank = rank, .detail = detail, .at = RFS_NOWHERE_AT});
-}
-
 static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
                       const struct rfs_whole *whole, uint32_t rank)
 {
@@ -28,7 +19,7 @@ static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, con
              !rfs_catalog_has(whole->catalog, rank)    ? "is missing"
              : rfs_lacking_file(&whole->lacking, rank) ? "is damaged"
                                                        : "does not have it");
-    find(verify, kind, name, RFS_NO_RANK, why);
+    rfs_verify_find(verify, kind, name, RFS_NO_RANK, why);
 }
 
 static void check_source(struct rfs_verify *verify, const struct rfs_whole *source)
@@ -40,7 +31,7 @@ static void check_source(struct rfs_verify *verify, const struct rfs_whole *sour
         struct rfs_error why = {0};
         rank = source->lacking.damaged.data[i];
         rfs_catalog_index(source->catalog, rank, RFS_NO_RANK, &index, &why);
-        find(verify, RFS_FOUND_SOURCE_RANK, NULL, rank, why.text);
+        rfs_verify_find(verify, RFS_FOUND_SOURCE_RANK, NULL, rank, why.text);
     }
     uint32_t at = 0;
     for (const char *name; (name = rfs_whole_lost(source, &at, &rank));)

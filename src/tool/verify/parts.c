@@ -6,6 +6,7 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 #include "hfai/hfai.h"
 #include "source/torch/archive.h"
 
@@ -21,17 +22,7 @@ static int read_part(void *ctx, void *buf, size_t n, uint64_t offset)
 {
     const int *fd = ctx;
 
-    for (char *to = buf; n > 0;) {
-        const ssize_t got = pread(*fd, to, n, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? -errno : -EIO;
-        to += got;
-        n -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return 0;
+    return rfs_pread_all(*fd, buf, n, offset);
 }
 
 /* Raises *N to the number of parts that a sound part says. */
@@ -58,14 +49,6 @@ static int check_part(const char *path, uint32_t *n, struct rfs_error *err)
     return rc;
 }
 
-static void find(struct rfs_verify *verify, enum rfs_finding_kind kind, uint32_t part,
-                 const char *detail)
-{
-    rfs_findings_add(
-        &verify->findings,
-        &(struct rfs_finding){.kind = kind, .rank = part, .detail = detail, .at = RFS_NOWHERE_AT});
-}
-
 /* A part that is not there is missing once another one tells that there is such a part. */
 bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_finding_kind kind)
 {
@@ -84,11 +67,11 @@ bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_fi
             continue;
         n = n > part + 1 ? n : part + 1;
         if (check_part(path, &n, &why))
-            find(verify, kind, part, why.text);
+            rfs_verify_find(verify, kind, NULL, part, why.text);
     }
     for (uint32_t part = 0; missing && part < n; part++)
         if (missing[part])
-            find(verify, kind, part, "there is no such part");
+            rfs_verify_find(verify, kind, NULL, part, "there is no such part");
     free(missing);
     return verify->findings.list.n > 0;
 }

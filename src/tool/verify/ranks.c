@@ -11,14 +11,6 @@
 
 /* ---- indexes ---------------------------------------------------------------------------------------- */
 
-static void find_rank(struct rfs_verify *verify, uint32_t rank, const char *detail)
-{
-    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = RFS_FOUND_RANK,
-                                                              .rank = rank,
-                                                              .detail = detail,
-                                                              .at = RFS_NOWHERE_AT});
-}
-
 static void index_rank(struct rfs_verify *verify, uint32_t rank, uint32_t like)
 {
     struct rfs_catalog *catalog = verify->tree.catalog;
@@ -28,10 +20,10 @@ static void index_rank(struct rfs_verify *verify, uint32_t rank, uint32_t like)
 
     rfs_catalog_begin(catalog, &use);
     if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank))
-        find_rank(verify, rank, "there is no checkpoint of it");
+        rfs_verify_find(verify, RFS_FOUND_RANK, NULL, rank, "there is no checkpoint of it");
     else if (rfs_catalog_index(catalog, rank, like, &index, &err) &&
              !rfs_catalog_is_empty(catalog, rank))
-        find_rank(verify, rank, err.text);
+        rfs_verify_find(verify, RFS_FOUND_RANK, NULL, rank, err.text);
     rfs_catalog_end(catalog, &use);
 }
 
@@ -77,11 +69,7 @@ static void find(struct listing *listing, enum rfs_finding_kind kind, const char
                  const char *detail)
 {
     listing->found++;
-    rfs_findings_add(&listing->verify->findings, &(struct rfs_finding){.kind = kind,
-                                                                       .name = name,
-                                                                       .rank = listing->rank,
-                                                                       .detail = detail,
-                                                                       .at = RFS_NOWHERE_AT});
+    rfs_verify_find(listing->verify, kind, name, listing->rank, detail);
 }
 
 static void check_target(struct listing *listing, const struct rfs_target *target)

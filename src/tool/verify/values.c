@@ -10,11 +10,7 @@
 
 static void find(struct rfs_verify *verify, const char *name, const char *detail)
 {
-    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = RFS_FOUND_VALUE,
-                                                              .name = name,
-                                                              .rank = RFS_NO_RANK,
-                                                              .detail = detail,
-                                                              .at = RFS_NOWHERE_AT});
+    rfs_verify_find(verify, RFS_FOUND_VALUE, name, RFS_NO_RANK, detail);
 }
 
 void rfs_verify_values(struct rfs_verify *verify)

@@ -38,13 +38,17 @@ static int load(struct rfs_verify *verify, struct rfs_error *err)
 }
 
 void rfs_verify_find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
-                     const char *detail)
+                     uint32_t rank, const char *detail)
 {
-    rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
-                                                              .name = name,
-                                                              .rank = RFS_NO_RANK,
-                                                              .detail = detail,
-                                                              .at = RFS_NOWHERE_AT});
+    rfs_findings_add(
+        &verify->findings,
+        &(struct rfs_finding){
+            .kind = kind, .name = name, .rank = rank, .detail = detail, .at = RFS_NOWHERE_AT});
+}
+
+static void find_sum(struct rfs_verify *verify, const char *name, const char *detail)
+{
+    rfs_verify_find(verify, RFS_FOUND_MANIFEST, name, RFS_NO_RANK, detail);
 }
 
 static void check_sums(struct rfs_verify *verify)
@@ -57,20 +61,18 @@ static void check_sums(struct rfs_verify *verify)
         if (entry)
             entry->met = true;
         if (!entry)
-            rfs_verify_find(verify, RFS_FOUND_MANIFEST, item->tree->name, "is not in the manifest");
+            find_sum(verify, item->tree->name, "is not in the manifest");
         else if (!rfs_sums_fit(entry, item->tree->type))
-            rfs_verify_find(verify, RFS_FOUND_MANIFEST, item->tree->name,
-                            "has another dtype or shape in the manifest");
+            find_sum(verify, item->tree->name, "has another dtype or shape in the manifest");
         else if (!rfs_hash_equal(entry->hash, item->hash))
-            rfs_verify_find(verify, RFS_FOUND_MANIFEST, item->tree->name,
-                            "has other bytes than the manifest says");
+            find_sum(verify, item->tree->name, "has other bytes than the manifest says");
     }
     for (uint32_t i = 0; i < sums->entries.n; i++)
         if (!sums->entries.data[i].met &&
             !rfs_whole_lacks(&verify->tree, rfs_intern_text(sums->names, i)) &&
             rfs_globs_match(&verify->options->globs, rfs_intern_text(sums->names, i)))
-            rfs_verify_find(verify, RFS_FOUND_MANIFEST, rfs_intern_text(sums->names, i),
-                            "is in the manifest, and not in the tree");
+            find_sum(verify, rfs_intern_text(sums->names, i),
+                     "is in the manifest, and not in the tree");
 }
 
 /* What is not right is not written down. */
@@ -112,7 +114,7 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
                             &verify->shown, err);
     const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
     if (parts)
-        rfs_verify_find(verify, RFS_FOUND_MODELS, NULL, parts);
+        rfs_verify_find(verify, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
     for (uint32_t i = 0; i < verify->sums.entries.n; i++)
         rfs_globs_take(globs, rfs_intern_text(verify->sums.names, i));
     return rc ? rc : rfs_globs_check(globs, err);

@@ -105,8 +105,8 @@ int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor
                         uint32_t rank, size_t n, unsigned char *got, unsigned char *wanted,
                         struct rfs_error *err);
 
-/* A finding of a whole tensor, of no rank or place; NAME and DETAIL as rfs_findings_add has them. */
+/* A finding of no place: of a tensor (NULL: none), of RANK (or RFS_NO_RANK); DETAIL as rfs_findings_add has it. */
 void rfs_verify_find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
-                     const char *detail);
+                     uint32_t rank, const char *detail);
 
 #endif
