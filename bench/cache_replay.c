@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cache_replay SOURCE OPTIONS TRACE MIB... - what caches of those sizes would have had to assemble for the reads
- * of a trace: with the cache's own policy (src/assemble/cache.c itself), with plain LRU, and with the best that
+ * of a trace: with the cache's own policy (src/assemble/cache_policy.c itself), with plain LRU, and with the best that
  * there is, Belady's, which knows the future.
  *
  * TRACE is what `reader -t TRACE` has recorded of readers of a mount of SOURCE with OPTIONS: a line for each read,
@@ -88,13 +88,14 @@ static void visit_slice(struct trace *trace, const struct rfs_slice *slice, uint
     }
 }
 
-static int visit_read(struct reshard_view *view, size_t file, uint64_t offset, uint64_t end,
+static int visit_read(struct rfs_view *view, size_t file, uint64_t offset, uint64_t end,
                       struct trace *trace, size_t *last)
 {
     const struct rfs_image *image;
     const int rc = rfs_view_image(view, file, &image, NULL);
     if (rc < 0)
         return rc;
+    const struct rfs_tensors tensors = rfs_view_tensors(view, file, image);
     end = rfs_min_u64(end, image->bytes);
     for (size_t i = offset < end ? rfs_image_find(image, offset) : image->n; i < image->n; i++) {
         const struct rfs_region *region = &image->regions[i];
@@ -103,7 +104,7 @@ static int visit_read(struct reshard_view *view, size_t file, uint64_t offset, u
             break;
         if (region->target >= RFS_NO_TARGET)
             continue;
-        if (rfs_view_slice(view, file, image, region->target, &slice) == 0) {
+        if (rfs_tensors_slice(&tensors, region->target, &slice) == 0) {
             const uint64_t from = rfs_max_u64(offset, region->start);
             const uint64_t to = rfs_min_u64(end, rfs_image_end(image, i));
             visit_slice(trace, &slice, region->at + from - region->start,
@@ -120,13 +121,13 @@ static bool find_file(struct reshard_view *view, char *path, size_t *file)
     char *name = strrchr(path, '/');
     uint64_t dir;
     uint64_t id;
-    if (!name || view->flat)
+    if (!name || !rfs_view_only(view))
         return false;
     *name++ = '\0';
     const char *folder = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     return reshard_lookup(view, RESHARD_ROOT, folder, &dir) == 0 &&
            reshard_lookup(view, dir, name, &id) == 0 &&
-           rfs_view_entry(view, id, file) == ENTRY_FILE;
+           rfs_view_entry(rfs_view_only(view), id, file) == ENTRY_FILE;
 }
 
 static int read_trace(struct reshard_view *view, const char *path, struct trace *trace)
@@ -136,16 +137,18 @@ static int read_trace(struct reshard_view *view, const char *path, struct trace 
     char name[PATH_MAX];
     uint64_t offset;
     uint64_t size;
-    int rc = lines ? 0 : -1;
-    size_t *last = must(malloc(view->n_files * sizeof *last)); /* by file */
-    memset(last, 0xff, view->n_files * sizeof *last);
+    struct rfs_view *plain = rfs_view_only(view);
+    int rc = lines && plain ? 0 : -1;
+    const size_t n = plain ? plain->n_files : 0;
+    size_t *last = must(malloc(n * sizeof *last + 1)); /* by file */
+    memset(last, 0xff, n * sizeof *last);
     while (rc == 0 && fgets(line, sizeof line, lines)) {
         size_t file;
         if (sscanf(line, "%" SCNu64 " %" SCNu64 " %4095s", &offset, &size, name) != 3 ||
             size > UINT64_MAX - offset || !find_file(view, name, &file))
             rc = -1;
         else
-            rc = visit_read(view, file, offset, offset + size, trace, &last[file]);
+            rc = visit_read(plain, file, offset, offset + size, trace, &last[file]);
     }
     free(last);
     if (lines)
