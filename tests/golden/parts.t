@@ -23,6 +23,8 @@ $ explain -o nshards=2,large_size=300 --ranks 1 --json
 {"source":"…/saved","ranks":[
 {"rank":1,"parameters":7,"bytes":1724,"files":3,"source_bytes":1724,"sources":[{"rank":0,"file":"PART_000.pt","bytes":4},{"rank":1,"file":"PART_001.pt","bytes":760},{"rank":2,"file":"PART_002.pt","bytes":960}]}],
 "together":{"bytes":1724,"sources":[{"rank":0,"file":"PART_000.pt","bytes":4},{"rank":1,"file":"PART_001.pt","bytes":760},{"rank":2,"file":"PART_002.pt","bytes":960}]}}
+
+# Cut anew, from three pieces to five that do not divide; joined; what is whole and is cut; whole as it was.
 $ explain -o nshards=5,large_size=1000 --param embed
 embed: Float32 [37, 9], 1.3 KiB
 cut as       a row of 333 elements
@@ -115,6 +117,8 @@ $ explain -o nshards=4 --param first.bias --json
 {"rank":3,"shape":[9],"bytes":36,"file":"PART_003.pt","offset":768,"boxes":[],"pieces":[
 {"rank":2,"instead_of":null,"file":"PART_002.pt","box":[[0,9]],"source_box":[[0,9]],"destination_box":[[0,9]],"bytes":36,"ranges":[{"offset":730,"run":36,"loops":[]}]}]}],
 "together":{"bytes":36,"sources":[{"rank":2,"file":"PART_002.pt","bytes":36}]}}
+
+# A transposed one, those that are in every part and in the first, and more parts than elements.
 $ explain -o nshards=2 --param last
 last: Float32 [9, 2], 72 bytes
 source       whole in part 0
@@ -175,6 +179,8 @@ destination  a piece in each of 100 parts
 part 99      [9:9]: Float32 [0], 0 bytes
 
 It has no bytes: nothing is read for it.
+
+# Pictures.
 $ explain -o nshards=5,large_size=1000 --param embed --svg embed.svg | tail -n 1
 5 parts of the destination together: 1332 bytes (1.3 KiB) from 3 source parts, each byte counted once
 $ grep '<text' embed.svg
@@ -202,6 +208,28 @@ $ explain -o nshards=5 --param first.bias --rank 3 --svg - | grep '<text'
 <text x="658" y="170" class="t">part 3 · all of it</text>
 <text x="24" y="272" class="s">Each colour is one slice of the source, and on the right where its bytes go: 1 piece, 36 bytes.</text>
 <text x="24" y="288" class="s">The parts named on the left are those that are read.</text>
+
+# What is told is so: the bytes at those places are those of the parts of an export.
+$ reshard export saved out -o nshards=5,large_size=300 >/dev/null 2>&1
+$ python3 - <<'END'
+> import itertools, json, os, subprocess
+> def read(path, ranges):
+>     with open(path, "rb") as file:
+>         return b"".join(os.pread(file.fileno(), r["run"], r["offset"] + sum(i * l["stride"] for i, l in zip(at, r["loops"])))
+>                         for r in ranges for at in itertools.product(*(range(l["count"]) for l in r["loops"])))
+> slices = 0
+> for name in ("embed", "first.weight", "first.bias", "mask", "optimizer.state.0.exp_avg", "optimizer.state.3.exp_avg"):
+>     told = json.loads(subprocess.check_output(["reshard", "explain", "saved", "-o", "nshards=5,large_size=300",
+>                                                "--param", name, "--json"]))
+>     for slice in told["slices"]:
+>         shown = read("out/" + slice["file"], [{"offset": slice["offset"], "run": slice["bytes"], "loops": []}])
+>         assert b"".join(read("saved/" + p["file"], p["ranges"]) for p in slice["pieces"]) == shown, (name, slice)
+>         slices += 1
+> print(slices, "slices are what they are said to be")
+> END
+18 slices are what they are said to be
+
+# What does not fit.
 $ explain -o nshards=5 --param nothing
 reshard: error: …/saved: parameter 'nothing': no destination part has it; try: reshard stats, which lists the names
 (exit 1)
