@@ -296,12 +296,16 @@ static void allow_parallel_lookups(const struct iovec *iov, int count)
 
 static ssize_t answer(int fd, struct iovec *iov, int count, void *userdata)
 {
-    struct rfs_channel *channel = &((struct rfs_mount *)userdata)->channel;
+    struct rfs_mount *m = userdata;
+    atomic_bool *begun = &m->channel.begun;
 
-    if (!atomic_load_explicit(&channel->begun, memory_order_relaxed) &&
-        !atomic_exchange(&channel->begun, true))
-        allow_parallel_lookups(iov, count);
-    return writev(fd, iov, count);
+    if (atomic_load_explicit(begun, memory_order_relaxed) || atomic_exchange(begun, true))
+        return writev(fd, iov, count);
+    allow_parallel_lookups(iov, count);
+    const ssize_t n = writev(fd, iov, count);
+    if (n >= 0)
+        m->started(m->started_ctx);
+    return n;
 }
 
 int rfs_channel_open(struct fuse_session *session)

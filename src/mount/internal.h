@@ -55,7 +55,7 @@ struct rfs_mount {
      * that the other threads must be free to answer. */
     atomic_flag dropping;
 
-    /* Called once, from the first request (INIT), before it is answered. */
+    /* Called once, by the thread that has answered the first request (INIT). */
     void (*started)(void *ctx);
     void *started_ctx;
 };

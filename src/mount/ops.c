@@ -95,8 +95,6 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
     conn->max_read = (unsigned)RFS_REQUEST_BYTES; /* the mount option says the same */
     m->protocol[0] = conn->proto_major;
     m->protocol[1] = conn->proto_minor;
-    if (m->started)
-        m->started(m->started_ctx);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)

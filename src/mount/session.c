@@ -14,28 +14,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-/*
- * The loop runs in the main thread. Two others are beside the session's: the guard (guard.h), and the herald, which starts
- * with the first request, stats the mount from outside as any user would, and passes on whether it answers.
- */
+/* The loop runs in the main thread. Beside the session's threads there is the guard (guard.h). */
 struct session {
     struct rfs_mount mount;
     const char *mountpoint;
     struct rfs_keeper *keeper;
     rfs_session_answers_fn *answers;
     void *answers_ctx;
-    pthread_t herald;
-    bool
-        heralded; /* the herald was started: main reads it after the loop, when all workers ended */
-    int answered; /* 0 once the mount has answered, else -errno; read after the herald has ended */
+    dev_t device; /* that of the mount; 0: unknown */
 };
 
 /* libfuse gives its lines no context. */
@@ -63,35 +54,18 @@ static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
                         "%s", line);
 }
 
-static void *herald(void *ctx)
+/*
+ * INIT was answered: the mount is ready, and the kernel has set its read-ahead. Nothing looks at the mount from outside to
+ * find that out, because an unmount during such a look would fail with EBUSY.
+ */
+static void ready(void *ctx)
 {
     struct session *s = ctx;
-    struct stat st;
 
-    /* Where somebody else has mounted it, its place is not known. */
-    s->answered = s->keeper->fd >= 0 && stat(s->mountpoint, &st) < 0 ? -errno : 0;
-    if (s->answered == 0 && s->mount.cached && s->keeper->fd >= 0)
-        rfs_readahead_tell(st.st_dev, rfs_keeper_raise(s->keeper));
-    if (s->answered != 0 || s->answers(s->answers_ctx) != 0)
+    if (s->mount.cached && s->keeper->fd >= 0)
+        rfs_readahead_tell(s->device, rfs_keeper_raise(s->keeper));
+    if (s->answers(s->answers_ctx) != 0)
         rfs_guard_end(s->mount.guard);
-    return NULL;
-}
-
-static void start_herald(void *ctx)
-{
-    struct session *s = ctx;
-    sigset_t all, before;
-    int rc;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&s->herald, NULL, herald, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    s->heralded = rc == 0;
-    if (rc != 0) {
-        s->answered = -rc;
-        rfs_guard_end(s->mount.guard);
-    }
 }
 
 /* libfuse takes a descriptor that somebody else has mounted by this name. */
@@ -140,12 +114,9 @@ static int run_loop(struct session *s)
     return rc;
 }
 
-/* In this order: the herald may wait for an answer of the mount, or of the keeper. */
 static void unmount_session(struct session *s)
 {
     rfs_mount_let_go(&s->mount);
-    if (s->heralded)
-        pthread_join(s->herald, NULL);
     if (!rfs_keeper_wait(s->keeper))
         rfs_report_line(NULL, RESHARD_LOG_WARNING,
                         "the process that unmounts has ended before: the mount may be left");
@@ -162,8 +133,10 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rfs_guard_block(s->mount.options->foreground); /* until here, a signal ends what may hang */
     rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
-    if (s->keeper->fd >= 0 && rfs_table_find(s->mountpoint, &mounted) == 0)
+    if (s->keeper->fd >= 0 && rfs_table_find(s->mountpoint, &mounted) == 0) {
+        s->device = mounted.device;
         reshard_refuse_device(s->mount.view, mounted.device);
+    }
     rc = rfs_guard_start(&s->mount, &s->mount.guard, err);
     if (rc < 0) {
         unmount_session(s);
@@ -175,9 +148,6 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rfs_guard_end(s->mount.guard);
     unmount_session(s);
     rfs_guard_leave(s->mount.guard);
-    if (s->answered < 0)
-        return rfs_fail(err, s->answered, RFS_IN(s->mountpoint), NULL,
-                        "the mount does not answer: %s", strerror(-s->answered));
     if (rc < 0)
         return rfs_fail(err, rc, RFS_IN(s->mountpoint), NULL, "the mount broke: %s", strerror(-rc));
     return 0;
@@ -194,14 +164,13 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
         .keeper = keeper,
         .answers = answers,
         .answers_ctx = ctx,
-        .answered = -ECONNABORTED,
     };
     int rc = 0;
 
     rc = rfs_mount_init(&s.mount, view, options, mountpoint);
     s.mount.sandbox = sandbox;
     s.mount.keeper = keeper;
-    s.mount.started = start_herald;
+    s.mount.started = ready;
     s.mount.started_ctx = &s;
     rfs_ops_fill(&ops);
     if (rc < 0)

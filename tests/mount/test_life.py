@@ -211,6 +211,24 @@ def test_idle_threads():
         equal(m.stop(signal.SIGTERM), 0, "status")
 
 
+def test_unmounts_as_soon_as_it_is_mounted():
+    """The server itself never holds the mount, not even to see whether it answers."""
+    tree, mnt = small(), folder("mnt")
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        for _ in range(60):
+            with subprocess.Popen([reshardfs, tree.src, mnt, "-f", "-o", tree.options()], stdin=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL) as server:
+                while not mounted(mnt):
+                    check(server.poll() is None, "it has ended before it was mounted")
+                unmount(mnt)
+                equal(server.wait(PATIENCE), 0, "exit status")
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def keeper(mnt):
     """The process that unmounts MNT when its server has ended."""
     title = f"reshardfs-keeper of {mnt}".encode()

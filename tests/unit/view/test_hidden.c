@@ -469,7 +469,7 @@ static void test_saves(void **state)
     assert_int_equal(find(f, find(f, save, "full"), ".."), save);
     for (int i = 1; i <= 2; i++) {
         size_t n;
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "1_%d", i);
         char *data =
             read_file(f, find(f, find(f, find(f, tensors, name), "rank_1"), "steps.npy"), &n);
