@@ -28,6 +28,7 @@ static void print_json(const struct rfs_strategy_args *args, const struct rfs_st
                        const struct rfs_fit_findings *findings, bool fits)
 {
     struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
+    struct rfs_json_write json = {.file = stdout};
 
     for (size_t i = 0; i < findings->list.n; i++) {
         const struct rfs_fit_finding *finding = &findings->list.data[i];
@@ -38,15 +39,14 @@ static void print_json(const struct rfs_strategy_args *args, const struct rfs_st
         add_number(&table, finding->rank);
         rfs_table_add(&table, "%s", finding->text);
     }
-    fputs("{\"kind\":\"check\",\"strategy\":", stdout);
-    rfs_json_text(stdout, args->places.data[0]);
-    fputs(",\"tree\":", stdout);
-    rfs_json_text(stdout, args->places.data[1]);
-    printf(",\"fits\":%s", fits ? "true" : "false");
-    rfs_strategy_json(stdout, strategy);
-    fputs(",\"rows\":", stdout);
-    rfs_table_print_json(&table, stdout);
-    fputs("}\n", stdout);
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "kind", "check");
+    rfs_json_put_text(&json, "strategy", args->places.data[0]);
+    rfs_json_put_text(&json, "tree", args->places.data[1]);
+    rfs_json_put_bool(&json, "fits", fits);
+    rfs_strategy_json(&json, strategy);
+    rfs_table_put_json(&table, &json, "rows");
+    rfs_json_finish(&json);
     rfs_table_free(&table);
 }
 

@@ -81,11 +81,11 @@ void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t
              devices == 1 ? "" : "s");
 }
 
-void rfs_strategy_json(FILE *out, const struct rfs_strategy *strategy)
+void rfs_strategy_json(struct rfs_json_write *json, const struct rfs_strategy *strategy)
 {
-    fprintf(out, ",\"parameters\":%zu,\"stages\":%" PRIu32 ",\"devices\":%" PRIu32,
-            rfs_strategy_count(strategy), rfs_strategy_stages(strategy),
-            rfs_strategy_devices(strategy));
+    rfs_json_put_u64(json, "parameters", rfs_strategy_count(strategy));
+    rfs_json_put_u64(json, "stages", rfs_strategy_stages(strategy));
+    rfs_json_put_u64(json, "devices", rfs_strategy_devices(strategy));
 }
 
 static void print(const char *path, const struct rfs_strategy *strategy,
@@ -99,12 +99,13 @@ static void print(const char *path, const struct rfs_strategy *strategy,
         printf("\n%s\n", summary);
         return;
     }
-    fputs("{\"kind\":\"strategy\",\"path\":", stdout);
-    rfs_json_text(stdout, path);
-    rfs_strategy_json(stdout, strategy);
-    fputs(",\"rows\":", stdout);
-    rfs_table_print_json(table, stdout);
-    fputs("}\n", stdout);
+    struct rfs_json_write out = {.file = stdout};
+    rfs_json_object(&out, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&out, "kind", "strategy");
+    rfs_json_put_text(&out, "path", path);
+    rfs_strategy_json(&out, strategy);
+    rfs_table_put_json(table, &out, "rows");
+    rfs_json_finish(&out);
 }
 
 int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *err)

@@ -45,7 +45,7 @@ void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit
                        struct rfs_globs *globs, bool json, struct rfs_table *table);
 /* "strategy: 12 parameters, 1 stage of 8 devices", and the same as members of a JSON object. */
 void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size);
-void rfs_strategy_json(FILE *out, const struct rfs_strategy *strategy);
+void rfs_strategy_json(struct rfs_json_write *json, const struct rfs_strategy *strategy);
 
 /* Whether OUT is to be JSON: by --to, or its name. 0 or 1, or -EINVAL with *err filled. */
 int rfs_strategy_form(const struct rfs_strategy_args *args, const char *out, bool input_is_json,
