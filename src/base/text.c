@@ -144,3 +144,14 @@ char *rfs_text_option_value(const char *value)
     *to = '\0';
     return out;
 }
+
+void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n)
+{
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && ranks[next] == ranks[next - 1] + 1;)
+            next++;
+        fprintf(out, "%s%u", i > 0 ? "," : "", ranks[i]);
+        if (next - i > 1)
+            fprintf(out, "-%u", ranks[next - 1]);
+    }
+}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /*
  * Copies text to out (cap bytes with the NUL, cap > 0), control characters and bytes that are not
@@ -27,6 +28,9 @@ bool rfs_text_is_python(const char *text, size_t n);
 /* Dims as texts have them: "[768, 48]"; cut to CAP. Returns OUT. Of N dims RFS_DIMS_TEXT(N) bytes are enough. */
 #define RFS_DIMS_TEXT(n) ((n)*22 + 3)
 const char *rfs_text_dims(char *out, size_t cap, uint32_t n, const uint64_t *dims);
+
+/* N ascending ranks, as all programs and files show them: "0-3,6". */
+void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n);
 
 /*
  * VALUE as it is written in a list of options "key=value,key=value": with "," and "\" escaped. malloc'ed, or

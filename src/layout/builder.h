@@ -103,7 +103,7 @@ int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_la
 /* Adds an item whose layout was added before, as LAYOUT_ID, and to the document as item->written. */
 int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
                                 const struct rfs_layout_builder *item, uint32_t layout_id);
-/* As rfs_strategy_builder_repeat, with the name (without a prefix) and the stage told apart already. */
+/* As rfs_strategy_builder_repeat, with the name (without a prefix) and the stage separated already. */
 int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
                                uint32_t stage, uint32_t layout_id, struct rfs_error *err);
 /* The id of a layout that is known to be right, which is set in it, too. False when out of memory. */

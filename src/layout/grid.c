@@ -74,14 +74,14 @@ void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell)
     }
 }
 
-uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t like)
+uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t template)
 {
     uint32_t rank = 0;
 
     for (uint32_t k = 0; k < grid->n_digits; k++) {
         const struct rfs_digit *digit = &grid->digits[k];
         const uint32_t value = digit->axis >= 0 ? cell[digit->axis] / digit->weight % digit->extent
-                                                : digit_of(digit, like);
+                                                : digit_of(digit, template);
         rank += value * digit->stride;
     }
     return rank;

@@ -91,8 +91,8 @@ void rfs_grid_slice(const struct rfs_grid *grid, const uint64_t *whole, uint32_t
 
 /* Cell coordinates of a rank; of its first cell. */
 void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell);
-/* The rank that holds CELL and agrees with LIKE in every digit that cuts nothing. */
-uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t like);
+/* The rank that holds CELL and has the digits of TEMPLATE in every digit that cuts nothing. */
+uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t template);
 /* The k-th rank, ascending, of the replicas of the cell that RANK holds; k < replicas. */
 uint32_t rfs_grid_replica(const struct rfs_grid *grid, uint32_t rank, uint32_t k);
 

@@ -4,7 +4,7 @@
  *
  * A manual split is what Gather with the attribute manual_split gives an embedding table: piece k of axis 0
  * has param_split_shape[k] rows. The compiler writes one number for each piece of axis 0;
- * merge_sliced_parameter wants one for each slice, in the order of cells. Both are taken: they are the same
+ * merge_sliced_parameter expects one for each slice, in the order of cells. Both are taken: they are the same
  * unless other axes are cut, too, and then slices side by side must have the same rows. indices_offset (what
  * is subtracted from an index before the look-up) says nothing about rows, and MindSpore does not read it
  * back. tensor_shape of the compiler's JSON is wrong here: the rows of the first slice times the pieces.

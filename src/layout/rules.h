@@ -22,7 +22,7 @@
  *                                                number over all of them
  *
  * The first rule that matches a parameter's name counts. A parameter that none matches is an error unless there
- * is a line "like source"; rules that no parameter takes are told in the log. All cuts are even.
+ * is a line "like source"; rules that no parameter takes are logged. All cuts are even.
  *
  * "with dp N -> M" makes the strategy of another number of replicas. A parameter that is the same in all devices,
  * or cut by an optimizer shard over all of them and by nothing else, has M/N times its devices. In the device

@@ -105,7 +105,7 @@ static const struct rfs_entry *entry_of(const struct taking *taking, uint32_t ra
     return *index ? rfs_index_find(*index, taking->target->name) : NULL;
 }
 
-/* The global rank that this copy's part is of: the giver, unless another one has it. */
+/* The global rank that this copy's part is of: the provider, unless another one has it. */
 static uint32_t pick(struct taking *taking, uint32_t provider)
 {
     const struct rfs_index *index;

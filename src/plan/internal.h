@@ -24,7 +24,7 @@ struct rfs_planner {
     struct rfs_scale scale;
     bool part;            /* by stage: one source stage becomes parts of the destination's files */
     uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
-    /* Of unproved.c. How many values were looked at; how they are told (enum rfs_telling); by name, what was told, under
+    /* Of unproved.c. How many values were looked at; how they are reported (enum rfs_telling); by name, what was reported, under
      * the lock. */
     atomic_bool reported_match; /* the log says that little matches */
     atomic_uint looked;
@@ -163,7 +163,7 @@ int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry 
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
 
 /*
- * Who gives a parameter; providers.c. A source stage, its presence map or NULL, a name that its files have, and the
+ * The providers of a parameter; providers.c. A source stage, its presence map or NULL, a name that its files have, and the
  * local rank that MindSpore takes the destination rank for.
  */
 struct provider_query {
@@ -190,9 +190,9 @@ static inline struct piece rfs_piece_slice(const struct rfs_layout *layout, uint
     return (struct piece){.layout = layout,
                           .slice = layout ? rfs_layout_slice(layout, template) : 0};
 }
-/* Whether a local rank holds the piece by the strategy, whatever its file has. PIECE is a struct piece. */
-bool rfs_plan_holds(const void *piece, uint32_t rank);
-/* The local rank that MindSpore takes it from: the one that holds it and agrees with like. */
+/* Whether a local rank holds the piece by the strategy, whatever its file has. CTX is a struct piece. */
+bool rfs_plan_holds(const void *ctx, uint32_t rank);
+/* The local rank that MindSpore takes it from: the one that holds it and is the template in every digit that cuts nothing. */
 uint32_t rfs_plan_first(const struct provider_query *provider_query, const struct piece *piece);
 /*
  * The global rank that gives it: MindSpore's, or the lowest that holds it and has a file with the parameter.
@@ -219,7 +219,7 @@ void rfs_plan_note(struct note *note, const char *param);
 bool rfs_plan_is_gradient(const char *param);
 /* Logs what a stage's new presence map says that the user should know; report.c. */
 void rfs_plan_report_presence(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
-/* Asks the replicas of a stage's lead for what it lacks; probe.c. After rfs_plan_need. 0 or -ENOMEM. */
+/* Looks in the replicas of a stage's lead for what it lacks; probe.c. After rfs_plan_need. 0 or -ENOMEM. */
 int rfs_plan_probe(struct planning *planning, uint32_t s);
 /* Marks the ranks that a stage's parameters come from; needed.c. */
 int rfs_plan_need(struct planning *planning, uint32_t s);
@@ -260,14 +260,14 @@ struct rfs_sample {
 int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct rfs_index *index,
                     const struct rfs_entry *entry, struct rfs_sample *sample);
 /*
- * Of what is copied from rank FROM: refuses what strict refuses, else adds what is to be told to planning->unproved.
+ * Of what is copied from rank FROM: refuses what strict refuses, else adds what is to be reported to planning->unproved.
  * 0, or -errno with *err filled.
  */
 int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
                       const struct rfs_entry *entry, uint32_t from);
 /* Refuses a strategy of which the files have nothing; match.c. After rfs_plan_sources. 0 or -EINVAL. */
 int rfs_plan_check_match(struct planning *planning);
-/* Tells it in the log, as far as that is news. 0 or -ENOMEM. */
+/* Reports it in the log, as far as that is news. 0 or -ENOMEM. */
 int rfs_plan_report_unproved(struct planning *planning);
 /* The parameter list; params.c. */
 int rfs_plan_params(struct planning *planning, const struct rfs_params **out);

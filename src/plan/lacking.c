@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a planner goes without, for whoever wants all that is left of a damaged source. */
+/* What a planner goes without where all that is left of a damaged source is to be shown. */
 #include "plan/internal.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lost ranks, as far as the strategies and the folders tell: a slice whose ranks are all missing is in
- * nobody's checkpoint, so some destination file could not be made. That is said before anything is
+ * Lost ranks, as far as the strategies and the folders show: a slice whose ranks are all missing is in
+ * no checkpoint, so some destination file could not be made. That is said before anything is
  * mounted. Costs nothing when no rank is missing.
  */
 #include "plan/internal.h"

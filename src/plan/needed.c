@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which ranks of a source stage a destination rank takes its parameters from. The types and the strategies
- * tell the geometries, those tell the cells, and each cell has a rank that gives it.
+ * give the geometries, those give the cells, and each cell has a provider.
  *
  * Where all files of the stage list the same parameters, all parameters of one geometry come from the same
  * ranks. Where they do not, each is looked up by itself.

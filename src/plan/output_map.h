@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How parameters leave: under which name, and with which element type. Read from the user's map and
- * rules; immutable but for marks of what was asked for, so any thread may ask.
+ * rules; immutable but for marks of the names that were looked up; thread-safe.
  */
 #ifndef RFS_PLAN_OUTPUT_MAP_H
 #define RFS_PLAN_OUTPUT_MAP_H
@@ -14,10 +14,10 @@ struct rfs_output_map;
 
 struct rfs_output_map_config {
     const char *names; /* path of a JSON object: output_map.c draws it; or NULL */
-    const char *dtype; /* "bfloat16", or rules; dtype_rules.c tells the grammar; or NULL */
+    const char *dtype; /* "bfloat16", or rules; dtype_rules.c has the grammar; or NULL */
 };
 
-/* 0 with *out owned by the caller, NULL when the config asks for nothing; or -errno with *err filled. */
+/* 0 with *out owned by the caller, NULL when the config is empty; or -errno with *err filled. */
 int rfs_output_map_open(const struct rfs_output_map_config *config, struct rfs_output_map **out,
                         struct rfs_error *err);
 void rfs_output_map_free(struct rfs_output_map *output_map);
@@ -43,7 +43,7 @@ enum rfs_dtype rfs_output_map_dtype(const struct rfs_output_map *output_map, con
                                     enum rfs_dtype from);
 
 /*
- * Says in the log, once, which names of the map nobody has asked for so far. To be called when a file was
+ * Says in the log, once, which names of the map were not looked up so far. To be called when a file was
  * planned: then all names of the source strategy and of the file's sources were.
  */
 void rfs_output_map_report(const struct rfs_output_map *output_map, struct rfs_log *log);

@@ -133,8 +133,8 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
     return shown ? show(planner, shown, target, err) : 0;
 }
 
-/* Adds a parameter, which stage S gives, if it has the role asked for. */
-static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum rfs_role_kind want,
+/* Adds a parameter, which comes from stage S, if it has that role. */
+static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum rfs_role_kind kind,
                      struct rfs_params *params)
 {
     struct rfs_planner *planner = planning->planner;
@@ -143,10 +143,10 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
         rfs_plan_role(planner, rfs_catalog_name(catalog, name), s, planning->stage);
     struct rfs_target target = {.name = name, .stage = s, .lengths = RFS_NO_ID};
 
-    if (role.kind != want || !role.shown)
+    if (role.kind != kind || !role.shown)
         return 0;
     const bool cut =
-        want == RFS_ROLE_SLICED &&
+        kind == RFS_ROLE_SLICED &&
         rfs_plan_is_cut(&role, rfs_catalog_type(catalog, source_type(planning, s, name)));
     int rc = cut ? sliced_entry(planning, &role, s, name, &target)
                  : copied_entry(planning, &role, s, name, &target);
@@ -162,7 +162,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
 }
 
 /* Adds the parameters that appear first in the files of one stage. */
-static int add_stage(struct planning *planning, uint32_t s, enum rfs_role_kind want,
+static int add_stage(struct planning *planning, uint32_t s, enum rfs_role_kind kind,
                      unsigned char *added, struct rfs_params *params)
 {
     const struct stage_use *use = &planning->stages[s];
@@ -174,7 +174,7 @@ static int add_stage(struct planning *planning, uint32_t s, enum rfs_role_kind w
         if (added[name])
             continue;
         added[name] = 1;
-        rc = add_param(planning, planning->stage_of[name], name, want, params);
+        rc = add_param(planning, planning->stage_of[name], name, kind, params);
     }
     return rc;
 }

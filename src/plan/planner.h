@@ -61,8 +61,8 @@ struct rfs_planner_config {
     const struct rfs_output_map
         *output_map; /* names and dtypes of the outputs; NULL: as in the source */
     bool
-        late; /* slices that were lost are told by the plans that need them, not by rfs_planner_new */
-    /* NULL: a plan fails for want of a file. Else it goes without, and one rank is planned at a time. */
+        late; /* slices that were lost are reported by the plans that need them, not by rfs_planner_new */
+    /* NULL: a plan fails when a file is missing. Else it goes without, and one rank is planned at a time. */
     struct rfs_lacking *lacking;
     const struct rfs_planner
         *template; /* whether the source is one stage by itself is as there; or NULL */
@@ -137,8 +137,8 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
 
 /*
- * How the log tells, once, what is copied without a proof that it is whole: several in one line, of which the first few
- * are named; each in a line of its own; or not what no strategy has, as the caller tells that itself.
+ * How the log reports, once, what is copied without a proof that it is whole: several in one line, of which the first few
+ * are named; each in a line of its own; or not what no strategy has, as the caller reports that itself.
  */
 enum rfs_telling { RFS_TELL_SOME, RFS_TELL_EACH, RFS_TELL_ONE_SIDED };
 void rfs_planner_report(struct rfs_planner *planner, enum rfs_telling telling);

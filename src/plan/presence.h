@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which ranks of one source stage have which parameter: made where its files do not list the same ones,
- * as after remove_redundancy, from the indexes of all ranks that have a file. Immutable once made; any
- * thread may ask.
+ * as after remove_redundancy, from the indexes of all ranks that have a file. Immutable once made;
+ * thread-safe.
  *
  * Cost: 4 bytes for each name of each distinct index (ranks with the same headers share one), 8 a rank, and
  * 24 for each name that the catalogue knows.

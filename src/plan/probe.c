@@ -2,10 +2,10 @@
 /*
  * Parameters of the strategy that the lead of a stage lacks. Gradients and moments often are in strategies and
  * not in files; after remove_redundancy another rank has them. So the other ranks that hold the lead's slice are
- * asked: when all of them list what the lead lists, nobody has it whole.
+ * probed: when all of them list what the lead lists, no rank has that slice.
  *
- * That it is nowhere, and not lost with a rank that kept it, takes more: those that hold another slice are asked
- * too, and where a holder of the lead's slice is lost, or shows another rank's file, all ranks of the stage.
+ * That it is nowhere, and not lost with a rank that kept it, takes more: those that hold another slice are
+ * probed too, and where a holder of the lead's slice is lost, or shows another rank's file, all ranks of the stage.
  *
  * What the network cuts nowhere is held by all ranks of the stage, and to read all headers of 1,024 files of
  * 10,000 parameters takes ten million reads. So no more than PROBES headers are read for this (one in 160 then):
@@ -121,7 +121,7 @@ static int find_lacking(struct asking *asking, uint32_t s)
     return 0;
 }
 
-/* Samples a rank, and asks for all of its headers when they do not look like the lead's. */
+/* Samples a rank, and has all of its headers read when they do not look like the lead's. */
 static int probe(void *ctx, size_t i)
 {
     struct asking *asking = ctx;
@@ -137,7 +137,7 @@ static int probe(void *ctx, size_t i)
         rfs_catalog_resembles(planner->config.catalog, rank, use->lead, asking->samples) == 1)
         atomic_store_explicit(known, use->lead_index->serial, memory_order_relaxed);
     else
-        use->wanted[i] = PROBED; /* which also tells what went wrong, if something did */
+        use->wanted[i] = PROBED; /* which also reports what went wrong, if something did */
     return 0;
 }
 

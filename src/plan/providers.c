@@ -19,13 +19,13 @@ bool rfs_plan_has(const struct provider_query *provider_query, uint32_t rank)
     return rfs_catalog_has(provider_query->planner->config.catalog, provider_query->base + rank);
 }
 
-bool rfs_plan_holds(const void *piece, uint32_t rank)
+bool rfs_plan_holds(const void *ctx, uint32_t rank)
 {
-    const struct piece *want = piece;
+    const struct piece *piece = ctx;
 
-    if (want->grid)
-        return rfs_grid_holder(want->grid, want->cell, rank) == rank;
-    return !want->layout || rfs_layout_slice(want->layout, rank) == want->slice;
+    if (piece->grid)
+        return rfs_grid_holder(piece->grid, piece->cell, rank) == rank;
+    return !piece->layout || rfs_layout_slice(piece->layout, rank) == piece->slice;
 }
 
 uint32_t rfs_plan_first(const struct provider_query *provider_query, const struct piece *piece)
@@ -34,7 +34,7 @@ uint32_t rfs_plan_first(const struct provider_query *provider_query, const struc
                        : provider_query->template;
 }
 
-/* The lowest rank that holds it and has a file; its replicas are few, where the grid tells them. */
+/* The lowest rank that holds it and has a file; its replicas are few, where the grid says so. */
 static uint32_t lowest_file(const struct provider_query *provider_query, const struct piece *piece)
 {
     const uint32_t first = rfs_plan_first(provider_query, piece);

@@ -3,8 +3,8 @@
  * A parameter without a layout is copied from one certain rank. When that rank is lost, or its file does not
  * have it, nothing says that another has the same value, so it is refused; but for
  *
- * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that all ranks
- *   of the stage that have it agree on, bit for bit, is taken from the lowest of them, and the log says so when
+ * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that is the same, bit for bit,
+ *   on all ranks of the stage that have it is taken from the lowest of them, and the log says so when
  *   a rank was lost. strict refuses that too.
  * - what one rank alone has, while others of the stage have files without it: remove_redundancy, which takes
  *   all ranks for replicas where a network has no layouts, made that rank the one that keeps it.
@@ -33,7 +33,7 @@ bool rfs_plan_one_element(const struct rfs_type *type)
            type->bytes == rfs_dtype_bytes((enum rfs_dtype)type->dtype);
 }
 
-/* 0 when all ranks that have it agree on the value, -ENOENT when not, or another -errno. */
+/* 0 when all ranks that have it have the same value, -ENOENT when not, or another -errno. */
 static int compare_values(struct planning *planning, const struct provider_query *provider_query,
                           uint32_t from, const struct rfs_entry *entry)
 {

@@ -67,7 +67,7 @@ static void report_lacking(const struct rfs_planner *planner, const struct stage
                 note.n, note.n == 1 ? "" : "s", s, note.names);
 }
 
-/* What a full disk leaves looks like the file of a rank that keeps nothing. */
+/* A file that a full disk cut short looks like the file of a rank that keeps nothing. */
 static void report_empty(const struct rfs_planner *planner, const struct stage_use *use, uint32_t s)
 {
     struct note note = {0};

@@ -5,7 +5,7 @@
  * is shown by, or else by its own.
  *
  * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py and
- * parallel/_parallel_serialization.py), told in doc/SEMANTICS.md. Thread-safe; O(1) each, but for the check.
+ * parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe; O(1) each, but for the check.
  */
 #ifndef RFS_PLAN_ROLE_H
 #define RFS_PLAN_ROLE_H

@@ -2,8 +2,8 @@
 /*
  * Which source ranks a destination rank needs, and their headers.
  *
- * Of each needed stage one rank leads: its headers tell the types, the types and the strategies tell the
- * geometries, and those tell the other ranks. Their headers are then read in parallel, predicted from the
+ * Of each needed stage one rank leads: its headers have the types, the types and the strategies give the
+ * geometries, and those give the other ranks. Their headers are then read in parallel, predicted from the
  * lead's, and must list the same parameters with the same types as the lead's: a slice of another size
  * or a parameter that is not there would be a hole in the destination.
  *
@@ -13,7 +13,7 @@
  *   other ranks that hold the lead's slice of it lack it too: probe.c looks at them.
  * - when not all files that are looked at list the same (one may list nothing), or one says that redundancy
  *   was removed, or the files of the stage are not all of one size (sizes.c), those of all its ranks are
- *   looked at, once for all destination ranks, and a presence map (presence.h) tells who has what.
+ *   looked at, once for all destination ranks, and a presence map (presence.h) says which rank has what.
  *
  * When the lead has all that the strategy knows and the ranks that give something list the same, no other
  * file has to be looked at: they have each slice that is needed. (What no strategy knows counts only when
@@ -135,7 +135,7 @@ static int find_stages(struct planning *planning)
     return 0;
 }
 
-static int want_stage(struct planning *planning, uint32_t s)
+static int need_stage(struct planning *planning, uint32_t s)
 {
     const int rc = rfs_plan_need(planning, s);
     return rc ? rc : rfs_plan_probe(planning, s);
@@ -152,7 +152,7 @@ struct indexing {
     struct rfs_error first; /* failure, which may not be that of the loop; code 0: none */
 };
 
-/* Remembers what is wrong with a file, to be told if the plan is made without it. */
+/* Remembers what is wrong with a file, to be logged if the plan is made without it. */
 static void note_damage(struct stage_use *use, const struct rfs_error *err)
 {
     if (!use->damage)
@@ -175,7 +175,7 @@ static int index_one(void *ctx, size_t i)
     const int passed = rc ? pass_over(planner, job->ranks[i], rc) : 0;
     pthread_mutex_unlock(&job->lock);
     if (rc && passed == 0) {
-        atomic_store(&job->empty, true); /* whoever holds the same gives it */
+        atomic_store(&job->empty, true); /* whoever holds the same provides it */
         return 0;
     }
     if (rc == -EINVAL && !job->all &&
@@ -263,7 +263,7 @@ static int compare_stage(struct planning *planning, uint32_t s)
 {
     const struct rfs_planner *planner = planning->planner;
     struct stage_use *use = &planning->stages[s];
-    const struct rfs_index *agreed = use->lead_index;
+    const struct rfs_index *proved = use->lead_index;
 
     use->order = NULL;
     for (uint32_t local = 0; !use->presence && local < planner->scale.src_devices; local++) {
@@ -273,18 +273,18 @@ static int compare_stage(struct planning *planning, uint32_t s)
             rfs_catalog_ready(planner->config.catalog, use->base + local);
         if (!index)
             continue; /* damaged, or it keeps nothing and differs says so */
-        const bool gives = use->wanted[local] & PROVIDES;
+        const bool provides = use->wanted[local] & PROVIDES;
         if (use->wanted[local] & (PROVIDES | ORDERS) && (!use->order || !planner->part))
             use->order = index; /* loaded first: the highest rank, or the lowest of a part */
-        if (index == agreed || index == use->lead_index)
+        if (index == proved || index == use->lead_index)
             continue;
         use->differs |= !same_names(use->lead_index, index) || index->redundancy_removed;
         if (use->differs)
             return 0;
-        const int rc = gives ? compare_types(planning, use, s, use->base + local, index) : 0;
+        const int rc = provides ? compare_types(planning, use, s, use->base + local, index) : 0;
         if (rc)
             return rc;
-        agreed = gives ? index : agreed;
+        proved = provides ? index : proved;
     }
     return 0;
 }
@@ -387,7 +387,7 @@ static int report_stage(struct planning *planning, uint32_t s)
             "pipeline stage %u has a damaged checkpoint: what only that one has is not found: %s",
             s, use->damage);
 
-    const struct rfs_lacking *lacking = planner->config.lacking; /* its owner tells */
+    const struct rfs_lacking *lacking = planner->config.lacking; /* its owner reports */
     if ((use->presence || use->bereft) && !(lacking && lacking->damaged.n > 0) &&
         !atomic_exchange(&planner->reported_presence[s], true))
         rfs_plan_report_presence(planner, use, s);
@@ -404,7 +404,7 @@ int rfs_plan_sources(struct planning *planning)
         if (!rc)
             rc = find_stages(planning);
         if (!rc)
-            rc = each_stage(planning, want_stage);
+            rc = each_stage(planning, need_stage);
         if (!rc)
             rc = each_stage(planning, index_stage);
         if (!rc)

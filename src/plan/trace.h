@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A slice told to people: as rfs_planner_slice, with who else holds each piece and where it lies in the
+ * A slice explained: as rfs_planner_slice, with who else holds each piece and where it lies in the
  * tensor. For those who explain; readers take slices.
  *
  * Cost: about a kilobyte for each source cell that the slice's box touches.

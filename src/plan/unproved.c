@@ -3,7 +3,7 @@
  * What is copied as one rank has it, because a strategy that is given does not have it: nothing proves that it is
  * not a slice.
  *
- * A single value (one element, or a string) that no strategy cuts is whole. All else is told in the log, with its
+ * A single value (one element, or a string) that no strategy cuts is whole. All else is reported in the log, with its
  * shape, and refused by strict. Whether the ranks that a file is made from differ in it is seen by samples of its
  * bytes, as slices differ nearly everywhere; SAMPLES_MOST bounds what a planner reads for that. Under strict these
  * ranks must agree in single values, too.
@@ -166,7 +166,7 @@ int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
     if (!one_side &&
         (is_single(role, type) || atomic_load(&planning->planner->telling) == RFS_TELL_ONE_SIDED))
         return 0;
-    if (!found.slice) /* what cannot be read is told by who reads it */
+    if (!found.slice) /* what cannot be read is reported by its reader */
         find_other(planning, entry, from, true, &found.other);
     return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
 }

@@ -4,6 +4,7 @@
  * some of their values do.
  */
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "image/npy.h"
 #include "view/hidden.h"
 #include "view/saves.h"
@@ -46,19 +47,6 @@ static int find_subject(reshard_view *set, uint64_t id, struct subject *out)
     const enum entry_kind kind = rfs_view_entry(view, id, &out->file);
     out->kind = kind == ENTRY_ROOT ? ROOT : kind == ENTRY_FILE ? SHOWN_FILE : OTHER;
     return kind == ENTRY_NONE ? -ENOENT : 0;
-}
-
-/* "0-3,6", as taskset and others write lists of numbers. */
-static void put_ranks(FILE *out, const struct rfs_sources *sources)
-{
-    for (size_t i = 0; i < sources->n_ranks; i++) {
-        size_t last = i;
-        while (last + 1 < sources->n_ranks && sources->ranks[last + 1] == sources->ranks[last] + 1)
-            last++;
-        fprintf(out, last > i ? "%s%" PRIu32 "-%" PRIu32 : "%s%" PRIu32, i > 0 ? "," : "",
-                sources->ranks[i], sources->ranks[last]);
-        i = last;
-    }
 }
 
 static int put_version(struct subject *of, FILE *out)
@@ -138,7 +126,7 @@ static int put_source_ranks(struct subject *of, FILE *out)
             rc = rfs_sources_of_target(of->view, &tensors, of->place.target, &sources);
     }
     if (rc == 0)
-        put_ranks(out, &sources);
+        rfs_text_ranks(out, sources.ranks, sources.n_ranks);
     return rc;
 }
 

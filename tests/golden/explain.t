@@ -11,8 +11,8 @@ from rank  of the tensor     of its slice  to          offset    run  times  eve
         1  [576:768, 0:24]   [576:768, :]  [:, 0:24]    55337  18432      1         18432
         3  [576:768, 24:48]  [576:768, :]  [:, 24:48]   55337  18432      1         18432
 
-rank 1  rank_1/checkpoint_1.ckpt; the same is on ranks 0,4,5
-rank 3  rank_3/checkpoint_3.ckpt; the same is on ranks 2,6,7
+rank 1  rank_1/checkpoint_1.ckpt; the same is on ranks 0,4-5
+rank 3  rank_3/checkpoint_3.ckpt; the same is on ranks 2,6-7
 
 2 pieces from 2 source ranks, 36864 bytes
 $ explain --param layer2.weight --rank 1
@@ -115,8 +115,8 @@ from rank  of the tensor     of its slice  to          offset    run  times  eve
         0  [576:768, 0:24]   [576:768, :]  [:, 0:24]    55337  18432      1         18432
         3  [576:768, 24:48]  [576:768, :]  [:, 24:48]   55337  18432      1         18432
 
-rank 0  rank_0/checkpoint_0.ckpt; the same is on ranks 4,5; rank 1 has no file; instead of rank 1
-rank 3  rank_3/checkpoint_3.ckpt; the same is on ranks 2,6,7
+rank 0  rank_0/checkpoint_0.ckpt; the same is on ranks 4-5; rank 1 has no file; instead of rank 1
+rank 3  rank_3/checkpoint_3.ckpt; the same is on ranks 2,6-7
 
 2 pieces from 2 source ranks, 36864 bytes
 $ explain --param layer1.weight --rank 3 --json 2>/dev/null | grep -o '"instead_of":[^n,]*\|"lost":.[^]]*'

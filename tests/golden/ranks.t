@@ -22,9 +22,9 @@ rank  source ranks
 $ reshard example e --src 64 --dst 56 --cut rows --layers 1 --hidden 1 --force >/dev/null
 $ reshard ranks 0,30,55 -s e/src_strategy.ckpt -d e/dst_strategy.ckpt
 rank  source ranks
-   0  0,1
-  30  30,34,35
-  55  55,62,63
+   0  0-1
+  30  30,34-35
+  55  55,62-63
 $ reshard ranks 0-3 -s $top_srcdir/tests/fixtures/strategies/pipe8.ckpt -d $top_srcdir/tests/fixtures/strategies/pipe8.ckpt
 rank  source ranks
    0  0

@@ -2,6 +2,7 @@
 #include "tool/common/ranks.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "tool/common/show.h"
 #include "tool/common/tool.h"
 
@@ -62,12 +63,6 @@ char *rfs_ranks_text(const uint32_t *ranks, size_t n)
     struct rfs_printed shown;
     FILE *out = rfs_printed_begin(&shown);
 
-    for (size_t i = 0, next; i < n; i = next) {
-        for (next = i + 1; next < n && ranks[next] == ranks[next - 1] + 1;)
-            next++;
-        fprintf(out, "%s%u", i > 0 ? "," : "", ranks[i]);
-        if (next - i > 1)
-            fprintf(out, "%c%u", next - i > 2 ? '-' : ',', ranks[next - 1]);
-    }
+    rfs_text_ranks(out, ranks, n);
     return rfs_printed_end(&shown);
 }

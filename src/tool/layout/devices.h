@@ -18,7 +18,7 @@ struct rfs_group {
     const struct rfs_layout *layout; /* the strategy's */
     size_t first, n;                 /* in rfs_groups.params */
     struct rfs_grid grid;
-    /* The tensor's dims, where the strategy or the user tells; else only the proportions are known. */
+    /* The tensor's dims, where the strategy or the user gives them; else only the proportions are known. */
     bool known;
     uint64_t whole[RFS_GRID_DIMS];
 };

@@ -16,7 +16,7 @@
 
 #define NAMES 6        /* of a layout's parameters that are listed */
 #define RANKS_DRAWN 64 /* of a layout; all of them with --param */
-#define NARROW 80      /* columns, where the terminal does not tell */
+#define NARROW 80      /* columns, where the terminal does not say */
 
 struct strokes {
     const char *across, *down;

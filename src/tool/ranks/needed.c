@@ -15,7 +15,7 @@ struct pair {
     uint32_t dst_stage, src_stage;
     const struct rfs_layout *src, *dst; /* dst NULL: whole */
     const char *param;                  /* one of those that have them; the source strategy's */
-    struct rfs_geometry *geometry;      /* owned; NULL until it is asked for */
+    struct rfs_geometry *geometry;      /* owned; NULL until it is needed */
 };
 
 struct rfs_needed {
@@ -137,7 +137,7 @@ int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *d
     return 0;
 }
 
-/* ---- shapes that nobody told ------------------------------------------------------------------------- */
+/* ---- shapes that no strategy has ------------------------------------------------------------------------- */
 
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
@@ -155,16 +155,16 @@ static uint64_t unit_of(const struct rfs_layout *layout)
     return layout ? (uint64_t)layout->devices * (layout->field > 0 ? layout->field : 1) : 1;
 }
 
-/* Some whole tensor that both layouts cut; the strategy's own where it is JSON, which tells it. */
+/* Some whole tensor that both layouts cut; the strategy's own where it is JSON, which has it. */
 static bool make_shape(const struct pair *pair, uint32_t *ndim, uint64_t *whole)
 {
     const struct rfs_layout *src = pair->src;
     const struct rfs_layout *dst = pair->dst;
     const struct rfs_layout *fewer = dst && dst->n_axes < src->n_axes ? dst : src;
-    const struct rfs_layout *told = fewer->n_expanded > 0 ? fewer
-                                    : dst && dst->n_expanded > 0 && dst->n_axes == fewer->n_axes
-                                        ? dst
-                                        : NULL;
+    const struct rfs_layout *given = fewer->n_expanded > 0 ? fewer
+                                     : dst && dst->n_expanded > 0 && dst->n_axes == fewer->n_axes
+                                         ? dst
+                                         : NULL;
     const uint64_t a = unit_of(src);
     const uint64_t b = unit_of(dst);
     uint64_t both;
@@ -173,7 +173,7 @@ static bool make_shape(const struct pair *pair, uint32_t *ndim, uint64_t *whole)
     if (*ndim > RFS_GRID_DIMS || !rfs_mul_u64(a / common_divisor(a, b), b, &both))
         return false;
     for (uint32_t i = 0; i < *ndim; i++)
-        whole[i] = told ? told->expanded[i] : both;
+        whole[i] = given ? given->expanded[i] : both;
     if (*ndim > 0 && src->edge)
         whole[0] = src->edge[src->n_edges - 1];
     else if (*ndim > 0 && dst && dst->edge)

@@ -47,8 +47,8 @@ static int parse(int argc, char **argv, struct job *job, struct rfs_error *err)
                                 "checkpoint");
 }
 
-/* Calls of one kind for each of the ranks asked for. */
-struct asked {
+/* The ranks that are looked up, and what they need. */
+struct query {
     const struct job *job;
     struct rfs_needed *needed;
     struct rfs_table table;
@@ -60,69 +60,69 @@ static const struct rfs_column columns[] = {{"rank", true, true}, {"source ranks
 static const struct rfs_column keys[] = {{"rank", true, true}, {"source_ranks", true, false}};
 
 /* "0-3,6", or as JSON "[0,1,2,3,6]"; malloc'ed. */
-static char *list_text(const struct asked *asked, size_t n)
+static char *list_text(const struct query *query, size_t n)
 {
     struct rfs_printed shown;
 
-    if (!asked->job->json)
-        return rfs_ranks_text(asked->list, n);
+    if (!query->job->json)
+        return rfs_ranks_text(query->list, n);
     FILE *out = rfs_printed_begin(&shown);
     for (size_t i = 0; i < n; i++)
-        fprintf(out, "%c%" PRIu32, i > 0 ? ',' : '[', asked->list[i]);
+        fprintf(out, "%c%" PRIu32, i > 0 ? ',' : '[', query->list[i]);
     fputs(n > 0 ? "]" : "[]", out);
     return rfs_printed_end(&shown);
 }
 
-static int add_rank(struct asked *asked, uint32_t rank, struct rfs_error *err)
+static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
 {
-    const uint32_t sources = rfs_needed_sources(asked->needed);
+    const uint32_t sources = rfs_needed_sources(query->needed);
     size_t n = 0;
-    const int rc = rfs_needed_by(asked->needed, rank, asked->wanted, err);
+    const int rc = rfs_needed_by(query->needed, rank, query->wanted, err);
 
     if (rc)
         return rc;
     for (uint32_t s = 0; s < sources; s++)
-        if (asked->wanted[s])
-            asked->list[n++] = s;
-    RFS_FREE char *text = list_text(asked, n);
-    rfs_table_add(&asked->table, "%" PRIu32, rank);
-    rfs_table_add(&asked->table, "%s", text);
+        if (query->wanted[s])
+            query->list[n++] = s;
+    RFS_FREE char *text = list_text(query, n);
+    rfs_table_add(&query->table, "%" PRIu32, rank);
+    rfs_table_add(&query->table, "%s", text);
     return 0;
 }
 
-static int check_ranks(const struct asked *asked, struct rfs_error *err)
+static int check_ranks(const struct query *query, struct rfs_error *err)
 {
-    const uint32_t n = rfs_needed_ranks(asked->needed);
+    const uint32_t n = rfs_needed_ranks(query->needed);
 
-    for (size_t i = 0; i < asked->job->ranks.n; i++)
-        if (asked->job->ranks.data[i].last >= n)
+    for (size_t i = 0; i < query->job->ranks.n; i++)
+        if (query->job->ranks.data[i].last >= n)
             return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u",
-                                  asked->job->ranks.data[i].last, n);
+                                  query->job->ranks.data[i].last, n);
     return 0;
 }
 
-static int answer(struct asked *asked, struct rfs_error *err)
+static int answer(struct query *query, struct rfs_error *err)
 {
-    int rc = check_ranks(asked, err);
+    int rc = check_ranks(query, err);
 
-    asked->wanted = calloc(rfs_needed_sources(asked->needed), 1);
-    asked->list = calloc(rfs_needed_sources(asked->needed), sizeof *asked->list);
-    if (rc == 0 && (!asked->wanted || !asked->list))
+    query->wanted = calloc(rfs_needed_sources(query->needed), 1);
+    query->list = calloc(rfs_needed_sources(query->needed), sizeof *query->list);
+    if (rc == 0 && (!query->wanted || !query->list))
         rc = rfs_fail_memory(err);
-    for (uint32_t rank = 0; rc == 0 && rank < rfs_needed_ranks(asked->needed); rank++)
-        if (rfs_ranks_has(&asked->job->ranks, rank))
-            rc = add_rank(asked, rank, err);
+    for (uint32_t rank = 0; rc == 0 && rank < rfs_needed_ranks(query->needed); rank++)
+        if (rfs_ranks_has(&query->job->ranks, rank))
+            rc = add_rank(query, rank, err);
     if (rc)
         return rc;
-    if (asked->job->json) {
+    if (query->job->json) {
         printf("{\"destination_ranks\":%" PRIu32 ",\"source_ranks\":%" PRIu32 ",\"rows\":",
-               rfs_needed_ranks(asked->needed), rfs_needed_sources(asked->needed));
-        rfs_table_print_json(&asked->table, stdout);
+               rfs_needed_ranks(query->needed), rfs_needed_sources(query->needed));
+        rfs_table_print_json(&query->table, stdout);
         fputs("}\n", stdout);
-    } else if (asked->table.cells.n == 2) { /* of one rank: nothing but the answer, for scripts */
-        puts(asked->table.cells.data[1]);
+    } else if (query->table.cells.n == 2) { /* of one rank: nothing but the answer, for scripts */
+        puts(query->table.cells.data[1]);
     } else {
-        rfs_table_print(&asked->table, stdout);
+        rfs_table_print(&query->table, stdout);
     }
     return 0;
 }
@@ -133,22 +133,22 @@ static int run(int argc, char **argv)
     struct job job = {0};
     struct rfs_strategy *src = NULL;
     struct rfs_strategy *dst = NULL;
-    struct asked asked = {.job = &job, .table = {.n_columns = sizeof columns / sizeof *columns}};
+    struct query query = {.job = &job, .table = {.n_columns = sizeof columns / sizeof *columns}};
     int rc = parse(argc, argv, &job, &err);
 
-    asked.table.columns = job.json ? keys : columns;
+    query.table.columns = job.json ? keys : columns;
     if (rc == 0 && job.src)
         rc = rfs_view_read_strategy(job.src, &src, &err);
     if (rc == 0 && job.dst)
         rc = rfs_view_read_strategy(job.dst, &dst, &err);
     if (rc == 0)
-        rc = rfs_needed_open(src, dst, &asked.needed, &err);
+        rc = rfs_needed_open(src, dst, &query.needed, &err);
     if (rc == 0)
-        rc = answer(&asked, &err);
-    free(asked.wanted);
-    free(asked.list);
-    rfs_table_free(&asked.table);
-    rfs_needed_free(asked.needed);
+        rc = answer(&query, &err);
+    free(query.wanted);
+    free(query.list);
+    rfs_table_free(&query.table);
+    rfs_needed_free(query.needed);
     rfs_strategy_free(src);
     rfs_strategy_free(dst);
     free(job.ranks.data);

@@ -129,7 +129,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
         rc = check_readable(&tree.headers, err);
     if (rc == 0)
         rc = make(args, &tree.headers, &tree.source.log, rules, source, &doc, &made, err);
-    /* A tree whose cuts the source strategy tells has the shapes that JSON is to have. */
+    /* A tree whose cuts are in the source strategy has the shapes that JSON is to have. */
     if (rc == 0 && args->tree && source) {
         struct rfs_fit from;
         rfs_fit_begin(&tree.headers, source, &from);

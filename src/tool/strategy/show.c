@@ -13,7 +13,7 @@ static const struct rfs_column columns[] = {
     {"note", false, false},
 };
 
-/* The whole shape: as the tree tells, or as JSON does where nothing is flattened. */
+/* The whole shape: as the tree has it, or as JSON does where nothing is flattened. */
 static const char *add_shape(struct rfs_table *table, bool json, size_t i, uint32_t stage,
                              const struct rfs_layout *layout, const struct rfs_fit *fit)
 {

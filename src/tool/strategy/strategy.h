@@ -40,7 +40,7 @@ int rfs_strategy_tree_open(const char *path, const char *options, struct rfs_str
                            struct rfs_error *err);
 void rfs_strategy_tree_close(struct rfs_strategy_tree *tree);
 
-/* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) tells shapes. */
+/* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
                        struct rfs_globs *globs, bool json, struct rfs_table *table);
 /* "strategy: 12 parameters, 1 stage of 8 devices", and the same as members of a JSON object. */
