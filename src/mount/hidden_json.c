@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The texts of stats.json and config.json: objects with a member a line. */
 #include "base/cleanup.h"
-#include "base/text.h"
+#include "base/json_write.h"
 #include "mount/hidden.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,30 +32,6 @@ static const struct {
     COUNTER(cache_regrets), COUNTER(read_ahead_pieces), COUNTER(read_ahead_unread),
 };
 
-/* A member's name, with what separates it from the one before. */
-static void put_key(FILE *out, bool first, const char *indent, const char *key)
-{
-    fprintf(out, "%s%s\"%s\": ", first ? "\n" : ",\n", indent, key);
-}
-
-/* A text of N bytes from anywhere: what is not printable is \xNN in it. */
-static void put_text(FILE *out, const char *text, size_t n)
-{
-    RFS_FREE char *copy = strndup(text, n);
-    RFS_FREE char *printable = malloc(4 * n + 2);
-
-    if (!copy || !printable)
-        return;
-    rfs_text_printable(printable, 4 * n + 2, copy);
-    fputc('"', out);
-    for (const char *at = printable; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            fputc('\\', out);
-        fputc(*at, out);
-    }
-    fputc('"', out);
-}
-
 static int finish(FILE *out, char **text)
 {
     const bool bad = ferror(out) != 0;
@@ -68,25 +43,25 @@ static int finish(FILE *out, char **text)
     return -ENOMEM;
 }
 
-static void put_latency(FILE *out, const reshard_statistics *now)
+static void put_latency(struct rfs_json_write *json, const reshard_statistics *now)
 {
-    put_key(out, false, "  ", "latency");
-    fprintf(out, "{\n    \"sum_ns\": %" PRIu64 ",\n    \"below_us\": [", now->latency_sum);
+    rfs_json_object(json, "latency", RFS_JSON_LINES);
+    rfs_json_put_u64(json, "sum_ns", now->latency_sum);
+    rfs_json_array(json, "below_us", RFS_JSON_SPACED);
     for (unsigned i = 0; i + 1 < RESHARD_LATENCIES; i++)
-        fprintf(out, "%" PRIu64 ", ", UINT64_C(1) << i);
-    fputs("null],\n    \"reads\": [", out);
-    for (unsigned i = 0; i < RESHARD_LATENCIES; i++)
-        fprintf(out, "%s%" PRIu64, i > 0 ? ", " : "", now->latency[i]);
-    fputs("]\n  }", out);
+        rfs_json_put_u64(json, NULL, UINT64_C(1) << i);
+    rfs_json_put_null(json, NULL);
+    rfs_json_end(json);
+    rfs_json_put_u64s(json, "reads", RFS_JSON_SPACED, now->latency, RESHARD_LATENCIES);
+    rfs_json_end(json);
 }
 
-static void put_sandbox(FILE *out, const struct rfs_sandbox *sandbox)
+static void put_sandbox(struct rfs_json_write *json, const struct rfs_sandbox *sandbox)
 {
     char text[128];
 
     rfs_sandbox_tell(sandbox, text, sizeof text);
-    put_key(out, false, "  ", "sandbox");
-    put_text(out, text, strlen(text));
+    rfs_json_put_text(json, "sandbox", text);
 }
 
 int rfs_hidden_stats(const struct rfs_mount *m, char **text, size_t *bytes)
@@ -99,18 +74,17 @@ int rfs_hidden_stats(const struct rfs_mount *m, char **text, size_t *bytes)
         return -ENOMEM;
     clock_gettime(CLOCK_MONOTONIC, &clock);
     reshard_get_statistics(m->view, &now);
-    fputc('{', out);
-    put_key(out, true, "  ", "seconds");
-    fprintf(out, "%lld", (long long)(clock.tv_sec - m->since));
+    struct rfs_json_write json = {.file = out, .indent = 2};
+    rfs_json_object(&json, NULL, RFS_JSON_LINES);
+    rfs_json_put_i64(&json, "seconds", clock.tv_sec - m->since);
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         uint64_t count;
         memcpy(&count, (const char *)&now + counters[i].at, sizeof count);
-        put_key(out, false, "  ", counters[i].name);
-        fprintf(out, "%" PRIu64, count);
+        rfs_json_put_u64(&json, counters[i].name, count);
     }
-    put_latency(out, &now);
-    put_sandbox(out, m->sandbox);
-    fputs("\n}\n", out);
+    put_latency(&json, &now);
+    put_sandbox(&json, m->sandbox);
+    rfs_json_finish(&json);
     return finish(out, text);
 }
 
@@ -129,27 +103,25 @@ static char *root_attribute(const struct rfs_mount *m, const char *name)
 }
 
 /* The options of the view, as texts; those without a value are true. */
-static void put_view_options(FILE *out, const char *text)
+static void put_view_options(struct rfs_json_write *json, const char *text)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
 
     (void)rfs_settings_add_text(&options, text);
     for (size_t i = 0; i < options.list.n; i++) {
         const struct rfs_setting *option = &options.list.data[i];
-        put_key(out, i == 0, "    ", option->name);
         if (option->value)
-            put_text(out, option->value, strlen(option->value));
+            rfs_json_put_text(json, option->name, option->value);
         else
-            fputs("true", out);
+            rfs_json_put_bool(json, option->name, true);
     }
 }
 
-static void put_mount_options(FILE *out, const struct rfs_mount_options *o)
+static void put_mount_options(struct rfs_json_write *json, const struct rfs_mount_options *o)
 {
     const struct rfs_option *option;
 
-    put_key(out, true, "    ", "foreground");
-    fputs(o->foreground ? "true" : "false", out);
+    rfs_json_put_bool(json, "foreground", o->foreground);
     for (size_t i = 0; (option = rfs_option_at(i)); i++) {
         char number[RFS_OPTION_BYTES];
         const char *value = rfs_options_value(&o->set, option, number);
@@ -157,45 +129,37 @@ static void put_mount_options(FILE *out, const struct rfs_mount_options *o)
             continue;
         if (!value && option->kind != RFS_OPTION_SWITCH)
             continue;
-        put_key(out, false, "    ", option->name);
         if (option->kind == RFS_OPTION_SWITCH)
-            fputs(value ? "true" : "false", out);
+            rfs_json_put_bool(json, option->name, value != NULL);
         else if (option->kind == RFS_OPTION_COUNT)
-            fputs(value, out);
+            rfs_json_print(json, option->name, "%s", value);
         else
-            put_text(out, value, strlen(value));
+            rfs_json_put_text(json, option->name, value);
     }
 }
 
-static void put_scale(FILE *out, const struct rfs_mount *m)
+static void put_scale(struct rfs_json_write *json, const struct rfs_mount *m)
 {
     reshard_summary sum = {.struct_size = sizeof sum};
 
     reshard_summarize(m->view, &sum);
-    put_key(out, false, "  ", "source_ranks");
-    fprintf(out, "%" PRIu32, sum.source_ranks);
-    put_key(out, false, "  ", "source_stages");
-    fprintf(out, "%" PRIu32, sum.source_stages);
-    put_key(out, false, "  ", "target_ranks");
-    fprintf(out, "%" PRIu32, sum.target_ranks);
-    put_key(out, false, "  ", "target_stages");
-    fprintf(out, "%" PRIu32, sum.target_stages);
-    put_key(out, false, "  ", "parameters");
-    fprintf(out, "%" PRIu64, sum.parameters);
+    rfs_json_put_u64(json, "source_ranks", sum.source_ranks);
+    rfs_json_put_u64(json, "source_stages", sum.source_stages);
+    rfs_json_put_u64(json, "target_ranks", sum.target_ranks);
+    rfs_json_put_u64(json, "target_stages", sum.target_stages);
+    rfs_json_put_u64(json, "parameters", sum.parameters);
 }
 
-static void put_versions(FILE *out, const struct rfs_mount *m)
+static void put_versions(struct rfs_json_write *json, const struct rfs_mount *m)
 {
-    put_key(out, true, "  ", "version");
-    put_text(out, reshard_version(), strlen(reshard_version()));
-    put_key(out, false, "  ", "features");
-    put_text(out, reshard_features(), strlen(reshard_features()));
-    put_key(out, false, "  ", "libfuse");
-    put_text(out, fuse_pkgversion(), strlen(fuse_pkgversion()));
-    put_key(out, false, "  ", "fuse_protocol");
-    fprintf(out, "\"%u.%u\"", m->protocol[0], m->protocol[1]);
-    put_key(out, false, "  ", "pid");
-    fprintf(out, "%ld", (long)getpid());
+    char protocol[32];
+
+    snprintf(protocol, sizeof protocol, "%u.%u", m->protocol[0], m->protocol[1]);
+    rfs_json_put_text(json, "version", reshard_version());
+    rfs_json_put_text(json, "features", reshard_features());
+    rfs_json_put_text(json, "libfuse", fuse_pkgversion());
+    rfs_json_put_text(json, "fuse_protocol", protocol);
+    rfs_json_put_i64(json, "pid", getpid());
 }
 
 int rfs_hidden_config(const struct rfs_mount *m, char **text, size_t *bytes)
@@ -205,20 +169,17 @@ int rfs_hidden_config(const struct rfs_mount *m, char **text, size_t *bytes)
 
     if (!out)
         return -ENOMEM;
-    fputc('{', out);
-    put_versions(out, m);
-    put_key(out, false, "  ", "source");
-    put_text(out, m->options->source, strlen(m->options->source));
-    put_key(out, false, "  ", "mountpoint");
-    put_text(out, m->mountpoint, strlen(m->mountpoint));
-    put_scale(out, m);
-    put_key(out, false, "  ", "view");
-    fputc('{', out);
-    put_view_options(out, options);
-    fputs("\n  }", out);
-    put_key(out, false, "  ", "mount");
-    fputc('{', out);
-    put_mount_options(out, m->options);
-    fputs("\n  }\n}\n", out);
+    struct rfs_json_write json = {.file = out, .indent = 2};
+    rfs_json_object(&json, NULL, RFS_JSON_LINES);
+    put_versions(&json, m);
+    rfs_json_put_text(&json, "source", m->options->source);
+    rfs_json_put_text(&json, "mountpoint", m->mountpoint);
+    put_scale(&json, m);
+    rfs_json_object(&json, "view", RFS_JSON_LINES);
+    put_view_options(&json, options);
+    rfs_json_end(&json);
+    rfs_json_object(&json, "mount", RFS_JSON_LINES);
+    put_mount_options(&json, m->options);
+    rfs_json_finish(&json);
     return finish(out, text);
 }
