@@ -133,7 +133,7 @@ class View:
         self._library = c.library()
         self.source = os.fspath(source)
         self.options = {name: value for name, value in options.items() if value is not None and value is not False}
-        pairs = (c.COption * len(self.options))(*((os.fsencode(name), _text(name, value))
+        pairs = (c.COption * len(self.options))(*(c.COption(os.fsencode(name), _text(name, value))
                                                   for name, value in self.options.items()))
         config = c.CConfig(ctypes.sizeof(c.CConfig), None, _receiver, pairs=pairs, pair_count=len(pairs))
         why = c.CError(ctypes.sizeof(c.CError))

@@ -37,7 +37,7 @@ int rfs_hidden_lookup(const struct rfs_mount *m, uint64_t parent, const char *na
     if (m->options->set.control == RFS_HIDDEN_NOT && parent == RESHARD_ROOT &&
         strcmp(name, RESHARD_CONTROL) == 0)
         return -ENOENT;
-    for (size_t i = 0; parent == m->control && i < N_FILES; i++)
+    for (size_t i = 0; parent == m->hidden && i < N_FILES; i++)
         if (strcmp(name, files[i].name) == 0) {
             *id = RFS_OWN_IDS + i;
             return 0;
@@ -48,13 +48,13 @@ int rfs_hidden_lookup(const struct rfs_mount *m, uint64_t parent, const char *na
 int rfs_hidden_list(const struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     const bool shows = dir == RESHARD_ROOT && m->options->set.control == RFS_HIDDEN_LISTED;
-    const uint64_t before = dir == m->control ? N_FILES : shows;
+    const uint64_t before = dir == m->hidden ? N_FILES : shows;
 
     if (position >= before)
         return reshard_list(m->view, dir, position - before, out);
     *out = (reshard_dirent){
         .struct_size = sizeof *out,
-        .id = shows ? m->control : RFS_OWN_IDS + position,
+        .id = shows ? m->hidden : RFS_OWN_IDS + position,
         .is_dir = shows,
         .name = shows ? RESHARD_CONTROL : files[position].name,
     };
@@ -123,7 +123,7 @@ static bool may_ask(const struct rfs_mount *m, fuse_req_t req, uint64_t id)
         caller->uid == geteuid() || !reshard_is_ready(m->view, id) ||
         reshard_getattr(m->view, id, &st, NULL) != 0 || !S_ISDIR(st.mode))
         return true;
-    if (reshard_getattr(m->view, m->control, &st, NULL) != 0)
+    if (reshard_getattr(m->view, m->hidden, &st, NULL) != 0)
         return false;
     if (caller->uid == st.uid)
         return st.mode & S_IRUSR;

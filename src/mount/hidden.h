@@ -35,7 +35,7 @@ int rfs_hidden_stat(const struct rfs_mount *m, uint64_t id, struct stat *st);
 void rfs_hidden_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void rfs_hidden_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 
-/* The texts of config.json and stats.json; control_json.c. 0 or -ENOMEM. */
+/* The texts of config.json and stats.json; hidden_json.c. 0 or -ENOMEM. */
 int rfs_hidden_config(const struct rfs_mount *m, char **text, size_t *bytes);
 int rfs_hidden_stats(const struct rfs_mount *m, char **text, size_t *bytes);
 

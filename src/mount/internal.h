@@ -32,7 +32,7 @@ struct rfs_mount {
     struct fuse_session *session;            /* borrowed; set before the first request */
     const char *mountpoint;                  /* borrowed */
     const struct rfs_sandbox *sandbox;       /* borrowed; constant */
-    uint64_t control;                        /* id of the hidden folder */
+    uint64_t hidden;                         /* id of the hidden folder */
     time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
     unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */
     struct rfs_channel channel;

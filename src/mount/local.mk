@@ -5,13 +5,16 @@
 if HAVE_FUSE
 reshardfs_CFLAGS = $(AM_CFLAGS)
 reshardfs_SOURCES = \
+	src/base/cancel.c \
 	src/base/error.c \
 	src/base/harden.c \
+	src/base/json_read.c \
 	src/base/limits.c \
 	src/base/log.c \
 	src/base/option_values.c \
 	src/base/options.c \
 	src/base/pathlist.c \
+	src/base/read_whole.c \
 	src/base/secret.c \
 	src/base/settings.c \
 	src/base/suggest.c \
@@ -42,7 +45,7 @@ reshardfs_SOURCES = \
 	src/mount/sandbox_files.c \
 	src/mount/scratch.c src/mount/scratch.h \
 	src/mount/session.c src/mount/session.h \
-	src/mount/settings.c src/mount/settings.h src/mount/settings_json.c \
+	src/mount/settings.c src/mount/settings.h \
 	src/mount/table.c src/mount/table.h \
 	src/mount/unwind.c src/mount/unwind.h \
 	src/mount/waits.c src/mount/waits.h

@@ -437,7 +437,7 @@ int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
         .since = now.tv_sec,
         .dropping = ATOMIC_FLAG_INIT,
     };
-    (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->control);
+    (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->hidden);
     /* auto: a .ckpt or .pt is read whole, and once; what is mapped is looked at page by page, by many. */
     mount->by_file = options->set.io == RFS_IO_AUTO;
     /* What is decrypted is for no cache that outlives this process. */

@@ -2,15 +2,15 @@
 #include "mount/settings.h"
 
 #include "base/cleanup.h"
+#include "base/json_read.h"
+#include "base/read_whole.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- the environment --------------------------------------------------------------------------------- */
 
@@ -41,43 +41,7 @@ int rfs_settings_add_environment(struct rfs_settings *settings, char *const *env
     return rc;
 }
 
-/* ---- a file ------------------------------------------------------------------------------------------ */
-
-static int read_text(const char *path, char **out, struct rfs_error *err)
-{
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    RFS_FREE char *text = NULL;
-    struct stat st;
-    size_t n = 0;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return rfs_fail(err, -errno, RFS_IN(path), "config=FILE with a file of options",
-                        "cannot open: %s", strerror(errno));
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > RFS_SETTINGS_FILE_BYTES)
-        return rfs_fail(err, -EINVAL, RFS_IN(path), "config=FILE with a file of options",
-                        S_ISREG(st.st_mode) ? "too large for a file of options" : "not a file");
-    const size_t size = (size_t)st.st_size;
-    text = malloc(size + 1);
-    if (!text)
-        return rfs_fail_memory(err);
-    while (n < size) {
-        const ssize_t got = read(fd, text + n, size - n);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return rfs_fail(err, -errno, RFS_IN(path), NULL, "cannot read: %s", strerror(errno));
-        if (got == 0)
-            break;
-        n += (size_t)got;
-    }
-    text[n] = '\0';
-    if (memchr(text, '\0', n))
-        return rfs_fail_usage(err, "config=FILE with a file of options", "%s: holds a NUL byte",
-                              path);
-    *out = RFS_STEAL(text);
-    return 0;
-}
+/* ---- a file of lines ------------------------------------------------------------------------------------------ */
 
 /* Without the blanks around it; is changed. */
 static char *trimmed(char *text)
@@ -139,14 +103,87 @@ static int add_lines(struct rfs_settings *settings, const char *path, char *text
     return rc;
 }
 
+/* ---- of JSON ----------------------------------------------------------------------------------------- */
+
+/* A list of texts, with ':' between. */
+static int put_list(struct rfs_json_read *json, FILE *out)
+{
+    const char *between = "";
+
+    for (bool first = true; rfs_json_read_element(json, &first) && rfs_json_read_string(json);
+         between = ":")
+        fprintf(out, "%s%s", between, json->text);
+    return json->wrong ? -EINVAL : 0;
+}
+
+/* The value at JSON, whose form was looked at, as text: -EINVAL for what is none of an option. */
+static int put_value(struct rfs_json_read *json, FILE *out)
+{
+    uint64_t number;
+
+    if (rfs_json_read_peek(json, '['))
+        return put_list(json, out);
+    if (rfs_json_read_peek(json, '"'))
+        fputs(rfs_json_read_string(json) ? json->text : "", out);
+    else if (rfs_json_read_peek(json, 't') || rfs_json_read_peek(json, 'f'))
+        fputs(rfs_json_read_peek(json, 't') ? "yes" : "no", out);
+    else if (rfs_json_read_u64(json, &number) && rfs_json_read_end(json))
+        fprintf(out, "%" PRIu64, number);
+    return json->wrong ? -EINVAL : 0;
+}
+
+static int add_member(struct rfs_settings *settings, const char *path, const char *name,
+                      const char *text, size_t n, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_json_read_free) struct rfs_json_read json = rfs_json_read_begin(text, n);
+    RFS_FREE char *value = NULL;
+    size_t size;
+    FILE *out = open_memstream(&value, &size);
+
+    if (!out)
+        return -ENOMEM;
+    const int rc = put_value(&json, out);
+    const bool bad = ferror(out) != 0;
+    if (fclose(out) != 0 || bad || !value || json.no_memory)
+        return -ENOMEM;
+    return rc ? rfs_fail_usage(err, "a text, a whole number, true, false or a list of texts",
+                               "%s: the value of '%s' is none of an option", path, name)
+              : rfs_settings_add(settings, name, value, path);
+}
+
+static int add_object(struct rfs_settings *settings, const char *path, const char *text, size_t n,
+                      struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_json_read_free) struct rfs_json_read json = rfs_json_read_begin(text, n);
+    struct rfs_json_part part;
+    int rc = 0;
+
+    for (bool first = true; rc == 0 && rfs_json_read_member(&json, &first);) {
+        RFS_FREE char *name = strdup(json.text);
+        if (!name)
+            return -ENOMEM;
+        if (rfs_json_read_part(&json, &part))
+            rc = add_member(settings, path, name, text + part.at, part.n, err);
+    }
+    if (rc || rfs_json_read_end(&json))
+        return rc;
+    return json.no_memory ? -ENOMEM
+                          : rfs_fail_usage(err, "{\"cache\": \"2G\"}, or lines such as cache = 2G",
+                                           "%s: offset %zu: not JSON", path, json.at);
+}
+
 int rfs_settings_add_file(struct rfs_settings *settings, const char *path, struct rfs_error *err)
 {
     RFS_FREE char *text = NULL;
-    int rc = read_text(path, &text, err);
+    size_t n;
+    int rc = rfs_read_whole(path, RFS_SETTINGS_FILE_BYTES, &text, &n, err);
 
     if (rc)
         return rc;
-    rc = text[strspn(text, " \t\r\n")] == '{' ? rfs_settings_add_json(settings, path, text, err)
+    if (memchr(text, '\0', n))
+        return rfs_fail_usage(err, "config=FILE with a file of options", "%s: holds a NUL byte",
+                              path);
+    rc = text[strspn(text, " \t\r\n")] == '{' ? add_object(settings, path, text, n, err)
                                               : add_lines(settings, path, text, err);
     return rc == -ENOMEM ? rfs_fail_memory(err) : rc;
 }

@@ -33,8 +33,4 @@ int rfs_settings_add_environment(struct rfs_settings *settings, char *const *env
 /* Those of a file. 0, or -errno with *err filled. */
 int rfs_settings_add_file(struct rfs_settings *settings, const char *path, struct rfs_error *err);
 
-/* TEXT is that of a JSON file, with a NUL behind it. 0, or -errno with *err filled. */
-int rfs_settings_add_json(struct rfs_settings *settings, const char *path, const char *text,
-                          struct rfs_error *err);
-
 #endif

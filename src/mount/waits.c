@@ -15,7 +15,7 @@ bool rfs_waits_list(const struct rfs_mount *m, uint64_t dir)
 {
     reshard_stat st = {.struct_size = sizeof st};
 
-    return dir != RESHARD_ROOT && dir != m->control && is_folder(m, dir) &&
+    return dir != RESHARD_ROOT && dir != m->hidden && is_folder(m, dir) &&
            reshard_getattr(m->view, dir, &st, NULL) == 0 && st.hidden;
 }
 

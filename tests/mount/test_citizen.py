@@ -92,8 +92,8 @@ def test_configs_that_are_refused():
         equal(got, (2, "", "reshardfs: error: " + error.replace("FILE:", path + ":") + "\n"), text)
     gone = os.path.join(folder("etc"), "gone")
     equal(bare(tree, "-o", f"config={gone}", mnt=mnt),
-          (1, "", f"reshardfs: error: {gone}: cannot open: No such file or directory; "
-                  "try: config=FILE with a file of options\n"), "no such file")
+          (1, "", f"reshardfs: error: {gone}: cannot be read: No such file or directory; "
+                  "try: check the path\n"), "no such file")
     equal(bare(tree, "-o", f"config={folder('etc')}", mnt=mnt)[:2], (1, ""), "a folder")
     check(not mounted(mnt), "something is mounted")
 

@@ -21,7 +21,7 @@ int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spe
     if (spec->options)
         rfs_options_write(spec->options, RFS_OPTION_INDEX, out);
     const bool bad = ferror(out) != 0;
-    return fclose(out) != 0 || bad ? -ENOMEM : 0;
+    return fclose(out) != 0 || bad || !catalog->key ? -ENOMEM : 0;
 }
 
 struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog)

@@ -6,6 +6,5 @@ tests_unit_mount_test_options_SOURCES = \
 	src/mount/options.c \
 	src/mount/paths.c \
 	src/mount/settings.c \
-	src/mount/settings_json.c \
 	tests/unit/mount/test_options.c
-tests_unit_mount_test_options_LDADD = librfs.la $(CJSON_LIBS) $(CMOCKA_LIBS)
+tests_unit_mount_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
