@@ -124,20 +124,6 @@ void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *js
     rfs_json_end(json);
 }
 
-void rfs_table_print_json(const struct rfs_table *table, FILE *out)
-{
-    struct rfs_json_write json = {.file = out};
-
-    rfs_table_put_json(table, &json, NULL);
-}
-
-void rfs_json_text(FILE *out, const char *text)
-{
-    struct rfs_json_write json = {.file = out};
-
-    rfs_json_put_text(&json, NULL, text);
-}
-
 void rfs_table_free(struct rfs_table *table)
 {
     free(table->cells.data);

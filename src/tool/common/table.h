@@ -41,11 +41,6 @@ void rfs_table_print(const struct rfs_table *table, FILE *out);
 /* An array of objects, one a row. */
 void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json,
                         const char *key);
-/* The same where no writer is used yet. */
-void rfs_table_print_json(const struct rfs_table *table, FILE *out);
 void rfs_table_free(struct rfs_table *table);
-
-/* TEXT as a JSON string, quotes included; what is not printable UTF-8 becomes \xNN in its value. */
-void rfs_json_text(FILE *out, const char *text);
 
 #endif

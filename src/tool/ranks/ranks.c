@@ -115,10 +115,12 @@ static int answer(struct query *query, struct rfs_error *err)
     if (rc)
         return rc;
     if (query->job->json) {
-        printf("{\"destination_ranks\":%" PRIu32 ",\"source_ranks\":%" PRIu32 ",\"rows\":",
-               rfs_needed_ranks(query->needed), rfs_needed_sources(query->needed));
-        rfs_table_print_json(&query->table, stdout);
-        fputs("}\n", stdout);
+        struct rfs_json_write json = {.file = stdout};
+        rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(&json, "destination_ranks", rfs_needed_ranks(query->needed));
+        rfs_json_put_u64(&json, "source_ranks", rfs_needed_sources(query->needed));
+        rfs_table_put_json(&query->table, &json, "rows");
+        rfs_json_finish(&json);
     } else if (query->table.cells.n == 2) { /* of one rank: nothing but the answer, for scripts */
         puts(query->table.cells.data[1]);
     } else {
