@@ -304,7 +304,7 @@ static int lose_node(const struct reading *reading, const char *name, const char
                      const char *what)
 {
     rfs_fail(rfs_strategy_doc_lost(reading->item->doc), -EINVAL, RFS_OF(reading->item->file, name),
-             REMEDY, "'%s' %s", key, what);
+             "the file that MindSpore saved as strategy", "'%s' %s", key, what);
     return 0;
 }
 
@@ -338,9 +338,10 @@ static int keep_node(struct reading *reading, uint32_t id, struct rfs_json_part 
             if (!rfs_json_read_i64(&json, &stage))
                 return lose_node(reading, name, "stage", "is not an integer");
         } else if (is_key(&json, "parallel_strategy")) {
+            const bool list = rfs_json_read_peek(&json, '[');
             if (!keep_inputs(doc, &json, &no_memory) && !no_memory)
                 return lose_node(reading, name, "parallel_strategy",
-                                 "is not a list of lists of integers");
+                                 list ? "is not a list of integers" : "is not a list");
         } else {
             pass_unknown(reading, &json, name);
         }

@@ -114,7 +114,7 @@ static void test_what_would_be_lost(void **state)
          "parameter 'm': 'stage' is not there, or is not a stage"},
         {"{\"parallel_strategy_item\":{\"n\":{\"stage\":0,\"parallel_strategy\":[[1],2]}}," PARAMS
          "}",
-         "parameter 'n': 'parallel_strategy' is not a list of lists of integers"},
+         "parameter 'n': 'parallel_strategy' is not a list of integers"},
         {"{\"current_stage\":\"1\"," PARAMS "}", "a.json: 'current_stage' is not an integer"},
     };
     struct text proto = read_fixture("strategies/src8.ckpt");
