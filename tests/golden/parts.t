@@ -4,7 +4,7 @@ $ explain() { reshard explain saved "$@"; }
 $ explain -o nshards=5
 part  parameters  bytes  files  from parts  source bytes
    0           4   2676      3  0-2                 2676
-   1           3    652      3  0,1                  652
+   1           3    652      3  0-1                  652
    2           3    148      3  0                    148
    3           3     76      3  0,2                   76
    4           1      4      3  0                      4
@@ -12,7 +12,7 @@ part  parameters  bytes  files  from parts  source bytes
 5 parts of the destination together: 3540 bytes (3.5 KiB) from 3 source parts, each byte counted once; 3556 if each part reads its own
 $ explain -o nshards=5 --rank 1
 part  parameters  bytes  files  from parts  source bytes
-   1           3    652      3  0,1                  652
+   1           3    652      3  0-1                  652
 
 from part  file         bytes
         0  PART_000.pt      4
@@ -33,9 +33,9 @@ destination  a piece in each of 5 parts
 
 part  slice      shape  bytes  from parts  source bytes
    0  [0:67]     [67]     268  0                    268
-   1  [67:134]   [67]     268  0,1                  268
+   1  [67:134]   [67]     268  0-1                  268
    2  [134:201]  [67]     268  1                    268
-   3  [201:268]  [67]     268  1,2                  268
+   3  [201:268]  [67]     268  1-2                  268
    4  [268:333]  [65]     260  2                    260
 
 5 parts of the destination together: 1332 bytes (1.3 KiB) from 3 source parts, each byte counted once
