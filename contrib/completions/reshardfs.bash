@@ -2,10 +2,10 @@
 # shellcheck shell=bash
 #
 # Completions of reshardfs(1) for bash, also behind a comma of -o. The options are those that the installed program's
-# --help has: "name=VALUE", "name=one|other" or "name".
+# --help-all has: "name=VALUE", "name=one|other" or "name".
 
 _reshardfs_options() {
-    "$1" --help 2>/dev/null | sed -n 's/^  \([a-z_][a-z_]*\(=[^ ]*\)\{0,1\}\)\( .*\)\{0,1\}$/\1/p'
+    "$1" --help-all 2>/dev/null | sed -n 's/^  \([a-z_][a-z_]*\(=[^ ]*\)\{0,1\}\)\( .*\)\{0,1\}$/\1/p'
     echo ro
 }
 
@@ -59,7 +59,10 @@ _reshardfs() {
         ;;
     esac
     case $word in
-    -*) mapfile -t COMPREPLY < <(compgen -W "-o -f -d -s --check --help --version" -- "$word") ;;
+    -*)
+        mapfile -t COMPREPLY < <(compgen -W "-o -s -d -f --src-strategy --dst-strategy --debug --single-thread \
+            --check --help --help-all --version" -- "$word")
+        ;;
     *) compopt -o default ;;
     esac
 }

@@ -110,7 +110,7 @@ static const struct rfs_option options[] = {
 
     ROW(config, PATH, 0, .help = "a file of more options", .heading = "in general"),
     ROW(log_level, WORD, 0, .words = levels, .help = "how much is logged"),
-    ROW(debug, SWITCH, 0, .help = "as -d"),
+    ROW(debug, SWITCH, 0, .help = "as --debug: stay in the foreground, print requests"),
     ROW(rw, SWITCH, 0, .help = NULL),
 
     IGNORED("ro"),

@@ -56,7 +56,7 @@ static int tell_end(pid_t child, struct rfs_error *err)
         return rfs_fail(err, -EIO, RFS_NOWHERE,
                         "sandbox=log and dmesg, to see which; sandbox=off, to do without",
                         "the sandbox has ended the server for a system call that it does not know");
-    return rfs_fail(err, -EIO, RFS_NOWHERE, "-f -d, to see how far it gets",
+    return rfs_fail(err, -EIO, RFS_NOWHERE, "--debug, to see how far it gets",
                     "the server ended before the mount answered");
 }
 

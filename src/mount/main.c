@@ -275,6 +275,8 @@ int main(int argc, char **argv)
         rfs_report_level((enum reshard_level)options.set.log_level);
         if (options.action == RFS_ACTION_HELP)
             rfs_mount_options_help();
+        else if (options.action == RFS_ACTION_HELP_ALL)
+            rfs_mount_options_help_all();
         else if (options.action == RFS_ACTION_VERSION)
             show_version();
         else

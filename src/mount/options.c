@@ -171,49 +171,87 @@ static int take_settings(struct rfs_mount_options *o, const struct rfs_settings 
     return rc;
 }
 
+enum {
+    FLAG_CHECK = 256, /* beyond all letters */
+    FLAG_DEBUG,
+    FLAG_SINGLE,
+    FLAG_HELP_ALL,
+};
+
+static const struct option flags[] = {{"src-strategy", required_argument, NULL, 's'},
+                                      {"dst-strategy", required_argument, NULL, 'd'},
+                                      {"check", no_argument, NULL, FLAG_CHECK},
+                                      {"debug", no_argument, NULL, FLAG_DEBUG},
+                                      {"single-thread", no_argument, NULL, FLAG_SINGLE},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {"help-all", no_argument, NULL, FLAG_HELP_ALL},
+                                      {"version", no_argument, NULL, 'V'},
+                                      {NULL, 0, NULL, 0}};
+
+/* A strategy by a flag of its own: as in -o, but a comma is a comma. */
+static int take_strategy(struct rfs_settings *settings, int flag, const char *value,
+                         struct rfs_error *err)
+{
+    if (*value == '-') /* the flag that follows, not a file */
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "'-%c' needs a value", flag);
+    return rfs_settings_add(settings, flag == 's' ? "src_strategy" : "dst_strategy", value, NULL);
+}
+
+static int take_flag(struct rfs_mount_options *o, int flag, const char *arg,
+                     struct rfs_settings *settings, struct rfs_error *err)
+{
+    switch (flag) {
+    case 'o':
+        return rfs_settings_add_text(settings, optarg);
+    case 's':
+    case 'd':
+        return take_strategy(settings, flag, optarg, err);
+    case 'f':
+        o->foreground = true;
+        return 0;
+    case FLAG_DEBUG:
+        o->set.debug = true;
+        return 0;
+    case FLAG_SINGLE:
+        o->single = true;
+        return 0;
+    case FLAG_CHECK:
+        o->action = RFS_ACTION_CHECK;
+        return 0;
+    case 'h':
+        o->action = RFS_ACTION_HELP;
+        return 0;
+    case FLAG_HELP_ALL:
+        o->action = RFS_ACTION_HELP_ALL;
+        return 0;
+    case 'V':
+        o->action = RFS_ACTION_VERSION;
+        return 0;
+    case ':':
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "'%s' needs a value", arg);
+    default:
+        return optopt > 0 && optopt < 128 && strncmp(arg, "--", 2) != 0
+                   ? rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '-%c'", optopt)
+                   : rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '%s'", arg);
+    }
+}
+
+static bool reads_a_source(const struct rfs_mount_options *o)
+{
+    return o->action == RFS_ACTION_MOUNT || o->action == RFS_ACTION_CHECK;
+}
+
+/* What asks for help or the version ends the line. */
 static int take_flags(struct rfs_mount_options *o, int argc, char **argv,
                       struct rfs_settings *settings, struct rfs_error *err)
 {
-    static const struct option flags[] = {{"check", no_argument, NULL, 'c'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {"version", no_argument, NULL, 'V'},
-                                          {NULL, 0, NULL, 0}};
     int rc = 0, flag;
 
     opterr = 0;
-    while (rc == 0 && (flag = getopt_long(argc, argv, ":o:fdshV", flags, NULL)) != -1) {
-        const char *arg = optind > 0 && optind <= argc ? argv[optind - 1] : "";
-
-        switch (flag) {
-        case 'o':
-            rc = rfs_settings_add_text(settings, optarg);
-            break;
-        case 'f':
-            o->foreground = true;
-            break;
-        case 'd':
-            o->set.debug = true;
-            break;
-        case 's':
-            o->single = true;
-            break;
-        case 'c':
-            o->action = RFS_ACTION_CHECK;
-            break;
-        case 'h':
-            o->action = RFS_ACTION_HELP;
-            return 0;
-        case 'V':
-            o->action = RFS_ACTION_VERSION;
-            return 0;
-        case ':':
-            return rfs_fail_usage(err, RFS_PROGRAM_HELP, "'%s' needs a value", arg);
-        default:
-            return optopt > 0 && optopt < 128 && strncmp(arg, "--", 2) != 0
-                       ? rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '-%c'", optopt)
-                       : rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '%s'", arg);
-        }
-    }
+    while (rc == 0 && reads_a_source(o) &&
+           (flag = getopt_long(argc, argv, ":o:s:d:fhV", flags, NULL)) != -1)
+        rc =
+            take_flag(o, flag, optind > 0 && optind <= argc ? argv[optind - 1] : "", settings, err);
     return rc;
 }
 
@@ -258,7 +296,7 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
     rc = rfs_options_init(&out->set);
     if (rc == 0)
         rc = take_flags(out, argc, argv, &settings, err);
-    if (rc == 0 && (out->action == RFS_ACTION_MOUNT || out->action == RFS_ACTION_CHECK)) {
+    if (rc == 0 && reads_a_source(out)) {
         rc = take_settings(out, &settings, err);
         if (rc == 0)
             rc = take_places(out, argc - optind, argv + optind, err);
@@ -285,7 +323,20 @@ void rfs_mount_options_free(struct rfs_mount_options *options)
     *options = (struct rfs_mount_options){0};
 }
 
-enum { HELP_COLUMN = 28 };
+enum {
+    HELP_COLUMN = 28, /* of what an option does */
+    NAMES_COLUMN = 15,
+    HELP_WIDTH = 80,
+};
+
+static const char usage[] =
+    "usage: reshardfs SRC MNT [-s FILE] [-d FILE] [-o OPTION,...] [-f]\n"
+    "       reshardfs --check SRC [-s FILE] [-d FILE] [-o OPTION,...] | --version\n"
+    "Shows the checkpoint of many ranks in SRC as that of others on MNT, read-only.\n";
+
+static const char notes[] =
+    "Options also come from RESHARDFS_NAME=VALUE, and lines NAME = VALUE of config=.\n"
+    "A comma inside a value is \\, here. Unmount with: fusermount3 -u MNT\n";
 
 /* "  name=VALUE  what it does", in a line, which completions read. */
 static void help_option(const struct rfs_option *option)
@@ -297,18 +348,23 @@ static void help_option(const struct rfs_option *option)
     printf("%*s%s\n", n < HELP_COLUMN ? HELP_COLUMN - n : 0, "", option->help);
 }
 
-void rfs_mount_options_help(void)
+void rfs_mount_options_help_all(void)
 {
     const struct rfs_option *option;
 
-    fputs("usage: reshardfs SRC MNT [-o OPTION,...] [-f] [-d] [-s]\n"
-          "       reshardfs --check SRC [-o OPTION,...] | --help | --version\n"
-          "Shows the checkpoint of many ranks in SRC as that of others on MNT, read-only.\n"
-          "\n"
+    fputs(usage, stdout);
+    fputs("\n"
+          "  -s FILE, --src-strategy FILE\n"
+          "                -o src_strategy=FILE\n"
+          "  -d FILE, --dst-strategy FILE\n"
+          "                -o dst_strategy=FILE\n"
           "  -f            stay in the foreground\n"
-          "  -d            likewise, and print requests\n"
-          "  -s            one request at a time\n"
-          "  --check       plan every rank, report, mount nothing\n",
+          "  --debug       likewise, and print requests\n"
+          "  --single-thread\n"
+          "                one request at a time\n"
+          "  --check       plan every rank, report, mount nothing\n"
+          "  -h, --help    the names of the options; --help-all: what they do\n"
+          "  -V, --version\n",
           stdout);
     for (size_t i = 0; (option = rfs_option_at(i)); i++) {
         if (option->heading)
@@ -316,9 +372,44 @@ void rfs_mount_options_help(void)
         if (option->help)
             help_option(option);
     }
-    fputs("\n"
-          "ro, nofail, noatime and what else mount(8) adds is accepted.\n"
-          "Options also come from RESHARDFS_NAME=VALUE, and lines NAME = VALUE of config=.\n"
-          "A comma inside a value is \\, here. Unmount with: fusermount3 -u MNT\n",
+    fputs("\nro, nofail, noatime and what else mount(8) adds is accepted.\n", stdout);
+    fputs(notes, stdout);
+}
+
+/* The names of all options, in lines, with the words that they may have; at COLUMN the next one comes. */
+static int help_name(const struct rfs_option *option, bool last, int column)
+{
+    char name[128], takes[64];
+    const int n = snprintf(
+        name, sizeof name, "%s%s%s%s", option->name, rfs_option_is_valued(option) ? "=" : "",
+        option->words ? rfs_option_takes(option, takes, sizeof takes) : "", last ? "" : ",");
+
+    if (column + 1 + n > HELP_WIDTH) {
+        printf("\n%*s", NAMES_COLUMN, "");
+        column = NAMES_COLUMN;
+    }
+    return column + printf("%s%s", column > NAMES_COLUMN ? " " : "", name);
+}
+
+void rfs_mount_options_help(void)
+{
+    const struct rfs_option *option;
+    int column = 0;
+
+    fputs(usage, stdout);
+    for (size_t i = 0; (option = rfs_option_at(i)); i++) {
+        const struct rfs_option *next = rfs_option_at(i + 1);
+
+        if (option->heading) {
+            printf("\n%-*s", NAMES_COLUMN, option->heading);
+            column = NAMES_COLUMN;
+        }
+        if (option->help)
+            column = help_name(option, !next || !next->help || next->heading, column);
+    }
+    fputs("\n\n"
+          "-s, -d         src_strategy=, dst_strategy=; -f, --debug: stay in the foreground\n"
+          "--check        plan every rank, mount nothing; --help-all: what options do\n",
           stdout);
+    fputs(notes, stdout);
 }

@@ -13,7 +13,13 @@
 
 #define RFS_PROGRAM_HELP "reshardfs --help"
 
-enum rfs_action { RFS_ACTION_MOUNT, RFS_ACTION_CHECK, RFS_ACTION_HELP, RFS_ACTION_VERSION };
+enum rfs_action {
+    RFS_ACTION_MOUNT,
+    RFS_ACTION_CHECK,
+    RFS_ACTION_HELP,
+    RFS_ACTION_HELP_ALL,
+    RFS_ACTION_VERSION,
+};
 
 struct rfs_mount_options {
     enum rfs_action action;
@@ -30,6 +36,8 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
                             struct rfs_error *err);
 void rfs_mount_options_free(struct rfs_mount_options *options);
 
+/* The options by name, on a screen of 24 lines of 80 columns; and with what each does. */
 void rfs_mount_options_help(void);
+void rfs_mount_options_help_all(void);
 
 #endif

@@ -147,7 +147,7 @@ def test_interrupted_stats():
 def stays(calls, code, what, when="1", warm=False):
     """It happens once, and the file fails with WHAT from then on; the others are as ever."""
     tree = new()
-    with injected(tree, calls, f"error={code}:when={when}", "-s") as m:
+    with injected(tree, calls, f"error={code}:when={when}", "--single-thread") as m:
         if warm:
             all_right(m, tree, [VICTIM])
         got = [outcome(call, m.file(VICTIM)) for call in (read_all, read_all, os.stat, read_all)]
@@ -166,7 +166,7 @@ def stays(calls, code, what, when="1", warm=False):
 def calls_so_far(calls):
     """[name of a call] that the headers and one reading of the file take."""
     tree = Tree(folder("count"), ALONE, 4, 4)
-    with injected(tree, calls, "delay_enter=0", "-s") as m:
+    with injected(tree, calls, "delay_enter=0", "--single-thread") as m:
         all_right(m, tree, [VICTIM])
     trace = read_all(os.path.join(tree.dir, "trace")).decode()
     shutil.rmtree(folder("count"))
@@ -204,7 +204,7 @@ def test_a_source_that_goes_stale():
 
 def test_every_file_that_depends_on_it():
     tree = new(MIXED)
-    with injected(tree, READS, "error=EIO:when=1", "-s") as m:
+    with injected(tree, READS, "error=EIO:when=1", "--single-thread") as m:
         equal([outcome(read_all, m.file(rank)) for rank in range(4)], ["EIO"] * 4, "each file")
     was_injected(tree)
 
@@ -213,7 +213,7 @@ def test_a_read_error_in_an_encrypted_source():
     """In its headers, and in a block."""
     for mode, when in (("AES-GCM", 1), ("AES-GCM", 3), ("AES-CBC", 1), ("AES-CBC", 2)):
         tree, key = encrypted(ALONE, mode, f"{mode}-{when}")
-        with injected(tree, READS, f"error=EIO:when={when}", "-s", options=(key,)) as m:
+        with injected(tree, READS, f"error=EIO:when={when}", "--single-thread", options=(key,)) as m:
             equal([outcome(read_all, m.file(VICTIM)) for _ in range(3)], ["EIO"] * 3, f"{mode}, read {when}")
             all_right(m, tree, [r for r in range(4) if r != VICTIM])
         was_injected(tree)
@@ -225,7 +225,7 @@ def test_a_read_error_in_an_encrypted_source():
 def passes(calls, code):
     """The call fails once; the errno is its own, and the next try is as if nothing had been."""
     tree = new()
-    with injected(tree, calls, f"error={code}:when=1", "-s") as m:
+    with injected(tree, calls, f"error={code}:when=1", "--single-thread") as m:
         equal(outcome(read_all, m.file(VICTIM)), code, "the first try")
         all_right(m, tree)
     was_injected(tree)
@@ -247,7 +247,7 @@ def test_a_source_that_may_not_be_read():
         passes(calls, code)
         shutil.rmtree(folder("tree"))
     tree = new()
-    with injected(tree, "openat", "error=EACCES", "-s") as m:
+    with injected(tree, "openat", "error=EACCES", "--single-thread") as m:
         equal([outcome(read_all, m.file(VICTIM)) for _ in range(2)], ["EACCES"] * 2, "reading")
         all_right(m, tree, [r for r in range(4) if r != VICTIM])
         lines = [x for x in m.log().splitlines() if tree.path(VICTIM) + ":" in x]

@@ -66,7 +66,7 @@ def test_inodes_are_stable():
         (entry,) = os.scandir(os.path.join(m.mnt, "rank_1"))
         equal((entry.inode(), entry.is_file()), (first[4], True), "d_ino of a file")
     equal(len(set(first)), 5, "all differ")
-    with Mount(tree.src, tree.options("io=cached"), "-s") as m:
+    with Mount(tree.src, tree.options("io=cached"), "--single-thread") as m:
         equal(list(reversed(inodes(m)))[::-1], first, "after a remount")
 
 

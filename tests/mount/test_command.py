@@ -60,6 +60,7 @@ def test_help_and_version():
         check(word in got.stdout, f"{word} is not in the help")
     equal(run(reshardfs, "-h").stdout, got.stdout, "-h")
     lines = got.stdout.splitlines()
+    equal("src_strategy=FILE" in run(reshardfs, "--help-all").stdout, True, "--help-all")
     equal((len(lines) <= 23, max(map(len, lines)) <= 80), (True, True), "it fits 24 lines of 80 columns")
     got = run(reshardfs, "-V")
     check(re.match(r"reshardfs \d+\.\d+\.\d+\nlibfuse 3\.\d+", got.stdout), got.stdout)
@@ -81,6 +82,13 @@ def test_options_of_mount_are_accepted():
         (source, _, kind, flags), = [x for x in mounts() if x[1] == m.mnt]
         equal((source, kind), (tree.src, "fuse.reshardfs"), "source and type")
         check({"ro", "nosuid", "nodev", "noexec", "max_read=1048576"} <= flags, flags)
+        same_bytes(m.read(1), tree.expected(1), "rank 1")
+
+
+def test_strategies_by_flags():
+    tree = small("with, comma")
+    src, dst = (os.path.join(tree.dir, name) for name in ("src_strategy.ckpt", "dst_strategy.ckpt"))
+    with Mount(tree.src, "nonempty", "-s", src, "-d", dst) as m:
         same_bytes(m.read(1), tree.expected(1), "rank 1")
 
 

@@ -45,7 +45,7 @@ def test_blocks_of_64_mib():
     tree.write(0, seal(both))  # … and one of 96 MiB
     tree.write(1, seal(read_all(tree.path(1))))
     options = tree.options(f"key_file={key_file(tree)}", "cache=80M")
-    with Mount(tree.src, options, "-s") as m:
+    with Mount(tree.src, options, "--single-thread") as m:
         st = os.stat(m.file(0))
         with open(m.file(0), "rb") as file:
             got = file.read()
@@ -256,7 +256,7 @@ def test_nothing_is_left_in_memory():
         wanted.update({f"byte {at} of rank {rank}": data[at : at + 24] for at in places})
         long.update({f"byte {at} of rank {rank}": data[at : at + 256] for at in places})
     # A sanitizer's own code runs in between and saves registers on the stack, with what has just been copied in them.
-    for flags in ((), ("-s",)):
+    for flags in ((), ("--single-thread",)):
         with Mount(tree.src, tree.options(key), *flags) as m:
             all_right(m, tree)
             sanitized = "libasan" in read_all(f"/proc/{m.pid}/maps").decode()

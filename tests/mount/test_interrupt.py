@@ -216,7 +216,7 @@ def test_signals_with_a_handler_do_not_fail_reads():
 
 def test_folders_are_listed_while_all_threads_wait():
     tree = slow_tree()
-    for options, flags in (("max_threads=2", ()), ("max_threads=1", ()), ("", ("-s",))):
+    for options, flags in (("max_threads=2", ()), ("max_threads=1", ()), ("", ("--single-thread",))):
         with slowly(tree.src, "-d", "1000") as (source, process):
             m = Mount(source, tree.options("index_cache=no", *filter(None, [options])), *flags)
             with m:
@@ -265,8 +265,8 @@ def test_signals_end_it_while_sources_hang():
         (signal.SIGTERM, "", ()),
         (signal.SIGINT, "", ()),
         (signal.SIGTERM, "max_threads=1", ()),
-        (signal.SIGTERM, "", ("-s",)),
-        (signal.SIGINT, "", ("-s",)),
+        (signal.SIGTERM, "", ("--single-thread",)),
+        (signal.SIGINT, "", ("--single-thread",)),
     ):
         what = f"{number.name} with {options or flags}"
         with slowly(tree.src, "-d", "1000") as (source, process):
@@ -313,7 +313,7 @@ def test_signals_end_it_while_it_works():
 def test_unmounting_ends_it_while_sources_hang():
     """Nobody has a file open any more, but its threads still wait."""
     tree = slow_tree()
-    for flags in ((), ("-s",)):
+    for flags in ((), ("--single-thread",)):
         with slowly(tree.src, "-d", "1000") as (source, process):
             let_flushes_pass(source)
             m = Foreground(source, tree.options("io=direct", "index_cache=no"), *flags)
@@ -347,7 +347,7 @@ def test_the_mount_goes_even_if_a_call_cannot_be_ended():
 
 
 def test_a_source_that_leads_into_its_own_mount():
-    for options, flags in (("", ("-s",)), ("max_threads=1", ()), ("", ())):
+    for options, flags in (("", ("--single-thread",)), ("max_threads=1", ()), ("", ())):
         tree = Tree(os.path.join(folder(f"tree{len(options)}{len(flags)}"), "t"), PARAMS, 4, 2)
         what = f"with {options or flags}"
         with Mount(tree.src, tree.options("index_cache=no", *filter(None, [options])), *flags) as m:
@@ -370,7 +370,7 @@ def test_a_source_that_is_a_file_of_its_own_mount():
     os.makedirs(below)
     os.rename(tree.path(1), os.path.join(below, "checkpoint_0.ckpt"))
     os.symlink(os.path.join(below, "checkpoint_0.ckpt"), tree.path(1))
-    m = Foreground(tree.src, tree.options("nonempty", "follow_links", "index_cache=no"), "-s", mnt=mnt)
+    m = Foreground(tree.src, tree.options("nonempty", "follow_links", "index_cache=no"), "--single-thread", mnt=mnt)
     with m:
         reader = failed_reader("cat", m.file(0))
         ends_soon(reader, "cat", 1)

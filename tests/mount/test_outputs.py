@@ -90,7 +90,7 @@ def test_ckpt_stay_out_of_the_page_cache():
 def test_pages_are_kept_between_opens():
     """What is in the page cache is not read again by the next reader of the file."""
     tree = Tree(folder("tree"), usual(8), 4, 2)
-    with Foreground(tree.src, tree.options("format=safetensors"), "-d") as m:
+    with Foreground(tree.src, tree.options("format=safetensors"), "--debug") as m:
         want = encode(of_rank(tree, 0), "ms")
         same_bytes(read_all(path_of(m, 0)), want, "first")
         before = m.log().count("READ (")

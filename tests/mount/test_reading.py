@@ -144,8 +144,8 @@ def test_first_readers_at_once():
 
 def test_one_thread():
     tree = big()
-    with Mount(tree.src, tree.options(), "-s") as m:
-        same_bytes(m.read(0), tree.expected(0), "-s")
+    with Mount(tree.src, tree.options(), "--single-thread") as m:
+        same_bytes(m.read(0), tree.expected(0), "--single-thread")
     with Mount(tree.src, tree.options("max_threads=1")) as m:
         same_bytes(m.read(1), tree.expected(1), "max_threads=1")
 
@@ -259,7 +259,7 @@ def test_requests_of_one_mebibyte():
     """A reader of a whole file is answered a MiB at a time, whatever the I/O."""
     tree = big()
     size = len(tree.expected(0))
-    with Foreground(tree.src, tree.options("io=direct"), "-d") as m:
+    with Foreground(tree.src, tree.options("io=direct"), "--debug") as m:
         fd = os.open(m.file(0), os.O_RDONLY)
         buffer = mmap.mmap(-1, (size // 4096 + 1) * 4096)  # starts at a page
         equal(os.readv(fd, [buffer]), size, "bytes read at once")

@@ -102,7 +102,7 @@ def test_a_disk_that_cannot_be_read():
     inject = ("-P", tree.path(1), "-e", "trace=pread64,preadv", "-e", "inject=pread64,preadv:error=EIO:when=20+")
     before = ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
     env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
-    with Foreground(tree.src, tree.options(), "-s", before=before, env=env) as m:
+    with Foreground(tree.src, tree.options(), "--single-thread", before=before, env=env) as m:
         want = tree.expected(1)
         fd = os.open(m.file(1), os.O_RDONLY)
         for turn in range(200):
@@ -203,7 +203,7 @@ print(failed > 0)
 
 def test_one_thread_outlives_a_change():
     """It can't wait for the kernel to drop pages: the kernel waits for reads that it must answer."""
-    for flags in (["-s"], ["-omax_threads=1"]):
+    for flags in (["--single-thread"], ["-omax_threads=1"]):
         tree = Tree(folder("tree" + flags[0]), [Param("w", (4096, 2048), 1, 1)], 4, 2)
         with Mount(tree.src, tree.options("io=cached"), *flags, mnt=folder("mnt" + flags[0])) as m:
             got = run(sys.executable, "-c", READ_IN_PIECES, m.file(0), tree.path(0), timeout=20)

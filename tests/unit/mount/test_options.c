@@ -87,7 +87,7 @@ static void kinds_are_told_apart(void **state)
 
     (void)state;
     assert_int_equal(parse(&o, &err, "-o", "cache=2G,rw,io=cached,dev,suid,strict", "/", "mnt",
-                           "-d", "-o",
+                           "--debug", "-o",
                            "prefix=a\\,b\\\\c,,x-z=1,allow_other,fsname=d\\,e,nonempty,",
                            "-omax_threads=3", NULL),
                      0);
@@ -136,6 +136,29 @@ static void each_path_of_a_list_becomes_absolute(void **state)
     free(cwd);
 }
 
+/* A flag of its own, in which a comma stands for itself; the last counts, as everywhere. */
+static void strategies_have_flags(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    assert_int_equal(
+        parse(&o, &err, "/", "mnt", "-s", "/a,b", "--dst-strategy", "/c d", "-o", "strict", NULL),
+        0);
+    expect_view(&o, "src_strategy=/a\\,b,dst_strategy=/c d,strict");
+    assert_false(o.single || o.set.debug || o.foreground);
+    rfs_mount_options_free(&o);
+    assert_int_equal(parse(&o, &err, "/", "mnt", "--src-strategy=/a", "--single-thread", NULL), 0);
+    expect_view(&o, "src_strategy=/a");
+    assert_true(o.single && o.set.max_threads == 1);
+    rfs_mount_options_free(&o);
+    expect_usage(parse(&o, &err, "/", "mnt", "-s", "-o", "strict", NULL), &err,
+                 "'-s' needs a value; try: reshardfs --help");
+    expect_usage(parse(&o, &err, "/", "mnt", "-d", NULL), &err,
+                 "'-d' needs a value; try: reshardfs --help");
+}
+
 /* A backslash that ends one value does not swallow the comma before the next option. */
 static void values_stay_apart(void **state)
 {
@@ -161,6 +184,9 @@ static void actions(void **state)
     rfs_mount_options_free(&o);
     assert_int_equal(parse(&o, &err, "-h", NULL), 0);
     assert_int_equal(o.action, RFS_ACTION_HELP);
+    rfs_mount_options_free(&o);
+    assert_int_equal(parse(&o, &err, "--help-all", NULL), 0);
+    assert_int_equal(o.action, RFS_ACTION_HELP_ALL);
     rfs_mount_options_free(&o);
     assert_int_equal(parse(&o, &err, "--version", "-x", NULL), 0);
     assert_int_equal(o.action, RFS_ACTION_VERSION);
@@ -306,6 +332,7 @@ int main(void)
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(strategy_paths_become_absolute),
         cmocka_unit_test(each_path_of_a_list_becomes_absolute),
+        cmocka_unit_test(strategies_have_flags),
         cmocka_unit_test(values_stay_apart),
         cmocka_unit_test(actions),
         cmocka_unit_test(refusals),
