@@ -5,10 +5,12 @@
 if HAVE_FUSE
 reshardfs_CFLAGS = $(AM_CFLAGS)
 reshardfs_SOURCES = \
+	src/base/bytes.c \
 	src/base/cancel.c \
 	src/base/error.c \
 	src/base/harden.c \
 	src/base/json_read.c \
+	src/base/json_write.c \
 	src/base/limits.c \
 	src/base/log.c \
 	src/base/option_values.c \
