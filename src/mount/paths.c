@@ -2,6 +2,8 @@
 #include "mount/paths.h"
 
 #include "base/cleanup.h"
+#include "mount/report.h"
+#include "mount/table.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -46,11 +48,67 @@ static int refuse_dead(const char *given, struct rfs_error *err)
                     "a dead mount is there (%s): its server has ended", strerror(ENOTCONN));
 }
 
+/* What is in a folder. */
+struct held {
+    bool filled;
+    bool ranks; /* folders that are named as those of ranks */
+};
+
+static struct held look_into(DIR *dir)
+{
+    struct held held = {false, false};
+
+    for (const struct dirent *e = readdir(dir); e && !held.ranks; e = readdir(dir)) {
+        held.filled |= strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+        held.ranks =
+            strncmp(e->d_name, "rank_", 5) == 0 && e->d_name[5] >= '0' && e->d_name[5] <= '9';
+    }
+    return held;
+}
+
+/* Whether the source has nothing that could be shown: a folder made to be mounted on, or one that is. */
+static bool is_place_to_mount(const char *source)
+{
+    struct rfs_mounted mounted;
+    DIR *dir = opendir(source);
+    const bool empty = dir && !look_into(dir).filled;
+
+    if (dir)
+        closedir(dir);
+    return empty || (rfs_table_find(source, &mounted) == 0 && mounted.ours);
+}
+
+/* The mount point is not empty: says what was probably meant. */
+static int tell_filled(const char *given, const char *resolved, const char *source,
+                       const struct held *held, struct rfs_error *err)
+{
+    struct rfs_mounted mounted;
+    RFS_FREE char *remedy = NULL;
+
+    if (rfs_table_find(resolved, &mounted) == 0 && mounted.ours) {
+        if (asprintf(&remedy, "fusermount3 -u %s", given) < 0)
+            remedy = NULL;
+        return rfs_fail(err, -EBUSY, RFS_IN(given), remedy, RFS_PROGRAM " already shows %s here",
+                        mounted.source);
+    }
+    if (held->ranks && is_place_to_mount(source)) {
+        if (asprintf(&remedy, RFS_PROGRAM " %s %s", given, source) < 0)
+            remedy = NULL;
+        return rfs_fail(err, -ENOTEMPTY, RFS_IN(given), remedy,
+                        "the mount point holds folders of ranks, and the source %s is a place to "
+                        "mount on: they look swapped",
+                        source);
+    }
+    return rfs_fail(err, -ENOTEMPTY, RFS_IN(given),
+                    "an empty folder, or -o nonempty to cover what is in this one",
+                    "the mount point is not empty");
+}
+
 /* Listed even where it need not be empty: what the kernel still knows of a dead mount answers a stat. */
-static int refuse_filled(const char *given, bool nonempty, struct rfs_error *err)
+static int refuse_filled(const char *given, const char *resolved, const char *source, bool nonempty,
+                         struct rfs_error *err)
 {
     DIR *dir = opendir(given);
-    bool filled = false;
 
     if (!dir && is_dead(errno))
         return refuse_dead(given, err);
@@ -62,14 +120,9 @@ static int refuse_filled(const char *given, bool nonempty, struct rfs_error *err
     if (!dir)
         return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be listed: %s",
                         strerror(errno));
-    for (const struct dirent *e = readdir(dir); e && !filled; e = readdir(dir))
-        filled = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    const struct held held = look_into(dir);
     closedir(dir);
-    if (!filled)
-        return 0;
-    return rfs_fail(err, -ENOTEMPTY, RFS_IN(given),
-                    "an empty folder, or -o nonempty to cover what is in this one",
-                    "the mount point is not empty");
+    return held.filled ? tell_filled(given, resolved, source, &held, err) : 0;
 }
 
 static int refuse_overlap(const char *resolved, const char *source, struct rfs_error *err)
@@ -139,7 +192,7 @@ int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, ch
                         strerror(errno));
     rc = refuse_overlap(resolved, source, err);
     if (rc == 0)
-        rc = refuse_filled(given, nonempty, err);
+        rc = refuse_filled(given, resolved, source, nonempty, err);
     if (rc == 0)
         *out = RFS_STEAL(resolved);
     return rc;

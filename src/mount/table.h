@@ -3,11 +3,14 @@
 #ifndef RFS_MOUNT_TABLE_H
 #define RFS_MOUNT_TABLE_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct rfs_mounted {
     unsigned long id; /* from 1 up, as nobody else has while it is mounted; 0: unknown */
     dev_t device;
+    bool ours;         /* by its type, which subtype= replaces */
+    char source[4096]; /* what it shows, as mount(8) says; cut where it is longer */
 };
 
 /*

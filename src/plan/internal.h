@@ -136,6 +136,9 @@ void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stag
  * together. Called once, by rfs_planner_new. 0, or -EINVAL with *err filled.
  */
 int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err);
+/* Whether the source has as many ranks as the destination strategy describes, and the source strategy others. */
+bool rfs_plan_looks_swapped(const struct rfs_planner *planner);
+#define RFS_PLAN_SWAPPED "the two strategies the other way round: they look swapped"
 /*
  * Whether each slice of the source has a rank folder left that holds it; lost.c. 0, -ENOMEM, or -ENOENT with
  * *err filled.

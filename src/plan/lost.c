@@ -75,7 +75,8 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
         const uint32_t rank = lost_rank(planner, layout, rfs_plan_base(planner, stage), held);
         if (rank != RFS_NO_RANK)
             return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(planner->config.catalog), param),
-                            "the checkpoint of that rank",
+                            rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
+                                                            : "the checkpoint of that rank",
                             "rank_%u has no checkpoint, and no other rank that has one holds the "
                             "same slice",
                             rank);

@@ -87,7 +87,8 @@ static int lead_stage(struct planning *planning, uint32_t s)
     struct rfs_error err = {0};
     if (use->lead == RFS_NO_RANK) {
         rfs_fail(&err, -ENOENT, RFS_IN(rfs_catalog_path(planner->config.catalog)),
-                 "the rank folders of this stage",
+                 rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
+                                                 : "the rank folders of this stage",
                  "rank_%u to rank_%u, pipeline stage %u, are all missing", use->base,
                  use->base + planner->scale.src_devices - 1, s);
         return lose_stage(planning, s, &err);

@@ -96,6 +96,22 @@ static void report_whole_part(const struct rfs_planner *planner)
                 planner->first_stage, base, end - 1);
 }
 
+bool rfs_plan_looks_swapped(const struct rfs_planner *planner)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_scale *scale = &planner->scale;
+    const uint32_t found = rfs_catalog_ranks(catalog);
+
+    if (!planner->config.src || !planner->config.dst || planner->part ||
+        found != (uint64_t)scale->dst_devices * scale->dst_stages ||
+        found == (uint64_t)scale->src_devices * scale->src_stages)
+        return false;
+    for (uint32_t rank = 0; rank < found; rank++)
+        if (!rfs_catalog_has(catalog, rank))
+            return false;
+    return true;
+}
+
 int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
@@ -129,8 +145,9 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     const uint32_t found = rfs_catalog_ranks(catalog);
     if (!planner->part && found > ranks)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),
-                        src ? "the strategy file that was saved with this checkpoint"
-                            : "src_strategy=FILE, which says how they were cut",
+                        rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
+                        : src ? "the strategy file that was saved with this checkpoint"
+                              : "src_strategy=FILE, which says how they were cut",
                         "has rank_%u, but the source %s %llu rank%s", found - 1,
                         src ? "strategy describes" : "without a strategy has",
                         (unsigned long long)ranks, ranks == 1 ? "" : "s");

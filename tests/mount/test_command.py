@@ -149,6 +149,23 @@ def test_nonempty():
     equal(os.listdir(full), ["file"], "what was covered")
 
 
+def test_mounting_twice():
+    tree = small("a tree")
+    with Mount(tree.src, tree.options()) as m:
+        why = f"{m.mnt}: reshardfs already shows {tree.src} here; try: fusermount3 -u {m.mnt}"
+        fails(1, why, tree.src, m.mnt, "-o", tree.options())
+        fails(1, why, tree.src, m.mnt, "-o", tree.options("fsname=other"))
+
+
+def test_swapped_source_and_mount_point():
+    tree, mnt = small(), folder("mnt")
+    why = (f"{tree.src}: the mount point holds folders of ranks, and the source {{0}} is a place to mount on: "
+           f"they look swapped; try: reshardfs {tree.src} {{0}}")
+    fails(1, why.format(mnt), mnt, tree.src, "-o", tree.options())
+    with Mount(tree.src, tree.options()) as m:
+        fails(1, why.format(m.mnt), m.mnt, tree.src, "-o", tree.options())
+
+
 def test_names_with_commas_spaces_and_backslashes():
     tree = small("a,b \\c\\,d")
     mnt = folder("m,n \\o")

@@ -121,6 +121,20 @@ def test_more_folders_than_devices():
     )
 
 
+def test_swapped_strategies():
+    swap = "try: the two strategies the other way round: they look swapped"
+    tree = new()
+    src, dst = (os.path.join(tree.dir, name + "_strategy.ckpt") for name in ("src", "dst"))
+    got = run(reshardfs, "--check", tree.src, "-s", dst, "-d", src)
+    equal((got.returncode, got.stderr), (1, f"reshardfs: error: {tree.src}: has rank_3, but the source strategy "
+                                            f"describes 2 ranks; {swap}\n"), "fewer")
+    tree = Tree(folder("more"), tree.params, 2, 4)
+    src, dst = (os.path.join(tree.dir, name + "_strategy.ckpt") for name in ("src", "dst"))
+    got = run(reshardfs, "--check", tree.src, "-s", dst, "-d", src)
+    equal((got.returncode, "rank_2 has no checkpoint" in got.stderr, got.stderr.endswith(swap + "\n")), (1, True, True),
+          got.stderr)
+
+
 def test_both_kinds_of_files():
     tree = new()
     with open(os.path.join(os.path.dirname(tree.path(1)), "x.safetensors"), "wb") as file:

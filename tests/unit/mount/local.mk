@@ -4,7 +4,7 @@ TESTS += tests/unit/mount/test_options
 tests_unit_mount_test_options_CFLAGS = $(AM_CFLAGS)
 tests_unit_mount_test_options_SOURCES = \
 	src/mount/options.c \
-	src/mount/paths.c \
+	src/mount/paths.c src/mount/table.c \
 	src/mount/settings.c \
 	tests/unit/mount/test_options.c
 tests_unit_mount_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
