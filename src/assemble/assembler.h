@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks to bytes. What is contiguous in a source is read straight into the caller's buffer; what must
- * be gathered is assembled in pieces of RFS_PIECE bytes of the slice and kept in a cache (cache.h
- * tells what stays how long), keyed by the slice's id and the piece's number, so that ranks with the same
- * slice share it. Two readers never assemble the same piece twice: the second waits for the first. Reads
- * shorter than RFS_SMALL of gathered bytes that nobody announced as sequential are assembled by themselves
- * and not kept. A sequential reader is read ahead of, in pieces that pass through the cache: contiguous
- * ones are lent once and forgotten.
+ * Blocks to bytes. Contiguous data is read straight into the caller's buffer; strided data is
+ * gathered in pieces of RFS_PIECE bytes of the slice and kept in a cache (cache.h has the policy),
+ * keyed by the slice's id and the piece's number, so that ranks with the same slice share it. Two
+ * readers never assemble the same piece twice: the second waits for the first. Reads of gathered
+ * bytes that are shorter than RFS_SMALL and not announced as sequential are assembled by themselves
+ * and not kept. A sequential reader is read ahead of, in pieces that pass through the cache:
+ * contiguous ones are lent once and forgotten.
  *
  * Where sources turn out to be slow, they are read further ahead, in larger requests and by more threads (prefetch.h).
  *
@@ -40,7 +40,7 @@ struct rfs_assembler;
  */
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
                                         struct rfs_pool *pool);
-/* Waits for what is read ahead. No other call may be running, and all pins are released. NULL is fine. */
+/* Waits for reads ahead. No other call may be running, and all pins are released. NULL is fine. */
 void rfs_assembler_free(struct rfs_assembler *assembler);
 
 /* Keeps borrowed pieces alive. Grows as needed; zero-initialise with {0}. */
@@ -85,7 +85,7 @@ int rfs_reply_copied(struct rfs_reply *reply, size_t size);
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                         uint64_t begin, size_t size, bool sequential, struct rfs_reply *reply);
 
-/* The element types of a slice and of what is made of it. */
+/* The element types of a slice and of its output. */
 struct rfs_conversion {
     enum rfs_dtype from, to; /* as convert.h takes them */
 };
@@ -101,13 +101,13 @@ int rfs_assemble_converted(struct rfs_assembler *assembler, const struct rfs_sli
 void rfs_assemble_unconverted(const struct rfs_conversion *conversion, uint64_t *begin,
                               uint64_t *end);
 
-/* What a reader will want next: bytes [begin, end), of a slice or of a file. */
+/* The bytes [begin, end) of a slice or file that a reader will need next. */
 struct rfs_window {
     uint64_t begin, end;
 };
 struct rfs_windows {
     struct rfs_window kept; /* of what must be gathered, which stays in the cache */
-    struct rfs_window lent; /* of what is contiguous, which is forgotten once that reader has it */
+    struct rfs_window lent; /* of contiguous data, which is dropped once that reader has it */
 };
 /* The least window that holds both; one that ends at 0 is none. */
 struct rfs_window rfs_windows_hull(const struct rfs_windows *windows);
@@ -125,11 +125,14 @@ void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice
  */
 uint64_t rfs_assemble_reach(struct rfs_assembler *assembler);
 /*
- * Has source ranges (rfs_gather_note) read that somebody will want soon; ranges of several slices at once become fewer
- * requests than one after the other.
+ * Reads ahead source ranges (rfs_gather_note) that will be needed soon; ranges of several slices
+ * passed in one call become fewer requests.
  */
 void rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges);
-/* Drops what waits to be read ahead, so that freeing the pool and the assembler takes no longer than what is begun. */
+/*
+ * Drops queued reads ahead, so that freeing the pool and the assembler waits only for those that
+ * have begun.
+ */
 void rfs_assembler_stop(struct rfs_assembler *assembler);
 
 struct rfs_assembler_counters {

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces: at most BUDGET bytes of them, all in one range of memory (slots.h), so that no order in which pieces of all
- * sizes come and go takes more. A piece is in the table from the moment somebody starts
- * assembling it, so that a second reader finds it and waits.
+ * Pieces: at most BUDGET bytes of them, all in one range of memory (slots.h), so that no order in
+ * which pieces of all sizes come and go takes more. A piece is in the table from the moment its
+ * assembly starts, so that a second reader finds it and waits.
  *
- * What stays is decided by a segmented LRU (SLRU) with the ghost list of 2Q. A piece is
- *   pending    from when it is made until somebody has read it to its end,
+ * The policy is a segmented LRU (SLRU) with the ghost list of 2Q. A piece is
+ *   pending       until it was read to its end,
  *   on probation  after that, and
- *   protected  once it is asked for again on probation, or while the ghost list has it.
+ *   protected     once it is requested again on probation, or while the ghost list has it.
  * In each segment the piece that was used least recently goes first, and its key goes to the ghost list, unless it was
  * pending.
  *
- * The probation segment may take RFS_PROBATION_BYTES, so that reading a file through uses the same memory again and
- * again: fresh memory costs more than assembling does, a fault a page, 90 to 500 us a MiB where it was measured. A hit
- * in the ghost list gives it as much more room as would have kept the piece, at most the budget (as ARC moves its
- * target); that goes back as pieces go that nobody asked for again.
+ * The probation segment may take RFS_PROBATION_BYTES, so that reading a file through uses the same
+ * memory again and again: fresh memory costs more than assembling does, a fault a page, 90 to 500
+ * us a MiB where it was measured. A hit in the ghost list gives it as much more room as would have
+ * kept the piece, at most the budget (as ARC moves its target); that shrinks again as pieces go
+ * that were not requested again.
  *
- * When the budget is used up, pieces on probation go first, until half of the budget is left to them, then protected
- * ones; pending ones go last, unless they take a quarter of the budget. A piece that returns by the ghost list then is
- * protected only if it was away for less than a protected one has not been asked for. So what several ranks share
- * outlives files that are read once, however large, and of what is read over and over and is larger than the budget a
- * part is there each time. What was read ahead is there when its reader comes. bench/cache_replay compares that with
- * plain LRU and with the best there is.
+ * When the budget is used up, pieces on probation go first, until half of the budget is left to
+ * them, then protected ones; pending ones go last, unless they take a quarter of the budget. A
+ * piece that returns by the ghost list then is protected only if it was away for less time than
+ * some protected piece has been unused. So pieces that several ranks share outlive files that are
+ * read once, however large. Of data that is read repeatedly and is larger than the budget, a part
+ * is cached each time. Data that was read ahead stays until its reader comes. bench/cache_replay
+ * compares this with plain LRU and with the optimum.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.
@@ -69,11 +71,11 @@ struct rfs_piece {
     size_t size;
     enum rfs_segment segment; /* which it is in when it is ready */
     bool returned;            /* the ghost list had it: it is protected when it was read */
-    uint64_t used;            /* when it was last asked for, by the cache's clock */
+    uint64_t used;            /* when it was last requested, by the cache's clock */
     uint32_t hits;            /* while it is pending */
     bool passing; /* read ahead for one reader: forgotten when that has read it; constant */
-    bool unread;  /* made ahead, and nobody has asked for it yet */
-    atomic_bool read_through; /* somebody has read it to its end */
+    bool unread;  /* made ahead, and not requested yet */
+    atomic_bool read_through; /* it has been read to its end */
     uint64_t charge;          /* what it counts in the budget */
     uint32_t units;           /* of the data */
     uint32_t slot;            /* that they are of */
@@ -85,8 +87,8 @@ struct rfs_cache;
 
 struct rfs_cache *rfs_cache_new(uint64_t budget);
 /*
- * What is kept is plain text of encrypted files, in memory that is guarded for SECRET (borrowed). Pieces shorter
- * than RFS_SECRET_LEAST are not kept then, as each takes a slot. Before the first use.
+ * The cache holds plain text of encrypted files, in memory guarded by SECRET (borrowed). Pieces
+ * shorter than RFS_SECRET_LEAST are not kept then, as each takes a slot. Before the first use.
  */
 #define RFS_SECRET_LEAST ((size_t)64 << 10)
 void rfs_cache_keep_secret(struct rfs_cache *cache, struct rfs_secret *secret);
@@ -101,16 +103,16 @@ enum rfs_cache_want {
 };
 enum rfs_cache_got {
     RFS_GOT_NOTHING, /* it is not there, or must not be kept: there is no room */
-    RFS_GOT_PIECE, /* pinned, made by somebody: its files are to be checked before it is given out */
-    RFS_GOT_CLAIM, /* pinned, to be filled: rfs_cache_publish must follow */
+    RFS_GOT_PIECE,   /* pinned, made by another thread: check its files before using it */
+    RFS_GOT_CLAIM,   /* pinned, to be filled: rfs_cache_publish must follow */
 };
 
 /* An rfs_cache_got, or -errno: the assembling that it waited for failed. */
 int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size_t size,
                   size_t max_files, enum rfs_cache_want want, struct rfs_piece **out);
 /*
- * A claimed piece is ready (RC 0) and stays pinned, or failed: it is forgotten and unpinned, and who waits for it gets
- * RC, or RFS_GOT_NOTHING if that is RFS_PUBLISH_NOTHING.
+ * Publishes a claimed piece. With RC 0 it is ready and stays pinned; else it is forgotten and
+ * unpinned, and waiting threads get RC, or RFS_GOT_NOTHING if RC is RFS_PUBLISH_NOTHING.
  */
 #define RFS_PUBLISH_NOTHING 1
 void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc);
@@ -120,8 +122,8 @@ void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece);
 void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece);
 
 /*
- * RFS_SLOT_BYTES of memory for other use, which count in the budget, and whose content is undefined; to be given back
- * by rfs_cache_give_room. NULL when there is no room.
+ * RFS_SLOT_BYTES of memory for other use, counted in the budget, with undefined content; release by
+ * rfs_cache_give_room. NULL when there is no room.
  */
 void *rfs_cache_take_room(struct rfs_cache *cache);
 void rfs_cache_give_room(struct rfs_cache *cache, void *room);
@@ -130,7 +132,7 @@ struct rfs_cache_counters {
     uint64_t bytes, hits, misses, evictions;
     uint64_t inserts;
     uint64_t regrets; /* of the misses, those of pieces that were dropped not long ago */
-    uint64_t unread;  /* pieces that were made ahead and went before anybody asked for them */
+    uint64_t unread;  /* pieces that were made ahead and evicted before they were requested */
 };
 void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out);
 

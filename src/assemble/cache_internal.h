@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the cache share; nobody else includes it. All of it is under the cache's lock. */
+/* Shared by the files of the cache only. All of it is under the cache's lock. */
 #ifndef RFS_ASSEMBLE_CACHE_INTERNAL_H
 #define RFS_ASSEMBLE_CACHE_INTERNAL_H
 
@@ -14,7 +14,7 @@
 /* A piece that was evicted; a newer one takes the place of an older. */
 struct rfs_ghost {
     uint64_t hash; /* of its key; 0: none */
-    uint64_t used; /* when it was last asked for, by the cache's clock */
+    uint64_t used; /* when it was last requested, by the cache's clock */
 };
 
 /* Pieces of a segment, by last use. */
@@ -64,15 +64,16 @@ void rfs_ghost_leave(struct rfs_cache *cache, const struct rfs_piece *piece);
 void rfs_segment_add(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs_segment segment);
 /* A piece was found and is ready. */
 void rfs_segment_hit(struct rfs_cache *cache, struct rfs_piece *piece);
-/* Nobody has the piece pinned any more, which is ready. */
+/* The last pin of a ready piece was released. */
 void rfs_segment_rest(struct rfs_cache *cache, struct rfs_piece *piece);
 /* Out of the table and its segment. Those that wait for it get RC. */
 void rfs_cache_forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc);
 /* Whether there is room to make a piece ahead. */
 bool rfs_cache_has_room_ahead(struct rfs_cache *cache);
 /*
- * A piece that was here AWAY bytes of the clock ago, and takes CHARGE, is asked for again: gives the probation segment more
- * room. Whether the piece is to be protected once it was read.
+ * Called when a piece that was evicted AWAY bytes of the clock ago, and takes CHARGE, is requested
+ * again: gives the probation segment more room. Returns whether the piece is to be protected once
+ * it was read.
  */
 bool rfs_cache_return(struct rfs_cache *cache, uint64_t away, uint64_t charge);
 /* Keeps the probation segment, with CHARGE more, within its room. */
@@ -93,7 +94,7 @@ bool rfs_cache_cool(struct rfs_cache *cache, struct rfs_cache_later *later);
 uint32_t rfs_cache_take_slot(struct rfs_cache *cache);
 /* Memory for the piece, which is to be charged: of a slot that is cut if there is some, else of one that is not yet. */
 bool rfs_cache_take_memory(struct rfs_cache *cache, struct rfs_piece *piece, uint32_t units);
-/* A forgotten piece that nobody holds: its memory, in the end. */
+/* Frees a forgotten piece without pins. */
 void rfs_cache_dispose(struct rfs_cache *cache, struct rfs_piece *piece,
                        struct rfs_cache_later *later);
 

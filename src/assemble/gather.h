@@ -14,8 +14,8 @@
 #define RFS_SCRATCH_ROOM (RFS_SCRATCH + 2 * RFS_PLACE_STEP)
 
 /*
- * When it is found out that no source has changed: before rfs_gather returns, or by its caller, who lets
- * rfs_files_check look at each file after it.
+ * When the sources are checked for changes: before rfs_gather returns, or by its caller, which then
+ * calls rfs_files_check for each file.
  */
 enum rfs_gather_proof { RFS_GATHER_PROVEN, RFS_GATHER_UNPROVEN };
 

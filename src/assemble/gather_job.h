@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room: a block's share of what is being gathered. */
+/* Inside the room: a block's share of a gather. */
 #ifndef RFS_ASSEMBLE_GATHER_JOB_H
 #define RFS_ASSEMBLE_GATHER_JOB_H
 
@@ -11,7 +11,9 @@
 /* Reading over a gap of this many bytes costs about as much as a system call. */
 #define RFS_LONG_GAP (UINT64_C(8) << 10)
 
-/* A block's share of a range: runs [first, last], of which the first may begin late, the last end early. */
+/*
+ * A block's share of a range: runs [first, last]; the first may begin late, the last may end early.
+ */
 struct rfs_gather_job {
     struct rfs_shape shape;
     const struct rfs_block *block;

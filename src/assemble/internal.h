@@ -28,7 +28,7 @@ struct rfs_ahead_job {
 struct rfs_assembler {
     struct rfs_cache *cache; /* has its own lock; never taken together with ours */
     struct rfs_files *files;
-    struct rfs_secret *secret;     /* for whom memory is guarded; NULL: sources are plain */
+    struct rfs_secret *secret;     /* the owner of guarded memory; NULL: sources are plain */
     struct rfs_prefetch *prefetch; /* has its own lock, likewise */
     uint64_t budget;
     struct rfs_pool *pool;
@@ -47,8 +47,9 @@ struct scratch *rfs_scratch_take(struct rfs_assembler *assembler);
 void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
 
 /*
- * Bytes [begin, end) of the slice from its sources. AHEAD: nobody has asked for them yet, so a read that fails is no
- * failure of its file. 0 or -errno; the bytes are good only when 0, and PROOF is as for rfs_gather.
+ * Bytes [begin, end) of the slice from its sources. AHEAD: no request depends on them yet, so a
+ * failed read does not count as a failure of its file. 0 or -errno; the bytes are valid only when
+ * 0, and PROOF is as for rfs_gather.
  */
 int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
               uint64_t end, unsigned char *dst, enum rfs_gather_proof proof, bool ahead);
@@ -57,9 +58,10 @@ void rfs_fetch_soon(struct rfs_assembler *assembler, const struct rfs_slice *sli
                     uint64_t end);
 
 /*
- * A piece of the slice, pinned: RFS_GOT_CLAIM if it was made here, RFS_GOT_PIECE if by somebody else; RFS_GOT_NOTHING
- * when it is not to be kept; or -errno. What it holds is good only if its files are found unchanged after this,
- * however it was made: so its maker need not look. One that is made here is passing, or not.
+ * A piece of the slice, pinned: RFS_GOT_CLAIM if it was made here, RFS_GOT_PIECE if by another
+ * thread; RFS_GOT_NOTHING when it is not to be kept; or -errno. Its bytes are valid only if its
+ * files are found unchanged afterwards, whichever thread made it; so the maker need not check. A
+ * piece that is made here is passing, or not.
  */
 int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
                   enum rfs_cache_want want, bool passing, struct rfs_piece **out);

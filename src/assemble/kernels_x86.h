@@ -9,10 +9,10 @@
 #define RFS_SHUFFLE_RUN 8
 
 /*
- * Copies as many of the first runs as it can and returns how many: 0 where the processor, the run or
- * the strides don't suit. May read any source byte from the first run to the last. Bytes between the
- * runs of the destination are written with what they held, so nobody else may write there meanwhile;
- * runs that are not done yet may be left with anything.
+ * Copies as many of the first runs as it can and returns how many: 0 where the processor, the run
+ * or the strides don't suit. May read any source byte from the first run to the last. Bytes between
+ * the runs of the destination are rewritten with their old values, so other threads must not write
+ * there meanwhile; runs that are not done yet may hold any bytes.
  */
 size_t rfs_copy_shuffled(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                          size_t src_stride, size_t run, size_t count);

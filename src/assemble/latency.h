@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the sources are: whether reads of them wait, and how many reads at once the storage rewards. Nothing here
- * asks a clock: callers pass what they measured.
+ * How fast the sources are: whether reads of them wait, and how many reads at once the storage
+ * rewards. Nothing here reads a clock: callers pass measured times.
  */
 #ifndef RFS_ASSEMBLE_LATENCY_H
 #define RFS_ASSEMBLE_LATENCY_H
@@ -43,8 +43,8 @@ struct rfs_concurrency {
 };
 void rfs_concurrency_init(struct rfs_concurrency *concurrency);
 /*
- * A read of BYTES has ended at NOW, of as many at once as there may be. STARVED: there were not, nothing waited for its
- * turn; then the time says nothing, and the round begins anew.
+ * A read of BYTES has ended at NOW, of as many at once as there may be. STARVED: there were fewer,
+ * because no read was waiting; then the time is ignored, and the round restarts.
  */
 void rfs_concurrency_note(struct rfs_concurrency *concurrency, uint64_t bytes, uint64_t now,
                           bool starved);

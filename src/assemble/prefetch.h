@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several threads at once
- * before gathering asks for them. What a reader will want is noted as ranges of source files (gather.h); ranges of a
- * file that lie near each other become one request, whichever parameters and pieces they are for.
+ * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several
+ * threads at once before gathering asks for them. The ranges of source files that a reader will
+ * need are noted (gather.h); ranges of a file that lie near each other become one request,
+ * whichever parameters and pieces they are for.
  *
- * Whether sources are slow is measured (latency.h). While they are fast, nothing here is done but to look at that. How
- * many reads are under way at once follows the storage, between 8 and 32; waiting threads of the pool make them.
+ * Whether sources are slow is measured (latency.h). While they are fast, only this measurement is
+ * done here. How many reads are under way at once follows the storage, between 8 and 32; waiting
+ * threads of the pool make them.
  *
- * A window that cannot be read is dropped: the thread that needs it reads there itself and meets the failure, which
- * counts from then on. Windows hold what the files had when they were read; gathering compares the files' identities
- * around its use of them, as it does around its own reads.
+ * A window that cannot be read is dropped: the thread that needs it reads the range itself, and
+ * only its failure counts. Windows hold the bytes of the files at the time of reading; gathering
+ * compares the files' identities around its use of them, as it does around its own reads.
  *
  * Encrypted sources are not read ahead here: their unit is the encrypted block (source/io/blocks.h).
  *
- * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB. They go when all that was
- * wanted of them has been used, or when nobody has come for a second and others need the room.
+ * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB. A
+ * window is freed when all its requested bytes have been used, or when it was not used for a second
+ * and others need the room.
  *
- * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. A thread that holds
- * windows waits for reads that are under way, with no descriptor meanwhile; reads that nobody has begun it makes itself.
+ * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. A
+ * thread that holds windows waits for reads that are under way, without holding a descriptor; reads
+ * that have not begun it makes itself.
  */
 #ifndef RFS_ASSEMBLE_PREFETCH_H
 #define RFS_ASSEMBLE_PREFETCH_H
@@ -34,7 +38,7 @@ struct rfs_prefetch;
 /* All borrowed; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. NULL when out of memory. */
 struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, struct rfs_cache *cache,
                                       uint64_t budget, struct rfs_pool *pool);
-/* Drops what nobody has begun to read; nothing is read ahead any more. Waits for nothing. */
+/* Drops reads that have not begun, and stops reading ahead. Does not wait. */
 void rfs_prefetch_stop(struct rfs_prefetch *prefetch);
 /* Stopped, or its pool freed; nothing is held. Waits for reads under way. NULL is fine. */
 void rfs_prefetch_free(struct rfs_prefetch *prefetch);
@@ -50,13 +54,14 @@ bool rfs_prefetch_is_slow(const struct rfs_prefetch *prefetch);
 uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch);
 
 /*
- * Has the ranges read, those first that come first. What there is no room for is left out. NOW: somebody is about to hold
- * them; they go before what is read ahead, and are left to that where one request reads them.
+ * Queues reads of the ranges, in their order; those without room are left out. NOW: the caller is
+ * about to hold them; they come before reads ahead, and are left to the caller where one request
+ * reads them.
  */
 void rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
                        bool now);
 
-/* Windows that somebody copies from. */
+/* Windows that a thread copies from. */
 struct rfs_prefetch_hold {
     struct rfs_held parts[RFS_PREFETCH_MOST];
     size_t n;
@@ -67,9 +72,9 @@ struct rfs_prefetch_hold {
 };
 
 /*
- * Holds what is there of the ranges and what is under way, once it is read; what is missing is read first, all of it at
- * once, where that takes several requests. Ranges that one request reads anyway are left to the caller. Release must
- * follow.
+ * Holds the windows of the ranges, after waiting for reads that are under way. Missing windows are
+ * read first, all at once, if that takes several requests. Ranges that one request reads anyway are
+ * left to the caller. Release must follow.
  */
 void rfs_prefetch_hold(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
                        struct rfs_prefetch_hold *hold);

@@ -14,7 +14,7 @@ enum rfs_prefetch_state {
     RFS_WINDOW_QUEUED, /* no memory yet */
     RFS_WINDOW_READING,
     RFS_WINDOW_READY,
-    RFS_WINDOW_FAILED, /* somebody has it pinned; no memory */
+    RFS_WINDOW_FAILED, /* pinned by a thread; without memory */
 };
 
 /* Bytes [from, to) of a file: at most RFS_PREFETCH_WINDOW, from and to multiples of RFS_PREFETCH_PAGE but for the file's end. */
@@ -24,7 +24,7 @@ struct rfs_prefetch_window {
     uint32_t pins;
     uint64_t order; /* of reading: the least first */
     uint64_t from, to;
-    uint64_t wanted;  /* bytes that somebody has asked to be read ahead */
+    uint64_t wanted;  /* bytes that were requested ahead */
     uint64_t used;    /* bytes that were copied; as many as wanted: it may go */
     uint64_t touched; /* ns: when it was read or used last */
     unsigned char *data;

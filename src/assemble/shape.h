@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block's loops in the form that copying wants: loops of one step dropped, loops that continue each
+ * A block's loops in the form used for copying: loops of one step dropped, loops that continue each
  * other joined, contiguous ones taken into the run.
  *
  * Runs are numbered in the order of the loops, which is ascending in the source and in the destination,

@@ -4,12 +4,12 @@
  * The kernel backs it by huge pages where it may, which makes fresh memory several times cheaper, and
  * a slot that is used again costs nothing.
  *
- * Where what slots hold is secret, their memory is guarded, and wiped before it is given back.
+ * Where slots hold secret data, their memory is guarded, and wiped before it is given back.
  *
- * A free slot is warm (it holds memory) or cold. A slot that was taken may be cut in units of RFS_UNIT_BYTES, for
- * what is shorter; it is whole again when all of them are given back. So whatever is kept, and in whatever order it
- * comes and goes, it takes no more memory than the range has. Its owner locks; only rfs_slots_cool and
- * rfs_slots_guard may be called without the lock, on a slot that was taken.
+ * A free slot is warm (it holds memory) or cold. A slot that was taken may be cut in units of
+ * RFS_UNIT_BYTES, for shorter pieces; it is whole again when all of them are given back. So pieces
+ * of any size, in any order, never take more memory than the range. Its owner locks; only
+ * rfs_slots_cool and rfs_slots_guard may be called without the lock, on a slot that was taken.
  */
 #ifndef RFS_ASSEMBLE_SLOTS_H
 #define RFS_ASSEMBLE_SLOTS_H
@@ -29,7 +29,7 @@
 struct rfs_cut {
     uint64_t used; /* its units that are, a bit each */
     uint32_t next,
-        prev; /* of those whose longest free run of units is as long; RFS_NO_SLOT: none */
+        prev; /* list of slots with an equally long longest free run of units; RFS_NO_SLOT: none */
 };
 
 struct rfs_slots {
@@ -41,7 +41,7 @@ struct rfs_slots {
     uint32_t n_warm, n_cold;
     uint32_t *warm, *cold;           /* stacks with room for all */
     struct rfs_cut *cuts;            /* [total] */
-    uint32_t by_run[RFS_SLOT_UNITS]; /* the first of those whose longest free run is so long */
+    uint32_t by_run[RFS_SLOT_UNITS]; /* by the length of the longest free run: the first slot */
     uint64_t runs;                   /* which of these there are, a bit each */
     struct rfs_secret
         *secret; /* borrowed; NULL: what slots hold is not; set before the first is taken */

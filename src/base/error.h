@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One form for every error: "FILE: offset N: parameter 'P': what is wrong; try: what to do", parts
- * that don't apply left out. Functions return 0 or -errno; those that run at set-up also take a
- * struct rfs_error, which the caller owns and which may be NULL.
+ * One form for every error: "FILE: offset N: parameter 'P': what is wrong; try: what to do",
+ * without the parts that do not apply. Functions return 0 or -errno; those that run at set-up also
+ * take a struct rfs_error, which the caller owns and which may be NULL.
  */
 #ifndef RFS_BASE_ERROR_H
 #define RFS_BASE_ERROR_H

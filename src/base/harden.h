@@ -6,8 +6,8 @@
 #include "base/error.h"
 
 /*
- * No core file, and nobody of the same user who reads its memory or attaches a debugger: the process is not
- * dumpable, nor is what it forks. 0, or -errno with *err filled.
+ * Prevents core files, and access to its memory by other processes of the user, such as debuggers:
+ * neither the process nor its children are dumpable. 0, or -errno with *err filled.
  */
 int rfs_harden(struct rfs_error *err);
 

@@ -4,8 +4,8 @@
  * large and hostile: no tree is built, numbers are exact, nesting is bounded. Stricter than most: a string
  * with a NUL, with half a surrogate pair or that is not UTF-8 is wrong.
  *
- * Functions return false when the text is not what was asked for; wrong then says why and at says where,
- * and every later call returns false, too. Not thread-safe.
+ * Functions return false when the text is not of the requested form; then wrong is the reason, at
+ * is the place, and every later call returns false, too. Not thread-safe.
  */
 #ifndef RFS_BASE_JSON_READ_H
 #define RFS_BASE_JSON_READ_H
@@ -22,7 +22,7 @@ struct rfs_json_read {
     size_t at;
     const char *wrong; /* NULL: nothing so far; a constant */
     bool no_memory;    /* wrong is that */
-    bool passing;      /* what is read is not kept */
+    bool passing;      /* values are skipped, not kept */
     char *text;        /* the string that was read last, with a NUL after it; owned */
     size_t text_n, text_cap;
 };

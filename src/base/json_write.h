@@ -33,7 +33,8 @@ enum rfs_json_form {
 
 /* What becomes of texts beside \" and \\. */
 enum rfs_json_escapes {
-    RFS_JSON_SHOWN, /* from anywhere: what is not printable UTF-8 becomes \xNN in its value (base/text.h) */
+    /* from any source: bytes that are not printable UTF-8 become \xNN in its value (base/text.h) */
+    RFS_JSON_SHOWN,
     RFS_JSON_UTF8, /* UTF-8: control characters alone are escaped, as the safetensors library does */
     RFS_JSON_ASCII, /* UTF-8: the rest as UTF-16 in \uNNNN, as json.dumps of Python does */
 };
@@ -44,7 +45,7 @@ struct rfs_json_write {
     enum rfs_json_escapes escapes;
     unsigned indent; /* spaces a level, of lines */
     /* The state. */
-    bool failed; /* the buffer is out of memory; of a file, ask ferror */
+    bool failed; /* the buffer is out of memory; for a file, check ferror */
     bool keyed;
     enum { RFS_JSON_BY_FORM, RFS_JSON_BREAK, RFS_JSON_STAY } next;
     unsigned depth;
@@ -65,7 +66,7 @@ void rfs_json_finish(struct rfs_json_write *json);
 void rfs_json_break(struct rfs_json_write *json);
 void rfs_json_stay(struct rfs_json_write *json);
 
-/* A key of N bytes, whose value is put next. */
+/* A key of N bytes; its value is put next. */
 void rfs_json_put_key(struct rfs_json_write *json, const char *key, size_t n);
 /* NULL: null. */
 void rfs_json_put_text(struct rfs_json_write *json, const char *key, const char *text);
@@ -77,7 +78,7 @@ void rfs_json_put_i64(struct rfs_json_write *json, const char *key, int64_t numb
 void rfs_json_put_double(struct rfs_json_write *json, const char *key, double number);
 void rfs_json_put_bool(struct rfs_json_write *json, const char *key, bool value);
 void rfs_json_put_null(struct rfs_json_write *json, const char *key);
-/* What is JSON already, such as a number of some format. */
+/* Text that is JSON already, such as a number of some format. */
 void rfs_json_print(struct rfs_json_write *json, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

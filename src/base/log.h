@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A log is a function that takes one line; who opens the view decides where lines go. Safe from any
- * thread: the limiter has its own lock, held only while a counter is changed, never while the sink runs.
+ * A log is a function that takes one line; the caller that opens the view supplies it. Safe from
+ * any thread: the limiter has its own lock, held only while a counter is changed, never while the
+ * sink runs.
  */
 #ifndef RFS_BASE_LOG_H
 #define RFS_BASE_LOG_H
@@ -32,7 +33,7 @@ void rfs_log(struct rfs_log *log, enum rfs_level level, const char *fmt, ...)
 
 /*
  * As rfs_log, for lines that a failing disk could produce by the thousand: at most 10 a second; the
- * next line that gets through says how many were dropped.
+ * next line that is logged has the number of those dropped.
  */
 void rfs_log_limited(struct rfs_log *log, enum rfs_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one thread makes at its first use, while others that want it wait. The owner has the lock and the condition (of
- * rfs_cancel_init_cond), which may serve other things, too; nothing is held while it is made.
+ * An object that one thread makes at its first use, while others that need it wait. The owner has
+ * the lock and the condition (of rfs_cancel_init_cond), which may serve other things, too; nothing
+ * is held while it is made.
  *
  *     pthread_mutex_lock(&lock);
  *     int rc = rfs_once_begin(&once, &done, &lock);

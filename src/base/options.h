@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options that there are, of views and of mounts: a table with a row for each (options.c), and the struct that
- * holds their values. All that concerns options in general is derived from the table: how values are read and written,
- * the text of --help, what a view has no use for, what belongs to the keys of what is kept on disk. The completions
- * read --help; tests compare the table with the manual page and the README.
+ * The options that there are, of views and of mounts: a table with a row for each (options.c), and
+ * the struct that holds their values. All that concerns options in general is derived from the
+ * table: how values are read and written, the text of --help, the options that do not apply to a
+ * view, those that belong to the keys of data kept on disk. The completions read --help; tests
+ * compare the table with the manual page and the README.
  */
 #ifndef RFS_BASE_OPTIONS_H
 #define RFS_BASE_OPTIONS_H
@@ -50,7 +51,7 @@ enum rfs_sandbox_mode {
     RFS_SANDBOX_OFF,
 };
 
-/* What is done where the option is not given: builds for tests look at what the sandbox would hide. */
+/* The default of the option: builds for tests use files that the sandbox would hide. */
 #ifdef SANDBOX_OFF
 #define RFS_SANDBOX_DEFAULT RFS_SANDBOX_OFF
 #else
@@ -66,7 +67,7 @@ struct rfs_options {
     uint32_t src_ranks; /* that the rules are for; 0 when not given */
     uint32_t dst_ranks;
 
-    char *rank_dir; /* source/spec.h says what these mean */
+    char *rank_dir; /* source/spec.h documents these */
     char *file;
     char *files;
     char *group_info;
@@ -82,7 +83,7 @@ struct rfs_options {
     int key_fd;        /* -1 when not given */
     char *key_mode;    /* which encryption all files must have */
 
-    int format;         /* of the outputs, an rfs_format; -1: by what is shown */
+    int format;         /* of the outputs, an rfs_format; -1: depends on the view */
     int shown;          /* an rfs_shown: the option view */
     uint64_t file_size; /* bytes of tensors in one file of an unsharded view; 0: by its kind */
     char *names;        /* a path */
@@ -90,7 +91,7 @@ struct rfs_options {
     bool crc;
     uint32_t nshards;    /* of the parts shown of an hfai checkpoint; 0: as many as it has */
     uint64_t large_size; /* bytes; larger tensors are cut over those parts; or RFS_NO_SIZE */
-    bool uneven_steps;   /* take parts for those of one save whatever steps they count */
+    bool uneven_steps;   /* accept parts with different step counts as one save */
     bool zip_crc;        /* compute the checksums of archives that take reading */
     char *prefix;        /* never NULL */
     bool strict;
@@ -105,16 +106,16 @@ struct rfs_options {
     bool nonempty;
     bool allow_other;
     bool allow_root;
-    bool allow_decrypted; /* asks a second time for one of those, with a key */
+    bool allow_decrypted; /* confirms one of those when there is a key */
     bool default_permissions;
     bool auto_unmount;
     bool noexec;
     char *fsname;  /* NULL: the source's path */
     char *subtype; /* NULL: the program's name */
     bool debug;
-    int log_level; /* an rfs_level: what is less urgent is dropped */
+    int log_level; /* an rfs_level: less urgent lines are dropped */
     char *config;  /* read before the others are taken */
-    bool rw;       /* it was asked for; the mount refuses it */
+    bool rw;       /* it was requested; the mount refuses it */
 };
 
 /* ---- the table --------------------------------------------------------------------------------------- */
@@ -126,7 +127,7 @@ enum rfs_option_kind {
     RFS_OPTION_PATH,       /* of a file or a folder that is there */
     RFS_OPTION_PATHS,      /* of several with ':' between */
     RFS_OPTION_RULES,      /* a path if there is a file of that name, or else a text */
-    RFS_OPTION_FOLDER,     /* a path whose links stay; "no" is none */
+    RFS_OPTION_FOLDER,     /* a path with its links kept; "no" is none */
     RFS_OPTION_FILE_NAME,  /* the beginning of one; may be empty */
     RFS_OPTION_SIZE,       /* uint64_t, bytes */
     RFS_OPTION_COUNT,      /* uint32_t, from 1 on */
@@ -144,7 +145,7 @@ enum {
         4, /* does something where the source is in ranks, or one whole checkpoint */
     RFS_OPTION_OF_PARTS = 8, /* does something where the source is in hfai's parts */
     RFS_OPTION_INDEX =
-        16, /* changes what is read of a source: belongs to the key of kept indexes */
+        16, /* changes the data read from a source: belongs to the key of kept indexes */
     RFS_OPTION_CONTENT = 32, /* changes what files hold: belongs to the key of kept sizes */
 };
 

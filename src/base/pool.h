@@ -20,12 +20,12 @@ struct rfs_pool;
 
 /* With THREADS 0 it never has one. */
 struct rfs_pool *rfs_pool_new(unsigned threads);
-/* Runs what is queued, then joins. */
+/* Runs the queued jobs, then joins the threads. */
 void rfs_pool_free(struct rfs_pool *pool);
 
 /*
- * While it is held, no job is queued, and so no thread is started by one: rfs_pool_for does all in its
- * caller's thread. For its owner, while nobody else uses it.
+ * While it is held, no job is queued, and so no thread is started by one: rfs_pool_for does all in
+ * its caller's thread. For its owner, while no other thread uses it.
  */
 void rfs_pool_hold(struct rfs_pool *pool, bool held);
 
@@ -49,10 +49,12 @@ bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void 
 
 /*
  * Calls fn(ctx, i) for i in [0, n), in any order, from the workers and from the caller, and returns
- * when all are done. Where calls turn out to wait (for storage, by the thread's voluntary context switches), more
- * threads join, one for each call that waited, up to RFS_POOL_WAITERS. Safe to call from a worker (the caller does the work then, if nobody helps).
- * Stops handing out indices once fn returns non-zero; returns the first such value, else 0. Calls are made for what the
- * caller works for (cancel.h); once that is given up no index is handed out any more, and it returns -EINTR.
+ * when all are done. Where calls turn out to wait (for storage, by the thread's voluntary context
+ * switches), more threads join, one for each call that waited, up to RFS_POOL_WAITERS. Safe to call
+ * from a worker (the caller does the work then, if no other thread helps). Stops handing out
+ * indices once fn returns non-zero; returns the first such value, else 0. Calls work for the
+ * caller's struct rfs_cancel (cancel.h); once that is cancelled no index is handed out any more,
+ * and it returns -EINTR.
  */
 int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i), void *ctx);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Protobuf messages in memory, read from front to back, for files that may be large and hostile: nothing is
- * allocated, and nesting goes as deep as the shape that is asked for. (The contents of checkpoints are scanned in
- * their files: source/ckpt/wire.h.)
+ * Protobuf messages in memory, read from front to back, for files that may be large and hostile:
+ * nothing is allocated, and nesting is limited by the requested shape. (The contents of checkpoints
+ * are scanned in their files: source/ckpt/wire.h.)
  *
  *   field   = varint(number << 3 | type) payload
  *   payload = type 0: varint | 1: 8 bytes | 2: varint(length) bytes | 5: 4 bytes; groups (3, 4) are wrong
@@ -14,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A message, or numbers that are packed: what is left of it. Borrowed. */
+/* The rest of a message, or of packed numbers. Borrowed. */
 struct rfs_proto {
     const unsigned char *at, *end;
-    bool wrong; /* that is none; at says where */
+    bool wrong; /* it is invalid; at is the place */
 };
 
 struct rfs_proto_field {
@@ -31,8 +31,8 @@ struct rfs_proto rfs_proto_begin(const void *data, size_t n);
 /* The next field. False at the end, or when the message is wrong. */
 bool rfs_proto_next(struct rfs_proto *message, struct rfs_proto_field *field);
 /*
- * The next number of a field of numbers, which may be packed: *FIELD is used up. False at the end, or when what is in
- * it is wrong.
+ * The next number of a field of numbers, which may be packed: *FIELD is used up. False at the end,
+ * or when it is invalid.
  */
 bool rfs_proto_number(struct rfs_proto_field *field, uint64_t *number);
 
@@ -50,7 +50,7 @@ struct rfs_proto_shape {
 };
 /* Whether a message and all in it are of that shape. O(bytes). */
 bool rfs_proto_has_shape(struct rfs_proto message, const struct rfs_proto_shape *shape);
-/* Whether it has a field that the shape does not know; messages in it aside. */
+/* Whether it has a field that the shape lacks; not counting messages in it. */
 bool rfs_proto_has_others(struct rfs_proto message, const struct rfs_proto_shape *shape);
 
 #endif

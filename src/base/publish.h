@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is made at its first use, and then only read, without a lock: a pointer that is NULL until then. Several threads
- * may make it at once; the first to publish wins. For what is costly to make twice, see base/once.h.
+ * A pointer to an object that is made at its first use, and then only read, without a lock; NULL
+ * until then. Several threads may make it at once; the first to publish wins. For objects that are
+ * costly to make twice, see base/once.h.
  */
 #ifndef RFS_BASE_PUBLISH_H
 #define RFS_BASE_PUBLISH_H
@@ -13,8 +14,8 @@
 #define RFS_PUBLISHED(slot) atomic_load_explicit((slot), memory_order_acquire)
 
 /*
- * Publishes FRESH at SLOT, an _Atomic pointer, unless there is something: then FRESH is dropped by DROP(fresh). Evaluates
- * to what is published.
+ * Publishes FRESH at SLOT, an _Atomic pointer, unless it is set already: then FRESH is dropped by
+ * DROP(fresh). Evaluates to the published pointer.
  */
 #define RFS_PUBLISH(slot, fresh, drop)                                                             \
     __extension__({                                                                                \

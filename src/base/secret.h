@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whose secrets: remembers that it has been told that not all could be locked. Owns nothing. */
+/* The owner of secrets: remembers that a failure to lock was logged. Owns nothing. */
 struct rfs_secret {
     struct rfs_log *log; /* borrowed; may be NULL */
     atomic_bool told;
@@ -27,14 +27,15 @@ void *rfs_secret_map(struct rfs_secret *secret, size_t bytes);
 void rfs_secret_unmap(void *at, size_t bytes);
 
 /*
- * Keeps these pages out of core files and locks them; memory behind them is there afterwards. The first
- * failure to lock is logged; what is not locked is used all the same. Whether it is locked.
+ * Keeps these pages out of core files and locks them; memory behind them is there afterwards. The
+ * first failure to lock is logged; unlocked memory is used all the same. Returns whether it is
+ * locked.
  */
 bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes);
 /* Wipes and unlocks pages that stay mapped. */
 void rfs_secret_release(void *at, size_t bytes);
 
-/* Overwrites bytes, whatever a compiler thinks of it. */
+/* Overwrites bytes; compilers do not remove it. */
 void rfs_wipe(void *at, size_t bytes);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options as they were given, before anybody looks at what they mean: names and values, in the order in which they
- * came. A text such as after -o, "cache=2G,strict", is parsed once, where it enters: a comma inside a value is "\,", a
- * backslash before a comma or a backslash "\\", and any other backslash stands for itself. Not thread-safe.
+ * Options as given, before they are interpreted: names and values, in their order. A text such as
+ * after -o, "cache=2G,strict", is parsed once, where it enters: a comma inside a value is "\,", a
+ * backslash before a comma or a backslash "\\", and any other backslash stands for itself. Not
+ * thread-safe.
  */
 #ifndef RFS_BASE_SETTINGS_H
 #define RFS_BASE_SETTINGS_H

@@ -11,8 +11,8 @@
 #define RFS_SHARE_BYTES ((size_t)32 << 20)
 
 /*
- * Waits until there is room for BYTES, and notes them in *share, which was 0. Whoever waits holds no lock. 0, or -EINTR when the
- * caller's work was given up meanwhile (cancel.h).
+ * Waits until there is room for BYTES, and notes them in *share, which was 0. The caller must hold
+ * no lock. 0, or -EINTR when the caller's work was cancelled meanwhile (cancel.h).
  */
 int rfs_share_take(size_t *share, size_t bytes);
 /* Gives back what was taken, which may be nothing. */

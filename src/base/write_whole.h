@@ -10,8 +10,8 @@
 int rfs_write_all(int fd, const void *data, size_t size);
 
 /*
- * Gives the file FROM in FOLDER (AT_FDCWD: paths) the name TO. Unless REPLACE, not over what is there, as far as the
- * file system can see to that; else -EEXIST. 0 or -errno.
+ * Gives the file FROM in FOLDER (AT_FDCWD: paths) the name TO. Unless REPLACE, an existing file is
+ * kept (-EEXIST), as far as the file system supports that. 0 or -errno.
  */
 int rfs_rename(int folder, const char *from, const char *to, bool replace);
 

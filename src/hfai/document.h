@@ -76,8 +76,8 @@ struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dty
                                      uint32_t ndim, const uint64_t *dims);
 
 /*
- * A document whose root is a dict of the parameter list's tensors by their shown names; made storage K is target K's.
- * 0, -ENOMEM, or -EINVAL with *err filled for what torch has no tensors for.
+ * A document whose root is a dict of the parameter list's tensors by their shown names; made
+ * storage K is target K's. 0, -ENOMEM, or -EINVAL with *err filled for types that torch lacks.
  */
 int rfs_document_params(struct rfs_document *document, struct rfs_catalog *catalog,
                         const struct rfs_params *params, struct rfs_error *err);

@@ -3,10 +3,10 @@
  * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0), and the
  * same state in another number of parts, or whole. hfai_read.c draws the format.
  *
- * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and proves
- * that the parts belong together. Cost: the pickles (which list each optimizer's parameters in every part), 64
- * bytes for each tensor or state entry, and 48 for each piece of a large tensor; all is linear in these.
- * Immutable once open, so any thread may ask.
+ * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and
+ * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters
+ * in every part), 64 bytes for each tensor or state entry, and 48 for each piece of a large tensor;
+ * all is linear in these. Immutable once open, so any thread may use it.
  */
 #ifndef RFS_HFAI_HFAI_H
 #define RFS_HFAI_HFAI_H
@@ -22,10 +22,10 @@
 struct rfs_hfai;
 
 /*
- * CATALOG's ranks are the parts; it is borrowed and outlives the result. UNEVEN_STEPS: parts whose optimizers
- * count other steps are taken for those of one save all the same. 0 with *out owned by the caller;
- * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, what rfs_torch_open or
- * a read gave, -ENOMEM; each with *err filled.
+ * CATALOG's ranks are the parts; it is borrowed and outlives the result. UNEVEN_STEPS: parts whose
+ * optimizers count different steps are accepted as one save. 0 with *out owned by the caller;
+ * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, errors of
+ * rfs_torch_open and of reads, -ENOMEM; each with *err filled.
  */
 int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
                   struct rfs_error *err);
@@ -38,9 +38,9 @@ size_t rfs_hfai_optimizers(const struct rfs_hfai *hfai);
 const struct rfs_torch *rfs_hfai_torch(const struct rfs_hfai *hfai, uint32_t part);
 
 /*
- * Who holds what when there are N parts, and tensors of more than LARGE bytes are cut over all of them. 0 with
- * *out owned by the caller, which does not outlive HFAI, or -ENOMEM with *err filled. O(e log e) for e entries;
- * 4 bytes for each, 12 for each tensor that is cut.
+ * The division of the state into N parts, with tensors of more than LARGE bytes cut over all of
+ * them. 0 with *out owned by the caller, which does not outlive HFAI, or -ENOMEM with *err filled.
+ * O(e log e) for e entries; 4 bytes for each, 12 for each tensor that is cut.
  */
 struct rfs_hfai_division;
 int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
@@ -48,7 +48,7 @@ int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
 void rfs_hfai_division_free(struct rfs_hfai_division *division);
 
 /*
- * The files, as documents for the caller to free (rfs_document_free), whatever is returned: 0, -ENOMEM or
+ * The files, as documents for the caller to free (rfs_document_free) in any case. 0, -ENOMEM or
  * -EINVAL, with *err filled.
  */
 /* One part. O(what it holds), a piece of each tensor that is cut included. */
@@ -70,8 +70,8 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
                     struct rfs_error *err);
 /*
  * All that dist_ckpt.load returns but the number of parts and the format, by its path there:
- * "optimizer.state.0.exp_avg", "ema.2.weight"; what is in the only model by its own name. Parts of the same state list
- * the same, into however many it is divided, but for the order.
+ * "optimizer.state.0.exp_avg", "ema.2.weight"; entries of the only model by their own names. The
+ * list does not depend on the number of parts, but for the order.
  */
 /* What a tensor goes with when the state is divided; for rfs_hfai_hold. */
 struct rfs_hfai_owner {
@@ -87,7 +87,7 @@ struct rfs_hfai_listed {
 };
 struct rfs_hfai_value {
     const char *name;
-    uint64_t hash[2]; /* XXH3-128 of all that the pickle says of it */
+    uint64_t hash[2]; /* XXH3-128 of all its data in the pickle */
 };
 struct rfs_hfai_list {
     struct rfs_arena arena;
@@ -95,7 +95,7 @@ struct rfs_hfai_list {
     RFS_VEC(struct rfs_hfai_listed) tensors;
     size_t n_models; /* the first of them, which are the models' */
     RFS_VEC(struct rfs_hfai_value)
-    values; /* what is no tensor; containers, too, without what they hold */
+    values; /* values other than tensors; containers, too, without their items */
 };
 /*
  * 0, -EFBIG for what takes more than HFAI_WORK_TIMES its pickles, as rfs_hfai_tensor, or -ENOMEM, with *err filled; *out

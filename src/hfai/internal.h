@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files on hfai's parts share; nobody else includes it. */
+/* Shared by the files on hfai's parts only. */
 #ifndef RFS_HFAI_INTERNAL_H
 #define RFS_HFAI_INTERNAL_H
 
@@ -39,7 +39,7 @@ struct hfai_row {
     size_t n;
 };
 
-/* A large tensor, of which each part holds a piece. */
+/* A large tensor; each part holds a piece. */
 struct hfai_large {
     const struct rfs_node *key;   /* a name, or a tuple (k1, k2) */
     const struct rfs_node *inner; /* of (k1, k2): k2 */
@@ -66,7 +66,7 @@ struct hfai_part {
     struct rfs_torch torch;
     uint32_t file; /* in the catalogue's files */
     bool open;
-    uint64_t work; /* what is left of its budget */
+    uint64_t work; /* the rest of its budget */
     /* [nodes] while it is read: the node of part 0 that a container was found to be the same as */
     const struct rfs_node **same;
 };
@@ -121,7 +121,8 @@ int rfs_hfai_spend(const struct hfai_reading *reading, uint64_t units);
 /* The same of a budget that is the caller's; PATH is for messages. */
 int rfs_hfai_take(uint64_t *work, uint64_t units, const char *path, struct rfs_error *err);
 /*
- * Begins an item that is a tensor of a part, whole, or a large one, and tells its type. False when out of memory.
+ * Begins an item for a whole tensor of a part, or a large one, and sets *type. False when out of
+ * memory.
  */
 bool rfs_hfai_tensors_whole(const struct rfs_hfai *hfai, const struct rfs_torch_tensor *tensor,
                             uint16_t origin, struct rfs_storages *storages, struct rfs_type *type);
@@ -132,8 +133,8 @@ bool rfs_hfai_tensors_large(const struct rfs_hfai *hfai, const struct hfai_state
 int rfs_hfai_tensors_show(const struct rfs_hfai *hfai, struct rfs_storages *storages,
                           uint64_t bytes, struct rfs_error *err);
 /*
- * Whether two graphs say the same (bytes of storages aside): A of the part that is being read, B of part 0. 1, 0, or
- * -errno with the error filled.
+ * Whether two graphs are equal (but for the bytes of storages): A of the part that is being read, B
+ * of part 0. 1, 0, or -errno with the error filled.
  */
 int rfs_hfai_same(const struct hfai_reading *reading, const struct rfs_node *a,
                   const struct rfs_node *b);
@@ -168,14 +169,14 @@ static inline struct hfai_row rfs_hfai_row(const struct rfs_hfai *hfai,
 bool rfs_hfai_is_cut(const struct rfs_hfai *hfai, const struct rfs_node *value, uint64_t large,
                      struct rfs_torch_tensor *tensor);
 
-/* A value of which each part holds a piece. */
+/* A value; each part holds a piece. */
 struct hfai_cut {
     uint32_t entry; /* the value itself, or */
     uint32_t pair;  /* unless HFAI_NONE, that one of the entry's dict */
     uint32_t large; /* or, unless HFAI_NONE, a large tensor, and no entry at all */
 };
 
-/* Who holds what of a state. */
+/* The division of a state into parts. */
 struct hfai_share {
     RFS_VEC(struct hfai_cut) cuts; /* all parts, a piece each */
     /* By part, in its order: an entry, or (of a model) entries.n + a large tensor that is joined. */

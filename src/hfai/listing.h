@@ -6,23 +6,26 @@
 #include "base/bytes.h"
 #include "hfai/internal.h"
 
-/* Levels that are visited: the pickle's, of which a call is several. */
+/* Levels that are visited: the pickle's; a call counts as several. */
 #define HFAI_LIST_DEPTH (4 * RFS_PICKLE_DEPTH)
 
 struct hfai_listing {
     const struct rfs_hfai *hfai;
     struct rfs_hfai_list *out;
     uint64_t work;
-    struct rfs_bytes path; /* of what is being looked at */
+    struct rfs_bytes path; /* of the current node */
     struct rfs_bytes said; /* of values that are not complete, the outermost first; */
     size_t value;          /* of the innermost one, from here on */
-    const struct rfs_node *above[HFAI_LIST_DEPTH]; /* what is being visited, by depth */
+    const struct rfs_node *above[HFAI_LIST_DEPTH]; /* the visited nodes, by depth */
     struct rfs_hfai_owner owner;                   /* of the tensors that are listed */
-    const struct rfs_items *cut; /* whose tensors are cut by themselves; or NULL */
+    const struct rfs_items *cut;                   /* its tensors are cut by themselves; or NULL */
     struct rfs_error *err;
 };
 
-/* Goes a step down; the caller takes path.n back. Who wants the path is told if there was no memory. */
+/*
+ * Goes a step down; the caller restores path.n. A lack of memory is reported where the path is
+ * used.
+ */
 void rfs_hfai_step(struct hfai_listing *listing, const char *name, size_t n);
 void rfs_hfai_step_to(struct hfai_listing *listing, int64_t number);
 int rfs_hfai_step_by_key(struct hfai_listing *listing, const struct rfs_node *key, unsigned depth);

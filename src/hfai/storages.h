@@ -28,7 +28,7 @@ struct rfs_storage_item {
         strided; /* 1 + its number in strided, when it is a tensor that is not row-major; else 0 */
 };
 
-/* A tensor of one range, whose elements lie in any order. */
+/* A tensor of one range, with its elements in any order. */
 struct rfs_storages_strided {
     struct rfs_type type;
     uint64_t stride[RFS_MAX_DIMS]; /* bytes */

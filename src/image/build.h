@@ -8,8 +8,9 @@
 #include "image/image.h"
 
 /*
- * Bytes are put into the literals, and regions of targets between them are added, in the order of the file. What fails
- * is told by rfs_image_finish. Zero-initialise; rfs_image_builder_end frees what was not taken over.
+ * Bytes are put into the literals, and regions of targets between them are added, in the order of
+ * the file. rfs_image_finish returns failures. Zero-initialise; rfs_image_builder_end frees data
+ * that was not taken over.
  */
 struct rfs_image_builder {
     struct rfs_bytes literals;
@@ -20,7 +21,7 @@ struct rfs_image_builder {
     bool too_large; /* the file would be larger than a file can be */
 };
 
-/* Where in the file comes what is put or added next. */
+/* The offset in the file of the next data put or added. */
 static inline uint64_t rfs_image_here(const struct rfs_image_builder *builder)
 {
     return builder->offset + (builder->literals.n - builder->covered);

@@ -48,8 +48,8 @@ struct rfs_image {
 int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
                    struct rfs_image **out);
 /*
- * What stands in such a file before CONTENT bytes of a tensor, or of a chunk of one, whose type has the dims of all of it.
- * False when out of memory.
+ * The bytes that such a file has before CONTENT bytes of a tensor, or of a chunk of one; TYPE has
+ * the dims of the whole tensor. False when out of memory.
  */
 #define RFS_CKPT_CHUNK (UINT64_C(512) << 20)
 bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_bytes,
@@ -69,7 +69,7 @@ struct rfs_selection {
 int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
                           const char *format, struct rfs_image **out, struct rfs_error *err);
 
-/* In which file each parameter is; weight_map.c draws the JSON file that says it. */
+/* The file of each parameter; weight_map.c draws the JSON file. */
 enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
 struct rfs_weight_map {
     enum rfs_weight_map_style style;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tensor by itself: as numpy.save writes it, and what there is to say of it. */
+/* A single tensor: as numpy.save writes it, and its description in JSON. */
 #ifndef RFS_IMAGE_NPY_H
 #define RFS_IMAGE_NPY_H
 
@@ -15,9 +15,9 @@ struct rfs_npy {
 };
 
 /*
- * Types that numpy lacks are raw bytes of their width, as those of ml_dtypes are in such files: V2 for bfloat16,
- * which .view(ml_dtypes.bfloat16) makes into what it is. A string is a scalar of that many characters, what is
- * no tensor a row of bytes.
+ * Types that numpy lacks are raw bytes of their width, as those of ml_dtypes are in such files: V2
+ * for bfloat16, which .view(ml_dtypes.bfloat16) makes into what it is. A string is a scalar of that
+ * many characters; other values are a row of bytes.
  */
 void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out);
 /* Appends all that comes before the data. False when out of memory. */
@@ -27,7 +27,7 @@ bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out);
 int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_params *params, uint32_t target,
                   struct rfs_image **out);
 
-/* What the JSON file beside it says. All is borrowed. */
+/* The contents of the JSON file beside it. All is borrowed. */
 struct rfs_about {
     const char *name;        /* as shown */
     const char *source_name; /* as in the source */

@@ -4,9 +4,10 @@
  * strategy (strategy.h) does not keep, and with all that MindSpore reads back. It is read together with the
  * strategy, by the same readers.
  *
- * Two things are in one form only. Protobuf says which axes of a tensor are cut by several device axes (a nested
- * tensor map), JSON has that flattened; JSON has the tensor's shape, expanded likewise, protobuf has none. The caller
- * that knows the tensor gives its shape (rfs_strategy_doc_shape). The writers refuse what would be lost otherwise.
+ * Two things are in one form only. Protobuf says which axes of a tensor are cut by several device
+ * axes (a nested tensor map), JSON has that flattened; JSON has the tensor's shape, expanded
+ * likewise, protobuf has none. The caller that knows the tensor gives its shape
+ * (rfs_strategy_doc_shape). The writers refuse documents that would lose data otherwise.
  *
  * Costs 8 bytes for each parameter and operator, the names, and about 800 bytes for each distinct layout. Not
  * thread-safe.
@@ -69,9 +70,9 @@ int rfs_strategy_doc_shape(struct rfs_strategy_doc *doc, size_t i, uint32_t ndim
                            const uint64_t *whole, struct rfs_error *err);
 
 /*
- * A strategy made by rules (layouts that are open need NDIM, see below), or any other of which no file is at hand.
- * Names get their stage if there are several. Each stage gets one operator of no inputs, as MindSpore refuses to
- * merge or to transform by files without operators.
+ * A strategy made by rules (layouts that are open need NDIM, see below), or any other without a
+ * file. Names get their stage if there are several. Each stage gets one operator of no inputs, as
+ * MindSpore refuses to merge or to transform by files without operators.
  */
 struct rfs_doc_tensors {
     /* The tensor's number of axes; -1 when the tensor is not known. */

@@ -63,8 +63,8 @@ int rfs_grid_resolve_for(const struct rfs_layout *layout, const struct rfs_layou
                          struct rfs_where where, struct rfs_error *err);
 
 /*
- * Which slice a rank holds, as a number below layout->devices that says nothing else: ranks with the same
- * number hold the same slice of any tensor. Needs no tensor.
+ * Which slice a rank holds, as an opaque number below layout->devices: ranks with the same number
+ * hold the same slice of any tensor. Needs no tensor.
  */
 uint32_t rfs_layout_slice(const struct rfs_layout *layout, uint32_t rank);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strategy files of a pipeline's stages, made one strategy: what mindspore.merge_pipeline_strategys
- * writes to a file, and what reading that file would give. Files come one after the other; those of
- * several ranks of a stage must say the same, and are then taken once.
+ * The strategy files of a pipeline's stages, merged into one strategy, as if read from the file
+ * that mindspore.merge_pipeline_strategys writes. Files come one after the other; those of several
+ * ranks of a stage must be equal, and are then taken once.
  *
  * Cost: one parsed strategy for each stage, and 16 bytes for each file.
  */
@@ -15,8 +15,9 @@ struct rfs_merge;
 struct rfs_strategy_doc;
 
 /*
- * NAME, a folder or a list of files, is what messages call the whole. DOC may be NULL; else it gets what
- * merge_pipeline_strategys would write, and files of which something would be lost are refused. 0 or -ENOMEM.
+ * NAME, a folder or a list of files, names the whole in messages. DOC may be NULL; else it gets the
+ * document that merge_pipeline_strategys would write, and files that would lose data are refused. 0
+ * or -ENOMEM.
  */
 int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_merge **out,
                   struct rfs_error *err);

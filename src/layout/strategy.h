@@ -98,7 +98,10 @@ uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy);
 bool rfs_strategy_has_items(const struct rfs_strategy *strategy);
 /* Whether some of its names had a stage before them, as in files merged over stages. */
 bool rfs_strategy_is_merged(const struct rfs_strategy *strategy);
-/* Whether it was made by rules (rules.h): then it knows every tensor of the files that they were for. */
+/*
+ * Whether it was made by rules (rules.h): then it has every tensor of the files that they were made
+ * for.
+ */
 bool rfs_strategy_by_rules(const struct rfs_strategy *strategy);
 /* Whether any of its layouts has a manual split. */
 bool rfs_strategy_has_splits(const struct rfs_strategy *strategy);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every copy that the source ranks hold of what a target is made of, not only that which is shown: replicas, and the
- * files of other stages. For whoever compares them; the planner's threads and lifetimes hold. Ranks are indexed as
- * they are needed; one that cannot be counts as lacking the parameter.
+ * All copies of a target's data that the source ranks hold, not only the one that is shown:
+ * replicas, and the files of other stages. For comparing them. Threads and lifetimes are the
+ * planner's. Ranks are indexed as they are needed; one that cannot be counts as lacking the
+ * parameter.
  *
  * Copies are numbered: 0 is made of what rfs_planner_slice takes, each further one of the next rank that holds the
  * same, part by part, so that all copies together read every part of every rank once.

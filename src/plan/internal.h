@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the plan room share; nobody else includes it. */
+/* Shared by the files of the plan room only. */
 #ifndef RFS_PLAN_INTERNAL_H
 #define RFS_PLAN_INTERNAL_H
 
@@ -39,8 +39,9 @@ struct rfs_planner {
     /* [source stages] of the stages whose files were found to list different parameters, else NULL; owned */
     _Atomic(struct rfs_presence *) *presences;
     atomic_int *sizes;              /* [source stages] what sizes.c found */
-    atomic_bool *reported_presence; /* [source stages] what a presence map says was logged */
-    atomic_bool *reported_damaged;  /* [source stages] that none can be made was */
+    atomic_bool *reported_presence; /* [source stages] the presence map was reported in the log */
+    /* [source stages] a failure to make the presence map was logged */
+    atomic_bool *reported_damaged;
     /* Of probe.c. [source ranks, from the first stage's base] the serial of the index that samples of a rank's headers
      * were found to agree with, or 0; [source stages] the log says that nothing but samples were read. */
     atomic_uint_least64_t *resembled;
@@ -71,14 +72,14 @@ struct planning {
     uint32_t rank;     /* of the destination */
     uint32_t stage;    /* of the destination */
     uint32_t local;    /* the rank's place in its stage */
-    uint32_t template; /* the local source rank that MindSpore takes this rank for */
+    uint32_t template; /* the local source rank that MindSpore uses as this rank's template */
     struct rfs_error *err;
 
     uint32_t n_stages;        /* source stages */
     struct stage_use *stages; /* [n_stages] */
 
     RFS_VEC(unsigned char)
-    seen; /* by geometry: what its cells are wanted for already, in this stage */
+    seen; /* by geometry: what its cells are already needed for, in this stage */
     RFS_VEC(struct unproved) unproved;
     uint32_t n_names;
     uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_STAGE */
@@ -101,8 +102,8 @@ struct stage_use {
     /* NULL: its files that are looked at list the same parameters; then lead_index and order say which. */
     const struct rfs_presence *presence;
     bool differs; /* they do not, or may not: a presence map is needed */
-    bool hinted;  /* their sizes alone say so */
-    char *damage; /* what is wrong with one that was passed over; owned; NULL: nothing */
+    bool hinted;  /* their sizes alone show it */
+    char *damage; /* the error of a rank that was passed over; owned; NULL: none */
     bool bereft;  /* a lost rank may have kept what no file has */
 };
 
@@ -111,17 +112,23 @@ static inline struct rfs_role_rules rfs_plan_rules(const struct rfs_planner *pla
     return (struct rfs_role_rules){planner->config.src, planner->config.dst,
                                    planner->config.output_map};
 }
-/* Of a parameter of a source stage in a destination stage; what is lacking counts as left out by the user's map. */
+/*
+ * The role of a source stage's parameter in a destination stage. A lacking parameter counts as left
+ * out by the user's map.
+ */
 struct rfs_role rfs_plan_role(const struct rfs_planner *planner, const char *name,
                               uint32_t src_stage, uint32_t dst_stage);
-/* Whether what has that role is cut: strings and map tensors that no layout tries to cut are copied. */
+/*
+ * Whether a parameter with that role is cut. Strings and map tensors that no layout cuts are
+ * copied.
+ */
 static inline bool rfs_plan_is_cut(const struct rfs_role *role, const struct rfs_type *type)
 {
     return role->kind == RFS_ROLE_SLICED && (type->kind == RFS_TENSOR || role->src || role->dst);
 }
 /*
- * Where a planner goes without what it lacks; lacking.c. Each notes something: 0 or -ENOMEM. A parameter that is lacking
- * counts as left out by the user's map.
+ * For planners that go on without missing data; lacking.c. Each notes something: 0 or -ENOMEM. A
+ * parameter that is lacking counts as left out by the user's map.
  */
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank);
 int rfs_plan_lack_stage(const struct planning *planning, uint32_t s);
@@ -176,7 +183,10 @@ struct provider_query {
     uint32_t name;
     uint32_t template;
 };
-/* What is wanted of it: a cell of a grid, or the slice that the template's rank holds by a layout, or neither. */
+/*
+ * The requested piece: a cell of a grid, or the slice that the template's rank holds by a layout,
+ * or neither.
+ */
 struct piece {
     const struct rfs_grid *grid;
     const uint32_t *cell;
@@ -220,7 +230,7 @@ struct note {
 void rfs_plan_note(struct note *note, const char *param);
 /* Whether it is the accumulated gradient of a parameter, which is never saved. */
 bool rfs_plan_is_gradient(const char *param);
-/* Logs what a stage's new presence map says that the user should know; report.c. */
+/* Reports a stage's new presence map in the log, as far as it concerns the user; report.c. */
 void rfs_plan_report_presence(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
 /* Looks in the replicas of a stage's lead for what it lacks; probe.c. After rfs_plan_need. 0 or -ENOMEM. */
 int rfs_plan_probe(struct planning *planning, uint32_t s);
@@ -240,8 +250,8 @@ int rfs_plan_check_rows(struct planning *planning, uint32_t s);
 /* What the files of a plan's sources have in common; attributes.c. */
 int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /*
- * Whether what has no layout and is copied from another rank than the template's is the same in all ranks that have
- * it; replicas.c. FROM is the rank that rfs_plan_provider gives.
+ * Whether a parameter without a layout, copied from a rank other than the template's, is the same
+ * in all ranks that have it; replicas.c. FROM is the rank that rfs_plan_provider gives.
  */
 int rfs_plan_check_replicas(struct planning *planning, const struct stage_use *use,
                             const struct rfs_entry *entry, uint32_t from);
@@ -263,12 +273,15 @@ struct rfs_sample {
 int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct rfs_index *index,
                     const struct rfs_entry *entry, struct rfs_sample *sample);
 /*
- * Of what is copied from rank FROM: refuses what strict refuses, else adds what is to be reported to planning->unproved.
- * 0, or -errno with *err filled.
+ * For a parameter copied from rank FROM: refuses it if strict does, else adds it to
+ * planning->unproved for the log. 0, or -errno with *err filled.
  */
 int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
                       const struct rfs_entry *entry, uint32_t from);
-/* Refuses a strategy of which the files have nothing; match.c. After rfs_plan_sources. 0 or -EINVAL. */
+/*
+ * Refuses a strategy without any parameter of the files; match.c. After rfs_plan_sources. 0 or
+ * -EINVAL.
+ */
 int rfs_plan_check_match(struct planning *planning);
 /* Reports it in the log, as far as that is news. 0 or -ENOMEM. */
 int rfs_plan_report_unproved(struct planning *planning);

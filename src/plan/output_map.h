@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How parameters leave: under which name, and with which element type. Read from the user's map and
- * rules; immutable but for marks of the names that were looked up; thread-safe.
+ * The names and element types of output parameters, read from the user's map and rules. Immutable
+ * but for marks of the names that were looked up; thread-safe.
  */
 #ifndef RFS_PLAN_OUTPUT_MAP_H
 #define RFS_PLAN_OUTPUT_MAP_H
@@ -23,28 +23,29 @@ int rfs_output_map_open(const struct rfs_output_map_config *config, struct rfs_o
 void rfs_output_map_free(struct rfs_output_map *output_map);
 
 /*
- * The XXH3-128 of what the map says; zeros where there is none. (The rules of dtypes are said by their text.) 0, or
- * -1 when out of memory.
+ * The XXH3-128 of the map's contents; zeros without a map. (Dtype rules are covered by their text.)
+ * 0, or -1 when out of memory.
  */
 int rfs_output_map_digest(const struct rfs_output_map *output_map, uint64_t digest[2]);
 
 /*
- * The name that NAME is shown by (NAME itself, the same pointer, when it has no other), or NULL when it is
- * left out. A map never shows two by one name, but one may be given the name of a parameter that is not in
- * the map: whoever makes a file of them has to see to that. OUTWARD may be NULL here and below. O(1).
+ * The name that NAME is shown by (NAME itself, the same pointer, when it has no other), or NULL
+ * when it is left out. A map never gives two parameters the same name, but may give one the name of
+ * a parameter outside the map: the caller that makes a file must check for that. OUTWARD may be
+ * NULL here and below. O(1).
  */
 const char *rfs_output_map_name(const struct rfs_output_map *output_map, const char *name);
 
 /*
- * The dtype in which the parameter that is shown as NAME leaves: FROM unless a rule says otherwise, which
- * none does where rfs_dtype_is_float is false. O(rules).
+ * The output dtype of the parameter shown as NAME: FROM unless a rule changes it; rules apply only
+ * where rfs_dtype_is_float is true. O(rules).
  */
 enum rfs_dtype rfs_output_map_dtype(const struct rfs_output_map *output_map, const char *name,
                                     enum rfs_dtype from);
 
 /*
- * Says in the log, once, which names of the map were not looked up so far. To be called when a file was
- * planned: then all names of the source strategy and of the file's sources were.
+ * Logs, once, the names of the map that were not looked up so far. To be called after a file was
+ * planned: then all names of the source strategy and of the file's sources were looked up.
  */
 void rfs_output_map_report(const struct rfs_output_map *output_map, struct rfs_log *log);
 

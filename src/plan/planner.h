@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a destination rank to what its file holds and where the bytes are.
+ * Maps a destination rank to the contents of its file and the sources of its bytes.
  *
  * Planning a rank indexes the headers of the source ranks that it needs, puts its parameters in
  * MindSpore's order (the parameter list) and proves that each of its bytes is covered. It reads no tensor
@@ -34,8 +34,9 @@
 struct rfs_planner;
 
 /*
- * What a planner has gone without: files that cannot be read, and parameters of which some part is in no other file,
- * so that its parameter lists lack them. Zero-initialise; the owner frees both lists.
+ * The data that a planner is missing: files that cannot be read, and parameters with a part that no
+ * other file has, which its parameter lists therefore lack. Zero-initialise; the owner frees both
+ * lists.
  */
 struct rfs_lacking {
     RFS_VEC(uint32_t) damaged; /* ranks, in no order */
@@ -56,13 +57,16 @@ struct rfs_planner_config {
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_pool *pool;
     struct rfs_log *log;
-    bool strict;     /* refuse what is copied without a proof that it is whole */
+    bool strict;     /* refuse parameters that are copied without a proof that they are whole */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     const struct rfs_output_map
         *output_map; /* names and dtypes of the outputs; NULL: as in the source */
     bool
         late; /* slices that were lost are reported by the plans that need them, not by rfs_planner_new */
-    /* NULL: a plan fails when a file is missing. Else it goes without, and one rank is planned at a time. */
+    /*
+     * NULL: a plan fails when a file is missing. Else it continues without the file, and ranks are
+     * planned one at a time.
+     */
     struct rfs_lacking *lacking;
     const struct rfs_planner
         *template; /* whether the source is one stage by itself is as there; or NULL */
@@ -111,7 +115,7 @@ struct rfs_params {
 struct rfs_rank_plan {
     const struct rfs_params *params;
     struct timespec mtime; /* the latest of its sources */
-    uint32_t mode;         /* who may read all of its sources, & 0444 */
+    uint32_t mode;         /* permissions that hold for all of its sources, & 0444 */
     uint32_t uid, gid;     /* as rfs_access_both makes them of the sources' */
     uint32_t n_sources;
     uint32_t *sources; /* owned: the files that it depends on, ids in the catalogue's files */
@@ -137,8 +141,9 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
 
 /*
- * How the log reports, once, what is copied without a proof that it is whole: several in one line, of which the first few
- * are named; each in a line of its own; or not what no strategy has, as the caller reports that itself.
+ * How the log reports, once, parameters that are copied without a proof that they are whole:
+ * several in one line that names the first few; each in a line of its own; or without those that no
+ * strategy has, because the caller reports them itself.
  */
 enum rfs_telling { RFS_TELL_SOME, RFS_TELL_EACH, RFS_TELL_ONE_SIDED };
 void rfs_planner_report(struct rfs_planner *planner, enum rfs_telling telling);
@@ -149,8 +154,9 @@ const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
 
 /*
  * Where the bytes of a target of a planned rank come from. slice is zero-initialised or one to use
- * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or what the files say when an index that was dropped
- * for room has to be made again (-ESTALE: one was changed). A target without bytes has a slice without blocks.
+ * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or the error of rebuilding an index
+ * that was dropped to save memory (-ESTALE: one was changed). A target without bytes has a slice
+ * without blocks.
  */
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice);

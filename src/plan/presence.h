@@ -55,8 +55,8 @@ static inline const struct rfs_presence_view *rfs_presence_of(const struct rfs_p
 /* Whether a rank has it. O(log indexes that list it). */
 bool rfs_presence_has(const struct rfs_presence *presence, uint32_t name, uint32_t rank);
 /*
- * The lowest rank that has it and for which fits(ctx, rank) is true; RFS_NO_RANK when there is none. Asks of
- * those that have it only.
+ * The lowest rank that has it and for which fits(ctx, rank) is true; RFS_NO_RANK when there is
+ * none. Calls it only for ranks that have it.
  */
 uint32_t rfs_presence_lowest(const struct rfs_presence *presence, uint32_t name,
                              bool (*fits)(const void *ctx, uint32_t rank), const void *ctx);

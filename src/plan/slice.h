@@ -47,12 +47,12 @@ struct rfs_slice {
 };
 
 /*
- * Sets what a block moves: a box of LEN elements along each of NDIM axes, with strides in bytes; dst and src,
- * the first element's places, are set already.
+ * Sets the box that a block moves: LEN elements along each of NDIM axes, with strides in bytes; dst
+ * and src, the first element's places, are set already.
  */
 void rfs_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t *len, uint64_t item,
                    const uint64_t *dst_stride, const uint64_t *src_stride);
-/* Sets that a block moves all of a value, whose strides are row-major if STRIDES is NULL. */
+/* Sets a block to move a whole value; its strides are row-major if STRIDES is NULL. */
 void rfs_block_whole(struct rfs_block *block, const struct rfs_type *type, const uint64_t *strides);
 /* Sets the id of a slice whose bytes and blocks are set: which source bytes go where. */
 void rfs_slice_name(struct rfs_slice *slice);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A slice explained: as rfs_planner_slice, with who else holds each piece and where it lies in the
- * tensor. For those who explain; readers take slices.
+ * An explained slice: as rfs_planner_slice, with the other holders of each piece and its place in
+ * the tensor. For diagnostics; readers use slices.
  *
  * Cost: about a kilobyte for each source cell that the slice's box touches.
  */
@@ -26,7 +26,7 @@ struct rfs_piece_trace {
     struct rfs_box target; /* in the destination's slice */
     uint32_t type;         /* of the rank's slice; id in the catalogue's types */
     uint32_t
-        repeated; /* bit I: all elements along axis I of that are the same ones, as torch expands */
+        repeated; /* bit I: all elements along its axis I are one element, as in torch's expand */
     struct rfs_block block; /* the bytes */
 };
 
@@ -54,7 +54,10 @@ enum rfs_holding {
     RFS_HOLDS_LOST, /* it held the same, and has no file */
     RFS_HOLDS_BARE, /* it has a file, which leaves the parameter out */
 };
-/* What a source rank of the trace's stage, numbered over all stages, has of a piece. O(log ranks). */
+/*
+ * Whether a source rank of the trace's stage, numbered over all stages, holds a piece. O(log
+ * ranks).
+ */
 enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
                                    const struct rfs_target *target, const struct rfs_trace *trace,
                                    const struct rfs_piece_trace *piece, uint32_t rank);

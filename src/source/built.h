@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of a rank, with those of its files that it was made of. */
+/* The index of a rank, with the indexes of its files. */
 #ifndef RFS_SOURCE_BUILT_H
 #define RFS_SOURCE_BUILT_H
 
@@ -8,14 +8,14 @@
 #include <stdbool.h>
 
 /*
- * An index and what it was made of. Several may own an index of one file together. Once a rank of several files has
- * what they have together, what each has serves as a prediction of other ranks: of one rank, a rank that was built
- * without a prediction. Others let go of it.
+ * An index and its pieces. Several may own an index of one file together. Once a rank of several
+ * files has what they have together, what each has serves as a prediction of other ranks: of one
+ * rank, a rank that was built without a prediction. Others let go of it.
  */
 struct rfs_built {
     const struct rfs_index *index; /* merged, or the only piece */
     struct rfs_index *merged;      /* the index, if it was merged of pieces; owned */
-    atomic_bool told; /* the log says something of its files, which the next view is to say again */
+    atomic_bool told; /* its files caused log messages, which the next view must repeat */
     uint32_t number;  /* used while indexes are saved; saved/write.c */
     uint32_t from;    /* the number under which it was saved before; RFS_NO_ID: it was not */
     uint64_t used;    /* as what follows, while room is made; catalog/evict.c */

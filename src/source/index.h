@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one source file holds: for each value its name, its type and where its bytes lie. Immutable
- * once built, so readers take no lock. Files of one pipeline stage differ in content only, so ranks
- * whose headers are the same byte for byte share one index.
+ * The contents of one source file: the name, type and place of each value. Immutable once built, so
+ * readers take no lock. Files of one pipeline stage differ in content only, so ranks whose headers
+ * are the same byte for byte share one index.
  *
  * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB). A rank
  * of several files (parts) takes 4 more an entry; a strided entry 136.
@@ -75,7 +75,7 @@ struct rfs_index {
     uint32_t *part_of;   /* [n] which of the rank's files the entry is in; NULL: it has one */
     uint64_t file_bytes; /* size of the file it was built from */
     bool has_crc;        /* it carries a checksum: a crc_num trailer, or metadata of that name */
-    bool redundancy_removed; /* it says that what other ranks keep was left out */
+    bool redundancy_removed; /* it records that parameters kept by other ranks were left out */
     /* Of the safetensors file that it was built from; another one that shares it may differ in crc. */
     uint64_t crc;            /* its crc_num, when has_crc; UINT64_MAX: no number */
     uint64_t header_bytes;   /* of the JSON text, and */

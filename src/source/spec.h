@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a source is to be read: what the user said of it. A specification owns nothing; what it points to
- * lasts as long as the catalogue that was opened by it.
+ * The user's options for reading a source. A specification owns nothing; the data it points to must
+ * outlive the catalogue opened by it.
  */
 #ifndef RFS_SOURCE_SPEC_H
 #define RFS_SOURCE_SPEC_H
@@ -29,17 +29,20 @@ struct rfs_source_spec {
     bool segmented;      /* all checkpoints of a folder make one */
     const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
-    bool check_crc;    /* verify what carries a checksum before its first use */
+    bool check_crc;    /* verify files that carry a checksum before their first use */
     struct rfs_encrypted *sealed;      /* opens encrypted files; NULL: files are plain */
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
-    bool for_others;                   /* what is read of it is for other users, too */
+    bool for_others;                   /* its data is served to other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
     const struct rfs_options
-        *options;           /* where these were told: for the key of what is saved; or NULL */
+        *options;           /* the text of these options: for the key of saved data; or NULL */
     struct timespec opened; /* a moment before anything of the source is looked at; 0: now */
     uint64_t index_most;    /* bytes of memory that indexes may take for long; 0: any */
     struct rfs_fds *fds;    /* descriptors that it shares with other sources; NULL: its own */
-    /* Called after the headers of a rank were read, by who needed them: so many of those that there are; or NULL */
+    /*
+     * Called by the reading thread after the headers of a rank were read, with the number done and
+     * the total; or NULL
+     */
     void (*indexed)(const void *ctx, uint64_t done, uint64_t total);
     const void *indexed_ctx;
 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two arguments that every walker of a file's headers takes: how to read, and the tables that it adds to. */
+/*
+ * The two arguments of every walker of a file's headers: a read function, and the tables that it
+ * fills.
+ */
 #ifndef RFS_SOURCE_WALKER_H
 #define RFS_SOURCE_WALKER_H
 

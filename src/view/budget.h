@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory this process may have: the machine's, or less where a cgroup says so. */
+/* The memory limit of this process: the machine's memory, or less in a cgroup. */
 #ifndef RFS_VIEW_BUDGET_H
 #define RFS_VIEW_BUDGET_H
 
@@ -13,8 +13,8 @@ struct rfs_budget {
 };
 
 /*
- * Bytes: the machine's memory, or the least limit of the process's groups (of either version) and of
- * those above them if that is less. What is missing or unreadable limits nothing.
+ * Bytes: the machine's memory, or the least limit of the process's groups (of either version) and
+ * of those above them if that is less. Missing or unreadable limits are ignored.
  */
 uint64_t rfs_budget_memory(const struct rfs_budget *budget);
 

@@ -16,7 +16,7 @@ struct rfs_counters {
 /* Nanoseconds since some moment. */
 uint64_t rfs_counters_clock(void);
 
-/* A call that asked for ASKED bytes returns N after so long. Any thread, no lock. */
+/* Counts a call for ASKED bytes that returned N after the given time. Any thread, no lock. */
 void rfs_counters_read(struct rfs_counters *counters, size_t asked, ssize_t n,
                        uint64_t nanoseconds);
 void rfs_counters_add(const struct rfs_counters *counters, reshard_statistics *sum);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encrypted sources: the key that the options name, and the cache's share for what is decrypted. */
+/* Encrypted sources: the key that the options name, and the cache's share for decrypted blocks. */
 #ifndef RFS_VIEW_CRYPT_H
 #define RFS_VIEW_CRYPT_H
 
@@ -10,14 +10,15 @@
 #define RFS_CRYPT_LEAST (RFS_CIPHER_BLOCK + RFS_CRYPT_WORK)
 
 /*
- * Loads the key, if the options name one, and sets set->sealed, which gets a share of options.cache. A default cache that is too small for a key is raised; one
- * that was asked for is refused. 0 or -errno with *err filled. Before the catalogue is opened.
+ * Loads the key, if the options name one, and sets set->sealed, which gets a share of
+ * options.cache. A default cache that is too small for a key is enlarged; an explicit one is
+ * refused. 0 or -errno with *err filled. Before the catalogue is opened.
  */
 int rfs_view_load_key(struct reshard_view *set, struct rfs_error *err);
 
 /*
- * Sees that the key, if there is one, opens the first source, or else the second, so that a wrong one is told of
- * now. Starts no thread. 0, or -errno with *err filled for the first.
+ * Checks that the key, if any, opens the first source, or else the second, so that a wrong key is
+ * reported now. Starts no thread. 0, or -errno with *err filled for the first.
  */
 int rfs_view_try_key(struct rfs_view *view, struct rfs_error *err);
 

@@ -2,10 +2,11 @@
 /*
  * Names of parameters as names of files, and back.
  *
- * "%", "/", control characters, what is not UTF-8 and a "." at the beginning are written as %XX, with the
- * byte in capital hexadecimal digits; no name at all is "%". A name that takes more than RFS_FILENAME_STEM
- * bytes then is shortened: as much of it as fits, "%~", and the XXH3-128 of the whole name in 32 hexadecimal
- * digits. So each name has one file name, and each file name, unless it is shortened, one name.
+ * "%", "/", control characters, bytes that are not UTF-8 and a "." at the beginning are written as
+ * %XX, with the byte in capital hexadecimal digits; the empty name is "%". A name that takes more
+ * than RFS_FILENAME_STEM bytes then is shortened: as much of it as fits, "%~", and the XXH3-128 of
+ * the whole name in 32 hexadecimal digits. So each name has one file name, and each file name,
+ * unless it is shortened, one name.
  */
 #ifndef RFS_VIEW_FILENAME_H
 #define RFS_VIEW_FILENAME_H
@@ -13,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RFS_FILENAME_STEM 250 /* bytes; file systems give 255, of which ".json" takes 5 */
+#define RFS_FILENAME_STEM 250 /* bytes; file systems allow 255, and ".json" takes 5 */
 
 /* The file name, without an ending, and a NUL. Returns its length. */
 size_t rfs_filename_make(const char *name, char out[RFS_FILENAME_STEM + 1]);
@@ -22,7 +23,9 @@ size_t rfs_filename_make(const char *name, char out[RFS_FILENAME_STEM + 1]);
  * as a shortened one.
  */
 bool rfs_filename_read(const char *stem, size_t n, char out[RFS_FILENAME_STEM + 1]);
-/* Whether it looks like a shortened one, whose name only the names themselves can tell. */
+/*
+ * Whether it looks like a shortened one, which can only be resolved by comparing it with all names.
+ */
 bool rfs_filename_is_short(const char *stem, size_t n);
 
 #endif

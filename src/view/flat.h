@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside the room: views whose files lie in the root. One whole checkpoint is divided into parts, a
- * safetensors file each, and a JSON file says where each parameter is.
+ * safetensors file each, and a JSON file maps parameters to files.
  */
 #ifndef RFS_VIEW_FLAT_H
 #define RFS_VIEW_FLAT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views of hfai's parts: PART_*.pt for another number of processes in the root, and the whole state in the
- * folder "merged". Safetensors files are made when the view is opened, the others when somebody looks.
+ * Views of hfai's parts: PART_*.pt for another number of processes in the root, and the whole state
+ * in the folder "merged". Safetensors files are made when the view is opened, the others on demand.
  */
 #ifndef RFS_VIEW_HFAI_VIEW_H
 #define RFS_VIEW_HFAI_VIEW_H

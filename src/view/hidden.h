@@ -5,11 +5,11 @@
  * of the root's. In a flat view there is "full" alone; of hfai's parts it has the model's tensors, and of several
  * models there are model_0 and so on.
  *
- * Ids are computed: RFS_HIDDEN_BIT is set in those of the hidden folder, then come the number of a group (a
- * folder below tensors) and that of an entry in it. Nothing is made before somebody looks inside: a rank is
- * planned when its folder is listed, or a name is looked up in it, a file is encoded when it is opened or stat'ed, and
- * forgotten when it is closed. What stays are the names of files that were listed (once for all ranks), and the
- * planner of whole tensors.
+ * Ids are computed: RFS_HIDDEN_BIT is set in those of the hidden folder, then come the number of a
+ * group (a folder below tensors) and that of an entry in it. All of it is made on demand: a rank is
+ * planned when its folder is listed, or a name is looked up in it, a file is encoded when it is
+ * opened or stat'ed, and forgotten when it is closed. Kept are the names of files that were listed
+ * (once for all ranks), and the planner of whole tensors.
  *
  * Threads: all functions but end.
  */
@@ -25,7 +25,7 @@
 #define RFS_HIDDEN_TENSORS_NAME "tensors"
 #define RFS_HIDDEN_GROUPS ((UINT32_C(1) << 22) - 1) /* more are not shown */
 
-/* What is behind an id of the hidden folder's. */
+/* The object of an id in the hidden folder. */
 enum rfs_view_hidden_kind {
     RFS_PLACE_NONE,
     RFS_PLACE_TENSORS, /* the folder of that name: a group each */
@@ -62,7 +62,7 @@ int rfs_view_hidden_about(struct rfs_view *view, const struct rfs_view_hidden_pl
                           const struct rfs_tensors *tensors, struct rfs_image **out,
                           struct rfs_error *err);
 
-/* Of what is below tensors, and that, as the public functions; failures go to the view's log. */
+/* As the public functions, for "tensors" and below; failures go to the view's log. */
 int rfs_view_hidden_lookup(struct rfs_view *view, uint64_t parent, const char *name, uint64_t *id);
 int rfs_view_hidden_list(struct rfs_view *view, uint64_t dir, uint64_t position,
                          reshard_dirent *full);

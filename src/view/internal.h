@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the view room share.
+ * Shared by the files of the view room.
  *
- * A reshard_view is what its caller opened: the pool, the key, and one plain view (struct rfs_view), or one for each of
- * several saves (saves.h). A plain view shows files of one checkpoint, in the root and in folders of it; its kind tells
- * what those are made of.
+ * A reshard_view is the public handle: the pool, the key, and one plain view (struct rfs_view), or
+ * one for each of several saves (saves.h). A plain view shows files of one checkpoint, in the root
+ * and in folders of it; its kind decides their contents.
  *
- * Ids: the root of a plain view is 1. In a view of ranks the folder of destination rank R is 2 + 2R and its file 3 + 2R;
- * elsewhere file F is 2 + F, and folders come after the last file. The base of a plain view is added to all of its ids,
- * and is not 0 where there are several (saves.h). hidden.h tells those of the hidden folder.
+ * Ids: the root of a plain view is 1. In a view of ranks the folder of destination rank R is 2 + 2R
+ * and its file 3 + 2R; elsewhere file F is 2 + F, and folders come after the last file. The base of
+ * a plain view is added to all of its ids, and is not 0 where there are several (saves.h). hidden.h
+ * describes those of the hidden folder.
  */
 #ifndef RFS_VIEW_INTERNAL_H
 #define RFS_VIEW_INTERNAL_H
@@ -30,12 +31,12 @@
 /* A file that is shown. Its image is published once; the rest is constant once the view is open. */
 struct shown_file {
     char *name;        /* owned */
-    uint32_t rank;     /* of the destination, by whose plan it is made */
+    uint32_t rank;     /* the destination rank whose plan the file is made by */
     bool mapped;       /* its readers map it */
     size_t parameters; /* or RFS_IN_PLAN; 0: it is not made of tensors alone */
     _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
     struct rfs_image *own;      /* owned; its image, if no other file has it; else NULL */
-    atomic_uint_least64_t told; /* a size that was told before it was planned, + 1; 0: none */
+    atomic_uint_least64_t told; /* a size that was reported before it was planned, + 1; 0: none */
     struct rfs_once crc_made;   /* under the view's lock, as crc */
     uint32_t crc;               /* of the bytes before its trailer, if it has one */
     /* Owned; by target, 1 << 32 | checksum, or 0; under the view's lock; or NULL. */
@@ -104,13 +105,13 @@ struct rfs_view {
     struct {                                /* saved_sizes.h */
         _Atomic(struct rfs_sizes *) loaded; /* owned; NULL: nothing was kept */
         struct rfs_once once;               /* under the lock */
-        atomic_bool gone;                   /* the source was changed: they say nothing any more */
+        atomic_bool gone;                   /* the source was changed: they are invalid */
         atomic_bool wrong;                  /* one of them: to be saved anew */
         size_t saved; /* how many files were planned when they were saved; under the lock */
         atomic_size_t planned; /* files */
     } sizes;
 
-    struct {                                 /* hidden.h; made when somebody looks inside; owned */
+    struct {                                 /* hidden.h; made on demand; owned */
         _Atomic(struct rfs_planner *) whole; /* of one whole checkpoint; NULL until then */
         struct rfs_intern *names;            /* of files; under the lock, as it is set */
         atomic_size_t last;                  /* target that was looked up: a hint */
@@ -119,13 +120,13 @@ struct rfs_view {
 
 struct reshard_view {
     struct rfs_options options;
-    reshard_config config; /* who gets the log */
+    reshard_config config; /* has the log's receiver */
     struct rfs_log log;
     struct rfs_pool *pool;
     struct rfs_key *key;          /* NULL as what follows */
     struct rfs_encrypted *sealed; /* what opens encrypted sources; NULL: they are plain */
     bool key_fits;                /* it has opened one */
-    bool late;                    /* lost ranks are told by plans */
+    bool late;                    /* lost ranks are reported by plans */
     struct rfs_beneath *beneath;  /* where sources are opened; NULL: links are followed */
     struct rfs_saved *saved;      /* where something is kept for the next view; NULL: nowhere */
     struct rfs_fds fds;           /* of all saves */
@@ -139,14 +140,14 @@ struct reshard_view {
     uint32_t dir_uid, dir_gid, dir_mode;
     struct timespec dir_mtime;
 
-    pthread_mutex_t lock; /* of who may see the hidden folder; a leaf lock */
+    pthread_mutex_t lock; /* guards the access to the hidden folder; a leaf lock */
     uint32_t hidden_uid, hidden_gid;
     uint32_t hidden_mode; /* 0 until it is known */
 };
 
 /*
- * As reshard_open, with SETTINGS instead of the options in CONFIG. LATE: what lost ranks held is told by the files that
- * need it, not here.
+ * As reshard_open, with SETTINGS instead of the options in CONFIG. LATE: slices of lost ranks are
+ * reported by the files that need them, not here.
  */
 int rfs_view_start(const char *source, const struct rfs_settings *settings,
                    const reshard_config *config, bool late, struct reshard_view **out,
@@ -162,9 +163,9 @@ static inline struct rfs_view *rfs_view_only(const struct reshard_view *set)
 {
     return set->several ? NULL : set->data[0];
 }
-/* Whether SOURCE is a folder of hfai's parts, by what is in it. */
+/* Whether SOURCE is a folder of hfai's parts, by its contents. */
 bool rfs_view_has_parts(const char *source);
-/* How OPTIONS, the set's or a save's, say that SOURCE is to be read; borrows all three. */
+/* The specification for reading SOURCE by OPTIONS, the set's or a save's; borrows all three. */
 struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
                                      const struct rfs_options *options, const char *source);
 
@@ -181,11 +182,13 @@ const struct rfs_image *rfs_view_publish(struct shown_file *file, struct rfs_ima
 struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
                                     const struct rfs_image *image);
 
-/* Who may list and search the folders shown: those of the source at PATH, which is resolved. */
+/* Access to the folders shown: as for those of the source at PATH, which is resolved. */
 void rfs_view_take_folder(struct reshard_view *set, const char *path);
-/* Of the hidden folder: who may read all sources, when others may come at all. */
+/* Access to the hidden folder: as for reading all sources, if other users are allowed at all. */
 void rfs_view_fill_hidden(struct reshard_view *set, reshard_stat *st);
-/* The attributes of a folder of two links, and those of a file of BYTES that depends on what PLAN says. */
+/*
+ * The attributes of a folder of two links, and those of a file of BYTES with the sources of PLAN.
+ */
 void rfs_view_fill_dir(const struct reshard_view *set, reshard_stat *st);
 void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan *plan,
                         uint64_t bytes, reshard_stat *st);
@@ -196,7 +199,7 @@ bool rfs_view_conversion(const struct rfs_view *view, const struct rfs_image *im
 
 /* The checksum of a file whose image has one, summed up at the first call; crc.c. 0 or -errno. */
 int rfs_view_crc(struct rfs_view *view, size_t file, uint32_t *crc);
-/* Somebody who has read the file's bytes tells it. */
+/* Sets it, for callers that have read all of the file's bytes. */
 void rfs_view_know_crc(struct rfs_view *view, size_t file, uint32_t crc);
 
 /* The checksum of the bytes of a file's region, one of a target, summed up and remembered. 0 or -errno. */
@@ -217,7 +220,7 @@ int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code);
 /* There is no such entry: -ENOENT with *err filled. */
 int rfs_view_no_entry(uint64_t id, struct rfs_error *err);
 
-/* A failure of which the caller gets the number alone: its text goes to the log. Returns RC. */
+/* A failure that is returned as a number only: its text goes to the log. Returns RC. */
 int rfs_view_log_failure(struct rfs_view *view, int rc, const struct rfs_error *err);
 
 /* Copies SIZE bytes of FROM to TO, whose first member is its size as its owner knows it. */

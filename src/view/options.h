@@ -15,7 +15,7 @@ int rfs_options_take(const struct rfs_settings *settings, struct rfs_options *ou
 /* The same of a text (base/settings.h), which may be NULL. */
 int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_error *err);
 
-/* How the source at PATH is to be read by what OPTIONS say alone; borrows them, and PATH. */
+/* The specification for reading the source at PATH by OPTIONS alone; borrows both. */
 struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const char *path);
 
 /* An eighth of the smaller of the machine's memory and the limits of the process's cgroups. */

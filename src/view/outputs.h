@@ -5,7 +5,10 @@
 
 #include "view/options.h"
 
-/* The format of the files shown: what is asked for, else .ckpt, as transform_checkpoints writes by default. */
+/*
+ * The format of the files shown: the requested one, else .ckpt, the default of
+ * transform_checkpoints.
+ */
 enum rfs_format rfs_view_format(const struct rfs_options *options);
 
 /* 0, or -EINVAL with *err filled as a mistake of usage when options about outputs contradict each other. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views whose files a planner plans. */
+/* Views whose files are planned by a planner. */
 #ifndef RFS_VIEW_PLANNED_H
 #define RFS_VIEW_PLANNED_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The planner of an open view and what it works on, for those who tell how files are made (reshard explain). All that
- * is given is the view's, until it is closed.
+ * The planner of an open view and its inputs, for reshard explain. All results are owned by the
+ * view, and live until it is closed.
  */
 #ifndef RFS_VIEW_PLANS_H
 #define RFS_VIEW_PLANS_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the bytes of shown files are made of, for those who write whole files (reshard export). Files are
- * named by the ids that reshard_list gives; but where something else is said they are planned (rfs_view_plan_file has
- * succeeded; reshard_getattr may have answered from what an earlier view left).
+ * The sources of shown files' bytes, for writing whole files (reshard export). Files are named by
+ * the ids that reshard_list gives. Unless documented otherwise they must be planned:
+ * rfs_view_plan_file has succeeded. (A successful reshard_getattr is not enough: it may use sizes
+ * that an earlier view saved.)
  *
  * Threads: all functions.
  */
@@ -20,9 +21,9 @@ struct rfs_plain {
 };
 
 /*
- * The first such part of at least LEAST bytes (1 or more) within [BEGIN, END) of a file. What is decrypted or
- * converted is none. 1 with *out filled, 0 when there is none, or -errno. Costs the slices of the parameters
- * in between.
+ * The first such part of at least LEAST bytes (1 or more) within [BEGIN, END) of a file. Decrypted
+ * or converted bytes do not count. 1 with *out filled, 0 when there is none, or -errno. Costs the
+ * slices of the parameters in between.
  */
 int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
                    uint64_t least, struct rfs_plain *out);
@@ -57,17 +58,17 @@ uint32_t rfs_view_rank(struct reshard_view *view, uint64_t id);
 uint64_t rfs_view_kin(struct reshard_view *view, uint64_t id);
 
 /*
- * Where the computed checksum of the whole file begins, which is that of the bytes before its trailer, from
- * *trailer on; false when it has none. Whoever has those bytes anyway tells the checksum, so that they are not
- * read again for it.
+ * Where the computed checksum of the whole file begins, which is that of the bytes before its
+ * trailer, from *trailer on; false when it has none. A caller that has those bytes anyway sets the
+ * checksum, so that they are not read again for it.
  */
 bool rfs_view_has_crc(struct reshard_view *view, uint64_t id, uint64_t *trailer);
 void rfs_view_tell_crc(struct reshard_view *view, uint64_t id, uint32_t crc);
 
-/* As reshard_reader_open, but nothing is read ahead: its user asks for several ranges at once. */
+/* As reshard_reader_open, but nothing is read ahead: the caller requests several ranges at once. */
 int rfs_view_reader_scattered(struct reshard_view *view, uint64_t id, struct reshard_reader **out);
 
-/* For whom memory for plain text is guarded; NULL: sources are plain anyway. */
+/* The owner of guarded memory for plain text; NULL: sources are plain anyway. */
 struct rfs_secret *rfs_view_secret(const struct reshard_view *view);
 
 #endif

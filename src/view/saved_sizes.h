@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes of the files of a view of ranks, kept on disk for the next view of the same source by the same strategies
- * and options (source/saved/folder.h tells where), so that listing them plans nothing.
+ * Sizes of the files of a view of ranks, kept on disk for the next view of the same source by the
+ * same strategies and options (source/saved/folder.h describes the place), so that listing them
+ * plans nothing.
  *
- * They are believed as long as all files of the source have the path, inode, size, mtime and ctime that were
- * saved with them, which is looked at again when it was a second ago; those that give a file its bytes are compared
- * each time. So a size is what planning would give. They are saved when all files of the source were settled
- * (source/saved/index.h) before the view was opened.
+ * They are used only while all files of the source have the path, inode, size, mtime and ctime that
+ * were saved with them. This is checked again after a second; the sources of a file's bytes are
+ * compared each time. So a size is equal to the one that planning would give. They are saved when
+ * all files of the source were settled (source/saved/index.h) before the view was opened.
  *
  * Cost: 8 bytes a file shown, 4 for each of its sources, about 150 a source file, once one is stat'ed.
  */
@@ -22,7 +23,10 @@
 bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_plan *plan,
                          uint64_t *size);
 void rfs_view_sizes_end(struct rfs_rank_plan *plan);
-/* Planning a file gave another size than was told: none is believed any more, nor by the next view. */
+/*
+ * Called when planning a file gave another size than was reported: drops all sizes, also for the
+ * next view.
+ */
 void rfs_view_sizes_refute(struct rfs_view *view);
 /* Whether sizes are loaded, with that of the file. Lock-free. */
 bool rfs_view_sizes_known(const struct rfs_view *view, size_t file);

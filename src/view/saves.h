@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several saves side by side (step=all): a view whose root has a folder EPOCH_STEP for each save, and in it
- * what the view of that save alone would show. Each is a plain view; the id of its entry is that of
- * the alone one with the number of the save, from 1 up, in the bits from RFS_SAVE_SHIFT up. They share the
- * pool, the descriptors and, in equal parts, the budget of the cache.
+ * Several saves side by side (step=all): a view whose root has a folder EPOCH_STEP for each save,
+ * with the contents of the view of that save alone. Each is a plain view; the id of its entry is
+ * that of the alone one with the number of the save, from 1 up, in the bits from RFS_SAVE_SHIFT up.
+ * They share the pool, the descriptors and, in equal parts, the budget of the cache.
  */
 #ifndef RFS_VIEW_SAVES_H
 #define RFS_VIEW_SAVES_H
@@ -22,7 +22,7 @@ void rfs_save_name(const struct rfs_save *save, char out[48]);
  */
 int rfs_saves_open(struct reshard_view *set, const char *source, struct rfs_error *err);
 
-/* The plain view that ID belongs to, NULL for what is above the saves. */
+/* The plain view that ID belongs to; NULL for entries above the saves. */
 static inline struct rfs_view *rfs_view_pick(const struct reshard_view *set, uint64_t id)
 {
     const uint64_t number = id >> RFS_SAVE_SHIFT;

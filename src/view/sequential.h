@@ -2,15 +2,17 @@
 /*
  * How a reader goes through its file, and how far ahead of it is worth reading.
  *
- * A sequential run is what was read near together since the reader last jumped. What it read in sequence counts for
- * it, the holes that it left against it. Ahead of it may be read
- *   - of what has to be gathered, which stays for whoever reads it next: as many bytes as it has read;
- *   - of what is contiguous, which is read for this reader alone: a tenth of them. So a reader that stops, or
- *     jumps, has cost at most 1.1 times the bytes that it was given, whatever it read;
+ * A sequential run is the reads close to each other since the reader last jumped. Bytes read in
+ * sequence count for it, holes against it. Ahead of it may be read
+ *   - of data that has to be gathered, which stays cached for later readers: as many bytes as it
+ *     has read;
+ *   - of contiguous data, which is read for this reader alone: a tenth of them. So a reader that
+ *     stops, or jumps, has cost at most 1.1 times the bytes that it was given, whatever it read;
  * in both cases less the holes, and at most RFS_AHEAD_BYTES.
  *
- * Where sources are slow, a request that comes too late costs much more than some bytes in vain: of those, as many
- * bytes as it has read are read ahead, of whatever kind, less the holes, and at most what is said to be worth it.
+ * Where sources are slow, a request that comes too late costs much more than some bytes in vain: of
+ * those, as many bytes as it has read are read ahead, of either kind, less the holes, and at most
+ * the given limit.
  *
  * No lock, no I/O.
  */
@@ -29,7 +31,7 @@
 struct rfs_sequential {
     uint64_t begin, end; /* of the file: what was read lies between */
     uint64_t bytes;      /* that were read */
-    uint64_t kept_to;    /* reading ahead was asked for up to here: of gathered bytes */
+    uint64_t kept_to;    /* reading ahead was requested up to here: of gathered bytes */
     uint64_t lent_to;    /* and of contiguous ones, that are passed on and forgotten */
     uint64_t staged_to;  /* and of slow sources */
 };
@@ -42,8 +44,8 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
                          struct rfs_windows *ahead);
 
 /*
- * The same for slow sources, of which REACH bytes ahead are worth it, after a note of a reader that goes on. In steps of a
- * quarter of that, so that few large requests are made of them.
+ * The same for slow sources, up to REACH bytes ahead, after a note of a reader that goes on. In
+ * steps of a quarter of REACH, to make few large requests.
  */
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which source files, and whose, something is made of. */
+/* The source files, and their ranks, that an object is made of. */
 #ifndef RFS_VIEW_SOURCES_H
 #define RFS_VIEW_SOURCES_H
 

@@ -8,9 +8,9 @@
 #include "layout/strategy.h"
 
 /*
- * TEXT is the path of a strategy file, of a folder of the files of a pipeline's stages, or several of
- * either with ':' between. What is several is merged in memory. 0 with *out owned by the caller, or -errno
- * with *err filled.
+ * TEXT is the path of a strategy file, of a folder of the files of a pipeline's stages, or several
+ * of either with ':' between. Several files are merged in memory. 0 with *out owned by the caller,
+ * or -errno with *err filled.
  */
 int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct rfs_error *err);
 

@@ -8,7 +8,7 @@
 
 /* Where their bytes come from: all is the view's. */
 struct rfs_tensors {
-    struct rfs_planner *planner; /* of which this is rank RANK; NULL with storages */
+    struct rfs_planner *planner; /* the planner of rank RANK; NULL with storages */
     uint32_t rank;
     const struct rfs_storages *storages;
     const struct rfs_params *params; /* NULL: a file of torch.save, whose targets are storages */

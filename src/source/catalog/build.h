@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* What holds for all ranks. Borrowed, but for the flag; immutable, but for the flag. */
+/* Shared by all ranks. Borrowed and immutable, but for the flags. */
 struct rfs_builder {
     struct rfs_files *files;
     struct rfs_tables *tables;
@@ -29,10 +29,10 @@ struct rfs_builder {
 };
 
 /*
- * Builds for a rank with PARTS files, with the ids from FILE on, and the weight map at that path (or NULL). LIKE
- * (or NULL) is what another rank has. *out is LIKE when its index is this rank's too,
- * else it is the caller's, to be freed by rfs_built_free. 0, or -errno with *err filled and *out NULL. From any
- * thread.
+ * Builds for a rank with PARTS files, with the ids from FILE on, and the weight map at that path
+ * (or NULL). LIKE (or NULL) is another rank's result. *out is LIKE when both ranks have the same
+ * index; else the caller owns it and frees it by rfs_built_free. 0, or -errno with *err filled and
+ * *out NULL. From any thread.
  */
 int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const char *weight_map,
               struct rfs_built *template, struct rfs_built **out, struct rfs_error *err);

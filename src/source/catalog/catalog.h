@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The source tree: which file each rank has, and its index once somebody needs it.
+ * The source tree: the file of each rank, and its index once it is needed.
  *
  * Opening lists the source (scan.h) and opens no checkpoint. A rank has one file, or several (parts) whose
  * values are taken together; its index says in which part each value is.
  *
- * Indexes are read from what was saved of them (saved_index.h) as far as the files are still the same; else made
- * from the files' headers.
+ * Saved indexes (saved_index.h) are used as long as the files are unchanged; others are made from
+ * the files' headers.
  *
- * Threads: rfs_catalog_index from any thread; two threads never index the same rank twice (the second
- * waits). An index lives as long as a use (rfs_catalog_begin) in which it was asked for, and as long as nobody
- * ends a use while all indexes together take more than spec->index_most: then those that were asked for least
- * recently are dropped, to be made again when they are asked for. Who begins no use while others do has no such
- * promise.
+ * Threads: rfs_catalog_index from any thread; two threads never index the same rank twice (the
+ * second waits). An index lives at least as long as a use (rfs_catalog_begin) that requested it.
+ * When a use ends while all indexes together take more than spec->index_most, the least recently
+ * requested ones are dropped, and made again when requested. A thread that begins no use while
+ * others do has no such guarantee.
  */
 #ifndef RFS_SOURCE_CATALOG_CATALOG_H
 #define RFS_SOURCE_CATALOG_CATALOG_H
@@ -30,11 +30,11 @@
 struct rfs_catalog;
 
 /*
- * spec->path is resolved here; log (may be NULL) and pool are borrowed: the log
- * outlives the catalogue, the pool the last rfs_catalog_index.
- * Returns 0 with *out owned by the caller, else *out is NULL and *err filled (err may be NULL): -ENOENT for
- * no source, no rank_N folder or no checkpoint in any, -EINVAL for a tree that is ambiguous or of another
- * kind, -ENOMEM, or what the system said of a folder (-ENOTDIR, -EACCES, -EIO, ...).
+ * spec->path is resolved here; log (may be NULL) and pool are borrowed: the log outlives the
+ * catalogue, the pool the last rfs_catalog_index. Returns 0 with *out owned by the caller, else
+ * *out is NULL and *err filled (err may be NULL): -ENOENT for no source, no rank_N folder or no
+ * checkpoint in any, -EINVAL for a tree that is ambiguous or of another kind, -ENOMEM, or the
+ * system's error for a folder (-ENOTDIR, -EACCES, -EIO, ...).
  */
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err);
@@ -48,7 +48,7 @@ uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog);
 /* How many ranks have a file. */
 uint32_t rfs_catalog_present(const struct rfs_catalog *catalog);
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
-/* Whether its files are those of another rank, by group info: what it kept itself is lost. */
+/* Whether its files are those of another rank, by group info: its own files are lost. */
 bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank);
 /*
  * The id of the rank's first file in rfs_catalog_files; UINT32_MAX when it has none. Its other parts have
@@ -93,8 +93,9 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
  */
 bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank);
 /*
- * Whether a rank that has a file seems to list what LIKE does, which is indexed: 1 when SAMPLES (two or more) of
- * its headers say so, of two blocks if it is encrypted, and its index was not built for that; else 0, or -errno.
+ * Whether a rank that has a file seems to list the same parameters as LIKE, which is indexed: 1
+ * when SAMPLES (two or more) of its headers say so, of two blocks if it is encrypted, and its index
+ * was not built for that; else 0, or -errno.
  */
 int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
                           size_t samples);
@@ -110,8 +111,8 @@ void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use);
 void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
 
 /*
- * Saves the indexes that are there, if some are not saved yet. Not for sources with a key or a map of their files,
- * and none of ranks whose files say something that belongs into the log.
+ * Saves the indexes that are there, if some are not saved yet. Not for sources with a key or a map
+ * of their files, and not for ranks whose files cause log messages.
  */
 void rfs_catalog_save(struct rfs_catalog *catalog);
 /* Where things are saved for the next view, or NULL; and under which key, or NULL; and since when files are looked at. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the catalogue share; nobody else includes it. */
+/* Shared by the files of the catalogue only. */
 #ifndef RFS_SOURCE_CATALOG_INTERNAL_H
 #define RFS_SOURCE_CATALOG_INTERNAL_H
 
@@ -16,11 +16,11 @@ struct catalog_rank {
     uint32_t file;           /* id of its first file, UINT32_MAX: none */
     uint32_t parts;          /* how many files it has; their ids follow each other */
     bool stands_in;          /* they are another rank's */
-    char *weight_map;        /* path of the file that says which of them has what, or NULL; owned */
+    char *weight_map;        /* path of the file that maps parameters to files, or NULL; owned */
     struct rfs_built *built; /* set before index; in catalog->owned */
     _Atomic(const struct rfs_index *) index; /* that of built; NULL: it is not there */
-    atomic_uint_least64_t used; /* how many uses had begun when it was asked for last */
-    bool busy;                  /* somebody is indexing it; under the lock */
+    atomic_uint_least64_t used;              /* number of uses begun when it was last requested */
+    bool busy;                               /* a thread is indexing it; under the lock */
     int failed; /* 0, or the -errno of the failure that is remembered; under the lock */
     bool empty; /* that failure is that its file holds no parameters; under the lock */
     char *text; /* of that failure; owned; NULL when there was no memory for it */
@@ -51,7 +51,7 @@ struct rfs_catalog {
     struct rfs_use *first, *last;
     atomic_uint_least64_t uses; /* begun so far */
     uint64_t most;              /* bytes of indexes; 0: any */
-    /* NULL but in tests: called when a thread has looked at the mark of a use, and may be about to set it. */
+    /* NULL but in tests: called after a thread read the mark of a use, before it may set it. */
     void (*marking)(void *ctx);
     void *marking_ctx;
 
@@ -63,12 +63,15 @@ struct rfs_catalog {
     struct rfs_built *
         *from_saved; /* [numbers of on_disk] those that are in memory; under the lock */
     bool unsaved;    /* there are indexes that are not on disk; under the lock */
-    bool saving;     /* somebody is writing; under the lock */
+    bool saving;     /* a thread is writing; under the lock */
 };
 
-/* The rank was asked for: by the uses that have begun. */
+/* Marks the rank as requested by the uses that have begun. */
 void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *rank);
-/* Loads what was saved, once; with the lock held, which is released meanwhile. 0 or -EINTR. */
+/*
+ * Loads the saved indexes, once. Called with the lock held, which is released meanwhile. 0 or
+ * -EINTR.
+ */
 int rfs_catalog_load(struct rfs_catalog *catalog);
 /* Sets the key by which a source is known again. 0 or -ENOMEM. */
 int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec);

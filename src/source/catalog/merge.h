@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "source/catalog/part_map.h"
 
-/* What is merged, and how; all of it borrowed. */
+/* The files to merge, and the rules; all borrowed. */
 struct rfs_merge {
     const char *const *files; /* [n] paths */
     const struct rfs_index *const
@@ -21,9 +21,10 @@ struct rfs_merge {
 };
 
 /*
- * Entries are in the order of the map and then file by file, in the order of each; a name that is in several
- * files is where it came first. Returns 0 with *out owned by the caller, else *out is NULL: -EINVAL when the map
- * is not true, a name is in two files, or nothing is left; -ENOMEM; each with *err filled.
+ * Entries are in the order of the map and then file by file, in the order of each; a name that is
+ * in several files is where it came first. Returns 0 with *out owned by the caller, else *out is
+ * NULL: -EINVAL when the map does not match the files, a name is in two files, or nothing is left;
+ * -ENOMEM; each with *err filled.
  */
 int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The JSON file that says which of several files has which parameter: HuggingFace's
+ * The JSON file that maps each parameter to one of several files: HuggingFace's
  * model.safetensors.index.json and MindSpore's param_name_map.json. json_map.c draws them.
  */
 #ifndef RFS_SOURCE_CATALOG_PART_MAP_H
@@ -23,16 +23,17 @@ struct rfs_part_map {
     uint32_t *by_name; /* positions in data, ascending by name; owned */
     char *path;        /* owned */
     /*
-     * What a file that the map names has besides is not part of the checkpoint: MindSpore's way to read its
-     * map, unless there is one file only, when it does not look at the map.
+     * Parameters that are not in the map are not part of the checkpoint, as in MindSpore. (With a
+     * single file MindSpore ignores the map.)
      */
     bool closed;
 };
 
 /*
- * Reads the map at PATH of a checkpoint that consists of these FILES, in the folder of the map. Returns 0 with
- * *out to be freed by rfs_part_map_free, also after a failure: -EINVAL for what is no such map, -ENOENT when it
- * names another file, -EFBIG, -ENOMEM, or what the system said, each with *err filled.
+ * Reads the map at PATH of a checkpoint that consists of these FILES, in the folder of the map.
+ * Returns 0 with *out to be freed by rfs_part_map_free, also after a failure: -EINVAL for another
+ * kind of file, -ENOENT when it names another file, -EFBIG, -ENOMEM, or the system's error, each
+ * with *err filled.
  */
 int rfs_part_map_read(const struct rfs_beneath *beneath, const char *path, const char *const *files,
                       size_t n_files, struct rfs_tables *tables, struct rfs_part_map *out,

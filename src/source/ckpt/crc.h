@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checksums that save_checkpoint(…, crc_check=True) writes, verified. crc.c tells of what they are. */
+/*
+ * The checksums that save_checkpoint(…, crc_check=True) writes, verified. crc.c describes what they
+ * cover.
+ */
 #ifndef RFS_SOURCE_CKPT_CRC_H
 #define RFS_SOURCE_CKPT_CRC_H
 

@@ -12,11 +12,12 @@
 #include "source/walker.h"
 
 /*
- * Walks a file of SIZE bytes from header to header. read(ctx, buf, n, offset) gives 0 and n whole bytes, or
- * -errno, which is passed on. FILE is for messages. Names and types are added to TABLES, also by a walk that
- * fails; the index refers to them by id, so TABLES outlive it. err may be NULL.
- * Returns 0 with *out owned by the caller (rfs_index_free), else *out is NULL: -ENODATA for one without
- * parameters (of no bytes, or a checksum alone), -EINVAL for what is not a sound checkpoint, -EFBIG for a SIZE beyond what an index can hold, -ENOMEM, each with *err filled.
+ * Walks a file of SIZE bytes from header to header. read(ctx, buf, n, offset) gives 0 and n whole
+ * bytes, or -errno, which is passed on. FILE is for messages. Names and types are added to TABLES,
+ * also by a walk that fails; the index refers to them by id, so TABLES outlive it. err may be NULL.
+ * Returns 0 with *out owned by the caller (rfs_index_free), else *out is NULL: -ENODATA for one
+ * without parameters (of no bytes, or a checksum alone), -EINVAL for an invalid checkpoint, -EFBIG
+ * for a SIZE beyond what an index can hold, -ENOMEM, each with *err filled.
  */
 int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                   struct rfs_tables *tables, struct rfs_index **out, struct rfs_error *err);

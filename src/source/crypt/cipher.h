@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Encrypted .ckpt files as MindSpore writes them: which they are, where their blocks lie, and a block's
- * bytes in plain. cipher.c draws the format; cipher_evp.c is the only file that knows OpenSSL, but for the
- * wiping of a key.
+ * Encrypted .ckpt files as MindSpore writes them: how to recognize them, where their blocks lie,
+ * and a block's plain bytes. cipher.c draws the format; cipher_evp.c is the only file that knows
+ * OpenSSL, but for the wiping of a key.
  *
  * Threads: all functions; they keep nothing.
  */
@@ -64,10 +64,10 @@ struct rfs_cipher {
 };
 
 /*
- * Reads and checks the headers of all blocks, and nothing else. WANTED is the mode that the file must have,
- * or RFS_NOT_ENCRYPTED for whichever it says; files of MindSpore 1 need to be told. BLOCK_BYTES is
- * RFS_CIPHER_BLOCK, but in tests. 0; -EINVAL with *err filled for what is no sound encrypted file, or not of
- * that mode; -ENOMEM; or -errno of the input, without *err.
+ * Reads and checks the headers of all blocks, and nothing else. WANTED is the mode that the file
+ * must have, or RFS_NOT_ENCRYPTED for the mode that it states; files of MindSpore 1 state none.
+ * BLOCK_BYTES is RFS_CIPHER_BLOCK, but in tests. 0; -EINVAL with *err filled for an invalid
+ * encrypted file, or another mode; -ENOMEM; or -errno of the input, without *err.
  */
 int rfs_cipher_scan(const struct rfs_cipher_input *input, enum rfs_cipher_mode wanted,
                     uint32_t block_bytes, struct rfs_cipher *out, struct rfs_error *err);

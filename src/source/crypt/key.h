@@ -14,18 +14,20 @@
 
 /* Where it is; exactly one of the three. Borrowed. */
 struct rfs_key_config {
-    const char *file;          /* path; or NULL */
-    const char *env;           /* name of an environment variable; or NULL */
-    int fd;                    /* or -1 */
-    enum rfs_cipher_mode mode; /* that all files must have; RFS_NOT_ENCRYPTED: each says its own */
+    const char *file; /* path; or NULL */
+    const char *env;  /* name of an environment variable; or NULL */
+    int fd;           /* or -1 */
+    /* that all files must have; RFS_NOT_ENCRYPTED: each file states its own */
+    enum rfs_cipher_mode mode;
 };
 
 /*
- * Reads the bytes as they are, but for a newline after 16, 24 or 32 of them. The descriptor is read to its end
- * and closed (0 to 2 become /dev/null), the variable overwritten where it lies and removed from the environment,
- * whether they hold a key or not. One thread only, while it does that. LOG may be NULL; it is told
- * of a file that others may read. 0 with *out owned by the caller, or -errno with *err filled: usage for a
- * number of bytes that no key has, and for anything but one place.
+ * Reads the bytes as they are, but for a newline after 16, 24 or 32 of them. The descriptor is read
+ * to its end and closed (0 to 2 become /dev/null), the variable overwritten where it lies and
+ * removed from the environment, whether they hold a key or not. One thread only, while it does
+ * that. LOG may be NULL; a key file that others may read is logged. 0 with *out owned by the
+ * caller, or -errno with *err filled: usage for an invalid key length, and unless exactly one place
+ * is given.
  */
 int rfs_key_load(const struct rfs_key_config *config, struct rfs_log *log, struct rfs_key **out,
                  struct rfs_error *err);

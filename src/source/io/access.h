@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may read a file, or search a folder: as much of it as the owner, the group and the permissions of one file can
- * say. Where they cannot say it all (an access control list, folders above, several files), they say less: nobody gets
- * in who could not before.
+ * Read access to files and search access to folders, as the owner, group and permissions of one
+ * file. Where these cannot express it (an access control list, folders above, several files), they
+ * grant less, never more.
  *
  * Threads: all functions; they keep nothing.
  */
@@ -20,33 +20,36 @@ struct rfs_access {
     bool user, group, others; /* whether the owner may, others of the group, all others */
 };
 
-/* What is wanted: permission bits of others. */
+/* The requested access: permission bits of others. */
 enum { RFS_MAY_READ = 04, RFS_MAY_SEARCH = 01 };
 
-/* This process alone. */
+/* Access for this process only. */
 struct rfs_access rfs_access_own(void);
 /*
- * To the file at PATH, whose attributes are ST: by these and its access control list, if it has one. What cannot be
- * found out, or be said, is denied.
+ * Access to the file at PATH with attributes ST: by these and its access control list, if any.
+ * Access that cannot be determined or expressed is denied.
  */
 struct rfs_access rfs_access_of(const char *path, const struct stat *st, unsigned wanted);
 /* The same of the N bytes of a list, as the kernel gives it. */
 struct rfs_access rfs_access_listed(const struct stat *st, unsigned wanted, const void *list,
                                     size_t n);
-/* To both. Where owners or groups differ and count, they become this process's. */
+/* Access to both. Where owners or groups differ and matter, they become this process's. */
 struct rfs_access rfs_access_both(struct rfs_access a, struct rfs_access b);
-/* To a file below folders that ABOVE tells of: owner and group stay the file's where these let everybody through. */
+/*
+ * Access to a file below folders with access ABOVE: owner and group stay the file's where the
+ * folders are open to all.
+ */
 struct rfs_access rfs_access_below(struct rfs_access above, struct rfs_access file);
 
-/* The folder that was asked for last: a tree's rank folders have it above them. */
+/* A cache of the last folder: the rank folders of a tree share it. */
 struct rfs_access_above {
     pthread_mutex_t lock; /* a leaf lock */
     char *path;           /* owned; NULL: none yet */
     struct rfs_access access;
 };
 /*
- * By whom all folders above PATH, which is absolute and without links, may be searched. ABOVE may be NULL; all of it is
- * under its lock.
+ * Search access to all folders above PATH, which is absolute and without links. ABOVE may be NULL;
+ * its lock guards all of it.
  */
 struct rfs_access rfs_access_above(struct rfs_access_above *above, const char *path);
 /*
@@ -55,7 +58,7 @@ struct rfs_access rfs_access_above(struct rfs_access_above *above, const char *p
  */
 bool rfs_access_is_of(const struct stat *then, const struct stat *now);
 
-/* Permission bits: BITS of those who may, such as 0444 or 0555. */
+/* Permission bits: those of BITS, such as 0444 or 0555, that the access grants. */
 static inline unsigned rfs_access_mode(struct rfs_access access, unsigned bits)
 {
     return bits &

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening what lies beneath a folder, and nothing that a symbolic link leads to elsewhere. For a server that may read
- * more than those who may write to the source, and shows what it reads to others: a link to a file of root's must not
- * become that file.
+ * Opens files beneath a folder, but not those that a symbolic link leads to elsewhere. For a server
+ * with more rights than the users that write the source, which shows files to others: a link to a
+ * file of root's must not expose that file.
  *
  * Threads: all functions but open and free.
  */
@@ -17,18 +17,18 @@
 struct rfs_beneath;
 
 /*
- * The folder of a source, which is held open: SOURCE itself, or the one that the file SOURCE is in. What SOURCE says is
- * the user's word: links in it are followed. 0, or -errno with *err filled.
+ * The folder of a source, which is held open: SOURCE itself, or the one that the file SOURCE is in.
+ * Links in SOURCE itself, which the user gave, are followed. 0, or -errno with *err filled.
  */
 int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_error *err);
 /* Does nothing with NULL. */
 void rfs_beneath_free(struct rfs_beneath *beneath);
 
 /*
- * Opens PATH, which is absolute, as open(2) does with FLAGS and O_CLOEXEC; makes no file. Links that stay beneath the
- * folder are followed. A PATH that does not begin with the folder's is one that the user has named (by a map of
- * files): its folder, in which there is no link, takes the place of the source's. With NULL all links are followed.
- * The descriptor, or -errno: -EXDEV where a link leads out.
+ * Opens PATH, which is absolute, as open(2) does with FLAGS and O_CLOEXEC; makes no file. Links
+ * that stay beneath the folder are followed. A PATH outside the folder comes from the user's map of
+ * files: its own folder, which has no links, takes the place of the source's. With NULL all links
+ * are followed. The descriptor, or -errno: -EXDEV where a link leads out.
  */
 int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int flags);
 /* As stat(2), of what rfs_beneath_file opens; it may be unreadable. 0 or -errno. */

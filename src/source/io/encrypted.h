@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading encrypted files as if they were plain: what all of a view share, and the bytes of one of them.
- * AES-GCM goes by whole blocks, which are authenticated before a byte is given out and kept for a while
- * (blocks.h); the other modes decrypt just what is read.
+ * Reads encrypted files as if they were plain: the state that all files of a view share, and the
+ * bytes of one file. AES-GCM goes by whole blocks, which are authenticated before a byte is given
+ * out and kept for a while (blocks.h); the other modes decrypt just what is read.
  *
  * Threads: all functions but new and free.
  */
@@ -30,9 +30,10 @@ struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *sealed);
 struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *sealed);
 
 /*
- * What the file consists of, malloc'ed and the caller's. Reads its headers, and what rfs_cipher_measure reads.
- * The first file of a mode that cannot tell a changed byte is told to the log. 0 or -errno; *err is filled
- * where the file, the key or this process is at fault, and not for what reading gave.
+ * The structure of the file, malloc'ed; the caller owns it. Reads its headers and the data that
+ * rfs_cipher_measure reads. The first file of a mode that cannot detect changed bytes is logged. 0
+ * or -errno; *err is filled where the file, the key or this process is at fault, but not for read
+ * errors.
  */
 int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_input *input,
                        struct rfs_cipher **out, struct rfs_error *err);

@@ -44,9 +44,9 @@ int rfs_fds_take(struct rfs_fds *fds, struct rfs_fd *entry, const struct rfs_ben
                  const char *path, int *fd, bool *fresh);
 /* Whether it is open now; another thread may change that at once. */
 bool rfs_fds_is_open(struct rfs_fds *fds, const struct rfs_fd *entry);
-/* Unpins it. DROP: it is closed when nobody has it pinned any more. */
+/* Unpins it. DROP: it is closed with the last unpin. */
 void rfs_fds_give(struct rfs_fds *fds, struct rfs_fd *entry, bool drop);
-/* Closes it now if it is idle, as one of a file that nobody will read again. */
+/* Closes it now if it is idle, as for a file that will not be read again. */
 void rfs_fds_drop(struct rfs_fds *fds, struct rfs_fd *entry);
 
 #endif

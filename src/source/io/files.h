@@ -2,18 +2,19 @@
 /*
  * Source files, read in full or not at all.
  *
- * A file's device, inode, size, mtime and ctime are recorded at its first use and compared after each read, and
- * mostly before, by path. Once a comparison or a read fails, the failure sticks, unless it may pass
- * (rfs_files_may_pass): every later use of that file gives the same errno (-ESTALE for a changed, truncated, replaced
- * or removed file, -EIO for a read error), until the view is opened again. Nobody maps a source file, so nobody gets
- * SIGBUS.
+ * A file's device, inode, size, mtime and ctime are recorded at its first use and compared after
+ * each read, and mostly before, by path. Once a comparison or a read fails, the failure sticks,
+ * unless it may pass (rfs_files_may_pass): every later use of that file gives the same errno
+ * (-ESTALE for a changed, truncated, replaced or removed file, -EIO for a read error), until the
+ * view is opened again. Source files are never mapped, so reads cannot cause SIGBUS.
  *
- * At most RFS_MAX_OPEN descriptors are open, or fewer where the process may have few (base/limits.h); the least
- * recently used idle one is closed for the next. A caller that finds them all pinned waits. As that may be a single
- * one, nobody begins a reading while holding another: they would wait for each other for ever.
+ * At most RFS_MAX_OPEN descriptors are open, or fewer where the process may have few
+ * (base/limits.h); the least recently used idle one is closed for the next. A caller that finds
+ * them all pinned waits. As the limit may be 1, a thread must not begin a reading while it holds
+ * another: this would deadlock.
  *
- * With a key, all files are encrypted, and what is read of them is their plain text; cipher.h tells of which
- * modes and how. One that is not, or that the key does not open, fails for good as well (-EINVAL, -EBADMSG,
+ * With a key, all files are encrypted, and reads return their plain text; cipher.h lists the modes.
+ * A file that is not encrypted, or not with this key, fails permanently as well (-EINVAL, -EBADMSG,
  * -ENOTSUP).
  *
  * Threads: all functions but new, set_sealed, add and free. The pool's lock is a leaf lock and is not held across
@@ -40,7 +41,8 @@ struct rfs_files_counters {
     uint64_t opens, reads, bytes;
     uint64_t checks; /* comparisons of an identity by path, a system call each */
     uint64_t
-        errors; /* failures that stuck, each once, and failed system calls that say nothing of the file */
+        /* failures that stuck, each once, and failed system calls that are not the file's fault */
+        errors;
 };
 
 struct rfs_beneath;
@@ -56,15 +58,20 @@ void rfs_files_set_encrypted(struct rfs_files *files, struct rfs_encrypted *seal
 /* Files are opened beneath a folder, as beneath.h has it: borrowed until they are freed. Before the first use of a file. */
 void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath);
 const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files);
-/* What is read of them is for other users, too: who may read them is a matter of the folders above them as well. */
+/*
+ * Data read from them is served to other users, too: access also depends on the folders above them.
+ */
 void rfs_files_set_for_others(struct rfs_files *files);
-/* Who may read a file with these attributes, as rfs_files_stat or rfs_files_look gave them a moment ago. */
+/*
+ * Read access to a file with these attributes, as rfs_files_stat or rfs_files_look just returned
+ * them.
+ */
 struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const struct stat *st);
 /* Files that lie on file system DEVICE, or whose paths lead through it, fail with -ELOOP: see home.h. From any thread. */
 void rfs_files_set_home(struct rfs_files *files, dev_t device);
 /* Whether a file does. Looked at once for each, unless it does. */
 bool rfs_files_leads_home(struct rfs_files *files, uint32_t id);
-/* For whom memory for plain text is guarded; NULL: files are plain anyway. */
+/* The owner of the guarded memory for plain text; NULL: files are plain anyway. */
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
 /* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */
 uint32_t rfs_files_add(struct rfs_files *files, const char *path);
@@ -79,8 +86,8 @@ bool rfs_files_may_pass(int code);
 /* 0, or -errno of the failure that stuck. Makes no system call. */
 int rfs_files_state(const struct rfs_files *files, uint32_t id);
 /*
- * Whether CODE stuck for a reason that is worth more words than the errno has: what is wrong with an encrypted
- * file, or that a link leads out of the source. *err (may be NULL) is filled then.
+ * Whether CODE stuck for a reason that the errno does not express: an invalid encrypted file, or a
+ * link that leads out of the source. *err (may be NULL) is filled then.
  */
 bool rfs_files_reason(const struct rfs_files *files, uint32_t id, int code, struct rfs_error *err);
 /* Attributes without opening; records the identity if it is not recorded yet. 0 or -errno. */
@@ -103,10 +110,10 @@ struct rfs_reading {
     uint32_t id;
     int fd;
     uint64_t size; /* of the file, as recorded; of its plain text, if it is encrypted */
-    bool quiet;    /* its user tells what rfs_files_reason says */
+    bool quiet;    /* the caller reports the text of rfs_files_reason */
     /*
-     * Read ahead of who may want it: a read that fails is nobody's yet, and neither sticks nor is logged. May be set
-     * after rfs_reading_begin.
+     * Read ahead: no request depends on the data yet, so a failed read neither sticks nor is
+     * logged. May be set after rfs_reading_begin.
      */
     bool ahead;
     /* What need not be read, of any file, in no order; borrowed. May be set after rfs_reading_begin. */
@@ -116,11 +123,15 @@ struct rfs_reading {
 
 /* 0 or -errno. When 0, rfs_reading_end must follow, and only its 0 makes what was read good. */
 int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
-/* The same, for a caller that tells what rfs_files_reason says of a failure, so that the log need not. */
+/*
+ * The same, for a caller that reports the text of rfs_files_reason itself, so that failures are not
+ * logged.
+ */
 int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 /*
- * The same, to read ahead: the identity is compared only when the file is opened, so what is read is good only within
- * another reading that ends well. Failures but those of that comparison do not stick. rfs_reading_leave must follow.
+ * The same, to read ahead: the identity is compared only when the file is opened, so the data is
+ * valid only within another reading that ends well. Failures but those of that comparison do not
+ * stick. rfs_reading_leave must follow.
  */
 int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 /* Where SIZE bytes at OFFSET are held in one piece, or NULL. */
@@ -132,13 +143,14 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
 /* Compares the identity again and unpins. 0 or -errno. */
 int rfs_reading_end(struct rfs_reading *reading);
 /*
- * The same pair for who reads often. A file that is open already is taken as it is: what was read is good once the
- * identity compares after it, by rfs_reading_end or, for all that was read until then, by one rfs_files_check.
+ * The same pair for frequent reads. A file that is already open is used without a check: data is
+ * valid once the identity compares afterwards, by rfs_reading_end or, for all data read until then,
+ * by one rfs_files_check.
  */
 int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 void rfs_reading_leave(struct rfs_reading *reading);
 
-/* Says that a file could not be read, and what helps; returns CODE, a -errno of the above. */
+/* Reports that a file could not be read, with a remedy; returns CODE, a -errno of the above. */
 int rfs_files_fail(struct rfs_error *err, const char *path, int code);
 
 void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files.c, identity.c and reading.c share; nobody else includes it. */
+/* Shared by files.c, identity.c and reading.c only. */
 #ifndef RFS_SOURCE_IO_FILES_INTERNAL_H
 #define RFS_SOURCE_IO_FILES_INTERNAL_H
 
@@ -36,7 +36,7 @@ struct rfs_files {
     struct rfs_fds *fds;             /* own_fds, or lent */
     struct rfs_fds own_fds;
     const struct rfs_beneath *beneath; /* where they are opened; lent; NULL: links are followed */
-    struct rfs_encrypted *sealed;      /* what opens encrypted files; lent; NULL: files are plain */
+    struct rfs_encrypted *sealed;      /* opens encrypted files; lent; NULL: files are plain */
     pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
     bool for_others;
     struct rfs_access_above above;
@@ -48,7 +48,10 @@ struct rfs_files {
 
 /* Makes CODE stick, unless another failure did before; logs WHAT with a remedy then. Returns the one that stuck. */
 int rfs_file_stick(struct rfs_files *files, struct rfs_file *file, int code, const char *what);
-/* The same with a LINE that says it all, which is kept for rfs_files_reason. QUIET: that tells it, the log need not. */
+/*
+ * The same with a complete LINE, kept for rfs_files_reason. QUIET: the caller reports it, so it is
+ * not logged.
+ */
 int rfs_file_stick_line(struct rfs_files *files, struct rfs_file *file, int code, const char *line,
                         bool quiet);
 /* The system call CALL on the file failed with CODE, an errno: -errno, which may have stuck. */

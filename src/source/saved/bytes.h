@@ -5,8 +5,8 @@
  *   0   "rfsindex" or "rfssizes"
  *   8   u32 version of the format, u32 0x01020304
  *   16  u64 where the table begins, u64 its bytes, u64 its XXH3-64
- *   40  the body: what the table has places, lengths and checksums of
- *   …   the table, up to the end: the key (u32 length, text), then what the kind has
+ *   40  the body: data whose places, lengths and checksums are in the table
+ *   …   the table, up to the end: the key (u32 length, text), then the kind's own fields
  *
  * index.c and view/saved_sizes.c draw the tables.
  */
@@ -46,7 +46,7 @@ const char *rfs_saved_take_text(struct rfs_saved_in *in, size_t *n);
 /* A count of what takes LEAST bytes each at least: more than can follow is bad, and 0. */
 uint32_t rfs_saved_take_count(struct rfs_saved_in *in, size_t least);
 
-/* A file whose table has the checksum that it says, and the key that was asked for. */
+/* A file whose table matches its checksum and has the requested key. */
 struct rfs_saved_file {
     int fd; /* -1: it is in memory */
     const unsigned char *memory;

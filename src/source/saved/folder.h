@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is kept on disk from one view to the next: a folder of files that anybody may delete at any time, also
- * while they are in use. Nothing in it is needed, so nothing here fails: what cannot be read, or is not trusted,
- * is as good as absent, and what cannot be written is not written (the log says why, once).
+ * Data kept on disk between views: a folder of files that may be deleted at any time, also while
+ * they are in use. All of it is optional, so nothing here fails: files that cannot be read or are
+ * not trusted are ignored, as if they did not exist; files that cannot be written are skipped (the
+ * reason is logged once).
  *
- * Trusted is a folder, and a file in it, that belongs to the effective user and that nobody else may write;
- * both are looked at through their descriptors, and are never symbolic links. A process whose real and effective
- * users differ has no such folder.
+ * A folder, or a file in it, is trusted if it belongs to the effective user and only that user may
+ * write it; both are checked through their descriptors, and are never symbolic links. A process
+ * whose real and effective users differ has no such folder.
  *
- * A file is written under another name and renamed, so that readers see all of it or the one before. After
- * each writing the files that were used least recently go, until RFS_SAVED_FILES and RFS_SAVED_BYTES hold.
+ * A file is written under another name and renamed, so that readers see either the complete new
+ * file or the old one. After each writing the files that were used least recently go, until
+ * RFS_SAVED_FILES and RFS_SAVED_BYTES hold.
  *
  * Threads: all functions but open and close; a file or a draft belongs to one thread at a time, but for
  * rfs_saved_body.
@@ -33,7 +35,10 @@ struct rfs_saved;
 struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log);
 void rfs_saved_close(struct rfs_saved *saved);
 
-/* Makes the folder now, for who may not later. Its path, which is SAVED's; NULL when there is none to be trusted. */
+/*
+ * Makes the folder now, before a sandbox forbids it. Returns its path, owned by SAVED; NULL without
+ * a trusted folder.
+ */
 const char *rfs_saved_make(struct rfs_saved *saved);
 
 /*

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room only: the indexes of a source's ranks, as they are kept on disk for the next view; folder.h says
- * where, and what of it is trusted. Ranks that share an index in memory share one there.
+ * Inside the room only: the indexes of a source's ranks, kept on disk for the next view. folder.h
+ * describes the place and which files are trusted. Ranks that share an index in memory share one
+ * there.
  *
- * A rank's index is believed when each of its files has the path, inode, size, mtime and ctime that are saved
- * with it. An index that does not fit the files' sizes or its own tables is as good as absent.
+ * A rank's index is used only if each of its files has the path, inode, size, mtime and ctime that
+ * are saved with it. An index that does not fit the files' sizes or its own tables is ignored.
  *
  * Cost in memory: what the table takes (the text of the names, 144 bytes a type, about 150 a rank). Indexes are
  * read when they are asked for.
@@ -34,9 +35,9 @@ struct rfs_mark rfs_mark_of(const struct stat *st);
 #define RFS_TICK_SECONDS 2
 bool rfs_mark_is_settled(const struct rfs_mark *mark, struct timespec opened);
 /*
- * Whether the file system that holds PATH, of which ST is, gives files that differ marks that differ: images may be
- * made with times and inodes like those of another, and FAT has no change time. *LAST, {0} to begin with, is what was
- * found last.
+ * Whether the file system that holds PATH, with attributes ST, gives different files different
+ * marks: an image may repeat the times and inodes of another, and FAT has no change time. *LAST,
+ * {0} at first, caches the last result.
  */
 struct rfs_mark_place {
     dev_t dev;
@@ -70,7 +71,7 @@ struct rfs_saved_built {
     uint32_t merged;
 };
 
-/* What is on disk, opened. */
+/* The saved file, opened. */
 struct rfs_saved_index {
     struct rfs_saved_file file;
     RFS_VEC(uint32_t) names; /* ids by number */
@@ -92,12 +93,12 @@ struct rfs_saved_index *rfs_saved_index_take(struct rfs_saved_file *file,
 void rfs_saved_index_free(struct rfs_saved_index *index);
 
 /*
- * The number of what is saved of a rank whose PARTS files are those in FILES from FIRST on, if their marks are the
- * same now; else RFS_NO_ID. Ranks with the same number have the same indexes.
+ * The number of the saved index of a rank whose PARTS files are those in FILES from FIRST on, if
+ * their marks are unchanged; else RFS_NO_ID. Ranks with the same number have the same indexes.
  */
 uint32_t rfs_saved_index_find(const struct rfs_saved_index *index, uint32_t rank,
                               struct rfs_files *files, uint32_t first, uint32_t parts);
-/* What is saved of one index, as it is; the caller's, or NULL when it is not what it was. */
+/* The saved bytes of one index; the caller owns them. NULL when they have changed. */
 void *rfs_saved_index_body(const struct rfs_saved_index *index, uint32_t number, size_t *n);
 /* Room for numbers: they are below this. */
 uint32_t rfs_saved_index_count(const struct rfs_saved_index *index);
@@ -117,8 +118,9 @@ struct rfs_saving {
     uint32_t before;
 };
 /*
- * Saves N ranks, those whose files were settled before OPENED, in place of what was saved under that key before:
- * BEFORE, or NULL. False when nothing was written. One call at a time for the same BUILTs.
+ * Saves those of N ranks whose files were settled before OPENED. Replaces the data saved under that
+ * key before: BEFORE, or NULL. False when nothing was written. One call at a time for the same
+ * BUILTs.
  */
 bool rfs_saved_index_store(struct rfs_saved *saved, const char *key,
                            const struct rfs_tables *tables, struct rfs_files *files,
@@ -132,7 +134,7 @@ struct rfs_numbers {
 };
 void rfs_saved_body_put(struct rfs_bytes *out, const struct rfs_index *index,
                         const struct rfs_numbers *numbers);
-/* NULL for what is no sound index of files with those sizes. */
+/* NULL for an index that is invalid for files with those sizes. */
 struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,
                                       const struct rfs_numbers *numbers, struct rfs_intern *types,
                                       const uint64_t *file_bytes, uint32_t parts);

@@ -12,7 +12,7 @@
 
 /* ---- names (name.c) ---- */
 
-/* The format that a file name's ending tells. */
+/* The format given by a file name's extension. */
 bool rfs_name_format(const char *name, enum rfs_format *format);
 const char *rfs_format_ending(enum rfs_format format); /* ".ckpt" */
 /* True for a name …-EPOCH_STEP.ckpt, or .safetensors, as ModelCheckpoint gives. */
@@ -37,9 +37,10 @@ int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, stru
 typedef int rfs_entry_fn(void *ctx, const struct dirent *entry);
 int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_error *err);
 /*
- * Whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it says, else by stat, which
- * follows links, as far as BENEATH lets them lead (NULL: anywhere): 1, 0 (as a link to nothing), or -errno with a
- * message. What cannot be looked at is not passed over, as another file would be taken instead.
+ * Whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it has the
+ * type, else by stat, which follows links, as far as BENEATH lets them lead (NULL: anywhere): 1, 0
+ * (as a link to nothing), or -errno with a message. An entry that cannot be examined is an error:
+ * skipping it could select another file instead.
  */
 int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
                  mode_t type, struct rfs_error *err);
@@ -48,7 +49,7 @@ int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const stru
 struct rfs_found {
     char *name; /* owned */
     enum rfs_format format;
-    bool saved; /* the name tells which save it is of */
+    bool saved; /* the name contains the save's numbers */
     struct rfs_save save;
 };
 

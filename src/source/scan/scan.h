@@ -16,12 +16,11 @@
 
 struct rfs_scanned {
     uint32_t rank;
-    char *folder;   /* name within the source, "rank_3"; NULL where there are no rank folders */
-    char **files;   /* absolute paths, in the order in which their values count; each owned */
-    size_t n_files; /* 0: it has no checkpoint */
-    bool stands_in; /* they are another rank's */
-    char *
-        weight_map; /* path of the JSON file whose "weight_map" says which file has which value; or NULL */
+    char *folder;     /* name within the source, "rank_3"; NULL where there are no rank folders */
+    char **files;     /* absolute paths, in the order in which their values count; each owned */
+    size_t n_files;   /* 0: it has no checkpoint */
+    bool stands_in;   /* they are another rank's */
+    char *weight_map; /* path of the JSON file whose "weight_map" maps values to files; or NULL */
 };
 
 struct rfs_scan {

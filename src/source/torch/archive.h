@@ -20,9 +20,9 @@ struct rfs_torch {
 };
 
 /*
- * READ, SIZE and FILE as of rfs_ckpt_walk; nodes get ORIGIN. 0; -EINVAL for what is not a sound file, -ENOTSUP for one of the
- * format before torch 1.6, a TorchScript, or of another byte order, the errors of rfs_zip_open and
- * rfs_pickle_read; each with *err filled.
+ * READ, SIZE and FILE as of rfs_ckpt_walk; nodes get ORIGIN. 0; -EINVAL for an invalid file,
+ * -ENOTSUP for one of the format before torch 1.6, a TorchScript, or of another byte order, the
+ * errors of rfs_zip_open and rfs_pickle_read; each with *err filled.
  */
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err);
@@ -47,18 +47,18 @@ struct rfs_torch_tensor {
 };
 
 /*
- * Whether the node is a tensor, or a parameter that wraps one: 1 with *out filled, 0 when it is something
- * else, -EINVAL with *err filled when it is one that reaches out of its storage, or whose storage is not in the
- * file or of another size, or -ENOTSUP when it is sound, but its values are not what is stored. PARAM is for
- * messages.
+ * Whether the node is a tensor, or a parameter that wraps one: 1 with *out filled, 0 when it is
+ * something else, -EINVAL with *err filled when it is one that reaches out of its storage, or whose
+ * storage is not in the file or of another size, or -ENOTSUP for a valid tensor whose values are
+ * not the stored bytes. PARAM is for messages.
  */
 int rfs_torch_tensor(const struct rfs_torch *torch, const struct rfs_node *node, const char *file,
                      const char *param, struct rfs_torch_tensor *out, struct rfs_error *err);
 
 /*
- * Bytes that the tensors of a file have together when each is written by itself. Strides of 0, and storages that many
- * tensors share, make any number of a few bytes: of what is summed, exported or shown as another format, so much is
- * let through.
+ * Bytes that the tensors of a file have together when each is written by itself. Strides of 0, and
+ * storages that many tensors share, can multiply a few bytes without limit: this is the most that
+ * is summed, exported or shown as another format.
  */
 #define RFS_TORCH_SHOWN_TIMES 64
 #define RFS_TORCH_SHOWN_MORE (UINT64_C(64) << 20)
@@ -78,11 +78,11 @@ int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *stora
                      const char *file, const char *param, const struct rfs_zip_entry **record,
                      struct rfs_error *err);
 
-/* Bytes of a STORAGE node, by what it says itself; UINT64_MAX when that is impossible. */
+/* Bytes of a STORAGE node, by its own fields; UINT64_MAX when these are impossible. */
 uint64_t rfs_torch_storage_bytes(const struct rfs_node *storage);
 
 /*
- * Whether every tensor and storage of the graph is sound, whether or not somebody asks for it. 0, -EINVAL with
+ * Checks every tensor and storage of the graph, also those that are never read. 0, -EINVAL with
  * *err filled, or -ENOMEM. O(nodes).
  */
 int rfs_torch_check(const struct rfs_torch *torch, const char *file, struct rfs_error *err);

@@ -6,9 +6,10 @@
 #include "source/torch/archive.h"
 
 /*
- * As rfs_ckpt_walk. ENTRY, "model" or "state.model", says where in the file's object the state dict is; NULL:
- * the object itself. Values that are no tensors are left out; *left_out is their number. Errors also as of
- * rfs_torch_open; -EINVAL for an object that is no dict with a tensor in it.
+ * As rfs_ckpt_walk. ENTRY, "model" or "state.model", is the path of the state dict in the file's
+ * object; NULL: the object itself. Values that are no tensors are left out; *left_out is their
+ * number. Errors also as of rfs_torch_open; -EINVAL for an object that is no dict with a tensor in
+ * it.
  */
 int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, const char *entry,
                    struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pickle of protocol 2 as a graph of nodes. Nothing in it is executed: a callable is a name from a short
- * list, a call is a node that keeps its name and arguments, and any other name, and any call that pickling
- * does not write, is refused: so whoever loads the graph, written again, executes nothing of others' choice
- * either.
+ * A pickle of protocol 2 as a graph of nodes. Nothing in it is executed: a callable is a name from
+ * a short list, a call is a node that keeps its name and arguments, and any other name, and any
+ * call that pickling does not write, is refused. So loading the graph, written again, executes no
+ * foreign code either.
  *
- * Nodes are shared where the pickle shares them, and a list may contain itself: whoever walks the graph
- * bounds its depth (RFS_PICKLE_DEPTH) and, if it must not see a node twice, marks it by its number.
+ * Nodes are shared where the pickle shares them, and a list may contain itself: code that walks the
+ * graph must bound its depth (RFS_PICKLE_DEPTH) and, to visit each node once, mark nodes by number.
  *
  * Cost: 32 bytes a node, but for None, booleans and integers up to 65,535, which cost nothing; 8 to 12 for each
  * item of a container; and the pickle itself, which texts point into. While it is read, 8 for each value on
@@ -69,7 +69,7 @@ struct rfs_node {
     uint8_t kind; /* enum rfs_node_kind */
     uint8_t
         callable; /* enum rfs_callable, of a GLOBAL; of a TUPLE that was read: it holds counts only */
-    uint16_t origin; /* which of several files it is from; says nothing of constants, */
+    uint16_t origin; /* number of its file, of several; meaningless for constants, */
     uint32_t number; /* nor does this: dense, from 0, in the order of the pickle */
     union {
         bool truth;
@@ -122,8 +122,8 @@ struct rfs_pickle_from {
 };
 
 /*
- * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for what is not a sound pickle, -ENOTSUP for
- * one that names or calls something that is not allowed, or is of another protocol; *err (may be NULL) is filled.
+ * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for an invalid pickle, -ENOTSUP
+ * for a name or call that is not allowed, or another protocol; *err (may be NULL) is filled.
  */
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err);
@@ -134,7 +134,7 @@ bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_
                    size_t n);
 /* Whether two GLOBALs are the same name. */
 bool rfs_node_same_name(const struct rfs_node *a, const struct rfs_node *b);
-/* Whether a TEXT says exactly this. */
+/* Whether a TEXT is exactly this. */
 bool rfs_node_is_text(const struct rfs_node *node, const char *text);
 /* The value of a dict (or of what was set on a call) by a text key; NULL when it is not there. O(n). */
 const struct rfs_node *rfs_node_get(const struct rfs_node *node, const char *key);

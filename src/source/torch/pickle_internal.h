@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that read pickles share; nobody else includes it. */
+/* Shared by the files that read pickles only. */
 #ifndef RFS_SOURCE_TORCH_PICKLE_INTERNAL_H
 #define RFS_SOURCE_TORCH_PICKLE_INTERNAL_H
 
@@ -32,9 +32,9 @@ struct rfs_node *rfs_node_constant(enum rfs_node_kind kind, uint16_t value);
 /* The opcode at hand, for messages. */
 struct rfs_where rfs_unpickle_where(const struct rfs_unpickler *machine);
 int rfs_unpickle_fail(const struct rfs_unpickler *machine, const char *what);
-/* What is wrong when rfs_unpickle_node gave none. */
+/* The error when rfs_unpickle_node returned NULL. */
 int rfs_unpickle_no_node(const struct rfs_unpickler *machine);
-/* NODE may be NULL, as rfs_unpickle_node gives it: it is said why. */
+/* NODE may be NULL, as rfs_unpickle_node returns it: then the error is filled. */
 int rfs_unpickle_push(struct rfs_unpickler *machine, struct rfs_node *node);
 /* How many nodes lie above the last mark (or the bottom): only those may be taken. */
 size_t rfs_unpickle_above_mark(const struct rfs_unpickler *machine);
@@ -44,7 +44,7 @@ struct rfs_node *rfs_unpickle_top(const struct rfs_unpickler *machine);
 /* Takes the last mark off: the height that it marks, or -EINVAL with the error filled. */
 int64_t rfs_unpickle_pop_mark(struct rfs_unpickler *machine);
 
-/* ---- what is made of nodes on the stack (pickle_make.c): 0 or -errno with the error filled ---- */
+/* ---- nodes made from those on the stack (pickle_make.c): 0, or -errno with the error filled */
 
 /* HEIGHT: of the stack, from which on the nodes are taken, or -errno, which is handed on. */
 int rfs_unpickle_fold(struct rfs_unpickler *machine, enum rfs_node_kind kind, int64_t height);

@@ -3,7 +3,7 @@
  * The directory of a zip archive whose entries are stored, as torch.save writes them: where each entry's
  * bytes lie. Contents are not read. zip.c draws the format.
  *
- * Everything that the directory claims is proved: entries lie within the file and apart from each other,
+ * All claims of the directory are checked: entries lie within the file and apart from each other,
  * their local headers are there and agree in name, method and size, no name comes twice.
  *
  * Cost of opening: the directory is read at once, then 4 KiB for each local header that is not among those of
@@ -24,7 +24,7 @@
 struct rfs_zip_entry {
     const char *name; /* the archive's; no NUL in it, one after it */
     uint32_t name_bytes;
-    uint32_t crc;    /* as the directory says; 0 often means that nobody computed it */
+    uint32_t crc;    /* as in the directory; 0 often means that it was not computed */
     uint64_t header; /* where its local header is in the file */
     uint64_t offset; /* of the content in the file */
     uint64_t bytes;
@@ -38,8 +38,8 @@ struct rfs_zip {
 };
 
 /*
- * READ, SIZE and FILE as of rfs_ckpt_walk. 0; -EINVAL for what is not a sound archive, -ENOTSUP for
- * compressed, encrypted or split ones, -ENOMEM, or what READ said, each with *err filled.
+ * READ, SIZE and FILE as of rfs_ckpt_walk. 0; -EINVAL for an invalid archive, -ENOTSUP for
+ * compressed, encrypted or split ones, -ENOMEM, or READ's error, each with *err filled.
  */
 int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, struct rfs_zip *out,
                  struct rfs_error *err);
