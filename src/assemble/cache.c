@@ -28,7 +28,8 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     rfs_cancel_init_cond(&cache->done);
     rfs_slots_init(&cache->slots, budget);
     cache->mates = malloc((cache->slots.total + UINT64_C(1)) * sizeof(struct rfs_piece *));
-    if (!cache->mates) {
+    cache->unread_in = calloc(cache->slots.total + UINT64_C(1), sizeof *cache->unread_in);
+    if (!cache->mates || !cache->unread_in) {
         rfs_cache_free(cache);
         return NULL;
     }
@@ -64,6 +65,7 @@ void rfs_cache_free(struct rfs_cache *cache)
     free(cache->table);
     free(cache->ghosts);
     free(cache->mates);
+    free(cache->unread_in);
     rfs_slots_destroy(&cache->slots);
     pthread_cond_destroy(&cache->done);
     pthread_mutex_destroy(&cache->lock);
@@ -171,7 +173,7 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size
         if (want == RFS_WANT_MADE || (want == RFS_WANT_ABSENT && rfs_cache_has_room_ahead(cache)))
             piece = claim(cache, key, size, max_files, &later);
         if (piece)
-            piece->unread = want == RFS_WANT_ABSENT;
+            rfs_piece_set_unread(cache, piece, want == RFS_WANT_ABSENT);
         got = piece ? RFS_GOT_CLAIM : RFS_GOT_NOTHING;
     }
     unlock(cache, &later);

@@ -39,6 +39,8 @@ struct rfs_cache {
     uint32_t refused;         /* pieces that were not made ahead, for want of room */
     struct rfs_slots slots;
     struct rfs_piece **mates; /* [total slots] pieces of a slot that is cut; of others undefined */
+    uint8_t *unread_in;       /* [total slots] how many of these are unread */
+    uint32_t unread_slots;    /* slots that are cut in which some are */
     uint64_t hits, misses, evictions, inserts, regrets, unread;
 };
 
@@ -62,6 +64,8 @@ void rfs_ghost_leave(struct rfs_cache *cache, const struct rfs_piece *piece);
 /* ---- cache_policy.c: the segments ---- */
 
 void rfs_segment_add(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs_segment segment);
+/* Whether the piece, which has its memory, is made ahead and nobody has asked for it yet. */
+void rfs_piece_set_unread(struct rfs_cache *cache, struct rfs_piece *piece, bool unread);
 /* A piece was found and is ready. */
 void rfs_segment_hit(struct rfs_cache *cache, struct rfs_piece *piece);
 /* The last pin of a ready piece was released. */

@@ -40,10 +40,21 @@ static void move(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs_segm
     rfs_segment_add(cache, piece, segment);
 }
 
+void rfs_piece_set_unread(struct rfs_cache *cache, struct rfs_piece *piece, bool unread)
+{
+    if (piece->units < RFS_SLOT_UNITS && piece->unread != unread) {
+        uint8_t *in = &cache->unread_in[piece->slot];
+        cache->unread_slots -= *in > 0;
+        *in = (uint8_t)(*in + (unread ? 1 : -1));
+        cache->unread_slots += *in > 0;
+    }
+    piece->unread = unread;
+}
+
 void rfs_segment_hit(struct rfs_cache *cache, struct rfs_piece *piece)
 {
     cache->hits += !piece->passing;
-    piece->unread = false;
+    rfs_piece_set_unread(cache, piece, false);
     piece->used = cache->clock;
     const bool protect =
         piece->segment != RFS_SEGMENT_PENDING || (!piece->passing && ++piece->hits >= HITS_PROTECT);
@@ -70,6 +81,7 @@ void rfs_cache_forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
         leave(cache, piece);
         cache->unread += piece->unread;
     }
+    rfs_piece_set_unread(cache, piece, false);
     piece->state = RFS_PIECE_GONE;
     piece->rc = rc;
 }
@@ -91,6 +103,12 @@ static bool is_over_share(const struct rfs_cache *cache)
 static bool is_crowded(const struct rfs_cache *cache)
 {
     return cache->segments[RFS_SEGMENT_PENDING].bytes > cache->budget / 4;
+}
+
+/* The same of slots that are cut, each of which what is short keeps from being used for something else. */
+static bool is_cut_up(const struct rfs_cache *cache)
+{
+    return (uint64_t)cache->unread_slots * RFS_SLOT_BYTES > cache->budget / 4;
 }
 
 /*
@@ -176,7 +194,8 @@ void rfs_cache_bound(struct rfs_cache *cache, uint64_t charge, struct rfs_cache_
 /*
  * Evicts one, and if that was in a slot that is cut, what else is there as far as it is in the way. So room is made by
  * one slot at a time, where the oldest pieces of all slots would go for a single run of units. What was made ahead and
- * still waits for its reader stays, as long as such pieces do not crowd.
+ * still waits for its reader stays, as long as neither such pieces nor the slots in which they are take a quarter of the
+ * budget: with one of 16 KiB in each slot, all that was beside them would go, and there would be no slot.
  */
 bool rfs_cache_evict(struct rfs_cache *cache, uint32_t units, struct rfs_cache_later *later)
 {
@@ -186,7 +205,7 @@ bool rfs_cache_evict(struct rfs_cache *cache, uint32_t units, struct rfs_cache_l
     struct rfs_piece *mate = gone->units < RFS_SLOT_UNITS ? cache->mates[gone->slot] : NULL;
     while (mate && !rfs_cache_is_counted(cache, units)) {
         struct rfs_piece *next = mate->mate;
-        const bool waits = mate->unread && !is_crowded(cache);
+        const bool waits = mate->unread && !is_crowded(cache) && !is_cut_up(cache);
         if (mate->state == RFS_PIECE_READY && mate->pins == 0 && !waits)
             evict(cache, mate, later);
         mate = next;

@@ -391,6 +391,31 @@ static void test_what_waits_in_vain_goes_with_its_slot(void **state)
     rfs_cache_free(cache);
 }
 
+/* Short pieces that wait, one in each slot: neither does all beside them go for one slot, nor are slots lost by them. */
+static void test_what_waits_in_every_slot(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(64 * MIB + MIB / 2);
+    unsigned stayed = 0;
+    unsigned hits = 0;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 504; i++) {
+        make_eighth(cache, i, i % 8 == 7);
+        if (i % 8 != 7)
+            assert_true(is_there(cache, i)); /* and is protected now */
+    }
+    for (uint64_t i = 1000; i < 1004; i++)
+        assert_false(read_piece(cache, i));
+    for (uint64_t i = 0; i < 504; i++)
+        stayed += is_there(cache, i);
+    assert_in_range(stayed, 440, 504);
+    for (unsigned round = 0; round < 4; round++)
+        for (uint64_t i = 1000; i < 1032; i++)
+            hits += read_piece(cache, i) && round == 3;
+    assert_int_equal(hits, 32);
+    rfs_cache_free(cache);
+}
+
 /* What is secret is guarded as long as it has memory; what is too short for a slot is not kept. */
 static void test_secret_pieces(void **state)
 {
@@ -454,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_pieces_of_all_sizes),
         cmocka_unit_test(test_what_waits_in_a_cut_slot_stays),
         cmocka_unit_test(test_what_waits_in_vain_goes_with_its_slot),
+        cmocka_unit_test(test_what_waits_in_every_slot),
         cmocka_unit_test(test_secret_pieces),
         cmocka_unit_test(test_secret_slots),
     };
