@@ -195,7 +195,8 @@ static int run_threads(struct rfs_writing_run *run, struct rfs_error *err)
 
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return rfs_fail(err, -errno, RFS_NOWHERE, NULL, "no pipe can be made: %s", strerror(errno));
-    run->wake = wake_fd = ends[1];
+    run->wake = ends[1];
+    wake_fd = ends[1];
     catch_signals();
     int rc = rfs_wave_begin(run, &run->wave, err);
     if (rc == 0) {
