@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Read-ahead: a short queue of pieces and a few threads that make them. A piece is taken hold of when it is
- * begun, not when it is queued, so that a reader never waits for what no thread works on.
+ * Read-ahead: a short queue of pieces and a few threads that make them. A piece is taken hold of
+ * when it is begun, not when it is queued, so that a reader never waits for a piece that no thread
+ * works on.
  *
- * Gathering is worth all processors. Reading what is contiguous only has to keep up with the answers,
+ * Gathering is worth all processors. Reading contiguous data only has to keep up with the answers,
  * which need a processor too: with one more thread on two processors it was slower, by a sixth.
  */
 #include "assemble/ahead.h"
@@ -16,7 +17,7 @@
 
 /* Below so many pieces of budget, those made ahead would push each other out. */
 #define ROOM_PIECES 8
-/* Contiguous ranges shorter than this are as quickly read when they are asked for. */
+/* Contiguous ranges shorter than this are read as quickly on demand. */
 #define PASSING_LEAST (RFS_PIECE / 4)
 
 /* One slice for all jobs of one call. */
@@ -61,7 +62,7 @@ static unsigned find_job(const struct rfs_assembler *assembler, const struct rfs
 static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *job)
 {
     struct rfs_piece *piece;
-    /* A failure is the reader's to meet: it comes again when the piece is asked for. */
+    /* Failures are ignored here: they recur when the reader requests the piece. */
     const int got = rfs_piece_get(assembler, &job->slice->slice, job->number, RFS_WANT_ABSENT,
                                   job->passing, &piece);
     if (piece)
@@ -74,7 +75,7 @@ static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *jo
     pthread_mutex_unlock(&assembler->lock);
 }
 
-/* Makes pieces until none is queued. The assembler may be freed once it says that it is done. */
+/* Makes pieces until none is queued. The assembler may be freed once the job is marked as done. */
 static void run(void *arg)
 {
     struct rfs_assembler *assembler = arg;
@@ -90,7 +91,7 @@ static void run(void *arg)
     pthread_mutex_unlock(&assembler->lock);
 }
 
-/* Drops what is queued. The caller has the lock. */
+/* Drops the queued pieces. The caller has the lock. */
 static void drop_queue(struct rfs_assembler *assembler)
 {
     while (assembler->n_queued > 0)
@@ -131,7 +132,7 @@ struct rfs_window rfs_windows_hull(const struct rfs_windows *windows)
                                rfs_max_u64(windows->kept.end, windows->lent.end)};
 }
 
-/* Whether a piece is to be made, and in *passing for whom. */
+/* Whether a piece is to be made, and in *passing whether for one reader only. */
 static bool is_wanted(const struct rfs_slice *slice, uint64_t at, uint64_t size,
                       const struct rfs_windows *windows, bool *passing)
 {

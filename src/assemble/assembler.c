@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read straight from the sources, what goes through pieces, and what is borrowed from them. */
+/*
+ * Decides which bytes are read straight from the sources, which go through pieces, and which are
+ * borrowed from them.
+ */
 #include "assemble/ahead.h"
 #include "assemble/internal.h"
 
@@ -119,7 +122,10 @@ int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice
         const bool ahead = want == RFS_WANT_ABSENT;
         const int rc = rfs_fetch(assembler, slice, begin, begin + size, (*out)->data,
                                  RFS_GATHER_UNPROVEN, ahead);
-        /* Who waits for what was to be made ahead, or was given up, makes it, or meets the failure. */
+        /*
+         * A thread that waits for a piece that was refused ahead, or cancelled, makes it itself or
+         * meets the failure.
+         */
         const bool unmade = rc == -EINTR || (rc < 0 && ahead);
         rfs_cache_publish(assembler->cache, *out, unmade ? RFS_PUBLISH_NOTHING : rc);
         got = rc < 0 ? rc : got;
@@ -172,7 +178,7 @@ void rfs_pins_release(struct rfs_assembler *assembler, struct rfs_pins *pins)
     *pins = (struct rfs_pins){0};
 }
 
-/* A range of a slice that somebody reads, into buf or as a reply. */
+/* A range of a slice that is read, into buf or as a reply. */
 struct request {
     struct rfs_assembler *assembler;
     const struct rfs_slice *slice;
@@ -247,8 +253,8 @@ static int answer_from_piece(struct request *request, uint64_t begin, uint64_t e
 }
 
 /*
- * A piece of a request that nobody has read ahead for: if it is not there, those behind it are missing as well, most
- * likely, and slow sources are read for all of them at once.
+ * A piece of a request that was not read ahead: if it is not there, those behind it are missing as
+ * well, most likely, and slow sources are read for all of them at once.
  */
 static int make_with_next(const struct request *request, uint64_t number, struct rfs_piece **piece)
 {

@@ -101,7 +101,7 @@ static void unlock(struct rfs_cache *cache, struct rfs_cache_later *later)
     pthread_mutex_unlock(&cache->lock);
 }
 
-/* What is secret is guarded by slots. */
+/* Secret data is guarded by slots. */
 static uint32_t units_for(const struct rfs_cache *cache, size_t size)
 {
     const size_t units = (size + RFS_UNIT_BYTES - 1) / RFS_UNIT_BYTES;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of pieces, slots of which some are cut, and what of it counts in the budget. */
+/* Memory of pieces: slots, some of them cut, and their share of the budget. */
 #include "assemble/cache_internal.h"
 
 bool rfs_cache_cool(struct rfs_cache *cache, struct rfs_cache_later *later)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stays and what goes; cache.h says why. */
+/* The cache's policy, which cache.h explains. */
 #include "assemble/cache_internal.h"
 
 #include "base/checked.h"
 
-/* Asked for this often, a piece is protected even if nobody read it to its end: by small reads all over. */
+/*
+ * A piece that was requested this often is protected even if it was not read to its end: by small
+ * reads all over.
+ */
 #define HITS_PROTECT 64
 
 /* Of the pieces that are not made ahead for want of room, one in so many is. */
@@ -112,8 +115,8 @@ static bool is_cut_up(const struct rfs_cache *cache)
 }
 
 /*
- * Readers ahead of each other must not push out what the others wait for: it would be made twice. But it may be that
- * nobody comes for that, so one in STALE_AHEAD does push.
+ * Readers ahead of each other must not push out what the others wait for: it would be made twice.
+ * But those may never be read, so one in STALE_AHEAD does push.
  */
 bool rfs_cache_has_room_ahead(struct rfs_cache *cache)
 {
@@ -182,7 +185,7 @@ void rfs_cache_bound(struct rfs_cache *cache, uint64_t charge, struct rfs_cache_
 {
     while (cache->segments[RFS_SEGMENT_PROBATION].bytes + charge > cache->probation_room &&
            evict_from(cache, RFS_SEGMENT_PROBATION, later)) {
-        /* The room gets less while nobody asks for what goes. */
+        /* The room shrinks while evicted pieces are not requested again. */
         const uint64_t less = rfs_min_u64(charge / 8, cache->probation_room);
         cache->probation_room = rfs_max_u64(RFS_PROBATION_BYTES, cache->probation_room - less);
     }

@@ -125,10 +125,10 @@ static loop_fn *const loops[RFS_DTYPE_COUNT][RFS_DTYPE_COUNT] = {
     [RFS_BFLOAT16] = {[RFS_FLOAT32] = bf16_as_f32, [RFS_FLOAT16] = bf16_as_f16},
 };
 
-/* Asked once: under a hypervisor the instruction that tells takes microseconds. */
+/* Checked once: under a hypervisor the cpuid instruction takes microseconds. */
 static bool processor_suits(void)
 {
-    static atomic_int suits; /* 0: not asked yet, 1: no, 2: yes */
+    static atomic_int suits; /* 0: not checked yet, 1: no, 2: yes */
     int known = atomic_load_explicit(&suits, memory_order_relaxed);
     unsigned a, b, c = 0, d;
 

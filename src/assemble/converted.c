@@ -30,7 +30,7 @@ struct job {
     unsigned char *dst; /* where byte BEGIN goes */
 };
 
-/* What is wanted of the one element: answers begin and end where they like. */
+/* The requested part of one element: replies may begin and end anywhere. */
 static void convert_part(const struct job *job, uint64_t element, const unsigned char *src)
 {
     const uint64_t at = element * job->to_bytes;
@@ -42,7 +42,7 @@ static void convert_part(const struct job *job, uint64_t element, const unsigned
     memcpy(job->dst + (from - job->begin), whole + (from - at), (size_t)(to - from));
 }
 
-/* COUNT elements from FIRST on, all of which are wanted, if only in part. */
+/* COUNT elements from FIRST on, all requested, if only in part. */
 static void convert_elements(const struct job *job, uint64_t first, size_t count,
                              const unsigned char *src)
 {

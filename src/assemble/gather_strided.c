@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks whose source strides are in any order: transposed tensors, expanded ones. The runs of a range are
- * divided into boxes; of a box, the loop with the longest source stride is stepped through, the others
- * within, until what is left lies near together: that is read as one window, gaps included, and
- * scattered. So a source byte is read once for a box, however the destination jumps.
+ * Blocks whose source strides are in any order: transposed tensors, expanded ones. The runs of a
+ * range are divided into boxes; of a box, the loop with the longest source stride is stepped
+ * through, the others within, until the rest lies close together: that is read as one window, gaps
+ * included, and scattered. So a source byte is read once for a box, however the destination jumps.
  */
 #include "assemble/gather_job.h"
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Windows that nobody has come for in that time may go; ns. */
+/* Windows that were unused for that time may be freed; ns. */
 #define FORGOTTEN UINT64_C(1000000000)
 /* A read waits if it takes longer than this and a ns for each 4 bytes. */
 #define LEAST_NS UINT64_C(150000)
@@ -63,7 +63,7 @@ static void unlock(struct rfs_prefetch *prefetch, struct later *later)
         rfs_cache_give_room(prefetch->cache, later->room[--later->n]);
 }
 
-/* The window is gone; nobody has it pinned. */
+/* Frees the window, which is not pinned. */
 static void retire(struct rfs_prefetch_window *window, struct later *later)
 {
     if (window->data)
@@ -71,7 +71,9 @@ static void retire(struct rfs_prefetch_window *window, struct later *later)
     *window = (struct rfs_prefetch_window){0};
 }
 
-/* Drops those that nobody reads or uses, and of those that are there the ones that nobody came for since BEFORE. */
+/*
+ * Drops windows that are not being read or used; of the complete ones, those not used since BEFORE.
+ */
 static void drop(struct rfs_prefetch *prefetch, uint64_t before, bool queued, struct later *later)
 {
     for (unsigned i = 0; i < prefetch->room; i++) {
@@ -115,7 +117,7 @@ static void note(struct rfs_prefetch *prefetch, uint64_t waited)
     struct later later = {.n = 0};
     if (!rfs_latency_note(&prefetch->latency, waited))
         return;
-    /* Fast: what is wanted is as quickly read when it is asked for. */
+    /* Fast sources are read as quickly on demand. */
     pthread_mutex_lock(&prefetch->lock);
     drop(prefetch, UINT64_MAX, true, &later);
     unlock(prefetch, &later);
@@ -227,7 +229,7 @@ static void start_runners(struct rfs_prefetch *prefetch)
         pthread_mutex_lock(&prefetch->lock);
         if (started)
             continue;
-        prefetch->runners--; /* those that run do it, or who holds it */
+        prefetch->runners--; /* running jobs do it, or the thread that holds it */
         pthread_cond_broadcast(&prefetch->changed);
         break;
     }
@@ -288,7 +290,7 @@ static bool add(struct rfs_prefetch *prefetch, const struct rfs_prefetch_wishes 
             continue;
         *window = plan.windows[added];
         window->state = RFS_WINDOW_QUEUED;
-        /* What somebody waits for goes before all that is read ahead. */
+        /* Windows that a thread waits for come before all read ahead. */
         window->order = (urgent ? 0 : UINT64_C(1) << 63) + prefetch->order++;
         added++;
     }
@@ -383,8 +385,9 @@ void rfs_prefetch_hold(struct rfs_prefetch *prefetch, const struct rfs_gather_ra
 }
 
 /*
- * Whether a window that nobody holds any more goes. One that is being read stays as it is: its reader has no lock, and
- * puts the bytes into it. Those who held it may be gone by then, as their work can be given up.
+ * Whether a window without holders is freed. One that is being read stays as it is: its reader has
+ * no lock, and puts the bytes into it. Its holders may be gone by then, as their work can be
+ * cancelled.
  */
 static bool is_done_with(const struct rfs_prefetch *prefetch,
                          const struct rfs_prefetch_window *window)

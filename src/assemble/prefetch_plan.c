@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests as storage likes them: as few as may be, of up to a MiB. They begin and end at multiples of a page, which
- * is how network file systems cache and send; so a byte's place in its page is the same in memory and in the file,
- * which is what place.h asks about.
+ * Requests as storage likes them: as few as may be, of up to a MiB. They begin and end at multiples
+ * of a page, which is how network file systems cache and send; so a byte's place in its page is the
+ * same in memory and in the file, as place.h requires.
  */
 #include "assemble/prefetch_plan.h"
 
@@ -104,7 +104,7 @@ static void finish(struct making *making)
     *window = (struct rfs_prefetch_window){0};
 }
 
-/* Puts [from, to), which nobody has, into the window that is being made, or into new ones. */
+/* Puts [from, to), which is in no window, into the window that is being made, or into new ones. */
 static void take(struct making *making, const struct rfs_prefetch_wish *wish, uint64_t from,
                  uint64_t to)
 {

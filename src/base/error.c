@@ -21,7 +21,7 @@ static void put(struct text *t, const char *part)
     t->n += rfs_text_printable(t->out + t->n, t->cap - t->n, part);
 }
 
-/* The end of a path tells more than its beginning. */
+/* The end of a path is more useful than its beginning. */
 static void put_path(struct text *t, const char *path)
 {
     const size_t length = strlen(path);
@@ -67,7 +67,9 @@ static void put_where(struct text *t, struct rfs_where where)
     }
 }
 
-/* The parts may point into err->text (a failure told again with more context), so it is set last.
+/*
+ * The parts may point into err->text (a failure reported again with more context), so it is set
+ * last.
  */
 static int fill(struct rfs_error *err, int code, bool usage, struct rfs_where where,
                 const char *remedy, const char *wrong)

@@ -355,7 +355,7 @@ bool rfs_json_read_part(struct rfs_json_read *json, struct rfs_json_part *part)
     return skipped;
 }
 
-/* To the next of what is between these brackets; false at the end, or when the text is wrong. */
+/* To the next item between these brackets; false at the end, or when the text is wrong. */
 static bool next(struct rfs_json_read *json, bool *first, char open, char close)
 {
     const bool was_first = *first;

@@ -78,7 +78,7 @@ static void put_escaped(struct rfs_json_write *json, const char *text, size_t n)
     }
 }
 
-/* Character by character, as the text may be long and memory short where nobody could be told. */
+/* Character by character, as the text may be long, and a lack of memory could not be reported. */
 static void put_shown(struct rfs_json_write *json, const char *text)
 {
     while (*text != '\0') {
@@ -117,7 +117,7 @@ static void put_line(struct rfs_json_write *json)
         put(json, " ", 1);
 }
 
-/* What separates the next member or element from what is before it. */
+/* The separator before the next member or element. */
 static void separate(struct rfs_json_write *json)
 {
     if (json->depth == 0)

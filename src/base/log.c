@@ -25,7 +25,7 @@ void rfs_log_destroy(struct rfs_log *log)
     pthread_mutex_destroy(&log->lock);
 }
 
-/* Names in a line come from files, so it is made printable before anybody sees it. */
+/* Names in a line come from files, so it is made printable before it is output. */
 static void emit(struct rfs_log *log, enum rfs_level level, const char *fmt, va_list args)
 {
     char raw[LINE_BYTES], line[LINE_BYTES];

@@ -265,7 +265,7 @@ int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, c
     const bool valued =
         option && option->kind != RFS_OPTION_SWITCH && option->kind != RFS_OPTION_IGNORED;
 
-    if (strcmp(name, "key") == 0) /* what follows it is not shown to anybody else */
+    if (strcmp(name, "key") == 0) /* its value is secret, and must not appear in the message */
         return rfs_fail_usage(err, "-o key_file=FILE, key_env=NAME or key_fd=N",
                               "a key is not taken from a command line, which everybody sees");
     if (!option || (option->flags & flags) != flags)

@@ -36,8 +36,8 @@ static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
     }
 
 /*
- * The order is that of --help. What a strategy, a map of names or rules hold is in the keys of what is kept by a digest
- * of its own. dev and suid are ignored because the mount is always nodev and nosuid.
+ * The order is that of --help. Strategies, maps of names and rules are in the keys of kept data by
+ * digests of their own. dev and suid are ignored because the mount is always nodev and nosuid.
  */
 static const struct rfs_option options[] = {
     ROW(src_strategy, PATHS, VIEW | ASKS, .help = "the strategy of SRC; none: one whole checkpoint",

@@ -71,7 +71,7 @@ bool rfs_proto_number(struct rfs_proto_field *field, uint64_t *number)
     if (field->type != VARINT)
         return false;
     *number = field->value;
-    field->type = BYTES; /* of which nothing is left */
+    field->type = BYTES; /* it is used up */
     return true;
 }
 

@@ -13,7 +13,7 @@ void rfs_wipe(void *at, size_t bytes)
 
 bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes)
 {
-    madvise(at, bytes, MADV_DONTDUMP); /* advice: it fails only for what is not mapped */
+    madvise(at, bytes, MADV_DONTDUMP); /* advice: it fails only for unmapped pages */
     if (mlock(at, bytes) == 0)
         return true;
     const int code = errno;

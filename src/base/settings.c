@@ -54,7 +54,7 @@ const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings,
     return NULL;
 }
 
-/* Takes one option off the text, whose value it unescapes in place. */
+/* Takes one option off the text, and unescapes its value in place. */
 static char *take_option(char **rest, char **value)
 {
     char *name = *rest;

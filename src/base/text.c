@@ -29,8 +29,8 @@ static bool is_deceptive(const unsigned char *s)
 }
 
 /*
- * The lower bound on the second byte refuses overlong forms, and the upper one surrogates and what is
- * beyond U+10FFFF. Never reads past a NUL, which is no continuation byte.
+ * The lower bound on the second byte refuses overlong forms, and the upper one surrogates and code
+ * points beyond U+10FFFF. Never reads past a NUL, which is no continuation byte.
  */
 size_t rfs_text_shown_length(const char *text)
 {

@@ -97,7 +97,7 @@ struct rfs_node *rfs_document_call(struct rfs_document *document, struct rfs_nod
 bool rfs_document_add(struct rfs_document *document, struct rfs_node *container,
                       const struct rfs_node *item)
 {
-    /* Nobody changes a node once it is in a container. */
+    /* A node must not change once it is in a container. */
     struct rfs_node *added = (struct rfs_node *)(uintptr_t)item;
 
     return container && item && rfs_items_add(&document->arena, &container->of.items, &added, 1);
@@ -160,7 +160,7 @@ bool rfs_document_range(struct rfs_document *document, const struct rfs_range *r
     return true;
 }
 
-/* The persistent id of the storage begun last, whose number among the made ones it has. */
+/* The persistent id of the storage begun last, with its number among the made ones. */
 static struct rfs_node *storage(struct rfs_document *document, enum rfs_dtype dtype)
 {
     const struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
@@ -180,7 +180,7 @@ static struct rfs_node *storage(struct rfs_document *document, enum rfs_dtype dt
                                              class ? "torch" : "torch.storage",
                                              class ? class : "UntypedStorage")) &&
         rfs_document_add(document, node, document->storage_text) && /* key and location: */
-        rfs_document_add(document, node, document->storage_text) && /* whoever writes it knows */
+        rfs_document_add(document, node, document->storage_text) && /* set by the writer */
         rfs_document_add(document, node, rfs_document_int(document, (int64_t)(made->bytes / item)));
     return ok ? node : NULL;
 }

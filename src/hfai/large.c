@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large tensors, of which each part holds a piece: their pieces are collected part by part, and proved at the end. */
+/*
+ * Large tensors, with a piece in each part: their pieces are collected part by part, and proved at
+ * the end.
+ */
 #include "hfai/internal.h"
 
 #include "base/checked.h"

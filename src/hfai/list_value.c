@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists what a value holds. What dicts hold is listed by its path, because parts have it in another order: a dict itself
- * says its class and attributes. Everything else says what it holds in turn; only tensors and dicts in it are listed by
- * themselves. All of it is charged to a budget, since a pickle can have a value again for two bytes.
+ * Lists what a value holds. Items of dicts are listed by their paths, because their order differs
+ * between parts: the hash of a dict itself covers its class and attributes. The hash of any other
+ * value covers its contents in turn; only tensors and dicts in it are listed by themselves. All of
+ * it is charged to a budget, since a pickle can have a value again for two bytes.
  */
 #include "hfai/listing.h"
 
@@ -30,7 +31,7 @@ static XXH128_hash_t hash_said(const struct hfai_listing *listing)
     return XXH3_128bits(listing->said.data + listing->value, listing->said.n - listing->value);
 }
 
-/* What is long goes on from its hash. */
+/* A long text is continued from its hash. */
 static int say(struct hfai_listing *listing, const void *data, size_t n)
 {
     const int rc = take(listing, n);
@@ -73,7 +74,7 @@ void rfs_hfai_step_to(struct hfai_listing *listing, int64_t number)
     rfs_hfai_step(listing, digits, (size_t)snprintf(digits, sizeof digits, "%" PRId64, number));
 }
 
-/* What a value by itself says: a hash of it. 1, 0 for a tensor, which says nothing, or -errno. */
+/* The hash of a value by itself. 1, 0 for a tensor, which has none, or -errno. */
 static int hash_value(struct hfai_listing *listing, const struct rfs_node *node, unsigned depth,
                       XXH128_hash_t *hash)
 {
@@ -88,7 +89,7 @@ static int hash_value(struct hfai_listing *listing, const struct rfs_node *node,
     return rc ? rc : said;
 }
 
-/* By what it says, wherever in its dict it is. */
+/* By its hash, independent of its place in the dict. */
 static int step_by_value(struct hfai_listing *listing, const struct rfs_node *key, unsigned depth)
 {
     XXH128_hash_t hash;
@@ -223,7 +224,7 @@ static int list_pairs(struct hfai_listing *listing, const struct rfs_items *pair
     return rc;
 }
 
-/* Below a step of the path, which ends where BEFORE tells. */
+/* Below a step of the path, which ends at BEFORE. */
 static int visit_below(struct hfai_listing *listing, size_t before, const struct rfs_node *node,
                        unsigned depth)
 {
@@ -315,7 +316,7 @@ static int visit_kind(struct hfai_listing *listing, const struct rfs_node *node,
     return 0;
 }
 
-/* Says how many levels up NODE is, which contains itself. 1, 0 if it does not, or -errno. */
+/* Hashes how many levels up NODE is, if it contains itself. 1, 0 if it does not, or -errno. */
 static int say_ring(struct hfai_listing *listing, const struct rfs_node *node, unsigned depth)
 {
     for (unsigned up = 1; node->kind >= RFS_NODE_TUPLE && up <= depth; up++)
@@ -328,7 +329,10 @@ static int say_ring(struct hfai_listing *listing, const struct rfs_node *node, u
     return 0;
 }
 
-/* Lists the tensors and dicts in it, and says all else. A tensor by itself says nothing. */
+/*
+ * Lists the tensors and dicts in it, and hashes everything else. A tensor by itself adds nothing to
+ * the hash.
+ */
 static int visit(struct hfai_listing *listing, const struct rfs_node *node, unsigned depth)
 {
     const char *path = rfs_catalog_path(listing->hfai->catalog);

@@ -159,7 +159,7 @@ static int read_model(const struct hfai_reading *reading, struct hfai_state *sta
         if (pairs->data[i]->kind != RFS_NODE_TEXT)
             return rfs_hfai_fail_key(reading, pairs->data[i], "a parameter whose name is no text");
         int rc = rfs_torch_tensor(torch, pairs->data[i + 1], "", "", &tensor, NULL);
-        if (rc < 0) { /* again, to say what is wrong */
+        if (rc < 0) { /* again, for the error message */
             rfs_hfai_show_key(pairs->data[i], name, sizeof name);
             rc = rfs_torch_tensor(torch, pairs->data[i + 1], reading->path, name, &tensor,
                                   reading->err);
@@ -285,7 +285,7 @@ static int read_part(const struct hfai_reading *reading)
 
     free(part->same);
     part->same = NULL;
-    /* Last, as what is above names a parameter by its own name. */
+    /* Last, as the code above uses a parameter's own name. */
     return rc ? rc : rfs_torch_check(&part->torch, reading->path, reading->err);
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A save that was killed half-way leaves parts of two saves, and nothing in them says so. But optimizers
- * count the steps of each parameter, and hfai spreads those over all parts. The parameters of one group
- * were trained together, as a rule: where each part has one count for all of its parameters of a group,
- * and two parts have different ones, they are of different saves. Where some part by itself has several
- * counts in a group, parameters were trained unevenly there (some were frozen for a while, or are experts
- * that few inputs reach), and the group proves nothing.
+ * A save that was killed half-way leaves parts of two saves, and nothing in them shows it. But
+ * optimizers count the steps of each parameter, and hfai spreads those over all parts. The
+ * parameters of one group were trained together, as a rule: where each part has one count for all
+ * of its parameters of a group, and two parts have different ones, they are of different saves.
+ * Where some part by itself has several counts in a group, parameters were trained unevenly there
+ * (some were frozen for a while, or are experts that few inputs reach), and the group proves
+ * nothing.
  */
 #include "hfai/internal.h"
 
@@ -17,13 +18,13 @@
 
 #define NO_PART UINT32_MAX
 
-/* What the parts say of one group of parameters. */
+/* The step counts of the parts for one group of parameters. */
 struct group {
     double count;     /* of the first part that has one */
     uint32_t part;    /* that part, or NO_PART */
     uint32_t other;   /* a part with another one, or NO_PART */
-    uint32_t now;     /* the part that is being looked at, once it has said something */
-    double now_count; /* what it said */
+    uint32_t now;     /* the current part, once it has a count */
+    double now_count; /* its count */
     bool uneven;      /* a part has several */
 };
 
@@ -66,13 +67,13 @@ static bool to_number(enum rfs_dtype dtype, const unsigned char *bytes, double *
     }
 }
 
-/* The part that what is looked at is from, for its budget and for messages. */
+/* The part of the current value, for its budget and for messages. */
 static struct hfai_reading reading_of(const struct steps *steps, uint32_t part)
 {
     return (struct hfai_reading){steps->hfai, part, rfs_hfai_path(steps->hfai, part), steps->err};
 }
 
-/* Reads a count: 1, 0 for what is none, or -errno; *TOLD is set if the error is filled. */
+/* Reads a count: 1, 0 for another value, or -errno; *TOLD is set if the error is filled. */
 static int read_count(const struct steps *steps, uint32_t part, struct rfs_reading *reading,
                       const struct rfs_node *step, double *count, bool *told)
 {

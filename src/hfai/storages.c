@@ -31,7 +31,7 @@ bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, const struct
         return true;
     if (!RFS_PUSH(&storages->ranges, added))
         return false;
-    /* A checksum of 0 may be one that nobody computed. */
+    /* A checksum of 0 may mean that it was not computed. */
     if (!item->crc_known || range->bytes != record->bytes || record->crc == 0)
         item->crc_known = false;
     else

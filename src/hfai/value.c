@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of a part's graph: keys, sameness, weight. What is shared many times is not walked as many times. */
+/*
+ * Values of a part's graph: keys, sameness, weight. Values that are shared many times are not
+ * walked as many times.
+ */
 #include "hfai/internal.h"
 
 #include "base/checked.h"

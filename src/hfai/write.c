@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state in other files: what dist_ckpt.save would write from another number of ranks (hfai_divide.c says
- * who holds what), and what dist_ckpt.load returns, whole.
+ * The state in other files: as dist_ckpt.save would write it from another number of ranks (divided
+ * by divide.c), and whole, as dist_ckpt.load returns it.
  */
 #include "hfai/internal.h"
 
@@ -42,7 +42,7 @@ static bool add_ranges(struct rfs_document *document, const struct hfai_row *row
     return true;
 }
 
-/* What is cut, and its bytes. */
+/* The tensor that is cut, and its bytes. */
 struct whole {
     enum rfs_dtype dtype;
     uint32_t ndim;
@@ -76,7 +76,7 @@ static struct rfs_node *cut_value(const struct writing *writing, const struct rf
     struct rfs_torch_tensor tensor;
 
     if (!rfs_hfai_is_cut(writing->hfai, value, writing->large, &tensor))
-        return NULL; /* cannot be: it was asked before */
+        return NULL; /* cannot happen: checked before */
     const uint64_t item = rfs_dtype_bytes(tensor.dtype);
     const uint64_t bytes = tensor.elements * item;
     const struct rfs_range range = {tensor.record, tensor.offset * item, bytes, value->origin};

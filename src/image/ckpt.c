@@ -11,9 +11,9 @@
  *           12 LEN type           TensorProto.tensor_type
  *           1a LEN | content      TensorProto.tensor_content
  *
- * What stands before the bar is literal, what follows is the tensor's. All chunks of a tensor repeat
- * the whole dims. A string value has dims [0]. A map tensor has messages of its own, whose three tensors (keys,
- * values, status) are copied as they are:
+ * Bytes before the bar are literal, those after it are the tensor's. All chunks of a tensor repeat
+ * the whole dims. A string value has dims [0]. A map tensor has messages of its own, whose three
+ * tensors (keys, values, status) are copied as they are:
  *
  *        1a LEN | MapTensorProto  Value.maptensor, in the place of Value.tensor
  *

@@ -27,7 +27,7 @@
 #define GROWTH_DIGITS 21
 #define CODE_POINT 4 /* bytes */
 
-/* Of each element type: how numpy calls it, and what it is if that does not tell. */
+/* For each element type: its name in numpy, and its real name if numpy lacks the type. */
 static const struct {
     const char *descr;
     const char *really;

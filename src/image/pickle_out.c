@@ -93,7 +93,7 @@ static bool grow(struct pickler *pickler)
     return true;
 }
 
-/* Gives what is on the stack the next number, for whoever remembers it. */
+/* Memoizes the top of the stack under the next number, which the caller remembers. */
 static void put_memo(struct pickler *pickler)
 {
     const uint32_t memo = pickler->n++;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The regions of a file of torch.save (source/torch/zip.c draws zip archives, source/torch/archive.c what is in them):
+ * The regions of a file of torch.save (source/torch/zip.c draws zip archives,
+ * source/torch/archive.c their contents):
  *
  *     STEM/data.pkl | STEM/byteorder | STEM/data/0 | STEM/data/1 | … | STEM/version | the directory
  *
@@ -195,7 +196,7 @@ static size_t name_of(const struct encoder *encoder, const struct entry *entry, 
     return (size_t)n; /* it has room: a stem is not longer than a file's name */
 }
 
-/* What an entry's headers say of it: names are UTF-8, and checksum and sizes follow the content. */
+/* Flags of an entry's headers: names are UTF-8, and checksum and sizes follow the content. */
 static unsigned flags_of(const struct entry *entry)
 {
     return entry->bytes > 0 ? 0x0808 : 0x0800;

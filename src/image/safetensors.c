@@ -27,7 +27,7 @@
 
 #define METADATA "__metadata__"
 
-/* The library's order of dtypes; what is not listed has no name there. */
+/* The library's order of dtypes; others have no name there. */
 static const unsigned char ranks[RFS_DTYPE_COUNT] = {
     [RFS_BOOL] = 1,        [RFS_UINT8] = 2,         [RFS_INT8] = 3,     [RFS_INT4] = 3,
     [RFS_FLOAT8_E5M2] = 4, [RFS_FLOAT8_E4M3FN] = 5, [RFS_INT16] = 6,    [RFS_UINT16] = 7,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The JSON file that says in which of several safetensors files each tensor is, byte for byte as json.dumps
- * of Python writes it:
+ * The JSON file that maps each tensor to one of several safetensors files, byte for byte as
+ * json.dumps of Python writes it:
  *
  *     {"metadata": {"total_size": N}, "weight_map": {"w": "part0.safetensors", …}}
  *

@@ -67,7 +67,7 @@ static bool keep_bytes(struct rfs_strategy_doc *doc, const void *data, size_t n,
     return *id != RFS_NO_ID;
 }
 
-/* The geometry as written; all bytes that say nothing are zero. */
+/* The geometry as written; unused bytes are zero. */
 static struct rfs_doc_layout as_written(const struct rfs_layout *from)
 {
     struct rfs_doc_layout layout;
@@ -182,7 +182,7 @@ static bool nest(struct rfs_layout *layout, uint32_t ndim, const uint64_t *whole
     return at == n;
 }
 
-/* The whole shape, each axis that several device axes cut as their extents and what is left. */
+/* The whole shape, each axis that several device axes cut as their extents and the rest. */
 static void expand(struct rfs_layout *layout, const uint64_t *whole)
 {
     layout->n_expanded = rfs_layout_cuts(layout);

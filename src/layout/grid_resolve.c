@@ -33,7 +33,7 @@
 #define REMEDY_RULE "rules that fit this tensor"
 #define REMEDY_PROTOBUF "the strategy saved in protobuf, which keeps the nesting"
 
-/* What is being resolved; all borrowed. */
+/* The layout being resolved; all borrowed. */
 struct job {
     const struct rfs_layout *layout;
     const struct rfs_layout *peer;
@@ -161,7 +161,7 @@ static bool split_extent(const struct job *job, uint64_t *whole)
     return found;
 }
 
-/* What is wrong with axis I, which has no whole extent. */
+/* Reports axis I, which has no whole extent. */
 static int refuse_extent(const struct job *job, uint32_t i, uint64_t pieces)
 {
     const struct rfs_layout *layout = job->layout;
@@ -364,7 +364,7 @@ static int resolve_closed(const struct job *job, struct rfs_grid *grid, uint64_t
     return 0;
 }
 
-/* What rules say of a tensor is said with the line that says it. */
+/* Messages about a tensor's rule name the rule's line. */
 static int resolve(const struct job *given, struct rfs_grid *grid, uint64_t *whole, uint64_t *slice)
 {
     const struct rfs_layout *layout = given->layout;

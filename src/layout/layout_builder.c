@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layout as written, and what can be said about it without its tensor. */
+/* One layout as written, and its properties that do not depend on the tensor. */
 #include "layout/builder.h"
 
 #include <errno.h>
@@ -180,7 +180,7 @@ static int check_expanded(struct rfs_layout_builder *item)
     for (uint32_t i = 0; i < layout->n_axes; i++) {
         const int32_t axis = layout->map[i];
         if (axis < 0 || (i == 0 && item->rows.n > 0))
-            continue; /* manual.c says why the rows are not compared */
+            continue; /* manual.c explains why the rows are not compared */
         const uint32_t extent = layout->dev[rfs_layout_position(layout, axis)];
         if (layout->expanded[i] % extent != 0)
             return rfs_layout_fail(item, REMEDY_FILE,

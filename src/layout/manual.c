@@ -2,20 +2,23 @@
 /*
  * Cuts of axis 0 that are not equal parts in a row: manual splits (param_split_shape) and field slicing.
  *
- * A manual split is what Gather with the attribute manual_split gives an embedding table: piece k of axis 0
- * has param_split_shape[k] rows. The compiler writes one number for each piece of axis 0;
- * merge_sliced_parameter expects one for each slice, in the order of cells. Both are taken: they are the same
- * unless other axes are cut, too, and then slices side by side must have the same rows. indices_offset (what
- * is subtracted from an index before the look-up) says nothing about rows, and MindSpore does not read it
- * back. tensor_shape of the compiler's JSON is wrong here: the rows of the first slice times the pieces.
+ * A manual split is made by Gather with the attribute manual_split for an embedding table: piece k
+ * of axis 0 has param_split_shape[k] rows. The compiler writes one number for each piece of axis 0;
+ * merge_sliced_parameter expects one for each slice, in the order of cells. Both are taken: they
+ * are the same unless other axes are cut, too, and then slices side by side must have the same
+ * rows. indices_offset (what is subtracted from an index before the look-up) does not affect rows,
+ * and MindSpore does not read it back. tensor_shape of the compiler's JSON is wrong here: the rows
+ * of the first slice times the pieces.
  *
- * Field slicing is what MatMul with the attribute field_size gives its weight: the rows are those of field 0,
- * then of field 1 and so on, and each device holds an equal part of every field. So a slice is n parts, one of
- * each field, and the whole is all devices' parts of field 0, then of field 1, … MindSpore takes all devices
- * in the order of their ranks then, whatever the tensor map says.
+ * Field slicing is made by MatMul with the attribute field_size for its weight: the rows are those
+ * of field 0, then of field 1 and so on, and each device holds an equal part of every field. So a
+ * slice is n parts, one of each field, and the whole is all devices' parts of field 0, then of
+ * field 1, … MindSpore takes all devices in the order of their ranks then, whatever the tensor map
+ * says.
  *
- * Source: _merge_param_with_strategy and _reshape_param_data_with_weight of MindSpore 2.10, and files of its
- * compiler. What these do not prove is marked as unclear, and refused by use.
+ * Source: _merge_param_with_strategy and _reshape_param_data_with_weight of MindSpore 2.10, and
+ * files of its compiler. Layouts that these do not prove are marked as unclear, and refused when
+ * used.
  */
 #include "base/checked.h"
 #include "layout/builder.h"

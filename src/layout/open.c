@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What is being closed; axis a of the layout counts from the beginning (a < head), or from the end. */
+/* The layout being closed; its axis a counts from the beginning (a < head), or from the end. */
 struct closing {
     const struct rfs_layout *open;
     struct rfs_layout *closed;

@@ -33,7 +33,7 @@ struct known_layout {
     uint32_t id, written;
 };
 
-/* What is being read; all borrowed but the tables and the name. */
+/* The file being read; all borrowed but the tables and the name. */
 struct reading {
     struct rfs_strategy_builder *builder;
     struct rfs_layout_builder *item;
@@ -62,7 +62,7 @@ static int out_of_memory(const struct reading *reading)
                     "out of memory");
 }
 
-/* Why a walk ended: 0 at the end of what is walked. BASE: where that begins in the file. */
+/* Why a walk ended: 0 at the end of its range. BASE: where the range begins in the file. */
 static int ended(const struct reading *reading, const struct rfs_json_read *json, size_t base)
 {
     if (json->no_memory)
@@ -97,7 +97,10 @@ static void pass_unknown(const struct reading *reading, struct rfs_json_read *js
 
 /* ---- one layout, which is known to be JSON ---- */
 
-/* A key, and what is done with its value: integers of a list one by one, after what it had before is forgotten. */
+/*
+ * A key, and the handling of its value: integers of a list one by one, after the earlier ones are
+ * dropped.
+ */
 struct member {
     const char *key;
     bool required;
@@ -299,7 +302,7 @@ static int read_stage(struct reading *reading, struct rfs_json_part part)
     return 0;
 }
 
-/* An operator, for the document: what is wrong with one is only in the way of writing it again. */
+/* An operator, for the document: errors in it only prevent writing it again. */
 static int lose_node(const struct reading *reading, const char *name, const char *key,
                      const char *what)
 {

@@ -16,7 +16,7 @@
  * axis gets an extra empty one, so that there is more than one). The compiler writes layouts in hash
  * order. Source: _build_protobuf_strategy and _convert_to_list of MindSpore 2.10.
  *
- * Nothing is unpacked: messages are passed over, and what they say goes into the strategy at once.
+ * Nothing is unpacked: messages are scanned, and their fields go into the strategy at once.
  */
 #include "base/cleanup.h"
 #include "base/intern.h"

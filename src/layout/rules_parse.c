@@ -75,7 +75,7 @@ static void skip_blanks(struct parser *p)
         p->at++;
 }
 
-/* What is next, for a message that says it is not what was expected. */
+/* The next text, for a message that something else was expected. */
 static struct shown next(struct parser *p)
 {
     skip_blanks(p);

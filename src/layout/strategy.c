@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a strategy says; strategy_build.c makes it. */
+/* Reading a strategy's contents; strategy_build.c makes it. */
 #include "layout/strategy_internal.h"
 
 #include <stdlib.h>

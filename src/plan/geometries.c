@@ -147,7 +147,7 @@ int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, 
     if (rc)
         return rc;
     pthread_mutex_lock(&planner->lock);
-    *id = find_key(planner, &key); /* somebody may have been faster */
+    *id = find_key(planner, &key); /* another thread may have been faster */
     if (*id == RFS_NO_ID) {
         key.geometry = fresh;
         *id = insert_key(planner, &key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lost ranks, as far as the strategies and the folders show: a slice whose ranks are all missing is in
- * no checkpoint, so some destination file could not be made. That is said before anything is
+ * Lost ranks, as far as the strategies and the folders show: a slice whose ranks are all missing is
+ * in no checkpoint, so some destination file could not be made. This is reported before anything is
  * mounted. Costs nothing when no rank is missing.
  */
 #include "plan/internal.h"
@@ -21,7 +21,7 @@ static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
     return rfs_strategy_next_stage(strategy, i, first + 1) == RFS_NO_STAGE ? first : RFS_NO_STAGE;
 }
 
-/* The first rank of the stage whose slice nobody is left with, or RFS_NO_RANK. HELD is scratch. */
+/* The first rank of the stage whose slice has no holder left, or RFS_NO_RANK. HELD is scratch. */
 static uint32_t lost_rank(const struct rfs_planner *planner, const struct rfs_layout *layout,
                           uint32_t base, unsigned char *held)
 {

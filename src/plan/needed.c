@@ -6,8 +6,8 @@
  * Where all files of the stage list the same parameters, all parameters of one geometry come from the same
  * ranks. Where they do not, each is looked up by itself.
  *
- * Ranks that would give what is left out by the user's map are marked as well, as the order of the rest may be
- * theirs; what is wrong with it is passed over.
+ * Ranks that would give what is left out by the user's map are marked as well, as the order of the
+ * rest may be theirs; their errors are ignored.
  */
 #include "plan/internal.h"
 
@@ -33,7 +33,9 @@ static void add_rank(struct rank_names *names, uint32_t rank)
     names->n++;
 }
 
-/* A file that should have it and has nothing was probably cut off: its own failure says more. */
+/*
+ * A file that should have it and is empty was probably truncated: its own failure is more precise.
+ */
 static int report_empty(const struct planning *planning, uint32_t rank)
 {
     const struct rfs_index *index;
@@ -183,7 +185,7 @@ static bool as_its_geometry(const struct stage_use *use, uint32_t name)
     return !of || (of->ranks == use->presence->present && !of->mixed);
 }
 
-/* What is wrong with a parameter that is left out does not count. */
+/* Errors of a parameter that is left out are ignored. */
 static int forgive(const struct planning *planning)
 {
     if (planning->err)

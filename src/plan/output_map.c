@@ -4,9 +4,10 @@
  *
  *     {"model.embed.weight": "embedding_table", "old.scale": null, …}        null: left out
  *
- * as the name_map of ckpt_to_safetensors and safetensors_to_ckpt of MindSpore 2.10 has it (the name_map of
- * load_distributed_checkpoint goes the other way). What is not in it keeps its name. Of keys given twice Python
- * would take the last; here they are refused, like two that are shown by one name.
+ * as the name_map of ckpt_to_safetensors and safetensors_to_ckpt of MindSpore 2.10 has it (the
+ * name_map of load_distributed_checkpoint goes the other way). Other parameters keep their names.
+ * Of keys given twice Python would take the last; here they are refused, like two that are shown by
+ * one name.
  */
 #include "plan/output_map.h"
 

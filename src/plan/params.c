@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rules for a source know all of its tensors; what they do not know may be cut in any way. */
+/* Rules for a source cover all of its tensors; others may be cut in any way. */
 static int check_unruled(struct planning *planning, const struct rfs_role *role,
                          const struct rfs_type *type, const char *param)
 {

@@ -51,7 +51,7 @@ static int by_index(const void *a, const void *b)
     return p != q ? (p > q) - (p < q) : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Numbers the distinct indexes and sets who has which. */
+/* Numbers the distinct indexes and sets each rank's number. */
 static int number_lists(struct making *making, struct rfs_presence *presence)
 {
     RFS_FREE struct keyed *keyed = malloc(presence->devices * sizeof *keyed);
@@ -86,7 +86,7 @@ static int number_lists(struct making *making, struct rfs_presence *presence)
     return 0;
 }
 
-/* Counts who has what, and lists each name with the indexes that have it. */
+/* Counts the ranks of each name, and lists the indexes that have it. */
 static int list_names(const struct making *making, struct rfs_presence *presence)
 {
     size_t total = 0;

@@ -7,11 +7,12 @@
  * That it is nowhere, and not lost with a rank that kept it, takes more: those that hold another slice are
  * probed too, and where a holder of the lead's slice is lost, or shows another rank's file, all ranks of the stage.
  *
- * What the network cuts nowhere is held by all ranks of the stage, and to read all headers of 1,024 files of
- * 10,000 parameters takes ten million reads. So no more than PROBES headers are read for this (one in 160 then):
- * files that are of one size, end in the same way and have the same headers in the same places, from the first to
- * the last, are taken to be the same in between. That is no proof: the log names what is left out on its
- * strength. Small stages, those in formats with all headers in one place, and strict ones are looked at in full.
+ * A parameter that the network does not cut is held by all ranks of the stage, and to read all
+ * headers of 1,024 files of 10,000 parameters takes ten million reads. So no more than PROBES
+ * headers are read for this (one in 160 then): files that are of one size, end in the same way and
+ * have the same headers in the same places, from the first to the last, are taken to be the same in
+ * between. That is no proof: the log names the parameters that are left out because of it. Small
+ * stages, those in formats with all headers in one place, and strict ones are looked at in full.
  */
 #include "plan/internal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of parameters in one line, and what is said of a stage whose files differ. */
+/* Names of parameters in one line, and the messages about a stage whose files differ. */
 #include "plan/internal.h"
 
 #include "base/cleanup.h"

@@ -13,8 +13,8 @@ static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy,
 }
 
 /*
- * A strategy file calls parameters as its run does; rules were made for the names of the source. What is left out
- * (SHOWN is NULL) goes by its own name.
+ * A strategy file calls parameters as its run does; rules were made for the names of the source. A
+ * parameter that is left out (SHOWN is NULL) keeps its own name.
  */
 static ptrdiff_t find_shown(const struct rfs_strategy *dst, const char *name, const char *shown)
 {

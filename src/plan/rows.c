@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slices of manual splits: those of one parameter have differing rows, so it is the strategy, and not the
- * other ranks' slices, that says what each must be.
+ * Slices of manual splits: those of one parameter have differing rows, so the strategy, not the
+ * other ranks' slices, determines each.
  */
 #include "plan/internal.h"
 

@@ -14,7 +14,9 @@
 
 enum { SIZES_UNKNOWN, SIZES_SAME, SIZES_DIFFER };
 
-/* The bytes of a rank's files. False when they cannot be looked at: whoever reads them will say why. */
+/*
+ * The bytes of a rank's files. False when they cannot be examined: reading them reports the reason.
+ */
 static bool rank_bytes(struct rfs_catalog *catalog, uint32_t rank, uint64_t *bytes)
 {
     struct rfs_files *files = rfs_catalog_files(catalog);

@@ -11,9 +11,10 @@
  *
  * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only when the
  *   other ranks that hold the lead's slice of it lack it too: probe.c looks at them.
- * - when not all files that are looked at list the same (one may list nothing), or one says that redundancy
- *   was removed, or the files of the stage are not all of one size (sizes.c), those of all its ranks are
- *   looked at, once for all destination ranks, and a presence map (presence.h) says which rank has what.
+ * - when not all files that are looked at list the same (one may list nothing), or one says that
+ *   redundancy was removed, or the files of the stage are not all of one size (sizes.c), those of
+ *   all its ranks are looked at, once for all destination ranks, and a presence map (presence.h)
+ *   says which rank has which parameter.
  *
  * When the lead has all that the strategy knows and the ranks that give something list the same, no other
  * file has to be looked at: they have each slice that is needed. (What no strategy knows counts only when
@@ -49,7 +50,10 @@ static uint32_t choose_lead(const struct planning *planning, uint32_t base)
     return RFS_NO_RANK;
 }
 
-/* Notes a file that cannot be read, where the plan may go without: 0; else what is wrong with it, or -ENOMEM. */
+/*
+ * Notes a file that cannot be read, where the plan may go without: 0; else the file's error, or
+ * -ENOMEM.
+ */
 static int pass_over(const struct rfs_planner *planner, uint32_t rank, int rc)
 {
     if (rc == 0 || rc == -ENOMEM || rc == -EINTR || !planner->config.lacking)
@@ -57,7 +61,10 @@ static int pass_over(const struct rfs_planner *planner, uint32_t rank, int rc)
     return rfs_plan_lack_file(planner, rank);
 }
 
-/* A stage of which no file can be read, for the reason WHY: a plan may go without, unless it is the last. */
+/*
+ * A stage without any readable file, for the reason WHY: a plan may go without, unless it is the
+ * last.
+ */
 static int lose_stage(struct planning *planning, uint32_t s, const struct rfs_error *why)
 {
     bool last = true;
@@ -146,14 +153,14 @@ static int need_stage(struct planning *planning, uint32_t s)
 struct indexing {
     struct planning *planning;
     struct stage_use *use;
-    bool all; /* of which none may be damaged; else only those that give something */
+    bool all; /* none may be damaged; else only those that give something */
     const uint32_t *ranks;
     atomic_bool empty;      /* a rank's file holds nothing */
     pthread_mutex_t lock;   /* of what follows, and of use->damage */
     struct rfs_error first; /* failure, which may not be that of the loop; code 0: none */
 };
 
-/* Remembers what is wrong with a file, to be logged if the plan is made without it. */
+/* Remembers a file's error, to be logged if the plan is made without it. */
 static void note_damage(struct stage_use *use, const struct rfs_error *err)
 {
     if (!use->damage)
@@ -176,7 +183,7 @@ static int index_one(void *ctx, size_t i)
     const int passed = rc ? pass_over(planner, job->ranks[i], rc) : 0;
     pthread_mutex_unlock(&job->lock);
     if (rc && passed == 0) {
-        atomic_store(&job->empty, true); /* whoever holds the same provides it */
+        atomic_store(&job->empty, true); /* a rank that holds the same provides it */
         return 0;
     }
     if (rc == -EINVAL && !job->all &&
@@ -273,7 +280,7 @@ static int compare_stage(struct planning *planning, uint32_t s)
         const struct rfs_index *index =
             rfs_catalog_ready(planner->config.catalog, use->base + local);
         if (!index)
-            continue; /* damaged, or it keeps nothing and differs says so */
+            continue; /* damaged, or it keeps nothing, which differs shows */
         const bool provides = use->wanted[local] & PROVIDES;
         if (use->wanted[local] & (PROVIDES | ORDERS) && (!use->order || !planner->part))
             use->order = index; /* loaded first: the highest rank, or the lowest of a part */
@@ -363,7 +370,7 @@ static int presence_stage(struct planning *planning, uint32_t s)
         return go_without_presence(planning, s, rc);
     if (use->presence->n > 0)
         return 0;
-    struct rfs_error err = {0}; /* all are empty or damaged: what is wrong with one of them */
+    struct rfs_error err = {0}; /* all are empty or damaged: the error of one of them */
     rfs_catalog_index(planner->config.catalog, use->lead, RFS_NO_RANK, &use->lead_index, &err);
     return lose_stage(planning, s, &err);
 }
@@ -376,7 +383,7 @@ static bool any_to_presence(const struct planning *planning)
     return false;
 }
 
-/* Once everything is proved: what fails says itself what is wrong. */
+/* Once everything is proved: failures report themselves. */
 static int report_stage(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;

@@ -38,9 +38,10 @@ static bool is_state(const char *name)
 }
 
 /*
- * Whether MindSpore transforms by stage: both strategies have one stage, and the source's parameters,
- * gradients and moments aside, are fewer than the destination's and all among them. (Those that the user leaves
- * out count, too.) It does so with .ckpt files only. Rules know of no stages, so they say nothing of the kind.
+ * Whether MindSpore transforms by stage: both strategies have one stage, and the source's
+ * parameters, gradients and moments aside, are fewer than the destination's and all among them.
+ * (Those that the user leaves out count, too.) It does so with .ckpt files only. Rules have no
+ * stages, so this does not apply to them.
  */
 static bool is_part(const struct rfs_planner *planner)
 {

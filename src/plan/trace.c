@@ -168,7 +168,7 @@ enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
         same = rfs_layout_slice(trace->src, local) ==
                rfs_layout_slice(trace->src, piece->rank - trace->base);
     } else {
-        /* Each rank has its own, and nobody says that they are the same. */
+        /* Each rank has its own, and they need not be the same. */
         same = rank == piece->rank || rank == piece->first;
     }
     if (!same)

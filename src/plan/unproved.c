@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is copied as one rank has it, because a strategy that is given does not have it: nothing proves that it is
- * not a slice.
+ * Parameters that are copied from one rank because a given strategy lacks them: nothing proves that
+ * they are not slices.
  *
- * A single value (one element, or a string) that no strategy cuts is whole. All else is reported in the log, with its
- * shape, and refused by strict. Whether the ranks that a file is made from differ in it is seen by samples of its
- * bytes, as slices differ nearly everywhere; SAMPLES_MOST bounds what a planner reads for that. Under strict these
- * ranks must agree in single values, too.
+ * A single value (one element, or a string) that no strategy cuts is whole. All others are reported
+ * in the log, with their shapes, and refused by strict. Whether the ranks that a file is made from
+ * differ in it is seen by samples of its bytes, as slices differ nearly everywhere; SAMPLES_MOST
+ * bounds what a planner reads for that. Under strict these ranks must agree in single values, too.
  */
 #include "plan/internal.h"
 
@@ -171,7 +171,7 @@ int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
     return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
 }
 
-/* Leaves those of the list that say something new, and remembers them. 0 or -ENOMEM. */
+/* Keeps those of the list that are not reported yet, and remembers them. 0 or -ENOMEM. */
 static int keep_news(struct planning *planning)
 {
     struct rfs_planner *planner = planning->planner;
@@ -194,7 +194,7 @@ static int keep_news(struct planning *planning)
     return room ? 0 : -ENOMEM;
 }
 
-/* Of what is of one kind, the first few in one line; or a line each. */
+/* Those of one kind: the first few in one line, or a line each. */
 static void report_kind(const struct planning *planning, bool one_side)
 {
     struct rfs_planner *planner = planning->planner;

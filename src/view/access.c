@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may look into the folders shown. The source's own folder says it of those, with the folders above it where others
- * may come at all. In the hidden folder are names and counters of everything, and so it takes all sources to say who may.
+ * Access to the folders shown. It follows the source's own folder, with the folders above it if
+ * other users are allowed at all. The hidden folder has names and counters of everything, so access
+ * to it needs access to all sources.
  */
 #include "source/io/access.h"
 #include "view/internal.h"
@@ -56,7 +57,7 @@ static void find_access(struct reshard_view *set)
 
     for (size_t i = 0; i < set->n; i++)
         take_sources(set->data[i], &first, &access);
-    if (set->sealed) /* as what is decrypted */
+    if (set->sealed) /* as for decrypted data */
         access.group = access.others = false;
     if (!access.user)
         access = rfs_access_own();

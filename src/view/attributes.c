@@ -18,7 +18,7 @@
 
 #define PREFIX "user.reshardfs."
 
-/* What an attribute is asked of. */
+/* The object of an attribute. */
 struct subject {
     struct rfs_view *view; /* of the root of several saves, the first one's */
     enum { OTHER, ROOT, SHOWN_FILE, TENSOR_FILE } kind;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The number in a limit file; UINT64_MAX when it is absent or says "max". */
+/* The number in a limit file; UINT64_MAX when it is absent or "max". */
 static uint64_t read_limit(const char *path)
 {
     FILE *file = fopen(path, "re");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum at the end of a .ckpt file, and those of storages in an archive: the file's own bytes are read
- * through once, when somebody reads those of the checksum. Whoever else wants a .ckpt file's meanwhile waits.
+ * The checksum at the end of a .ckpt file, and those of storages in an archive: the file's own
+ * bytes are read through once, when those of the checksum are read. Other readers of a .ckpt file's
+ * checksum wait meanwhile.
  */
 #include "view/internal.h"
 
@@ -91,7 +92,7 @@ static size_t count_targets(const struct rfs_image *image)
     return image->storages ? image->storages->items.n : image->params->n;
 }
 
-/* Two readers that want the same at once both sum it up; it is the same then. */
+/* Two readers of the same checksum at once both compute it, with the same result. */
 int rfs_view_storage_crc(struct rfs_view *view, size_t file, const struct rfs_image *image,
                          size_t region, uint32_t *crc)
 {

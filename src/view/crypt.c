@@ -86,7 +86,7 @@ int rfs_view_try_key(struct rfs_view *view, struct rfs_error *err)
             first = 0;
             break;
         }
-        /* What has nothing to do with the key is told when the file is needed. */
+        /* Errors unrelated to the key are reported when the file is needed. */
         if (first == 0 && rfs_files_reason(files, id, rc, err))
             first = rc;
     }

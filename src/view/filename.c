@@ -92,6 +92,6 @@ bool rfs_filename_read(const char *stem, size_t n, char out[RFS_FILENAME_STEM + 
         i += 2;
     }
     out[length] = '\0';
-    /* Whatever could have been written otherwise is no file name, nor is one with a NUL. */
+    /* A name that is not in the canonical form is invalid, as is one with a NUL. */
     return rfs_filename_make(out, again) == n && memcmp(again, stem, n) == 0;
 }

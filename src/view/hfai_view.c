@@ -22,10 +22,10 @@ struct model {
 struct rfs_hfai_view {
     struct rfs_hfai *hfai;
     struct rfs_hfai_division *division; /* of the parts shown */
-    uint32_t n_shown;                   /* parts in the root; what is merged follows */
+    uint32_t n_shown;                   /* parts in the root; merged files follow */
     struct rfs_rank_plan plan;          /* what all files depend on: every part */
     size_t n_models;
-    _Atomic(struct model *) *models; /* [n_models] owned; NULL until somebody looks */
+    _Atomic(struct model *) *models; /* [n_models] owned; NULL until needed */
 };
 
 static void free_model(struct model *model)
@@ -136,7 +136,7 @@ static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors 
     return 0;
 }
 
-/* Whatever is asked of them, the pickles tell it, which have been read. */
+/* All their data is in the pickles, which have been read. */
 static bool tensors_are_ready(struct rfs_view *view, uint32_t group)
 {
     (void)view;
@@ -240,7 +240,9 @@ static struct shown_file *show(struct rfs_view *view, const char *form, size_t n
     return file;
 }
 
-/* A model whose tensors fit that format; of another, a line in the log says why it is not shown. */
+/*
+ * A model whose tensors fit that format; for others, the log has the reason why they are not shown.
+ */
 static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_error *err)
 {
     RFS_CLEANUP(drop_model) struct model *model = NULL;

@@ -126,7 +126,7 @@ static size_t find_name(struct rfs_view *view, const struct rfs_tensors *tensors
     return at;
 }
 
-/* Of a shortened name: whose it is, only the names tell. */
+/* A shortened name is resolved by comparing all names. */
 static size_t find_short(const struct rfs_view *view, const struct rfs_tensors *tensors,
                          const char *stem, size_t length)
 {
@@ -140,7 +140,7 @@ static size_t find_short(const struct rfs_view *view, const struct rfs_tensors *
     return at;
 }
 
-/* A failure that only the log can tell of; that an entry is missing it must not say. */
+/* A failure that only the log can report; it must not look like a missing entry. */
 static int failed(struct rfs_view *view, int rc, const struct rfs_error *err)
 {
     rfs_view_log_failure(view, rc, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What there is to say of one tensor: how it is cut, and which source ranks and files its bytes come from. */
+/* The description of one tensor: its cut, and the source ranks and files of its bytes. */
 #include "base/cleanup.h"
 #include "image/npy.h"
 #include "plan/geometry.h"

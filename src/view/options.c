@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Rules stand for a strategy file, and need to know for how many ranks. */
+/* Rules take the place of a strategy file, and need the number of ranks. */
 static int check_rules(const char *side, const char *strategy, const char *rules, uint32_t ranks,
                        struct rfs_error *err)
 {

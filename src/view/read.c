@@ -24,12 +24,12 @@ struct reshard_reader {
     struct rfs_view *view;
     size_t file; /* of the view's; of a tensor's own file nothing */
     const struct rfs_image *image;
-    struct rfs_tensors tensors; /* whose targets the image's are */
+    struct rfs_tensors tensors; /* with the targets of the image */
     struct rfs_image *own;      /* owned; image, of a tensor's own file; else NULL */
     bool scattered;             /* nothing is read ahead; constant once it is used */
     pthread_mutex_t lock;       /* of the rest; a leaf lock */
     struct rfs_sequential sequential;
-    struct rfs_slice slice; /* of slice_target, when slice.n > 0 and nobody has taken it */
+    struct rfs_slice slice; /* of slice_target, when slice.n > 0 and it is not taken */
     uint32_t slice_target;
 };
 
@@ -204,7 +204,7 @@ static struct rfs_window part_of(const struct rfs_window *window, const struct r
     return (struct rfs_window){region->at + from - region->start, region->at + to - region->start};
 }
 
-/* Starts on the bytes that a sequential reader will want next. */
+/* Starts on the bytes that a sequential reader will need next. */
 static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *windows)
 {
     const struct rfs_image *image = reader->image;
@@ -256,7 +256,7 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
     free(ranges.data);
 }
 
-/* Notes a read, says whether it goes on from the last one, and reads ahead then. */
+/* Notes a read, returns whether it continues the last one, and reads ahead then. */
 static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t end)
 {
     struct rfs_windows ahead;
@@ -319,7 +319,7 @@ static ssize_t answer_bytes(struct reshard_reader *reader, size_t size, uint64_t
     return (ssize_t)size;
 }
 
-/* What somebody asked for is counted. */
+/* Requested bytes are counted. */
 static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t offset,
                            struct answer *answer)
 {

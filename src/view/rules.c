@@ -48,7 +48,10 @@ int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules 
     return rc ? rc : rfs_rules_parse(value, data, size, out, err);
 }
 
-/* The names of the tensors of the files; ids of the catalogue's names tell which were seen. */
+/*
+ * The names of the tensors of the files; the names that were seen are marked by their ids in the
+ * catalogue.
+ */
 struct names {
     RFS_VEC(const char *) list;
     RFS_VEC(unsigned char) seen;
@@ -88,8 +91,8 @@ static uint32_t lowest_rank(const struct rfs_catalog *catalog)
 }
 
 /*
- * Adds the names of one rank; tells whether they are all that there are, and all that there were before. The last of
- * the damaged files that a late view passes over is told in *ERR.
+ * Adds the names of one rank; sets whether they are all that there are, and all that there were
+ * before. *ERR gets the last of the damaged files that a late view passes over.
  */
 static int read_rank(const struct rfs_view *view, uint32_t rank, uint32_t lead, struct names *names,
                      bool *complete, struct rfs_error *err)
@@ -115,8 +118,9 @@ static int read_rank(const struct rfs_view *view, uint32_t rank, uint32_t lead, 
 }
 
 /*
- * Where the first rank and the last list the same, so do all, as far as can be told without reading them.
- * (Planning refuses a tensor that turns up nevertheless.) Where they differ, replicas were left out.
+ * Where the first rank and the last list the same, so do all, as far as can be known without
+ * reading them. (Planning refuses a tensor that turns up nevertheless.) Where they differ, replicas
+ * were left out.
  */
 static int read_names(const struct rfs_view *view, struct names *names, struct rfs_error *err)
 {

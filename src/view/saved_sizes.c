@@ -54,7 +54,10 @@ void rfs_view_sizes_free(struct rfs_sizes *sizes)
     free(sizes);
 }
 
-/* Which files each rank of the source has: the list of all files does not tell. False when out of memory. */
+/*
+ * The files of each rank of the source, which the list of all files lacks. False when out of
+ * memory.
+ */
 static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
 {
     struct rfs_bytes out = {0};
@@ -70,8 +73,9 @@ static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
 }
 
 /*
- * Everything that a size depends on but for the files of the source: digests of what strategies and maps hold, and the
- * options that change what is in files. The caller's; NULL when there is no such.
+ * Everything that a size depends on but for the files of the source: digests of strategies and
+ * maps, and the options that change the contents of files. The caller owns it; NULL when there is
+ * none.
  */
 static char *make_key(const struct rfs_view *view)
 {
@@ -133,7 +137,7 @@ static bool take_files(struct rfs_sizes *sizes)
     return !in->bad && in->left == 0;
 }
 
-/* Looks at files without taking note of what they are like now: nobody reads them yet. */
+/* Examines files without recording their identities, as they are not read yet. */
 struct looking {
     const struct rfs_view *view;
     const struct rfs_sizes *sizes;
@@ -275,7 +279,7 @@ bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_pla
         *size = saved->size;
         return true;
     }
-    if (!rfs_cancelled()) /* else nobody has looked */
+    if (!rfs_cancelled()) /* else no check was made */
         atomic_store_explicit(&view->sizes.gone, true, memory_order_relaxed);
     rfs_view_sizes_end(plan);
     return false;

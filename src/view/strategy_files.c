@@ -70,14 +70,15 @@ static int list_folder(const char *folder, bool any, struct rfs_pathlist *out,
             return rfs_fail_memory(err);
         }
         if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-            continue; /* what cannot be examined is read, so that the failure is told */
+            /* entries that cannot be examined are read, so that the failure is reported */
+            continue;
         if (!rfs_pathlist_add(out, RFS_STEAL(path)))
             return rfs_fail_memory(err);
     }
     return errno ? fail_folder(folder, errno, err) : 0;
 }
 
-/* Sorted, so that what is said of two files is the same wherever the folder lies. */
+/* Sorted, so that messages about two files do not depend on the file system. */
 int rfs_view_list_strategies(const char *folder, struct rfs_pathlist *out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist found = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names, ids and attributes of what is shown. */
+/* Names, ids and attributes of the entries shown. */
 #include "source/crypt/key.h"
 #include "view/hidden.h"
 #include "view/internal.h"
@@ -237,7 +237,7 @@ static int fill_file(struct rfs_view *view, size_t file, reshard_stat *st, struc
     return rc;
 }
 
-/* A folder's links are those of what is listed. */
+/* A folder's links are those of its listed entries. */
 static int fill_shown(struct rfs_view *view, uint64_t id, reshard_stat *st, struct rfs_error *err)
 {
     size_t number;

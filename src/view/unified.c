@@ -6,11 +6,12 @@
  *     param_name_map.json      which part each of them is in
  *     hyper_param.safetensors  the rest of what rank 0 holds, as it is there, accu_grads* included
  *
- * There are as many parts as files of 3 GiB would hold all bytes. The tensors, the largest first, each go to
- * the part that has the least so far. Those of the same size go in the order in which they come up in the
- * files of rank 0, rank 1, … (MindSpore: of the folders as the file system lists them). Of what is neither in
- * the strategy nor in rank 0's file, nothing is left; here a warning says so. If rank 0 has no file, what the
- * other ranks prove to be the same is taken.
+ * There are as many parts as files of 3 GiB would hold all bytes. The tensors, the largest first,
+ * each go to the part that has the least so far. Those of the same size go in the order in which
+ * they come up in the files of rank 0, rank 1, … (MindSpore: of the folders as the file system
+ * lists them). Of what is neither in the strategy nor in rank 0's file, nothing is left; here a
+ * warning says so. If rank 0 has no file, parameters that are proved equal on the other ranks are
+ * taken.
  */
 #include "view/flat.h"
 
@@ -29,8 +30,7 @@ struct unifying {
     uint32_t *position_of;          /* by name id: in the whole parameter list, or RFS_NO_ID */
     unsigned char *done;            /* [whole->n] it is in a part */
     size_t n_names;
-    struct flat_parts
-        parts; /* its parameter list is the view's: the whole one, and what is added */
+    struct flat_parts parts; /* its parameter list is the view's: the whole one, and additions */
     struct rfs_error *err;
 };
 
@@ -165,7 +165,7 @@ static uint32_t lightest(const uint64_t *filled, uint32_t n)
     return least;
 }
 
-/* Puts the parameters into as many parts as the size of a part asks for. */
+/* Puts the parameters into as many parts as the size of a part requires. */
 static int divide(struct unifying *u)
 {
     const uint64_t limit = u->view->options.file_size ? u->view->options.file_size : PART_BYTES;
@@ -249,7 +249,7 @@ static int take_rest(struct unifying *u)
     return 0;
 }
 
-/* Nobody misses the gradients of the other stages. */
+/* The gradients of the other stages are not missed. */
 static void warn_of_lost(const struct unifying *u)
 {
     const struct rfs_target *first = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a view, and what is said of it as a whole. */
+/* Opening and closing a view, and its general properties. */
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "source/io/beneath.h"
@@ -68,7 +68,10 @@ static unsigned pool_threads(void)
     return cores < 2 ? 2 : cores > POOL_MAX ? POOL_MAX : (unsigned)cores;
 }
 
-/* Only while the view is opened: later, several threads may call it. Of several saves nothing is told. */
+/*
+ * Only while the view is opened: later, several threads may call it. Not reported for several
+ * saves.
+ */
 static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
 {
     const struct reshard_view *set = ctx;
@@ -148,7 +151,7 @@ static int open_planned(struct rfs_view *view, struct rfs_error *err)
 
 static int open_files(struct rfs_view *view, struct rfs_error *err)
 {
-    struct rfs_use use; /* what is opened looks at indexes of planned ranks */
+    struct rfs_use use; /* opening uses indexes of planned ranks */
 
     view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->set->pool);
     if (!view->assembler)
@@ -264,7 +267,7 @@ bool rfs_view_has_parts(const char *source)
     return there;
 }
 
-/* Whoever may write to the source must not choose what root reads for others. */
+/* Users that may write to the source must not choose the files that root reads for others. */
 static bool stays_beneath(const struct reshard_view *set)
 {
     return !set->options.follow_links && (geteuid() == 0 || set->config.for_others);
@@ -285,7 +288,7 @@ static int open_set(struct reshard_view *set, const char *source,
 
     if (rc)
         return rc;
-    /* hfai's parts are shown merged, too, whatever else is asked for. */
+    /* hfai's parts are always shown merged, too. */
     if (!asks_for_something(options) && !rfs_view_has_parts(source))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
@@ -345,7 +348,7 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
     return 0;
 }
 
-/* The options of a caller who may know fewer members of the struct. */
+/* The options of a caller that may use an older struct with fewer members. */
 static int take_config(const reshard_config *config, struct rfs_settings *out)
 {
     reshard_config full = {0};

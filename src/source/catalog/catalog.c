@@ -72,8 +72,8 @@ static bool has_weight_map(const struct rfs_catalog *catalog)
 static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
 {
     /*
-     * Headers of encrypted files are not for the disk; a checksum is verified again by each view; and what a map of
-     * files says is not seen in the files.
+     * Headers of encrypted files are not for the disk; a checksum is verified again by each view;
+     * and the contents of a map of files do not show in the files.
      */
     const bool never =
         spec->sealed || spec->check_crc || catalog->has_parts || has_weight_map(catalog);
@@ -376,7 +376,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
     const uint32_t id = rfs_catalog_file(catalog, rank);
     struct rfs_error own = {0};
     if (!err)
-        err = &own; /* its text is kept, and told to those who ask later */
+        err = &own; /* its text is kept for later requests */
     if (id == UINT32_MAX)
         return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "copy it there",
                         "rank %u has no checkpoint", rank);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dropping indexes to make room. One is dropped only if nobody has asked for it since the oldest use that is
- * under way began: whoever asked for it before has ended its use.
+ * Dropping indexes to make room. One is dropped only if it was not requested since the oldest
+ * current use began: uses that requested it before have ended.
  *
- * rfs_catalog_ready takes no lock. It marks the rank as used and then loads the rank's index. Dropping makes the index
- * absent and then loads the mark; what was marked since the oldest use began is put back. Each side stores its own
- * before it loads the other's, all in one order (memory_order_seq_cst), so at least one of the two sees the other: the
- * reader finds no index, or the index stays. That needs marks that never fall. A thread may be held up between its
- * look at the count of uses and its mark, while a later use marks the rank: so a mark is only ever raised.
+ * rfs_catalog_ready takes no lock. It marks the rank as used and then loads the rank's index.
+ * Dropping makes the index absent and then loads the mark; indexes marked since the oldest use
+ * began are put back. Each side stores its own before it loads the other's, all in one order
+ * (memory_order_seq_cst), so at least one of the two sees the other: the reader finds no index, or
+ * the index stays. That needs marks that never fall. A thread may be held up between its look at
+ * the count of uses and its mark, while a later use marks the rank: so a mark is only ever raised.
  */
 #include "source/catalog/internal.h"
 
@@ -43,7 +44,7 @@ static int by_use(const void *a, const void *b)
     return (x->used > y->used) - (x->used < y->used);
 }
 
-/* Chooses what is to go, of what was asked for before OLDEST. Whether there is any. */
+/* Chooses the indexes to drop among those requested before OLDEST. Returns whether there is any. */
 static bool choose(struct rfs_catalog *catalog, uint64_t oldest, uint64_t bytes)
 {
     const uint64_t enough = catalog->most - catalog->most / 4; /* not to be back here at once */

@@ -79,7 +79,7 @@ static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
     return n;
 }
 
-/* Of those that are not in memory, what is on the disk. */
+/* The saved data of those that are not in memory. */
 static size_t find_before(struct rfs_catalog *catalog, struct rfs_saving *list, size_t n)
 {
     size_t kept = 0;

@@ -56,7 +56,7 @@ static bool is_skipped(const char *skip, const char *name)
     return false;
 }
 
-/* Everything that the map lists must be where it says. */
+/* Every entry of the map must be in its file. */
 static int check_map(const struct work *work)
 {
     const struct rfs_merge *merge = work->merge;

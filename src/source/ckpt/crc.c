@@ -6,9 +6,9 @@
  *   .safetensors  run over the tensors, sorted by name (as UTF-8): the name, then the bytes of the content;
  *                 the number is in the metadata as "crc_num", in decimal
  *
- * One thing in the latter is odd. MindSpore takes Python's bytes() of the numpy array. For an array of whole
- * numbers without dimensions that is not its content, but as many zero bytes as the number says: a
- * global_step of 1000 counts as 1000 zeros.
+ * One thing in the latter is odd. MindSpore takes Python's bytes() of the numpy array. For an array
+ * of whole numbers without dimensions that is not its content, but as many zero bytes as the
+ * number: a global_step of 1000 counts as 1000 zeros.
  */
 #include "source/ckpt/crc.h"
 
@@ -145,7 +145,7 @@ static int sum_tensors(struct work *work)
     return rc;
 }
 
-/* What the trailer says; UINT64_MAX for more than that. */
+/* The trailer's number; UINT64_MAX if it is too large. */
 static int read_trailer(struct work *work, uint64_t *says)
 {
     unsigned char trailer[TRAILER_BYTES];

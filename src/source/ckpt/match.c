@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Is this index also that of another file? An index keeps no headers, but where values follow each
- * other as MindSpore writes them (walk.c draws it), the header of a content begins where the content
- * before it ends, and the index says every byte of it. So the bytes there are compared with what they
- * must be: when all agree, the file is the same but for its contents. Anything else (a map tensor,
- * another order of fields, an unknown one) is left to a walk.
+ * other as MindSpore writes them (walk.c draws it), the header of a content begins where the
+ * content before it ends, and the index determines every byte of it. So the bytes there are
+ * compared with what they must be: when all agree, the file is the same but for its contents.
+ * Anything else (a map tensor, another order of fields, an unknown one) is left to a walk.
  */
 #include "source/ckpt/walk.h"
 
@@ -206,7 +206,7 @@ static int match_batch(void *ctx, size_t i)
     return rc;
 }
 
-/* Whether the file ends as LIKE says: 1, 0 or -errno. */
+/* Whether the file ends as LIKE: 1, 0 or -errno. */
 static int match_end(const struct match *match)
 {
     const struct rfs_index *template = match->template;

@@ -38,7 +38,7 @@ static int read_type(struct rfs_wire *wire, uint64_t end, struct rfs_value *valu
         rc = rfs_wire_bytes(wire, length, &text);
     if (rc < 0)
         return rc;
-    if (value->type.kind == RFS_MAP) /* numpy's names there; nobody interprets them */
+    if (value->type.kind == RFS_MAP) /* numpy's names there; not interpreted */
         return 0;
     enum rfs_dtype dtype;
     if (!rfs_dtype_parse((const char *)text, (size_t)length, &dtype))

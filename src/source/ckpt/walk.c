@@ -54,7 +54,7 @@ static const char *walk_name(const struct walk *walk, uint32_t name)
     return rfs_intern_text(walk->tables->names, name);
 }
 
-/* How many bytes a tensor has whose first value this is. */
+/* The bytes of the tensor that begins with this value. */
 static int tensor_bytes(const struct walk *walk, struct rfs_value *value, uint64_t *bytes)
 {
     if (value->type.ndim == 1 && value->type.dims[0] == 0 && value->extent.bytes > 0)
@@ -195,7 +195,7 @@ static int walk_values(struct walk *walk)
     return flush(walk);
 }
 
-/* Refuses what is plainly something else, by name. */
+/* Refuses files that are plainly of another kind, and names the kind. */
 static int detect(struct walk *walk)
 {
     struct rfs_wire *wire = &walk->wire;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * save_checkpoint(enc_key=…, enc_mode=…) cuts the file in blocks of 64 MiB, of which the last may be
- * shorter, and encrypts each by itself; numbers are little-endian int32s:
+ * save_checkpoint(enc_key=…, enc_mode=…) cuts the file in blocks of 64 MiB (the last may be
+ * shorter) and encrypts each by itself; numbers are little-endian int32s:
  *
  *   file         = block { block } [ trailer ]
  *   AES-GCM:       d8 5e 3a 7f   tag (16)   length   16   iv (16)   n   cipher text (n)
@@ -12,12 +12,14 @@
  *   trailer      = "crc_num" 00 (10)        when crc_check was asked for as well; MindSpore's loader
  *                                           does not take such a file
  *
- * length counts the bytes after itself. GCM takes the first 12 bytes of iv for its nonce, and n is the length
- * of the plain text. CBC pads each block by PKCS#7: 1 to 16 bytes, each of which says how many. MindSpore 1
- * did not store GCM's tag, which leaves counter mode: the nonce, and a big-endian counter from 2 on.
+ * length counts the bytes after itself. GCM takes the first 12 bytes of iv for its nonce, and n is
+ * the length of the plain text. CBC pads each block by PKCS#7: 1 to 16 bytes, each equal to their
+ * number. MindSpore 1 did not store GCM's tag, which leaves counter mode: the nonce, and a
+ * big-endian counter from 2 on.
  *
- * Nothing ties the blocks of a file to each other or to the file. Source: mindspore/core/utils/crypto.cc and
- * train/serialization.py, and files that MindSpore 2.10 wrote; what MindSpore 1 wrote, from its source alone.
+ * Nothing ties the blocks of a file to each other or to the file. Source:
+ * mindspore/core/utils/crypto.cc and train/serialization.py, and files that MindSpore 2.10 wrote;
+ * the format of MindSpore 1 is from its source alone.
  */
 #include "source/crypt/cipher.h"
 
@@ -209,7 +211,10 @@ static int keep_iv(struct scan *scan, uint32_t number, const unsigned char *iv)
     return 0;
 }
 
-/* Reads the header of block NUMBER, of which LEFT bytes are there at most, and finds the mode by the first. */
+/*
+ * Reads the header of block NUMBER, with at most LEFT bytes in the file, and finds the mode by the
+ * first block.
+ */
 static int take_block(struct scan *scan, uint32_t number, enum rfs_cipher_mode wanted,
                       struct block *block)
 {

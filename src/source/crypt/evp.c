@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks in plain, by OpenSSL. Everything is decrypted in place: the cipher text is read to where the plain
- * text is wanted. cipher.c draws what is read.
+ * Blocks in plain, by OpenSSL. Everything is decrypted in place: the cipher text is read into the
+ * buffer for the plain text. cipher.c draws the format.
  */
 #include "source/crypt/cipher.h"
 
@@ -24,7 +24,7 @@
 
 #define REMEDY_KEY "check the key, or compare the file with its original"
 
-/* What a call needs to know. */
+/* The parameters of a call. */
 struct job {
     const struct rfs_cipher *cipher;
     const struct rfs_cipher_input *input;

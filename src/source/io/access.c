@@ -7,8 +7,9 @@
  *                        u16 permissions: 4 read, 2 write, 1 search
  *                        u32 id, of tags 2 and 8
  *
- * The mask bounds all entries but the owner's and that of others. The owner counts as the owner alone, a named user as
- * that user alone; of groups one suffices that grants; others are those whom no entry names.
+ * The mask bounds all entries but the owner's and that of others. The owner counts as the owner
+ * alone, a named user as that user alone; of groups one suffices that grants; others are users that
+ * match no entry.
  */
 #include "source/io/access.h"
 
@@ -53,7 +54,7 @@ static unsigned mask_of(const unsigned char *entries, size_t n)
     return 07;
 }
 
-/* A named user or group that is denied may be one of those whom the mode would let in. */
+/* A named user or group that is denied may be among those that the mode would allow. */
 static bool take_entry(struct rfs_access *access, unsigned tag, bool may)
 {
     switch (tag) {
@@ -133,7 +134,7 @@ static bool is_open(struct rfs_access a)
     return a.user && a.group && a.others;
 }
 
-/* Who is neither owner, by group. */
+/* Users other than the owner, by group. */
 static void join_groups(struct rfs_access a, struct rfs_access b, struct rfs_access *out)
 {
     const bool a_for_all = a.group && a.others;
@@ -162,7 +163,7 @@ struct rfs_access rfs_access_both(struct rfs_access a, struct rfs_access b)
     join_groups(a, b, &both);
     if (a.uid == b.uid)
         return both;
-    /* An owner who may not read his own file is not let in as one of the others. */
+    /* An owner without access must not get it as one of the others. */
     both.group &= both.user;
     both.others &= both.user;
     both.uid = geteuid();

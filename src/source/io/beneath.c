@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel does it, by openat2(2) with RESOLVE_BENEATH. Where it has no such call (before Linux 5.6, or in a sandbox
- * that does not know it), and for absolute links, which it refuses wherever they lead, the path is resolved here, has
- * to be beneath the folder, and is then walked without following a link: if somebody puts one there meanwhile, nothing
- * is opened.
+ * The kernel does it, by openat2(2) with RESOLVE_BENEATH. Where it has no such call (before Linux
+ * 5.6, or in a sandbox that does not know it), and for absolute links, which it refuses wherever
+ * they lead, the path is resolved here, has to be beneath the folder, and is then walked without
+ * following a link: if a link is put there meanwhile, nothing is opened.
  */
 #include "source/io/beneath.h"
 
@@ -22,7 +22,7 @@
 #include <linux/openat2.h>
 #endif
 
-#define TRIES 16 /* while somebody renames what is on the way */
+#define TRIES 16 /* while folders of the path are renamed */
 
 struct rfs_beneath {
     int fd;

@@ -22,7 +22,7 @@ struct block {
     uint32_t file, number;
     enum state state;
     int rc;        /* why it is gone */
-    uint32_t pins; /* of those who hold it or wait for it */
+    uint32_t pins; /* of threads that hold it or wait for it */
     pthread_t maker;
     int64_t ready_at; /* milliseconds */
     unsigned char *data;
@@ -158,8 +158,8 @@ static void give_back(struct rfs_blocks *blocks, unsigned char *data, size_t map
 }
 
 /*
- * Room for MAPPED bytes, counted from now on; *data is memory of just that size that comes with it, or NULL.
- * False when, as the lock was let go or somebody was waited for, the block is to be looked up again.
+ * Room for MAPPED bytes, counted from now on; *data is memory of just that size that comes with it,
+ * or NULL. False when the lock was released meanwhile, so that the block is to be looked up again.
  */
 static bool take_room(struct rfs_blocks *blocks, size_t mapped, unsigned char **data)
 {
@@ -289,7 +289,7 @@ static void publish(struct rfs_blocks *blocks, struct block *block, int rc)
     give_back(blocks, data, mapped);
 }
 
-/* Who makes the block that was claimed. 0 or -errno. */
+/* Makes the block that the caller claimed. 0 or -errno. */
 static int make_block(struct rfs_blocks *blocks, struct block *block, rfs_block_make *make,
                       void *ctx)
 {
@@ -316,7 +316,7 @@ int rfs_blocks_get(struct rfs_blocks *blocks, uint32_t file, uint32_t number, si
         pthread_mutex_unlock(&blocks->lock);
         if (rc == 1)
             rc = make_block(blocks, block, make, ctx);
-    } while (rc == -EINTR && !rfs_cancelled()); /* who was making it gave up */
+    } while (rc == -EINTR && !rfs_cancelled()); /* its maker was cancelled */
     if (rc == 0)
         *out = (struct rfs_block_held){block->data, block};
     return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a source: what is known of them without reading. */
+/* The files of a source: their properties that need no reading. */
 #include "source/io/files_internal.h"
 
 #include "base/cleanup.h"

@@ -31,7 +31,7 @@ static int open_path(int dir, const char *name)
     return fd;
 }
 
-/* Only what the kernel knows by itself. */
+/* Only attributes that the kernel has itself. */
 static enum place place_of(int fd, dev_t device)
 {
     struct statx st;
@@ -55,7 +55,7 @@ static char *follow(int link, const char *rest)
     return asprintf(&path, "%.*s/%s", (int)n, target, rest) < 0 ? NULL : path;
 }
 
-/* A walk: FROM is the folder that is reached, REST what is left of the path. */
+/* A walk: FROM is the folder that is reached, REST the rest of the path. */
 struct walk {
     int from;
     char *path; /* owned */

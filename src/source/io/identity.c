@@ -46,7 +46,7 @@ int rfs_file_stick_line(struct rfs_files *files, struct rfs_file *file, int code
     return stick_line(files, file, code, line, quiet && kept);
 }
 
-/* A call failed for a reason that says nothing about the content of the file. */
+/* A call failed for a reason that does not concern the content of the file. */
 static int passing_failure(struct rfs_files *files, int code)
 {
     atomic_fetch_add_explicit(&files->errors, 1, memory_order_relaxed);
@@ -54,8 +54,8 @@ static int passing_failure(struct rfs_files *files, int code)
 }
 
 /*
- * The file may not be read or looked at. That says nothing of a change: a file whose own permissions were changed is
- * found changed by its times, and folders may let us in again.
+ * Access to the file was denied. This does not mean a change: changed permissions of the file
+ * itself show in its times, and those of folders may be restored.
  */
 static void tell_denied(struct rfs_files *files, const struct rfs_file *file, const char *what)
 {
@@ -168,7 +168,7 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
     if (rfs_files_leads_home(files, id))
         return rfs_file_stick(files, file, -ELOOP, CIRCLE);
     atomic_fetch_add_explicit(&files->checks, 1, memory_order_relaxed);
-    /* What is recorded is compared wherever the path leads by now. */
+    /* A recorded identity is compared wherever the path leads now. */
     const bool recorded = atomic_load_explicit(&file->recorded, memory_order_acquire);
     const int failed = rfs_beneath_stat(recorded ? NULL : files->beneath, file->path, st);
     return failed ? rfs_file_call_failed(files, file, "stat", -failed)

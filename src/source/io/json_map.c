@@ -30,7 +30,7 @@ struct reader {
     size_t kept;     /* bytes of texts */
     uint32_t *table; /* 1 + a pair's number, by its key; owned */
     size_t cap;      /* a power of two, or 0; at most half of it is used */
-    uint64_t seed;   /* so that nobody chooses keys that collide */
+    uint64_t seed;   /* so that keys cannot be chosen to collide */
 };
 
 void rfs_json_map_free(struct rfs_json_map *map)

@@ -16,7 +16,7 @@ struct raw {
     struct rfs_files *files;
     uint32_t id;
     int fd;
-    bool ahead; /* a read that fails is nobody's yet */
+    bool ahead; /* no request depends on it: failures do not stick */
 };
 
 /* Takes N bytes off the front of the spans; how many spans are used up. */
@@ -45,7 +45,7 @@ static int read_failed(const struct raw *raw, ssize_t n)
                                         "the file was truncated");
 }
 
-/* Fills all spans, with what is in the file from OFFSET on. EINTR and short reads are retried. */
+/* Fills all spans with the file's bytes from OFFSET on. EINTR and short reads are retried. */
 static int read_spans(void *ctx, struct iovec *spans, int count, uint64_t offset)
 {
     const struct raw *raw = ctx;
@@ -78,8 +78,10 @@ static struct rfs_cipher_input input_of(struct raw *raw)
     return (struct rfs_cipher_input){read_spans, raw, (uint64_t)file->id.size, file->path};
 }
 
-/* What is wrong with an encrypted file sticks, unless it was changed meanwhile or the process is short of
- * something. */
+/*
+ * Errors in an encrypted file stick, unless it was changed meanwhile or the process lacks
+ * resources.
+ */
 static int sealed_failed(struct rfs_files *files, uint32_t id, int code, bool quiet,
                          const struct rfs_error *err)
 {
@@ -166,7 +168,7 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
     int rc = rfs_files_state(files, id);
     if (rc != 0)
         return rc;
-    /* What is opened beneath a folder need not be looked at before it is known. */
+    /* A file opened beneath a folder need not be examined before. */
     const bool known =
         !files->beneath || atomic_load_explicit(&file->recorded, memory_order_acquire);
     if (known && (!trusted || !rfs_fds_is_open(files->fds, &file->fd)))
@@ -249,8 +251,8 @@ const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t 
 }
 
 /*
- * How many bytes from OFFSET on, of SIZE, are to be read, before the next held one; 0: the first is held, and *held
- * says where.
+ * How many bytes from OFFSET on, of SIZE, are to be read, before the next held one; 0: the first is
+ * held, at *held.
  */
 static size_t not_held(const struct rfs_reading *reading, size_t size, uint64_t offset,
                        const struct rfs_held **held)

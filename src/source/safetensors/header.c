@@ -9,10 +9,11 @@
  *                "name": { "dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128] }, … }
  *   data     = the tensors, little-endian and row-major; data_offsets count from its begin
  *
- * The tensors follow each other in the order of the header, without holes, from the begin of the data to the
- * end of the file; the library writes no other files, and MindSpore reads no others. In MindSpore's metadata
- * "remove_redundancy" is "True" in a file that lacks what other ranks keep, "crc_num" is a decimal checksum
- * (crc.c tells of what), and a parameter's name says "Int4" of a tensor that is stored as I8.
+ * The tensors follow each other in the order of the header, without holes, from the begin of the
+ * data to the end of the file; the library writes no other files, and MindSpore reads no others. In
+ * MindSpore's metadata "remove_redundancy" is "True" in a file that lacks what other ranks keep,
+ * "crc_num" is a decimal checksum (described in crc.c), and a parameter's name says "Int4" of a
+ * tensor that is stored as I8.
  */
 #include "source/safetensors/header.h"
 
@@ -42,7 +43,7 @@ struct header {
     uint64_t data_bytes;               /* of the file, behind the header */
     uint64_t end;                      /* of the tensors so far, in the data */
     RFS_VEC(struct rfs_entry) entries; /* offsets in the data, until all is read */
-    RFS_VEC(uint32_t) int4;            /* names that the metadata says to be Int4 */
+    RFS_VEC(uint32_t) int4;            /* names that are Int4 by the metadata */
     bool has_metadata, has_crc, redundancy_removed;
     uint64_t crc;
 };
@@ -296,7 +297,7 @@ static int read_header(struct header *header)
     return 0;
 }
 
-/* The metadata may come after the tensors that it tells of. */
+/* The metadata may come after the tensors that it describes. */
 static int apply_int4(const struct header *header, struct rfs_index *index)
 {
     for (size_t i = 0; i < header->int4.n; i++) {
@@ -357,7 +358,7 @@ static int finish(struct header *header, uint64_t size, struct rfs_index **out)
     return rc;
 }
 
-/* No header could begin so: says what the file seems to be. */
+/* No header can begin like this: names the likely format of the file. */
 static int fail_start(const unsigned char start[PREFIX_BYTES], uint64_t length, uint64_t size,
                       const char *file, struct rfs_error *err)
 {

@@ -172,7 +172,7 @@ static void take_strided(struct rfs_saved_in *in, struct rfs_index *index)
     }
 }
 
-/* Fills an index that is empty. False for what is no sound one. */
+/* Fills an empty index. False for an invalid one. */
 static bool take_index(struct rfs_saved_in *in, struct rfs_index *index, uint32_t parts)
 {
     index->n = rfs_saved_take_u64(in);

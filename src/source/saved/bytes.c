@@ -104,7 +104,7 @@ void *rfs_saved_body(const struct rfs_saved_file *file, uint64_t offset, uint64_
     return RFS_STEAL(bytes);
 }
 
-/* The table, if the start says where it is. */
+/* The table, if its place in the header is valid. */
 static bool read_table(enum rfs_saved_kind kind, struct rfs_saved_file *file)
 {
     unsigned char start[RFS_SAVED_START];

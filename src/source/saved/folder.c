@@ -92,7 +92,7 @@ void rfs_saved_close(struct rfs_saved *saved)
     free(saved);
 }
 
-/* Whether nobody else can have written it. */
+/* Whether no other user can have written it. */
 static bool is_ours(const struct stat *st)
 {
     return st->st_uid == geteuid() && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -105,8 +105,8 @@ static void tell(struct rfs_saved *saved, enum rfs_level level, const char *what
 }
 
 /*
- * Root uses no folder of another user, as it would with that user's HOME, and follows no link that another user has made
- * in its place. (What is not there says so when it is used.)
+ * Root uses no folder of another user, as it would with that user's HOME, and follows no link that
+ * another user has made in its place. (Missing folders are reported when they are used.)
  */
 static bool may_use(const char *path)
 {
@@ -278,7 +278,7 @@ static int by_use(const void *a, const void *b)
     return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
 }
 
-/* Whether a name is that of a file which we write, and not of anything else that somebody put here. */
+/* Whether a name is that of a file which we write, and not of any foreign file. */
 static bool is_saved(const char *name)
 {
     const size_t digits = strspn(name, "0123456789abcdef");
@@ -365,7 +365,7 @@ bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *tab
 
     if (draft->failed == 0)
         add_table(draft, table);
-    if (close(draft->fd) != 0) /* where quotas are told, on some file systems */
+    if (close(draft->fd) != 0) /* where some file systems report exceeded quotas */
         fail(draft, -errno);
     name_of(draft->kind, draft->key, name);
     if (draft->failed == 0 && renameat(draft->dir, draft->name, draft->dir, name) != 0)

@@ -137,7 +137,7 @@ static void take_builts(struct rfs_saved_index *index)
         built.merged = rfs_saved_take_u32(in);
         no(in, built.n_pieces == 0 || !is_index(index, built.merged) ||
                    !RFS_PUSH(&index->builts, built));
-        /* Nothing else tells what several files have together. */
+        /* Nothing else shows the merged contents of several files. */
         no(in, !in->bad && built.merged == RFS_SAVED_NONE &&
                    (built.n_pieces > 1 || index->pieces.data[built.first] == RFS_SAVED_NONE));
     }

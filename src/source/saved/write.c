@@ -130,7 +130,7 @@ static uint32_t *no_numbers(size_t n)
     return numbers;
 }
 
-/* Whether what is saved before goes on with the numbers that it has. */
+/* Whether the data saved before keeps its numbers. */
 static bool number_before(struct storing *s)
 {
     const struct rfs_saved_index *before = s->before;

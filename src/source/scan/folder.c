@@ -169,7 +169,7 @@ int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum
             return rfs_fail_memory(err);
         /* They come in byte order. */
         const int order = best && format == RFS_FORMAT_SAFETENSORS ? rfs_name_compare(whole, best)
-                          : best && format == RFS_FORMAT_TORCH ? 0 /* nobody has a rule for them */
+                          : best && format == RFS_FORMAT_TORCH ? 0 /* there is no rule for them */
                                                                : 1;
         if (order == 0)
             rival = i;

@@ -6,8 +6,8 @@
  *   rank_0/group_info.pb   [0, 4]      or all in one folder:   group_info_0.pb
  *   rank_4/group_info.pb   [0, 4]                              group_info_4.pb
  *
- * So a folder of them is that folder or the folder of the ranks' folders; the files are known by "group" in
- * their names and .pb at the end, and whose file it is doesn't matter.
+ * So a folder of them is that folder or the folder of the ranks' folders; the files are known by
+ * "group" in their names and .pb at the end; their ranks do not matter.
  */
 #include "base/cleanup.h"
 #include "base/vec.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank and the group that says so. */
+/* A rank and its group. */
 struct member {
     uint32_t rank;
     uint32_t group;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group info in protobuf, as a rank saves it where GROUP_INFO_FILE says:
+ * Group info in protobuf, as a rank saves it in the file named by GROUP_INFO_FILE:
  *
  *   0a n { 0a n name  12 n { 08 rank … } } …   communication groups, of no interest here
  *   12 n { 08 rank … }                         the ranks whose checkpoints equal that of the rank that wrote it
  *
- * The latter is empty when every rank holds something of its own. Sources: SaveGroupInfo of MindSpore's
+ * The latter is empty when every rank holds data of its own. Sources: SaveGroupInfo of MindSpore's
  * compiler, _restore_group_info_list of MindSpore 2.10.
  */
 #include "source/scan/group_proto.h"

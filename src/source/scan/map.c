@@ -21,7 +21,10 @@ static int compare_ranks(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Without links in its folders: what the map says of them holds as it is now. Of what cannot be reached, as it is. */
+/*
+ * Resolves links in its folders, so that the map's entries hold as of now. Paths that cannot be
+ * reached are kept as they are.
+ */
 static int resolve(char **path, struct rfs_error *err)
 {
     RFS_FREE char *folder = NULL;

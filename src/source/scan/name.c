@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What names tell.
+ * The numbers in file names.
  *
  *   prefix-EPOCH_STEP.ckpt       ModelCheckpoint; prefix_N-… from the second run into a folder on
  *   prefix-EPOCH_STEP_breakpoint.ckpt   the same, saved when training broke off

@@ -90,7 +90,7 @@ int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
     return *file ? 0 : rfs_fail_memory(err);
 }
 
-/* Options that cannot be right whatever the source is. */
+/* Options that are wrong for any source. */
 static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
 {
     if (spec->rank_dir && !rfs_name_is_pattern(spec->rank_dir))

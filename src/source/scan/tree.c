@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rank folders, and in each the checkpoint that counts: of all ranks those of one format and, where the names
- * tell, of one save. SRC itself is read in the same way as if it were a rank's folder where it has none.
+ * Rank folders, and in each the checkpoint that counts: of all ranks those of one format and, where
+ * the names have numbers, of one save. SRC itself is read in the same way as if it were a rank's
+ * folder where it has none.
  */
 #include "base/cleanup.h"
 #include "base/vec.h"
@@ -16,7 +17,7 @@
 #define TOLD 8   /* saves that a message lists */
 #define TRIED 64 /* of the last ones, to find one that all ranks have */
 
-/* What is listed, and what is chosen from it. */
+/* The listed files, and those chosen from them. */
 struct tree {
     const struct rfs_source_spec *spec;
     struct rfs_scan *scan;
@@ -161,14 +162,14 @@ static int settle_format(const struct tree *tree)
                         safetensors);
     if (!*ckpt && !*safetensors && !*torch)
         return fail_empty(tree);
-    /* MindSpore knows nothing of .pt files, so they don't disturb it. */
+    /* MindSpore ignores .pt files, so they do not matter to it. */
     tree->scan->format = *ckpt          ? RFS_FORMAT_CKPT
                          : *safetensors ? RFS_FORMAT_SAFETENSORS
                                         : RFS_FORMAT_TORCH;
     return 0;
 }
 
-/* Drops what is of another format, as .pt files beside those of MindSpore. */
+/* Drops files of another format, as .pt files beside those of MindSpore. */
 static void keep_format(const struct tree *tree)
 {
     for (size_t i = 0; i < tree->n_listings; i++) {
@@ -191,7 +192,7 @@ static bool is_asked(const struct rfs_source_spec *spec, const struct rfs_found 
            (spec->epoch == RFS_ANY_NUMBER || spec->epoch == found->save.epoch);
 }
 
-/* All saves that the names tell, or only those that are asked for. */
+/* All saves by their names, or only the requested ones. */
 static int collect_saves(const struct tree *tree, bool only_asked, struct rfs_saves *out)
 {
     for (size_t i = 0; i < tree->n_listings; i++)

@@ -7,7 +7,7 @@
  *     NAME/byteorder    "little" (torch 2; absent before)
  *     NAME/version      a number up to 10
  *
- * tensor.c draws what is in the pickle.
+ * tensor.c draws the contents of the pickle.
  *
  * Source: torch/serialization.py of 1.13 and 2.9.
  */

@@ -88,9 +88,9 @@ static int visit_call(struct walk *walk, const struct rfs_node *node)
     struct rfs_torch_tensor tensor;
 
     int rc = rfs_torch_tensor(walk->torch, node, walk->file, NULL, &tensor, NULL);
-    if (rc == 1 || rc == -ENOTSUP) /* what is conjugate only lazily can be written again as it is */
+    if (rc == 1 || rc == -ENOTSUP) /* lazily conjugated tensors can be written again as they are */
         return 0;
-    if (rc < 0) /* again, to say what is wrong */
+    if (rc < 0) /* again, for the error message */
         return rfs_torch_tensor(walk->torch, node, walk->file, name_of(walk), &tensor, walk->err);
     rc = visit(walk, node->of.call.args);
     if (rc == 0 && after && after->list)

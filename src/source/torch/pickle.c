@@ -243,7 +243,7 @@ static int drop_to_mark(struct rfs_unpickler *machine)
     return 0;
 }
 
-/* What nodes and items take, and what is on the stack, in the memo and marked. */
+/* Memory for nodes and items, the stack, the memo and marks. */
 static size_t memory_of(const struct rfs_unpickler *machine)
 {
     return machine->pickle->arena.bytes +

@@ -3,9 +3,9 @@
  * Which names may stand in a pickle, and how they may be called: with the arguments, and the state, with which
  * Python itself pickles such an object (protocol 2), and no others.
  *
- * Nothing is called here. But a pickle that is shown again is loaded by somebody: what is let through neither
- * runs code of others' choice there, nor allocates more than the file holds: bytes(10**12), a codec that
- * inflates, a numpy dtype whose flags make numbers pointers are not what pickling writes.
+ * Nothing is called here. But a pickle that is shown again will be loaded: it must neither run
+ * foreign code then, nor allocate more than the file holds: bytes(10**12), a codec that inflates, a
+ * numpy dtype whose flags make numbers pointers are not what pickling writes.
  */
 #include "source/torch/pickle_internal.h"
 

@@ -42,7 +42,7 @@ enum {
 #define REMEDY_COPY "compare the file with its original, or save it again"
 #define REMEDY_SAVE "save it again with torch.save"
 
-/* Local headers of small entries lie near together: what is read of the file for one serves the next. */
+/* Local headers of small entries lie near together: a read for one serves the next. */
 enum { WINDOW_BYTES = 4096, HEADER_MOST = LOCAL_BYTES + RFS_ZIP_NAME_MOST };
 _Static_assert(HEADER_MOST <= WINDOW_BYTES, "a local header fits the window");
 
@@ -270,7 +270,7 @@ static int look(struct source *source, size_t n, uint64_t offset, const unsigned
     return 0;
 }
 
-/* Whether what the local header says itself is what the directory says; it may leave sizes to that. */
+/* Whether the local header agrees with the directory; it may leave out sizes. */
 static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entry)
 {
     const uint32_t flags = get16(header + 6);
@@ -284,7 +284,7 @@ static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entr
            (!told || (csize == entry->bytes && size == entry->bytes));
 }
 
-/* Where the content begins: only the local header tells. */
+/* Where the content begins, which only the local header has. */
 static int read_local(struct source *source, const struct directory *directory,
                       struct rfs_zip_entry *entry)
 {
