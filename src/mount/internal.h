@@ -46,14 +46,17 @@ struct rfs_mount {
     struct rfs_secret secret; /* for whom buffers are guarded, with a key */
 
     /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
-    pthread_mutex_t handles_lock; /* of the list; a leaf lock */
+    pthread_mutex_t handles_lock; /* of the lists of handles and drops; a leaf lock */
     struct rfs_handle *handles;
 
     /* Some file became ESTALE: pages that the kernel keeps are not trusted over an open any more. */
     atomic_bool stale;
-    /* A thread is asking the kernel to drop pages. At most one does, because it may wait for reads
-     * that the other threads must be free to answer. */
-    atomic_flag dropping;
+    /*
+     * Inodes whose pages the kernel is to drop, and whether a thread asks it to. At most one does, because it may wait for
+     * reads that the other threads must be free to answer. Guarded by the lock of handles.
+     */
+    RFS_VEC(fuse_ino_t) drops;
+    bool dropping;
 
     /* Called once, by the thread that has answered the first request (INIT). */
     void (*started)(void *ctx);

@@ -200,6 +200,43 @@ def test_pages_of_private_mappings_go():
         all_right(m, tree)
 
 
+def map_until(file, begun, end):
+    """In a process of its own: maps the open file, says so, and ends, which unmaps it, when END is closed."""
+    pid = os.fork()
+    if pid == 0:
+        private = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+        sum(private[::4096])
+        os.write(begun, b"x")
+        os.close(end[1])
+        os.read(end[0], 1)
+        os._exit(0)
+    return pid
+
+
+def test_pages_of_files_closed_at_once_go():
+    """Those of each, also where one is closed while the pages of another are being dropped."""
+    tree = Tree(folder("tree"), [Param("w", (2048, 4096), 0, 0)], 8, 8)
+    seal_tree(tree, KEY, "AES-GCM")
+    with Mount(tree.src, tree.options(f"key_file={key_file(tree, KEY)}")) as m:
+        before = [open(m.file(rank), "rb") for rank in range(8)]
+        for turn in range(4):
+            begun, end = os.pipe(), os.pipe()
+            files = [open(m.file(rank), "rb") for rank in range(8)]
+            readers = [map_until(file, begun[1], end) for file in files]
+            for file in files:
+                file.close()
+                os.read(begun[0], 1)
+            check(all(pages_kept(file) > 0 for file in before), "pages are there while they are mapped")
+            for one in (*begun, *end):
+                os.close(one)
+            for pid in readers:
+                os.waitpid(pid, 0)
+            for rank, file in enumerate(before):
+                eventually(lambda: pages_kept(file) == 0, f"turn {turn}: plain pages of rank {rank} are dropped")
+        for file in before:
+            file.close()
+
+
 def test_a_changed_byte():
     tree, key = sealed([Param("w", (64, 96), 0, 0)])  # rank R of the two from ranks 2R and 2R + 1
     data = bytearray(read_all(tree.path(3)))
