@@ -70,6 +70,10 @@ install_packages() {
         is_installed "$name" || missing+=("$name")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        die "packages are missing, and there is no sudo; try, as root:" \
+            "apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+    fi
     say "installing ${missing[*]}"
     as_root apt-get update -q </dev/null &&
         as_root apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null

@@ -187,24 +187,47 @@ const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t 
     return out;
 }
 
-int rfs_option_refuse(const char *name, unsigned flags, struct rfs_error *err)
+/* The option that was probably meant, or NULL. */
+static const struct rfs_option *nearest_option(const char *name, unsigned flags)
 {
     const struct rfs_option *nearest = NULL;
     unsigned least = SUGGEST_WITHIN + 1;
-    char remedy[96] = "reshardfs --help";
 
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const unsigned edits = rfs_suggest_distance(name, options[i].name);
 
-        /* At least half of the word must be right. */
-        if ((options[i].flags & flags) == flags && edits < least &&
+        /* At least half of the word must be right; what does nothing is never meant. */
+        if (options[i].help && (options[i].flags & flags) == flags && edits < least &&
             2 * (size_t)edits <= strlen(name)) {
             least = edits;
             nearest = &options[i];
         }
     }
+    return nearest;
+}
+
+int rfs_option_refuse(const char *name, unsigned flags, struct rfs_error *err)
+{
+    const struct rfs_option *nearest = nearest_option(name, flags);
+    char remedy[96] = "reshardfs --help";
+
     if (nearest)
         snprintf(remedy, sizeof remedy, "-o %s%s", nearest->name,
                  rfs_option_is_valued(nearest) ? "=VALUE" : "");
     return rfs_fail_usage(err, remedy, "unknown option '%s'", name);
+}
+
+void rfs_options_hint_comma(const struct rfs_settings *settings, size_t at, struct rfs_error *err)
+{
+    const struct rfs_setting *setting = &settings->list.data[at];
+    const struct rfs_option *before =
+        at > 0 && setting->name[0] ? rfs_option_find(setting[-1].name) : NULL;
+    char remedy[512];
+
+    if (!before || !rfs_option_is_text(before) || !setting[-1].value || setting->value ||
+        rfs_option_find(setting->name) || !strpbrk(setting->name, "./"))
+        return;
+    snprintf(remedy, sizeof remedy, "%s='%s\\,%s', if it is part of that value", before->name,
+             setting[-1].value, setting->name);
+    rfs_fail_usage(err, remedy, "unknown option '%s'", setting->name);
 }

@@ -194,6 +194,11 @@ void rfs_options_free(struct rfs_options *options);
  */
 int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, const char *value,
                     struct rfs_error *err);
+/*
+ * After rfs_options_set has refused setting AT of a text: if it is no option, and what precedes it has a text for a value,
+ * the comma between them is probably part of that, which *err then says.
+ */
+void rfs_options_hint_comma(const struct rfs_settings *settings, size_t at, struct rfs_error *err);
 /* There is no option NAME with all of FLAGS, but perhaps one that was meant. -EINVAL with *err filled. */
 int rfs_option_refuse(const char *name, unsigned flags, struct rfs_error *err);
 

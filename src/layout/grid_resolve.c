@@ -182,12 +182,15 @@ static int refuse_extent(const struct job *job, uint32_t i, uint64_t pieces)
                         "the checkpoint holds %s of %s, which %u fields over %u devices do not "
                         "divide",
                         holds(job), shown.text, layout->field, layout->devices);
+    if (job->meaning == RFS_DIMS_OF_SLICE)
+        return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
+                        "the checkpoint holds %s of %s, and the strategy cuts axis %u into "
+                        "%" PRIu64 " pieces: the whole is too large",
+                        holds(job), shown.text, i, pieces);
     return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                     "the checkpoint holds %s of %s, and the strategy cuts axis %u into "
-                    "%" PRIu64 " pieces: %s",
-                    holds(job), shown.text, i, pieces,
-                    job->meaning == RFS_DIMS_OF_SLICE ? "the whole is too large"
-                                                      : "it does not divide");
+                    "%" PRIu64 " pieces: %" PRIu64 " is not divisible by %" PRIu64,
+                    holds(job), shown.text, i, pieces, job->dims[i], pieces);
 }
 
 /* The whole extent of tensor axis I, cut into PIECES, or false when there is none. */

@@ -184,8 +184,8 @@ static int check_expanded(struct rfs_layout_builder *item)
         const uint32_t extent = layout->dev[rfs_layout_position(layout, axis)];
         if (layout->expanded[i] % extent != 0)
             return rfs_layout_fail(item, REMEDY_FILE,
-                                   "%llu in tensor_shape does not divide by the %u devices that "
-                                   "cut it",
+                                   "%llu in tensor_shape is not divisible by the %u devices "
+                                   "that cut it",
                                    (unsigned long long)layout->expanded[i], extent);
     }
     return 0;

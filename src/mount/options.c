@@ -97,8 +97,12 @@ static int take_all(struct rfs_mount_options *o, const struct rfs_settings *sett
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < settings->list.n; i++)
-        rc = place(&settings->list.data[i], take(o, &settings->list.data[i], err), err);
+    for (size_t i = 0; rc == 0 && i < settings->list.n; i++) {
+        rc = take(o, &settings->list.data[i], err);
+        if (rc == -EINVAL)
+            rfs_options_hint_comma(settings, i, err);
+        rc = place(&settings->list.data[i], rc, err);
+    }
     return rc;
 }
 
@@ -263,7 +267,8 @@ static int take_places(struct rfs_mount_options *o, int n, char **places, struct
     if (n < 2 ? o->action != RFS_ACTION_CHECK : !*places[1])
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the mount point is missing");
     if (n > 2)
-        return rfs_fail_usage(err, RFS_PROGRAM_HELP, "unexpected argument '%s'", places[2]);
+        return rfs_fail_usage(err, RFS_PROGRAM_HELP "; quotes around what has blanks",
+                              "unexpected argument '%s'", places[2]);
     o->source = rfs_path_absolute(places[0]);
     o->mountpoint = n > 1 ? strdup(places[1]) : NULL;
     return o->source && (n < 2 || o->mountpoint) ? 0 : -ENOMEM;

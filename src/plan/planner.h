@@ -33,6 +33,9 @@
 
 struct rfs_planner;
 
+/* The remedy where a source needs a strategy and none is given. */
+#define RFS_PLAN_NO_STRATEGY "src_strategy=FILE, which says how they were cut"
+
 /*
  * The data that a planner is missing: files that cannot be read, and parameters with a part that no
  * other file has, which its parameter lists therefore lack. Zero-initialise; the owner frees both

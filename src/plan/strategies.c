@@ -148,7 +148,7 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),
                         rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
                         : src ? "the strategy file that was saved with this checkpoint"
-                              : "src_strategy=FILE, which says how they were cut",
+                              : RFS_PLAN_NO_STRATEGY,
                         "has rank_%u, but the source %s %llu rank%s", found - 1,
                         src ? "strategy describes" : "without a strategy has",
                         (unsigned long long)ranks, ranks == 1 ? "" : "s");

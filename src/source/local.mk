@@ -64,6 +64,7 @@ librfs_la_SOURCES += \
 	src/source/saved/index.h \
 	src/source/saved/write.c \
 	src/source/scan/folder.c \
+	src/source/scan/foreign.c \
 	src/source/scan/group.c \
 	src/source/scan/group_proto.c \
 	src/source/scan/group_proto.h \

@@ -38,9 +38,12 @@ int rfs_options_take(const struct rfs_settings *settings, struct rfs_options *ou
 {
     int rc = rfs_options_init(out) ? rfs_fail_memory(err) : 0;
 
-    for (size_t i = 0; rc == 0 && i < settings->list.n; i++)
+    for (size_t i = 0; rc == 0 && i < settings->list.n; i++) {
         rc = rfs_options_set(out, RFS_OPTION_OF_VIEW, settings->list.data[i].name,
                              settings->list.data[i].value, err);
+        if (rc == -EINVAL)
+            rfs_options_hint_comma(settings, i, err);
+    }
     out->cache_given = out->cache != RFS_NO_SIZE;
     if (!out->cache_given)
         out->cache = rfs_options_default_cache();

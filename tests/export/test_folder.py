@@ -144,7 +144,7 @@ def test_ranks():
     export(tree, target, "--ranks", "0,1-1")
     is_right(tree, target)
     equal((manifest(target)["total_files"], len(manifest(target)["files"])), (2, 2), "files in the manifest")
-    refused(tree, target, "--ranks: there is no rank 2 of 2; try: ranks from 0 on", "--ranks", "0-2", status=2)
+    refused(tree, target, "--ranks: there is no rank 2 of 2; try: ranks 0 to 1", "--ranks", "0-2", status=2)
     got = run(*words(tree.src, place("flat"), tree.options().split(",")[0] + ",view=huggingface", "--ranks", "0"))
     equal(got.returncode, 2, got.stderr)
 

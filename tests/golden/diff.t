@@ -78,7 +78,7 @@ $ reshard diff of4 bf16 --rtol -1
 reshard: error: --rtol cannot be '-1'; try: a number from 0 on, such as 1e-5
 (exit 2)
 $ reshard diff of4 bf16
-reshard: error: …/of4: has rank_3, but the source without a strategy has 1 rank; try: src_strategy=FILE, which says how they were cut
+reshard: error: …/of4: has rank_3, but the source without a strategy has 1 rank; try: -s FILE, the strategy that says how they were cut
 (exit 2)
 $ reshard diff bf16 bf16 -o dst_strategy=work/dst_strategy.ckpt
 reshard: error: whole tensors are read here: -o takes no destination; try: -d FILE where there is such an option

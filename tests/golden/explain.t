@@ -137,7 +137,7 @@ $ explain --param nothing --rank 1
 reshard: error: …/work/src: parameter 'nothing': rank_1 of the destination does not have it; try: reshard info, which lists the names
 (exit 1)
 $ explain --param layer1.weight --rank 4
-reshard: error: there is no rank 4 of 4; try: ranks from 0 on
+reshard: error: there is no rank 4 of 4; try: ranks 0 to 3
 (exit 2)
 $ explain --param layer1.weight --rank x
 reshard: error: --rank cannot be 'x'; try: a rank of the destination, from 0 up

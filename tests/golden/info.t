@@ -136,7 +136,7 @@ layer3.bias        1  ?      [4]      [-1]                    0
 
 strategy: 18 parameters, 2 stages of 4 devices
 $ reshard info .
-reshard: error: .: holds strategies, not checkpoints, and not those of the stages of one run; try: one of its files, or a folder beside them
+reshard: error: .: holds strategies, not checkpoints, and not those of the stages of one run; try: ./src
 (exit 1)
 $ printf '# tensor parallel\naxes dp=2 tp=4\n*.weight: axis 0 over tp\n*: whole\n' >rules.txt
 $ reshard info rules.txt

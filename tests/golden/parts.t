@@ -240,7 +240,7 @@ $ explain -o nshards=5 --param embed --ranks 1-4
 reshard: error: …/saved: parameter 'embed': none of these destination parts has it; try: --rank 0, which has it
 (exit 1)
 $ explain -o nshards=5 --param embed --rank 5
-reshard: error: there is no rank 5 of 5; try: ranks from 0 on
+reshard: error: there is no rank 5 of 5; try: ranks 0 to 4
 (exit 2)
 $ explain -o nshards=5 -d dst.ckpt --param embed
 reshard: error: the source is in hfai's parts, for which option dst_strategy does nothing; try: nshards=, large_size= and zip_crc alone

@@ -38,7 +38,7 @@ $ reshard ranks x -s src_strategy.ckpt
 reshard: error: RANK cannot be 'x'; try: a rank, or several: 0-7,12
 (exit 2)
 $ reshard ranks 4 -s src_strategy.ckpt -d dst_strategy.ckpt
-reshard: error: there is no rank 4 of 4; try: ranks from 0 on
+reshard: error: there is no rank 4 of 4; try: ranks 0 to 3
 (exit 2)
 $ reshard ranks 0 -s nothing.ckpt
 reshard: error: nothing.ckpt: cannot be read: No such file or directory; try: check the path

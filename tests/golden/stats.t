@@ -75,7 +75,7 @@ $ reshard stats a b
 reshard: error: 'b' is a second path; try: one PATH
 (exit 2)
 $ reshard stats work/src
-reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: src_strategy=FILE, which says how they were cut
+reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: -s FILE, the strategy that says how they were cut
 (exit 1)
 $ reshard stats whole -j 0
 reshard: error: -j cannot be '0'; try: -j 1 to -j 256

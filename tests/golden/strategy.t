@@ -167,12 +167,12 @@ $ reshard strategy check dst_strategy.ckpt src -s src_strategy.ckpt >/dev/null
 $ reshard strategy check $fixtures/d16.ckpt src -s src_strategy.ckpt | tail -1
 fits: src
 $ reshard example odd --src 3 --dst 5 >/dev/null; reshard strategy check odd/dst_strategy.ckpt src -s src_strategy.ckpt
-mismatch: shape: 'moments.layer3.weight': odd/dst_strategy.ckpt: parameter 'moments.layer3.weight': the checkpoint holds a tensor of [96, 12], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
-mismatch: shape: 'moments.layer2.weight': odd/dst_strategy.ckpt: parameter 'moments.layer2.weight': the checkpoint holds a tensor of [48, 96], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
-mismatch: shape: 'moments.layer1.weight': odd/dst_strategy.ckpt: parameter 'moments.layer1.weight': the checkpoint holds a tensor of [768, 48], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
-mismatch: shape: 'layer3.weight': odd/dst_strategy.ckpt: parameter 'layer3.weight': the checkpoint holds a tensor of [96, 12], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
-mismatch: shape: 'layer1.weight': odd/dst_strategy.ckpt: parameter 'layer1.weight': the checkpoint holds a tensor of [768, 48], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
-mismatch: shape: 'layer2.weight': odd/dst_strategy.ckpt: parameter 'layer2.weight': the checkpoint holds a tensor of [48, 96], and the strategy cuts axis 0 into 5 pieces: it does not divide; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'moments.layer3.weight': odd/dst_strategy.ckpt: parameter 'moments.layer3.weight': the checkpoint holds a tensor of [96, 12], and the strategy cuts axis 0 into 5 pieces: 96 is not divisible by 5; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'moments.layer2.weight': odd/dst_strategy.ckpt: parameter 'moments.layer2.weight': the checkpoint holds a tensor of [48, 96], and the strategy cuts axis 0 into 5 pieces: 48 is not divisible by 5; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'moments.layer1.weight': odd/dst_strategy.ckpt: parameter 'moments.layer1.weight': the checkpoint holds a tensor of [768, 48], and the strategy cuts axis 0 into 5 pieces: 768 is not divisible by 5; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'layer3.weight': odd/dst_strategy.ckpt: parameter 'layer3.weight': the checkpoint holds a tensor of [96, 12], and the strategy cuts axis 0 into 5 pieces: 96 is not divisible by 5; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'layer1.weight': odd/dst_strategy.ckpt: parameter 'layer1.weight': the checkpoint holds a tensor of [768, 48], and the strategy cuts axis 0 into 5 pieces: 768 is not divisible by 5; try: the strategy that this checkpoint was saved under
+mismatch: shape: 'layer2.weight': odd/dst_strategy.ckpt: parameter 'layer2.weight': the checkpoint holds a tensor of [48, 96], and the strategy cuts axis 0 into 5 pieces: 48 is not divisible by 5; try: the strategy that this checkpoint was saved under
 note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
 note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
 note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is

@@ -377,7 +377,7 @@ $ reshard verify work/src -s work/src_strategy.ckpt --manifest names.json
 reshard: error: names.json: offset 51: not a manifest that can be read: not a manifest of reshard verify; try: another FILE, or --write to replace it
 (exit 1)
 $ reshard verify work/src
-reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: src_strategy=FILE, which says how they were cut
+reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: -s FILE, the strategy that says how they were cut
 (exit 1)
 $ reshard verify whole --manifest nowhere/m.json
 reshard: error: nowhere/m.json: cannot be written: No such file or directory; try: a folder that you may write to

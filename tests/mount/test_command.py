@@ -21,7 +21,7 @@ def test_usage_errors():
     fails(2, "the source folder is missing" + help_line, "", mnt)
     fails(2, "the mount point is missing" + help_line, tree.src)
     fails(2, "the mount point is missing" + help_line, tree.src, "")
-    fails(2, "unexpected argument 'more'" + help_line, tree.src, mnt, "more")
+    fails(2, "unexpected argument 'more'" + help_line + "; quotes around what has blanks", tree.src, mnt, "more")
     fails(2, "unknown flag '-x'" + help_line, tree.src, mnt, "-x")
     fails(2, "unknown flag '--chekc'" + help_line, tree.src, mnt, "--chekc")
     fails(2, "'-o' needs a value" + help_line, tree.src, mnt, "-o")

@@ -135,6 +135,37 @@ def test_swapped_strategies():
           got.stderr)
 
 
+def test_formats_that_are_not_read():
+    for number, (names, what, remedy) in enumerate((
+        (["global_step10/mp_rank_00_model_states.pt"], "DeepSpeed, by 'global_step10'", "zero_to_fp32.py"),
+        (["mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"],
+         "DeepSpeed, by 'mp_rank_00_model_states.pt'", "zero_to_fp32.py"),
+        (["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"], "PyTorch by another name",
+         "save_pretrained"),
+        (["a.pth"], "PyTorch by another name, by 'a.pth'", "ends in .pt"),
+        (["_CHECKPOINT_METADATA", "manifest.ocdbt", "d/0"], "Orbax, by '_CHECKPOINT_METADATA'", "save_file"),
+        ([".metadata", "__0_0.distcp"], "torch.distributed.checkpoint, by '__0_0.distcp'", "dcp_to_torch"),
+        (["metadata.json", "common.json", "a-model-0000000-0000002.safetensors",
+          "a-model-0000001-0000002.safetensors"], "MindSpore Transformers, Checkpoint 2.0", "use_legacy_format: True"),
+    )):
+        source = folder(f"foreign{number}")
+        for name in names:
+            os.makedirs(os.path.dirname(os.path.join(source, name)), exist_ok=True)
+            open(os.path.join(source, name), "wb").close()
+        for command in ([reshardfs, "--check", source, "-o", "format=ckpt"], [reshard, "info", source]):
+            got = run(*command)
+            if command[0] == reshard and "metadata.json" in names:
+                continue # of safetensors it tells of the last
+            equal((got.returncode, got.stderr.count("\n")), (1, 1), got.stderr)
+            check(f"this is a checkpoint of {what}" in got.stderr and remedy in got.stderr, got.stderr)
+
+
+def test_the_folder_below():
+    tree = new()
+    want = f"{tree.dir}: the folder has no rank_N folder in it; try: {tree.src}"
+    fails(1, want, "--check", tree.dir, "-o", tree.options())
+
+
 def test_both_kinds_of_files():
     tree = new()
     with open(os.path.join(os.path.dirname(tree.path(1)), "x.safetensors"), "wb") as file:
@@ -234,7 +265,7 @@ def test_shape_does_not_divide():
     tree = new(dst=7)
     cut = strategy([layout("rows", [7], [0, -1]), layout("cols", [7], [-1, -1])])
     tree.put_strategy("dst_strategy.ckpt", cut)
-    what = "the checkpoint holds a tensor of [64, 96], and the strategy cuts axis 0 into 7 pieces: it does not divide"
+    what = "the checkpoint holds a tensor of [64, 96], and the strategy cuts axis 0 into 7 pieces: 64 is not divisible by 7"
     found_later(tree, f"{tree.dir}/dst_strategy.ckpt: parameter 'rows': {what}{THIS}", ranks=range(7))
 
 

@@ -59,6 +59,14 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
 
 /* Whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
+/*
+ * After scanning PATH has failed with RC: replaces the message where the files there are a checkpoint of a format that is
+ * not read, by their names. RC, or -ENOTSUP.
+ */
+int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err);
+/* For a message: the first folder in PATH that holds folders of ranks, malloc'ed; NULL for none. */
+char *rfs_scan_below(const char *path);
+
 /* The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or -errno. */
 int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);
 

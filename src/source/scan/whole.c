@@ -58,10 +58,12 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
     if (stat(spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
-    if (!rfs_name_format(spec->path, &format))
-        return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
-                        "a .ckpt, .safetensors or .pt file, or a folder",
-                        "the source is not a checkpoint by its name");
+    if (!rfs_name_format(spec->path, &format)) {
+        const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path),
+                                "a .ckpt, .safetensors or .pt file, or a folder",
+                                "the source is not a checkpoint by its name");
+        return rfs_scan_foreign(spec->path, rc, err);
+    }
     if (spec->rank_dir || spec->file || rfs_spec_asks_save(spec))
         return rfs_fail_usage(err, "the folder that the file is in",
                               "the source is one file, so that rank_dir, file, step and epoch "
@@ -237,9 +239,12 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_listing *listing,
                         struct rfs_error *err)
 {
+    RFS_FREE char *below = rfs_scan_below(spec->path);
+
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
-                    listing->n == 0 ? REMEDY_ROOT
-                                    : REMEDY_ROOT
+                    below             ? below
+                    : listing->n == 0 ? REMEDY_ROOT
+                                      : REMEDY_ROOT
                         "; or a checkpoint file itself, or segmented to take all files as one",
                     "the folder has no rank_N folder in it");
 }
@@ -265,5 +270,5 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return take_name(spec, MODEL, out, err);
     if (listing.n == 1 && listing.data[0].format != RFS_FORMAT_CKPT)
         return take_name(spec, listing.data[0].name, out, err);
-    return fail_unknown(spec, &listing, err);
+    return rfs_scan_foreign(spec->path, fail_unknown(spec, &listing, err), err);
 }

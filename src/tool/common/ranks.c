@@ -10,6 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+int rfs_ranks_refuse(const char *before, uint32_t rank, uint32_t n, struct rfs_error *err)
+{
+    char remedy[32];
+
+    if (n > 1)
+        snprintf(remedy, sizeof remedy, "ranks 0 to %u", n - 1);
+    else
+        snprintf(remedy, sizeof remedy, "rank 0");
+    return rfs_fail_usage(err, remedy, "%sthere is no rank %u of %u", before, rank, n);
+}
+
 /* "N" or "N-M". */
 static bool parse_range(char *text, struct rfs_rank_range *out)
 {

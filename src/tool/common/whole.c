@@ -214,6 +214,15 @@ int rfs_whole_open(const char *path, const char *options, struct rfs_globs *glob
     return rc ? rc : take_rank_0(whole, NULL, dst != NULL, globs, err);
 }
 
+void rfs_whole_name_strategy(const char *flag, struct rfs_error *err)
+{
+    char *at = err->code ? strstr(err->text, "; try: " RFS_PLAN_NO_STRATEGY) : NULL;
+
+    if (at)
+        snprintf(at, sizeof err->text - (size_t)(at - err->text),
+                 "; try: %s FILE, the strategy that says how they were cut", flag);
+}
+
 void rfs_whole_close(struct rfs_whole *whole)
 {
     free(whole->tensors);

@@ -39,6 +39,8 @@ struct rfs_whole {
     uint32_t *by_name;                /* [n] owned; positions, by the names' bytes */
 };
 
+/* After a failure: where PATH lacks a strategy, names the command's FLAG for it ("-s"). */
+void rfs_whole_name_strategy(const char *flag, struct rfs_error *err);
 /*
  * Of hfai's parts the tensors are those of all that dist_ckpt.load returns (hfai/hfai.h).
  *

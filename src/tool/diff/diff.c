@@ -68,9 +68,11 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
     struct rfs_diff_options *options = diff->options;
     int rc = 0;
 
-    for (int side = 0; rc == 0 && side < 2; side++)
+    for (int side = 0; rc == 0 && side < 2; side++) {
         rc = rfs_whole_open(options->path[side], options->view[side], &options->globs, false,
                             &diff->whole[side], NULL, err);
+        rfs_whole_name_strategy(side == 0 ? "-s" : "-d", err);
+    }
     if (rc == 0)
         rc = rfs_globs_check(&options->globs, err);
     if (rc == 0)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MAX_RANKS 65536
+#define REMEDY_RANKS "a number from 1 to 65536"
 #define REMEDY "reshard example --help"
 
 struct request {
@@ -70,9 +71,9 @@ static const struct rfs_argument arguments[] = {
      RFS_TO(struct request, dir),
      .remedy = "one DIR",
      .is_folder = true},
-    RFS_ARG_NUMBER("src", "M", 1, MAX_RANKS, REMEDY, struct request, net.ranks[0],
+    RFS_ARG_NUMBER("src", "M", 1, MAX_RANKS, REMEDY_RANKS, struct request, net.ranks[0],
                    "ranks of the source (8)"),
-    RFS_ARG_NUMBER("dst", "N", 1, MAX_RANKS, REMEDY, struct request, net.ranks[1],
+    RFS_ARG_NUMBER("dst", "N", 1, MAX_RANKS, REMEDY_RANKS, struct request, net.ranks[1],
                    "ranks of the destination (4)"),
     RFS_ARG_NUMBER("layers", "L", 1, UINT32_MAX, REMEDY, struct request, net.layers,
                    "a transformer of L layers, not the tutorial's network"),

@@ -74,8 +74,7 @@ static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
 
     for (size_t i = 0; i < explain->ranks.n; i++)
         if (explain->ranks.data[i].last >= n)
-            return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u",
-                                  explain->ranks.data[i].last, n);
+            return rfs_ranks_refuse("", explain->ranks.data[i].last, n, err);
     explain->selected = calloc(n, sizeof *explain->selected);
     if (!explain->selected)
         return rfs_fail_memory(err);

@@ -2,6 +2,7 @@
 #include "tool/explain/explained.h"
 
 #include "base/cleanup.h"
+#include "base/suggest.h"
 #include "tool/common/show.h"
 #include "tool/explain/parts.h"
 
@@ -61,6 +62,25 @@ static const struct rfs_target *find_target(struct rfs_explain *explain,
     return explain->target;
 }
 
+/* The name of one of the ranks' parameters that is close to what was asked for; NULL for none. */
+static const char *closest_name(const struct rfs_explain *explain)
+{
+    const struct rfs_params *params =
+        rfs_planner_ready(explain->rooms.planner, explain->selected[0])->params;
+    const char *closest = NULL;
+    unsigned least = 4; /* edits, of which there are fewer */
+
+    for (size_t i = 0; i < params->n; i++) {
+        const char *name = rfs_catalog_name(explain->rooms.catalog, params->targets[i].shown_name);
+        const unsigned edits = rfs_suggest_distance(explain->param, name);
+        if (edits < least && 2 * (size_t)edits <= strlen(explain->param)) {
+            least = edits;
+            closest = name;
+        }
+    }
+    return closest;
+}
+
 /* Where it is, if the strategies know it. */
 static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
 {
@@ -84,6 +104,12 @@ static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
         snprintf(remedy, sizeof remedy, "--rank %u, which has it",
                  rfs_explain_parts_held(explain->parts, explain->tensor));
         return rfs_fail(err, -ENOENT, where, remedy, "%s", who);
+    }
+    const char *closest = at < 0 ? closest_name(explain) : NULL;
+    if (closest) {
+        char meant[256];
+        snprintf(meant, sizeof meant, "--param '%s'", closest);
+        return rfs_fail(err, -ENOENT, where, meant, "%s", who);
     }
     if (at < 0 || !some)
         return rfs_fail(err, -ENOENT, where, "reshard info, which lists the names", "%s", who);

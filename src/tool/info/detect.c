@@ -191,7 +191,7 @@ int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, stru
     *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;
     if (parts || ranks)
         return 0;
-    const int rc = detect_rank(path, keyed, kind, err);
+    const int rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
     RFS_FREE char *name = NULL;
     struct rfs_error unused;
     /* Strategies in JSON have no ending of checkpoints. */

@@ -159,6 +159,7 @@ int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct 
     if (rc == 0 && !name)
         rc = rfs_fail(err, -ENOENT, RFS_IN(folder), "a folder with rank_N folders or .ckpt files",
                       "holds no checkpoint");
+    rc = rfs_scan_foreign(folder, rc, err);
     if (rc == 0 && asprintf(&report->path, "%s/%s", folder, name) < 0) {
         report->path = NULL;
         rc = rfs_fail_memory(err);

@@ -5,6 +5,7 @@
 #include "base/read_whole.h"
 #include "layout/rules.h"
 #include "source/scan/group_proto.h"
+#include "source/scan/scan.h"
 #include "tool/info/info.h"
 #include "view/strategy_files.h"
 
@@ -19,9 +20,11 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
     char summary[256];
     struct stat st;
     int rc = rfs_view_read_strategy(report->path, &strategy, err);
+    RFS_FREE char *below = rc ? rfs_scan_below(report->path) : NULL;
 
     if (rc == -EINVAL && stat(report->path, &st) == 0 && S_ISDIR(st.st_mode))
-        rc = rfs_fail(err, rc, RFS_IN(report->path), "one of its files, or a folder beside them",
+        rc = rfs_fail(err, rc, RFS_IN(report->path),
+                      below ? below : "one of its files, or a folder beside them",
                       "holds strategies, not checkpoints, and not those of the stages of one run");
     if (rc)
         return rc;

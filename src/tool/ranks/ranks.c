@@ -96,8 +96,7 @@ static int check_ranks(const struct query *query, struct rfs_error *err)
 
     for (size_t i = 0; i < query->job->ranks.n; i++)
         if (query->job->ranks.data[i].last >= n)
-            return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u",
-                                  query->job->ranks.data[i].last, n);
+            return rfs_ranks_refuse("", query->job->ranks.data[i].last, n, err);
     return 0;
 }
 

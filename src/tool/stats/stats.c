@@ -119,6 +119,7 @@ static int run(int argc, char **argv)
     if (rc == 0)
         rc = rfs_whole_open(request.path, request.options, &request.globs, false, &measuring.whole,
                             NULL, &err);
+    rfs_whole_name_strategy("-s", &err);
     if (rc == 0)
         rc = rfs_globs_check(&request.globs, &err);
     if (rc == 0)

@@ -109,9 +109,11 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     int rc =
         rfs_whole_open(options->tree, options->tree_view, globs, true, &verify->tree, NULL, err);
 
+    rfs_whole_name_strategy(options->against ? "-d" : "-s", err);
     if (rc == 0 && options->against)
         rc = rfs_whole_open(options->against, options->src_view, globs, true, &verify->src,
                             &verify->shown, err);
+    rfs_whole_name_strategy("-s", err);
     const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
     if (parts)
         rfs_verify_find(verify, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);

@@ -109,7 +109,7 @@ static void json_that_is_wrong(void **unused)
         {ITEM("\"dev_matrix\":[4],\"tensor_map\":[0],\"tensor_shape\":[-8],\"field\":0" REST),
          "a negative entry, -8"},
         {ITEM("\"dev_matrix\":[4],\"tensor_map\":[0],\"tensor_shape\":[9],\"field\":0" REST),
-         "9 in tensor_shape does not divide by the 4 devices"},
+         "9 in tensor_shape is not divisible by the 4 devices"},
     };
 
     (void)unused;
@@ -314,7 +314,7 @@ static void tensors_that_do_not_fit(void **unused)
     expect_misfit(layout, 3, many, RFS_DIMS_OF_WHOLE, "a tensor with 2 axes");
     expect_misfit(layout, 17, many, RFS_DIMS_OF_WHOLE, "a tensor with 17 axes");
     expect_misfit(layout, 2, odd, RFS_DIMS_OF_WHOLE,
-                  "a tensor of [4, 6], and the strategy cuts axis 1 into 4 pieces: it does not");
+                  "a tensor of [4, 6], and the strategy cuts axis 1 into 4 pieces: 6 is not");
     expect_misfit(layout, 2, large, RFS_DIMS_OF_SLICE,
                   "cuts axis 0 into 2 pieces: the whole is too large");
     layout = rfs_strategy_layout(json, 0, 0);

@@ -314,7 +314,7 @@ static void misfits_are_told_with_their_line(void **unused)
     expect_misfit(
         of(s, "embed.table", 0), 2, 3,
         "r.txt: line 2: parameter 'p': the checkpoint holds a tensor of [3, 3], and the "
-        "strategy cuts axis 1 into 2 pieces: it does not divide; try: rules that fit this "
+        "strategy cuts axis 1 into 2 pieces: 3 is not divisible by 2; try: rules that fit this "
         "tensor");
     expect_misfit(
         of(s, "h.0.q_proj.weight", 0), 1, 6,
@@ -334,7 +334,7 @@ static void misfits_are_told_with_their_line(void **unused)
     expect_misfit(
         of(s, "global_step", 0), 1, 1,
         "r.txt: line 6: parameter 'p': the checkpoint holds a tensor of [1], and the "
-        "strategy cuts axis 0 into 3 pieces: it does not divide; try: rules that fit this "
+        "strategy cuts axis 0 into 3 pieces: 1 is not divisible by 3; try: rules that fit this "
         "tensor");
     rfs_strategy_free(s);
 }

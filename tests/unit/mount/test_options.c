@@ -201,6 +201,9 @@ static void refusals(void **state)
         {"cahce=1", "unknown option 'cahce'; try: -o cache=VALUE"},
         {"nonempt", "unknown option 'nonempt'; try: -o nonempty"},
         {"qqqqqqqqq", "unknown option 'qqqqqqqqq'; try: reshardfs --help"},
+        {"uid=1000", "unknown option 'uid'; try: reshardfs --help"},
+        {"src_strategy=/a,b.ckpt",
+         "unknown option 'b.ckpt'; try: src_strategy='/a\\,b.ckpt', if it is part of that value"},
         {"=1", "unknown option ''; try: reshardfs --help"},
         {"a\nb", "unknown option 'a\\x0ab'; try: reshardfs --help"},
         {"io=", "option io needs a value; try: reshardfs --help"},
@@ -225,7 +228,7 @@ static void refusals(void **state)
                  "the source folder is missing; try: reshardfs --help");
     rfs_mount_options_free(&o);
     expect_usage(parse(&o, &err, "a", "b", "c", NULL), &err,
-                 "unexpected argument 'c'; try: reshardfs --help");
+                 "unexpected argument 'c'; try: reshardfs --help; quotes around what has blanks");
     rfs_mount_options_free(&o);
 }
 

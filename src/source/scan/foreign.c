@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints of formats that are not read, by the names of their files, and what to do about each. Nothing in
+ * them is opened.
+ *
+ *   DeepSpeed                          global_step1000/{mp_rank_00_model_states.pt, zero_pp_rank_0_…_optim_states.pt}
+ *   transformers, before safetensors   pytorch_model.bin, pytorch_model-00001-of-00002.bin
+ *   PyTorch                            *.pth: torch.save, whose other name *.pt is read
+ *   Orbax (JAX)                        _CHECKPOINT_METADATA, manifest.ocdbt
+ *   torch.distributed.checkpoint       .metadata, __0_0.distcp
+ *   MindSpore Transformers, 2.0        metadata.json beside *-model-0000000-0000008.safetensors
+ */
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "source/scan/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define METADATA "metadata.json" /* a name of many meanings: counts beside safetensors */
+
+static const struct foreign {
+    const char *name; /* a pattern */
+    const char *what, *remedy;
+} known[] = {
+    {"mp_rank_*_model_states.pt", "DeepSpeed", NULL},
+    {"zero_pp_rank_*", "DeepSpeed", NULL},
+    {"global_step*", "DeepSpeed",
+     "python zero_to_fp32.py . OUT --safe_serialization in that folder, then OUT as the source"},
+    {"pytorch_model.bin", "PyTorch by another name", NULL},
+    {"pytorch_model-*.bin", "PyTorch by another name",
+     "the same file by a name that ends in .pt, or save_pretrained of transformers, which writes "
+     "safetensors"},
+    {"*.pth", "PyTorch by another name", "the same file by a name that ends in .pt"},
+    {"_CHECKPOINT_METADATA", "Orbax", NULL},
+    {"manifest.ocdbt", "Orbax", "Orbax to load it, and save_file of safetensors to save it"},
+    {"*.distcp", "torch.distributed.checkpoint",
+     "python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER OUT.pt, then OUT.pt"},
+    {METADATA, "MindSpore Transformers, Checkpoint 2.0",
+     "use_legacy_format: True in its configuration, which saves rank_0, rank_1 and so on"},
+};
+
+/* Consecutive rows of one format share the remedy of the last. */
+static int fail_foreign(const char *path, const struct foreign *row, const char *name,
+                        struct rfs_error *err)
+{
+    const struct foreign *last = row;
+
+    while (!last->remedy)
+        last++;
+    return rfs_fail(err, -ENOTSUP, RFS_IN(path), last->remedy,
+                    "this is a checkpoint of %s, by '%s', which is not read", row->what, name);
+}
+
+static const struct foreign *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (rfs_glob_match(known[i].name, name))
+            return &known[i];
+    return NULL;
+}
+
+int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
+{
+    RFS_CLOSE_DIR DIR *dir = rc < 0 && err && !err->usage ? opendir(path) : NULL;
+    RFS_FREE char *name = NULL;
+    const struct foreign *found = NULL;
+    const struct dirent *entry;
+    bool safetensors = false;
+
+    if (rc >= 0 || !err || err->usage || rc == -ENOMEM)
+        return rc;
+    if (!dir) {
+        const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+        found = errno == ENOTDIR ? find(base) : NULL;
+        return found ? fail_foreign(path, found, base, err) : rc;
+    }
+    while ((entry = readdir(dir)) != NULL) {
+        const struct foreign *row = find(entry->d_name);
+        safetensors |= rfs_glob_match("*.safetensors", entry->d_name);
+        if (rfs_scan_is_rank(entry->d_name))
+            return rc;
+        if (!row || (found && found <= row))
+            continue;
+        found = row;
+        free(name);
+        name = strdup(entry->d_name);
+    }
+    if (!found || !name || (strcmp(found->name, METADATA) == 0 && !safetensors))
+        return rc;
+    return fail_foreign(path, found, name, err);
+}
+
+static bool holds_ranks(const char *path)
+{
+    RFS_CLOSE_DIR DIR *dir = opendir(path);
+    const struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (rfs_scan_is_rank(entry->d_name))
+            return true;
+    return false;
+}
+
+char *rfs_scan_below(const char *path)
+{
+    RFS_CLOSE_DIR DIR *dir = opendir(path);
+    const struct dirent *entry;
+    char *found = NULL;
+
+    while (dir && (entry = readdir(dir)) != NULL) {
+        RFS_FREE char *folder = entry->d_name[0] == '.' ? NULL : rfs_path_join(path, entry->d_name);
+        if (!folder || (found && strcmp(found, folder) <= 0) || !holds_ranks(folder))
+            continue;
+        free(found);
+        found = RFS_STEAL(folder);
+    }
+    return found;
+}
