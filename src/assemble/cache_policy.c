@@ -129,10 +129,11 @@ bool rfs_cache_has_room_ahead(struct rfs_cache *cache)
 }
 
 /*
- * With twice the room that the piece would have taken, the next ones are there when they are asked for again. It is to be
- * protected while there is room; and then in the place of the protected piece that was not asked for the longest, if
- * that is longer. So of what is larger than the budget, read over and over, a part stays, where by last use alone each
- * piece would go just before it is wanted.
+ * With twice the room that the piece would have taken, the next ones are there when they are asked
+ * for again. It is to be protected while there is room; and then in the place of the protected
+ * piece that was not asked for the longest, if that is longer. So a part of repeatedly read data
+ * that is larger than the budget stays, where by last use alone each piece would go just before it
+ * is requested.
  */
 bool rfs_cache_return(struct rfs_cache *cache, uint64_t away, uint64_t charge)
 {

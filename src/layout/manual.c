@@ -6,9 +6,9 @@
  * of axis 0 has param_split_shape[k] rows. The compiler writes one number for each piece of axis 0;
  * merge_sliced_parameter expects one for each slice, in the order of cells. Both are taken: they
  * are the same unless other axes are cut, too, and then slices side by side must have the same
- * rows. indices_offset (what is subtracted from an index before the look-up) does not affect rows,
- * and MindSpore does not read it back. tensor_shape of the compiler's JSON is wrong here: the rows
- * of the first slice times the pieces.
+ * rows. indices_offset (the numbers subtracted from an index before the look-up) does not affect
+ * rows, and MindSpore does not read it back. tensor_shape of the compiler's JSON is wrong here: the
+ * rows of the first slice times the pieces.
  *
  * Field slicing is made by MatMul with the attribute field_size for its weight: the rows are those
  * of field 0, then of field 1 and so on, and each device holds an equal part of every field. So a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One way of cutting one type of tensor: the grid it is stored under and the grid it is wanted under.
- * Many parameters of a model share a geometry. Immutable once resolved.
+ * One way of cutting one type of tensor: the grid it is stored under and the requested grid. Many
+ * parameters of a model share a geometry. Immutable once resolved.
  */
 #ifndef RFS_PLAN_GEOMETRY_H
 #define RFS_PLAN_GEOMETRY_H

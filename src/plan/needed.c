@@ -6,8 +6,8 @@
  * Where all files of the stage list the same parameters, all parameters of one geometry come from the same
  * ranks. Where they do not, each is looked up by itself.
  *
- * Ranks that would give what is left out by the user's map are marked as well, as the order of the
- * rest may be theirs; their errors are ignored.
+ * Ranks that would give parameters left out by the user's map are marked as well, as the order of
+ * the rest may be theirs; errors of these parameters are ignored.
  */
 #include "plan/internal.h"
 

@@ -103,8 +103,8 @@ size_t rfs_index_free(struct rfs_index *index);
 bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes);
 
 /*
- * While it is built: sorts by_name, which it allocates if it is NULL, for what is in entries. 0, -ENOMEM, or
- * 1 when a name comes twice: *first and *second are two positions that have it then.
+ * While it is built: sorts by_name, which it allocates if it is NULL, for the given entries. 0,
+ * -ENOMEM, or 1 when a name comes twice: *first and *second are two positions that have it then.
  */
 int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second);
 

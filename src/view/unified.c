@@ -9,9 +9,9 @@
  * There are as many parts as files of 3 GiB would hold all bytes. The tensors, the largest first,
  * each go to the part that has the least so far. Those of the same size go in the order in which
  * they come up in the files of rank 0, rank 1, … (MindSpore: of the folders as the file system
- * lists them). Of what is neither in the strategy nor in rank 0's file, nothing is left; here a
- * warning says so. If rank 0 has no file, parameters that are proved equal on the other ranks are
- * taken.
+ * lists them). Parameters that are neither in the strategy nor in rank 0's file are lost; here they
+ * are reported in a warning. If rank 0 has no file, parameters that are proved equal on the other
+ * ranks are taken.
  */
 #include "view/flat.h"
 

@@ -115,7 +115,10 @@ void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
  * of their files, and not for ranks whose files cause log messages.
  */
 void rfs_catalog_save(struct rfs_catalog *catalog);
-/* Where things are saved for the next view, or NULL; and under which key, or NULL; and since when files are looked at. */
+/*
+ * The store of saved data for the next view, or NULL; its key, or NULL; and a time before the first
+ * file was examined.
+ */
 struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog);
 const char *rfs_catalog_key(const struct rfs_catalog *catalog);
 struct timespec rfs_catalog_opened(const struct rfs_catalog *catalog);

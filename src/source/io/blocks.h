@@ -4,9 +4,10 @@
  * among them. A block is decrypted once for all that want it: the second waits. The least recently used goes
  * for the next; memory of the right size is used again, other memory is wiped and given back.
  *
- * A block that one thread has made is not taken away for another's within RFS_BLOCK_TURN, so that threads
- * which together want more than there is room for work one after the other, rather than decrypt a block for
- * every few bytes. A thread may replace its own, unless somebody has been waiting for RFS_BLOCK_PATIENCE.
+ * A block that one thread has made is not taken away for another's within RFS_BLOCK_TURN, so that
+ * threads which together want more than there is room for work one after the other, rather than
+ * decrypt a block for every few bytes. A thread may replace its own, unless another thread has been
+ * waiting for RFS_BLOCK_PATIENCE.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O, decryption, wiping or copying.
  * A thread that holds a block must not ask for another: all that are held are given back soon, whatever else

@@ -2,7 +2,7 @@
 /*
  * Reads encrypted files as if they were plain: the state that all files of a view share, and the
  * bytes of one file. AES-GCM goes by whole blocks, which are authenticated before a byte is given
- * out and kept for a while (blocks.h); the other modes decrypt just what is read.
+ * out and kept for a while (blocks.h); the other modes decrypt only the requested bytes.
  *
  * Threads: all functions but new and free.
  */

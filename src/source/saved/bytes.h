@@ -60,7 +60,10 @@ struct rfs_saved_file {
  */
 bool rfs_saved_parse(enum rfs_saved_kind kind, const char *key, int fd, const void *memory,
                      uint64_t size, struct rfs_saved_file *file);
-/* N bytes at OFFSET whose XXH3-64 is HASH, in memory of the caller's; NULL when they are not there. */
+/*
+ * N bytes at OFFSET whose XXH3-64 is HASH, in memory that the caller owns; NULL when they are
+ * missing or do not match.
+ */
 void *rfs_saved_body(const struct rfs_saved_file *file, uint64_t offset, uint64_t n, uint64_t hash);
 void rfs_saved_end(struct rfs_saved_file *file);
 
