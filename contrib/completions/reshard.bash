@@ -25,6 +25,13 @@ _reshard() {
         mapfile -t COMPREPLY < <(compgen -W "ckpt safetensors pt" -- "$word")
         return
         ;;
+    --to)
+        case ${COMP_WORDS[1]} in
+        get) mapfile -t COMPREPLY < <(compgen -W "npy safetensors" -- "$word") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "ckpt json" -- "$word") ;;
+        esac
+        return
+        ;;
     --dtype)
         mapfile -t COMPREPLY < <(compgen -W "float32 float16 bfloat16 float64 int8 int32" -- "$word")
         return

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,39 +38,63 @@ int rfs_rename(int folder, const char *from, const char *to, bool replace)
     return renameat(folder, from, folder, to) == 0 ? 0 : -errno;
 }
 
-/* What mkostemp makes is for its owner alone. */
-static int complete(int fd, const void *data, size_t size)
+int rfs_temporary_open(const char *path, char **name, int *fd)
 {
+    *fd = -1;
+    if (asprintf(name, "%s.XXXXXX", path) < 0) {
+        *name = NULL;
+        return -ENOMEM;
+    }
+    *fd = mkostemp(*name, O_CLOEXEC);
+    const int rc = *fd < 0 ? -errno : 0;
+    if (rc) {
+        free(*name); /* none was made */
+        *name = NULL;
+        return rc;
+    }
+    /* What mkostemp makes is for its owner alone. */
     const mode_t mask = umask(0);
     umask(mask);
-    int rc = fchmod(fd, 0666 & ~mask) == 0 ? 0 : -errno;
-    if (rc == 0)
-        rc = rfs_write_all(fd, data, size);
-    if (rc == 0 && fsync(fd) != 0)
+    return fchmod(*fd, 0666 & ~mask) == 0 ? 0 : -errno;
+}
+
+int rfs_temporary_finish(char **name, int *fd, const char *path, bool replace)
+{
+    int rc = fsync(*fd) == 0 ? 0 : -errno;
+
+    if (close(rfs_steal_fd(fd)) != 0 && rc == 0)
         rc = -errno;
-    return rc;
+    if (rc == 0)
+        rc = rfs_rename(AT_FDCWD, *name, path, replace);
+    if (rc)
+        return rc;
+    free(*name);
+    *name = NULL;
+    return 0;
+}
+
+void rfs_temporary_drop(char **name, int *fd)
+{
+    if (*fd >= 0)
+        close(rfs_steal_fd(fd));
+    if (*name)
+        unlink(*name);
+    free(*name);
+    *name = NULL;
 }
 
 int rfs_write_whole(const char *path, const void *data, size_t size, bool replace,
                     const char **what)
 {
-    RFS_FREE char *temporary = NULL;
+    char *name;
+    int fd;
+    int rc = rfs_temporary_open(path, &name, &fd);
 
-    *what = "cannot create";
-    if (asprintf(&temporary, "%s.XXXXXX", path) < 0) {
-        temporary = NULL;
-        return -ENOMEM;
-    }
-    RFS_CLOSE int fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    *what = "cannot write";
-    int rc = complete(fd, data, size);
-    if (close(rfs_steal_fd(&fd)) != 0 && rc == 0)
-        rc = -errno;
+    *what = fd < 0 ? "cannot create" : "cannot write";
     if (rc == 0)
-        rc = rfs_rename(AT_FDCWD, temporary, path, replace);
-    if (rc)
-        unlink(temporary);
+        rc = rfs_write_all(fd, data, size);
+    if (rc == 0)
+        rc = rfs_temporary_finish(&name, &fd, path, replace);
+    rfs_temporary_drop(&name, &fd);
     return rc;
 }

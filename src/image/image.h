@@ -63,8 +63,8 @@ struct rfs_selection {
 };
 
 /*
- * The safetensors file that the library writes for these targets with the metadata "format": FORMAT;
- * safetensors.c draws it. 0, -ENOMEM, or -EINVAL with *err filled for what the format cannot hold.
+ * The safetensors file that the library writes for these targets with the metadata "format": FORMAT, or
+ * as its save_file does by itself, for NULL; safetensors.c draws it. 0, -ENOMEM, or -EINVAL with *err filled for what the format cannot hold.
  */
 int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
                           const char *format, struct rfs_image **out, struct rfs_error *err);

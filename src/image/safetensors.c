@@ -74,12 +74,13 @@ static bool is_text(const struct tensor *tensor, const char *text)
 }
 
 /* What the format cannot hold. */
-static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *tensor,
+static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *tensor, bool alone,
                         struct rfs_error *err)
 {
     const struct rfs_where where = RFS_OF(rfs_catalog_path(catalog), tensor->name);
     const char *remedy =
-        "-o format=ckpt, or -o names= with a map that gives it null, which leaves it out";
+        alone ? "a .npy file"
+              : "-o format=ckpt, or -o names= with a map that gives it null, which leaves it out";
     const enum rfs_dtype dtype = (enum rfs_dtype)tensor->type->dtype;
 
     if (tensor->type->kind != RFS_TENSOR)
@@ -90,13 +91,14 @@ static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *
                         "is of type %s, which safetensors files cannot hold",
                         rfs_dtype_name(dtype));
     if (is_text(tensor, METADATA))
-        return rfs_fail(err, -EINVAL, where, "-o names= with a map that gives it another name",
+        return rfs_fail(err, -EINVAL, where,
+                        alone ? "a .npy file" : "-o names= with a map that gives it another name",
                         "has the name of what is no tensor in safetensors files");
     return 0;
 }
 
 /* The targets as tensors, in the order of the file. */
-static int collect(struct rfs_catalog *catalog, const struct rfs_selection *selection,
+static int collect(struct rfs_catalog *catalog, const struct rfs_selection *selection, bool alone,
                    struct tensor **out, size_t *n, struct rfs_error *err)
 {
     *n = selection->positions ? selection->n : selection->params->n;
@@ -111,7 +113,7 @@ static int collect(struct rfs_catalog *catalog, const struct rfs_selection *sele
         tensor->type = rfs_catalog_type(catalog, target->shown_type);
         tensor->name = rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->shown_name,
                                         &tensor->name_bytes);
-        const int rc = check_tensor(catalog, tensor, err);
+        const int rc = check_tensor(catalog, tensor, alone, err);
         if (rc)
             return rc;
     }
@@ -119,13 +121,13 @@ static int collect(struct rfs_catalog *catalog, const struct rfs_selection *sele
     return 0;
 }
 
-/* The format, and the names of Int4 tensors. One called "format" replaces the format, as in MindSpore. */
+/* The format if there is one, and the names of Int4 tensors; nothing where that is none. One called "format" replaces the format, as in MindSpore. */
 static bool put_metadata(struct rfs_json_write *json, const struct tensor *tensors, size_t n,
                          const char *format)
 {
     RFS_FREE struct tensor *keys = calloc(n + 1, sizeof *keys); /* without a type: the format */
     size_t n_keys = 0;
-    bool told = false;
+    bool told = !format;
 
     if (!keys)
         return false;
@@ -138,6 +140,8 @@ static bool put_metadata(struct rfs_json_write *json, const struct tensor *tenso
     if (!told)
         keys[n_keys++] = (struct tensor){.name = "format", .name_bytes = strlen("format")};
     qsort(keys, n_keys, sizeof *keys, by_name);
+    if (n_keys == 0)
+        return true;
     rfs_json_object(json, METADATA, RFS_JSON_TIGHT);
     for (size_t i = 0; i < n_keys; i++) {
         rfs_json_put_key(json, keys[i].name, keys[i].name_bytes);
@@ -205,7 +209,7 @@ int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selectio
     size_t n;
 
     *out = NULL;
-    int rc = collect(catalog, selection, &tensors, &n, err);
+    int rc = collect(catalog, selection, !format, &tensors, &n, err);
     if (!rc)
         rc = put_header(catalog, &builder.literals, tensors, n, format, err);
     if (rc)

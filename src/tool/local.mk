@@ -16,6 +16,7 @@ librfstool_la_SOURCES = \
 	src/tool/common/progress.c src/tool/common/progress.h \
 	src/tool/common/ranks.c src/tool/common/ranks.h \
 	src/tool/common/show.c src/tool/common/show.h \
+	src/tool/common/stop.c src/tool/common/stop.h \
 	src/tool/common/svg.c src/tool/common/svg.h \
 	src/tool/common/sweep.c src/tool/common/sweep.h \
 	src/tool/common/source.c src/tool/common/source.h \
@@ -28,6 +29,7 @@ include src/tool/diff/local.mk
 include src/tool/example/local.mk
 include src/tool/explain/local.mk
 include src/tool/export/local.mk
+include src/tool/get/local.mk
 include src/tool/info/local.mk
 include src/tool/layout/local.mk
 include src/tool/ranks/local.mk

@@ -118,6 +118,17 @@ def test_control_numpy():
             equal(with_numpy(LOAD, *want), want, f"io={io}")
 
 
+def test_got_is_what_is_shown():
+    """reshard get writes the same files without a mount."""
+    tree, out = Tree(folder("tree"), [*usual(8), Param("scalar", (), WHOLE, WHOLE)], 4, 2), folder("got") + "/it.npy"
+    with Mount(tree.src, tree.options()) as m:
+        for p in tree.params:
+            for group, more in (("full", ()), ("rank_1", ("--rank", "1"))):
+                got = run(reshard, "get", tree.src, p.name, out, "--force", "-o", tree.options(), *more)
+                equal((got.returncode, got.stdout, got.stderr), (0, "", ""), f"get of {p.name}")
+                same_bytes(read_all(out), read_all(inside(m, "tensors", group, p.name + ".npy")), f"{group}/{p.name}")
+
+
 def test_control_bfloat16():
     """numpy has no bfloat16: raw elements of two bytes, never taken for numbers."""
     tree = Tree(folder("tree"), [Param("w", (8, 6), 0, 1, "Float32")], 4, 2)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""reshard verify, stats and diff against what numpy, ml_dtypes and xxhash say of the same whole arrays.
+"""reshard verify, stats, diff and get against what numpy, ml_dtypes and xxhash say of the same whole arrays.
 
 Arrays of every element type are cut here over four ranks (two that cut, two that repeat) and written as safetensors
 files by hand, because the library's numpy side knows no float8 and no bfloat16.
 """
+import io
 import json
 import os
 import random
@@ -246,6 +247,31 @@ def test_differences_are_numpys():
         if size > 0:
             near(row["cosine"], (wide[0] * wide[1]).sum() / size, 1, f"cosine of {name}")
         equal(row["state"], "same" if close.all() else "different", f"state of {name}")
+
+
+def saved(array):
+    """The file of numpy.save."""
+    out = io.BytesIO()
+    np.save(out, array.copy(order="C"))
+    return out.getvalue()
+
+
+def test_get_is_numpys_save():
+    arrays, dtypes = model()
+    arrays["f32.one.all"], dtypes["f32.one.all"] = array("F32", ()), "F32"
+    tree, out = folder("tree"), harness.place + "/tensor.npy"
+    write_tree(tree, arrays, dtypes)
+    ranks = ["-o", TREE[1] + ",dst_ranks=2,dst_rules=*.rows: axis 0 over all;*.columns: axis 1 over all;*: whole"]
+    for name, whole in arrays.items():
+        kind, rank = name.rsplit(".", 1)[1], chance.randrange(2)
+        part = np.split(whole, 2, "rows columns".split().index(kind))[rank] if kind in ("rows", "columns") else whole
+        for arguments, want in ([*TREE, "-j", "3"], whole), ([*ranks, "--rank", str(rank)], part):
+            ask("get", tree, name, out, "--force", *arguments)
+            with open(out, "rb") as file:
+                got = file.read()
+            if dtypes[name] == "F8_E5M2":  # numpy takes it for a type of its own there, which it does not have
+                got, want = got[-want.size:] if want.size else b"", want.tobytes()
+            check(got == (want if isinstance(want, bytes) else saved(want)), f"{name} of {arguments}")
 
 
 def main():

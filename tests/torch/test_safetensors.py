@@ -5,7 +5,7 @@ import os
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from forge import Param, Tree, WHOLE, cut
 from harness import *
@@ -69,3 +69,22 @@ def test_safetensors_of_huggingface():
     options = ",".join([t.options().split(",")[0], "view=huggingface,file_size=2M"])
     with Mount(t.src, options) as m:
         look_at_parts(t, m.mnt)
+
+
+def test_got_is_what_save_file_writes():
+    """One tensor by reshard get, of every type and of odd shapes and names: the bytes of the library's save_file."""
+    torch.manual_seed(1)
+    tensors = {f"of.{dtype}": torch.randint(0, 2, (3, 5)).to(getattr(torch, dtype)) for dtype in
+               ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool",
+                "float8_e4m3fn", "float8_e5m2") if hasattr(torch, dtype)}
+    tensors |= {"scalar": torch.tensor(1.5), "none": torch.zeros(0, 4), "a\u00e9 \"b\"/\\c": torch.arange(7),
+                "large": torch.randn(1500, 2001)}
+    place = folder("one")
+    save_file(tensors, os.path.join(place, "all.safetensors"), metadata={"format": "pt"})
+    for name, tensor in tensors.items():
+        want, got = os.path.join(place, "want"), os.path.join(place, "got.safetensors")
+        save_file({name: tensor}, want)
+        done = run(reshard, "get", os.path.join(place, "all.safetensors"), name, got, "--force")
+        equal((done.returncode, done.stderr), (0, ""), f"the exit status of {name}")
+        with open(want, "rb") as a, open(got, "rb") as b:
+            same_bytes(b.read(), a.read(), name)

@@ -20,6 +20,7 @@ extern const struct rfs_command rfs_command_diff;
 extern const struct rfs_command rfs_command_example;
 extern const struct rfs_command rfs_command_explain;
 extern const struct rfs_command rfs_command_export;
+extern const struct rfs_command rfs_command_get;
 extern const struct rfs_command rfs_command_info;
 extern const struct rfs_command rfs_command_layout;
 extern const struct rfs_command rfs_command_ranks;

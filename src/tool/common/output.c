@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/output.h"
 
+#include "base/cleanup.h"
 #include "base/write_whole.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int fail_write(const char *path, const char *what, int code, struct rfs_error *err)
 {
@@ -17,22 +20,79 @@ static int fail_write(const char *path, const char *what, int code, struct rfs_e
     return rfs_fail(err, -code, RFS_IN(path), remedy, "%s: %s", what, strerror(code));
 }
 
-int rfs_output_write(const char *path, const void *data, size_t size, bool force,
-                     struct rfs_error *err)
+static int fail_stdout(struct rfs_error *err)
 {
-    const char *what;
+    return rfs_fail(err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
+}
+
+/* What is at PATH, and may not be replaced. */
+static int check_place(const char *path, bool force, struct rfs_error *err)
+{
     struct stat st;
 
-    if (strcmp(path, "-") == 0) {
-        if (fwrite(data, 1, size, stdout) == size)
-            return 0;
-        return rfs_fail(err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
-    }
     if (!force && lstat(path, &st) == 0)
         return rfs_fail(err, -EEXIST, RFS_IN(path), "another name, or --force to replace it",
                         "is there already");
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -EEXIST, RFS_IN(path), "another name", "is there, and is no file");
-    const int rc = rfs_write_whole(path, data, size, force, &what);
-    return rc == -ENOMEM ? rfs_fail_memory(err) : rc ? fail_write(path, what, -rc, err) : 0;
+    return 0;
+}
+
+static bool is_stdout(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+int rfs_output_write(const char *path, const void *data, size_t size, bool force,
+                     struct rfs_error *err)
+{
+    struct rfs_output output;
+    int rc;
+
+    if (is_stdout(path))
+        return fwrite(data, 1, size, stdout) == size ? 0 : fail_stdout(err);
+    rc = rfs_output_begin(path, force, &output, err);
+    if (rc == 0)
+        rc = rfs_output_add(&output, data, size, err);
+    if (rc == 0)
+        rc = rfs_output_end(&output, err);
+    rfs_output_drop(&output);
+    return rc;
+}
+
+int rfs_output_begin(const char *path, bool force, struct rfs_output *out, struct rfs_error *err)
+{
+    *out = (struct rfs_output){.path = path, .fd = -1, .force = force};
+    if (is_stdout(path))
+        return 0;
+    int rc = check_place(path, force, err);
+    if (rc)
+        return rc;
+    rc = rfs_temporary_open(path, &out->temporary, &out->fd);
+    return rc == -ENOMEM ? rfs_fail_memory(err)
+           : rc          ? fail_write(path, "cannot create", -rc, err)
+                         : 0;
+}
+
+int rfs_output_add(struct rfs_output *out, const void *data, size_t size, struct rfs_error *err)
+{
+    const bool printed = is_stdout(out->path);
+    const int rc = rfs_write_all(printed ? STDOUT_FILENO : out->fd, data, size);
+
+    return rc == 0   ? 0
+           : printed ? fail_stdout(err)
+                     : fail_write(out->path, "cannot write", -rc, err);
+}
+
+int rfs_output_end(struct rfs_output *out, struct rfs_error *err)
+{
+    if (is_stdout(out->path))
+        return 0;
+    const int rc = rfs_temporary_finish(&out->temporary, &out->fd, out->path, out->force);
+    return rc ? fail_write(out->path, "cannot write", -rc, err) : 0;
+}
+
+void rfs_output_drop(struct rfs_output *out)
+{
+    rfs_temporary_drop(&out->temporary, &out->fd);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small file that a command writes for its user. */
+/* A file that a command writes for its user: there whole, or not at all. */
 #ifndef RFS_TOOL_COMMON_OUTPUT_H
 #define RFS_TOOL_COMMON_OUTPUT_H
 
@@ -14,5 +14,21 @@
  */
 int rfs_output_write(const char *path, const void *data, size_t size, bool force,
                      struct rfs_error *err);
+
+/* The same in pieces, from one thread at a time. */
+struct rfs_output {
+    const char *path; /* borrowed; "-": the standard output */
+    char *temporary;  /* owned; NULL: there is none, or no more */
+    int fd;           /* -1: none */
+    bool force;
+};
+#define RFS_OUTPUT_NONE ((struct rfs_output){.fd = -1})
+
+/* 0, or -errno with *err filled. */
+int rfs_output_begin(const char *path, bool force, struct rfs_output *out, struct rfs_error *err);
+int rfs_output_add(struct rfs_output *out, const void *data, size_t size, struct rfs_error *err);
+int rfs_output_end(struct rfs_output *out, struct rfs_error *err);
+/* Of what has not ended, nothing is left. Also one that is RFS_OUTPUT_NONE. */
+void rfs_output_drop(struct rfs_output *out);
 
 #endif

@@ -38,6 +38,7 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params
 {
     const bool ranks = whole->ranks > 1;
 
+    whole->params = params;
     whole->tensors = calloc(params->n + 1, sizeof *whole->tensors);
     whole->by_name = calloc(params->n + 1, sizeof *whole->by_name);
     if (!whole->tensors || !whole->by_name)
@@ -123,9 +124,9 @@ static int open_view(const char *path, const char *options, bool damaged, struct
     return 0;
 }
 
-/* Makes the planner, which also has tensors that a .ckpt file would lack, and takes what its rank 0 has. */
-static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
-                       struct rfs_globs *globs, struct rfs_error *err)
+/* Makes the planner, which also has tensors that a .ckpt file would lack, and takes what whole->rank has. */
+static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
+                     struct rfs_globs *globs, struct rfs_error *err)
 {
     struct rfs_view *view = whole->view;
     const struct rfs_planner_config config = {
@@ -145,7 +146,7 @@ static int take_rank_0(struct rfs_whole *whole, const struct rfs_strategy *dst, 
 
     if (rc == 0) {
         rfs_planner_report(whole->planner, RFS_TELL_ONE_SIDED);
-        rc = rfs_planner_rank(whole->planner, 0, &plan, err);
+        rc = rfs_planner_rank(whole->planner, whole->rank, &plan, err);
     }
     if (rc)
         return rc;
@@ -209,9 +210,25 @@ int rfs_whole_open(const char *path, const char *options, struct rfs_globs *glob
     if (dst) {
         *cut = (struct rfs_whole){
             .path = path, .opened = whole->opened, .view = whole->view, .is_cut = true};
-        rc = take_rank_0(cut, dst, false, NULL, err);
+        rc = take_rank(cut, dst, false, NULL, err);
     }
-    return rc ? rc : take_rank_0(whole, NULL, dst != NULL, globs, err);
+    return rc ? rc : take_rank(whole, NULL, dst != NULL, globs, err);
+}
+
+int rfs_whole_open_rank(const char *path, const char *options, int64_t rank,
+                        struct rfs_whole *whole, struct rfs_error *err)
+{
+    *whole = (struct rfs_whole){.rank = rank > 0 ? (uint32_t)rank : 0};
+    const int rc = open_view(path, options, false, whole, err);
+    if (rc)
+        return rc;
+    const struct rfs_strategy *dst = rank < 0 ? NULL : whole->view->dst;
+    const uint32_t ranks = dst ? whole->view->n_ranks : 1;
+    if (whole->rank >= ranks)
+        return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u", whole->rank,
+                              ranks);
+    return whole->view->hfai ? take_parts(whole, NULL, err)
+                             : take_rank(whole, dst, false, NULL, err);
 }
 
 void rfs_whole_name_strategy(const char *flag, struct rfs_error *err)
@@ -284,7 +301,7 @@ int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor
                     struct rfs_slice *slice)
 {
     return whole->parts ? rfs_whole_parts_slice(whole->parts, tensor->target, slice)
-                        : rfs_planner_slice(whole->planner, 0, tensor->target, slice);
+                        : rfs_planner_slice(whole->planner, whole->rank, tensor->target, slice);
 }
 
 static bool is_converted(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,

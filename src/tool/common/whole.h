@@ -32,8 +32,10 @@ struct rfs_whole {
     struct rfs_planner *planner;   /* owned; NULL with parts */
     struct rfs_whole_parts *parts; /* owned; of hfai's parts; or NULL */
     struct rfs_catalog *catalog;
-    struct rfs_lacking lacking;    /* owned; of what is damaged, if that may be */
-    uint32_t first, ranks, stages; /* the ranks that its strategy tells, from the first on */
+    struct rfs_lacking lacking;      /* owned; of what is damaged, if that may be */
+    uint32_t first, ranks, stages;   /* the ranks that its strategy tells, from the first on */
+    const struct rfs_params *params; /* that the targets are of */
+    uint32_t rank;                   /* of the destination, by whose slices they are */
     size_t n;
     struct rfs_whole_tensor *tensors; /* [n] owned; in the order of the files */
     uint32_t *by_name;                /* [n] owned; positions, by the names' bytes */
@@ -59,6 +61,14 @@ void rfs_whole_name_strategy(const char *flag, struct rfs_error *err);
 int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs, bool damaged,
                    struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
+
+/*
+ * The same of what destination rank RANK has, as it has it, or whole for -1, whatever the destination in OPTIONS. Of
+ * hfai's parts, and without a destination, there is rank 0 alone, which has all whole. 0, or -errno with *err filled;
+ * to be closed in any case.
+ */
+int rfs_whole_open_rank(const char *path, const char *options, int64_t rank,
+                        struct rfs_whole *whole, struct rfs_error *err);
 
 /*
  * For two that are to be compared, B without a view for none: if one is hfai's parts and the other is not, of the parts

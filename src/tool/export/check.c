@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "base/read_whole.h"
 #include "base/secret.h"
+#include "tool/common/stop.h"
 #include "tool/common/tool.h"
 #include "view/ranges.h"
 
@@ -60,7 +61,7 @@ static int for_each_piece(struct rfs_export *export, const char *path, uint64_t 
         rc = -EINVAL;
     for (uint64_t at = 0; rc == 0 && at < size; at += BUFFER) {
         const size_t n = (size_t)rfs_min_u64(BUFFER, size - at);
-        rc = rfs_export_stopped() ? -EINTR : rfs_pread_all(fd, buffer, n, at);
+        rc = rfs_stopped() ? -EINTR : rfs_pread_all(fd, buffer, n, at);
         if (rc == -ENODATA) /* it was cut off meanwhile */
             rc = -EINVAL;
         if (rc == 0)

@@ -7,6 +7,7 @@
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/show.h"
+#include "tool/common/stop.h"
 #include "tool/common/tool.h"
 
 #include <errno.h>
@@ -151,7 +152,7 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
         *err = later;
         return saved;
     }
-    if (rc == 0 && rfs_export_stopped())
+    if (rc == 0 && rfs_stopped())
         rc = rfs_fail(err, -EINTR, RFS_IN(export->dest.path), "the same command, to go on",
                       "stopped by a signal: %" PRIu64 " files are complete",
                       export->files_written + export->files_kept);
@@ -229,13 +230,6 @@ static void tear_down(struct rfs_export *export)
     rfs_progress_destroy(&export->progress);
 }
 
-/* As if nobody had caught it, for those who wait for this process. */
-static void end_by_signal(void)
-{
-    signal(rfs_export_stopped(), SIG_DFL);
-    raise(rfs_export_stopped());
-}
-
 static int run(int argc, char **argv)
 {
     struct rfs_export_options options;
@@ -260,8 +254,7 @@ static int run(int argc, char **argv)
         return rfs_tool_done();
     fflush(stdout);
     rc = rfs_tool_failed(&err);
-    if (rfs_export_stopped())
-        end_by_signal();
+    rfs_stop_end();
     return rc;
 }
 

@@ -101,7 +101,4 @@ int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
 int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
                              int code, struct rfs_error *err);
 
-/* The signal that asked to stop, or 0. */
-int rfs_export_stopped(void);
-
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The threads that write, the order of their work, and the signals that end it. */
+/* The threads that write, and the order of their work. */
 #include "tool/export/write.h"
 
 #include "base/checked.h"
+#include "tool/common/stop.h"
 #include "view/ranges.h"
 
 #include <assert.h>
@@ -16,41 +17,6 @@
 #include <unistd.h>
 
 #define TICK 200 /* ms */
-
-/* ---- stopping --------------------------------------------------------------------------------------- */
-
-/* Written by signal handlers while other threads read it; without a lock on every machine that there is. */
-static atomic_int stopped;
-static atomic_int wake_fd =
-    -1; /* of the run under way; signal handlers have nothing else to know it by */
-static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may not wait for a lock");
-
-int rfs_export_stopped(void)
-{
-    return stopped;
-}
-
-static void on_signal(int number)
-{
-    const int before = errno;
-    const int fd = wake_fd;
-    stopped = number;
-    if (fd >= 0 && write(fd, "", 1) < 0)
-        errno = before; /* full: somebody is awake */
-    errno = before;
-}
-
-/* A second signal of a kind ends the process as ever. What was ignored by who started us stays so. */
-static void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
-    struct sigaction before;
-
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &act, NULL);
-}
 
 /* The first failure is the one that is told. */
 static void fail(struct rfs_writing_run *run, int rc, const struct rfs_error *err)
@@ -98,7 +64,7 @@ static const struct rfs_wave_item *take_item(struct rfs_writing_run *run, struct
     const struct rfs_wave_item *item = NULL;
 
     pthread_mutex_lock(&run->lock);
-    while (!item && run->wave && !run->failed && !stopped) {
+    while (!item && run->wave && !run->failed && !rfs_stopped()) {
         struct rfs_wave *wave = run->wave;
         if (wave->next < wave->plan.items.n) {
             item = &wave->plan.items.data[wave->next++];
@@ -182,7 +148,7 @@ static void watch(struct rfs_writing_run *run, int fd)
         rfs_progress_tick(&run->export->progress);
         pthread_mutex_lock(&run->lock);
         busy = run->workers > 0;
-        if (stopped)
+        if (rfs_stopped())
             pthread_cond_broadcast(&run->changed);
         pthread_mutex_unlock(&run->lock);
     }
@@ -196,8 +162,8 @@ static int run_threads(struct rfs_writing_run *run, struct rfs_error *err)
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return rfs_fail(err, -errno, RFS_NOWHERE, NULL, "no pipe can be made: %s", strerror(errno));
     run->wake = ends[1];
-    wake_fd = ends[1];
-    catch_signals();
+    rfs_stop_wake(ends[1]);
+    rfs_stop_catch();
     int rc = rfs_wave_begin(run, &run->wave, err);
     if (rc == 0) {
         const unsigned n = start_workers(run, threads);
@@ -210,7 +176,7 @@ static int run_threads(struct rfs_writing_run *run, struct rfs_error *err)
     }
     if (run->wave)
         rfs_wave_free(run->wave); /* nobody works: the reference is the run's */
-    wake_fd = -1;
+    rfs_stop_wake(-1);
     close(ends[0]);
     close(ends[1]);
     if (rc == 0 && run->failed) {

@@ -90,6 +90,37 @@ static void test_one_example_of_the_format(void **state)
     rfs_image_free(image);
 }
 
+/* As the library's save_file writes it: no metadata, unless the type needs it. */
+static void test_without_format(void **state)
+{
+    struct world *w = *state;
+    const uint32_t second = 1;
+    struct rfs_image *image;
+
+    add_tensor(w, "a", RFS_INT4, DIMS(2));
+    add_tensor(w, "b", RFS_FLOAT32, DIMS(3));
+    assert_int_equal(rfs_image_safetensors(w->catalog,
+                                           &(struct rfs_selection){w->params, &second, 1}, NULL,
+                                           &image, &w->err),
+                     0);
+    expect_header(image, "{\"b\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}");
+    rfs_image_free(image);
+    assert_int_equal(rfs_image_safetensors(w->catalog,
+                                           &(struct rfs_selection){w->params, &(uint32_t){0}, 1},
+                                           NULL, &image, &w->err),
+                     0);
+    expect_header(image, "{\"__metadata__\":{\"a\":\"Int4\"},"
+                         "\"a\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]}}");
+    rfs_image_free(image);
+    add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
+    assert_int_equal(rfs_image_safetensors(w->catalog,
+                                           &(struct rfs_selection){w->params, &(uint32_t){2}, 1},
+                                           NULL, &image, &w->err),
+                     -EINVAL);
+    assert_non_null(strstr(w->err.text, "parameter 's': is a string"));
+    assert_non_null(strstr(w->err.text, "try: a .npy file"));
+}
+
 static void test_escapes(void **state)
 {
     struct world *w = *state;
@@ -310,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_by_hand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_example_of_the_format, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_without_format, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_escapes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_int4, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_selection, set_up, tear_down),

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `reshard get`: one tensor as a file, whole or as a destination rank has it. It is read in pieces by several threads. */
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/suggest.h"
+#include "base/text.h"
+#include "image/npy.h"
+#include "tool/common/command.h"
+#include "tool/common/output.h"
+#include "tool/common/stop.h"
+#include "tool/common/sweep.h"
+#include "tool/common/tool.h"
+#include "view/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NPY, SAFETENSORS, BY_NAME };
+static const char *const formats[] = {"npy", "safetensors", NULL};
+
+struct request {
+    const char *source, *name, *out;
+    char *options; /* owned */
+    int64_t rank;  /* -1: whole tensors */
+    int format;
+    unsigned threads;
+    bool force;
+};
+
+struct getting {
+    const struct request *request;
+    struct rfs_whole whole;
+    const struct rfs_whole_tensor *tensor;
+    struct rfs_output output;
+    struct rfs_progress progress;
+};
+
+/* ---- which tensor ------------------------------------------------------------------------------------ */
+
+static const char *source_name(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor)
+{
+    return rfs_catalog_name(whole->catalog, tensor->target->name);
+}
+
+/* By the name that files show, or else by that of the source. */
+static const struct rfs_whole_tensor *find(const struct rfs_whole *whole, const char *name)
+{
+    const struct rfs_whole_tensor *found = rfs_whole_find(whole, name);
+
+    for (size_t i = 0; !found && i < whole->n; i++)
+        if (strcmp(source_name(whole, &whole->tensors[i]), name) == 0)
+            found = &whole->tensors[i];
+    return found;
+}
+
+/* The name that is most like it, if at least half of that is right. */
+static const char *nearest(const struct rfs_whole *whole, const char *name)
+{
+    const char *out = NULL;
+    unsigned least = (unsigned)strlen(name) / 2 + 1;
+
+    for (size_t i = 0; i < whole->n; i++) {
+        const unsigned edits = rfs_suggest_distance(name, whole->tensors[i].name);
+        if (edits < least) {
+            least = edits;
+            out = whole->tensors[i].name;
+        }
+    }
+    return out;
+}
+
+static int has_none(const struct getting *getting, struct rfs_error *err)
+{
+    const struct request *request = getting->request;
+    const struct rfs_whole *whole = &getting->whole;
+    const struct rfs_strategy *dst = request->rank >= 0 ? whole->view->dst : NULL;
+    const ptrdiff_t at = dst ? rfs_strategy_find(dst, request->name) : -1;
+    const struct rfs_where where = RFS_OF(whole->path, request->name);
+    const char *near = nearest(whole, request->name);
+    char remedy[64];
+
+    if (at >= 0) {
+        const uint32_t stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
+        snprintf(remedy, sizeof remedy, "--rank %u", stage * rfs_strategy_devices(dst));
+        return rfs_fail(err, -ENOENT, where, remedy,
+                        "rank_%u of the destination does not have it; stage %u has",
+                        (unsigned)request->rank, stage);
+    }
+    return rfs_fail(err, -ENOENT, where,
+                    near           ? near
+                    : whole->parts ? "reshard stats, which lists the names"
+                                   : "reshard info, which lists the names",
+                    "there is no such tensor");
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------- */
+
+static void free_image(struct rfs_image **image)
+{
+    rfs_image_free(*image);
+}
+
+/* What stands before the tensor's bytes. */
+static int write_head(struct getting *getting, struct rfs_error *err)
+{
+    const struct rfs_params *params = getting->whole.params;
+    const uint32_t position = (uint32_t)(getting->tensor->target - params->targets);
+    const struct rfs_selection one = {params, &position, 1};
+    RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
+    int rc;
+
+    if (getting->request->format == SAFETENSORS)
+        rc = rfs_image_safetensors(getting->whole.catalog, &one, NULL, &image, err);
+    else if ((rc = rfs_image_npy(getting->whole.catalog, params, position, &image)) != 0)
+        rc = rc == -ENOMEM ? rfs_fail_memory(err)
+                           : rfs_fail(err, rc, RFS_OF(getting->whole.path, getting->tensor->name),
+                                      NULL, "the file would be too large");
+    return rc ? rc : rfs_output_add(&getting->output, image->literals, image->literal_bytes, err);
+}
+
+static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)
+{
+    (void)item;
+    (void)side;
+    return ((const struct getting *)ctx)->tensor;
+}
+
+static uint64_t bytes_of(void *ctx, size_t item)
+{
+    return tensor_of(ctx, item, 0)->type->bytes;
+}
+
+static int is_read(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
+                   struct rfs_error *err)
+{
+    (void)ctx;
+    (void)worker;
+    (void)piece;
+    return rfs_stopped() ? rfs_fail(err, -EINTR, RFS_NOWHERE, NULL, "stopped by a signal") : 0;
+}
+
+static int write_piece(void *ctx, struct rfs_sweep_worker *worker,
+                       const struct rfs_sweep_piece *piece, struct rfs_error *err)
+{
+    struct getting *getting = ctx;
+
+    return rfs_output_add(&getting->output, worker->bytes[0], (size_t)piece->n, err);
+}
+
+static int write_tensor(struct getting *getting, struct rfs_error *err)
+{
+    const uint64_t pieces = getting->tensor->type->bytes / RFS_SWEEP_PIECE + 1;
+    const struct rfs_sweep sweep = {
+        .ctx = getting,
+        .n = 1,
+        .whole = {&getting->whole},
+        .sides = 1,
+        .tensor = tensor_of,
+        .units = bytes_of,
+        .work = is_read,
+        .fold = write_piece,
+        .progress = &getting->progress,
+        .phase = "writing",
+    };
+
+    return rfs_sweep_run(&sweep, (unsigned)rfs_min_u64(getting->request->threads, pieces), err);
+}
+
+static int get(struct getting *getting, struct rfs_error *err)
+{
+    const struct request *request = getting->request;
+    int rc =
+        rfs_whole_open_rank(request->source, request->options, request->rank, &getting->whole, err);
+
+    if (rc)
+        return rc;
+    getting->tensor = find(&getting->whole, request->name);
+    if (!getting->tensor)
+        return has_none(getting, err);
+    rc = rfs_output_begin(request->out, request->force, &getting->output, err);
+    if (rc == 0)
+        rc = write_head(getting, err);
+    if (rc == 0)
+        rc = write_tensor(getting, err);
+    return rc ? rc : rfs_output_end(&getting->output, err);
+}
+
+/* ---- the command line -------------------------------------------------------------------------------- */
+
+static int take_rank(const struct rfs_given *given, void *request, struct rfs_error *err)
+{
+    uint64_t rank;
+
+    if (!rfs_tool_number(given->value, false, 0, UINT32_MAX - 1, &rank))
+        return rfs_args_refuse(given, "a rank of the destination, from 0 up", err);
+    ((struct request *)request)->rank = (int64_t)rank;
+    return 0;
+}
+
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_PLACE("SRC", struct request, source, NULL),
+    RFS_ARG_PLACE("NAME", struct request, name, NULL),
+    RFS_ARG_PLACE("OUT", struct request, out, "one SRC, one NAME and one OUT"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options, NULL),
+    RFS_ARG_VIEW('d', "FILE", "dst_strategy", struct request, options,
+                 "the strategies of SRC and of the destination"),
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
+                 "any option of the view, see reshardfs(1)"),
+    RFS_ARG_OWN("rank", "N", take_rank, "the slice of this destination rank, not the whole"),
+    RFS_ARG_WORD("to", "FORMAT", formats, "npy or safetensors", struct request, format,
+                 "npy or safetensors (by the name of OUT; npy for -)"),
+    RFS_ARG_FLAG("force", struct request, force, "replace OUT"),
+    RFS_ARG_THREADS("threads", struct request, threads),
+    {0},
+};
+
+static int choose_format(struct request *request, struct rfs_error *err)
+{
+    const char *ending = strrchr(request->out, '.');
+
+    if (strcmp(request->out, "-") == 0) {
+        request->format = request->format == BY_NAME ? NPY : request->format;
+        return isatty(STDOUT_FILENO) ? rfs_fail_usage(err, "a file, or a program behind a pipe",
+                                                      "a tensor is not written to a terminal")
+                                     : 0;
+    }
+    if (request->format == BY_NAME)
+        for (request->format = NPY; request->format < BY_NAME; request->format++)
+            if (ending && strcmp(ending + 1, formats[request->format]) == 0)
+                return 0;
+    return request->format < BY_NAME
+               ? 0
+               : rfs_fail_usage(err, "--to npy or --to safetensors, or a name that ends so",
+                                "the name of OUT says no format: '%s'", request->out);
+}
+
+static int check(struct request *request, struct rfs_error *err)
+{
+    if (!request->out)
+        return rfs_fail_usage(err, "reshard get SRC NAME OUT",
+                              "get takes a source, a name and a file to write");
+    if (!*request->source || !*request->out)
+        return rfs_fail_usage(err, "reshard get SRC NAME OUT", "a path is empty");
+    return choose_format(request, err);
+}
+
+static int run(int argc, char **argv)
+{
+    struct rfs_error err = {0};
+    struct request request = {
+        .rank = -1, .format = BY_NAME, .threads = rfs_tool_processors(RFS_MOST_THREADS)};
+    struct getting getting = {.request = &request, .output = RFS_OUTPUT_NONE};
+    int rc = rfs_args_parse(arguments, argc, argv, &request, &err);
+
+    if (rc == 0)
+        rc = check(&request, &err);
+    rfs_progress_init(&getting.progress, false);
+    if (rc == 0)
+        rfs_stop_catch();
+    if (rc == 0)
+        rc = get(&getting, &err);
+    rfs_progress_destroy(&getting.progress);
+    rfs_output_drop(&getting.output);
+    rfs_whole_close(&getting.whole);
+    free(request.options);
+    if (rc == 0)
+        return rfs_tool_done();
+    rc = rfs_tool_failed(&err);
+    rfs_stop_end();
+    return rc;
+}
+
+const struct rfs_command rfs_command_get = {
+    .name = "get",
+    .usage = "reshard get SRC NAME OUT [-s FILE] [option…]\n"
+             "reshard get SRC NAME OUT -s FILE -d FILE --rank N [option…]\n",
+    .summary = "writes one tensor into a .npy or safetensors file",
+    .arguments = arguments,
+    .run = run,
+};
