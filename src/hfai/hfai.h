@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0), and the
- * same state in another number of parts, or whole. hfai_read.c draws the format.
+ * same state in another number of parts, or whole. read.c draws the format.
  *
  * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and
  * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters

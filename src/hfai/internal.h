@@ -138,7 +138,7 @@ int rfs_hfai_tensors_show(const struct rfs_hfai *hfai, struct rfs_storages *stor
  */
 int rfs_hfai_same(const struct hfai_reading *reading, const struct rfs_node *a,
                   const struct rfs_node *b);
-/* The steps of a part's optimizers; hfai_steps.c. 0 or -errno with *err filled. */
+/* The steps of a part's optimizers; steps.c. 0 or -errno with *err filled. */
 int rfs_hfai_check_steps(struct rfs_hfai *hfai, struct rfs_error *err);
 
 /* Weighs values; zero-initialise but for hfai, end by rfs_hfai_weigher_end. */

@@ -27,7 +27,7 @@
 struct rfs_region {
     uint64_t start;  /* in the file; it ends where the next one starts */
     uint64_t at;     /* in image.literals, or in the target's bytes */
-    uint32_t target; /* position in the parameter list or the stock, RFS_LITERAL, or RFS_CRC… */
+    uint32_t target; /* position in the parameter list or the storages, RFS_LITERAL, or RFS_CRC… */
 };
 
 struct rfs_image {

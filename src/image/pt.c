@@ -43,7 +43,7 @@ struct encoder {
     struct rfs_bytes pickle;
     struct rfs_storages storages;
     RFS_VEC(uint64_t) sizes;   /* of the storages */
-    RFS_VEC(uint32_t) targets; /* of the storages: in the stock or in the parameter list */
+    RFS_VEC(uint32_t) targets; /* of the storages: in them or in the parameter list */
     RFS_VEC(const void *) met; /* by storage: the record or the made storage that it is */
     uint32_t *table;           /* open addressing over met: number + 1 */
     size_t cap;

@@ -27,7 +27,7 @@ struct rfs_loop {
 
 struct rfs_block {
     uint32_t file;              /* id in the catalogue's files */
-    struct rfs_content content; /* its extents live as long as the catalogue, or the stock */
+    struct rfs_content content; /* its extents live as long as the catalogue, or the storages */
     uint64_t dst;               /* of the first run, in the slice */
     uint64_t src;               /* of the first run, in the content */
     uint64_t run;               /* bytes */

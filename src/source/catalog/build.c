@@ -52,7 +52,7 @@ static int sort_entries(const struct rfs_builder *builder, struct rfs_index *ind
     return rfs_index_order_names(index, &a, &b);
 }
 
-/* Of .ckpt files: 1 when LIKE is the file's index too, 0 with *fresh, or -errno. */
+/* Of .ckpt files: 1 when TEMPLATE is the file's index too, 0 with *fresh, or -errno. */
 static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *reading,
                       const char *path, const struct rfs_index *template, struct rfs_index **fresh,
                       struct rfs_error *err)
@@ -109,7 +109,7 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
            memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
 }
 
-/* The index of one file: LIKE, or one of its own. */
+/* The index of one file: TEMPLATE, or one of its own. */
 static int build_piece(const struct job *job, uint32_t file, struct rfs_index *template,
                        struct rfs_index **piece, struct rfs_error *err)
 {

@@ -30,14 +30,14 @@ struct rfs_builder {
 
 /*
  * Builds for a rank with PARTS files, with the ids from FILE on, and the weight map at that path
- * (or NULL). LIKE (or NULL) is another rank's result. *out is LIKE when both ranks have the same
+ * (or NULL). TEMPLATE (or NULL) is another rank's result. *out is TEMPLATE when both ranks have the same
  * index; else the caller owns it and frees it by rfs_built_free. 0, or -errno with *err filled and
  * *out NULL. From any thread.
  */
 int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const char *weight_map,
               struct rfs_built *template, struct rfs_built **out, struct rfs_error *err);
 /*
- * Whether the rank with that file seems to have the index LIKE, by samples of its headers: 1; or 0, as when
+ * Whether the rank with that file seems to have the index TEMPLATE, by samples of its headers: 1; or 0, as when
  * only building can tell, or -errno.
  */
 int rfs_build_resembles(struct rfs_builder *builder, uint32_t file,

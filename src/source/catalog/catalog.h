@@ -81,7 +81,7 @@ static inline const char *rfs_catalog_name(struct rfs_catalog *catalog, uint32_t
 
 #define RFS_NO_RANK UINT32_MAX
 /*
- * The rank's index, built at the first call. LIKE (or RFS_NO_RANK) is a rank of the same stage that is
+ * The rank's index, built at the first call. TEMPLATE (or RFS_NO_RANK) is a rank of the same stage that is
  * indexed already: its index is tried as a prediction before walking. -ENOENT when the rank has no
  * file. A failure is remembered and given again.
  */
@@ -93,7 +93,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
  */
 bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank);
 /*
- * Whether a rank that has a file seems to list the same parameters as LIKE, which is indexed: 1
+ * Whether a rank that has a file seems to list the same parameters as TEMPLATE, which is indexed: 1
  * when SAMPLES (two or more) of its headers say so, of two blocks if it is encrypted, and its index
  * was not built for that; else 0, or -errno.
  */
