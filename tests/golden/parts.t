@@ -248,3 +248,8 @@ reshard: error: the source is in hfai's parts, for which option dst_strategy doe
 $ rm saved/PART_001.pt; explain -o nshards=5 --param embed
 reshard: error: …/saved: the folder holds 2 files PART_*.pt, of which 'PART_002.pt' is none of PART_000.pt to PART_001.pt; try: move away what is left over from another save, or copy what is missing there
 (exit 1)
+
+# A manifest that cannot be read is said, also where a part is damaged.
+$ truncate -s 100 saved/PART_001.pt; echo '{bad' >sums.json; reshard verify saved --manifest sums.json
+reshard: error: sums.json: offset 1: not a manifest that can be read: a string is expected here; try: another FILE, or --write to replace it
+(exit 1)

@@ -154,8 +154,9 @@ static int do_all(struct rfs_verify *verify, struct rfs_error *err)
 {
     int rc = load(verify, err);
 
-    if (rc == 0)
-        rc = open_all(verify, err);
+    if (rc)
+        return rc;
+    rc = open_all(verify, err);
     if (rc == 0)
         rc = compare_all(verify, err);
     else if (has_bad_parts(verify, rc, err))
