@@ -133,6 +133,9 @@ $ mv lost/rank_* src; mv lost src/rank_1
 $ explain --param nothing
 reshard: error: …/work/src: parameter 'nothing': no destination rank has it; try: reshard info, which lists the names
 (exit 1)
+$ explain --param layer1.weigth
+reshard: error: …/work/src: parameter 'layer1.weigth': no destination rank has it; try: --param 'layer1.weight'
+(exit 1)
 $ explain --param nothing --rank 1
 reshard: error: …/work/src: parameter 'nothing': rank_1 of the destination does not have it; try: reshard info, which lists the names
 (exit 1)

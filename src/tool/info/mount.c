@@ -80,7 +80,7 @@ static bool tell_line(struct rfs_report *report, const char *path, char *line, c
         return false;
     unescape(source);
     unescape(field[4]);
-    fprintf(report->say, "mount: %s, by reshardfs, of %s\n  flags: %s,%s\n", field[4], source,
+    fprintf(report->say, "mount: %s, by reshardfs, of %s\n  options: %s,%s\n", field[4], source,
             field[5], options);
     rfs_json_object(&report->json, "mount", RFS_JSON_TIGHT);
     rfs_json_put_text(&report->json, "point", field[4]);
