@@ -79,6 +79,12 @@ install_packages() {
         as_root apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null
 }
 
+# What debian/control says that the packages are built with, by name.
+debian_needs() {
+    sed -n '/^Build-Depends:/,/^Standards/p' "$top/debian/control" | sed '1s/[^:]*://; /^Standards/d' |
+        tr ',' '\n' | sed 's/([^)]*)//; s/<[^>]*>//; s/ //g; s/:any//; s/debhelper-compat/debhelper/'
+}
+
 # make_venv FOLDER PYTHON WHAT MAKER: a virtual environment, made once. WHAT, in a file named complete, is its
 # last part, so that one whose making was interrupted, or that is of other versions, is made again; the lock
 # keeps two runs from making it at once.
