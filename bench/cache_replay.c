@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_replay SOURCE OPTIONS TRACE MIB... - what caches of those sizes would have had to assemble for the reads
- * of a trace: with the cache's own policy (src/assemble/cache_policy.c itself), with plain LRU, and with the best that
- * there is, Belady's, which knows the future.
+ * cache_replay SOURCE OPTIONS TRACE MIB... - what caches of those sizes would have had to assemble
+ * for the reads of a trace: with the cache's own policy (src/assemble/cache_policy.c itself), with
+ * plain LRU, and with the best that there is, Belady's, which knows the future.
  *
- * TRACE is what `reader -t TRACE` has recorded of readers of a mount of SOURCE with OPTIONS: a line for each read,
- * in the order in which they ended,
+ * TRACE is what `reader -t TRACE` has recorded of readers of a mount of SOURCE with OPTIONS: a line
+ * for each read, in the order in which they ended,
  *
  *     OFFSET SIZE PATH            bytes, bytes, a file of the mount
  *
- * of which only the last two names of PATH count. Reads become visits of gathered pieces; those of one file that
- * follow each other on one piece are one. What is contiguous is in no cache. Nothing is read but headers, nothing
- * is assembled, and no memory of the cache is touched.
+ * of which only the last two names of PATH count. Reads become visits of gathered pieces; those of
+ * one file that follow each other on one piece are one. What is contiguous is in no cache. Nothing
+ * is read but headers, nothing is assembled, and no memory of the cache is touched.
  *
- * Prints a line of JSON for each size: MiB visited, different MiB, and the shares of the visits that hit.
+ * Prints a line of JSON for each size: MiB visited, different MiB, and the shares of the visits
+ * that hit.
  */
 #include "assemble/cache.h"
 #include "assemble/gather.h"
@@ -51,7 +52,7 @@ static void *must(void *memory)
     return memory;
 }
 
-/* ---- from reads to visits ---------------------------------------------------------------------------- */
+/* ---- from reads to visits -------------------------------------------------------------------- */
 
 static bool same_piece(const struct rfs_piece_key *a, const struct rfs_piece_key *b)
 {
@@ -178,7 +179,7 @@ static void link_visits(struct trace *trace)
     free(latest);
 }
 
-/* ---- policies: each says how many of the visits hit -------------------------------------------------- */
+/* ---- policies: each says how many of the visits hit ------------------------------------------ */
 
 static size_t replay_policy(const struct trace *trace, uint64_t budget)
 {

@@ -2,23 +2,24 @@
 /*
  * delay_server SRC MNT [-d MICROSECONDS] [-r REQUEST_BYTES] - a folder on slow storage.
  *
- * Mirrors SRC read-only. Each read of a file is answered so long after it came (2000 µs unless given), whatever its
- * size; any number of them wait at the same time, so that depth counts as it does for a network file system
- * or an object store: each read is one round trip, and the storage behind it is as wide as one likes. That is a client
- * of NFS or Lustre as far as it matters here:
- *   - its largest request (rsize, 1 MiB for both as they are set up mostly) is REQUEST_BYTES: longer reads are cut into
- *     several, one after the other;
- *   - no page cache and no read-ahead of the kernel (direct_io): what is measured is the reader's own work, and each
- *     pass over a file costs the same. A kernel's read-ahead would only hide the delay from who reads in sequence;
- *   - attributes and names stay in the kernel for a minute, as the attribute caches of both do for some seconds;
- *     opening costs nothing.
+ * Mirrors SRC read-only. Each read of a file is answered so long after it came (2000 µs unless
+ * given), whatever its size; any number of them wait at the same time, so that depth counts as it
+ * does for a network file system or an object store: each read is one round trip, and the storage
+ * behind it is as wide as one likes. That is a client of NFS or Lustre as far as it matters here:
+ *   - its largest request (rsize, 1 MiB for both as they are set up mostly) is REQUEST_BYTES:
+ *     longer reads are cut into several, one after the other;
+ *   - no page cache and no read-ahead of the kernel (direct_io): what is measured is the reader's
+ *     own work, and each pass over a file costs the same. A kernel's read-ahead would only hide the
+ *     delay from who reads in sequence;
+ *   - attributes and names stay in the kernel for a minute, as the attribute caches of both do for
+ *     some seconds; opening costs nothing.
  *
- * Requests are taken by the session's thread, which only notes when they are due; ANSWERERS threads wait for
- * that time, in the order of arrival, and answer from a mapping of the file: one copy, to leave as much of the processors
- * as can be to who is measured.
+ * Requests are taken by the session's thread, which only notes when they are due; ANSWERERS threads
+ * wait for that time, in the order of arrival, and answer from a mapping of the file: one copy, to
+ * leave as much of the processors as can be to who is measured.
  *
- * Stays in the foreground, so that its parent knows its id; ends on a signal or an unmount. For trusted folders that
- * nobody changes meanwhile.
+ * Stays in the foreground, so that its parent knows its id; ends on a signal or an unmount. For
+ * trusted folders that nobody changes meanwhile.
  */
 #define FUSE_USE_VERSION 314
 #ifndef _GNU_SOURCE
@@ -44,7 +45,9 @@
 
 enum { MOST_REQUEST = 1 << 20, ANSWERERS = 4, MOST_NODES = 1 << 16 };
 
-/* What was looked up; never forgotten, so that ids stay. Inode numbers are places in the table + 1. */
+/*
+ * What was looked up; never forgotten, so that ids stay. Inode numbers are places in the table + 1.
+ */
 struct node {
     char *path;
     struct stat st;
@@ -73,7 +76,7 @@ static struct {
     int ending;
 } queue = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, &queue.first, 0};
 
-/* ---- answering ---------------------------------------------------------------------------------------- */
+/* ---- answering ------------------------------------------------------------------------------- */
 
 static void reply(const struct waiting *read)
 {
@@ -131,7 +134,7 @@ static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     pthread_mutex_unlock(&queue.lock);
 }
 
-/* ---- names -------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* The node of a path, which becomes its own; 0 with errno when there is none. */
 static fuse_ino_t node_of(char *path)
@@ -248,7 +251,7 @@ static const struct fuse_lowlevel_ops operations = {
     .read = on_read,
 };
 
-/* ---- starting ----------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static int serve(struct fuse_session *session, const char *mountpoint)
 {

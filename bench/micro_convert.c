@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GB/s of conversions in memory, one core, counted in bytes of the wider side: what every processor does,
- * and what this one does. Beside them, memcpy of as many bytes. 256 KiB of source at a time, as they are
- * converted; the median of 7 rounds.
+ * GB/s of conversions in memory, one core, counted in bytes of the wider side: what every processor
+ * does, and what this one does. Beside them, memcpy of as many bytes. 256 KiB of source at a time,
+ * as they are converted; the median of 7 rounds.
  */
 #include "assemble/convert.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GB/s of reading a cached file, and of memcpy, by how far the destination is past the source modulo
- * 4096. On some processors short distances are several times slower; src/assemble/place.h keeps clear
+ * GB/s of reading a cached file, and of memcpy, by how far the destination is past the source
+ * modulo
+ * 4096. On some processors short distances are several times slower; src/assemble/place.h keeps
+ *       clear
  * of them. The best of 7 rounds.
  *
  * usage: micro_distance [FOLDER FOR A FILE OF 64 MIB]

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GB/s of strided copies in memory, one core: memcpy called for each run, and the kernels. Into 1 MiB
- * from windows of 256 KiB, as pieces are assembled; the median of 7 rounds. W is the number of shards:
- * "join" spreads a dense source over every W-th place, "split" collects every W-th run.
+ * GB/s of strided copies in memory, one core: memcpy called for each run, and the kernels. Into 1
+ * MiB from windows of 256 KiB, as pieces are assembled; the median of 7 rounds. W is the number of
+ * shards: "join" spreads a dense source over every W-th place, "split" collects every W-th run.
  *
- * micro_kernels RUN - both with runs of RUN bytes and W = 4, once and without a clock, for callgrind to count; prints
- * the bytes copied.
+ * micro_kernels RUN - both with runs of RUN bytes and W = 4, once and without a clock, for
+ * callgrind to count; prints the bytes copied.
  */
 #include "assemble/kernels.h"
 

@@ -2,10 +2,11 @@
 /*
  * null_server [-c] MNT SIZE_BYTES - the speed limit of any FUSE server here.
  *
- * One file, `null`, of SIZE_BYTES bytes. Each read is answered with fuse_reply_iov from one pre-faulted
- * buffer of 1 MiB, opened direct_io (-c: through the page cache), with reads of 1 MiB and splicing off: nothing is read, gathered
- * or remembered, so what is left is the cost of the request, the reply's copy and the wake-ups. The
- * benchmarks give every other rate as a share of this one, measured in the same run.
+ * One file, `null`, of SIZE_BYTES bytes. Each read is answered with fuse_reply_iov from one
+ * pre-faulted buffer of 1 MiB, opened direct_io (-c: through the page cache), with reads of 1 MiB
+ * and splicing off: nothing is read, gathered or remembered, so what is left is the cost of the
+ * request, the reply's copy and the wake-ups. The benchmarks give every other rate as a share of
+ * this one, measured in the same run.
  *
  * Stays in the foreground, so that its parent knows its id; ends on a signal or an unmount.
  */

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader [-b BYTES] [-w | -m] [-n READERS] [-t TRACE] FILE... - reads files as the benchmarks do and says how fast.
- * reader -q DEPTH [-b BYTES] [-p PERCENT] FILE... - reads all of them, with so many reads under way at once.
+ * reader [-b BYTES] [-w | -m] [-n READERS] [-t TRACE] FILE... - reads files as the benchmarks do
+ * and says how fast. reader -q DEPTH [-b BYTES] [-p PERCENT] FILE... - reads all of them, with so
+ * many reads under way at once.
  *
- * Each reader opens its file, reads it from begin to end with read() of BYTES (1 MiB unless given; K
- * and M suffixes) into one page-aligned buffer whose pages were touched before, and closes it. -w
- * reads the whole file with one call, as load_checkpoint does. -m maps the file, shared and read-only, and copies
- * from there, as safetensors does. -n starts that many readers at once,
- * each with its own descriptor; reader k takes FILE number k modulo the number given.
+ * Each reader opens its file, reads it from begin to end with read() of BYTES (1 MiB unless given;
+ * K and M suffixes) into one page-aligned buffer whose pages were touched before, and closes it. -w
+ * reads the whole file with one call, as load_checkpoint does. -m maps the file, shared and
+ * read-only, and copies from there, as safetensors does. -n starts that many readers at once, each
+ * with its own descriptor; reader k takes FILE number k modulo the number given.
  *
  * -t records the reads for cache_replay, which says how.
  *
- * -q reads the first PERCENT % (100) of each file, by DEPTH threads that take the next BYTES in turn, of the files side
- * by side: what storage gives to whoever knows beforehand what is wanted.
+ * -q reads the first PERCENT % (100) of each file, by DEPTH threads that take the next BYTES in
+ * turn, of the files side by side: what storage gives to whoever knows beforehand what is wanted.
  *
- * Prints one line: the rate in GB/s (10^9 bytes over the wall-clock time from the first reader's start
- * to the last one's end, all readers' bytes together) and the bytes read.
+ * Prints one line: the rate in GB/s (10^9 bytes over the wall-clock time from the first reader's
+ * start to the last one's end, all readers' bytes together) and the bytes read.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

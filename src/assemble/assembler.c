@@ -155,7 +155,9 @@ static struct rfs_piece **pin_at(struct rfs_pins *pins, size_t i)
     return i < RFS_PINS_FEW ? &pins->few[i] : &pins->more[i - RFS_PINS_FEW];
 }
 
-/* Lends [from, from + size) of the piece if there is room; the last entry is kept for copied bytes. */
+/*
+ * Lends [from, from + size) of the piece if there is room; the last entry is kept for copied bytes.
+ */
 static bool lend(struct rfs_reply *reply, struct rfs_piece *piece, size_t from, size_t size)
 {
     struct rfs_pins *pins = reply->pins;
@@ -186,14 +188,15 @@ struct request {
     bool sequential;
     unsigned char *buf;      /* where byte BEGIN goes; NULL with a reply */
     struct rfs_reply *reply; /* or NULL */
-    struct rfs_piece
-        *piece; /* the last one that bytes came from, whose files are not checked yet; pinned */
-    bool lent;  /* the loan unpins it */
+    /* the last one that bytes came from, whose files are not checked yet; pinned */
+    struct rfs_piece *piece;
+    bool lent; /* the loan unpins it */
 };
 
 /*
- * Bytes come from PIECE now, or from none any more. Pieces that follow each other are mostly made from the same
- * files, named in the same order: to check a file after the last of them is enough. 0 or -errno.
+ * Bytes come from PIECE now, or from none any more. Pieces that follow each other are mostly made
+ * from the same files, named in the same order: to check a file after the last of them is enough. 0
+ * or -errno.
  */
 static int turn_to(struct request *request, struct rfs_piece *piece)
 {

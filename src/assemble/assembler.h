@@ -8,14 +8,15 @@
  * and not kept. A sequential reader is read ahead of, in pieces that pass through the cache:
  * contiguous ones are lent once and forgotten.
  *
- * Where sources turn out to be slow, they are read further ahead, in larger requests and by more threads (prefetch.h).
+ * Where sources turn out to be slow, they are read further ahead, in larger requests and by more
+ * threads (prefetch.h).
  *
  * A cached piece is given out only while the source files it was made from are unchanged (one stat
  * each); otherwise the read fails with -ESTALE, as one from the file would.
  *
- * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it converts.
- * Lock order: the cache's lock and the assembler's are leaf locks, never taken together and not held
- * across I/O or copying.
+ * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it
+ * converts. Lock order: the cache's lock and the assembler's are leaf locks, never taken together
+ * and not held across I/O or copying.
  */
 #ifndef RFS_ASSEMBLE_ASSEMBLER_H
 #define RFS_ASSEMBLE_ASSEMBLER_H
@@ -35,8 +36,9 @@
 struct rfs_assembler;
 
 /*
- * BUDGET in bytes, 0 to keep nothing. Both pointers are borrowed; the catalogue outlives it, the pool (NULL:
- * nothing is read ahead) lasts until no read is running. NULL when out of memory. Starts no thread.
+ * BUDGET in bytes, 0 to keep nothing. Both pointers are borrowed; the catalogue outlives it, the
+ * pool (NULL: nothing is read ahead) lasts until no read is running. NULL when out of memory.
+ * Starts no thread.
  */
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,
                                         struct rfs_pool *pool);
@@ -54,19 +56,22 @@ struct rfs_pins {
 void rfs_pins_release(struct rfs_assembler *assembler, struct rfs_pins *pins);
 
 /*
- * Bytes [begin, begin + size) of the slice. SEQUENTIAL: the reader goes on from where it was, so pieces
- * are worth keeping. 0 or -errno; on failure the buffer's content is undefined and must not be shown.
+ * Bytes [begin, begin + size) of the slice. SEQUENTIAL: the reader goes on from where it was, so
+ * pieces are worth keeping. 0 or -errno; on failure the buffer's content is undefined and must not
+ * be shown.
  */
 int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
                  size_t size, bool sequential, void *buf);
 
 /*
- * An answer that is put together from copied and borrowed bytes, in the order of iov. Its owner appends
- * copied bytes by rfs_reply_copied; rfs_assemble_borrow appends both kinds.
+ * An answer that is put together from copied and borrowed bytes, in the order of iov. Its owner
+ * appends copied bytes by rfs_reply_copied; rfs_assemble_borrow appends both kinds.
  */
 struct rfs_reply {
-    /* Where the next bytes go if they are copied. The memory behind it has room for all that is still to
-     * come, borrowed or not, and RFS_PLACE_STEP more unless MOVED. */
+    /*
+     * Where the next bytes go if they are copied. The memory behind it has room for all that is
+     * still to come, borrowed or not, and RFS_PLACE_STEP more unless MOVED.
+     */
     unsigned char *at;
     bool moved; /* the extra room is used: copying to where the bytes should have gone is slow */
     struct iovec *iov;
@@ -79,8 +84,8 @@ struct rfs_reply {
 int rfs_reply_copied(struct rfs_reply *reply, size_t size);
 
 /*
- * As rfs_assemble, without the last copy where a piece is in the cache. Falls back to copying when iov
- * runs out; one entry must be left, or the last one end at reply->at; else -ENOSPC.
+ * As rfs_assemble, without the last copy where a piece is in the cache. Falls back to copying when
+ * iov runs out; one entry must be left, or the last one end at reply->at; else -ENOSPC.
  */
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                         uint64_t begin, size_t size, bool sequential, struct rfs_reply *reply);
@@ -91,13 +96,15 @@ struct rfs_conversion {
 };
 
 /*
- * As rfs_assemble, of the slice as it is when each of its elements is converted: BEGIN and SIZE are of
- * that, and may lie inside of elements. -EINVAL if the slice is not made of whole elements.
+ * As rfs_assemble, of the slice as it is when each of its elements is converted: BEGIN and SIZE are
+ * of that, and may lie inside of elements. -EINVAL if the slice is not made of whole elements.
  */
 int rfs_assemble_converted(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                            const struct rfs_conversion *conversion, uint64_t begin, size_t size,
                            bool sequential, void *buf);
-/* The bytes [*begin, *end) of the slice that those of the converted one are made of, into the same. */
+/*
+ * The bytes [*begin, *end) of the slice that those of the converted one are made of, into the same.
+ */
 void rfs_assemble_unconverted(const struct rfs_conversion *conversion, uint64_t *begin,
                               uint64_t *end);
 
@@ -113,15 +120,16 @@ struct rfs_windows {
 struct rfs_window rfs_windows_hull(const struct rfs_windows *windows);
 
 /*
- * Starts assembling pieces in the background that are not there: those that begin in the one window and need
- * gathering, and those that lie in the other as a whole and don't. Takes the slice over in any case (frees it).
+ * Starts assembling pieces in the background that are not there: those that begin in the one window
+ * and need gathering, and those that lie in the other as a whole and don't. Takes the slice over in
+ * any case (frees it).
  */
 void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice,
                         const struct rfs_windows *windows);
 
 /*
- * How many bytes are to be read ahead of a reader in sequence because its sources are slow; 0 while they are fast, when
- * rfs_assemble_ahead is enough. It costs nothing then. More is no harm.
+ * How many bytes are to be read ahead of a reader in sequence because its sources are slow; 0 while
+ * they are fast, when rfs_assemble_ahead is enough. It costs nothing then. More is no harm.
  */
 uint64_t rfs_assemble_reach(struct rfs_assembler *assembler);
 /*

@@ -8,8 +8,8 @@
  *   pending       until it was read to its end,
  *   on probation  after that, and
  *   protected     once it is requested again on probation, or while the ghost list has it.
- * In each segment the piece that was used least recently goes first, and its key goes to the ghost list, unless it was
- * pending.
+ * In each segment the piece that was used least recently goes first, and its key goes to the ghost
+ * list, unless it was pending.
  *
  * The probation segment may take RFS_PROBATION_BYTES, so that reading a file through uses the same
  * memory again and again: fresh memory costs more than assembling does, a fault a page, 90 to 500

@@ -82,7 +82,10 @@ bool rfs_cache_has_room_ahead(struct rfs_cache *cache);
 bool rfs_cache_return(struct rfs_cache *cache, uint64_t away, uint64_t charge);
 /* Keeps the probation segment, with CHARGE more, within its room. */
 void rfs_cache_bound(struct rfs_cache *cache, uint64_t charge, struct rfs_cache_later *later);
-/* Evicts the piece whose turn it is, and more of its slot where UNITS need that. False: there is none. */
+/*
+ * Evicts the piece whose turn it is, and more of its slot where UNITS need that. False: there is
+ * none.
+ */
 bool rfs_cache_evict(struct rfs_cache *cache, uint32_t units, struct rfs_cache_later *later);
 
 /* ---- cache_memory.c: slots, and what counts in the budget ---- */
@@ -96,7 +99,10 @@ bool rfs_cache_make_room(struct rfs_cache *cache, uint32_t units, uint64_t cost,
 bool rfs_cache_cool(struct rfs_cache *cache, struct rfs_cache_later *later);
 /* A slot, which is not counted any more; RFS_NO_SLOT: none. */
 uint32_t rfs_cache_take_slot(struct rfs_cache *cache);
-/* Memory for the piece, which is to be charged: of a slot that is cut if there is some, else of one that is not yet. */
+/*
+ * Memory for the piece, which is to be charged: of a slot that is cut if there is some, else of one
+ * that is not yet.
+ */
 bool rfs_cache_take_memory(struct rfs_cache *cache, struct rfs_piece *piece, uint32_t units);
 /* Frees a forgotten piece without pins. */
 void rfs_cache_dispose(struct rfs_cache *cache, struct rfs_piece *piece,

@@ -16,7 +16,7 @@
 /* More warm slots than are soon used again go back to the system. */
 #define WARM_MOST 16
 
-/* ---- segments ---------------------------------------------------------------------------------------- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 void rfs_segment_add(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs_segment segment)
 {
@@ -89,9 +89,12 @@ void rfs_cache_forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
     piece->rc = rc;
 }
 
-/* ---- how much each may take -------------------------------------------------------------------------- */
+/* ---- how much each may take ------------------------------------------------------------------ */
 
-/* What the probation segment may take even if the protected one would take all: for readers a little later. */
+/*
+ * What the probation segment may take even if the protected one would take all: for readers a
+ * little later.
+ */
 static uint64_t probation_share(const struct rfs_cache *cache)
 {
     return rfs_min_u64(cache->probation_room, cache->budget / 2);
@@ -108,7 +111,10 @@ static bool is_crowded(const struct rfs_cache *cache)
     return cache->segments[RFS_SEGMENT_PENDING].bytes > cache->budget / 4;
 }
 
-/* The same of slots that are cut, each of which what is short keeps from being used for something else. */
+/*
+ * The same of slots that are cut, each of which what is short keeps from being used for something
+ * else.
+ */
 static bool is_cut_up(const struct rfs_cache *cache)
 {
     return (uint64_t)cache->unread_slots * RFS_SLOT_BYTES > cache->budget / 4;
@@ -147,7 +153,7 @@ bool rfs_cache_return(struct rfs_cache *cache, uint64_t away, uint64_t charge)
     return protect;
 }
 
-/* ---- eviction ---------------------------------------------------------------------------------------- */
+/* ---- eviction -------------------------------------------------------------------------------- */
 
 /* A piece that is ready and not pinned. */
 static void evict(struct rfs_cache *cache, struct rfs_piece *piece, struct rfs_cache_later *later)
@@ -170,7 +176,9 @@ static bool evict_from(struct rfs_cache *cache, enum rfs_segment segment,
     return piece;
 }
 
-/* What waits for its reader goes last, unless readers that never came left a quarter of the budget. */
+/*
+ * What waits for its reader goes last, unless readers that never came left a quarter of the budget.
+ */
 static bool evict_one(struct rfs_cache *cache, struct rfs_cache_later *later)
 {
     const bool crowded = is_crowded(cache);
@@ -196,10 +204,11 @@ void rfs_cache_bound(struct rfs_cache *cache, uint64_t charge, struct rfs_cache_
 }
 
 /*
- * Evicts one, and if that was in a slot that is cut, what else is there as far as it is in the way. So room is made by
- * one slot at a time, where the oldest pieces of all slots would go for a single run of units. What was made ahead and
- * still waits for its reader stays, as long as neither such pieces nor the slots in which they are take a quarter of the
- * budget: with one of 16 KiB in each slot, all that was beside them would go, and there would be no slot.
+ * Evicts one, and if that was in a slot that is cut, what else is there as far as it is in the way.
+ * So room is made by one slot at a time, where the oldest pieces of all slots would go for a single
+ * run of units. What was made ahead and still waits for its reader stays, as long as neither such
+ * pieces nor the slots in which they are take a quarter of the budget: with one of 16 KiB in each
+ * slot, all that was beside them would go, and there would be no slot.
  */
 bool rfs_cache_evict(struct rfs_cache *cache, uint32_t units, struct rfs_cache_later *later)
 {

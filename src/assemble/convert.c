@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Integers all along, so that neither a rounding mode nor a flag that flushes subnormals matters, and
- * without branches, so that compilers make vectors of them. A format has F bits of fraction and E of
- * exponent:
+ * Integers all along, so that neither a rounding mode nor a flag that flushes subnormals matters,
+ * and without branches, so that compilers make vectors of them. A format has F bits of fraction and
+ * E of exponent:
  *
  *     s | e e e e … | f f f f …        value  (-1)^s · 2^(e - bias) · 1.f      bias = 2^(E-1) - 1
  *                                      e = 0: (-1)^s · 2^(1 - bias) · 0.f
@@ -11,7 +11,8 @@
  *     Float64  F 52 E 11    Float32  F 23 E 8    Float16  F 10 E 5    BFloat16  F 7 E 8
  *     Float8E5M2  F 2 E 5   Float8E4M3FN  F 3 E 4, e all ones is as any other, but f all ones a NaN then
  *
- * Float16 and BFloat16 become one another by way of Float32, which holds both, so there is one rounding.
+ * Float16 and BFloat16 become one another by way of Float32, which holds both, so there is one
+ * rounding.
  */
 #include "assemble/convert.h"
 
@@ -28,9 +29,9 @@
 #define INFINITE(type, f, e) ((type)(((type)1 << (e)) - 1) << (f))
 
 /*
- * The bits of a value of FF + FE bits in TF + TE bits, which are fewer. Below the least normal one of the
- * target, the fraction with its leading 1 is shifted to where the target's subnormals have it; what is
- * shifted out twice over is 0.
+ * The bits of a value of FF + FE bits in TF + TE bits, which are fewer. Below the least normal one
+ * of the target, the fraction with its leading 1 is shifted to where the target's subnormals have
+ * it; what is shifted out twice over is 0.
  */
 #define NARROWER(name, type, ff, fe, tf, te)                                                       \
     static inline type name(type bits)                                                             \
@@ -58,8 +59,8 @@
     }
 
 /*
- * The other way: always exact. A subnormal's fraction is converted as the integer that it is and scaled
- * by the REAL type that has the target's format; it and its product are normal, or zero.
+ * The other way: always exact. A subnormal's fraction is converted as the integer that it is and
+ * scaled by the REAL type that has the target's format; it and its product are normal, or zero.
  */
 #define WIDER(name, type, real, ff, fe, tf, te, least)                                             \
     static inline type name(type bits)                                                             \

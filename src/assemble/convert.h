@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Floating-point elements from one type to another, as IEEE 754 has it: rounded once, to the nearest, ties
- * to even; too large becomes infinite; subnormals are kept, on both sides; signs are kept, zero's too. A
- * NaN stays one of the same sign, quiet, with as many of its payload's leading bits as there is room for.
- * The result does not depend on the processor, nor on the process's floating-point environment.
+ * Floating-point elements from one type to another, as IEEE 754 has it: rounded once, to the
+ * nearest, ties to even; too large becomes infinite; subnormals are kept, on both sides; signs are
+ * kept, zero's too. A NaN stays one of the same sign, quiet, with as many of its payload's leading
+ * bits as there is room for. The result does not depend on the processor, nor on the process's
+ * floating-point environment.
  */
 #ifndef RFS_ASSEMBLE_CONVERT_H
 #define RFS_ASSEMBLE_CONVERT_H

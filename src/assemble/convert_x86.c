@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Types of 16 and 32 bits, 16 elements at a time, each by way of Float32. The rounding is in the
- * instruction (F16C) or made of integers (BFloat16), and F16C does not flush subnormals: so the process's
- * floating-point environment does not matter. It makes NaNs quiet and keeps their payload, as convert.h
- * promises.
+ * instruction (F16C) or made of integers (BFloat16), and F16C does not flush subnormals: so the
+ * process's floating-point environment does not matter. It makes NaNs quiet and keeps their
+ * payload, as convert.h promises.
  */
 #include "assemble/convert_x86.h"
 

@@ -6,8 +6,8 @@
 #include "source/dtype.h"
 
 /*
- * Converts as many of the first elements as it can and returns how many: 0 where the processor or the
- * types don't suit.
+ * Converts as many of the first elements as it can and returns how many: 0 where the processor or
+ * the types don't suit.
  */
 size_t rfs_convert_x86(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                        size_t count);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slices of another element type than their sources have: source bytes are assembled as they are, a little
- * at a time, so that they are still in the processor's cache when they are converted. What the assembler
- * keeps are source bytes, so slices that differ in their conversion only share its pieces.
+ * Slices of another element type than their sources have: source bytes are assembled as they are, a
+ * little at a time, so that they are still in the processor's cache when they are converted. What
+ * the assembler keeps are source bytes, so slices that differ in their conversion only share its
+ * pieces.
  */
 #include "assemble/internal.h"
 
@@ -12,7 +13,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* Entries of an answer for RFS_SCRATCH bytes: they lie in two pieces, and one is kept for copied bytes. */
+/*
+ * Entries of an answer for RFS_SCRATCH bytes: they lie in two pieces, and one is kept for copied
+ * bytes.
+ */
 #define SPANS 4
 
 _Static_assert(RFS_SCRATCH < RFS_PIECE && RFS_PIECE % sizeof(uint64_t) == 0,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranges of slices from their sources: read as they come while those are fast, and by way of windows that are read
- * ahead (prefetch.h) while they are slow.
+ * Ranges of slices from their sources: read as they come while those are fast, and by way of
+ * windows that are read ahead (prefetch.h) while they are slow.
  */
 #include "assemble/internal.h"
 

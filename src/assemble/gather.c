@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One block at a time. Runs that are long, or far apart in the source, are read one by one straight to
- * their places. Others are read as windows of the source, gaps included, and copied from there while
- * the window is in the processor's cache.
+ * One block at a time. Runs that are long, or far apart in the source, are read one by one straight
+ * to their places. Others are read as windows of the source, gaps included, and copied from there
+ * while the window is in the processor's cache.
  */
 #include "assemble/gather.h"
 #include "assemble/gather_job.h"
@@ -71,7 +71,10 @@ static uint64_t file_offset(const struct rfs_block *block, uint64_t offset)
     return rfs_content_offset(&block->content, block->src + offset);
 }
 
-/* Adds a range of the block's file to those noted; one that goes on where the last one ends becomes part of it. */
+/*
+ * Adds a range of the block's file to those noted; one that goes on where the last one ends becomes
+ * part of it.
+ */
 static int note_range(const struct rfs_gather_job *job, uint64_t from, uint64_t size)
 {
     struct rfs_gather_ranges *ranges = job->ranges;
@@ -178,7 +181,9 @@ static int read_runs(const struct rfs_gather_job *job)
     return 0;
 }
 
-/* A box of runs that is being copied; loop ALONG goes to the kernel, the others are counted here. */
+/*
+ * A box of runs that is being copied; loop ALONG goes to the kernel, the others are counted here.
+ */
 struct box {
     const struct rfs_shape *shape;
     uint32_t level; /* the outermost loop of the box */
@@ -209,8 +214,8 @@ static bool next_row(struct box *box)
 }
 
 /*
- * STEPS steps of loop LEVEL with all that is inside. Runs are handed to the kernel along the innermost
- * loop, or along the longest if the innermost is short; a window has no order to keep.
+ * STEPS steps of loop LEVEL with all that is inside. Runs are handed to the kernel along the
+ * innermost loop, or along the longest if the innermost is short; a window has no order to keep.
  */
 static void copy_box(const struct rfs_shape *shape, uint32_t level, uint64_t steps,
                      unsigned char *dst, const unsigned char *src)

@@ -20,9 +20,9 @@
 enum rfs_gather_proof { RFS_GATHER_PROVEN, RFS_GATHER_UNPROVEN };
 
 /*
- * Bytes [begin, end) of the slice into dst. SCRATCH has RFS_SCRATCH_ROOM bytes. Reads no source byte but
- * those wanted and short gaps between them. Has one file in use at a time, so that readers can't block
- * each other over descriptors. 0 or -errno; the bytes are good only when 0.
+ * Bytes [begin, end) of the slice into dst. SCRATCH has RFS_SCRATCH_ROOM bytes. Reads no source
+ * byte but those wanted and short gaps between them. Has one file in use at a time, so that readers
+ * can't block each other over descriptors. 0 or -errno; the bytes are good only when 0.
  */
 int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin, uint64_t end,
                unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof);
@@ -37,7 +37,10 @@ int rfs_gather_with(struct rfs_files *files, const struct rfs_slice *slice, uint
                     uint64_t end, unsigned char *scratch, unsigned char *dst,
                     enum rfs_gather_proof proof, const struct rfs_gather_held *held);
 
-/* What rfs_gather would read, in the order in which it would: each range is a request, or several that follow each other. */
+/*
+ * What rfs_gather would read, in the order in which it would: each range is a request, or several
+ * that follow each other.
+ */
 struct rfs_gather_range {
     uint32_t file;
     uint64_t from, to; /* in the file */
@@ -47,20 +50,23 @@ struct rfs_gather_ranges {
     size_t n, cap;
     size_t requests; /* how many reads it would make */
 };
-/* Appends them, up to RFS_GATHER_MOST in all; those behind are left out. 0 or -ENOMEM. Reads nothing. */
+/*
+ * Appends them, up to RFS_GATHER_MOST in all; those behind are left out. 0 or -ENOMEM. Reads
+ * nothing.
+ */
 int rfs_gather_note(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
                     struct rfs_gather_ranges *ranges);
 #define RFS_GATHER_MOST 65536
 
 /*
- * Whether [begin, end) is made of so short runs that it is worth assembling once and keeping; if not,
- * it is as well read from the sources each time.
+ * Whether [begin, end) is made of so short runs that it is worth assembling once and keeping; if
+ * not, it is as well read from the sources each time.
  */
 bool rfs_gather_needed(const struct rfs_slice *slice, uint64_t begin, uint64_t end);
 
 /*
- * Where in a source file byte BEGIN of the slice is, if it is in a contiguous block; else RFS_NO_SOURCE,
- * which no address is near to.
+ * Where in a source file byte BEGIN of the slice is, if it is in a contiguous block; else
+ * RFS_NO_SOURCE, which no address is near to.
  */
 #define RFS_NO_SOURCE UINT64_MAX
 uint64_t rfs_gather_source(const struct rfs_slice *slice, uint64_t begin);

@@ -33,14 +33,14 @@ uint64_t rfs_gather_wanted(const struct rfs_gather_job *job, uint64_t k, uint64_
 /* Where byte FROM of run K goes: bytes from job->dst on. */
 uint64_t rfs_gather_place(const struct rfs_gather_job *job, uint64_t k, uint64_t from);
 /*
- * SIZE bytes from OFFSET of the block's source, relative to its first run, to PLACE, which may be one to which reading
- * is slow. 0 or -errno.
+ * SIZE bytes from OFFSET of the block's source, relative to its first run, to PLACE, which may be
+ * one to which reading is slow. 0 or -errno.
  */
 int rfs_gather_read_run(const struct rfs_gather_job *job, uint64_t place, uint64_t size,
                         uint64_t offset);
 /*
- * SIZE bytes from OFFSET of the block, of at most RFS_SCRATCH, where they can be copied from: in the scratch, or where
- * they are held. *window is NULL when there is nothing to copy. 0 or -errno.
+ * SIZE bytes from OFFSET of the block, of at most RFS_SCRATCH, where they can be copied from: in
+ * the scratch, or where they are held. *window is NULL when there is nothing to copy. 0 or -errno.
  */
 int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset,
                       const unsigned char **window);

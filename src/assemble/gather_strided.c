@@ -20,8 +20,8 @@
 struct box {
     uint32_t n;
     struct rfs_loop loop[RFS_MAX_DIMS];
-    uint64_t
-        span[RFS_MAX_DIMS + 1]; /* source bytes from the first to the last of the loops from i on */
+    /* source bytes from the first to the last of the loops from i on */
+    uint64_t span[RFS_MAX_DIMS + 1];
     uint64_t wanted[RFS_MAX_DIMS + 1]; /* bytes that they move */
 };
 

@@ -53,7 +53,10 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
  */
 int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
               uint64_t end, unsigned char *dst, enum rfs_gather_proof proof, bool ahead);
-/* They are about to be fetched, by one or more calls: what slow sources have of them is read at once. */
+/*
+ * They are about to be fetched, by one or more calls: what slow sources have of them is read at
+ * once.
+ */
 void rfs_fetch_soon(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
                     uint64_t end);
 

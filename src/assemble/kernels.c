@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A copy of a length known to the compiler is one or two moves; a copy of a length known at run time
- * is a call. So the loop exists once for each length that element sizes and small shards make common,
- * and lengths in between are made of two moves that overlap in the middle of the run.
+ * A copy of a length known to the compiler is one or two moves; a copy of a length known at run
+ * time is a call. So the loop exists once for each length that element sizes and small shards make
+ * common, and lengths in between are made of two moves that overlap in the middle of the run.
  *
  * Runs of up to 4 bytes at short strides go through byte shuffles where the processor has them
  * (kernels_x86.c): there the single moves, not the memory, are the limit.

@@ -21,7 +21,9 @@
 
 #define RFS_AVX2 __attribute__((target("avx2")))
 
-/* How many steps of STEP runs fit when each touches REACH bytes of SPAN, STEP_BYTES further each. */
+/*
+ * How many steps of STEP runs fit when each touches REACH bytes of SPAN, STEP_BYTES further each.
+ */
 static size_t steps_within(size_t span, size_t reach, size_t step_bytes)
 {
     return span < reach ? 0 : (span - reach) / step_bytes + 1;

@@ -11,9 +11,10 @@
 #include <stdint.h>
 
 /*
- * Whether reads wait: a moving average of how long. Two of three that waited a ms make the sources slow, and about ten
- * in a row that did not wait make them fast again; one that waits among many that do not changes nothing. {0} to begin
- * with: fast. Any thread; an update that is lost to another one is no harm.
+ * Whether reads wait: a moving average of how long. Two of three that waited a ms make the sources
+ * slow, and about ten in a row that did not wait make them fast again; one that waits among many
+ * that do not changes nothing. {0} to begin with: fast. Any thread; an update that is lost to
+ * another one is no harm.
  */
 struct rfs_latency {
     _Atomic uint64_t waited; /* ns, the average */
@@ -27,8 +28,9 @@ static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
 }
 
 /*
- * How many reads at once: twice as many while that brings at least a quarter more bytes in the same time, and half as
- * many when it did not, until it is tried again. By its owner's lock. rfs_concurrency_init before use.
+ * How many reads at once: twice as many while that brings at least a quarter more bytes in the same
+ * time, and half as many when it did not, until it is tried again. By its owner's lock.
+ * rfs_concurrency_init before use.
  */
 #define RFS_CONCURRENCY_LEAST 8u
 #define RFS_CONCURRENCY_MOST 32u

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where to put bytes so that copying them is fast. The kernel copies with rep movsb, and so does memcpy
- * from some size on. On AMD processors with fast short rep movsb that instruction is five times slower
- * when the destination is 1 to 31 bytes past the source modulo 4096 (bench/micro_distance shows it): the
- * usual case here, as the headers before a tensor are about as long in the source as in the
- * destination. A page of a file lies at a page of memory, so file offsets serve as addresses.
+ * Where to put bytes so that copying them is fast. The kernel copies with rep movsb, and so does
+ * memcpy from some size on. On AMD processors with fast short rep movsb that instruction is five
+ * times slower when the destination is 1 to 31 bytes past the source modulo 4096
+ * (bench/micro_distance shows it): the usual case here, as the headers before a tensor are about as
+ * long in the source as in the destination. A page of a file lies at a page of memory, so file
+ * offsets serve as addresses.
  */
 #ifndef RFS_ASSEMBLE_PLACE_H
 #define RFS_ASSEMBLE_PLACE_H

@@ -110,7 +110,7 @@ void rfs_prefetch_free(struct rfs_prefetch *prefetch)
     free(prefetch);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void note(struct rfs_prefetch *prefetch, uint64_t waited)
 {
@@ -128,7 +128,10 @@ void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, ui
     note(prefetch, rfs_wait_end(wait, LEAST_NS + size / 4));
 }
 
-/* One request, into memory of the budget; NULL when it failed, or there is no room. *to is cut at the file's end. */
+/*
+ * One request, into memory of the budget; NULL when it failed, or there is no room. *to is cut at
+ * the file's end.
+ */
 static unsigned char *read_window(struct rfs_prefetch *prefetch, uint32_t file, uint64_t from,
                                   uint64_t *to, struct rfs_wait *wait)
 {
@@ -236,7 +239,7 @@ static void start_runners(struct rfs_prefetch *prefetch)
     pthread_mutex_unlock(&prefetch->lock);
 }
 
-/* ---- wanting ---------------------------------------------------------------------------------------- */
+/* ---- wanting --------------------------------------------------------------------------------- */
 
 bool rfs_prefetch_is_slow(const struct rfs_prefetch *prefetch)
 {
@@ -254,7 +257,10 @@ uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch)
     return rfs_min_u64(windows, prefetch->room * 3 / 4) * RFS_PREFETCH_WINDOW;
 }
 
-/* Makes room for N windows, if it can: those that were used go first, as little may be left to want of them. */
+/*
+ * Makes room for N windows, if it can: those that were used go first, as little may be left to want
+ * of them.
+ */
 static void make_room(struct rfs_prefetch *prefetch, unsigned n, struct later *later)
 {
     unsigned room = 0;
@@ -276,7 +282,10 @@ static void make_room(struct rfs_prefetch *prefetch, unsigned n, struct later *l
     }
 }
 
-/* Adds what is missing of the wishes. False when there is never room for all. The caller has the lock. */
+/*
+ * Adds what is missing of the wishes. False when there is never room for all. The caller has the
+ * lock.
+ */
 static bool add(struct rfs_prefetch *prefetch, const struct rfs_prefetch_wishes *wishes,
                 bool urgent, struct later *later)
 {
@@ -319,7 +328,7 @@ void rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ra
     start_runners(prefetch);
 }
 
-/* ---- holding ---------------------------------------------------------------------------------------- */
+/* ---- holding --------------------------------------------------------------------------------- */
 
 /* Pins the windows that have bytes of the wishes. The caller has the lock. */
 static void pin(struct rfs_prefetch *prefetch, const struct rfs_prefetch_wishes *wishes,
@@ -336,7 +345,10 @@ static void pin(struct rfs_prefetch *prefetch, const struct rfs_prefetch_wishes 
     }
 }
 
-/* Until the window is read, or has failed, or the caller's work is given up. The caller has the lock. */
+/*
+ * Until the window is read, or has failed, or the caller's work is given up. The caller has the
+ * lock.
+ */
 static void settle(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *window,
                    struct rfs_wait *wait)
 {

@@ -13,7 +13,8 @@
  * only its failure counts. Windows hold the bytes of the files at the time of reading; gathering
  * compares the files' identities around its use of them, as it does around its own reads.
  *
- * Encrypted sources are not read ahead here: their unit is the encrypted block (source/io/blocks.h).
+ * Encrypted sources are not read ahead here: their unit is the encrypted block
+ * (source/io/blocks.h).
  *
  * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB. A
  * window is freed when all its requested bytes have been used, or when it was not used for a second
@@ -35,7 +36,10 @@
 
 struct rfs_prefetch;
 
-/* All borrowed; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. NULL when out of memory. */
+/*
+ * All borrowed; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. NULL when out
+ * of memory.
+ */
 struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, struct rfs_cache *cache,
                                       uint64_t budget, struct rfs_pool *pool);
 /* Drops reads that have not begun, and stops reading ahead. Does not wait. */
@@ -44,8 +48,8 @@ void rfs_prefetch_stop(struct rfs_prefetch *prefetch);
 void rfs_prefetch_free(struct rfs_prefetch *prefetch);
 
 /*
- * Around a read of sources of SIZE bytes that is not of a window: how long it waited. {0} to begin with, each
- * thread its own.
+ * Around a read of sources of SIZE bytes that is not of a window: how long it waited. {0} to begin
+ * with, each thread its own.
  */
 void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, uint64_t size);
 

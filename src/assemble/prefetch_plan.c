@@ -63,7 +63,9 @@ uint64_t rfs_prefetch_overlap(const struct rfs_prefetch_window *window,
     return bytes;
 }
 
-/* What there is from byte AT on: the end of what is there, or AT; *next is where the next begins. */
+/*
+ * What there is from byte AT on: the end of what is there, or AT; *next is where the next begins.
+ */
 static uint64_t there_until(struct rfs_prefetch_window *windows, unsigned n, uint32_t file,
                             uint64_t at, uint64_t *next, struct rfs_prefetch_window **has)
 {

@@ -17,7 +17,10 @@ enum rfs_prefetch_state {
     RFS_WINDOW_FAILED, /* pinned by a thread; without memory */
 };
 
-/* Bytes [from, to) of a file: at most RFS_PREFETCH_WINDOW, from and to multiples of RFS_PREFETCH_PAGE but for the file's end. */
+/*
+ * Bytes [from, to) of a file: at most RFS_PREFETCH_WINDOW, from and to multiples of
+ * RFS_PREFETCH_PAGE but for the file's end.
+ */
 struct rfs_prefetch_window {
     enum rfs_prefetch_state state;
     uint32_t file;
@@ -53,8 +56,8 @@ struct rfs_prefetch_plan {
     bool cut; /* there are more */
 };
 /*
- * The windows that are missing for the wishes, beside the N that there are. COUNT: what wishes have of those counts as
- * wanted of them.
+ * The windows that are missing for the wishes, beside the N that there are. COUNT: what wishes have
+ * of those counts as wanted of them.
  */
 void rfs_prefetch_plan(struct rfs_prefetch_window *windows, unsigned n,
                        const struct rfs_prefetch_wishes *wishes, bool count,

@@ -3,8 +3,8 @@
  * A block's loops in the form used for copying: loops of one step dropped, loops that continue each
  * other joined, contiguous ones taken into the run.
  *
- * Runs are numbered in the order of the loops, which is ascending in the source and in the destination,
- * so that any range of either is a range of numbers.
+ * Runs are numbered in the order of the loops, which is ascending in the source and in the
+ * destination, so that any range of either is a range of numbers.
  */
 #ifndef RFS_ASSEMBLE_SHAPE_H
 #define RFS_ASSEMBLE_SHAPE_H

@@ -12,7 +12,10 @@
 /* Fewer are not worth asking for again. */
 #define RESERVE_LEAST 16
 
-/* Addresses for *TOTAL slots, or for half as many, and so on, where a limit of the process leaves no more. */
+/*
+ * Addresses for *TOTAL slots, or for half as many, and so on, where a limit of the process leaves
+ * no more.
+ */
 static void *reserve(uint64_t *total, size_t *bytes)
 {
     for (;; *total /= 2) {
@@ -92,7 +95,7 @@ void rfs_slots_give_cold(struct rfs_slots *slots, uint32_t slot)
     slots->cold[slots->n_cold++] = slot;
 }
 
-/* ---- units -------------------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 /* Where in FREE a run of N units begins, as bits. */
 static uint64_t beginnings(uint64_t free, uint32_t n)
@@ -183,7 +186,7 @@ bool rfs_slots_give_units(struct rfs_slots *slots, const void *data, uint32_t un
     return false;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 void rfs_slots_guard(const struct rfs_slots *slots, uint32_t slot)
 {

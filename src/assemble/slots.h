@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for whole pieces: one range of addresses, reserved once and cut in slots of RFS_SLOT_BYTES.
- * The kernel backs it by huge pages where it may, which makes fresh memory several times cheaper, and
- * a slot that is used again costs nothing.
+ * Memory for whole pieces: one range of addresses, reserved once and cut in slots of
+ * RFS_SLOT_BYTES. The kernel backs it by huge pages where it may, which makes fresh memory several
+ * times cheaper, and a slot that is used again costs nothing.
  *
  * Where slots hold secret data, their memory is guarded, and wiped before it is given back.
  *
@@ -43,8 +43,8 @@ struct rfs_slots {
     struct rfs_cut *cuts;            /* [total] */
     uint32_t by_run[RFS_SLOT_UNITS]; /* by the length of the longest free run: the first slot */
     uint64_t runs;                   /* which of these there are, a bit each */
-    struct rfs_secret
-        *secret; /* borrowed; NULL: what slots hold is not; set before the first is taken */
+    /* borrowed; NULL: what slots hold is not; set before the first is taken */
+    struct rfs_secret *secret;
 };
 
 /* As many slots as BYTES hold, or as the system will reserve addresses for. */
@@ -66,7 +66,10 @@ static inline bool rfs_slots_have_run(const struct rfs_slots *slots, uint32_t un
 }
 /* So many units that follow each other of a slot that is cut, now the caller's, or NULL. */
 void *rfs_slots_take_units(struct rfs_slots *slots, uint32_t units);
-/* Cuts a slot that was taken: its first units stay the caller's, fewer than all, and the others are free. */
+/*
+ * Cuts a slot that was taken: its first units stay the caller's, fewer than all, and the others are
+ * free.
+ */
 void *rfs_slots_cut(struct rfs_slots *slots, uint32_t slot, uint32_t units);
 /* Makes them free again. True when the slot is whole now, and the caller's. */
 bool rfs_slots_give_units(struct rfs_slots *slots, const void *data, uint32_t units);

@@ -16,8 +16,9 @@ struct rfs_arena {
 /* Zero-initialise an arena with {0}. NULL when out of memory. Aligned for any object. */
 void *rfs_arena_alloc(struct rfs_arena *arena, size_t size);
 /*
- * P, of SIZE bytes, with MORE bytes: where it is, if it is large and among the last ones to be allocated, else a
- * copy, and what P took is lost until the arena is freed. P may be NULL, SIZE 0 then.
+ * P, of SIZE bytes, with MORE bytes: where it is, if it is large and among the last ones to be
+ * allocated, else a copy, and what P took is lost until the arena is freed. P may be NULL, SIZE 0
+ * then.
  */
 void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more);
 /* A NUL-terminated copy. */

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /*
- * The lowest of the numbers [0, N) for which HOLDS, an expression of I, is true, or N. It must be true for all that are
- * higher. O(log N).
+ * The lowest of the numbers [0, N) for which HOLDS, an expression of I, is true, or N. It must be
+ * true for all that are higher. O(log N).
  *
  *     const size_t at = RFS_BISECT(i, list->n, list->data[i].name >= name);
  *     return at < list->n && list->data[at].name == name ? &list->data[at] : NULL;

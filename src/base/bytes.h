@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes that are put together one after the other. Begins as {0}. After a failure for want of memory nothing more is
- * added, and FAILED stays set: a caller may put many things and look once.
+ * Bytes that are put together one after the other. Begins as {0}. After a failure for want of
+ * memory nothing more is added, and FAILED stays set: a caller may put many things and look once.
  */
 #ifndef RFS_BASE_BYTES_H
 #define RFS_BASE_BYTES_H
@@ -19,7 +19,10 @@ struct rfs_bytes {
     bool failed;
 };
 
-/* Room for MORE bytes behind the N that are there, which are not counted yet. NULL when out of memory. */
+/*
+ * Room for MORE bytes behind the N that are there, which are not counted yet. NULL when out of
+ * memory.
+ */
 unsigned char *rfs_bytes_room(struct rfs_bytes *bytes, size_t more);
 /* False when this or an earlier call has failed. */
 bool rfs_bytes_put(struct rfs_bytes *bytes, const void *data, size_t n);

@@ -23,7 +23,10 @@ struct rfs_cancel {
     const struct rfs_cancel *above;
 };
 
-/* The calling thread works for CANCEL from now on, which it borrows; NULL: for none. Returns what it worked for. */
+/*
+ * The calling thread works for CANCEL from now on, which it borrows; NULL: for none. Returns what
+ * it worked for.
+ */
 const struct rfs_cancel *rfs_cancel_enter(const struct rfs_cancel *cancel);
 
 /* The struct that the calling thread works for; NULL: its work cannot be cancelled. */

@@ -30,9 +30,9 @@ struct rfs_where {
 #define RFS_OF(file, param) ((struct rfs_where){(file), -1, (param)})
 
 /*
- * Fills err (if any) and returns CODE, which must be negative. REMEDY may be NULL. Control characters
- * in names and paths are shown as \xNN, so that a message is always one line of printable text.
- * An earlier failure in err is overwritten.
+ * Fills err (if any) and returns CODE, which must be negative. REMEDY may be NULL. Control
+ * characters in names and paths are shown as \xNN, so that a message is always one line of
+ * printable text. An earlier failure in err is overwritten.
  */
 int rfs_fail(struct rfs_error *err, int code, struct rfs_where where, const char *remedy,
              const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Only the last star met can be wrong about how much it took: those before it took the least, which leaves
- * the most to what follows. So there is one place to go back to, and no recursion.
+ * Only the last star met can be wrong about how much it took: those before it took the least, which
+ * leaves the most to what follows. So there is one place to go back to, and no recursion.
  */
 #include "base/glob.h"
 
@@ -19,7 +19,7 @@ static size_t character(const char *text)
     return n;
 }
 
-/* ---- sets -------------------------------------------------------------------------------------------- */
+/* ---- sets ------------------------------------------------------------------------------------ */
 
 /* Whether a byte of ASCII is of a class of POSIX, which has the name of N bytes. */
 static bool in_class(const char *name, size_t n, unsigned char byte)
@@ -101,7 +101,7 @@ static bool in_set(const char *set, const char *end, unsigned char byte)
     return found != inverted;
 }
 
-/* ---- patterns ---------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 /* Passes one character of the text if the pattern's next element, not a star, is like it. */
 static bool step(const char **pattern, const char **text)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON (RFC 8259) read from front to back, for texts of one fixed shape that may be
- * large and hostile: no tree is built, numbers are exact, nesting is bounded. Stricter than most: a string
+ * JSON (RFC 8259) read from front to back, for texts of one fixed shape that may be large and
+ * hostile: no tree is built, numbers are exact, nesting is bounded. Stricter than most: a string
  * with a NUL, with half a surrogate pair or that is not UTF-8 is wrong.
  *
  * Functions return false when the text is not of the requested form; then wrong is the reason, at
@@ -48,8 +48,8 @@ bool rfs_json_read_i64(struct rfs_json_read *json, int64_t *value);
 /* Any value. text stays as it is. */
 bool rfs_json_read_skip(struct rfs_json_read *json);
 /*
- * The next member of an object, its key in text, up to its value. *first is true before the first call, which
- * takes the brace. False at the end, which is passed, or when the text is wrong.
+ * The next member of an object, its key in text, up to its value. *first is true before the first
+ * call, which takes the brace. False at the end, which is passed, or when the text is wrong.
  */
 bool rfs_json_read_member(struct rfs_json_read *json, bool *first);
 /* A value that is passed by, to be read later: where its text is. */

@@ -22,7 +22,7 @@ static void put_chars(struct rfs_json_write *json, const char *text)
     put(json, text, strlen(text));
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------ */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* The letter of a short escape, or 0. */
 static char short_escape(unsigned char c)
@@ -103,7 +103,7 @@ static void put_string(struct rfs_json_write *json, const char *text, size_t n)
     put(json, "\"", 1);
 }
 
-/* ---- nesting ---------------------------------------------------------------------------------------- */
+/* ---- nesting --------------------------------------------------------------------------------- */
 
 static bool is_spaced(enum rfs_json_form form)
 {
@@ -205,7 +205,7 @@ void rfs_json_stay(struct rfs_json_write *json)
     json->next = RFS_JSON_STAY;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 void rfs_json_put_text(struct rfs_json_write *json, const char *key, const char *text)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes JSON: commas, nesting, line breaks and escapes are kept track of here. The sink is a FILE or a growing buffer.
+ * Writes JSON: commas, nesting, line breaks and escapes are kept track of here. The sink is a FILE
+ * or a growing buffer.
  *
  *     struct rfs_json_write json = {.file = stdout};
  *     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);            {
@@ -11,8 +12,8 @@
  *     rfs_json_end(&json);                                     ]
  *     rfs_json_finish(&json);                                  }\n
  *
- * KEY is the member's name in an object, and NULL in an array, at the top, and after rfs_json_put_key. Nothing is
- * allocated but in the buffer. Not thread-safe.
+ * KEY is the member's name in an object, and NULL in an array, at the top, and after
+ * rfs_json_put_key. Nothing is allocated but in the buffer. Not thread-safe.
  */
 #ifndef RFS_BASE_JSON_WRITE_H
 #define RFS_BASE_JSON_WRITE_H
@@ -35,7 +36,8 @@ enum rfs_json_form {
 enum rfs_json_escapes {
     /* from any source: bytes that are not printable UTF-8 become \xNN in its value (base/text.h) */
     RFS_JSON_SHOWN,
-    RFS_JSON_UTF8, /* UTF-8: control characters alone are escaped, as the safetensors library does */
+    /* UTF-8: control characters alone are escaped, as the safetensors library does */
+    RFS_JSON_UTF8,
     RFS_JSON_ASCII, /* UTF-8: the rest as UTF-16 in \uNNNN, as json.dumps of Python does */
 };
 

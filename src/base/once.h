@@ -26,8 +26,8 @@ struct rfs_once {
 };
 
 /*
- * Under LOCK. 0: it is made. 1: the caller is to make it, and to call rfs_once_end. -EINTR: the caller's work was given up
- * while another thread made it (base/cancel.h).
+ * Under LOCK. 0: it is made. 1: the caller is to make it, and to call rfs_once_end. -EINTR: the
+ * caller's work was given up while another thread made it (base/cancel.h).
  */
 int rfs_once_begin(struct rfs_once *once, pthread_cond_t *done, pthread_mutex_t *lock);
 /* Under the same lock. Unless it was MADE, the next thread tries again. */

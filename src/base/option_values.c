@@ -13,7 +13,7 @@
 /* The digits of a fraction beyond these are dropped; so many of a tebibyte still fit 64 bits. */
 #define FRACTION_DIGITS 7
 
-/* ---- numbers ----------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static bool is_digit(char c)
 {
@@ -85,7 +85,7 @@ bool rfs_option_size(const char *text, uint64_t *bytes)
     return true;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static char default_prefix[] = RFS_PREFIX;
 static const struct rfs_options defaults = {
@@ -281,7 +281,7 @@ int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, c
     return 0;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 const char *rfs_options_value(const struct rfs_options *options, const struct rfs_option *option,
                               char out[RFS_OPTION_BYTES])

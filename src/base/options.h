@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* ---- values ------------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 #define RFS_PREFIX "checkpoint_" /* of the names of files, unless another is given */
 
@@ -47,7 +47,8 @@ enum rfs_hidden_mode {
 enum rfs_sandbox_mode {
     RFS_SANDBOX_AUTO, /* what can be had */
     RFS_SANDBOX_ON,   /* all of it, or no mount */
-    RFS_SANDBOX_LOG, /* system calls are logged by the kernel, not refused; files are not looked at */
+    /* system calls are logged by the kernel, not refused; files are not looked at */
+    RFS_SANDBOX_LOG,
     RFS_SANDBOX_OFF,
 };
 
@@ -118,7 +119,7 @@ struct rfs_options {
     bool rw;       /* it was requested; the mount refuses it */
 };
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 enum rfs_option_kind {
     RFS_OPTION_SWITCH,     /* bool; takes no value */
@@ -182,39 +183,48 @@ static inline const char *rfs_format_name(enum rfs_format format)
     return rfs_option_word("format", (int)format);
 }
 
-/* ---- reading and writing values ------------------------------------------------------------------------ */
+/* ---- reading and writing values -------------------------------------------------------------- */
 
 /* The defaults. 0 or -ENOMEM. */
 int rfs_options_init(struct rfs_options *out);
 void rfs_options_free(struct rfs_options *options);
 
 /*
- * Sets an option with all of FLAGS (0: any); VALUE is NULL where none was given. What came before is replaced, as with
- * mount(8). 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage.
+ * Sets an option with all of FLAGS (0: any); VALUE is NULL where none was given. What came before
+ * is replaced, as with mount(8). 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage.
  */
 int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, const char *value,
                     struct rfs_error *err);
 /*
- * After rfs_options_set has refused setting AT of a text: if it is no option, and what precedes it has a text for a value,
- * the comma between them is probably part of that, which *err then says.
+ * After rfs_options_set has refused setting AT of a text: if it is no option, and what precedes it
+ * has a text for a value, the comma between them is probably part of that, which *err then says.
  */
 void rfs_options_hint_comma(const struct rfs_settings *settings, size_t at, struct rfs_error *err);
-/* There is no option NAME with all of FLAGS, but perhaps one that was meant. -EINVAL with *err filled. */
+/*
+ * There is no option NAME with all of FLAGS, but perhaps one that was meant. -EINVAL with *err
+ * filled.
+ */
 int rfs_option_refuse(const char *name, unsigned flags, struct rfs_error *err);
 
 /*
- * The value as a text that rfs_options_set takes ("" of a switch that is on), in OUT or borrowed; NULL when there is
- * nothing that it does.
+ * The value as a text that rfs_options_set takes ("" of a switch that is on), in OUT or borrowed;
+ * NULL when there is nothing that it does.
  */
 #define RFS_OPTION_BYTES 24
 const char *rfs_options_value(const struct rfs_options *options, const struct rfs_option *option,
                               char out[RFS_OPTION_BYTES]);
 /* Whether the value is another than the default. */
 bool rfs_options_differs(const struct rfs_options *options, const struct rfs_option *option);
-/* The first option that has one of the flags WITH, none of WITHOUT, and differs from the default; NULL for none. */
+/*
+ * The first option that has one of the flags WITH, none of WITHOUT, and differs from the default;
+ * NULL for none.
+ */
 const struct rfs_option *rfs_options_first(const struct rfs_options *options, unsigned with,
                                            unsigned without);
-/* Those with one of FLAGS that do something, as a text (settings.h). No key is among them, only where it came from. */
+/*
+ * Those with one of FLAGS that do something, as a text (settings.h). No key is among them, only
+ * where it came from.
+ */
 void rfs_options_write(const struct rfs_options *options, unsigned flags, FILE *out);
 
 /* Whether a key for encrypted sources is named. */
@@ -227,8 +237,8 @@ static inline bool rfs_options_keyed(const struct rfs_options *options)
 int rfs_option_switch(const char *value);
 
 /*
- * "64", "512K", "2G", "1.5GiB" → bytes, in powers of 1,024, the same under any locale. False when it is
- * not a size, or over 2^63 - 1 bytes.
+ * "64", "512K", "2G", "1.5GiB" → bytes, in powers of 1,024, the same under any locale. False when
+ * it is not a size, or over 2^63 - 1 bytes.
  */
 bool rfs_option_size(const char *text, uint64_t *bytes);
 

@@ -21,13 +21,13 @@ static inline bool rfs_path_within(const char *inner, const char *outer)
 /* FOLDER/NAME, malloc'ed; NULL when out of memory. */
 char *rfs_path_join(const char *folder, const char *name);
 /*
- * The folder that a path is in, absolute, and (unless NULL) its name there, both malloc'ed. The folder has to exist. 0,
- * or -errno with *err filled.
+ * The folder that a path is in, absolute, and (unless NULL) its name there, both malloc'ed. The
+ * folder has to exist. 0, or -errno with *err filled.
  */
 int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_error *err);
 /*
- * The absolute path of SOURCE, malloc'ed, without links: but the name of a file stays as it was given, because its
- * ending tells the format.
+ * The absolute path of SOURCE, malloc'ed, without links: but the name of a file stays as it was
+ * given, because its ending tells the format.
  */
 int rfs_path_resolve(const char *source, char **path, struct rfs_error *err);
 

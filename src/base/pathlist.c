@@ -17,8 +17,8 @@ static bool exists(const char *path)
 }
 
 /*
- * How many bytes of TEXT, up to a ':' or the end, are the next path. Names longer than what the system
- * takes do not exist, so that the time is in the length of the text, not its square.
+ * How many bytes of TEXT, up to a ':' or the end, are the next path. Names longer than what the
+ * system takes do not exist, so that the time is in the length of the text, not its square.
  */
 static size_t next_path(const char *text)
 {

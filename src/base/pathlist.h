@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several paths in one text, with ':' between. A name may hold a ':' itself: what exists as it is written
- * is one path, and the longest run of pieces that exists is taken first. What does not exist ends at the
- * next ':'.
+ * Several paths in one text, with ':' between. A name may hold a ':' itself: what exists as it is
+ * written is one path, and the longest run of pieces that exists is taken first. What does not
+ * exist ends at the next ':'.
  */
 #ifndef RFS_BASE_PATHLIST_H
 #define RFS_BASE_PATHLIST_H
@@ -17,8 +17,10 @@ struct rfs_pathlist {
 
 /* 0, or -ENOMEM; *out is to be freed in any case. Zero-initialise it. Looks at the file system. */
 int rfs_pathlist_split(const char *text, struct rfs_pathlist *out);
-/* Appends PATH, which then belongs to the list; frees it and gives false when out of memory, or when it is
- * NULL. */
+/*
+ * Appends PATH, which then belongs to the list; frees it and gives false when out of memory, or
+ * when it is NULL.
+ */
 bool rfs_pathlist_add(struct rfs_pathlist *list, char *path);
 /* Sorted by their bytes. */
 void rfs_pathlist_sort(struct rfs_pathlist *list);

@@ -221,8 +221,10 @@ static void drop_loop(struct loop *loop)
 
 static void help(void *arg);
 
-/* A call waited while others are still to be made: one more thread makes them. The caller has the lock, which is
- * released meanwhile. */
+/*
+ * A call waited while others are still to be made: one more thread makes them. The caller has the
+ * lock, which is released meanwhile.
+ */
 static void call_waiter(struct loop *loop)
 {
     loop->owners++;

@@ -3,8 +3,8 @@
  * Worker threads, started at the first use (so that a process may fork before), joined at the end.
  * The queue's lock is a leaf lock.
  *
- * Besides the threads that it was made with, for work that computes, a pool starts up to RFS_POOL_WAITERS in all for
- * work that waits for storage: those sleep most of the time.
+ * Besides the threads that it was made with, for work that computes, a pool starts up to
+ * RFS_POOL_WAITERS in all for work that waits for storage: those sleep most of the time.
  */
 #ifndef RFS_BASE_POOL_H
 #define RFS_BASE_POOL_H
@@ -30,8 +30,8 @@ void rfs_pool_free(struct rfs_pool *pool);
 void rfs_pool_hold(struct rfs_pool *pool, bool held);
 
 /*
- * What the pool's threads work for, unless they help a caller of rfs_pool_for: given up, with all that is below it, once
- * the pool's work is not wanted any more. Lives as long as the pool.
+ * What the pool's threads work for, unless they help a caller of rfs_pool_for: given up, with all
+ * that is below it, once the pool's work is not wanted any more. Lives as long as the pool.
  */
 struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool);
 
@@ -42,8 +42,8 @@ struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool);
 bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit);
 
 /*
- * The same for a job that waits rather than computes: it gets a thread of its own. False also when there are
- * RFS_POOL_WAITERS such jobs already.
+ * The same for a job that waits rather than computes: it gets a thread of its own. False also when
+ * there are RFS_POOL_WAITERS such jobs already.
  */
 bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void *arg);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for what must not get out: keys, and the plain text of encrypted files. It is left out of core
- * files, kept from the swap as far as the limits allow (RLIMIT_MEMLOCK), and wiped before it is given
- * back to the system.
+ * Memory for what must not get out: keys, and the plain text of encrypted files. It is left out of
+ * core files, kept from the swap as far as the limits allow (RLIMIT_MEMLOCK), and wiped before it
+ * is given back to the system.
  *
- * Threads: all functions. A lock on memory does not last over a fork: the child locks again what it needs.
+ * Threads: all functions. A lock on memory does not last over a fork: the child locks again what it
+ * needs.
  */
 #ifndef RFS_BASE_SECRET_H
 #define RFS_BASE_SECRET_H

@@ -15,7 +15,10 @@
 struct rfs_setting {
     char *name;  /* owned */
     char *value; /* owned; NULL for a switch, which is on */
-    /* owned; where it was given, for messages: "FILE: line 3"; NULL: on the command line, or by a program */
+    /*
+     * owned; where it was given, for messages: "FILE: line 3"; NULL: on the command line, or by a
+     * program
+     */
     char *origin;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for reading headers, pickles and the like, which all threads share: when many ranks are indexed at once, no
- * more of their headers are in memory than fit RFS_SHARE_BYTES, or one that is larger by itself. Thread-safe.
+ * Memory for reading headers, pickles and the like, which all threads share: when many ranks are
+ * indexed at once, no more of their headers are in memory than fit RFS_SHARE_BYTES, or one that is
+ * larger by itself. Thread-safe.
  */
 #ifndef RFS_BASE_SHARE_H
 #define RFS_BASE_SHARE_H

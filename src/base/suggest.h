@@ -5,7 +5,9 @@
 
 #include <stddef.h>
 
-/* Edits (insert, delete, replace, swap neighbours) from a to b; words over 63 bytes count as far. */
+/*
+ * Edits (insert, delete, replace, swap neighbours) from a to b; words over 63 bytes count as far.
+ */
 unsigned rfs_suggest_distance(const char *a, const char *b);
 
 #endif

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /*
- * Whether text for FD may be coloured: it is a terminal that is not "dumb", and the user has not set NO_COLOR to
- * anything (no-color.org).
+ * Whether text for FD may be coloured: it is a terminal that is not "dumb", and the user has not
+ * set NO_COLOR to anything (no-color.org).
  */
 bool rfs_term_has_colours(int fd);
 

@@ -12,8 +12,8 @@ static bool is_continuation(unsigned char c)
 }
 
 /*
- * Characters that turn the direction of a line or have no width, so that a name looks like another: U+061C, U+180E,
- * U+200B to 200F, 2028 to 202E, 2060 to 206F, FEFF.
+ * Characters that turn the direction of a line or have no width, so that a name looks like another:
+ * U+061C, U+180E, U+200B to 200F, 2028 to 202E, 2060 to 206F, FEFF.
  */
 static bool is_deceptive(const unsigned char *s)
 {

@@ -15,8 +15,8 @@
 size_t rfs_text_printable(char *out, size_t cap, const char *text);
 
 /*
- * Bytes of the UTF-8 character that TEXT begins with, or 0 when it is a control character, a NUL or not
- * UTF-8.
+ * Bytes of the UTF-8 character that TEXT begins with, or 0 when it is a control character, a NUL or
+ * not UTF-8.
  */
 size_t rfs_text_shown_length(const char *text);
 
@@ -25,7 +25,10 @@ bool rfs_text_is_utf8(const char *text, size_t n);
 /* The same, but NULs and lone surrogates may be in it, as in a text of Python's. */
 bool rfs_text_is_python(const char *text, size_t n);
 
-/* Dims as texts have them: "[768, 48]"; cut to CAP. Returns OUT. Of N dims RFS_DIMS_TEXT(N) bytes are enough. */
+/*
+ * Dims as texts have them: "[768, 48]"; cut to CAP. Returns OUT. Of N dims RFS_DIMS_TEXT(N) bytes
+ * are enough.
+ */
 #define RFS_DIMS_TEXT(n) ((n)*22 + 3)
 const char *rfs_text_dims(char *out, size_t cap, uint32_t n, const uint64_t *dims);
 
@@ -33,8 +36,8 @@ const char *rfs_text_dims(char *out, size_t cap, uint32_t n, const uint64_t *dim
 void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n);
 
 /*
- * VALUE as it is written in a list of options "key=value,key=value": with "," and "\" escaped. malloc'ed, or
- * NULL.
+ * VALUE as it is written in a list of options "key=value,key=value": with "," and "\" escaped.
+ * malloc'ed, or NULL.
  */
 char *rfs_text_option_value(const char *value);
 

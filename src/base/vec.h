@@ -12,7 +12,10 @@
         size_t n, cap;                                                                             \
     }
 
-/* Room for MORE elements of SIZE bytes behind N. Returns false when out of memory; the data stays valid. */
+/*
+ * Room for MORE elements of SIZE bytes behind N. Returns false when out of memory; the data stays
+ * valid.
+ */
 bool rfs_vec_reserve(void **data, size_t *cap, size_t n, size_t more, size_t size);
 
 /* Room for one more. */

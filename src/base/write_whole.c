@@ -29,7 +29,10 @@ int rfs_rename(int folder, const char *from, const char *to, bool replace)
             return 0;
         if (errno != EINVAL && errno != ENOSYS)
             return -errno;
-        /* A link, too, is never made over what is there; file systems without links have the look alone. */
+        /*
+         * A link, too, is never made over what is there; file systems without links have the look
+         * alone.
+         */
         if (linkat(folder, from, folder, to, 0) == 0)
             return unlinkat(folder, from, 0) == 0 ? 0 : -errno;
         if (errno == EEXIST || faccessat(folder, to, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are there whole or not at all: written under another name, brought to the disk, renamed. */
+/*
+ * Files that are there whole or not at all: written under another name, brought to the disk,
+ * renamed.
+ */
 #ifndef RFS_BASE_WRITE_WHOLE_H
 #define RFS_BASE_WRITE_WHOLE_H
 
@@ -16,17 +19,17 @@ int rfs_write_all(int fd, const void *data, size_t size);
 int rfs_rename(int folder, const char *from, const char *to, bool replace);
 
 /*
- * A new file beside PATH, with the permissions that the process gives to new files, which is to get that name: *NAME
- * (owned) and *FD. FINISH brings it to the disk and renames it. DROP, in any case, closes it and removes what has not
- * got its name. 0 or -errno.
+ * A new file beside PATH, with the permissions that the process gives to new files, which is to get
+ * that name: *NAME (owned) and *FD. FINISH brings it to the disk and renames it. DROP, in any case,
+ * closes it and removes what has not got its name. 0 or -errno.
  */
 int rfs_temporary_open(const char *path, char **name, int *fd);
 int rfs_temporary_finish(char **name, int *fd, const char *path, bool replace);
 void rfs_temporary_drop(char **name, int *fd);
 
 /*
- * Writes PATH, with the permissions that the process gives to new files. 0, or -errno with *what "cannot create" or
- * "cannot write", and nothing is left behind.
+ * Writes PATH, with the permissions that the process gives to new files. 0, or -errno with *what
+ * "cannot create" or "cannot write", and nothing is left behind.
  */
 int rfs_write_whole(const char *path, const void *data, size_t size, bool replace,
                     const char **what);

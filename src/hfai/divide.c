@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Division, as split_dict does it: values in descending order of their weight, each to the part that has the
- * least so far, the lowest of those. Among equals the parts' own order stays, which is the reverse of the
- * module's. Which tensors of part 0 are buffers is not written anywhere, so they are divided as parameters are;
- * load() does not care where a name is.
+ * Division, as split_dict does it: values in descending order of their weight, each to the part
+ * that has the least so far, the lowest of those. Among equals the parts' own order stays, which is
+ * the reverse of the module's. Which tensors of part 0 are buffers is not written anywhere, so they
+ * are divided as parameters are; load() does not care where a name is.
  *
- * It is made once for all parts: each of a thousand would have to divide everything to know its own share.
+ * It is made once for all parts: each of a thousand would have to divide everything to know its own
+ * share.
  */
 #include "hfai/internal.h"
 
@@ -244,7 +245,7 @@ void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begi
     *end = *begin + each < elements ? *begin + each : elements;
 }
 
-/* ---- where each tensor is ---------------------------------------------------------------------------- */
+/* ---- where each tensor is -------------------------------------------------------------------- */
 
 /* The part of each item of a state: malloc'ed, NULL when out of memory. */
 static uint32_t *parts_of(const struct rfs_hfai_division *division, const struct hfai_state *state,

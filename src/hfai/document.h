@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of torch.save that is to be shown: the object, as nodes taken from source files and nodes made
- * here, and where the bytes of its storages come from.
+ * A file of torch.save that is to be shown: the object, as nodes taken from source files and nodes
+ * made here, and where the bytes of its storages come from.
  *
- * Storages of source files are used whole, as they are. A storage that is made here is a row of ranges of
- * source files' storages: a large tensor joined from its pieces, or cut anew.
+ * Storages of source files are used whole, as they are. A storage that is made here is a row of
+ * ranges of source files' storages: a large tensor joined from its pieces, or cut anew.
  *
- * Cost: the nodes that were made, 24 bytes for each made storage and 32 for each of its ranges. Immutable
- * once built. It borrows the nodes of its sources, which outlive it.
+ * Cost: the nodes that were made, 24 bytes for each made storage and 32 for each of its ranges.
+ * Immutable once built. It borrows the nodes of its sources, which outlive it.
  */
 #ifndef RFS_HFAI_DOCUMENT_H
 #define RFS_HFAI_DOCUMENT_H
@@ -54,7 +54,9 @@ struct rfs_node *rfs_document_global(struct rfs_document *document, enum rfs_cal
                                      const char *module, const char *name);
 struct rfs_node *rfs_document_call(struct rfs_document *document, struct rfs_node *callee,
                                    struct rfs_node *args);
-/* Adds to a TUPLE, LIST or DICT (key and value in turn) of the document. False when out of memory. */
+/*
+ * Adds to a TUPLE, LIST or DICT (key and value in turn) of the document. False when out of memory.
+ */
 bool rfs_document_add(struct rfs_document *document, struct rfs_node *container,
                       const struct rfs_node *item);
 /* collections.OrderedDict() with PAIRS (a DICT of the document) set on it. */
@@ -69,8 +71,8 @@ bool rfs_document_begin(struct rfs_document *document);
 bool rfs_document_reserve(struct rfs_document *document, uint64_t bytes);
 bool rfs_document_range(struct rfs_document *document, const struct rfs_range *range);
 /*
- * A row-major tensor of DTYPE over the storage that was begun last, whose node has its number among the made
- * ones. NULL when out of memory.
+ * A row-major tensor of DTYPE over the storage that was begun last, whose node has its number among
+ * the made ones. NULL when out of memory.
  */
 struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dtype dtype,
                                      uint32_t ndim, const uint64_t *dims);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0), and the
- * same state in another number of parts, or whole. read.c draws the format.
+ * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0),
+ * and the same state in another number of parts, or whole. read.c draws the format.
  *
  * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and
  * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters
@@ -57,8 +57,8 @@ int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struc
 /* All that dist_ckpt.load returns. */
 int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
 /*
- * The Ith tensor of a model, in the order of rfs_hfai_model: its name (not terminated), its type, and its item
- * in STOCK, which is added. 1, 0 past the last, or -errno with *err filled.
+ * The Ith tensor of a model, in the order of rfs_hfai_model: its name (not terminated), its type,
+ * and its item in STOCK, which is added. 1, 0 past the last, or -errno with *err filled.
  */
 struct rfs_hfai_tensor {
     const char *name;
@@ -98,21 +98,27 @@ struct rfs_hfai_list {
     values; /* values other than tensors; containers, too, without their items */
 };
 /*
- * 0, -EFBIG for what takes more than HFAI_WORK_TIMES its pickles, as rfs_hfai_tensor, or -ENOMEM, with *err filled; *out
- * to be freed in any case.
+ * 0, -EFBIG for what takes more than HFAI_WORK_TIMES its pickles, as rfs_hfai_tensor, or -ENOMEM,
+ * with *err filled; *out to be freed in any case.
  */
 int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
 
-/* Instead of a part: each has a piece of the tensor; or all of it, as of what an optimizer has beside its state. */
+/*
+ * Instead of a part: each has a piece of the tensor; or all of it, as of what an optimizer has
+ * beside its state.
+ */
 #define RFS_HFAI_PIECES UINT32_MAX
 #define RFS_HFAI_EVERY (UINT32_MAX - 1)
-/* Sets PARTS[i] to the part of the division that holds tensor I of the list. O(tensors). 0 or -ENOMEM with *err filled. */
+/*
+ * Sets PARTS[i] to the part of the division that holds tensor I of the list. O(tensors). 0 or
+ * -ENOMEM with *err filled.
+ */
 int rfs_hfai_hold(const struct rfs_hfai_division *division, const struct rfs_hfai_list *list,
                   uint32_t *parts, struct rfs_error *err);
 /*
- * What torch.chunk gives of a tensor that is cut over N parts: elements [*begin, *end) for this part; later parts may
- * get nothing.
+ * What torch.chunk gives of a tensor that is cut over N parts: elements [*begin, *end) for this
+ * part; later parts may get nothing.
  */
 void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begin, uint64_t *end);
 

@@ -11,18 +11,21 @@
 
 #define HFAI_NONE UINT32_MAX
 
-/* A value that one part holds whole: a parameter, a buffer, or an optimizer's state of a parameter. */
+/*
+ * A value that one part holds whole: a parameter, a buffer, or an optimizer's state of a parameter.
+ */
 struct hfai_entry {
     const struct rfs_node *key;
     const struct rfs_node *value;
     uint32_t part; /* that it is from */
-    uint32_t
-        first_large; /* of an optimizer: the first of the large tensors that go back into it, or HFAI_NONE */
+    /* of an optimizer: the first of the large tensors that go back into it, or HFAI_NONE */
+    uint32_t first_large;
 };
 
 /*
- * A pickle can have a value again for two bytes. So all walks through what a part holds, when it is opened, share a
- * budget: so many units for each byte of its pickle. A unit is about as much time as a byte takes to be copied.
+ * A pickle can have a value again for two bytes. So all walks through what a part holds, when it is
+ * opened, share a budget: so many units for each byte of its pickle. A unit is about as much time
+ * as a byte takes to be copied.
  */
 #define HFAI_WORK_TIMES 64
 #define HFAI_WORK_MORE (UINT64_C(1) << 20)
@@ -98,7 +101,9 @@ int rfs_hfai_fail_key(const struct hfai_reading *reading, const struct rfs_node 
 /* As rfs_hfai_key, within the budget and with the error filled. */
 int rfs_hfai_canonical(const struct hfai_reading *reading, const struct rfs_node *key, char **out,
                        size_t *n);
-/* Takes a part's pieces of a state's large tensors. 0 or -errno with *err filled, as what follows. */
+/*
+ * Takes a part's pieces of a state's large tensors. 0 or -errno with *err filled, as what follows.
+ */
 int rfs_hfai_read_large(const struct hfai_reading *reading, struct hfai_state *state,
                         const struct rfs_items *pairs);
 /* Proves those of N states once all parts are read, and finds out where they belong. */
@@ -106,8 +111,8 @@ int rfs_hfai_check_large(const struct hfai_reading *reading, struct hfai_state *
                          bool optimizer);
 
 /*
- * A key, a text or an integer or a pair of such, as bytes by which equal keys are equal; *OUT is malloc'ed. 0,
- * -EINVAL for another one, or -ENOMEM.
+ * A key, a text or an integer or a pair of such, as bytes by which equal keys are equal; *OUT is
+ * malloc'ed. 0, -EINVAL for another one, or -ENOMEM.
  */
 int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n);
 /* Whether a key of a part is one that save() itself writes. */
@@ -148,8 +153,8 @@ struct hfai_weigher {
     bool no_memory;
 };
 /*
- * Bytes by which a value is weighed when it is divided, as split_dict does; 0 when out of memory. All of them
- * together cost O(nodes), however often they share some.
+ * Bytes by which a value is weighed when it is divided, as split_dict does; 0 when out of memory.
+ * All of them together cost O(nodes), however often they share some.
  */
 uint64_t rfs_hfai_weight(struct hfai_weigher *weigher, const struct rfs_node *value);
 void rfs_hfai_weigher_end(struct hfai_weigher *weigher);
@@ -165,7 +170,9 @@ static inline struct hfai_row rfs_hfai_row(const struct rfs_hfai *hfai,
     return (struct hfai_row){&state->ranges.data[large->first], &state->ends[large->first],
                              hfai->n_parts};
 }
-/* The tensor of a value if it is to be cut: larger than LARGE bytes, and its bytes are one range. */
+/*
+ * The tensor of a value if it is to be cut: larger than LARGE bytes, and its bytes are one range.
+ */
 bool rfs_hfai_is_cut(const struct rfs_hfai *hfai, const struct rfs_node *value, uint64_t large,
                      struct rfs_torch_tensor *tensor);
 
@@ -179,7 +186,9 @@ struct hfai_cut {
 /* The division of a state into parts. */
 struct hfai_share {
     RFS_VEC(struct hfai_cut) cuts; /* all parts, a piece each */
-    /* By part, in its order: an entry, or (of a model) entries.n + a large tensor that is joined. */
+    /*
+     * By part, in its order: an entry, or (of a model) entries.n + a large tensor that is joined.
+     */
     uint32_t *items; /* owned */
     size_t *first;   /* [n + 1] owned */
 };

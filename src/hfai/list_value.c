@@ -15,7 +15,10 @@
 #include <xxhash.h>
 
 #define SAID ((size_t)16384) /* bytes of a value that are kept, and then hashed */
-/* Of the budget: a step of a path, something that is listed, and each byte of its name, which take memory. */
+/*
+ * Of the budget: a step of a path, something that is listed, and each byte of its name, which take
+ * memory.
+ */
 #define WORK_STEP 128
 #define WORK_LISTED 256
 #define WORK_BYTE 8
@@ -58,7 +61,7 @@ static int say_text(struct hfai_listing *listing, const char *data, uint32_t n)
 
 static int visit(struct hfai_listing *listing, const struct rfs_node *node, unsigned depth);
 
-/* ---- paths ------------------------------------------------------------------------------------------ */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 void rfs_hfai_step(struct hfai_listing *listing, const char *name, size_t n)
 {
@@ -129,7 +132,7 @@ int rfs_hfai_keep_path(struct hfai_listing *listing, uint64_t units, const char 
     return *name && !listing->path.failed ? 0 : rfs_fail_memory(listing->err);
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* The item that the storages got last, if they did (OK). */
 static int list_item(struct hfai_listing *listing, bool ok, struct rfs_hfai_listed *listed)
@@ -184,7 +187,7 @@ static int list_storage(struct hfai_listing *listing, const struct rfs_node *nod
     return list_tensor(listing, &bytes, node->origin, NULL);
 }
 
-/* ---- values ----------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* What stands by itself, at the path as it is. */
 static int list_here(struct hfai_listing *listing, const struct rfs_node *node, unsigned depth)

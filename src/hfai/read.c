@@ -7,9 +7,10 @@
  *     "optimizer": [ (state_dict() with its own entries of "state", dict (k1, k2) -> (torch.Size, piece)), … ]
  *     and, in part 0 only, whatever else was given to save()
  *
- * Whole values are each in one part; part 0 has all buffers. Large tensors are flattened and cut in n
- * pieces, piece r in part r. All other keys of an optimizer's state_dict are the same in all parts: where
- * they differ, the parts are of different saves. Source: dist_ckpt of hfai, format 2.0.0.
+ * Whole values are each in one part; part 0 has all buffers. Large tensors are flattened and cut in
+ * n pieces, piece r in part r. All other keys of an optimizer's state_dict are the same in all
+ * parts: where they differ, the parts are of different saves. Source: dist_ckpt of hfai, format
+ * 2.0.0.
  */
 #include "hfai/internal.h"
 
@@ -125,7 +126,9 @@ static int get_list(const struct hfai_reading *reading, const char *what,
     return 0;
 }
 
-/* Adds an entry, or lets it take the place of another part's of the same key, as dict.update does. */
+/*
+ * Adds an entry, or lets it take the place of another part's of the same key, as dict.update does.
+ */
 static int add_entry(const struct hfai_reading *reading, struct hfai_state *state,
                      const struct rfs_node *key, const struct rfs_node *value)
 {
@@ -174,7 +177,10 @@ static int read_model(const struct hfai_reading *reading, struct hfai_state *sta
     return 0;
 }
 
-/* Takes of the budget what each walk through the state of a parameter costs, however many parameters share it. */
+/*
+ * Takes of the budget what each walk through the state of a parameter costs, however many
+ * parameters share it.
+ */
 static int spend_value(const struct hfai_reading *reading, const struct rfs_node *value)
 {
     const struct rfs_items *pairs = rfs_node_pairs(value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The storages of one file of torch.save that is shown, and where their bytes are: rows of ranges of source
- * files' storages. Made once with the file's image; immutable then.
+ * The storages of one file of torch.save that is shown, and where their bytes are: rows of ranges
+ * of source files' storages. Made once with the file's image; immutable then.
  *
  * Cost: 40 bytes a storage and 48 a range.
  */
@@ -24,8 +24,8 @@ struct rfs_storage_item {
     uint64_t bytes;
     uint32_t crc;   /* if it is known without reading: of whole records of the sources */
     bool crc_known; /* by the sources' directories */
-    uint32_t
-        strided; /* 1 + its number in strided, when it is a tensor that is not row-major; else 0 */
+    /* 1 + its number in strided, when it is a tensor that is not row-major; else 0 */
+    uint32_t strided;
 };
 
 /* A tensor of one range, with its elements in any order. */
@@ -47,7 +47,9 @@ bool rfs_storages_begin(struct rfs_storages *storages);
 /* Adds a range of a record in FILE. False when out of memory. */
 bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, const struct rfs_range *range);
 
-/* Makes the item that was begun last a tensor of TYPE in its one range. False when out of memory. */
+/*
+ * Makes the item that was begun last a tensor of TYPE in its one range. False when out of memory.
+ */
 bool rfs_storages_set_strided(struct rfs_storages *storages, const struct rfs_type *type,
                               const uint64_t *strides);
 

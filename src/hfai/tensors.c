@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors of a model one by one, for formats that are not torch's: row-major, and none shared. */
+/*
+ * The tensors of a model one by one, for formats that are not torch's: row-major, and none shared.
+ */
 #include "hfai/internal.h"
 
 #include "base/text.h"

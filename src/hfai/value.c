@@ -219,7 +219,10 @@ static bool same_kind(struct walk *walk, const struct rfs_node *a, const struct 
     return false;
 }
 
-/* Where it is kept what a container of this part is the same as; NULL for another value, or when out of memory. */
+/*
+ * Where it is kept what a container of this part is the same as; NULL for another value, or when
+ * out of memory.
+ */
 static const struct rfs_node **same_as(const struct walk *walk, const struct rfs_node *node)
 {
     struct hfai_part *part = &walk->reading->hfai->parts[walk->reading->part];

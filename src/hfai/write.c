@@ -137,7 +137,10 @@ static bool add_piece(const struct writing *writing, const struct hfai_state *st
                     cut_value(writing, pair[1]));
 }
 
-/* A dict of PAIRS that is of the class of LIKE, with its attributes: a plain one, or an OrderedDict. */
+/*
+ * A dict of PAIRS that is of the class of LIKE, with its attributes: a plain one, or an
+ * OrderedDict.
+ */
 static struct rfs_node *dict_like(struct rfs_document *document, const struct rfs_node *like,
                                   struct rfs_node *pairs)
 {
@@ -287,7 +290,9 @@ int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struc
     return finish(out, ok ? dict : NULL, err);
 }
 
-/* One model or optimizer, whole: entries in the order of the parts, then a model's large tensors. */
+/*
+ * One model or optimizer, whole: entries in the order of the parts, then a model's large tensors.
+ */
 static struct rfs_node *whole_state(const struct rfs_hfai *hfai, const struct hfai_state *state,
                                     struct rfs_document *out)
 {

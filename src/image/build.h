@@ -30,7 +30,10 @@ static inline uint64_t rfs_image_here(const struct rfs_image_builder *builder)
 /* Adds a region of a target's bytes, or RFS_CRC…, and returns its number; none when BYTES is 0. */
 size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t at,
                      uint64_t bytes);
-/* The image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger than a file can be. */
+/*
+ * The image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger than a
+ * file can be.
+ */
 int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
                      struct rfs_image **out);
 void rfs_image_builder_end(struct rfs_image_builder *builder);

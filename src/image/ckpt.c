@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The regions of a .ckpt file as save_checkpoint of MindSpore 2.10 writes it
- * (train/serialization.py, _exec_save and _write_parameter_bytes_data): one Checkpoint message for each
- * 512 MiB of each tensor, in protobuf's wire format:
+ * (train/serialization.py, _exec_save and _write_parameter_bytes_data): one Checkpoint message for
+ * each 512 MiB of each tensor, in protobuf's wire format:
  *
  *     0a LEN                      Checkpoint.value
  *        0a LEN name              Value.tag
@@ -17,9 +17,9 @@
  *
  *        1a LEN | MapTensorProto  Value.maptensor, in the place of Value.tensor
  *
- * With crc_check, 17 bytes end the file: "crc_num" and ten of a big-endian number, the zlib crc32 of all
- * that stands before them, which load_checkpoint checks. (save_checkpoint leaves map tensors out of it, so
- * that MindSpore refuses its own file; here they count.)
+ * With crc_check, 17 bytes end the file: "crc_num" and ten of a big-endian number, the zlib crc32
+ * of all that stands before them, which load_checkpoint checks. (save_checkpoint leaves map tensors
+ * out of it, so that MindSpore refuses its own file; here they count.)
  */
 #include "image/build.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A virtual file: sorted regions that cover it without a hole, each literal bytes (headers), a range of a
- * target's bytes, or computed bytes (a checksum). Immutable once encoded, and the same for all ranks that
- * share a parameter list: which rank's bytes fill the tensor regions, and what they sum up to, is the reader's
- * business.
+ * A virtual file: sorted regions that cover it without a hole, each literal bytes (headers), a
+ * range of a target's bytes, or computed bytes (a checksum). Immutable once encoded, and the same
+ * for all ranks that share a parameter list: which rank's bytes fill the tensor regions, and what
+ * they sum up to, is the reader's business.
  *
- * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a safetensors
- * file) and the header bytes.
+ * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a
+ * safetensors file) and the header bytes.
  */
 #ifndef RFS_IMAGE_IMAGE_H
 #define RFS_IMAGE_IMAGE_H
@@ -16,11 +16,17 @@
 #include "plan/planner.h"
 
 #define RFS_LITERAL UINT32_MAX
-/* The last bytes of a file: the crc32 of its bytes before the trailer that ends with them, big-endian. */
+/*
+ * The last bytes of a file: the crc32 of its bytes before the trailer that ends with them,
+ * big-endian.
+ */
 #define RFS_CRC (UINT32_MAX - 1)
 #define RFS_CRC_BYTES 4
 #define RFS_CRC_TRAILER 17
-/* Four bytes: the crc32 of the bytes of region number region.at >> 3, little-endian, from byte region.at & 7 on. */
+/*
+ * Four bytes: the crc32 of the bytes of region number region.at >> 3, little-endian, from byte
+ * region.at & 7 on.
+ */
 #define RFS_STORAGE_CRC (UINT32_MAX - 2)
 #define RFS_NO_TARGET RFS_STORAGE_CRC /* from here on it is no target */
 
@@ -32,8 +38,8 @@ struct rfs_region {
 
 struct rfs_image {
     const struct rfs_params *params; /* NULL: it has literal regions only, or a stock */
-    struct rfs_storages
-        *storages;  /* owned; the targets are its items then; NULL: the parameter list's */
+    /* owned; the targets are its items then; NULL: the parameter list's */
+    struct rfs_storages *storages;
     uint64_t bytes; /* of the file */
     size_t n;
     struct rfs_region *regions;
@@ -42,8 +48,8 @@ struct rfs_image {
 };
 
 /*
- * The .ckpt file that save_checkpoint writes for the parameter list; ckpt.c draws it. CRC: with its trailer. 0, -ENOMEM,
- * or -EFBIG when it would be larger than a file can be.
+ * The .ckpt file that save_checkpoint writes for the parameter list; ckpt.c draws it. CRC: with its
+ * trailer. 0, -ENOMEM, or -EFBIG when it would be larger than a file can be.
  */
 int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
                    struct rfs_image **out);
@@ -63,8 +69,9 @@ struct rfs_selection {
 };
 
 /*
- * The safetensors file that the library writes for these targets with the metadata "format": FORMAT, or
- * as its save_file does by itself, for NULL; safetensors.c draws it. 0, -ENOMEM, or -EINVAL with *err filled for what the format cannot hold.
+ * The safetensors file that the library writes for these targets with the metadata "format":
+ * FORMAT, or as its save_file does by itself, for NULL; safetensors.c draws it. 0, -ENOMEM, or
+ * -EINVAL with *err filled for what the format cannot hold.
  */
 int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
                           const char *format, struct rfs_image **out, struct rfs_error *err);

@@ -9,8 +9,8 @@
  *     "\n"                 the data begin at a multiple of 64
  *     data                 row by row
  *
- * The shape of a scalar is (), which cannot grow, that of one axis (4,). How many spaces is up to the writer; these
- * are numpy's since 1.23.
+ * The shape of a scalar is (), which cannot grow, that of one axis (4,). How many spaces is up to
+ * the writer; these are numpy's since 1.23.
  */
 #include "image/npy.h"
 

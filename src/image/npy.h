@@ -39,8 +39,8 @@ struct rfs_about {
     const uint64_t *whole;                  /* [ndim] dims of the whole tensor */
     const uint32_t *source_pieces, *pieces; /* [ndim] into how many it is cut */
     size_t n_boxes;
-    const uint64_t
-        *boxes; /* [n_boxes][ndim][2] begin and end in the whole, in the order of the rows */
+    /* [n_boxes][ndim][2] begin and end in the whole, in the order of the rows */
+    const uint64_t *boxes;
 
     size_t n_ranks;
     const uint32_t *ranks; /* of the source, whose files give bytes, ascending */

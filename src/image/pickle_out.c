@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What CPython's Modules/_pickle.c does with protocol 2 (pickle.c in the source room draws the opcodes):
- * texts, names, tuples, containers and objects go to the memo once written, lists and dicts before they are
- * filled; items are added in batches of 1,000; a tuple that was written while its own items were is taken
- * from the memo instead.
+ * What CPython's Modules/_pickle.c does with protocol 2 (pickle.c in the source room draws the
+ * opcodes): texts, names, tuples, containers and objects go to the memo once written, lists and
+ * dicts before they are filled; items are added in batches of 1,000; a tuple that was written while
+ * its own items were is taken from the memo instead.
  */
 #include "image/pickle_out.h"
 
@@ -222,9 +222,10 @@ static void save_batch(struct pickler *pickler, const struct rfs_items *items, u
 }
 
 /*
- * Adds the items to the container on the stack, WIDTH of them (1, or a key and a value) as one. CPython does it
- * in three ways: of a list, of a dict (an empty batch follows a full one at its end), and of what an iterator
- * gives after a call (the last one is single if a full batch ended before it).
+ * Adds the items to the container on the stack, WIDTH of them (1, or a key and a value) as one.
+ * CPython does it in three ways: of a list, of a dict (an empty batch follows a full one at its
+ * end), and of what an iterator gives after a call (the last one is single if a full batch ended
+ * before it).
  */
 enum way { OF_LIST, OF_DICT, OF_ITERATOR };
 

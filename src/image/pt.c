@@ -5,10 +5,11 @@
  *
  *     STEM/data.pkl | STEM/byteorder | STEM/data/0 | STEM/data/1 | … | STEM/version | the directory
  *
- * Storages are numbered in the order in which the pickle names them. As torch writes them, contents begin
- * at multiples of 64 by an extra field "FB" of Zs in the local header, and sizes and checksums stand behind
- * the content and in the directory, not before it: so all but the tensors and the checksums of some is
- * known, and literal. A checksum that would take reading is 0, or a region to compute.
+ * Storages are numbered in the order in which the pickle names them. As torch writes them, contents
+ * begin at multiples of 64 by an extra field "FB" of Zs in the local header, and sizes and
+ * checksums stand behind the content and in the directory, not before it: so all but the tensors
+ * and the checksums of some is known, and literal. A checksum that would take reading is 0, or a
+ * region to compute.
  */
 #include "image/pt.h"
 

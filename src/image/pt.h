@@ -20,9 +20,9 @@ struct rfs_pt_config {
 };
 
 /*
- * 0, -ENOMEM, -EINVAL with *err filled for a document whose storages are not in its files, or -EFBIG. The image
- * has the pickle and some 200 bytes of headers for each storage, besides its regions (two, or four with CRC) and
- * its stock. O(nodes).
+ * 0, -ENOMEM, -EINVAL with *err filled for a document whose storages are not in its files, or
+ * -EFBIG. The image has the pickle and some 200 bytes of headers for each storage, besides its
+ * regions (two, or four with CRC) and its stock. O(nodes).
  */
 int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err);
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The regions of a safetensors file as the safetensors library writes it (its tensor.rs, prepare and
- * serialize), with the metadata that save_checkpoint and transform_checkpoints of MindSpore give it:
+ * The regions of a safetensors file as the safetensors library writes it (its tensor.rs, prepare
+ * and serialize), with the metadata that save_checkpoint and transform_checkpoints of MindSpore
+ * give it:
  *
  *     u64 LEN                    little-endian; of the header with its padding
  *     {"__metadata__":{"format":"ms"},"w":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},…}
  *     spaces                     until LEN is a multiple of 8
  *     content…                   of the tensors, in the header's order, with nothing between them
  *
- * Tensors are in descending order of their dtype (that of the table below), then by the bytes of their
- * names. data_offsets begin after the header. A scalar's shape is []. Int4 is I8, and the metadata says
- * "name":"Int4". The library writes metadata of more than one key in an order of chance; here they
- * are sorted by their bytes.
+ * Tensors are in descending order of their dtype (that of the table below), then by the bytes of
+ * their names. data_offsets begin after the header. A scalar's shape is []. Int4 is I8, and the
+ * metadata says "name":"Int4". The library writes metadata of more than one key in an order of
+ * chance; here they are sorted by their bytes.
  */
 #include "image/build.h"
 
@@ -121,7 +122,10 @@ static int collect(struct rfs_catalog *catalog, const struct rfs_selection *sele
     return 0;
 }
 
-/* The format if there is one, and the names of Int4 tensors; nothing where that is none. One called "format" replaces the format, as in MindSpore. */
+/*
+ * The format if there is one, and the names of Int4 tensors; nothing where that is none. One called
+ * "format" replaces the format, as in MindSpore.
+ */
 static bool put_metadata(struct rfs_json_write *json, const struct tensor *tensors, size_t n,
                          const char *format)
 {

@@ -5,8 +5,9 @@
  *
  *     {"metadata": {"total_size": N}, "weight_map": {"w": "part0.safetensors", …}}
  *
- * model.safetensors.index.json of huggingface_hub and transformers: indent 2, keys sorted, a newline at the
- * end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the order given, no newline.
+ * model.safetensors.index.json of huggingface_hub and transformers: indent 2, keys sorted, a
+ * newline at the end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the
+ * order given, no newline.
  */
 #include "image/build.h"
 

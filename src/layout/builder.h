@@ -2,8 +2,8 @@
 /*
  * Inside the room only: how a strategy is built, one parameter's layout after the other.
  *
- * A reader begins an item, fills it in as the file has it, and adds it to the strategy, which checks it. Every
- * function gives 0 or -errno with the error object filled.
+ * A reader begins an item, fills it in as the file has it, and adds it to the strategy, which
+ * checks it. Every function gives 0 or -errno with the error object filled.
  */
 #ifndef RFS_LAYOUT_BUILDER_H
 #define RFS_LAYOUT_BUILDER_H
@@ -44,7 +44,10 @@ int rfs_layout_add_expanded(struct rfs_layout_builder *item, int64_t extent);
 /* The rows of the next slice of a manual split, and the next entry of its indices_offset. */
 int rfs_layout_add_rows(struct rfs_layout_builder *item, int64_t rows);
 int rfs_layout_add_offset(struct rfs_layout_builder *item, int64_t offset);
-/* Checks what can be checked without a tensor, and resolves the optimizer shard and the manual split. */
+/*
+ * Checks what can be checked without a tensor, and resolves the optimizer shard and the manual
+ * split.
+ */
 int rfs_layout_check(struct rfs_layout_builder *item);
 /* The part of it that is about manual splits and fields; all else is resolved. */
 int rfs_layout_check_manual(struct rfs_layout_builder *item);
@@ -78,9 +81,9 @@ uint32_t rfs_layout_used(const struct rfs_layout *layout);
 bool rfs_layout_opt_parts(const struct rfs_layout *layout, uint64_t size, uint32_t *part);
 
 /*
- * The layout for a tensor of NDIM axes that an open one stands for: map entries by axis, in order. -EINVAL with
- * *err filled when it cuts an axis that the tensor does not have, or one twice. OPEN must be open, NDIM at most
- * RFS_MAX_CUTS.
+ * The layout for a tensor of NDIM axes that an open one stands for: map entries by axis, in order.
+ * -EINVAL with *err filled when it cuts an axis that the tensor does not have, or one twice. OPEN
+ * must be open, NDIM at most RFS_MAX_CUTS.
  */
 int rfs_layout_close(const struct rfs_layout *open, uint32_t ndim, struct rfs_layout *closed,
                      struct rfs_where where, struct rfs_error *err);
@@ -100,20 +103,26 @@ void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder);
  * layout's id.
  */
 int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item);
-/* Adds an item whose layout was added before, as LAYOUT_ID, and to the document as item->written. */
+/*
+ * Adds an item whose layout was added before, as LAYOUT_ID, and to the document as item->written.
+ */
 int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
                                 const struct rfs_layout_builder *item, uint32_t layout_id);
-/* As rfs_strategy_builder_repeat, with the name (without a prefix) and the stage separated already. */
+/*
+ * As rfs_strategy_builder_repeat, with the name (without a prefix) and the stage separated already.
+ */
 int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
                                uint32_t stage, uint32_t layout_id, struct rfs_error *err);
-/* The id of a layout that is known to be right, which is set in it, too. False when out of memory. */
+/*
+ * The id of a layout that is known to be right, which is set in it, too. False when out of memory.
+ */
 bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rfs_layout *layout,
                                  uint32_t *id);
 void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage);
 void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder);
 /*
- * The strategy of what was added, once all stages and devices are found to agree. It is the caller's; the
- * builder can only be freed then.
+ * The strategy of what was added, once all stages and devices are found to agree. It is the
+ * caller's; the builder can only be freed then.
  */
 int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs_strategy **out,
                                 struct rfs_error *err);

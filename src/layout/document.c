@@ -160,8 +160,10 @@ bool rfs_strategy_doc_once(const struct rfs_strategy_doc *doc, struct rfs_doc_it
 
 /* ---- shapes ---- */
 
-/* The entries of a flat map by axis: their parts of the expanded shape multiply to the axis. Entries of 1, of
- * device axes of one device, may fall to either side: they cut nothing. */
+/*
+ * The entries of a flat map by axis: their parts of the expanded shape multiply to the axis.
+ * Entries of 1, of device axes of one device, may fall to either side: they cut nothing.
+ */
 static bool nest(struct rfs_layout *layout, uint32_t ndim, const uint64_t *whole)
 {
     const uint32_t n = layout->n_axes;

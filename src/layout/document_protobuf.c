@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategy documents written as protobuf; read_protobuf.c draws the format. Fields are in the order of their numbers
- * and numbers are not packed, as Python's protobuf writes them. A message is written from its end to its beginning, so
- * that its length is known when it is to be written.
+ * Strategy documents written as protobuf; read_protobuf.c draws the format. Fields are in the order
+ * of their numbers and numbers are not packed, as Python's protobuf writes them. A message is
+ * written from its end to its beginning, so that its length is known when it is to be written.
  */
 #include "base/cleanup.h"
 #include "layout/builder.h"
@@ -38,8 +38,8 @@ static int check_node(const struct rfs_strategy_doc *doc, struct rfs_doc_item no
 }
 
 /*
- * Whether a map as JSON has it may be a nested one: two entries side by side may be of one axis if the first has as
- * many elements as its device axis has devices.
+ * Whether a map as JSON has it may be a nested one: two entries side by side may be of one axis if
+ * the first has as many elements as its device axis has devices.
  */
 static bool may_be_nested(const struct rfs_strategy_doc *doc, const struct rfs_doc_layout *param)
 {

@@ -2,12 +2,12 @@
 /*
  * A layout on a tensor of known rank: a grid of cells, each held by one or more ranks.
  *
- * Axis i of the tensor is cut into pieces[i] equal parts, so rank r of the stage holds the box whose
- * corner is cell(r)[i] * full[i] / pieces[i]. On axis 0 the parts may be unequal (a manual split), or a
- * rank may hold several cells, one below the other in its slice (field slicing): cell(r)[0], and those
- * pieces[0] / rounds, 2 * pieces[0] / rounds, … further on. Every cut (of a device axis, or of a part of one, by the
- * tensor map or by the optimizer shard) is a digit of the rank: digit = (rank / stride) % extent. The
- * digits that cut nothing are the replicas.
+ * Axis i of the tensor is cut into pieces[i] equal parts, so rank r of the stage holds the box
+ * whose corner is cell(r)[i] * full[i] / pieces[i]. On axis 0 the parts may be unequal (a manual
+ * split), or a rank may hold several cells, one below the other in its slice (field slicing):
+ * cell(r)[0], and those pieces[0] / rounds, 2 * pieces[0] / rounds, … further on. Every cut (of a
+ * device axis, or of a part of one, by the tensor map or by the optimizer shard) is a digit of the
+ * rank: digit = (rank / stride) % extent. The digits that cut nothing are the replicas.
  *
  * Ranks here are local to a stage: 0 … ranks-1. Pure arithmetic; no allocation; thread-safe.
  */
@@ -31,10 +31,10 @@ struct rfs_grid {
     uint32_t ranks;
     uint32_t replicas;              /* ranks that hold the same cell */
     uint32_t pieces[RFS_GRID_DIMS]; /* of each tensor axis; axis 0 includes the optimizer shard */
-    uint32_t
-        rounds; /* cells that a rank holds; 1 but for field slicing, where it divides pieces[0] */
-    const uint64_t
-        *edge; /* the layout's: piece k of axis 0 is edge[k] … edge[k + 1]; NULL: equal ones */
+    /* cells that a rank holds; 1 but for field slicing, where it divides pieces[0] */
+    uint32_t rounds;
+    /* the layout's: piece k of axis 0 is edge[k] … edge[k + 1]; NULL: equal ones */
+    const uint64_t *edge;
     uint32_t n_digits;
     struct rfs_digit digits[RFS_MAX_DIGITS]; /* together they are the rank, exactly once */
 };
@@ -43,19 +43,19 @@ struct rfs_grid {
 enum rfs_dims_of { RFS_DIMS_OF_SLICE, RFS_DIMS_OF_WHOLE };
 
 /*
- * The grid of LAYOUT on a tensor with NDIM dims. The dims serve to find the axes of flattened (JSON)
- * nested maps again, and to check that a whole tensor divides. On success also gives the dims of the
- * whole tensor and of the slice of rank 0 (either may be NULL). -EINVAL with *err (file = strategy's name WHERE,
- * param = PARAM) when the layout does not fit the tensor.
+ * The grid of LAYOUT on a tensor with NDIM dims. The dims serve to find the axes of flattened
+ * (JSON) nested maps again, and to check that a whole tensor divides. On success also gives the
+ * dims of the whole tensor and of the slice of rank 0 (either may be NULL). -EINVAL with *err (file
+ * = strategy's name WHERE, param = PARAM) when the layout does not fit the tensor.
  */
 int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint64_t *dims,
                      enum rfs_dims_of meaning, struct rfs_grid *grid, uint64_t *whole,
                      uint64_t *slice, struct rfs_where where, struct rfs_error *err);
 
 /*
- * As rfs_grid_resolve, for a tensor that PEER (may be NULL) is to fit too: the layout of the other side.
- * Where a flattened map and the slices leave several whole shapes possible, which rfs_grid_resolve
- * refuses, the one that PEER fits is taken.
+ * As rfs_grid_resolve, for a tensor that PEER (may be NULL) is to fit too: the layout of the other
+ * side. Where a flattened map and the slices leave several whole shapes possible, which
+ * rfs_grid_resolve refuses, the one that PEER fits is taken.
  */
 int rfs_grid_resolve_for(const struct rfs_layout *layout, const struct rfs_layout *peer,
                          uint32_t ndim, const uint64_t *dims, enum rfs_dims_of meaning,
@@ -69,8 +69,8 @@ int rfs_grid_resolve_for(const struct rfs_layout *layout, const struct rfs_layou
 uint32_t rfs_layout_slice(const struct rfs_layout *layout, uint32_t rank);
 
 /*
- * How many rows (extent of axis 0) a rank's slice has under a layout with edges, of any tensor. 0 for
- * layouts without.
+ * How many rows (extent of axis 0) a rank's slice has under a layout with edges, of any tensor. 0
+ * for layouts without.
  */
 uint64_t rfs_layout_rows(const struct rfs_layout *layout, uint32_t rank);
 

@@ -2,21 +2,22 @@
 /*
  * From a layout and the dims of a slice or of the whole tensor to a grid.
  *
- * Each device axis longer than 1 becomes a digit of the rank: it cuts a tensor axis, or is free. The
- * optimizer shard takes free axes from the right, of the last one only the inner part if need be (that
- * axis becomes two digits), and cuts axis 0 inside the tensor map's cuts; the rightmost of its digits
- * counts fastest. So among the ranks that hold the same slice of the tensor map, in ascending order,
- * consecutive ones hold consecutive pieces. (_construct_tensor_layout_helper of MindSpore 2.10 does the
- * same; its other branch, for one free axis on the left, does not where tensor axes are mapped out of
- * device order.)
+ * Each device axis longer than 1 becomes a digit of the rank: it cuts a tensor axis, or is free.
+ * The optimizer shard takes free axes from the right, of the last one only the inner part if need
+ * be (that axis becomes two digits), and cuts axis 0 inside the tensor map's cuts; the rightmost of
+ * its digits counts fastest. So among the ranks that hold the same slice of the tensor map, in
+ * ascending order, consecutive ones hold consecutive pieces. (_construct_tensor_layout_helper of
+ * MindSpore 2.10 does the same; its other branch, for one free axis on the left, does not where
+ * tensor axes are mapped out of device order.)
  *
- * Nested maps from JSON come flattened, with the expanded shape. Their entries are grouped by tensor
- * axis again: entries of an axis are consecutive, a -1 stands alone, every entry but the axis's last
- * has the extent of its device axis, and their product is the whole axis. All groupings are tried.
- * Against a whole tensor, those that fit differ in entries of extent 1 only and give the same grid.
- * Against a slice they can differ in the whole shape, though only where the slice is 1 long; then bytes
- * are in the same order, but where the other side cuts them, and the dims in a header, are not the same.
- * So several possible shapes are an error, unless only one fits the layout of the other side.
+ * Nested maps from JSON come flattened, with the expanded shape. Their entries are grouped by
+ * tensor axis again: entries of an axis are consecutive, a -1 stands alone, every entry but the
+ * axis's last has the extent of its device axis, and their product is the whole axis. All groupings
+ * are tried. Against a whole tensor, those that fit differ in entries of extent 1 only and give the
+ * same grid. Against a slice they can differ in the whole shape, though only where the slice is 1
+ * long; then bytes are in the same order, but where the other side cuts them, and the dims in a
+ * header, are not the same. So several possible shapes are an error, unless only one fits the
+ * layout of the other side.
  *
  * Manual splits and field slicing (manual.c) are of plain maps only.
  */
@@ -275,8 +276,9 @@ static void keep(struct search *search)
 }
 
 /*
- * Gives tensor axis I the entries from FIRST on, one more at a time, and the rest to the axes after it.
- * As deep as the tensor has axes; at most 2^15 ways, since a device axis appears once and a -1 is alone.
+ * Gives tensor axis I the entries from FIRST on, one more at a time, and the rest to the axes after
+ * it. As deep as the tensor has axes; at most 2^15 ways, since a device axis appears once and a -1
+ * is alone.
  */
 static void try_axis(struct search *search, uint32_t i, uint32_t first)
 {

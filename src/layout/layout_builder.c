@@ -192,8 +192,8 @@ static int check_expanded(struct rfs_layout_builder *item)
 }
 
 /*
- * With one repeated axis MindSpore refuses any other step than the stride of that axis; with several
- * it does not look at the step.
+ * With one repeated axis MindSpore refuses any other step than the stride of that axis; with
+ * several it does not look at the step.
  */
 static int check_step(const struct rfs_layout_builder *item)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts of axis 0 that are not equal parts in a row: manual splits (param_split_shape) and field slicing.
+ * Cuts of axis 0 that are not equal parts in a row: manual splits (param_split_shape) and field
+ * slicing.
  *
  * A manual split is made by Gather with the attribute manual_split for an embedding table: piece k
  * of axis 0 has param_split_shape[k] rows. The compiler writes one number for each piece of axis 0;

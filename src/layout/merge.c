@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Merging as MindSpore 2.10 does it (_merge_protobuf_strategy, _merge_json_strategy): the stage of a file
- * is that of its first strategy item, and each parameter goes by "<stage>-<name>". MindSpore takes the
- * first file of a stage that the folder lists, and no other; which one that is has no meaning, so files of
- * one stage that differ are refused here. They need not be the same bytes: every rank of a stage may have
- * saved one, and the compiler writes layouts in hash order.
+ * Merging as MindSpore 2.10 does it (_merge_protobuf_strategy, _merge_json_strategy): the stage of
+ * a file is that of its first strategy item, and each parameter goes by "<stage>-<name>". MindSpore
+ * takes the first file of a stage that the folder lists, and no other; which one that is has no
+ * meaning, so files of one stage that differ are refused here. They need not be the same bytes:
+ * every rank of a stage may have saved one, and the compiler writes layouts in hash order.
  */
 #include "layout/merge.h"
 
@@ -131,7 +131,10 @@ static struct stage_file *find_stage(struct rfs_merge *merge, uint32_t stage)
     return NULL;
 }
 
-/* Whether a file of the same bytes was added; remembers this one. False with *rc < 0 without memory. */
+/*
+ * Whether a file of the same bytes was added; remembers this one. False with *rc < 0 without
+ * memory.
+ */
 static bool seen_before(struct rfs_merge *merge, const void *data, size_t size, int *rc)
 {
     const XXH128_hash_t hash = XXH3_128bits(data, size);

@@ -24,8 +24,8 @@ int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_mer
 void rfs_merge_free(struct rfs_merge *merge);
 
 /*
- * FILE's name decides between protobuf and JSON. -EINVAL with *err filled when it is no strategy of one
- * stage, or does not go with the files before it.
+ * FILE's name decides between protobuf and JSON. -EINVAL with *err filled when it is no strategy of
+ * one stage, or does not go with the files before it.
  */
 int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, size_t size,
                   struct rfs_error *err);
@@ -33,7 +33,9 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
 /* How many stages the files so far are of. */
 size_t rfs_merge_stages(const struct rfs_merge *merge);
 
-/* -EINVAL with *err filled when there were no files, or a stage is missing. *out is the caller's. */
+/*
+ * -EINVAL with *err filled when there were no files, or a stage is missing. *out is the caller's.
+ */
 int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct rfs_error *err);
 
 #endif

@@ -9,12 +9,13 @@
  *                                     "opt_weight_shard_size": 0
  *                                     [, "param_split_shape": […], "indices_offset": […]]}, …}}
  *
- * tensor_map is flat even where the layout is nested; tensor_shape is expanded in the same way then,
- * and the full shape otherwise. Of keys given twice the last one counts, in the place of the first, as
- * in Python. Source: _build_json_strategy of MindSpore 2.10, which does not read tensor_shape.
+ * tensor_map is flat even where the layout is nested; tensor_shape is expanded in the same way
+ * then, and the full shape otherwise. Of keys given twice the last one counts, in the place of the
+ * first, as in Python. Source: _build_json_strategy of MindSpore 2.10, which does not read
+ * tensor_shape.
  *
- * No tree is built: the text is passed over to find its parts, and each part read. Layouts with the same text are
- * read once. So it takes the texts of distinct layouts, and time in the file's bytes.
+ * No tree is built: the text is passed over to find its parts, and each part read. Layouts with the
+ * same text are read once. So it takes the texts of distinct layouts, and time in the file's bytes.
  */
 #include "base/cleanup.h"
 #include "base/intern.h"
@@ -83,7 +84,9 @@ static struct rfs_json_read begin(const struct reading *reading, struct rfs_json
     return rfs_json_read_begin(reading->data + part.at, part.n);
 }
 
-/* Passes a member that is not known, which a document would lose; NAME is that of an item, or NULL. */
+/*
+ * Passes a member that is not known, which a document would lose; NAME is that of an item, or NULL.
+ */
 static void pass_unknown(const struct reading *reading, struct rfs_json_read *json,
                          const char *name)
 {
@@ -108,7 +111,10 @@ struct member {
     int (*add)(struct rfs_layout_builder *item, int64_t value);
 };
 
-/* Entries beyond those of the last list are zero, as if it were the only one: the digest is of whole arrays. */
+/*
+ * Entries beyond those of the last list are zero, as if it were the only one: the digest is of
+ * whole arrays.
+ */
 static void no_dev(struct rfs_layout_builder *item)
 {
     memset(item->layout.dev, 0, sizeof item->layout.dev);

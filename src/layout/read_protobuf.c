@@ -13,8 +13,8 @@
  *                     28 field  30 opt_weight_shard_step  38 opt_weight_shard_size }
  *
  * More than one tensor map message means that each is an axis, empty ones dropped (a tensor of one
- * axis gets an extra empty one, so that there is more than one). The compiler writes layouts in hash
- * order. Source: _build_protobuf_strategy and _convert_to_list of MindSpore 2.10.
+ * axis gets an extra empty one, so that there is more than one). The compiler writes layouts in
+ * hash order. Source: _build_protobuf_strategy and _convert_to_list of MindSpore 2.10.
  *
  * Nothing is unpacked: messages are scanned, and their fields go into the strategy at once.
  */

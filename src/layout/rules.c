@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A strategy from rules: each parameter takes the layout of the first rule that matches its name. */
+/*
+ * A strategy from rules: each parameter takes the layout of the first rule that matches its name.
+ */
 #include "layout/rules.h"
 
 #include "base/cleanup.h"
@@ -33,7 +35,10 @@ static void making_end(struct making *making)
     free(making->like);
 }
 
-/* The first rule that matches, or NO_RULE. Names written out are looked up; globs are tried in turn. */
+/*
+ * The first rule that matches, or NO_RULE. Names written out are looked up; globs are tried in
+ * turn.
+ */
 static uint32_t find_rule(const struct rfs_rules *rules, const char *name)
 {
     const uint32_t id = rfs_intern_find(rules->literals, name, strlen(name));

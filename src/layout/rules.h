@@ -21,15 +21,17 @@
  *                                                axes the rule leaves, as an optimizer shard is; without the
  *                                                number over all of them
  *
- * The first rule that matches a parameter's name counts. A parameter that none matches is an error unless there
- * is a line "like source"; rules that no parameter takes are logged. All cuts are even.
+ * The first rule that matches a parameter's name counts. A parameter that none matches is an error
+ * unless there is a line "like source"; rules that no parameter takes are logged. All cuts are
+ * even.
  *
- * "with dp N -> M" makes the strategy of another number of replicas. A parameter that is the same in all devices,
- * or cut by an optimizer shard over all of them and by nothing else, has M/N times its devices. In the device
- * matrix of any other, the axis of N devices that cuts no axis of the tensor gets M. Of several such the choice
- * must not matter: no axis that cuts may lie between them, nor may there be an optimizer shard. An optimizer shard
- * over all N of that axis becomes one over all M; one over a part of it stays as it is. From 1, a new outermost
- * axis is put in. What fits none of this is an error.
+ * "with dp N -> M" makes the strategy of another number of replicas. A parameter that is the same
+ * in all devices, or cut by an optimizer shard over all of them and by nothing else, has M/N times
+ * its devices. In the device matrix of any other, the axis of N devices that cuts no axis of the
+ * tensor gets M. Of several such the choice must not matter: no axis that cuts may lie between
+ * them, nor may there be an optimizer shard. An optimizer shard over all N of that axis becomes one
+ * over all M; one over a part of it stays as it is. From 1, a new outermost axis is put in. What
+ * fits none of this is an error.
  *
  * A strategy by rules has one stage; with "like source" it has the source's stages.
  *
@@ -46,7 +48,9 @@
 
 struct rfs_rules;
 
-/* NAME is that of a file, or of the option that TEXT was given to; messages begin "NAME: line N". */
+/*
+ * NAME is that of a file, or of the option that TEXT was given to; messages begin "NAME: line N".
+ */
 int rfs_rules_parse(const char *name, const char *text, size_t size, struct rfs_rules **out,
                     struct rfs_error *err);
 void rfs_rules_free(struct rfs_rules *rules);
@@ -61,9 +65,9 @@ struct rfs_rules_use {
 };
 
 /*
- * The strategy that the rules describe. It names each parameter's layout by its line and leaves the number of
- * its axes open (rfs_layout.open), so whether a rule fits a tensor shows in rfs_grid_resolve.
- * 0 with *out owned by the caller, -ENOMEM, or -EINVAL with *err filled.
+ * The strategy that the rules describe. It names each parameter's layout by its line and leaves the
+ * number of its axes open (rfs_layout.open), so whether a rule fits a tensor shows in
+ * rfs_grid_resolve. 0 with *out owned by the caller, -ENOMEM, or -EINVAL with *err filled.
  */
 int rfs_rules_strategy(const struct rfs_rules *rules, const struct rfs_rules_use *use,
                        struct rfs_log *log, struct rfs_strategy **out, struct rfs_error *err);

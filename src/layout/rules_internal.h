@@ -20,8 +20,10 @@ struct rule {
     const char *pattern;
     uint32_t line;
     bool literal; /* no character in it means anything but itself */
-    /* Tensor axis axis[k] is cut by device axis by[k], a position in the matrix; outer to inner where an axis
-     * comes several times. */
+    /*
+     * Tensor axis axis[k] is cut by device axis by[k], a position in the matrix; outer to inner
+     * where an axis comes several times.
+     */
     uint8_t n_cuts;
     int8_t axis[RFS_MAX_DEVICE_AXES];
     uint8_t by[RFS_MAX_DEVICE_AXES];
@@ -55,7 +57,10 @@ int rfs_rules_fail(const struct rfs_rules *rules, uint32_t line, const char *par
 /* The layout that a rule gives; DEV is the device matrix with rules->n_dev axes. */
 int rfs_rules_layout(const struct rfs_rules *rules, const struct rule *rule, const uint32_t *dev,
                      struct rfs_layout *out, struct rfs_error *err);
-/* The layout of the line "like source" for PARAM, which the source strategy gives the layout SOURCE. */
+/*
+ * The layout of the line "like source" for PARAM, which the source strategy gives the layout
+ * SOURCE.
+ */
 int rfs_rules_like(const struct rfs_rules *rules, const struct rfs_layout *source,
                    const char *param, struct rfs_layout *out, struct rfs_error *err);
 

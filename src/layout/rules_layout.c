@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layouts that rules give: of a rule, and of a source's layout with another number of replicas. */
+/*
+ * The layouts that rules give: of a rule, and of a source's layout with another number of replicas.
+ */
 #include "layout/rules_internal.h"
 
 #include <errno.h>
@@ -7,7 +9,10 @@
 
 #define REMEDY_LIKE "a rule for this parameter alone"
 
-/* The stride in ranks of the rightmost device axis that is left for an optimizer shard; 0: there is none. */
+/*
+ * The stride in ranks of the rightmost device axis that is left for an optimizer shard; 0: there is
+ * none.
+ */
 static uint32_t free_stride(const struct rfs_layout *layout)
 {
     const uint32_t used = rfs_layout_used(layout);
@@ -110,7 +115,10 @@ static int put_outermost(const struct rfs_rules *rules, const char *param, uint3
     return 0;
 }
 
-/* All that matters is the number of devices, not how they are arranged. The map still names axes of one. */
+/*
+ * All that matters is the number of devices, not how they are arranged. The map still names axes of
+ * one.
+ */
 static int scale_alike(const struct rfs_rules *rules, const char *param, struct rfs_layout *out,
                        struct rfs_error *err)
 {

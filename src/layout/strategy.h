@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A sharding strategy: how each parameter is cut over the devices of each pipeline stage. Read from
- * the bytes of a strategy file, in protobuf (any name) or JSON (a name that ends in .json), single or
- * merged over pipeline stages. Immutable once parsed.
+ * the bytes of a strategy file, in protobuf (any name) or JSON (a name that ends in .json), single
+ * or merged over pipeline stages. Immutable once parsed.
  *
  * Everything that can be checked without a tensor is checked when parsing: axes in range and used
  * once, products that don't overflow, stages 0 to n-1 all present, the same devices in every stage,
  * optimizer shards that fit the repeated axes. strategy.c names the source of the format.
  *
- * Cost: one rfs_layout for each distinct layout, 16 bytes for each parameter and stage, and the names.
+ * Cost: one rfs_layout for each distinct layout, 16 bytes for each parameter and stage, and the
+ * names.
  */
 #ifndef RFS_LAYOUT_STRATEGY_H
 #define RFS_LAYOUT_STRATEGY_H
@@ -35,8 +36,10 @@ struct rfs_layout {
     uint32_t dev[RFS_MAX_DEVICE_AXES]; /* device matrix, outermost axis first */
     uint32_t devices;                  /* product of dev */
 
-    /* Tensor map: axis i is cut by map[start[i]] … map[start[i+1]-1], outer to inner; each is a device
-     * axis counted from the right of dev, or -1. */
+    /*
+     * Tensor map: axis i is cut by map[start[i]] … map[start[i+1]-1], outer to inner; each is a
+     * device axis counted from the right of dev, or -1.
+     */
     uint32_t n_axes;
     uint32_t start[RFS_MAX_CUTS + 1];
     int32_t map[RFS_MAX_CUTS];
@@ -50,27 +53,28 @@ struct rfs_layout {
     uint64_t expanded[RFS_MAX_CUTS];
 
     /*
-     * Open (rules make such): for tensors of any number of axes. The last n_tail of the n_axes are those at
-     * the tensor's end, the others those at its beginning; what lies between is not cut. One axis may be
-     * meant by both as long as only one of them cuts it.
+     * Open (rules make such): for tensors of any number of axes. The last n_tail of the n_axes are
+     * those at the tensor's end, the others those at its beginning; what lies between is not cut.
+     * One axis may be meant by both as long as only one of them cuts it.
      */
     bool open;
     uint32_t n_tail;
     uint32_t line; /* of the rules that it comes from; 0: from a strategy file */
 
     uint32_t opt_step; /* stride in ranks; informative, the cut follows from dev and map */
-    uint32_t
-        opt_size; /* pieces of the optimizer shard along axis 0; 0 or 1: none; -1 is resolved */
+    /* pieces of the optimizer shard along axis 0; 0 or 1: none; -1 is resolved */
+    uint32_t opt_size;
 
     /*
-     * Manual split, of plain maps only: piece k of axis 0 is the rows edge[k] to edge[k + 1] of the whole;
-     * edge[0] is 0, and all ascend. NULL, and n_edges 0: pieces of axis 0 are equal. The strategy's.
+     * Manual split, of plain maps only: piece k of axis 0 is the rows edge[k] to edge[k + 1] of the
+     * whole; edge[0] is 0, and all ascend. NULL, and n_edges 0: pieces of axis 0 are equal. The
+     * strategy's.
      */
     uint32_t n_edges;
     const uint64_t *edge;
     /*
-     * Field slicing: so many fields lie one after the other on axis 0 of a matrix, and each device holds an
-     * equal part of every field. 0: none.
+     * Field slicing: so many fields lie one after the other on axis 0 of a matrix, and each device
+     * holds an equal part of every field. 0: none.
      */
     uint32_t field;
     enum rfs_unclear unclear; /* not proved which rank holds what; refused by use */
@@ -92,7 +96,10 @@ const char *rfs_strategy_name(const struct rfs_strategy *strategy);
 uint32_t rfs_strategy_stages(const struct rfs_strategy *strategy);
 /* Devices of one stage; the same in all of them. */
 uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy);
-/* The stage that the first strategy item names, 0 if there is none (a file of one stage of several). */
+/*
+ * The stage that the first strategy item names, 0 if there is none (a file of one stage of
+ * several).
+ */
 uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy);
 /* Whether it had strategy items; its stage is that of the first. */
 bool rfs_strategy_has_items(const struct rfs_strategy *strategy);
@@ -117,7 +124,10 @@ const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy
                                              uint32_t stage);
 
 #define RFS_NO_STAGE UINT32_MAX
-/* The lowest stage from STAGE up that has parameter i, or RFS_NO_STAGE. O(log stages), as the layout. */
+/*
+ * The lowest stage from STAGE up that has parameter i, or RFS_NO_STAGE. O(log stages), as the
+ * layout.
+ */
 uint32_t rfs_strategy_next_stage(const struct rfs_strategy *strategy, size_t i, uint32_t stage);
 
 #endif

@@ -2,11 +2,11 @@
 /*
  * The strategy: parameters by name, each with a layout in one or more pipeline stages.
  *
- * Files merged over stages name parameters "<stage>-<name>"; a name without "-" is in stage 0, and one
- * with two is refused, as MindSpore splits at "-". Stages 0 to n-1 must all be there. Source:
- * _convert_to_list, _extract_pipeline_stage_num and _get_device_num_from_strategy of MindSpore 2.10,
- * except that each stage keeps its own layout, and that all layouts must agree in their devices
- * (MindSpore believes the first).
+ * Files merged over stages name parameters "<stage>-<name>"; a name without "-" is in stage 0, and
+ * one with two is refused, as MindSpore splits at "-". Stages 0 to n-1 must all be there. Source:
+ * _convert_to_list, _extract_pipeline_stage_num and _get_device_num_from_strategy of MindSpore
+ * 2.10, except that each stage keeps its own layout, and that all layouts must agree in their
+ * devices (MindSpore believes the first).
  */
 #include "base/checked.h"
 #include "base/cleanup.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room only: field numbers of a strategy in protobuf; read_protobuf.c draws the messages. */
+/*
+ * Inside the room only: field numbers of a strategy in protobuf; read_protobuf.c draws the
+ * messages.
+ */
 #ifndef RFS_LAYOUT_STRATEGY_PROTO_H
 #define RFS_LAYOUT_STRATEGY_PROTO_H
 

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 /*
- * On two processors, 4 gave a tenth to a seventh more than read(2) to one reader of gathered bytes, 2 nothing, and
- * 16 less than 4.
+ * On two processors, 4 gave a tenth to a seventh more than read(2) to one reader of gathered bytes,
+ * 2 nothing, and 16 less than 4.
  */
 #define WATCHERS 4
 
@@ -85,7 +85,7 @@ static bool turn_away(struct rfs_channel *channel)
     return next || !last;
 }
 
-/* ---- what is held ------------------------------------------------------------------------------------- */
+/* ---- what is held ---------------------------------------------------------------------------- */
 
 /* Takes the first; NULL when there is none. The caller has the lock. */
 static struct rfs_held_request *take_held(struct rfs_channel *channel)
@@ -101,8 +101,8 @@ static struct rfs_held_request *take_held(struct rfs_channel *channel)
 }
 
 /*
- * The first request that is held, as if it had just been read; -1 with EAGAIN for none, with EINTR once it is closed. The bell
- * is silenced before, and rung again if there is more to be told.
+ * The first request that is held, as if it had just been read; -1 with EAGAIN for none, with EINTR
+ * once it is closed. The bell is silenced before, and rung again if there is more to be told.
  */
 static ssize_t receive_held(struct rfs_mount *m, void *buf, size_t size)
 {
@@ -192,7 +192,10 @@ void rfs_channel_hold(struct rfs_channel *channel, struct fuse_session *session,
     eventfd_write(channel->bell, 1);
 }
 
-/* Moves those that are to be given up to *OUT. Whether others are left whose callers got a signal. The caller has the lock. */
+/*
+ * Moves those that are to be given up to *OUT. Whether others are left whose callers got a signal.
+ * The caller has the lock.
+ */
 static bool sort_out(struct rfs_channel *channel, struct rfs_held_request **out)
 {
     bool left = false;
@@ -230,7 +233,7 @@ bool rfs_channel_look(struct rfs_channel *channel, struct fuse_session *session)
     return left;
 }
 
-/* ---- for all threads ---------------------------------------------------------------------------------- */
+/* ---- for all threads ------------------------------------------------------------------------- */
 
 uint64_t rfs_channel_turns(struct rfs_channel *channel)
 {
@@ -257,7 +260,8 @@ void rfs_channel_close(struct rfs_channel *channel)
 }
 
 /*
- * The session's end cancels threads, here in sem_wait, poll or read: the counts don't matter any more then.
+ * The session's end cancels threads, here in sem_wait, poll or read: the counts don't matter any
+ * more then.
  */
 static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
 {
@@ -283,8 +287,8 @@ static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
 }
 
 /*
- * What libfuse before 3.16 forgets to say of what op_init asked for: without it a name that is being looked up keeps all others
- * from looking into that folder, where nothing wakes them.
+ * What libfuse before 3.16 forgets to say of what op_init asked for: without it a name that is
+ * being looked up keeps all others from looking into that folder, where nothing wakes them.
  */
 static void allow_parallel_lookups(const struct iovec *iov, int count)
 {

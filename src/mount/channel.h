@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a mount's threads wait for requests. In read(2) they queue, and the one that has waited longest is woken,
- * even where its processor is busy assembling and another one is not. Here a few of them, the watchers, wait in
- * poll(2), which wakes all of these: the first one that a processor runs takes the request. The others are parked,
- * since waking each costs something, until no watcher is left.
+ * How a mount's threads wait for requests. In read(2) they queue, and the one that has waited
+ * longest is woken, even where its processor is busy assembling and another one is not. Here a few
+ * of them, the watchers, wait in poll(2), which wakes all of these: the first one that a processor
+ * runs takes the request. The others are parked, since waking each costs something, until no
+ * watcher is left.
  *
- * While all threads are busy the guard (guard.h) takes requests. Those that may wait for sources are held here, and go to the
- * next thread that is free, in the order in which they came, unless their callers are killed before.
+ * While all threads are busy the guard (guard.h) takes requests. Those that may wait for sources
+ * are held here, and go to the next thread that is free, in the order in which they came, unless
+ * their callers are killed before.
  *
  * Threads: any, once it is opened. Its lock is a leaf lock, held for a few instructions.
  */
@@ -31,7 +33,8 @@ struct rfs_channel {
     struct rfs_held_request *first, **last;
     bool closed;
     sem_t turn; /* posted for each parked thread that is to watch */
-    int bell; /* descriptor; readable while something is held, and once it is closed: wakes watchers; or -1 */
+    /* descriptor; readable while something is held, and once it is closed: wakes watchers; or -1 */
+    int bell;
     atomic_bool begun; /* the first request, INIT, was answered */
     void *room;        /* owned; where the guard reads requests to; or NULL */
 };
@@ -42,8 +45,8 @@ int rfs_channel_init(struct rfs_channel *channel);
 void rfs_channel_destroy(struct rfs_channel *channel);
 
 /*
- * From now on the threads of the SESSION, which is mounted and whose user data is a struct rfs_mount, wait in the
- * channel of that. 0 or -errno.
+ * From now on the threads of the SESSION, which is mounted and whose user data is a struct
+ * rfs_mount, wait in the channel of that. 0 or -errno.
  */
 int rfs_channel_open(struct fuse_session *session);
 
@@ -57,15 +60,19 @@ bool rfs_channel_is_unwatched(struct rfs_channel *channel);
 /* ---- for the guard ---- */
 
 /*
- * One request of the kernel, if there is any while no thread waits; signals to callers of what is held are taken note of.
- * *buf is the channel's, until the next call. 1, 0 for none, or -ENODEV when the mount is gone.
+ * One request of the kernel, if there is any while no thread waits; signals to callers of what is
+ * held are taken note of. *buf is the channel's, until the next call. 1, 0 for none, or -ENODEV
+ * when the mount is gone.
  */
 int rfs_channel_take(struct rfs_channel *channel, struct fuse_session *session,
                      struct fuse_buf *buf);
 /* Holds the request that was taken last. */
 void rfs_channel_hold(struct rfs_channel *channel, struct fuse_session *session,
                       const struct fuse_buf *buf);
-/* Gives up those held whose callers are about to end (request.h). Whether there are others whose callers got a signal. */
+/*
+ * Gives up those held whose callers are about to end (request.h). Whether there are others whose
+ * callers got a signal.
+ */
 bool rfs_channel_look(struct rfs_channel *channel, struct fuse_session *session);
 
 #endif

@@ -19,20 +19,23 @@ struct rfs_daemon {
 #define RFS_DAEMON_NONE ((struct rfs_daemon){-1})
 
 /*
- * Forks. *child is 0 in the child, which belongs to the terminal until it is ready, and ends with its parent until it says
- * otherwise. 0, or -errno.
+ * Forks. *child is 0 in the child, which belongs to the terminal until it is ready, and ends with
+ * its parent until it says otherwise. 0, or -errno.
  */
 int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *err);
 
 /* In the child, by the thread that began in it: it does not end with its parent any more. */
 void rfs_daemon_outlive(void);
 
-/* In the parent: waits for the child's word. 0 when it is ready, or -errno with the child's error. */
+/*
+ * In the parent: waits for the child's word. 0 when it is ready, or -errno with the child's error.
+ */
 int rfs_daemon_wait(struct rfs_daemon *daemon, pid_t child, struct rfs_error *err);
 
 /*
- * In the child: lets go of the terminal, leads a session of its own in "/", and tells the parent. -EPIPE when the parent has gone (it was
- * interrupted), and so wants no mount. Does nothing in the foreground.
+ * In the child: lets go of the terminal, leads a session of its own in "/", and tells the parent.
+ * -EPIPE when the parent has gone (it was interrupted), and so wants no mount. Does nothing in the
+ * foreground.
  */
 int rfs_daemon_ready(struct rfs_daemon *daemon);
 

@@ -20,7 +20,10 @@
 #define TICK 100  /* milliseconds */
 #define QUIET 20u /* ticks without anything to look after, until it sleeps */
 
-/* One in a process, which outlives the mount: it may have to end the process while that is taken down. */
+/*
+ * One in a process, which outlives the mount: it may have to end the process while that is taken
+ * down.
+ */
 struct rfs_guard {
     int signals, bell;   /* descriptors: the signals that it takes, and what wakes it */
     atomic_bool asleep;  /* nobody is to be looked after */
@@ -51,7 +54,7 @@ int64_t rfs_guard_now(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- signals ------------------------------------------------------------------------------------------ */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static bool is_ignored(int number)
 {
@@ -60,7 +63,10 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* What was ignored when the program started stays so; but a mount in the background tells of each SIGHUP. */
+/*
+ * What was ignored when the program started stays so; but a mount in the background tells of each
+ * SIGHUP.
+ */
 static void fill(sigset_t *set, bool foreground)
 {
     static const int numbers[] = {SIGHUP, SIGINT, SIGTERM};
@@ -94,7 +100,7 @@ static void take_signals(struct rfs_guard *g)
     }
 }
 
-/* ---- ending ------------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 /* The caller has the lock. */
 static void begin_to_end(struct rfs_guard *g)
@@ -121,7 +127,7 @@ static void end_process(struct rfs_guard *g)
             0); /* threads are left in the middle of their work: nobody is to look at that */
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------ */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 /* Takes what the kernel has, as long as no other thread does. The caller has the lock. */
 static void take_requests(struct rfs_guard *g)
@@ -201,7 +207,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- for the others ----------------------------------------------------------------------------------- */
+/* ---- for the others -------------------------------------------------------------------------- */
 
 static int start_thread(struct rfs_guard *g)
 {

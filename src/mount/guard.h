@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guard: a thread that waits for nothing but the kernel and the clock, so that a mount can't hang. It
+ * The guard: a thread that waits for nothing but the kernel and the clock, so that a mount can't
+ * hang. It
  *
  *  - takes the signals that end the mount, which are blocked in all other threads;
  *  - gives up requests whose callers are killed (request.h);
- *  - takes the kernel's requests while all threads are busy (one, with -s) and nobody has taken any for a while: what
- *    waits for no source it answers, the rest is held until a thread is free (channel.h). So the kernel's word that a
- *    caller was killed, or that the mount is gone, is always heard, and folders are listed whatever the sources do;
- *  - when the mount ends, cancels what is under way; and if that has not ended within RFS_GUARD_PATIENCE, since a system call on
- *    a source hangs, unmounts and ends the process.
+ *  - takes the kernel's requests while all threads are busy (one, with -s) and nobody has taken any
+ *    for a while: what waits for no source it answers, the rest is held until a thread is free
+ *    (channel.h). So the kernel's word that a caller was killed, or that the mount is gone, is
+ *    always heard, and folders are listed whatever the sources do;
+ *  - when the mount ends, cancels what is under way; and if that has not ended within
+ *    RFS_GUARD_PATIENCE, since a system call on a source hangs, unmounts and ends the process.
  *
  * It sleeps while some thread waits for requests: a mount that is idle never wakes.
  */
@@ -32,30 +34,42 @@ struct rfs_mount;
 int64_t rfs_guard_now(void);
 
 /*
- * Blocks the signals that the guard takes, in the calling thread and those that it starts: those that end a program,
- * but for ignored ones, and SIGHUP, which ends a mount in the foreground. Not before there is a mount, whose guard takes
- * them: whatever hangs until then is ended by them.
+ * Blocks the signals that the guard takes, in the calling thread and those that it starts: those
+ * that end a program, but for ignored ones, and SIGHUP, which ends a mount in the foreground. Not
+ * before there is a mount, whose guard takes them: whatever hangs until then is ended by them.
  */
 void rfs_guard_block(bool foreground);
 
-/* Starts the guard of a mount whose session is mounted; once in a process. *out lives as long as that. */
+/*
+ * Starts the guard of a mount whose session is mounted; once in a process. *out lives as long as
+ * that.
+ */
 int rfs_guard_start(struct rfs_mount *mount, struct rfs_guard **out, struct rfs_error *err);
 
-/* Makes it look: at requests whose callers got a signal, or because nobody waits for requests any more. From any thread. */
+/*
+ * Makes it look: at requests whose callers got a signal, or because nobody waits for requests any
+ * more. From any thread.
+ */
 void rfs_guard_wake(struct rfs_guard *guard);
 void rfs_guard_rouse(
     struct rfs_guard *guard); /* the same, but only if it sleeps: no system call else */
 
 /* The mount ends: from any thread, any number of times. */
 void rfs_guard_end(struct rfs_guard *guard);
-/* Returns once the guard looks at the mount and its session no more. It ends the process as ever if that takes too long. */
+/*
+ * Returns once the guard looks at the mount and its session no more. It ends the process as ever if
+ * that takes too long.
+ */
 void rfs_guard_leave(struct rfs_guard *guard);
 /* What could have hung is over. */
 void rfs_guard_rest(void);
 
 /* Whether the calling thread is the guard's, which must not wait for sources. */
 bool rfs_guard_is_me(void);
-/* Of the guard's thread: REQ, of which nothing is known any more then, is to be held for another one. */
+/*
+ * Of the guard's thread: REQ, of which nothing is known any more then, is to be held for another
+ * one.
+ */
 void rfs_guard_defer(struct rfs_guard *guard, fuse_req_t req);
 
 #endif

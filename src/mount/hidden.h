@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the mount itself adds to the view's hidden folder: stats.json, config.json and log, whose texts are made
- * when they are opened and stay the same for as long as that file is open; and extended attributes.
+ * What the mount itself adds to the view's hidden folder: stats.json, config.json and log, whose
+ * texts are made when they are opened and stay the same for as long as that file is open; and
+ * extended attributes.
  *
  * Threads: all functions.
  */
@@ -19,8 +20,8 @@ static inline bool rfs_hidden_is_own(uint64_t id)
 }
 
 /*
- * As reshard_lookup and reshard_list, with the entries that are the mount's, and without the hidden folder where
- * options say so, or with it in the root's list.
+ * As reshard_lookup and reshard_list, with the entries that are the mount's, and without the hidden
+ * folder where options say so, or with it in the root's list.
  */
 int rfs_hidden_lookup(const struct rfs_mount *m, uint64_t parent, const char *name, uint64_t *id);
 int rfs_hidden_list(const struct rfs_mount *m, uint64_t dir, uint64_t position,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A mount, as the files of this room share it. Requests are answered by any of the session's threads. */
+/*
+ * A mount, as the files of this room share it. Requests are answered by any of the session's
+ * threads.
+ */
 #ifndef RFS_MOUNT_INTERNAL_H
 #define RFS_MOUNT_INTERNAL_H
 
@@ -49,11 +52,14 @@ struct rfs_mount {
     pthread_mutex_t handles_lock; /* of the lists of handles and drops; a leaf lock */
     struct rfs_handle *handles;
 
-    /* Some file became ESTALE: pages that the kernel keeps are not trusted over an open any more. */
+    /*
+     * Some file became ESTALE: pages that the kernel keeps are not trusted over an open any more.
+     */
     atomic_bool stale;
     /*
-     * Inodes whose pages the kernel is to drop, and whether a thread asks it to. At most one does, because it may wait for
-     * reads that the other threads must be free to answer. Guarded by the lock of handles.
+     * Inodes whose pages the kernel is to drop, and whether a thread asks it to. At most one does,
+     * because it may wait for reads that the other threads must be free to answer. Guarded by the
+     * lock of handles.
      */
     RFS_VEC(fuse_ino_t) drops;
     bool dropping;
@@ -67,7 +73,8 @@ struct rfs_mount {
 int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
                    const struct rfs_mount_options *options, const char *mountpoint);
 /*
- * The mount is to go: what waits for it gets an error, and the keeper unmounts. Does nothing the second time; from any thread.
+ * The mount is to go: what waits for it gets an error, and the keeper unmounts. Does nothing the
+ * second time; from any thread.
  */
 void rfs_mount_let_go(struct rfs_mount *mount);
 /* Closes what is still open. No request may be running. */

@@ -46,8 +46,8 @@ static char *string_at(char **list, const char *at)
 }
 
 /*
- * What ps shows. The memory of the arguments and of the environment, which follows it, is wiped: a key may be in it.
- * PATH stays, for those who look for fusermount3.
+ * What ps shows. The memory of the arguments and of the environment, which follows it, is wiped: a
+ * key may be in it. PATH stays, for those who look for fusermount3.
  */
 static void retitle(char **argv, const char *mountpoint)
 {
@@ -131,8 +131,8 @@ static int mount_it(struct keeper *k, struct rfs_error *err)
 }
 
 /*
- * libfuse looks first whether the kernel has ended the mount, and then takes off what is at its mount point, whoever
- * has mounted that: after fusermount3 -uz it may be another file system.
+ * libfuse looks first whether the kernel has ended the mount, and then takes off what is at its
+ * mount point, whoever has mounted that: after fusermount3 -uz it may be another file system.
  */
 static void unmount_it(struct keeper *k)
 {

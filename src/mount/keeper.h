@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper: a small process that mounts and unmounts for the server, which gives up the right to both before it reads
- * the first file (sandbox.h). It holds the mount's descriptor as well. Of the server it takes three words and nothing
- * else, and what they apply to was fixed before.
+ * The keeper: a small process that mounts and unmounts for the server, which gives up the right to
+ * both before it reads the first file (sandbox.h). It holds the mount's descriptor as well. Of the
+ * server it takes three words and nothing else, and what they apply to was fixed before.
  *
  *     server                            keeper
  *     rfs_keeper_mount   --- mount -->  mounts; sends the descriptor of /dev/fuse
@@ -10,8 +10,9 @@
  *     rfs_keeper_release --- the end->  unmounts, unless somebody has, or has mounted something else there
  *     rfs_keeper_wait    <-- done ----  ends
  *
- * A server that is killed ends the conversation as well, so that it leaves no dead mount behind. The keeper takes no
- * signal but SIGKILL, as it is to outlive the server by a moment, and has no descriptor, terminal or key of it.
+ * A server that is killed ends the conversation as well, so that it leaves no dead mount behind.
+ * The keeper takes no signal but SIGKILL, as it is to outlive the server by a moment, and has no
+ * descriptor, terminal or key of it.
  *
  * Threads: none may exist when it is started; the functions are called by one thread at a time.
  */
@@ -27,7 +28,10 @@ struct rfs_keeper {
 
 #define RFS_KEEPER_NONE ((struct rfs_keeper){-1})
 
-/* ARGV is main's, whose memory gets the keeper's title. MOUNTPOINT is absolute. 0, or -errno with *err filled. */
+/*
+ * ARGV is main's, whose memory gets the keeper's title. MOUNTPOINT is absolute. 0, or -errno with
+ * *err filled.
+ */
 int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, char **argv,
                      struct rfs_keeper *out, struct rfs_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reshardfs: options, then the background, whose parent waits for its word, then the sandbox, then the view (which
- * finds most mistakes before anything is mounted), then the mount.
+ * reshardfs: options, then the background, whose parent waits for its word, then the sandbox, then
+ * the view (which finds most mistakes before anything is mounted), then the mount.
  */
 #include "base/cleanup.h"
 #include "base/harden.h"
@@ -166,7 +166,10 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
                            &greeting, err);
 }
 
-/* From here on it is one process, with a keeper if it mounts: what the source has is read in the sandbox. */
+/*
+ * From here on it is one process, with a keeper if it mounts: what the source has is read in the
+ * sandbox.
+ */
 static int serve(const struct rfs_mount_options *options, struct place *place, char **argv,
                  struct rfs_error *err)
 {
@@ -222,8 +225,10 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     return rc;
 }
 
-/* Whoever starts us may have closed some of 0 to 2; nothing opened later may get their numbers, because
- * the background replaces these three. */
+/*
+ * Whoever starts us may have closed some of 0 to 2; nothing opened later may get their numbers,
+ * because the background replaces these three.
+ */
 static void fill_standard_descriptors(void)
 {
     int fd;
@@ -236,8 +241,9 @@ static void fill_standard_descriptors(void)
 }
 
 /*
- * Threads that each have a heap of their own keep what they have freed, each for itself. Little is allocated while files
- * are read, so that two heaps are enough for all; what is large goes back to the system when it is freed.
+ * Threads that each have a heap of their own keep what they have freed, each for itself. Little is
+ * allocated while files are read, so that two heaps are enough for all; what is large goes back to
+ * the system when it is freed.
  */
 static void bound_memory(void)
 {
@@ -264,7 +270,10 @@ int main(int argc, char **argv)
 
     /* A parent that ignores it passes that on, and the ends of our own processes are asked for. */
     signal(SIGCHLD, SIG_DFL);
-    /* What may not become longer (ulimit -f), a log or an index, is not written; the server goes on. */
+    /*
+     * What may not become longer (ulimit -f), a log or an index, is not written; the server goes
+     * on.
+     */
     signal(SIGXFSZ, SIG_IGN);
     fill_standard_descriptors();
     bound_memory();

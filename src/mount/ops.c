@@ -73,7 +73,9 @@ static double lasting(uint64_t id)
     return rfs_hidden_is_own(id) ? 0 : FOREVER;
 }
 
-/* Whether REQ is left to another thread, as it may wait for sources and this is the guard's thread. */
+/*
+ * Whether REQ is left to another thread, as it may wait for sources and this is the guard's thread.
+ */
 static bool defers(fuse_req_t req, bool waits)
 {
     if (!waits)
@@ -169,7 +171,9 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_statfs(req, &vfs);
 }
 
-/* Position 0 is ".", 1 is "..", N + 2 is the folder's entry N. 1 when there is one, 0 at the end. */
+/*
+ * Position 0 is ".", 1 is "..", N + 2 is the folder's entry N. 1 when there is one, 0 at the end.
+ */
 static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     if (position >= 2)
@@ -346,7 +350,10 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         leave_handle(m, handle);
 }
 
-/* Where there is one thread, only it could answer the reads that dropping waits for: the next open drops the pages then. */
+/*
+ * Where there is one thread, only it could answer the reads that dropping waits for: the next open
+ * drops the pages then.
+ */
 static bool can_drop(const struct rfs_mount *m)
 {
     return m->options->set.max_threads >= 2;
@@ -362,8 +369,8 @@ static bool note_drop(struct rfs_mount *m, fuse_ino_t ino)
 }
 
 /*
- * After the reply, because dropping waits for the pages that are being read; not by the guard's thread, which must not wait.
- * While one thread drops pages, the others leave theirs to it.
+ * After the reply, because dropping waits for the pages that are being read; not by the guard's
+ * thread, which must not wait. While one thread drops pages, the others leave theirs to it.
  */
 static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
 {
@@ -381,7 +388,9 @@ static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
     pthread_mutex_unlock(&m->handles_lock);
 }
 
-/* With a key, the only pages are those of private mappings, of which this may have been the last. */
+/*
+ * With a key, the only pages are those of private mappings, of which this may have been the last.
+ */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
@@ -396,7 +405,10 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         drop_pages(m, ino);
 }
 
-/* From the thread's own memory: once the kernel has the reply, the handle may be closed before sending it returns. */
+/*
+ * From the thread's own memory: once the kernel has the reply, the handle may be closed before
+ * sending it returns.
+ */
 static void reply_text(fuse_req_t req, const struct rfs_handle *handle, char *scratch, size_t size,
                        off_t offset)
 {
@@ -463,7 +475,10 @@ int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
         .since = now.tv_sec,
     };
     (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->hidden);
-    /* auto: a .ckpt or .pt is read whole, and once; what is mapped is looked at page by page, by many. */
+    /*
+     * auto: a .ckpt or .pt is read whole, and once; what is mapped is looked at page by page, by
+     * many.
+     */
     mount->by_file = options->set.io == RFS_IO_AUTO;
     /* What is decrypted is for no cache that outlives this process. */
     mount->cached =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answers to the kernel's requests. Any of them runs on any of the session's threads; they share
- * the view, which needs no lock, and what is in struct rfs_mount.
+ * The answers to the kernel's requests. Any of them runs on any of the session's threads; they
+ * share the view, which needs no lock, and what is in struct rfs_mount.
  */
 #ifndef RFS_MOUNT_OPS_H
 #define RFS_MOUNT_OPS_H

@@ -106,7 +106,9 @@ static int take_all(struct rfs_mount_options *o, const struct rfs_settings *sett
     return rc;
 }
 
-/* A variable that is no option is the one with the key, if that is how it is named, or a mistake. */
+/*
+ * A variable that is no option is the one with the key, if that is how it is named, or a mistake.
+ */
 static int take_environment(struct rfs_mount_options *o, struct rfs_settings *settings,
                             const struct rfs_settings *file, const struct rfs_settings *command,
                             struct rfs_error *err)
@@ -147,8 +149,9 @@ static int take_file(struct rfs_mount_options *o, const char *path,
 }
 
 /*
- * The command line counts before the environment, and that before the file: what is taken last counts. mount(8) says
- * rw where nobody did, with dev and suid or their opposites; asked for on its own it is a mistake.
+ * The command line counts before the environment, and that before the file: what is taken last
+ * counts. mount(8) says rw where nobody did, with dev and suid or their opposites; asked for on its
+ * own it is a mistake.
  */
 static int take_settings(struct rfs_mount_options *o, const struct rfs_settings *command,
                          struct rfs_error *err)
@@ -381,7 +384,10 @@ void rfs_mount_options_help_all(void)
     fputs(notes, stdout);
 }
 
-/* The names of all options, in lines, with the words that they may have; at COLUMN the next one comes. */
+/*
+ * The names of all options, in lines, with the words that they may have; at COLUMN the next one
+ * comes.
+ */
 static int help_name(const struct rfs_option *option, bool last, int column)
 {
     char name[128], takes[64];

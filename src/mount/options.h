@@ -2,7 +2,8 @@
 /*
  * The command line, as a user types it and as mount(8) passes it: reshardfs SRC MNT -o a,b=c,…
  *
- * Options come from there, the environment and a file (settings.h); which there are, base/options.h says.
+ * Options come from there, the environment and a file (settings.h); which there are, base/options.h
+ * says.
  */
 #ifndef RFS_MOUNT_OPTIONS_H
 #define RFS_MOUNT_OPTIONS_H

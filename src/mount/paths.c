@@ -66,7 +66,10 @@ static struct held look_into(DIR *dir)
     return held;
 }
 
-/* Whether the source has nothing that could be shown: a folder made to be mounted on, or one that is. */
+/*
+ * Whether the source has nothing that could be shown: a folder made to be mounted on, or one that
+ * is.
+ */
 static bool is_place_to_mount(const char *source)
 {
     struct rfs_mounted mounted;
@@ -104,7 +107,10 @@ static int tell_filled(const char *given, const char *resolved, const char *sour
                     "the mount point is not empty");
 }
 
-/* Listed even where it need not be empty: what the kernel still knows of a dead mount answers a stat. */
+/*
+ * Listed even where it need not be empty: what the kernel still knows of a dead mount answers a
+ * stat.
+ */
 static int refuse_filled(const char *given, const char *resolved, const char *source, bool nonempty,
                          struct rfs_error *err)
 {

@@ -9,24 +9,28 @@
 #include <stdbool.h>
 
 /*
- * The resolved path; where it does not resolve, the path after the current folder's, so that whoever
- * opens it says what is wrong. NULL when out of memory. The caller frees.
+ * The resolved path; where it does not resolve, the path after the current folder's, so that
+ * whoever opens it says what is wrong. NULL when out of memory. The caller frees.
  */
 char *rfs_path_absolute(const char *path);
 
-/* The path after the current folder's, unless it is absolute. NULL when out of memory. The caller frees. */
+/*
+ * The path after the current folder's, unless it is absolute. NULL when out of memory. The caller
+ * frees.
+ */
 char *rfs_path_from_here(const char *path);
 
 /*
- * Resolves the mount point and refuses what cannot or must not be mounted on: no folder, a dead mount,
- * inside or around the source, not empty (unless NONEMPTY). 0 with *out owned by the caller, or -errno.
+ * Resolves the mount point and refuses what cannot or must not be mounted on: no folder, a dead
+ * mount, inside or around the source, not empty (unless NONEMPTY). 0 with *out owned by the caller,
+ * or -errno.
  */
 int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
                         struct rfs_error *err);
 
 /*
- * Whether it is "/dev/fd/N": what mount.fuse3 passes where it has mounted the descriptor itself (drop_privileges). It is
- * taken as it is.
+ * Whether it is "/dev/fd/N": what mount.fuse3 passes where it has mounted the descriptor itself
+ * (drop_privileges). It is taken as it is.
  */
 bool rfs_path_is_descriptor(const char *mountpoint);
 

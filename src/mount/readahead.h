@@ -6,8 +6,9 @@
 #include <sys/types.h>
 
 /*
- * Raises the read-ahead of the mount with device DEV to 1 MiB, which the kernel otherwise holds at 128
- * KiB. Only after the mount answers: until then the kernel would set it back. 0, or -errno where this process may not.
+ * Raises the read-ahead of the mount with device DEV to 1 MiB, which the kernel otherwise holds at
+ * 128 KiB. Only after the mount answers: until then the kernel would set it back. 0, or -errno
+ * where this process may not.
  */
 int rfs_readahead_raise(dev_t dev);
 /* Logs one line saying who could, when RC, of rfs_readahead_raise, is not 0. */

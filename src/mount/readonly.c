@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * EROFS for every request that would change something. The kernel gives it by itself while the mount
- * is "ro"; these answer after a remount with "rw".
+ * EROFS for every request that would change something. The kernel gives it by itself while the
+ * mount is "ro"; these answer after a remount with "rw".
  */
 #include "mount/ops.h"
 

@@ -3,8 +3,8 @@
  * Where lines go: to stderr while there is a terminal or a parent to see them, to syslog once the
  * daemon has let go of both.
  *
- * Threads: rfs_report_line from any; the others from the main thread before the session runs, except
- * rfs_report_to_syslog, which may overtake lines that other threads are writing.
+ * Threads: rfs_report_line from any; the others from the main thread before the session runs,
+ * except rfs_report_to_syslog, which may overtake lines that other threads are writing.
  */
 #ifndef RFS_MOUNT_REPORT_H
 #define RFS_MOUNT_REPORT_H
@@ -20,7 +20,10 @@ enum { RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 
 /* Lines that are less urgent are dropped; at first, debug lines. */
 void rfs_report_level(enum reshard_level level);
-/* Connects to syslog, as long as that can be done: in the sandbox it can't. Whether there is one shows when lines go there. */
+/*
+ * Connects to syslog, as long as that can be done: in the sandbox it can't. Whether there is one
+ * shows when lines go there.
+ */
 void rfs_report_reach_syslog(void);
 /* From here on, lines go there. */
 void rfs_report_to_syslog(void);

@@ -88,7 +88,7 @@ void rfs_requests_end(struct rfs_requests *all)
     }
 }
 
-/* ---- the callers -------------------------------------------------------------------------------------- */
+/* ---- the callers ----------------------------------------------------------------------------- */
 
 /* The number behind NAME in TEXT of base 16; 0 when it is not there. */
 static unsigned long long mask_of(const char *text, const char *name)
@@ -103,7 +103,9 @@ static unsigned long long bit(int number)
     return 1ULL << (number - 1);
 }
 
-/* Whether the process or thread PID has a signal that ends it: 1, 0, or -1 when that can't be seen. */
+/*
+ * Whether the process or thread PID has a signal that ends it: 1, 0, or -1 when that can't be seen.
+ */
 static int is_dying(pid_t pid)
 {
     char path[64], text[4096];
@@ -138,7 +140,7 @@ bool rfs_request_is_over(pid_t pid, int64_t signalled)
     return dying > 0 || (dying < 0 && rfs_guard_now() - signalled >= RFS_REQUEST_GRACE);
 }
 
-/* ---- one request -------------------------------------------------------------------------------------- */
+/* ---- one request ----------------------------------------------------------------------------- */
 
 /* The caller has the lock. */
 static void give_up(struct rfs_request *request, int code)
@@ -151,8 +153,8 @@ static void give_up(struct rfs_request *request, int code)
 }
 
 /*
- * Runs in the thread that the kernel tells of a signal, while the one that works on REQ goes on; or, if the signal came first,
- * in rfs_request_begin, where nothing may be given up yet.
+ * Runs in the thread that the kernel tells of a signal, while the one that works on REQ goes on;
+ * or, if the signal came first, in rfs_request_begin, where nothing may be given up yet.
  */
 static void on_signal(fuse_req_t req, void *data)
 {
@@ -221,7 +223,7 @@ bool rfs_request_is_own(fuse_req_t req)
     return pid > 0 && syscall(SYS_tgkill, getpid(), pid, 0) == 0;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 bool rfs_requests_look(struct rfs_requests *all)
 {

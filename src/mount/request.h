@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests that are answered before their thread is done with them: with EINTR when their caller is killed, with ENOTCONN
- * when the server ends. What the thread does for one is cancelled then; it may go on for a while (a read of storage that
- * hangs cannot be ended), and finds that there is nothing left to answer.
+ * Requests that are answered before their thread is done with them: with EINTR when their caller is
+ * killed, with ENOTCONN when the server ends. What the thread does for one is cancelled then; it
+ * may go on for a while (a read of storage that hangs cannot be ended), and finds that there is
+ * nothing left to answer.
  *
- * The kernel tells of any signal to a caller, once for each request; but programs that have a handler do not expect that
- * reading a file fails with EINTR, so only a signal that ends the caller counts. Its state is looked at in /proc, by the
- * guard (guard.h) again and again after the first signal. Where the caller is not to be seen there (it lives in another
- * container, or /proc is hidden) a request that has waited for RFS_REQUEST_GRACE since a signal is given up.
+ * The kernel tells of any signal to a caller, once for each request; but programs that have a
+ * handler do not expect that reading a file fails with EINTR, so only a signal that ends the caller
+ * counts. Its state is looked at in /proc, by the guard (guard.h) again and again after the first
+ * signal. Where the caller is not to be seen there (it lives in another container, or /proc is
+ * hidden) a request that has waited for RFS_REQUEST_GRACE since a signal is given up.
  */
 #ifndef RFS_MOUNT_REQUEST_H
 #define RFS_MOUNT_REQUEST_H
@@ -23,12 +25,14 @@ struct rfs_mount;
 
 #define RFS_REQUEST_GRACE 500 /* milliseconds */
 
-/* What one thread works on. The lock is held while a request is answered from outside its thread. */
+/*
+ * What one thread works on. The lock is held while a request is answered from outside its thread.
+ */
 struct rfs_request {
     pthread_mutex_t lock; /* of what follows up to pid */
     fuse_req_t about;     /* what the thread works on; never looked into */
-    fuse_req_t
-        req; /* the same while it may be given up; NULL: it was, or it is not yet, or not any more */
+    /* the same while it may be given up; NULL: it was, or it is not yet, or not any more */
+    fuse_req_t req;
     int64_t signalled;        /* when its caller got a signal, in milliseconds; 0: it did not */
     pid_t pid;                /* of the caller; 0: it is not to be seen */
     int64_t inherited;        /* the thread's own: signalled, of what it begins next */
@@ -46,27 +50,33 @@ struct rfs_requests {
 void rfs_requests_end(struct rfs_requests *all);
 
 /*
- * The calling thread begins to work on REQ, whose session's user data is a struct rfs_mount. NULL when out of memory:
- * REQ is worked on all the same then, to its end.
+ * The calling thread begins to work on REQ, whose session's user data is a struct rfs_mount. NULL
+ * when out of memory: REQ is worked on all the same then, to its end.
  */
 struct rfs_request *rfs_request_begin(fuse_req_t req);
-/* The caller of the request that the calling thread is about to begin got a signal, in milliseconds; 0: it did not. */
+/*
+ * The caller of the request that the calling thread is about to begin got a signal, in
+ * milliseconds; 0: it did not.
+ */
 void rfs_request_was_signalled(struct rfs_mount *mount, int64_t signalled);
 /*
- * Whether REQ comes from this process: a source lies in the mount that is made from it. To wait for the answer would be to wait
- * for itself.
+ * Whether REQ comes from this process: a source lies in the mount that is made from it. To wait for
+ * the answer would be to wait for itself.
  */
 bool rfs_request_is_own(fuse_req_t req);
 /* It has ended. True when it is still to be answered, by the caller. */
 bool rfs_request_end(struct rfs_request *request, fuse_req_t req);
 
 /*
- * Whether a request is to be given up whose caller PID got a signal at SIGNALLED, in milliseconds: 1 when the caller is about to
- * end by it, or can't be seen and has waited long enough; else 0.
+ * Whether a request is to be given up whose caller PID got a signal at SIGNALLED, in milliseconds:
+ * 1 when the caller is about to end by it, or can't be seen and has waited long enough; else 0.
  */
 bool rfs_request_is_over(pid_t pid, int64_t signalled);
 
-/* Gives up those whose callers are about to end. Whether there are others whose callers got a signal. */
+/*
+ * Gives up those whose callers are about to end. Whether there are others whose callers got a
+ * signal.
+ */
 bool rfs_requests_look(struct rfs_requests *all);
 /* Gives up all, as CODE, an errno. */
 void rfs_requests_give_up(struct rfs_requests *all, int code);

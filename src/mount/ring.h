@@ -2,7 +2,8 @@
 /*
  * The last lines of the log, for those who look after they were written. Older ones make room.
  *
- * Threads: all functions; the ring has a leaf lock. Cost: RFS_RING_BYTES, of which what was never used takes no memory.
+ * Threads: all functions; the ring has a leaf lock. Cost: RFS_RING_BYTES, of which what was never
+ * used takes no memory.
  */
 #ifndef RFS_MOUNT_RING_H
 #define RFS_MOUNT_RING_H
@@ -13,7 +14,10 @@
 
 /* Adds "2026-01-31T12:00:00Z warning: LINE". */
 void rfs_ring_add(enum reshard_level level, const char *line);
-/* All whole lines that are there, each with its newline: owned by the caller. NULL when out of memory. */
+/*
+ * All whole lines that are there, each with its newline: owned by the caller. NULL when out of
+ * memory.
+ */
 char *rfs_ring_copy(size_t *bytes);
 
 #endif

@@ -19,7 +19,10 @@ enum { LINE_BYTES = 256 };
 
 /* ---- new privileges, capabilities, limits ---- */
 
-/* Nobody has messages in queues or runs in real time here, and a core file would have what was read. */
+/*
+ * Nobody has messages in queues or runs in real time here, and a core file would have what was
+ * read.
+ */
 static void set_limits(void)
 {
     const struct rlimit none = {0, 0};
@@ -29,7 +32,10 @@ static void set_limits(void)
     setrlimit(RLIMIT_RTPRIO, &none);
 }
 
-/* Whether any memory can be locked without a capability; raising the limit takes CAP_SYS_RESOURCE, which goes. */
+/*
+ * Whether any memory can be locked without a capability; raising the limit takes CAP_SYS_RESOURCE,
+ * which goes.
+ */
 static bool may_lock_all(void)
 {
     const struct rlimit any = {RLIM_INFINITY, RLIM_INFINITY};
@@ -40,8 +46,9 @@ static bool may_lock_all(void)
 }
 
 /*
- * What reading takes of the capabilities HAD. Root of a container reads the files of others by CAP_DAC_OVERRIDE, where it
- * is not given CAP_DAC_READ_SEARCH. Without CAP_IPC_LOCK a locked page counts against the limit.
+ * What reading takes of the capabilities HAD. Root of a container reads the files of others by
+ * CAP_DAC_OVERRIDE, where it is not given CAP_DAC_READ_SEARCH. Without CAP_IPC_LOCK a locked page
+ * counts against the limit.
  */
 static uint64_t needed_of(uint64_t had)
 {
@@ -71,7 +78,10 @@ static int drop_capabilities(struct rfs_sandbox *out)
 
     if (rc < 0)
         return rc;
-    /* Where that is not permitted there is nothing in them that could be used, since nothing can be executed. */
+    /*
+     * Where that is not permitted there is nothing in them that could be used, since nothing can be
+     * executed.
+     */
     for (unsigned long cap = 0; cap < 64; cap++)
         if (!(kept >> cap & 1))
             (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the server gives up, so that a mistake in a parser is worth little to whoever wrote the file: in two steps,
- * because where sources are is known only when maps and links are read.
+ * What the server gives up, so that a mistake in a parser is worth little to whoever wrote the
+ * file: in two steps, because where sources are is known only when maps and links are read.
  *
  *     rfs_sandbox_enter   before any file of the source is read: new privileges, capabilities, limits, system calls
  *     rfs_sandbox_close   before anybody reads the mount: files, by Landlock
  *
- * What the kernel or the build lacks is left out, and said; with RFS_SANDBOX_ON it is an error. Both before any thread
- * is started, as threads inherit what their creator has given up, and nobody else does.
+ * What the kernel or the build lacks is left out, and said; with RFS_SANDBOX_ON it is an error.
+ * Both before any thread is started, as threads inherit what their creator has given up, and nobody
+ * else does.
  */
 #ifndef RFS_MOUNT_SANDBOX_H
 #define RFS_MOUNT_SANDBOX_H
@@ -47,7 +48,10 @@ void rfs_sandbox_tell(const struct rfs_sandbox *sandbox, char *out, size_t cap);
 
 /* ---- the parts ---- */
 
-/* The filter of system calls (sandbox_calls.c). 0, or -errno: -ENOSYS where the build or the kernel has none. */
+/*
+ * The filter of system calls (sandbox_calls.c). 0, or -errno: -ENOSYS where the build or the kernel
+ * has none.
+ */
 int rfs_sandbox_calls(enum rfs_sandbox_filter filter);
 /* Whether there is a filter in this build and this kernel. */
 bool rfs_sandbox_has_calls(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls that a server makes; any other ends it (SIGSYS). The list is what our own code, libfuse, OpenSSL and
- * the C libraries of several years call. HACKING.md says how to add one, doc/TROUBLESHOOTING.md what to do where one
- * is missing.
+ * The system calls that a server makes; any other ends it (SIGSYS). The list is what our own code,
+ * libfuse, OpenSSL and the C libraries of several years call. HACKING.md says how to add one,
+ * doc/TROUBLESHOOTING.md what to do where one is missing.
  */
 #include "mount/sandbox.h"
 
@@ -182,7 +182,10 @@ static int fill(scmp_filter_ctx filter, pid_t self)
 {
     /* Signals go to threads of this process alone. */
     const struct condition to_itself = {"tgkill", 0, ALL, (uint64_t)self};
-    /* The C library connects to the system's log again when that has been started anew, and does without. */
+    /*
+     * The C library connects to the system's log again when that has been started anew, and does
+     * without.
+     */
     const struct condition anew = {"socket", 0, ALL, AF_UNIX};
     int rc = 0;
 
@@ -221,7 +224,10 @@ static int compile(enum rfs_sandbox_filter how, pid_t self, int fd)
     return rc;
 }
 
-/* By a process of its own: where memory is short, libseccomp 2.5 may crash. Gives a file of memory, or -errno. */
+/*
+ * By a process of its own: where memory is short, libseccomp 2.5 may crash. Gives a file of memory,
+ * or -errno.
+ */
 static int compile_apart(enum rfs_sandbox_filter how)
 {
     RFS_CLOSE int fd = memfd_create("filter", MFD_CLOEXEC);
@@ -238,7 +244,10 @@ static int compile_apart(enum rfs_sandbox_filter how)
     return status == 0 ? rfs_steal_fd(&fd) : -ENOMEM;
 }
 
-/* 0, or -errno. A flag of kernels from 4.17 on: nobody runs foreign code here, whose speculation would be dear to stop. */
+/*
+ * 0, or -errno. A flag of kernels from 4.17 on: nobody runs foreign code here, whose speculation
+ * would be dear to stop.
+ */
 static int load(const struct sock_fprog *program)
 {
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, program) ==

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Landlock: which files the process can still open. Sources are read, and so is /proc, the folder of indexes is written,
- * /dev/null is both, and nothing else is opened. Looking at names and attributes is not restricted by it.
+ * Landlock: which files the process can still open. Sources are read, and so is /proc, the folder
+ * of indexes is written, /dev/null is both, and nothing else is opened. Looking at names and
+ * attributes is not restricted by it.
  */
 #include "base/cleanup.h"
 #include "mount/sandbox.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A buffer for replies, one a thread, page-aligned, faulted in once and used again for each request.
- * It belongs to the calling thread, is overwritten by its next use, and goes when the thread ends.
+ * A buffer for replies, one a thread, page-aligned, faulted in once and used again for each
+ * request. It belongs to the calling thread, is overwritten by its next use, and goes when the
+ * thread ends.
  */
 #ifndef RFS_MOUNT_SCRATCH_H
 #define RFS_MOUNT_SCRATCH_H
@@ -14,8 +15,8 @@
 #define RFS_REQUEST_BYTES ((size_t)1 << 20)
 
 /*
- * From now on buffers hold what is decrypted: they are guarded for SECRET, and wiped in the end. Borrowed until
- * the last buffer was got; NULL for plain sources. Before the first is got.
+ * From now on buffers hold what is decrypted: they are guarded for SECRET, and wiped in the end.
+ * Borrowed until the last buffer was got; NULL for plain sources. Before the first is got.
  */
 void rfs_scratch_keep_secret(struct rfs_secret *secret);
 

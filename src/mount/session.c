@@ -37,7 +37,10 @@ static void report_line(void *ctx, enum rfs_level level, const char *line)
     rfs_report_line(ctx, (enum reshard_level)level, line);
 }
 
-/* It has a line for each request that there is no thread or memory for. What debug asks for comes whole. */
+/*
+ * It has a line for each request that there is no thread or memory for. What debug asks for comes
+ * whole.
+ */
 static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
 {
     char line[512];
@@ -55,8 +58,9 @@ static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
 }
 
 /*
- * INIT was answered: the mount is ready, and the kernel has set its read-ahead. Nothing looks at the mount from outside to
- * find that out, because an unmount during such a look would fail with EBUSY.
+ * INIT was answered: the mount is ready, and the kernel has set its read-ahead. Nothing looks at
+ * the mount from outside to find that out, because an unmount during such a look would fail with
+ * EBUSY.
  */
 static void ready(void *ctx)
 {

@@ -10,10 +10,11 @@
 #include "reshard.h"
 
 /*
- * Has KEEPER mount VIEW on MOUNTPOINT (absolute; /dev/fd/N without a keeper) and answers until it is unmounted or a signal (INT, TERM, in the foreground
- * HUP as well) asks for that. answers(ctx) is called once, from another thread, when the mount has answered a stat;
- * if it returns non-zero, nobody wants the mount any more and it goes at once.
- * Returns 0, or -errno with *err filled when it never answered or broke.
+ * Has KEEPER mount VIEW on MOUNTPOINT (absolute; /dev/fd/N without a keeper) and answers until it
+ * is unmounted or a signal (INT, TERM, in the foreground HUP as well) asks for that. answers(ctx)
+ * is called once, from another thread, when the mount has answered a stat; if it returns non-zero,
+ * nobody wants the mount any more and it goes at once. Returns 0, or -errno with *err filled when
+ * it never answered or broke.
  */
 typedef int rfs_session_answers_fn(void *ctx);
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-/* ---- the environment --------------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 static int add_variable(struct rfs_settings *settings, const char *variable)
 {
@@ -41,7 +41,7 @@ int rfs_settings_add_environment(struct rfs_settings *settings, char *const *env
     return rc;
 }
 
-/* ---- a file of lines ------------------------------------------------------------------------------------------ */
+/* ---- a file of lines ------------------------------------------------------------------------- */
 
 /* Without the blanks around it; is changed. */
 static char *trimmed(char *text)
@@ -103,7 +103,7 @@ static int add_lines(struct rfs_settings *settings, const char *path, char *text
     return rc;
 }
 
-/* ---- of JSON ----------------------------------------------------------------------------------------- */
+/* ---- of JSON --------------------------------------------------------------------------------- */
 
 /* A list of texts, with ':' between. */
 static int put_list(struct rfs_json_read *json, FILE *out)

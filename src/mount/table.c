@@ -32,7 +32,9 @@ static bool is_path(const char *written, const char *path)
     return *path == '\0';
 }
 
-/* "... - fuse.reshardfs /src ro,...": the type and the source, behind fields that may be missing. */
+/*
+ * "... - fuse.reshardfs /src ro,...": the type and the source, behind fields that may be missing.
+ */
 static void take_source(const char *line, struct rfs_mounted *out)
 {
     static const char type[] = "fuse." RFS_PROGRAM " ";

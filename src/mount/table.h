@@ -14,8 +14,8 @@ struct rfs_mounted {
 };
 
 /*
- * The topmost mount at PATH, absolute and without links. 0, -ENOENT when nothing is mounted there, or -EIO when the table
- * can't be read; *out is unknown then.
+ * The topmost mount at PATH, absolute and without links. 0, -ENOENT when nothing is mounted there,
+ * or -EIO when the table can't be read; *out is unknown then.
  */
 int rfs_table_find(const char *path, struct rfs_mounted *out);
 

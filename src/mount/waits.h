@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which requests may wait for sources. All others are answered from memory, at once: the guard does that itself where no other
- * thread is free. Threads: any.
+ * Which requests may wait for sources. All others are answered from memory, at once: the guard does
+ * that itself where no other thread is free. Threads: any.
  */
 #ifndef RFS_MOUNT_WAITS_H
 #define RFS_MOUNT_WAITS_H

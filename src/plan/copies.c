@@ -6,9 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- other stages ---------------------------------------------------------------------------------- */
+/* ---- other stages ---------------------------------------------------------------------------- */
 
-/* The index of a rank, or NULL when it has none that can be read. The caller has begun a use of the catalogue. */
+/*
+ * The index of a rank, or NULL when it has none that can be read. The caller has begun a use of the
+ * catalogue.
+ */
 static const struct rfs_index *index_of(struct rfs_planner *planner, uint32_t rank, uint32_t stage)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
@@ -68,7 +71,7 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
                : 1;
 }
 
-/* ---- replicas ---------------------------------------------------------------------------------------- */
+/* ---- replicas -------------------------------------------------------------------------------- */
 
 uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target)
 {
@@ -77,7 +80,9 @@ uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target
                : rfs_plan_geometry_at(planner, target->geometry)->src.replicas;
 }
 
-/* Ascending numbers of those that hold a part, without the one that gives it: the one at COPY - 1. */
+/*
+ * Ascending numbers of those that hold a part, without the one that gives it: the one at COPY - 1.
+ */
 static uint32_t other_holder(const struct rfs_geometry *geometry, uint32_t provider, uint32_t copy)
 {
     const uint32_t at = geometry ? rfs_grid_replica(&geometry->src, provider, copy - 1) : copy - 1;

@@ -5,8 +5,9 @@
  * planner's. Ranks are indexed as they are needed; one that cannot be counts as lacking the
  * parameter.
  *
- * Copies are numbered: 0 is made of what rfs_planner_slice takes, each further one of the next rank that holds the
- * same, part by part, so that all copies together read every part of every rank once.
+ * Copies are numbered: 0 is made of what rfs_planner_slice takes, each further one of the next rank
+ * that holds the same, part by part, so that all copies together read every part of every rank
+ * once.
  */
 #ifndef RFS_PLAN_COPIES_H
 #define RFS_PLAN_COPIES_H
@@ -16,18 +17,22 @@
 /* Of a copy. */
 struct rfs_copy {
     size_t others; /* blocks that are not those of copy 0; it is the same if there are none */
-    uint32_t
-        odd; /* a source rank that has another type there, so that its part is left out, or RFS_NO_RANK */
+    /* a source rank that has another type there, so that its part is left out, or RFS_NO_RANK */
+    uint32_t odd;
 };
 
 /*
- * The same target as source STAGE has it, for the destination rank RANK: 1 with *out filled, whose type may differ,
- * 0 when that stage has none, or -errno with *err filled. O(ranks of the stage) when most lack it.
+ * The same target as source STAGE has it, for the destination rank RANK: 1 with *out filled, whose
+ * type may differ, 0 when that stage has none, or -errno with *err filled. O(ranks of the stage)
+ * when most lack it.
  */
 int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                      uint32_t stage, struct rfs_target *out, struct rfs_error *err);
 
-/* How many copies there may be: the source ranks that hold each part, or all of a stage if no strategy knows it. */
+/*
+ * How many copies there may be: the source ranks that hold each part, or all of a stage if no
+ * strategy knows it.
+ */
 uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target);
 
 /* As rfs_planner_slice, of copy number COPY. Where that lacks a part, the part is as in copy 0. */

@@ -4,8 +4,8 @@
  *     RULE     PATTERN = TO | TO           the one without a pattern is for all that no pattern is like
  *     TO       float16 | bfloat16 | float32 | float64 | keep          in any case; or F16, BF16, F32, F64
  *
- * PATTERN is as base/glob.h says, and may hold a = itself: the last one counts. Of several patterns that a
- * name is like, the first counts.
+ * PATTERN is as base/glob.h says, and may hold a = itself: the last one counts. Of several patterns
+ * that a name is like, the first counts.
  */
 #include "plan/dtype_rules.h"
 

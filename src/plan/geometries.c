@@ -108,8 +108,8 @@ int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry 
 }
 
 /*
- * Slices of a manual split differ in their rows, and make one geometry all the same: gives the type of the
- * first one's, or TYPE itself when it is no slice of the split, which is refused then.
+ * Slices of a manual split differ in their rows, and make one geometry all the same: gives the type
+ * of the first one's, or TYPE itself when it is no slice of the split, which is refused then.
  */
 static uint32_t first_slice(struct rfs_planner *planner, const struct rfs_layout *layout,
                             uint32_t type)

@@ -27,8 +27,9 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
                          const char *param, struct rfs_geometry *out, struct rfs_error *err);
 
 /*
- * The source cells that a destination rank's boxes touch, one box after the other: first[i] … last[i]
- * along each axis. A rank has one box, but for field slicing (grid.h), where it has geometry->dst.rounds.
+ * The source cells that a destination rank's boxes touch, one box after the other: first[i] …
+ * last[i] along each axis. A rank has one box, but for field slicing (grid.h), where it has
+ * geometry->dst.rounds.
  */
 struct rfs_cells {
     uint32_t first[RFS_MAX_DIMS];
@@ -42,12 +43,15 @@ struct rfs_cells {
 /* Sets CELLS to the rank's first box, and CELL to the first cell that it touches. */
 void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
                         struct rfs_cells *cells, uint32_t *cell);
-/* Steps CELL through the cells of a box in row-major order, then to the next box; false after the last. */
+/*
+ * Steps CELL through the cells of a box in row-major order, then to the next box; false after the
+ * last.
+ */
 bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell);
 
 /*
- * The copy from source CELL into the destination box; file, index and entry are left alone. STRIDES, in
- * bytes, are those of the source slice if it is not row-major, else NULL.
+ * The copy from source CELL into the destination box; file, index and entry are left alone.
+ * STRIDES, in bytes, are those of the source slice if it is not row-major, else NULL.
  */
 void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
                         const uint32_t *cell, const uint64_t *strides, struct rfs_block *block);

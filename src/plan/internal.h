@@ -24,8 +24,10 @@ struct rfs_planner {
     struct rfs_scale scale;
     bool part;            /* by stage: one source stage becomes parts of the destination's files */
     uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
-    /* Of unproved.c. How many values were looked at; how they are reported (enum rfs_telling); by name, what was reported, under
-     * the lock. */
+    /*
+     * Of unproved.c. How many values were looked at; how they are reported (enum rfs_telling); by
+     * name, what was reported, under the lock.
+     */
     atomic_bool reported_match; /* the log says that little matches */
     atomic_uint looked;
     atomic_int telling;
@@ -36,14 +38,20 @@ struct rfs_planner {
     _Atomic uint32_t *leads; /* [source stages] the first that was indexed, from which others are
                                 predicted; RFS_NO_RANK until then */
 
-    /* [source stages] of the stages whose files were found to list different parameters, else NULL; owned */
+    /*
+     * [source stages] of the stages whose files were found to list different parameters, else NULL;
+     * owned
+     */
     _Atomic(struct rfs_presence *) *presences;
     atomic_int *sizes;              /* [source stages] what sizes.c found */
     atomic_bool *reported_presence; /* [source stages] the presence map was reported in the log */
     /* [source stages] a failure to make the presence map was logged */
     atomic_bool *reported_damaged;
-    /* Of probe.c. [source ranks, from the first stage's base] the serial of the index that samples of a rank's headers
-     * were found to agree with, or 0; [source stages] the log says that nothing but samples were read. */
+    /*
+     * Of probe.c. [source ranks, from the first stage's base] the serial of the index that samples
+     * of a rank's headers were found to agree with, or 0; [source stages] the log says that nothing
+     * but samples were read.
+     */
     atomic_uint_least64_t *resembled;
     atomic_bool *sampled;
 
@@ -99,7 +107,10 @@ struct stage_use {
     const struct rfs_index *lead_index; /* NULL when its file holds nothing; then differs */
     unsigned char *wanted;              /* [src_devices] by local rank */
     const struct rfs_index *order;      /* of the rank that MindSpore would load first */
-    /* NULL: its files that are looked at list the same parameters; then lead_index and order say which. */
+    /*
+     * NULL: its files that are looked at list the same parameters; then lead_index and order say
+     * which.
+     */
     const struct rfs_presence *presence;
     bool differs; /* they do not, or may not: a presence map is needed */
     bool hinted;  /* their sizes alone show it */
@@ -135,27 +146,33 @@ int rfs_plan_lack_stage(const struct planning *planning, uint32_t s);
 int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank);
 bool rfs_plan_is_lacking(const struct rfs_planner *planner, const char *name);
 
-/* Sets stages[s].needed for each source stage s whose files a destination stage takes something from. */
+/*
+ * Sets stages[s].needed for each source stage s whose files a destination stage takes something
+ * from.
+ */
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages);
 /*
- * Sets the planner's scale, part and first_stage, and proves that the strategies and the rank folders fit
- * together. Called once, by rfs_planner_new. 0, or -EINVAL with *err filled.
+ * Sets the planner's scale, part and first_stage, and proves that the strategies and the rank
+ * folders fit together. Called once, by rfs_planner_new. 0, or -EINVAL with *err filled.
  */
 int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err);
-/* Whether the source has as many ranks as the destination strategy describes, and the source strategy others. */
+/*
+ * Whether the source has as many ranks as the destination strategy describes, and the source
+ * strategy others.
+ */
 bool rfs_plan_looks_swapped(const struct rfs_planner *planner);
 #define RFS_PLAN_SWAPPED "the two strategies the other way round: they look swapped"
 /*
- * Whether each slice of the source has a rank folder left that holds it; lost.c. 0, -ENOMEM, or -ENOENT with
- * *err filled.
+ * Whether each slice of the source has a rank folder left that holds it; lost.c. 0, -ENOMEM, or
+ * -ENOENT with *err filled.
  */
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
 
 /*
- * The id of the geometry, resolved at the first call for its key: the role's layouts and TYPE, that of a source
- * slice. PARAM is for messages. 0, -ENOMEM, -ENOTSUP or -EINVAL with *err
- * filled. Not with the lock held.
+ * The id of the geometry, resolved at the first call for its key: the role's layouts and TYPE, that
+ * of a source slice. PARAM is for messages. 0, -ENOMEM, -ENOTSUP or -EINVAL with *err filled. Not
+ * with the lock held.
  */
 int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, uint32_t type,
                       const char *param, uint32_t *id, struct rfs_error *err);
@@ -163,8 +180,8 @@ int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, 
 const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id);
 
 /*
- * The type of the slice of a local destination rank, id in the catalogue's types: the geometry's dst_type,
- * unless a manual split gives ranks differing rows. 0 or -ENOMEM.
+ * The type of the slice of a local destination rank, id in the catalogue's types: the geometry's
+ * dst_type, unless a manual split gives ranks differing rows. 0 or -ENOMEM.
  */
 int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry *geometry,
                          uint32_t local, uint32_t *type);
@@ -173,8 +190,8 @@ int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry 
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
 
 /*
- * The providers of a parameter; providers.c. A source stage, its presence map or NULL, a name that its files have, and the
- * local rank that MindSpore takes the destination rank for.
+ * The providers of a parameter; providers.c. A source stage, its presence map or NULL, a name that
+ * its files have, and the local rank that MindSpore takes the destination rank for.
  */
 struct provider_query {
     const struct rfs_planner *planner;
@@ -190,8 +207,8 @@ struct provider_query {
 struct piece {
     const struct rfs_grid *grid;
     const uint32_t *cell;
-    const struct rfs_layout
-        *layout;    /* NULL with no grid: what the template's rank has, whatever it is */
+    /* NULL with no grid: what the template's rank has, whatever it is */
+    const struct rfs_layout *layout;
     uint32_t slice; /* of the layout */
 };
 static inline struct piece rfs_piece_cell(const struct rfs_geometry *geometry, const uint32_t *cell)
@@ -203,14 +220,20 @@ static inline struct piece rfs_piece_slice(const struct rfs_layout *layout, uint
     return (struct piece){.layout = layout,
                           .slice = layout ? rfs_layout_slice(layout, template) : 0};
 }
-/* Whether a local rank holds the piece by the strategy, whatever its file has. CTX is a struct piece. */
+/*
+ * Whether a local rank holds the piece by the strategy, whatever its file has. CTX is a struct
+ * piece.
+ */
 bool rfs_plan_holds(const void *ctx, uint32_t rank);
-/* The local rank that MindSpore takes it from: the one that holds it and is the template in every digit that cuts nothing. */
+/*
+ * The local rank that MindSpore takes it from: the one that holds it and is the template in every
+ * digit that cuts nothing.
+ */
 uint32_t rfs_plan_first(const struct provider_query *provider_query, const struct piece *piece);
 /*
- * The global rank that gives it: MindSpore's, or the lowest that holds it and has a file with the parameter.
- * RFS_NO_RANK when there is none. In one view all calls give the same answer, with the presence map or (as long as
- * there is none) without.
+ * The global rank that gives it: MindSpore's, or the lowest that holds it and has a file with the
+ * parameter. RFS_NO_RANK when there is none. In one view all calls give the same answer, with the
+ * presence map or (as long as there is none) without.
  */
 uint32_t rfs_plan_provider(const struct provider_query *provider_query, const struct piece *piece);
 /* Whether a local rank has a file with the parameter. */
@@ -232,19 +255,22 @@ void rfs_plan_note(struct note *note, const char *param);
 bool rfs_plan_is_gradient(const char *param);
 /* Reports a stage's new presence map in the log, as far as it concerns the user; report.c. */
 void rfs_plan_report_presence(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
-/* Looks in the replicas of a stage's lead for what it lacks; probe.c. After rfs_plan_need. 0 or -ENOMEM. */
+/*
+ * Looks in the replicas of a stage's lead for what it lacks; probe.c. After rfs_plan_need. 0 or
+ * -ENOMEM.
+ */
 int rfs_plan_probe(struct planning *planning, uint32_t s);
 /* Marks the ranks that a stage's parameters come from; needed.c. */
 int rfs_plan_need(struct planning *planning, uint32_t s);
 /*
- * Refuses a parameter that is cut, and whose slice in RANK is not of the same type as that in OTHER, both
- * global ranks of one stage. -EINVAL.
+ * Refuses a parameter that is cut, and whose slice in RANK is not of the same type as that in
+ * OTHER, both global ranks of one stage. -EINVAL.
  */
 int rfs_plan_types_differ(const struct planning *planning, uint32_t name, uint32_t rank,
                           uint32_t other);
 /*
- * Proves that the ranks of a stage that give something have the rows that manual splits of the source
- * strategy give them; rows.c. 0, or -EINVAL with *err filled.
+ * Proves that the ranks of a stage that give something have the rows that manual splits of the
+ * source strategy give them; rows.c. 0, or -EINVAL with *err filled.
  */
 int rfs_plan_check_rows(struct planning *planning, uint32_t s);
 /* What the files of a plan's sources have in common; attributes.c. */

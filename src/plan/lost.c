@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have what one lost. */
+/*
+ * The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have what one lost.
+ */
 static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
 {
     const uint32_t first = rfs_strategy_next_stage(strategy, i, 0);

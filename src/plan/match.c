@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the strategy of a source is that of its files. One of another network has no name in common with them:
- * everything would be copied as one rank has it. What was indexed for a plan is looked at, and of the stages that it
- * does not need the headers of one rank, and only if nothing matches before.
+ * Whether the strategy of a source is that of its files. One of another network has no name in
+ * common with them: everything would be copied as one rank has it. What was indexed for a plan is
+ * looked at, and of the stages that it does not need the headers of one rank, and only if nothing
+ * matches before.
  */
 #include "plan/internal.h"
 
@@ -83,7 +84,9 @@ static bool others_match(struct planning *planning, struct matching *matching)
     return false;
 }
 
-/* The two names that are closest to each other: one that the files have, and one of the strategy. */
+/*
+ * The two names that are closest to each other: one that the files have, and one of the strategy.
+ */
 static void find_closest(const struct matching *matching, const char **there, const char **here)
 {
     const size_t count = rfs_strategy_count(matching->strategy);

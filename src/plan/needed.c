@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which ranks of a source stage a destination rank takes its parameters from. The types and the strategies
- * give the geometries, those give the cells, and each cell has a provider.
+ * Which ranks of a source stage a destination rank takes its parameters from. The types and the
+ * strategies give the geometries, those give the cells, and each cell has a provider.
  *
- * Where all files of the stage list the same parameters, all parameters of one geometry come from the same
- * ranks. Where they do not, each is looked up by itself.
+ * Where all files of the stage list the same parameters, all parameters of one geometry come from
+ * the same ranks. Where they do not, each is looked up by itself.
  *
  * Ranks that would give parameters left out by the user's map are marked as well, as the order of
  * the rest may be theirs; errors of these parameters are ignored.
@@ -126,8 +126,8 @@ static int check_type(const struct planning *planning, const struct stage_use *u
                       const struct provider_query *provider_query, uint32_t rank, uint32_t type)
 {
     static const struct piece any = {NULL, NULL, NULL, 0};
-    const struct rfs_index
-        *index; /* of a presence map, which outlives it: it may have been dropped */
+    /* of a presence map, which outlives it: it may have been dropped */
+    const struct rfs_index *index;
     const int rc = rfs_catalog_index(planning->planner->config.catalog, rank, use->lead, &index,
                                      planning->err);
     if (rc)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parameters of a destination file, in MindSpore's order: those in both strategies first, then the
- * rest, each in the order of first appearance over the files that MindSpore would load (the needed
- * stages from the last to the first; files of one stage list the same parameters in the same order). Where
- * redundancy was removed MindSpore has no order; the same one is taken over all files of those stages.
+ * The parameters of a destination file, in MindSpore's order: those in both strategies first, then
+ * the rest, each in the order of first appearance over the files that MindSpore would load (the
+ * needed stages from the last to the first; files of one stage list the same parameters in the same
+ * order). Where redundancy was removed MindSpore has no order; the same one is taken over all files
+ * of those stages.
  */
 #include "plan/internal.h"
 
@@ -179,7 +180,10 @@ static int add_stage(struct planning *planning, uint32_t s, enum rfs_role_kind k
     return rc;
 }
 
-/* Gives the parameter list that is equal to FRESH, or FRESH itself, which then belongs to the planner. */
+/*
+ * Gives the parameter list that is equal to FRESH, or FRESH itself, which then belongs to the
+ * planner.
+ */
 static const struct rfs_params *share_params(struct rfs_planner *planner, struct rfs_params **fresh)
 {
     const struct rfs_params *shared = NULL;
@@ -222,7 +226,10 @@ static int fill_params(struct planning *planning, struct rfs_params *params)
     return 0;
 }
 
-/* An image costs memory for each 512 MiB, and headers of sparse files can promise 2^63 bytes for nothing. */
+/*
+ * An image costs memory for each 512 MiB, and headers of sparse files can promise 2^63 bytes for
+ * nothing.
+ */
 static int check_bytes(const struct planning *planning, const struct rfs_params *params)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;

@@ -3,18 +3,19 @@
  * Maps a destination rank to the contents of its file and the sources of its bytes.
  *
  * Planning a rank indexes the headers of the source ranks that it needs, puts its parameters in
- * MindSpore's order (the parameter list) and proves that each of its bytes is covered. It reads no tensor
- * (except a few small values, when a lost rank is the only one that is known to hold them).
+ * MindSpore's order (the parameter list) and proves that each of its bytes is covered. It reads no
+ * tensor (except a few small values, when a lost rank is the only one that is known to hold them).
  *
- * Cost: a parameter list of 28 bytes a parameter, shared by all ranks of a stage whose parameters have the same
- * types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each distinct (source layout, destination layout,
- * slice type). Planning a rank takes time in the parameters and in the source cells that its distinct
- * geometries touch, not in ranks times parameters, as long as the headers of a stage agree. Where they do
- * not (remove_redundancy), all ranks of the stage are indexed once, and each parameter is looked up by itself:
- * in 1,024 ranks with 10,000 parameters that is about 60 ms for a rank.
+ * Cost: a parameter list of 28 bytes a parameter, shared by all ranks of a stage whose parameters
+ * have the same types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each
+ * distinct (source layout, destination layout, slice type). Planning a rank takes time in the
+ * parameters and in the source cells that its distinct geometries touch, not in ranks times
+ * parameters, as long as the headers of a stage agree. Where they do not (remove_redundancy), all
+ * ranks of the stage are indexed once, and each parameter is looked up by itself: in 1,024 ranks
+ * with 10,000 parameters that is about 60 ms for a rank.
  *
- * Threads: all functions but new and free. The planner's lock is a leaf lock, held for table look-ups
- * only, never across I/O.
+ * Threads: all functions but new and free. The planner's lock is a leaf lock, held for table
+ * look-ups only, never across I/O.
  */
 #ifndef RFS_PLAN_PLANNER_H
 #define RFS_PLAN_PLANNER_H
@@ -62,17 +63,17 @@ struct rfs_planner_config {
     struct rfs_log *log;
     bool strict;     /* refuse parameters that are copied without a proof that they are whole */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
-    const struct rfs_output_map
-        *output_map; /* names and dtypes of the outputs; NULL: as in the source */
-    bool
-        late; /* slices that were lost are reported by the plans that need them, not by rfs_planner_new */
+    /* names and dtypes of the outputs; NULL: as in the source */
+    const struct rfs_output_map *output_map;
+    /* slices that were lost are reported by the plans that need them, not by rfs_planner_new */
+    bool late;
     /*
      * NULL: a plan fails when a file is missing. Else it continues without the file, and ranks are
      * planned one at a time.
      */
     struct rfs_lacking *lacking;
-    const struct rfs_planner
-        *template; /* whether the source is one stage by itself is as there; or NULL */
+    /* whether the source is one stage by itself is as there; or NULL */
+    const struct rfs_planner *template;
 };
 
 /* Checks the strategies against each other and against the rank folders; opens no source file. */
@@ -91,8 +92,8 @@ struct rfs_scale {
 void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out);
 /*
  * The stage that the destination files are parts of (MindSpore's transformation by stage: both
- * strategies have one stage and the source's parameters are a part of the destination's; or there is no destination,
- * and the source strategy is of a later stage), or -1.
+ * strategies have one stage and the source's parameters are a part of the destination's; or there
+ * is no destination, and the source strategy is of a later stage), or -1.
  */
 int64_t rfs_planner_part(const struct rfs_planner *planner);
 
@@ -125,8 +126,8 @@ struct rfs_rank_plan {
 };
 
 /*
- * Takes one more file into the attributes of a plan, whose mode begins as 0444 and whose sources have room. 0
- * or -errno with *err filled.
+ * Takes one more file into the attributes of a plan, whose mode begins as 0444 and whose sources
+ * have room. 0 or -errno with *err filled.
  */
 int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_plan *plan,
                       struct rfs_error *err);
@@ -138,8 +139,8 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
 const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank);
 
 /*
- * Sets what a target of that name and type, of the caller's making, is shown as. Its shown name is RFS_NO_ID
- * when the user leaves it out. 0, or -ENOMEM with *err filled.
+ * Sets what a target of that name and type, of the caller's making, is shown as. Its shown name is
+ * RFS_NO_ID when the user leaves it out. 0, or -ENOMEM with *err filled.
  */
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which ranks of one source stage have which parameter: made where its files do not list the same ones,
- * as after remove_redundancy, from the indexes of all ranks that have a file. Immutable once made;
- * thread-safe.
+ * Which ranks of one source stage have which parameter: made where its files do not list the same
+ * ones, as after remove_redundancy, from the indexes of all ranks that have a file. Immutable once
+ * made; thread-safe.
  *
- * Cost: 4 bytes for each name of each distinct index (ranks with the same headers share one), 8 a rank, and
- * 24 for each name that the catalogue knows.
+ * Cost: 4 bytes for each name of each distinct index (ranks with the same headers share one), 8 a
+ * rank, and 24 for each name that the catalogue knows.
  */
 #ifndef RFS_PLAN_PRESENCE_H
 #define RFS_PLAN_PRESENCE_H
@@ -38,9 +38,9 @@ struct rfs_presence {
 };
 
 /*
- * Of DEVICES ranks from global rank BASE; those that have a file are indexed already, as far as it has
- * parameters. ASCENDING: the lowest
- * rank is loaded first, else the highest. 0 with *out owned by the caller, or -ENOMEM.
+ * Of DEVICES ranks from global rank BASE; those that have a file are indexed already, as far as it
+ * has parameters. ASCENDING: the lowest rank is loaded first, else the highest. 0 with *out owned
+ * by the caller, or -ENOMEM.
  */
 int rfs_presence_make(struct rfs_catalog *catalog, uint32_t base, uint32_t devices, bool ascending,
                       struct rfs_presence **out);

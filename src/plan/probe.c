@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters of the strategy that the lead of a stage lacks. Gradients and moments often are in strategies and
- * not in files; after remove_redundancy another rank has them. So the other ranks that hold the lead's slice are
- * probed: when all of them list what the lead lists, no rank has that slice.
+ * Parameters of the strategy that the lead of a stage lacks. Gradients and moments often are in
+ * strategies and not in files; after remove_redundancy another rank has them. So the other ranks
+ * that hold the lead's slice are probed: when all of them list what the lead lists, no rank has
+ * that slice.
  *
- * That it is nowhere, and not lost with a rank that kept it, takes more: those that hold another slice are
- * probed too, and where a holder of the lead's slice is lost, or shows another rank's file, all ranks of the stage.
+ * That it is nowhere, and not lost with a rank that kept it, takes more: those that hold another
+ * slice are probed too, and where a holder of the lead's slice is lost, or shows another rank's
+ * file, all ranks of the stage.
  *
  * A parameter that the network does not cut is held by all ranks of the stage, and to read all
  * headers of 1,024 files of 10,000 parameters takes ten million reads. So no more than PROBES
@@ -56,7 +58,10 @@ static bool is_lost(const struct asking *asking, uint32_t rank)
     return !rfs_catalog_has(catalog, global) || rfs_catalog_stands_in(catalog, global);
 }
 
-/* The ranks that hold the lead's slice by LAYOUT, and if that is not the lead alone, those of another slice. */
+/*
+ * The ranks that hold the lead's slice by LAYOUT, and if that is not the lead alone, those of
+ * another slice.
+ */
 static void add_replicas(struct asking *asking, const struct rfs_layout *layout)
 {
     const uint32_t lead = asking->use->lead - asking->use->base;

@@ -2,8 +2,9 @@
 /*
  * Which source rank gives a cell or a copied parameter.
  *
- * Without a presence map every rank that has a file counts as having the parameter: planning proves that of the
- * ranks it takes. So a presence map that is made later, for another destination rank, changes no answer.
+ * Without a presence map every rank that has a file counts as having the parameter: planning proves
+ * that of the ranks it takes. So a presence map that is made later, for another destination rank,
+ * changes no answer.
  */
 #include "plan/internal.h"
 

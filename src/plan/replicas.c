@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parameter without a layout is copied from one certain rank. When that rank is lost, or its file does not
- * have it, nothing says that another has the same value, so it is refused; but for
+ * A parameter without a layout is copied from one certain rank. When that rank is lost, or its file
+ * does not have it, nothing says that another has the same value, so it is refused; but for
  *
- * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that is the same, bit for bit,
- *   on all ranks of the stage that have it is taken from the lowest of them, and the log says so when
- *   a rank was lost. strict refuses that too.
- * - what one rank alone has, while others of the stage have files without it: remove_redundancy, which takes
- *   all ranks for replicas where a network has no layouts, made that rank the one that keeps it.
+ * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that
+ *   is the same, bit for bit, on all ranks of the stage that have it is taken from the lowest of
+ *   them, and the log says so when a rank was lost. strict refuses that too.
+ * - what one rank alone has, while others of the stage have files without it: remove_redundancy,
+ *   which takes all ranks for replicas where a network has no layouts, made that rank the one that
+ *   keeps it.
  */
 #include "plan/internal.h"
 

@@ -39,7 +39,9 @@ static bool is_expected(const struct rfs_strategy *src, size_t i, uint32_t s)
            !rfs_plan_is_gradient(rfs_strategy_param(src, i));
 }
 
-/* What no rank of the stage has was perhaps removed everywhere, as older releases of MindSpore do. */
+/*
+ * What no rank of the stage has was perhaps removed everywhere, as older releases of MindSpore do.
+ */
 static void report_lacking(const struct rfs_planner *planner, const struct stage_use *use,
                            uint32_t s)
 {

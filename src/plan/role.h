@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which layouts apply to a parameter, and so whether it is cut, copied or left out: functions of the two strategies
- * and the user's map alone. The source strategy knows a parameter by its name, the destination's by the name that it
- * is shown by, or else by its own.
+ * Which layouts apply to a parameter, and so whether it is cut, copied or left out: functions of
+ * the two strategies and the user's map alone. The source strategy knows a parameter by its name,
+ * the destination's by the name that it is shown by, or else by its own.
  *
- * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py and
- * parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe; O(1) each, but for the check.
+ * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py
+ * and parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe; O(1) each,
+ * but for the check.
  */
 #ifndef RFS_PLAN_ROLE_H
 #define RFS_PLAN_ROLE_H
@@ -22,9 +23,9 @@ struct rfs_role_rules {
 enum rfs_role_kind { RFS_ROLE_SLICED, RFS_ROLE_COPIED, RFS_ROLE_DROPPED };
 
 /*
- * A parameter that the user's map leaves out has the role that it would have otherwise: stages, ranks and the order
- * are as if it were there, so that the rest of the file does not depend on it. But nothing of it has to be
- * right: it may be damaged, lost, or not fit the strategies.
+ * A parameter that the user's map leaves out has the role that it would have otherwise: stages,
+ * ranks and the order are as if it were there, so that the rest of the file does not depend on it.
+ * But nothing of it has to be right: it may be damaged, lost, or not fit the strategies.
  */
 struct rfs_role {
     enum rfs_role_kind kind;
@@ -40,15 +41,25 @@ struct rfs_role rfs_role_of(const struct rfs_role_rules *rules, const char *name
 struct rfs_role rfs_role_left_out(const struct rfs_role_rules *rules, const char *name,
                                   uint32_t src_stage, uint32_t dst_stage);
 
-/* Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know it. */
+/*
+ * Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know
+ * it.
+ */
 const struct rfs_layout *rfs_role_source_layout(const struct rfs_role_rules *rules,
                                                 const char *name, uint32_t src_stage);
-/* The position of a source parameter in the destination strategy, or -1; also when there is none. */
+/*
+ * The position of a source parameter in the destination strategy, or -1; also when there is none.
+ */
 ptrdiff_t rfs_role_target(const struct rfs_role_rules *rules, const char *name);
-/* Whether a destination stage takes parameter I of the source strategy from each source stage that has it. */
+/*
+ * Whether a destination stage takes parameter I of the source strategy from each source stage that
+ * has it.
+ */
 bool rfs_role_is_needed(const struct rfs_role_rules *rules, size_t i, uint32_t dst_stage);
 
-/* Refuses two strategies without a common parameter. 0, or -EINVAL with *err filled. O(parameters). */
+/*
+ * Refuses two strategies without a common parameter. 0, or -EINVAL with *err filled. O(parameters).
+ */
 int rfs_role_check(const struct rfs_role_rules *rules, struct rfs_error *err);
 
 #endif

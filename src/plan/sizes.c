@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the files of a source stage are of one size. Slices of a tensor are, so files of one save that list
- * the same parameters are too, as a rule; where they are not, they may list different ones. That costs a stat
- * for each rank, once, and finds removed redundancy before anything is read. (It proves nothing by itself:
- * files of one size may list different parameters, and sizes give no more than a hint.)
+ * Whether the files of a source stage are of one size. Slices of a tensor are, so files of one save
+ * that list the same parameters are too, as a rule; where they are not, they may list different
+ * ones. That costs a stat for each rank, once, and finds removed redundancy before anything is
+ * read. (It proves nothing by itself: files of one size may list different parameters, and sizes
+ * give no more than a hint.)
  */
 #include "plan/internal.h"
 

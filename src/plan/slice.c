@@ -28,7 +28,10 @@ void rfs_slice_name(struct rfs_slice *slice)
     slice->id[1] = hash.high64;
 }
 
-/* Destination strides are at least the extent of the inner loops, so that at most one run holds a byte. */
+/*
+ * Destination strides are at least the extent of the inner loops, so that at most one run holds a
+ * byte.
+ */
 static bool block_has(const struct rfs_block *block, uint64_t at, uint64_t *from, uint64_t *left)
 {
     if (at < block->dst || at >= block->dst_end)

@@ -3,10 +3,11 @@
  * Where the bytes of one destination slice come from: blocks, one for each source cell that the
  * slice's box touches. Blocks cover every destination byte exactly once.
  *
- * A block is a strided copy: for loop counters i0, i1, … it moves RUN bytes from
- * src + Σ i_k * loop[k].src_stride in the source content to dst + Σ i_k * loop[k].dst_stride in the
- * slice. Axes that are whole on both sides are folded into the run, so n_loops is 0 when the block is
- * contiguous on both sides. Strides decrease from loop to loop, but those of the source of a strided block.
+ * A block is a strided copy: for loop counters i0, i1, … it moves RUN bytes from src + Σ i_k *
+ * loop[k].src_stride in the source content to dst + Σ i_k * loop[k].dst_stride in the slice. Axes
+ * that are whole on both sides are folded into the run, so n_loops is 0 when the block is
+ * contiguous on both sides. Strides decrease from loop to loop, but those of the source of a
+ * strided block.
  *
  * Cost: 48 bytes + 24 a loop for each block, made on demand and never kept beyond the read.
  */
@@ -33,8 +34,8 @@ struct rfs_block {
     uint64_t run;               /* bytes */
     uint64_t dst_end;           /* one past the last byte that the block writes */
     uint32_t n_loops;
-    bool
-        strided; /* source strides are any, as of a transposed tensor: they may grow inwards, or be 0 */
+    /* source strides are any, as of a transposed tensor: they may grow inwards, or be 0 */
+    bool strided;
     struct rfs_loop loop[RFS_MAX_DIMS]; /* outermost first */
 };
 
@@ -58,8 +59,8 @@ void rfs_block_whole(struct rfs_block *block, const struct rfs_type *type, const
 void rfs_slice_name(struct rfs_slice *slice);
 void rfs_slice_free(struct rfs_slice *slice);
 /*
- * The block that byte AT of the slice comes from, which byte of the entry's content it is in *from, and how many bytes
- * go on from there in one run in *left; NULL beyond the end. O(blocks).
+ * The block that byte AT of the slice comes from, which byte of the entry's content it is in *from,
+ * and how many bytes go on from there in one run in *left; NULL beyond the end. O(blocks).
  */
 const struct rfs_block *rfs_slice_find(const struct rfs_slice *slice, uint64_t at, uint64_t *from,
                                        uint64_t *left);

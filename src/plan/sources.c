@@ -2,25 +2,26 @@
 /*
  * Which source ranks a destination rank needs, and their headers.
  *
- * Of each needed stage one rank leads: its headers have the types, the types and the strategies give the
- * geometries, and those give the other ranks. Their headers are then read in parallel, predicted from the
- * lead's, and must list the same parameters with the same types as the lead's: a slice of another size
- * or a parameter that is not there would be a hole in the destination.
+ * Of each needed stage one rank leads: its headers have the types, the types and the strategies
+ * give the geometries, and those give the other ranks. Their headers are then read in parallel,
+ * predicted from the lead's, and must list the same parameters with the same types as the lead's: a
+ * slice of another size or a parameter that is not there would be a hole in the destination.
  *
  * After remove_redundancy the files of a stage list different parameters. So
  *
- * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only when the
- *   other ranks that hold the lead's slice of it lack it too: probe.c looks at them.
+ * - a parameter of the strategy that the lead lacks is believed to be nowhere in the stage only
+ *   when the other ranks that hold the lead's slice of it lack it too: probe.c looks at them.
  * - when not all files that are looked at list the same (one may list nothing), or one says that
  *   redundancy was removed, or the files of the stage are not all of one size (sizes.c), those of
  *   all its ranks are looked at, once for all destination ranks, and a presence map (presence.h)
  *   says which rank has which parameter.
  *
- * When the lead has all that the strategy knows and the ranks that give something list the same, no other
- * file has to be looked at: they have each slice that is needed. (What no strategy knows counts only when
- * a rank has it that is looked at, as with MindSpore, which loads no other.)
+ * When the lead has all that the strategy knows and the ranks that give something list the same, no
+ * other file has to be looked at: they have each slice that is needed. (What no strategy knows
+ * counts only when a rank has it that is looked at, as with MindSpore, which loads no other.)
  *
- * All this depends on the files and on the destination rank, never on which ranks were planned before.
+ * All this depends on the files and on the destination rank, never on which ranks were planned
+ * before.
  */
 #include "plan/internal.h"
 
@@ -36,7 +37,10 @@ const char *rfs_plan_path(const struct planning *planning, uint32_t rank)
     return rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank));
 }
 
-/* The rank that leads its stage: the one that MindSpore takes this rank for, or the highest there is. */
+/*
+ * The rank that leads its stage: the one that MindSpore takes this rank for, or the highest there
+ * is.
+ */
 static uint32_t choose_lead(const struct planning *planning, uint32_t base)
 {
     const struct rfs_catalog *catalog = planning->planner->config.catalog;
@@ -248,7 +252,10 @@ static bool same_names(const struct rfs_index *a, const struct rfs_index *b)
     return same;
 }
 
-/* Proves that parameters that are cut have the same type in a rank as in the lead, which lists the same. */
+/*
+ * Proves that parameters that are cut have the same type in a rank as in the lead, which lists the
+ * same.
+ */
 static int compare_types(const struct planning *planning, const struct stage_use *use, uint32_t s,
                          uint32_t rank, const struct rfs_index *index)
 {
@@ -308,7 +315,10 @@ static int each_stage(struct planning *planning, int (*step)(struct planning *pl
     return rc;
 }
 
-/* Gives the presence map that belongs to the planner from now on: FRESH, or one that another thread made. */
+/*
+ * Gives the presence map that belongs to the planner from now on: FRESH, or one that another thread
+ * made.
+ */
 static const struct rfs_presence *share_presence(struct rfs_planner *planner, uint32_t s,
                                                  struct rfs_presence *fresh)
 {
@@ -339,8 +349,8 @@ static int make_presence(struct planning *planning, uint32_t s)
 }
 
 /*
- * A damaged file, too, has another size than the rest. Ranks that need nothing of it are not to suffer: they go
- * by the files that they need, which are compared as ever.
+ * A damaged file, too, has another size than the rest. Ranks that need nothing of it are not to
+ * suffer: they go by the files that they need, which are compared as ever.
  */
 static int go_without_presence(struct planning *planning, uint32_t s, int rc)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the planner uses its strategies, and the proof that they go with each other and with the rank folders. */
+/*
+ * How the planner uses its strategies, and the proof that they go with each other and with the rank
+ * folders.
+ */
 #include "plan/internal.h"
 
 #include <errno.h>
@@ -69,8 +72,8 @@ static bool is_part(const struct rfs_planner *planner)
 }
 
 /*
- * Whether one whole checkpoint is to be made of a source that is a stage by itself: its strategy is of that stage, not
- * the first, and the tree has more ranks than the strategy.
+ * Whether one whole checkpoint is to be made of a source that is a stage by itself: its strategy is
+ * of that stage, not the first, and the tree has more ranks than the strategy.
  */
 static bool is_whole_part(const struct rfs_planner *planner)
 {

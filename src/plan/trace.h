@@ -19,14 +19,14 @@ struct rfs_box {
 
 struct rfs_piece_trace {
     uint32_t rank; /* the source rank that gives it, of all stages */
-    uint32_t
-        first; /* the one that MindSpore takes it from: another where that one does not have it */
+    /* the one that MindSpore takes it from: another where that one does not have it */
+    uint32_t first;
     struct rfs_box whole;  /* in the whole tensor */
     struct rfs_box source; /* in the rank's slice */
     struct rfs_box target; /* in the destination's slice */
     uint32_t type;         /* of the rank's slice; id in the catalogue's types */
-    uint32_t
-        repeated; /* bit I: all elements along its axis I are one element, as in torch's expand */
+    /* bit I: all elements along its axis I are one element, as in torch's expand */
+    uint32_t repeated;
     struct rfs_block block; /* the bytes */
 };
 
@@ -41,8 +41,8 @@ struct rfs_trace {
 };
 
 /*
- * TARGET is one of the rank's parameter list, which is planned. *out is zero-initialised or one to use again; the
- * caller frees it by rfs_trace_free. 0 or as rfs_planner_slice.
+ * TARGET is one of the rank's parameter list, which is planned. *out is zero-initialised or one to
+ * use again; the caller frees it by rfs_trace_free. 0 or as rfs_planner_slice.
  */
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_trace *out);
@@ -62,7 +62,10 @@ enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
                                    const struct rfs_target *target, const struct rfs_trace *trace,
                                    const struct rfs_piece_trace *piece, uint32_t rank);
 
-/* The boxes, in the whole tensor, of a local rank of the grid: GRID->rounds of them, number K first from 0. */
+/*
+ * The boxes, in the whole tensor, of a local rank of the grid: GRID->rounds of them, number K first
+ * from 0.
+ */
 void rfs_trace_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t k,
                    struct rfs_box *box);
 

@@ -84,8 +84,8 @@ static int differs(const struct planning *planning, uint32_t rank, const struct 
 }
 
 /*
- * Sets *other to a rank that the file is made from and that has another value than FROM, or to RFS_NO_RANK.
- * Not BOUNDED: all are looked at. 0 or -errno.
+ * Sets *other to a rank that the file is made from and that has another value than FROM, or to
+ * RFS_NO_RANK. Not BOUNDED: all are looked at. 0 or -errno.
  */
 static int find_other(struct planning *planning, const struct rfs_entry *entry, uint32_t from,
                       bool bounded, uint32_t *other)

@@ -4,8 +4,8 @@
  * readers take no lock. Files of one pipeline stage differ in content only, so ranks whose headers
  * are the same byte for byte share one index.
  *
- * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB). A rank
- * of several files (parts) takes 4 more an entry; a strided entry 136.
+ * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB).
+ * A rank of several files (parts) takes 4 more an entry; a strided entry 136.
  */
 #ifndef RFS_SOURCE_INDEX_H
 #define RFS_SOURCE_INDEX_H
@@ -26,8 +26,8 @@ enum rfs_kind {
 };
 
 /*
- * A type, interned (as these bytes) in the catalogue: equal types have equal ids. dims beyond ndim and
- * padding are zero. A .ckpt scalar stored with dims [0] has ndim 0 here.
+ * A type, interned (as these bytes) in the catalogue: equal types have equal ids. dims beyond ndim
+ * and padding are zero. A .ckpt scalar stored with dims [0] has ndim 0 here.
  */
 struct rfs_type {
     uint64_t bytes; /* of the content */
@@ -76,7 +76,9 @@ struct rfs_index {
     uint64_t file_bytes; /* size of the file it was built from */
     bool has_crc;        /* it carries a checksum: a crc_num trailer, or metadata of that name */
     bool redundancy_removed; /* it records that parameters kept by other ranks were left out */
-    /* Of the safetensors file that it was built from; another one that shares it may differ in crc. */
+    /*
+     * Of the safetensors file that it was built from; another one that shares it may differ in crc.
+     */
     uint64_t crc;            /* its crc_num, when has_crc; UINT64_MAX: no number */
     uint64_t header_bytes;   /* of the JSON text, and */
     uint64_t header_hash[2]; /* its XXH3-128 */
@@ -97,8 +99,8 @@ struct rfs_index *rfs_index_share(struct rfs_index *index);
 size_t rfs_index_free(struct rfs_index *index);
 
 /*
- * The bytes of a tensor, whose dims and dtype are set; a file's content may be another number. False when they are more
- * than 2^63 - 1, with 1 for each dimension that is 0.
+ * The bytes of a tensor, whose dims and dtype are set; a file's content may be another number.
+ * False when they are more than 2^63 - 1, with 1 for each dimension that is 0.
  */
 bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes);
 

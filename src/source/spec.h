@@ -34,8 +34,8 @@ struct rfs_source_spec {
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
     bool for_others;                   /* its data is served to other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
-    const struct rfs_options
-        *options;           /* the text of these options: for the key of saved data; or NULL */
+    /* the text of these options: for the key of saved data; or NULL */
+    const struct rfs_options *options;
     struct timespec opened; /* a moment before anything of the source is looked at; 0: now */
     uint64_t index_most;    /* bytes of memory that indexes may take for long; 0: any */
     struct rfs_fds *fds;    /* descriptors that it shares with other sources; NULL: its own */

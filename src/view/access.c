@@ -30,7 +30,10 @@ void rfs_view_take_folder(struct reshard_view *set, const char *path)
     }
     set->dir_uid = access.uid;
     set->dir_gid = access.gid;
-    /* cp -r gives a copy this mode: without S_IWUSR its owner could not remove it. Writing here is EROFS. */
+    /*
+     * cp -r gives a copy this mode: without S_IWUSR its owner could not remove it. Writing here is
+     * EROFS.
+     */
     set->dir_mode = S_IWUSR | rfs_access_mode(access, 0111 | list);
 }
 

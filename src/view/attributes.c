@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extended attributes: short texts about the whole, about files and about tensors. Their names need no plan;
- * some of their values do.
+ * Extended attributes: short texts about the whole, about files and about tensors. Their names need
+ * no plan; some of their values do.
  */
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -73,7 +73,10 @@ static int put_options(struct subject *of, FILE *out)
     return 0;
 }
 
-/* What the name of a shown file ends with: weight maps are JSON, and hfai's parts have formats of their own. */
+/*
+ * What the name of a shown file ends with: weight maps are JSON, and hfai's parts have formats of
+ * their own.
+ */
 static int put_format(struct subject *of, FILE *out)
 {
     if (of->kind == TENSOR_FILE) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cancelling calls on a view: what a thread works for (base/cancel.h), below what the view's own threads do. */
+/*
+ * Cancelling calls on a view: what a thread works for (base/cancel.h), below what the view's own
+ * threads do.
+ */
 #include "base/cancel.h"
 
 #include "view/internal.h"

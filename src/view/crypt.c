@@ -51,7 +51,9 @@ int rfs_view_load_key(struct reshard_view *set, struct rfs_error *err)
     return rc < 0 ? rc : share_cache(set, err);
 }
 
-/* Opens the file and reads its last byte: of its last block, which is the shortest. 1: it is empty. */
+/*
+ * Opens the file and reads its last byte: of its last block, which is the shortest. 1: it is empty.
+ */
 static int try_file(struct rfs_files *files, uint32_t id)
 {
     struct rfs_reading reading;

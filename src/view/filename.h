@@ -19,8 +19,8 @@
 /* The file name, without an ending, and a NUL. Returns its length. */
 size_t rfs_filename_make(const char *name, char out[RFS_FILENAME_STEM + 1]);
 /*
- * The name of a file name of N bytes, and a NUL. False when rfs_filename_make makes no such file name, or only
- * as a shortened one.
+ * The name of a file name of N bytes, and a NUL. False when rfs_filename_make makes no such file
+ * name, or only as a shortened one.
  */
 bool rfs_filename_read(const char *stem, size_t n, char out[RFS_FILENAME_STEM + 1]);
 /*

@@ -13,8 +13,8 @@ struct flat_parts {
     const struct rfs_params *params;
     const char *format; /* for the metadata of the files */
     size_t n;           /* targets that are in some part */
-    uint32_t *
-        targets; /* [n] owned; their positions in the parameter list, in the order of the JSON file */
+    /* [n] owned; their positions in the parameter list, in the order of the JSON file */
+    uint32_t *targets;
     uint32_t *part_of; /* [n] owned */
     uint32_t n_parts;
     char **names; /* [n_parts] owned; of the files */
@@ -31,12 +31,15 @@ void flat_parts_end(struct flat_parts *parts);
 uint64_t flat_bytes(const struct rfs_view *view, const struct rfs_target *target);
 
 /*
- * Groups the targets by part and gives room for the names and for the files and two more. 0, or -ENOMEM with
- * *err filled.
+ * Groups the targets by part and gives room for the names and for the files and two more. 0, or
+ * -ENOMEM with *err filled.
  */
 int flat_group(struct rfs_view *view, struct flat_parts *parts, struct rfs_error *err);
 
-/* Shows an image, which it takes over in any case, of so many parameters. 0, or -ENOMEM with *err filled. */
+/*
+ * Shows an image, which it takes over in any case, of so many parameters. 0, or -ENOMEM with *err
+ * filled.
+ */
 int flat_show(struct rfs_view *view, const char *name, size_t parameters, struct rfs_image *image,
               struct rfs_error *err);
 /* Shows every part that has a target. 0 or -errno with *err filled. */

@@ -64,7 +64,7 @@ void rfs_hfai_view_free(struct rfs_hfai_view *hfai)
     free(hfai);
 }
 
-/* ---- what is shown is made of -------------------------------------------------------------------------- */
+/* ---- what is shown is made of ---------------------------------------------------------------- */
 
 static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
 {
@@ -203,7 +203,7 @@ static const struct rfs_view_kind kind = {.image = image_of,
                                           .tensors_are_ready = tensors_are_ready,
                                           .name_group = name_group};
 
-/* ---- which files there are ---------------------------------------------------------------------------- */
+/* ---- which files there are ------------------------------------------------------------------- */
 
 /* Attributes as of a file that depends on every part. */
 static int take_attributes(struct rfs_view *view, struct rfs_error *err)

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 
 /*
- * Below RFS_HIDDEN_BIT: group << ITEM_BITS | item. Group 0 are the folders above: item 0 is .reshardfs, item 1
- * is tensors. Group G + 1 is the G-th folder below tensors: item 0 is itself, items 2 + 2T and 3 + 2T are the
- * files of target T.
+ * Below RFS_HIDDEN_BIT: group << ITEM_BITS | item. Group 0 are the folders above: item 0 is
+ * .reshardfs, item 1 is tensors. Group G + 1 is the G-th folder below tensors: item 0 is itself,
+ * items 2 + 2T and 3 + 2T are the files of target T.
  */
 #define ITEM_BITS 25
 #define ITEMS (UINT64_C(1) << ITEM_BITS)
@@ -103,8 +103,8 @@ static size_t count_targets(const struct rfs_tensors *tensors)
 }
 
 /*
- * The position of a parameter by its name, the number of targets when there is none. Names are looked up one after
- * the other in their order mostly, so the one after the last is tried first.
+ * The position of a parameter by its name, the number of targets when there is none. Names are
+ * looked up one after the other in their order mostly, so the one after the last is tried first.
  */
 static size_t find_name(struct rfs_view *view, const struct rfs_tensors *tensors, const char *name)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hidden folder: .reshardfs/tensors/rank_N/NAME.npy and NAME.json, and tensors/full likewise with whole
- * tensors; in a view of several saves, tensors/EPOCH_STEP/ has those of each. It is found by name and in no list
- * of the root's. In a flat view there is "full" alone; of hfai's parts it has the model's tensors, and of several
- * models there are model_0 and so on.
+ * The hidden folder: .reshardfs/tensors/rank_N/NAME.npy and NAME.json, and tensors/full likewise
+ * with whole tensors; in a view of several saves, tensors/EPOCH_STEP/ has those of each. It is
+ * found by name and in no list of the root's. In a flat view there is "full" alone; of hfai's parts
+ * it has the model's tensors, and of several models there are model_0 and so on.
  *
  * Ids are computed: RFS_HIDDEN_BIT is set in those of the hidden folder, then come the number of a
  * group (a folder below tensors) and that of an entry in it. All of it is made on demand: a rank is
@@ -51,8 +51,8 @@ struct rfs_view_hidden_place rfs_view_hidden_find(const struct rfs_view *view, u
 bool rfs_view_hidden_is_known(struct rfs_view *view, uint64_t id);
 
 /*
- * The image of a file, owned by the caller, and its tensors. 0, -ENOENT when there is no such target, or -errno,
- * with *err filled.
+ * The image of a file, owned by the caller, and its tensors. 0, -ENOENT when there is no such
+ * target, or -errno, with *err filled.
  */
 int rfs_view_hidden_image(struct rfs_view *view, const struct rfs_view_hidden_place *place,
                           struct rfs_tensors *tensors, struct rfs_image **out,

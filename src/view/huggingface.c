@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files that save_torch_state_dict of huggingface_hub and save_pretrained of transformers make:
- * model.safetensors, or model-00001-of-0000N.safetensors and so on with model.safetensors.index.json. They
- * are filled in the order of the parameters (split_state_dict_into_shards_factory): one that is larger than
- * a file may be has a file for itself, one that the file at hand has no room for begins the next.
+ * model.safetensors, or model-00001-of-0000N.safetensors and so on with
+ * model.safetensors.index.json. They are filled in the order of the parameters
+ * (split_state_dict_into_shards_factory): one that is larger than a file may be has a file for
+ * itself, one that the file at hand has no room for begins the next.
  */
 #include "view/flat.h"
 

@@ -62,7 +62,10 @@ struct rfs_view_kind {
                  struct rfs_error *err);
     /* What a file depends on, once it is ready. */
     const struct rfs_rank_plan *(*plan)(const struct rfs_view *view, size_t file);
-    /* The tensors of a group of the hidden folder, planned at the first call. 0 or -errno with *err filled. */
+    /*
+     * The tensors of a group of the hidden folder, planned at the first call. 0 or -errno with *err
+     * filled.
+     */
     int (*tensors)(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                    struct rfs_error *err);
     bool (*tensors_are_ready)(struct rfs_view *view, uint32_t group);
@@ -153,8 +156,8 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
                    const reshard_config *config, bool late, struct reshard_view **out,
                    struct rfs_error *err);
 /*
- * Opens a plain view in the next place of a set, which stays free when that fails; SAVE NULL: the only one. 0, or -errno
- * with *err filled.
+ * Opens a plain view in the next place of a set, which stays free when that fails; SAVE NULL: the
+ * only one. 0, or -errno with *err filled.
  */
 int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_save *save,
                  uint64_t cache, struct rfs_error *err);
@@ -176,7 +179,10 @@ enum entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id, size_t 
 /* The image of a file, planned and encoded at the first call. 0 or -errno with *err filled. */
 int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);
-/* Publishes FRESH, which it takes over, as a file's own; if another thread was faster, that thread's is returned. */
+/*
+ * Publishes FRESH, which it takes over, as a file's own; if another thread was faster, that
+ * thread's is returned.
+ */
 const struct rfs_image *rfs_view_publish(struct shown_file *file, struct rfs_image *fresh);
 /* The targets of a file, whose image is ready. */
 struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
@@ -202,7 +208,10 @@ int rfs_view_crc(struct rfs_view *view, size_t file, uint32_t *crc);
 /* Sets it, for callers that have read all of the file's bytes. */
 void rfs_view_know_crc(struct rfs_view *view, size_t file, uint32_t crc);
 
-/* The checksum of the bytes of a file's region, one of a target, summed up and remembered. 0 or -errno. */
+/*
+ * The checksum of the bytes of a file's region, one of a target, summed up and remembered. 0 or
+ * -errno.
+ */
 int rfs_view_storage_crc(struct rfs_view *view, size_t file, const struct rfs_image *image,
                          size_t region, uint32_t *crc);
 

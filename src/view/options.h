@@ -7,8 +7,8 @@
 #include "source/spec.h"
 
 /*
- * The values of SETTINGS, in order. 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage; *out is to be freed
- * in any case.
+ * The values of SETTINGS, in order. 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage;
+ * *out is to be freed in any case.
  */
 int rfs_options_take(const struct rfs_settings *settings, struct rfs_options *out,
                      struct rfs_error *err);

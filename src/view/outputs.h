@@ -11,7 +11,10 @@
  */
 enum rfs_format rfs_view_format(const struct rfs_options *options);
 
-/* 0, or -EINVAL with *err filled as a mistake of usage when options about outputs contradict each other. */
+/*
+ * 0, or -EINVAL with *err filled as a mistake of usage when options about outputs contradict each
+ * other.
+ */
 int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files that a planner plans: one for each destination rank, or in the root those of one whole checkpoint, whose
- * images are all made when the view is opened.
+ * The files that a planner plans: one for each destination rank, or in the root those of one whole
+ * checkpoint, whose images are all made when the view is opened.
  */
 #include "view/planned.h"
 
@@ -53,7 +53,10 @@ static int encode(struct rfs_view *view, const struct rfs_params *params, struct
     return rc ? rfs_fail_memory(err) : 0;
 }
 
-/* The image of a parameter list, encoded once and shared by the ranks that have that parameter list. */
+/*
+ * The image of a parameter list, encoded once and shared by the ranks that have that parameter
+ * list.
+ */
 static int share_image(struct rfs_view *view, const struct rfs_params *params,
                        const struct rfs_image **out, struct rfs_error *err)
 {
@@ -99,7 +102,7 @@ static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t f
     return rfs_planner_ready(view->planner, view->files[file].rank);
 }
 
-/* ---- the hidden folder: whole tensors, then those of each rank that is shown ------------------------- */
+/* ---- the hidden folder: whole tensors, then those of each rank that is shown ----------------- */
 
 /* The planner of one whole checkpoint if it is there: the view's own, where that shows one. */
 static struct rfs_planner *ready_whole(const struct rfs_view *view)
@@ -167,7 +170,7 @@ static const struct rfs_view_kind flat = {.image = image_of, /* never called: al
                                           .tensors_are_ready = tensors_are_ready,
                                           .name_group = name_group};
 
-/* ---- the files ---------------------------------------------------------------------------------------- */
+/* ---- the files ------------------------------------------------------------------------------- */
 
 /* rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
 static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err)

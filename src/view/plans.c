@@ -41,7 +41,10 @@ int rfs_view_shown_at(struct reshard_view *set, uint32_t rank, uint32_t target,
     return 0;
 }
 
-/* Whether ranges of an item from R on are the same bytes as the pieces; then where those begin in the first. */
+/*
+ * Whether ranges of an item from R on are the same bytes as the pieces; then where those begin in
+ * the first.
+ */
 static bool is_stored(const struct rfs_storage_range *ranges, size_t left,
                       const struct rfs_piece_trace *pieces, size_t n, uint64_t *in)
 {

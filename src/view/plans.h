@@ -27,8 +27,8 @@ struct rfs_view_plans {
 int rfs_view_plans(struct reshard_view *view, struct rfs_view_plans *out, struct rfs_error *err);
 
 /*
- * The shown file that holds a target of a planned rank, and where its bytes begin there. 1; 0 where ranks have no
- * file of their own, or the target no bytes; or -errno.
+ * The shown file that holds a target of a planned rank, and where its bytes begin there. 1; 0 where
+ * ranks have no file of their own, or the target no bytes; or -errno.
  */
 struct rfs_shown_at {
     const char *folder, *name;
@@ -37,8 +37,8 @@ struct rfs_shown_at {
 int rfs_view_shown_at(struct reshard_view *view, uint32_t rank, uint32_t target,
                       struct rfs_shown_at *out);
 /*
- * The same of one of hfai's parts, by the N pieces of a tensor in it. 0 also where its bytes do not lie there in a row.
- * FOLDER is NULL.
+ * The same of one of hfai's parts, by the N pieces of a tensor in it. 0 also where its bytes do not
+ * lie there in a row. FOLDER is NULL.
  */
 int rfs_view_stored_at(struct reshard_view *set, uint32_t part,
                        const struct rfs_piece_trace *pieces, size_t n, struct rfs_shown_at *out);

@@ -38,9 +38,11 @@ static bool find(struct reshard_view *set, uint64_t id, struct place *out)
     return out->image != NULL;
 }
 
-/* ---- ranges of sources ----------------------------------------------------------------------------- */
+/* ---- ranges of sources ----------------------------------------------------------------------- */
 
-/* The part of a block's one run that lies in one piece in its file, from byte SKIP of the run on. */
+/*
+ * The part of a block's one run that lies in one piece in its file, from byte SKIP of the run on.
+ */
 static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_plain *out,
                       uint64_t *bytes)
 {
@@ -61,8 +63,9 @@ static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_p
 }
 
 /*
- * The first piece of [begin, end) of the slice, of at least LEAST bytes; *out is in the slice's bytes then.
- * Blocks that go on where the one before ends, in the slice and in the file, are one piece.
+ * The first piece of [begin, end) of the slice, of at least LEAST bytes; *out is in the slice's
+ * bytes then. Blocks that go on where the one before ends, in the slice and in the file, are one
+ * piece.
  */
 static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t end, uint64_t least,
                        struct rfs_plain *out)
@@ -136,7 +139,7 @@ int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint6
     return rc;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static int add_target(XXH3_state_t *state, const struct place *place, uint32_t target,
                       uint64_t from, uint64_t bytes)
@@ -213,7 +216,7 @@ int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_
     return rc;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 int rfs_view_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *err)
 {

@@ -29,16 +29,17 @@ int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint6
                    uint64_t least, struct rfs_plain *out);
 
 /*
- * A name for what bytes [BEGIN, END) of a file are made of: ranges with equal keys have equal bytes as long as
- * the sources stay as they are, in this view or in a later one of the same source files. A checksum that is
- * computed has a key of its own file. 0, -ENOMEM or -EIO. Costs the slices of the parameters in between.
+ * A name for what bytes [BEGIN, END) of a file are made of: ranges with equal keys have equal bytes
+ * as long as the sources stay as they are, in this view or in a later one of the same source files.
+ * A checksum that is computed has a key of its own file. 0, -ENOMEM or -EIO. Costs the slices of
+ * the parameters in between.
  */
 int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
                  uint64_t key[2]);
 
 /*
- * Plans a file, unless it is planned: its attributes may be known from an earlier view without that. All above and
- * the next need it. 0, or -errno with *err filled.
+ * Plans a file, unless it is planned: its attributes may be known from an earlier view without
+ * that. All above and the next need it. 0, or -errno with *err filled.
  */
 int rfs_view_plan_file(struct reshard_view *view, uint64_t id, struct rfs_error *err);
 
@@ -48,12 +49,15 @@ const uint32_t *rfs_view_sources(struct reshard_view *view, uint64_t id, uint32_
 /* The resolved path of the source that the file is made from. */
 const char *rfs_view_source_path(struct reshard_view *view, uint64_t id);
 
-/* The destination rank that a file is of, planned or not; RFS_NO_RANK in a view that has a file for no rank alone. */
+/*
+ * The destination rank that a file is of, planned or not; RFS_NO_RANK in a view that has a file for
+ * no rank alone.
+ */
 uint32_t rfs_view_rank(struct reshard_view *view, uint64_t id);
 
 /*
- * A number that files share which are probably of the same size, as those of the ranks of a pipeline stage are.
- * Also of files that are not planned.
+ * A number that files share which are probably of the same size, as those of the ranks of a
+ * pipeline stage are. Also of files that are not planned.
  */
 uint64_t rfs_view_kin(struct reshard_view *view, uint64_t id);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of what
- * follows are assembled in the background while the kernel takes this answer.
+ * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of
+ * what follows are assembled in the background while the kernel takes this answer.
  */
 #include "view/hidden.h"
 #include "view/internal.h"
@@ -227,8 +227,8 @@ static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *
 }
 
 /*
- * Has what slow sources have of the window read. All parameters in it are noted first: what follows each other in a
- * source file is read by one request, however small they are.
+ * Has what slow sources have of the window read. All parameters in it are noted first: what follows
+ * each other in a source file is read by one request, however small they are.
  */
 static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *window)
 {

@@ -16,7 +16,10 @@ static void free_rules(struct rfs_rules **rules)
     rfs_rules_free(*rules);
 }
 
-/* Rules have a colon in them, or several lines, or begin with "like": a path that does not exist hardly does. */
+/*
+ * Rules have a colon in them, or several lines, or begin with "like": a path that does not exist
+ * hardly does.
+ */
 static bool is_text(const char *value)
 {
     return strpbrk(value, ":;\n") || strncmp(value, "like ", 5) == 0;

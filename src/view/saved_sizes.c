@@ -2,8 +2,8 @@
 /*
  * The table of saved sizes, behind the key:
  *
- *   u32 n, source files by id: u32 length, path, u64 inode, size, mtime, its ns, ctime, its ns
- *   u32 n, files shown: u64 size, or UINT64_MAX for one that is not known; u32 sources; for each u32 id
+ *   u32 n, source files by id: u32 length, path, u64 inode, size, mtime, its ns, ctime, its ns u32
+ *   n, files shown: u64 size, or UINT64_MAX for one that is not known; u32 sources; for each u32 id
  */
 #include "view/saved_sizes.h"
 
@@ -285,11 +285,12 @@ bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_pla
     return false;
 }
 
-/* ---- saving ------------------------------------------------------------------------------------------- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 /*
- * The marks of all files of the source; false unless all were settled before the view was opened, and those that
- * were used are still the same. *sizes is NULL then if what was saved is of other files.
+ * The marks of all files of the source; false unless all were settled before the view was opened,
+ * and those that were used are still the same. *sizes is NULL then if what was saved is of other
+ * files.
  */
 static bool put_sources(const struct rfs_view *view, const struct rfs_sizes **sizes,
                         struct rfs_bytes *out)

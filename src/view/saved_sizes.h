@@ -9,7 +9,8 @@
  * compared each time. So a size is equal to the one that planning would give. They are saved when
  * all files of the source were settled (source/saved/index.h) before the view was opened.
  *
- * Cost: 8 bytes a file shown, 4 for each of its sources, about 150 a source file, once one is stat'ed.
+ * Cost: 8 bytes a file shown, 4 for each of its sources, about 150 a source file, once one is
+ * stat'ed.
  */
 #ifndef RFS_VIEW_SAVED_SIZES_H
 #define RFS_VIEW_SAVED_SIZES_H
@@ -17,8 +18,9 @@
 #include "view/internal.h"
 
 /*
- * The size and the attributes of a file that is not planned, of what was saved. False when nothing is known of
- * it, or not for certain; *plan is empty then, else to be freed by rfs_view_sizes_end. Any thread.
+ * The size and the attributes of a file that is not planned, of what was saved. False when nothing
+ * is known of it, or not for certain; *plan is empty then, else to be freed by rfs_view_sizes_end.
+ * Any thread.
  */
 bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_plan *plan,
                          uint64_t *size);

@@ -79,7 +79,10 @@ int rfs_saves_open(struct reshard_view *set, const char *source, struct rfs_erro
     return rc;
 }
 
-/* The folders of saves lie in the root, and in the hidden folder of tensors: *id is that of a save's, but for its base. */
+/*
+ * The folders of saves lie in the root, and in the hidden folder of tensors: *id is that of a
+ * save's, but for its base.
+ */
 static bool has_saves(uint64_t folder, uint64_t *id)
 {
     *id = folder;

@@ -17,8 +17,8 @@
 void rfs_save_name(const struct rfs_save *save, char out[48]);
 
 /*
- * Opens the view of each save in SOURCE. One that cannot be opened is left out with a line in the log, unless the
- * view is strict; there is one at least.
+ * Opens the view of each save in SOURCE. One that cannot be opened is left out with a line in the
+ * log, unless the view is strict; there is one at least.
  */
 int rfs_saves_open(struct reshard_view *set, const char *source, struct rfs_error *err);
 
@@ -32,7 +32,10 @@ static inline struct rfs_view *rfs_view_pick(const struct reshard_view *set, uin
                                             : NULL;
 }
 
-/* The folders that have one for each save, as the public functions: the root, and the hidden one of tensors. */
+/*
+ * The folders that have one for each save, as the public functions: the root, and the hidden one of
+ * tensors.
+ */
 int rfs_saves_lookup(const struct reshard_view *set, uint64_t parent, const char *name,
                      uint64_t *id);
 int rfs_saves_list(const struct reshard_view *set, uint64_t dir, uint64_t position,

@@ -37,8 +37,9 @@ struct rfs_sequential {
 };
 
 /*
- * [offset, end) is being read, end > offset. Whether the reader goes on from where it was: only then are
- * there windows of the file to read ahead in, which were not given before; else they are 0.
+ * [offset, end) is being read, end > offset. Whether the reader goes on from where it was: only
+ * then are there windows of the file to read ahead in, which were not given before; else they are
+ * 0.
  */
 bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uint64_t end,
                          struct rfs_windows *ahead);

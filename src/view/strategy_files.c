@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In a folder the strategies are the files that merge_pipeline_strategys of MindSpore takes, *.ckpt and
- * *.json; where there are none, all files are, as protobuf may have any name. Names that begin with a dot
- * never count, nor do folders.
+ * In a folder the strategies are the files that merge_pipeline_strategys of MindSpore takes, *.ckpt
+ * and *.json; where there are none, all files are, as protobuf may have any name. Names that begin
+ * with a dot never count, nor do folders.
  */
 #include "view/strategy_files.h"
 

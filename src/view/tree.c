@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- ids ---------------------------------------------------------------------------------------------- */
+/* ---- ids ------------------------------------------------------------------------------------- */
 
 enum entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id, size_t *number)
 {
@@ -48,7 +48,7 @@ int rfs_view_no_entry(uint64_t id, struct rfs_error *err)
                     (unsigned long long)id);
 }
 
-/* ---- names -------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static size_t files_of_root(const struct rfs_view *view)
 {
@@ -190,7 +190,7 @@ int reshard_list(reshard_view *set, uint64_t dir, uint64_t position, reshard_dir
     return rc;
 }
 
-/* ---- attributes --------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 void rfs_view_fill_dir(const struct reshard_view *set, reshard_stat *st)
 {
@@ -297,7 +297,7 @@ bool reshard_is_ready(reshard_view *set, uint64_t id)
            rfs_view_sizes_known(view, file);
 }
 
-/* ---- images ------------------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 const struct rfs_image *rfs_view_publish(struct shown_file *file, struct rfs_image *fresh)
 {

@@ -250,7 +250,10 @@ int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_
     return rc;
 }
 
-/* Without a strategy the view is one whole checkpoint of another: worth having if something changes. */
+/*
+ * Without a strategy the view is one whole checkpoint of another: worth having if something
+ * changes.
+ */
 static bool asks_for_something(const struct rfs_options *options)
 {
     return options->all_steps || rfs_options_first(options, RFS_OPTION_ASKS, 0);

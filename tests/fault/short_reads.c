@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded: read, pread and preadv of regular files give fewer bytes than were asked for, as signals, network
- * file systems and nearly full pipes make them, and every third time EINTR instead. tests/fault/run builds it.
+ * To be preloaded: read, pread and preadv of regular files give fewer bytes than were asked for, as
+ * signals, network file systems and nearly full pipes make them, and every third time EINTR
+ * instead. tests/fault/run builds it.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A view whose k-th allocation fails, for each k until all succeed: opened, listed, stat'ed, read and closed.
+ * A view whose k-th allocation fails, for each k until all succeed: opened, listed, stat'ed, read
+ * and closed.
  *
- * The allocations of libc itself (strdup, opendir, a thread's start) fail as well. They count and fail
- * only between arm() and disarm().
+ * The allocations of libc itself (strdup, opendir, a thread's start) fail as well. They count and
+ * fail only between arm() and disarm().
  *
- * Of each run is wanted: every call that fails says -ENOMEM (and a line of text, where it gives one), every
- * call that succeeds gives the right bytes, and a later attempt succeeds in the same view. Leaks are for
- * the address sanitizer to find; where there is one, it is asked now and then, and at the end.
+ * Of each run is wanted: every call that fails says -ENOMEM (and a line of text, where it gives
+ * one), every call that succeeds gives the right bytes, and a later attempt succeeds in the same
+ * view. Leaks are for the address sanitizer to find; where there is one, it is asked now and then,
+ * and at the end.
  */
 #include "tests/support/allocations.h"
 #include "tests/support/sealer.h"
@@ -55,7 +57,7 @@ static void disarm(void)
     atomic_store(&armed, false);
 }
 
-/* ---- one run ------------------------------------------------------------------------------------ */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 struct run {
     struct fixture *f;
@@ -87,7 +89,9 @@ static void read_through(const struct run *run, unsigned rank, ssize_t n, const 
         fail_msg("allocation %ld: %s gives %zd wrong bytes", run->k, call, n);
 }
 
-/* Each disarms where it ends, so that the next has nothing that fails but what is armed for good. */
+/*
+ * Each disarms where it ends, so that the next has nothing that fails but what is armed for good.
+ */
 static void again(void)
 {
     if (for_good || !atomic_load(&failed))
@@ -179,8 +183,8 @@ static bool run_one(struct run *run, const char *options)
 }
 
 /*
- * Looking for leaks takes longer than a run, and what leaked stays leaked: one look for many runs is enough to
- * see that there is one. RFS_EACH_LEAK tells which.
+ * Looking for leaks takes longer than a run, and what leaked stays leaked: one look for many runs
+ * is enough to see that there is one. RFS_EACH_LEAK tells which.
  */
 static void look_for_leaks(const struct run *run, bool last)
 {
@@ -214,7 +218,7 @@ static void walk_both(struct run *run, const char *options)
         bytes_free(&run->want[rank]);
 }
 
-/* ---- the strategies -------------------------------------------------------------------------------- */
+/* ---- the strategies -------------------------------------------------------------------------- */
 
 static void put_number(struct bytes *out, unsigned field, uint64_t value)
 {
@@ -366,7 +370,10 @@ static void test_pieces_of_the_cache(void **state)
     walk_both(&run, "");
 }
 
-/* A map of names and rules for dtypes: BFloat16 from 0x3f00 up, of which Float32 has the bits above others. */
+/*
+ * A map of names and rules for dtypes: BFloat16 from 0x3f00 up, of which Float32 has the bits above
+ * others.
+ */
 static void test_names_and_dtypes(void **state)
 {
     struct run run = {.f = *state};
@@ -398,7 +405,10 @@ static void test_names_and_dtypes(void **state)
     walk_both(&run, options);
 }
 
-/* Sources of all modes, and what OpenSSL allocates: its tables are there from a first run that nothing fails. */
+/*
+ * Sources of all modes, and what OpenSSL allocates: its tables are there from a first run that
+ * nothing fails.
+ */
 static void test_encrypted(void **state)
 {
     static const enum rfs_cipher_mode modes[] = {RFS_AES_GCM, RFS_AES_CBC, RFS_SM4_CBC,
@@ -422,7 +432,7 @@ static void test_encrypted(void **state)
     walk_both(&run, options);
 }
 
-/* ---- other outputs ---------------------------------------------------------------------------------- */
+/* ---- other outputs --------------------------------------------------------------------------- */
 
 /* What a view of the source alone shows: the bytes of its files, one after the other. */
 struct shown {
@@ -610,7 +620,7 @@ static void test_safetensors_sources(void **state)
     walk_view(&run, "format=ckpt,check=crc");
 }
 
-/* ---- files of torch.save ---------------------------------------------------------------------------- */
+/* ---- files of torch.save --------------------------------------------------------------------- */
 
 static void put_vector(struct torch_file *file, const char *key, int64_t n)
 {
@@ -620,7 +630,10 @@ static void put_vector(struct torch_file *file, const char *key, int64_t n)
             .class = "FloatStorage", .key = key, .elements = n, .ndim = 1, .dims = (int64_t[]){n}});
 }
 
-/* A part of two: "w" in the first, "v", which lies column by column, in the other, and a piece of "big" in each. */
+/*
+ * A part of two: "w" in the first, "v", which lies column by column, in the other, and a piece of
+ * "big" in each.
+ */
 static void write_part(const char *root, unsigned part)
 {
     static const float numbers[6] = {0.5f, 1, 2, 3, 4, 5};
@@ -689,7 +702,7 @@ static void test_hfai_parts(void **state)
     walk_view(&run, "cache=8M,nshards=3,large_size=16,zip_crc");
 }
 
-/* ---- other sources ---------------------------------------------------------------------------------- */
+/* ---- other sources --------------------------------------------------------------------------- */
 
 static void write_text(const struct run *run, const char *name, const char *text)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What views cost, counted and not timed: source bytes for each byte given, system calls on source files,
- * allocations. System calls are counted by taking their place, which proves what the statistics say of them.
- * Files are sparse: the contents don't matter here.
+ * What views cost, counted and not timed: source bytes for each byte given, system calls on source
+ * files, allocations. System calls are counted by taking their place, which proves what the
+ * statistics say of them. Files are sparse: the contents don't matter here.
  */
 #undef _FORTIFY_SOURCE /* which has inline functions in the place of those that are defined here */
 
@@ -37,7 +37,7 @@ EARLY static bool allocation_fails(void)
     return false;
 }
 
-/* ---- system calls, as the library makes them ----------------------------------------------------- */
+/* ---- system calls, as the library makes them ------------------------------------------------- */
 
 INSTEAD int stat(const char *restrict path, struct stat *restrict st)
 {
@@ -79,7 +79,7 @@ INSTEAD ssize_t preadv(int fd, const struct iovec *spans, int count, off_t offse
     return got;
 }
 
-/* ---- trees ---------------------------------------------------------------------------------------- */
+/* ---- trees ----------------------------------------------------------------------------------- */
 
 static const char *const names[] = {"u", "v", "w"};
 #define TENSORS (sizeof names / sizeof names[0])
@@ -101,8 +101,8 @@ static void write_layouts(const char *root, const char *file, unsigned ranks, un
 }
 
 /*
- * Tensors with ROWS of 1 KiB, cut by rows over the source's ranks and along DST_AXIS over the destination's two:
- * 0 makes contiguous files, 1 such of runs of half a KiB. Opens the view.
+ * Tensors with ROWS of 1 KiB, cut by rows over the source's ranks and along DST_AXIS over the
+ * destination's two: 0 makes contiguous files, 1 such of runs of half a KiB. Opens the view.
  */
 static void lay_out(struct fixture *f, uint64_t rows, unsigned dst_axis, const char *more)
 {
@@ -191,7 +191,7 @@ static void within_a_tenth(struct fixture *f, uint64_t given)
                  (unsigned long long)given);
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 /* Attributes cost one open and a read of each header of the ranks that they need. */
 static void test_stat(void **state)
@@ -215,7 +215,10 @@ static void test_stat(void **state)
     assert_int_equal(reads + opens + stats, 0);
 }
 
-/* Of what is contiguous each byte is read once, with about a call for each request, and none is opened again. */
+/*
+ * Of what is contiguous each byte is read once, with about a call for each request, and none is
+ * opened again.
+ */
 static void test_a_whole_contiguous_file(void **state)
 {
     struct fixture *f = *state;
@@ -244,7 +247,10 @@ static void test_a_whole_contiguous_file(void **state)
     reshard_reader_close(reader);
 }
 
-/* What must be gathered is read once for all that share it, with the gaps of half a KiB between the runs. */
+/*
+ * What must be gathered is read once for all that share it, with the gaps of half a KiB between the
+ * runs.
+ */
 static void test_gathered_files_of_several_readers(void **state)
 {
     struct fixture *f = *state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of 20 MB that cost as much as they can: each is taken or refused within five times the seconds, of the
- * processor, that doc/SEMANTICS.md promises, and within the memory that it promises.
+ * Files of 20 MB that cost as much as they can: each is taken or refused within five times the
+ * seconds, of the processor, that doc/SEMANTICS.md promises, and within the memory that it
+ * promises.
  */
 #include "hfai/hfai.h"
 #include "layout/strategy.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of a checkpoint for fuzz targets: well-formed where the target wants it, with any numbers in it. */
+/*
+ * Files of a checkpoint for fuzz targets: well-formed where the target wants it, with any numbers
+ * in it.
+ */
 #ifndef TESTS_FUZZ_FORGE_H
 #define TESTS_FUZZ_FORGE_H
 

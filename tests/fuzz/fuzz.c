@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entry of every fuzz target. It measures the processor time of all threads, which other programs on the machine
- * hardly change. An input over its limit is tried again, so that a slow moment does not count.
+ * The entry of every fuzz target. It measures the processor time of all threads, which other
+ * programs on the machine hardly change. An input over its limit is tried again, so that a slow
+ * moment does not count.
  */
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What fuzz targets share. A target defines fuzz_one; fuzz.c calls it, and measures it: work that is not in
- * proportion to the input is a finding like a crash.
+ * What fuzz targets share. A target defines fuzz_one; fuzz.c calls it, and measures it: work that
+ * is not in proportion to the input is a finding like a crash.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
@@ -16,7 +16,9 @@
 /* DATA is a buffer of exactly SIZE bytes, so that a sanitizer sees a read past its end. */
 void fuzz_one(const uint8_t *data, size_t size);
 
-/* Called once, before the first input is measured. A target that needs nothing leaves it undefined. */
+/*
+ * Called once, before the first input is measured. A target that needs nothing leaves it undefined.
+ */
 void fuzz_prepare(void) __attribute__((weak));
 
 #define REQUIRE(condition)                                                                         \

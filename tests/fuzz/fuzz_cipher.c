@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as an encrypted file, with blocks of 64 bytes: its headers by any wanted mode, and then all that can
- * be read of it by one key.
+ * Any bytes as an encrypted file, with blocks of 64 bytes: its headers by any wanted mode, and then
+ * all that can be read of it by one key.
  */
 #include "source/crypt/cipher.h"
 #include "source/crypt/key.h"

@@ -27,7 +27,9 @@ static void check_entry(const struct rfs_index *index, const struct rfs_entry *e
     REQUIRE(rfs_index_find(index, entry->name) == entry);
 }
 
-/* One bit of the file changed: where the prediction holds, so does the walk, and it gives the same. */
+/*
+ * One bit of the file changed: where the prediction holds, so does the walk, and it gives the same.
+ */
 static void check_change(const struct fuzz_input *input, const struct rfs_index *index,
                          struct rfs_tables *tables)
 {

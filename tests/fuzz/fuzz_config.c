@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a file of options (config=), of lines or of JSON, and as variables of the environment. What is taken
- * goes through the parser of the mount's options.
+ * Any bytes as a file of options (config=), of lines or of JSON, and as variables of the
+ * environment. What is taken goes through the parser of the mount's options.
  */
 #include "mount/options.h"
 #include "mount/settings.h"

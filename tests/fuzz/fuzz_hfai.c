@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the only part of an hfai checkpoint, or as the pickle in it, shown by the library as other parts
- * and merged: each file of the view can be read, and is a sound file of torch.save.
+ * Any bytes as the only part of an hfai checkpoint, or as the pickle in it, shown by the library as
+ * other parts and merged: each file of the view can be read, and is a sound file of torch.save.
  */
 #include "reshard.h"
 #include "source/torch/archive.h"
@@ -23,7 +23,9 @@ static int read_memory(void *ctx, void *buf, size_t n, uint64_t offset)
     return 0;
 }
 
-/* What is shown can be read again, but for safetensors, and has the checksums that were asked for. */
+/*
+ * What is shown can be read again, but for safetensors, and has the checksums that were asked for.
+ */
 static void check_file(reshard_view *view, const reshard_dirent *entry)
 {
     reshard_stat st = {.struct_size = sizeof st};

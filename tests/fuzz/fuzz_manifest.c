@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the manifest of an export. What is accepted lies below the folder, and is the same written and read again. */
+/*
+ * Any bytes as the manifest of an export. What is accepted lies below the folder, and is the same
+ * written and read again.
+ */
 #include "tests/fuzz/fuzz.h"
 #include "tool/export/manifest.h"
 

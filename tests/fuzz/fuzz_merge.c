@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategy files that are merged and written again. The input is files, each with its length before it (u16); the
- * first byte says whether they are JSON. A file that parses says the same after it is written in its own form and read
- * again. Files that merge are, as one strategy, what reading their merged file gives.
+ * Strategy files that are merged and written again. The input is files, each with its length before
+ * it (u16); the first byte says whether they are JSON. A file that parses says the same after it is
+ * written in its own form and read again. Files that merge are, as one strategy, what reading their
+ * merged file gives.
  */
 #include "layout/document.h"
 #include "layout/merge.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text after -o. It goes through the mount's parser, and what that passes on through the view's.
- * Then it is the value of an option itself: escaped, it must come back as it was.
+ * The text after -o. It goes through the mount's parser, and what that passes on through the
+ * view's. Then it is the value of an option itself: escaped, it must come back as it was.
  */
 #include "mount/options.h"
 #include "tests/fuzz/fuzz.h"

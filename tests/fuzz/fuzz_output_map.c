@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How outputs are named and converted: an odd first byte means a map of names in JSON, an even one the rules
- * of dtype=, a line break and a name to look up.
+ * How outputs are named and converted: an odd first byte means a map of names in JSON, an even one
+ * the rules of dtype=, a line break and a name to look up.
  */
 #include "plan/output_map.h"
 #include "tests/fuzz/folder.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules. The first byte says for how many ranks; its highest bit, that there is a source strategy to be like.
- * What parses is applied to a few names, and the layouts are resolved on tensors of any number of axes.
+ * Rules. The first byte says for how many ranks; its highest bit, that there is a source strategy
+ * to be like. What parses is applied to a few names, and the layouts are resolved on tensors of any
+ * number of axes.
  */
 #include "layout/grid.h"
 #include "layout/rules.h"

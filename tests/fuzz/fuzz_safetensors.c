@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a safetensors file: the walk, the prediction from whatever index it gives, the checksum. Inputs
- * that begin with a brace are headers alone, to which the length and the data are added.
+ * Any bytes as a safetensors file: the walk, the prediction from whatever index it gives, the
+ * checksum. Inputs that begin with a brace are headers alone, to which the length and the data are
+ * added.
  */
 #include "source/ckpt/crc.h"
 #include "source/safetensors/header.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a saved index. Checksums would keep a fuzzer out, so the input is u32 the place of the table, then the
- * bodies and the table (with its key) behind them. They are put into a file whose checksum of the table is
- * right, and the checksums of bodies are mended. What is believed then refers to nothing outside of the file that it
- * is of.
+ * Any bytes as a saved index. Checksums would keep a fuzzer out, so the input is u32 the place of
+ * the table, then the bodies and the table (with its key) behind them. They are put into a file
+ * whose checksum of the table is right, and the checksums of bodies are mended. What is believed
+ * then refers to nothing outside of the file that it is of.
  */
 #include "source/catalog/catalog.h"
 #include "source/saved/index.h"

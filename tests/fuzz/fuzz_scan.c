@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tells which files a source has: by the first byte a map in JSON, a group info file, or names, in lines.
+ * What tells which files a source has: by the first byte a map in JSON, a group info file, or
+ * names, in lines.
  */
 #include "source/io/json_map.h"
 #include "source/scan/group_proto.h"

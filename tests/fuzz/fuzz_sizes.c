@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of sizes that an earlier view has kept, with a right checksum and the key of the view at hand. An even first
- * byte: the input is the table. An odd one: it is changes to the true table, which tells inodes and times that no input
- * can guess: each a place (u16) and a byte, and the second byte how many bytes are cut off.
- * Whatever the table says, each file is read as it is, or refused because its size was another.
+ * The table of sizes that an earlier view has kept, with a right checksum and the key of the view
+ * at hand. An even first byte: the input is the table. An odd one: it is changes to the true table,
+ * which tells inodes and times that no input can guess: each a place (u16) and a byte, and the
+ * second byte how many bytes are cut off. Whatever the table says, each file is read as it is, or
+ * refused because its size was another.
  */
 #include "source/saved/bytes.h"
 #include "tests/fuzz/folder.h"

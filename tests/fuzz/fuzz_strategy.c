@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both strategy parsers: an odd first byte means JSON, an even one protobuf. What parses is resolved
- * against tensors that its own layouts suggest, and the grid's promises are checked. It is merged, too.
+ * Both strategy parsers: an odd first byte means JSON, an even one protobuf. What parses is
+ * resolved against tensors that its own layouts suggest, and the grid's promises are checked. It is
+ * merged, too.
  */
 #include "layout/grid.h"
 #include "layout/merge.h"
@@ -71,7 +72,10 @@ static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t ext
     }
 }
 
-/* The file alone, as one of several: refused, or the same parameters in as many stages as there were. */
+/*
+ * The file alone, as one of several: refused, or the same parameters in as many stages as there
+ * were.
+ */
 static void merge_alone(const char *name, const uint8_t *data, size_t size,
                         const struct rfs_strategy *strategy)
 {

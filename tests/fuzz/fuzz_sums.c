@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a list of whole tensors and their checksums. What is accepted is the same written and read again. */
+/*
+ * Any bytes as a list of whole tensors and their checksums. What is accepted is the same written
+ * and read again.
+ */
 #include "tests/fuzz/fuzz.h"
 #include "tool/verify/sums.h"
 

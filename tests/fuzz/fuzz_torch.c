@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a file of torch.save, or as the pickle in one: the graph, its tensors, the index of a state dict,
- * and the pickle written again, which must say the same.
+ * Any bytes as a file of torch.save, or as the pickle in one: the graph, its tensors, the index of
+ * a state dict, and the pickle written again, which must say the same.
  */
 #include "image/pickle_out.h"
 #include "source/torch/index.h"

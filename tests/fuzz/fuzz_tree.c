@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trees that can be parsed and are hostile: the input chooses formats, shapes, cuts and options, and then what is
- * wrong with a few tensors: a size, a type, a name, content that is missing or too much, a parameter that comes twice.
- * Every byte of what is shown is read.
+ * Trees that can be parsed and are hostile: the input chooses formats, shapes, cuts and options,
+ * and then what is wrong with a few tensors: a size, a type, a name, content that is missing or too
+ * much, a parameter that comes twice. Every byte of what is shown is read.
  */
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/forge.h"

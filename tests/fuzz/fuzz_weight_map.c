@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as the map from parameters to files: HuggingFace's or MindSpore's. An odd first byte means MindSpore's. */
+/*
+ * Any bytes as the map from parameters to files: HuggingFace's or MindSpore's. An odd first byte
+ * means MindSpore's.
+ */
 #include "source/catalog/part_map.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"

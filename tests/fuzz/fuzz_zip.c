@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a zip archive: what the directory gives lies in the file and apart, and every name is found. */
+/*
+ * Any bytes as a zip archive: what the directory gives lies in the file and apart, and every name
+ * is found.
+ */
 #include "source/torch/zip.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A main() for a fuzz target in ordinary builds: gives it every file of its corpus, so that what a
- * fuzzer found once is tested for ever. Without arguments the corpus is tests/fuzz/corpus/<thing> of
- * the source tree for a program named fuzz_<thing>; arguments are files or folders to use instead.
- * Prints each file's name before it is tried, so that the last line names the culprit of a crash.
+ * fuzzer found once is tested for ever. Without arguments the corpus is tests/fuzz/corpus/<thing>
+ * of the source tree for a program named fuzz_<thing>; arguments are files or folders to use
+ * instead. Prints each file's name before it is tried, so that the last line names the culprit of a
+ * crash.
  */
 #include <dirent.h>
 #include <errno.h>

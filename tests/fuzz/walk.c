@@ -30,7 +30,10 @@ reshard_view *walk_open(const char *source, const char *options)
     return view;
 }
 
-/* Of a range [FROM, TO): in pieces of STEP bytes. Returns 0, or the error of the first piece that fails. */
+/*
+ * Of a range [FROM, TO): in pieces of STEP bytes. Returns 0, or the error of the first piece that
+ * fails.
+ */
 static ssize_t read_range(reshard_view *view, uint64_t id, uint64_t from, uint64_t to, size_t step,
                           uint8_t *out)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded into reshardfs, where it does what a program would that somebody has taken over: at SIGUSR1, or
- * instead of the system call with the number RFS_MISBEHAVE_AT, it makes the one that RFS_MISBEHAVE names, and ends with
- * the errno of it as its status, 0 if it worked. RFS_WITHOUT is the number of a system call that this kernel shall not
- * have; with RFS_MOUNT_HANGS, mounting takes as long as the server lives. tests/mount/test_sandbox.py builds it.
+ * To be preloaded into reshardfs, where it does what a program would that somebody has taken over:
+ * at SIGUSR1, or instead of the system call with the number RFS_MISBEHAVE_AT, it makes the one that
+ * RFS_MISBEHAVE names, and ends with the errno of it as its status, 0 if it worked. RFS_WITHOUT is
+ * the number of a system call that this kernel shall not have; with RFS_MOUNT_HANGS, mounting takes
+ * as long as the server lives. tests/mount/test_sandbox.py builds it.
  */
 #include <asm/termbits.h>
 #include <dlfcn.h>

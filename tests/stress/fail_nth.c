@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded: the RFS_FAIL_AT-th call of a kind fails, and writes a byte to RFS_FAIL_MARK; RFS_FAIL_KIND names the
- * kind. Calls are counted from the start of main, as what runs before it is not the program's own.
+ * To be preloaded: the RFS_FAIL_AT-th call of a kind fails, and writes a byte to RFS_FAIL_MARK;
+ * RFS_FAIL_KIND names the kind. Calls are counted from the start of main, as what runs before it is
+ * not the program's own.
  *
  *     malloc   also calloc, realloc, posix_memalign and aligned_alloc: ENOMEM
  *     read     also pread and preadv, of regular files: EIO

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program's own malloc, calloc and realloc, in the place of those of libc (or of a sanitizer), for it and for the
- * libraries that it uses. Included once in a program, which says in allocation_fails what becomes of each.
+ * The program's own malloc, calloc and realloc, in the place of those of libc (or of a sanitizer),
+ * for it and for the libraries that it uses. Included once in a program, which says in
+ * allocation_fails what becomes of each.
  */
 #ifndef TESTS_SUPPORT_ALLOCATIONS_H
 #define TESTS_SUPPORT_ALLOCATIONS_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes zip archives of stored entries into memory, right or wrong, as torch.save does. For tests. */
+/*
+ * Writes zip archives of stored entries into memory, right or wrong, as torch.save does. For tests.
+ */
 #ifndef TESTS_SUPPORT_ARCHIVE_H
 #define TESTS_SUPPORT_ARCHIVE_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that cost much more than their size would make one think, for tests: what they share is walked once for each
- * reference, what is empty takes memory all the same, what is nested wants a stack. Each is made of about N bytes.
+ * Files that cost much more than their size would make one think, for tests: what they share is
+ * walked once for each reference, what is empty takes memory all the same, what is nested wants a
+ * stack. Each is made of about N bytes.
  */
 #ifndef TESTS_SUPPORT_HOSTILE_H
 #define TESTS_SUPPORT_HOSTILE_H

@@ -207,7 +207,7 @@ const struct hostile hostile_torch[] = {
     {.name = NULL},
 };
 
-/* ---- parts of hfai --------------------------------------------------------------------------------- */
+/* ---- parts of hfai --------------------------------------------------------------------------- */
 
 /* Up to the list of models. */
 static void begin_part(struct torch_file *file)

@@ -44,7 +44,7 @@ static void letters(struct bytes *out, size_t n)
     free(many);
 }
 
-/* ---- maps ------------------------------------------------------------------------------------------ */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 static void many_pairs(struct bytes *out, size_t n)
 {
@@ -74,7 +74,7 @@ const struct hostile hostile_maps[] = {
     END,
 };
 
-/* ---- strategies in JSON ------------------------------------------------------------------------------ */
+/* ---- strategies in JSON ---------------------------------------------------------------------- */
 
 #define LAYOUT                                                                                     \
     "{\"dev_matrix\":[2],\"tensor_map\":[0],\"field\":0,\"opt_weight_shard_step\":0,"              \
@@ -108,7 +108,7 @@ const struct hostile hostile_json[] = {
     END,
 };
 
-/* ---- protobuf ---------------------------------------------------------------------------------------- */
+/* ---- protobuf -------------------------------------------------------------------------------- */
 
 static void field(struct bytes *out, unsigned number, const struct bytes *inside)
 {

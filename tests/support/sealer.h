@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encrypts as save_checkpoint does, by OpenSSL, written apart from what decrypts. All failures abort. */
+/*
+ * Encrypts as save_checkpoint does, by OpenSSL, written apart from what decrypts. All failures
+ * abort.
+ */
 #ifndef TESTS_SUPPORT_SEALER_H
 #define TESTS_SUPPORT_SEALER_H
 

@@ -23,7 +23,9 @@
 #define SMAPS_NO_LOCKS 0
 #endif
 
-/* Whether the mapping that holds AT has the flag (proc(5), VmFlags): "dd" not dumped, "lo" locked. */
+/*
+ * Whether the mapping that holds AT has the flag (proc(5), VmFlags): "dd" not dumped, "lo" locked.
+ */
 static inline bool smaps_has(const void *at, const char *flag)
 {
     FILE *maps;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of torch.save written by hand: a pickle, put together opcode by opcode, and storages. For tests. */
+/*
+ * Files of torch.save written by hand: a pickle, put together opcode by opcode, and storages. For
+ * tests.
+ */
 #ifndef TESTS_SUPPORT_TORCH_FILE_H
 #define TESTS_SUPPORT_TORCH_FILE_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoint trees for tests: temporary folders and .ckpt files encoded by hand. All fail the test. */
+/*
+ * Checkpoint trees for tests: temporary folders and .ckpt files encoded by hand. All fail the test.
+ */
 #ifndef TESTS_SUPPORT_TREE_H
 #define TESTS_SUPPORT_TREE_H
 

@@ -205,8 +205,8 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
 }
 
 /*
- * MindSpore gets the tensors of a rank's safetensors file sorted by name (load_file of safetensors 0.5, and
- * load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
+ * MindSpore gets the tensors of a rank's safetensors file sorted by name (load_file of safetensors
+ * 0.5, and load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
  */
 int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const char *weight_map,
               struct rfs_built *template, struct rfs_built **out, struct rfs_error *err)

@@ -243,7 +243,9 @@ const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uin
 /* Where an index comes from. */
 enum origin { WALKED, PREDICTED, FROM_DISK, FROM_DISK_SHARED };
 
-/* Gives a rank what was built; *built is freed when it cannot be kept. Called with the lock held. */
+/*
+ * Gives a rank what was built; *built is freed when it cannot be kept. Called with the lock held.
+ */
 static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct rfs_built *built,
                 enum origin origin, struct rfs_error *err)
 {

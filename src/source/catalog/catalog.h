@@ -2,8 +2,8 @@
 /*
  * The source tree: the file of each rank, and its index once it is needed.
  *
- * Opening lists the source (scan.h) and opens no checkpoint. A rank has one file, or several (parts) whose
- * values are taken together; its index says in which part each value is.
+ * Opening lists the source (scan.h) and opens no checkpoint. A rank has one file, or several
+ * (parts) whose values are taken together; its index says in which part each value is.
  *
  * Saved indexes (saved_index.h) are used as long as the files are unchanged; others are made from
  * the files' headers.
@@ -51,8 +51,8 @@ bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
 /* Whether its files are those of another rank, by group info: its own files are lost. */
 bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank);
 /*
- * The id of the rank's first file in rfs_catalog_files; UINT32_MAX when it has none. Its other parts have
- * the ids after it, parts in all.
+ * The id of the rank's first file in rfs_catalog_files; UINT32_MAX when it has none. Its other
+ * parts have the ids after it, parts in all.
  */
 uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank);
 uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank);
@@ -81,15 +81,15 @@ static inline const char *rfs_catalog_name(struct rfs_catalog *catalog, uint32_t
 
 #define RFS_NO_RANK UINT32_MAX
 /*
- * The rank's index, built at the first call. TEMPLATE (or RFS_NO_RANK) is a rank of the same stage that is
- * indexed already: its index is tried as a prediction before walking. -ENOENT when the rank has no
- * file. A failure is remembered and given again.
+ * The rank's index, built at the first call. TEMPLATE (or RFS_NO_RANK) is a rank of the same stage
+ * that is indexed already: its index is tried as a prediction before walking. -ENOENT when the rank
+ * has no file. A failure is remembered and given again.
  */
 int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
                       const struct rfs_index **out, struct rfs_error *err);
 /*
- * Whether rfs_catalog_index failed because the rank's one file holds no parameters: a full disk leaves such
- * files, and so does remove_redundancy with a rank that keeps nothing.
+ * Whether rfs_catalog_index failed because the rank's one file holds no parameters: a full disk
+ * leaves such files, and so does remove_redundancy with a rank that keeps nothing.
  */
 bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank);
 /*
@@ -143,8 +143,8 @@ int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *ind
                         const struct rfs_entry *entry, struct rfs_content *out);
 
 /*
- * The lengths of the messages of a map tensor's entry, as one id: equal lengths have the same. 0 or -ENOMEM. They live
- * as long as the catalogue.
+ * The lengths of the messages of a map tensor's entry, as one id: equal lengths have the same. 0 or
+ * -ENOMEM. They live as long as the catalogue.
  */
 int rfs_catalog_lengths(struct rfs_catalog *catalog, const struct rfs_index *index,
                         const struct rfs_entry *entry, uint32_t *id);

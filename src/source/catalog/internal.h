@@ -60,10 +60,10 @@ struct rfs_catalog {
     char *key;                       /* what it is saved under; owned */
     struct rfs_once loading;         /* of what was saved; under the lock */
     struct rfs_saved_index *on_disk; /* what was, once it is loaded; or NULL; owned */
-    struct rfs_built *
-        *from_saved; /* [numbers of on_disk] those that are in memory; under the lock */
-    bool unsaved;    /* there are indexes that are not on disk; under the lock */
-    bool saving;     /* a thread is writing; under the lock */
+    /* [numbers of on_disk] those that are in memory; under the lock */
+    struct rfs_built **from_saved;
+    bool unsaved; /* there are indexes that are not on disk; under the lock */
+    bool saving;  /* a thread is writing; under the lock */
 };
 
 /* Marks the rank as requested by the uses that have begun. */

@@ -61,7 +61,10 @@ int rfs_catalog_load(struct rfs_catalog *catalog)
     return 0;
 }
 
-/* The ranks that can be saved; those that are in memory stay there while USE, which has begun, lasts. */
+/*
+ * The ranks that can be saved; those that are in memory stay there while USE, which has begun,
+ * lasts.
+ */
 static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
 {
     size_t n = 0;

@@ -2,11 +2,11 @@
 /*
  * The rules are those of the readers of such checkpoints.
  *
- * load_segmented_checkpoints of MindSpore updates one dict by file after file: a name has the last file's value
- * and the first one's place. Names with a prefix of filter_prefix are left out of each.
- * unified_safetensors' output is read by its map (_load_parallel_checkpoint): a tensor that the map does not
- * list is not read, but those of hyper_param.safetensors, which the map does not name, all are.
- * Readers of HuggingFace's files read all that is in them.
+ * load_segmented_checkpoints of MindSpore updates one dict by file after file: a name has the last
+ * file's value and the first one's place. Names with a prefix of filter_prefix are left out of
+ * each. unified_safetensors' output is read by its map (_load_parallel_checkpoint): a tensor that
+ * the map does not list is not read, but those of hyper_param.safetensors, which the map does not
+ * name, all are. Readers of HuggingFace's files read all that is in them.
  */
 #include "source/catalog/merge.h"
 

@@ -9,12 +9,12 @@
 /* The files to merge, and the rules; all borrowed. */
 struct rfs_merge {
     const char *const *files; /* [n] paths */
-    const struct rfs_index *const
-        *indexes; /* [n] of these files, in the order in which they count */
+    /* [n] of these files, in the order in which they count */
+    const struct rfs_index *const *indexes;
     size_t n;
     const struct rfs_part_map *map; /* NULL: there is none */
-    bool
-        last_counts; /* of a name in several files, the last's value is taken; else it is refused */
+    /* of a name in several files, the last's value is taken; else it is refused */
+    bool last_counts;
     const char *skip; /* "a:b": names that begin so are left out; or NULL */
     struct rfs_tables *tables;
     struct rfs_log *log; /* may be NULL */

@@ -92,7 +92,9 @@ static bool is_whole(enum rfs_dtype dtype, bool *has_sign)
     }
 }
 
-/* A negative number has no such bytes(), nor has one above 2^63 - 1: MindSpore wrote no such file. */
+/*
+ * A negative number has no such bytes(), nor has one above 2^63 - 1: MindSpore wrote no such file.
+ */
 static int add_scalar(struct work *work, const struct rfs_entry *entry, uint32_t bytes, bool sign)
 {
     unsigned char raw[8];

@@ -138,7 +138,10 @@ static bool is_header(const struct match *match, const struct place *place,
     return rest.same && rest.n == 0;
 }
 
-/* Whether these bytes, up to the content, are the header of a value; a scalar's may be written in two ways. */
+/*
+ * Whether these bytes, up to the content, are the header of a value; a scalar's may be written in
+ * two ways.
+ */
 static bool is_value(const struct match *match, const struct place *place,
                      const unsigned char *bytes)
 {

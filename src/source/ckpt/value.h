@@ -21,8 +21,9 @@ struct rfs_value {
 };
 
 /*
- * Reads the fields from wire->pos to value->end; the caller has set begin and end and zeroed the rest.
- * The tag is interned and becomes wire->param. The extent is the tensor's content, or all of a map tensor.
+ * Reads the fields from wire->pos to value->end; the caller has set begin and end and zeroed the
+ * rest. The tag is interned and becomes wire->param. The extent is the tensor's content, or all of
+ * a map tensor.
  */
 int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_value *value);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A .ckpt file is a protobuf message that is never in memory as a whole, as a concatenation of messages
- * is one message too:
+ * A .ckpt file is a protobuf message that is never in memory as a whole, as a concatenation of
+ * messages is one message too:
  *
  *   file       = { 0a len value } [ trailer ]
  *   value      = 0a len tag        the parameter's name
@@ -12,10 +12,10 @@
  *   map        = { 0a len tensor } keys, values, status
  *   trailer    = "crc_num" crc     10 bytes, big-endian crc32 of all before it; 17 bytes in all
  *
- * dim and len are varints. Fields may come in any order and unknown ones are skipped (wire.c), though no
- * known writer does either. A tensor over 512 MiB is several consecutive values of one name, each with
- * the whole tensor's dims, and the contents one after the other. A scalar has no dims, or one that is 0;
- * a string has the type "str", one dim that is 0 and UTF-32LE for content.
+ * dim and len are varints. Fields may come in any order and unknown ones are skipped (wire.c),
+ * though no known writer does either. A tensor over 512 MiB is several consecutive values of one
+ * name, each with the whole tensor's dims, and the contents one after the other. A scalar has no
+ * dims, or one that is 0; a string has the type "str", one dim that is 0 and UTF-32LE for content.
  */
 #include "source/ckpt/walk.h"
 

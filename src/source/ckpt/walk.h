@@ -23,15 +23,16 @@ int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                   struct rfs_tables *tables, struct rfs_index **out, struct rfs_error *err);
 
 /*
- * Whether the file's headers are, at the same offsets, exactly those of TEMPLATE: 1 yes (then TEMPLATE is its
- * index too), 0 no, or -errno. Reads all headers, in large parallel batches.
+ * Whether the file's headers are, at the same offsets, exactly those of TEMPLATE: 1 yes (then
+ * TEMPLATE is its index too), 0 no, or -errno. Reads all headers, in large parallel batches.
  */
 int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *template,
                      struct rfs_tables *tables, struct rfs_pool *pool);
 
 /*
- * A sample of that: whether the file is of TEMPLATE's size and ends as it does, and SAMPLES of its headers (two or
- * more), evenly spread from the first to the last, are TEMPLATE's, each at its offset. 1, 0 or -errno.
+ * A sample of that: whether the file is of TEMPLATE's size and ends as it does, and SAMPLES of its
+ * headers (two or more), evenly spread from the first to the last, are TEMPLATE's, each at its
+ * offset. 1, 0 or -errno.
  */
 int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size,
                        const struct rfs_index *template, struct rfs_tables *tables, size_t samples);

@@ -40,8 +40,8 @@ enum rfs_cipher_mode rfs_cipher_detect(const unsigned char head[4]);
 #define RFS_CIPHER_UNIT 16u
 
 /*
- * Fills N spans, one after the other, with bytes of the file from OFFSET on: 0, or -errno, which is passed
- * on. It may change the spans.
+ * Fills N spans, one after the other, with bytes of the file from OFFSET on: 0, or -errno, which is
+ * passed on. It may change the spans.
  */
 typedef int rfs_spans_fn(void *ctx, struct iovec *spans, int n, uint64_t offset);
 struct rfs_cipher_input {
@@ -72,7 +72,10 @@ struct rfs_cipher {
 int rfs_cipher_scan(const struct rfs_cipher_input *input, enum rfs_cipher_mode wanted,
                     uint32_t block_bytes, struct rfs_cipher *out, struct rfs_error *err);
 
-/* Of block NUMBER: where its header begins in the file, and the bytes of its plain and its cipher text. */
+/*
+ * Of block NUMBER: where its header begins in the file, and the bytes of its plain and its cipher
+ * text.
+ */
 static inline uint64_t rfs_cipher_offset(const struct rfs_cipher *cipher, uint32_t number)
 {
     const uint32_t padding =
@@ -86,9 +89,9 @@ static inline uint32_t rfs_cipher_plain(const struct rfs_cipher *cipher, uint32_
 uint32_t rfs_cipher_sealed(const struct rfs_cipher *cipher, uint32_t number);
 
 /*
- * All that follow give -EBADMSG with *err filled when the bytes are not what the key makes of a sound file
- * (the key is wrong, or they were changed), -ENOTSUP with *err when this OpenSSL lacks the cipher, -ENOMEM,
- * or -errno of the input, without *err.
+ * All that follow give -EBADMSG with *err filled when the bytes are not what the key makes of a
+ * sound file (the key is wrong, or they were changed), -ENOTSUP with *err when this OpenSSL lacks
+ * the cipher, -ENOMEM, or -errno of the input, without *err.
  *
  * Whether the key's length suits the mode: 0, or -EINVAL with *err filled.
  */
@@ -96,29 +99,34 @@ int rfs_cipher_takes_key(const struct rfs_cipher *cipher, const struct rfs_key *
                          const char *path, struct rfs_error *err);
 
 /*
- * Completes what rfs_cipher_scan gave. Where nothing authenticates, the last block's padding and the file's
- * first bytes are decrypted and looked at, so that a wrong key is found now.
+ * Completes what rfs_cipher_scan gave. Where nothing authenticates, the last block's padding and
+ * the file's first bytes are decrypted and looked at, so that a wrong key is found now.
  */
 int rfs_cipher_measure(struct rfs_cipher *cipher, const struct rfs_cipher_input *input,
                        const struct rfs_key *key, struct rfs_error *err);
 
-/* A whole block of an AES-GCM file into DATA, as long as its plain text; undefined content on failure. */
+/*
+ * A whole block of an AES-GCM file into DATA, as long as its plain text; undefined content on
+ * failure.
+ */
 int rfs_cipher_open_block(const struct rfs_cipher *cipher, const struct rfs_cipher_input *input,
                           const struct rfs_key *key, uint32_t number, unsigned char *data,
                           struct rfs_error *err);
 
 /*
- * SIZE > 0 plain bytes at OFFSET in block NUMBER of a file of another mode into BUF. Reads no more of the file
- * than the units that they lie in, one before, and the padding if they end with the block.
+ * SIZE > 0 plain bytes at OFFSET in block NUMBER of a file of another mode into BUF. Reads no more
+ * of the file than the units that they lie in, one before, and the padding if they end with the
+ * block.
  */
 int rfs_cipher_pread(const struct rfs_cipher *cipher, const struct rfs_cipher_input *input,
                      const struct rfs_key *key, uint32_t number, void *buf, size_t size,
                      uint32_t offset, struct rfs_error *err);
 
 /*
- * From now on, what OpenSSL makes of a key (key schedules, in its contexts) lies in memory that is locked and left out
- * of core files. That takes the place of OpenSSL's allocator in the whole process, so only programs do it, and before
- * they have used OpenSSL: it is false otherwise, and nothing is changed.
+ * From now on, what OpenSSL makes of a key (key schedules, in its contexts) lies in memory that is
+ * locked and left out of core files. That takes the place of OpenSSL's allocator in the whole
+ * process, so only programs do it, and before they have used OpenSSL: it is false otherwise, and
+ * nothing is changed.
  */
 bool rfs_cipher_guard(void);
 

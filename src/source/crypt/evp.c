@@ -82,7 +82,10 @@ static int fail_unsupported(const struct job *job)
                     rfs_cipher_name(job->cipher->mode), rfs_key_bytes(job->key));
 }
 
-/* A call of OpenSSL failed that no input can make fail: there is no memory, or this library has no such cipher. */
+/*
+ * A call of OpenSSL failed that no input can make fail: there is no memory, or this library has no
+ * such cipher.
+ */
 static int fail_library(const struct job *job)
 {
     bool lacks = false, memory = false;
@@ -172,8 +175,10 @@ static int decrypt(const struct job *job, EVP_CIPHER_CTX *context, unsigned char
     return 0;
 }
 
-/* The rest of a block behind its header, chunk by chunk, so that each is decrypted while it is in the
- * processor's cache. */
+/*
+ * The rest of a block behind its header, chunk by chunk, so that each is decrypted while it is in
+ * the processor's cache.
+ */
 static int decrypt_chunks(const struct job *job, EVP_CIPHER_CTX *context, unsigned char *data)
 {
     const uint32_t n = rfs_cipher_sealed(job->cipher, job->number);
@@ -214,8 +219,8 @@ int rfs_cipher_open_block(const struct rfs_cipher *cipher, const struct rfs_ciph
 }
 
 /*
- * The units of a block that a read touches. Whole ones are decrypted in the caller's buffer; the first and
- * the last of them by themselves where only a part is wanted, and the padding's.
+ * The units of a block that a read touches. Whole ones are decrypted in the caller's buffer; the
+ * first and the last of them by themselves where only a part is wanted, and the padding's.
  */
 struct units {
     uint32_t first;       /* unit */
@@ -245,7 +250,10 @@ static struct units find_units(const struct job *job, uint32_t offset, uint32_t 
     return units;
 }
 
-/* The IV of counter mode at unit UNIT of the block: the first 12 bytes of the block's, and the count. */
+/*
+ * The IV of counter mode at unit UNIT of the block: the first 12 bytes of the block's, and the
+ * count.
+ */
 static int counter_iv(const struct job *job, uint32_t unit, unsigned char iv[UNIT])
 {
     const uint64_t text = rfs_cipher_offset(job->cipher, job->number) + job->cipher->header_bytes;

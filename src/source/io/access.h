@@ -53,8 +53,8 @@ struct rfs_access_above {
  */
 struct rfs_access rfs_access_above(struct rfs_access_above *above, const char *path);
 /*
- * Whether a name still has the file whose attributes were THEN: a list and folders are looked up by name, and the name
- * may have been given to another file meanwhile.
+ * Whether a name still has the file whose attributes were THEN: a list and folders are looked up by
+ * name, and the name may have been given to another file meanwhile.
  */
 bool rfs_access_is_of(const struct stat *then, const struct stat *now);
 

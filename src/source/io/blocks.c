@@ -121,7 +121,10 @@ static void forget(struct rfs_blocks *blocks, struct block *block, int rc)
     block->rc = rc;
 }
 
-/* The least recently used one that may go for ME, or NULL; *later is then when one may, or INT64_MAX. */
+/*
+ * The least recently used one that may go for ME, or NULL; *later is then when one may, or
+ * INT64_MAX.
+ */
 static struct block *find_victim(struct rfs_blocks *blocks, pthread_t me, int64_t *later)
 {
     const int64_t now = now_ms();
@@ -147,7 +150,10 @@ static void wait_until(struct rfs_blocks *blocks, int64_t until)
         pthread_cond_timedwait(&blocks->changed, &blocks->lock, &at);
 }
 
-/* Memory of a block that is gone, which counts until it is given back. The lock is held before and after. */
+/*
+ * Memory of a block that is gone, which counts until it is given back. The lock is held before and
+ * after.
+ */
 static void give_back(struct rfs_blocks *blocks, unsigned char *data, size_t mapped)
 {
     pthread_mutex_unlock(&blocks->lock);

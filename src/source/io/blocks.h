@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decrypted blocks: at most BUDGET bytes of them, those that are being made and those that are being wiped
- * among them. A block is decrypted once for all that want it: the second waits. The least recently used goes
- * for the next; memory of the right size is used again, other memory is wiped and given back.
+ * Decrypted blocks: at most BUDGET bytes of them, those that are being made and those that are
+ * being wiped among them. A block is decrypted once for all that want it: the second waits. The
+ * least recently used goes for the next; memory of the right size is used again, other memory is
+ * wiped and given back.
  *
  * A block that one thread has made is not taken away for another's within RFS_BLOCK_TURN, so that
  * threads which together want more than there is room for work one after the other, rather than
  * decrypt a block for every few bytes. A thread may replace its own, unless another thread has been
  * waiting for RFS_BLOCK_PATIENCE.
  *
- * Threads: all functions but new and free. One lock; it is not held across I/O, decryption, wiping or copying.
- * A thread that holds a block must not ask for another: all that are held are given back soon, whatever else
- * is waited for.
+ * Threads: all functions but new and free. One lock; it is not held across I/O, decryption, wiping
+ * or copying. A thread that holds a block must not ask for another: all that are held are given
+ * back soon, whatever else is waited for.
  */
 #ifndef RFS_SOURCE_IO_BLOCKS_H
 #define RFS_SOURCE_IO_BLOCKS_H
@@ -40,8 +41,8 @@ struct rfs_block_held {
 };
 
 /*
- * Makes the plain text in DATA; what is there before is undefined. 0, or -errno, which every thread gets that
- * waits for it; then nothing is kept, and it is wiped.
+ * Makes the plain text in DATA; what is there before is undefined. 0, or -errno, which every thread
+ * gets that waits for it; then nothing is kept, and it is wiped.
  */
 typedef int rfs_block_make(void *ctx, unsigned char *data);
 

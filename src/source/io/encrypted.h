@@ -16,8 +16,8 @@
 struct rfs_encrypted;
 
 /*
- * KEY and LOG (may be NULL) are borrowed. At most BUDGET bytes of decrypted blocks are kept or in the making:
- * RFS_CIPHER_BLOCK at least, or large blocks fail (-EFBIG). NULL when out of memory.
+ * KEY and LOG (may be NULL) are borrowed. At most BUDGET bytes of decrypted blocks are kept or in
+ * the making: RFS_CIPHER_BLOCK at least, or large blocks fail (-EFBIG). NULL when out of memory.
  */
 struct rfs_encrypted *rfs_encrypted_new(const struct rfs_key *key, uint64_t budget,
                                         struct rfs_log *log);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bounded set of open descriptors, each for one path. Idle ones stay open until another path needs
- * the room; the least recently used goes first. A caller that finds all pinned waits.
+ * A bounded set of open descriptors, each for one path. Idle ones stay open until another path
+ * needs the room; the least recently used goes first. A caller that finds all pinned waits.
  *
  * The lock is a leaf lock and is not held across open or close.
  */

@@ -17,8 +17,8 @@
  * A file that is not encrypted, or not with this key, fails permanently as well (-EINVAL, -EBADMSG,
  * -ENOTSUP).
  *
- * Threads: all functions but new, set_sealed, add and free. The pool's lock is a leaf lock and is not held across
- * any system call.
+ * Threads: all functions but new, set_sealed, add and free. The pool's lock is a leaf lock and is
+ * not held across any system call.
  */
 #ifndef RFS_SOURCE_IO_FILES_H
 #define RFS_SOURCE_IO_FILES_H
@@ -50,12 +50,20 @@ struct rfs_encrypted;
 struct rfs_secret;
 
 struct rfs_files *rfs_files_new(struct rfs_log *log);
-/* With descriptors that several share (NULL: its own), which outlive it; the limit is theirs then. */
+/*
+ * With descriptors that several share (NULL: its own), which outlive it; the limit is theirs then.
+ */
 struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds);
 void rfs_files_free(struct rfs_files *files);
-/* Files are encrypted, and SEALED opens them: borrowed until they are freed. Before the first use of a file. */
+/*
+ * Files are encrypted, and SEALED opens them: borrowed until they are freed. Before the first use
+ * of a file.
+ */
 void rfs_files_set_encrypted(struct rfs_files *files, struct rfs_encrypted *sealed);
-/* Files are opened beneath a folder, as beneath.h has it: borrowed until they are freed. Before the first use of a file. */
+/*
+ * Files are opened beneath a folder, as beneath.h has it: borrowed until they are freed. Before the
+ * first use of a file.
+ */
 void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath);
 const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files);
 /*
@@ -67,20 +75,25 @@ void rfs_files_set_for_others(struct rfs_files *files);
  * them.
  */
 struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const struct stat *st);
-/* Files that lie on file system DEVICE, or whose paths lead through it, fail with -ELOOP: see home.h. From any thread. */
+/*
+ * Files that lie on file system DEVICE, or whose paths lead through it, fail with -ELOOP: see
+ * home.h. From any thread.
+ */
 void rfs_files_set_home(struct rfs_files *files, dev_t device);
 /* Whether a file does. Looked at once for each, unless it does. */
 bool rfs_files_leads_home(struct rfs_files *files, uint32_t id);
 /* The owner of the guarded memory for plain text; NULL: files are plain anyway. */
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
-/* Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory. */
+/*
+ * Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory.
+ */
 uint32_t rfs_files_add(struct rfs_files *files, const char *path);
 /* How many were registered. */
 uint32_t rfs_files_count_paths(const struct rfs_files *files);
 const char *rfs_files_path(const struct rfs_files *files, uint32_t id);
 /*
- * Whether a failure (-errno) is one that does not stick, as the next try may end otherwise: the process is short of
- * something, or may not read the file.
+ * Whether a failure (-errno) is one that does not stick, as the next try may end otherwise: the
+ * process is short of something, or may not read the file.
  */
 bool rfs_files_may_pass(int code);
 /* 0, or -errno of the failure that stuck. Makes no system call. */
@@ -116,7 +129,10 @@ struct rfs_reading {
      * logged. May be set after rfs_reading_begin.
      */
     bool ahead;
-    /* What need not be read, of any file, in no order; borrowed. May be set after rfs_reading_begin. */
+    /*
+     * What need not be read, of any file, in no order; borrowed. May be set after
+     * rfs_reading_begin.
+     */
     const struct rfs_held *held;
     size_t n_held;
 };
@@ -137,8 +153,10 @@ int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_rea
 /* Where SIZE bytes at OFFSET are held in one piece, or NULL. */
 const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t size,
                                       uint64_t offset);
-/* All of SIZE bytes at OFFSET, or -errno; beyond the recorded size is -ESTALE. EINTR and short reads
- * are retried. */
+/*
+ * All of SIZE bytes at OFFSET, or -errno; beyond the recorded size is -ESTALE. EINTR and short
+ * reads are retried.
+ */
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);
 /* Compares the identity again and unpins. 0 or -errno. */
 int rfs_reading_end(struct rfs_reading *reading);

@@ -46,7 +46,10 @@ struct rfs_files {
 
 /* ---- identity.c ---- */
 
-/* Makes CODE stick, unless another failure did before; logs WHAT with a remedy then. Returns the one that stuck. */
+/*
+ * Makes CODE stick, unless another failure did before; logs WHAT with a remedy then. Returns the
+ * one that stuck.
+ */
 int rfs_file_stick(struct rfs_files *files, struct rfs_file *file, int code, const char *what);
 /*
  * The same with a complete LINE, kept for rfs_files_reason. QUIET: the caller reports it, so it is

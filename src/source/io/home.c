@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The path is walked as the kernel does it, one name after the other, with O_PATH: that crosses into a file system without asking
- * it for anything, and the walk ends there.
+ * The path is walked as the kernel does it, one name after the other, with O_PATH: that crosses
+ * into a file system without asking it for anything, and the walk ends there.
  */
 #include "source/io/home.h"
 

@@ -13,7 +13,7 @@
 
 #define CIRCLE "its path leads in circles, or into the mount that is made from it"
 
-/* ---- failures ---------------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static int stick_line(struct rfs_files *files, struct rfs_file *file, int code, const char *line,
                       bool quiet)
@@ -103,7 +103,7 @@ int rfs_file_call_failed(struct rfs_files *files, struct rfs_file *file, const c
     }
 }
 
-/* ---- identities -------------------------------------------------------------------------------------- */
+/* ---- identities ------------------------------------------------------------------------------ */
 
 static struct rfs_identity identity_of(const struct stat *st)
 {

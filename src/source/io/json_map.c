@@ -5,9 +5,9 @@
  *   {"metadata": {"total_size": 8}, "weight_map": {"w": "part0.safetensors"}}    param_name_map.json
  *   {"w": "part0.safetensors"}                                                   the same, before 2.5
  *
- * Sources: transformers, and unified_safetensors and _load_parallel_checkpoint of MindSpore 2.10, which takes
- * the whole object where there is no weight_map. Of keys given twice the last would count in Python; here they
- * are refused.
+ * Sources: transformers, and unified_safetensors and _load_parallel_checkpoint of MindSpore 2.10,
+ * which takes the whole object where there is no weight_map. Of keys given twice the last would
+ * count in Python; here they are refused.
  */
 #include "source/io/json_map.h"
 
@@ -22,7 +22,10 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-/* Texts are kept where the file's bytes were: without quotes and escapes they are shorter, with a NUL behind each. */
+/*
+ * Texts are kept where the file's bytes were: without quotes and escapes they are shorter, with a
+ * NUL behind each.
+ */
 struct reader {
     struct rfs_json_map *map;
     const char *path;

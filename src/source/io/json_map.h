@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JSON object whose values are texts: a map of files, a weight map. Takes the file's bytes, and 24 to 40 a pair. */
+/*
+ * A JSON object whose values are texts: a map of files, a weight map. Takes the file's bytes, and
+ * 24 to 40 a pair.
+ */
 #ifndef RFS_SOURCE_IO_JSON_MAP_H
 #define RFS_SOURCE_IO_JSON_MAP_H
 
@@ -31,7 +34,10 @@ enum rfs_json_map_kind {
 /* BENEATH: where the file is opened, as beneath.h has it. *out is to be freed in any case. */
 int rfs_json_map_read(const struct rfs_beneath *beneath, const char *path,
                       enum rfs_json_map_kind kind, struct rfs_json_map *out, struct rfs_error *err);
-/* The same of SIZE bytes, which are taken over in any case (from malloc) and changed; messages name PATH. */
+/*
+ * The same of SIZE bytes, which are taken over in any case (from malloc) and changed; messages name
+ * PATH.
+ */
 int rfs_json_map_parse(const char *path, char *data, size_t size, enum rfs_json_map_kind kind,
                        struct rfs_json_map *out, struct rfs_error *err);
 void rfs_json_map_free(struct rfs_json_map *map);

@@ -70,7 +70,7 @@ static int read_spans(void *ctx, struct iovec *spans, int count, uint64_t offset
     return 0;
 }
 
-/* ---- encrypted files --------------------------------------------------------------------------------- */
+/* ---- encrypted files ------------------------------------------------------------------------- */
 
 static struct rfs_cipher_input input_of(struct raw *raw)
 {
@@ -131,11 +131,11 @@ static int pread_sealed(struct rfs_reading *reading, void *buf, size_t size, uin
     return rc < 0 ? sealed_failed(files, reading->id, rc, reading->quiet, &err) : 0;
 }
 
-/* ---- beginning and ending ---------------------------------------------------------------------------- */
+/* ---- beginning and ending -------------------------------------------------------------------- */
 
 /*
- * Pins the file's descriptor. A fresh one is compared, since the path may have been given to another file meanwhile, and
- * so is a file that was not KNOWN.
+ * Pins the file's descriptor. A fresh one is compared, since the path may have been given to
+ * another file meanwhile, and so is a file that was not KNOWN.
  */
 static int take_fd(struct rfs_files *files, struct rfs_file *file, bool known, bool ahead, int *fd)
 {
@@ -237,7 +237,7 @@ void rfs_reading_leave(struct rfs_reading *reading)
     reading->fd = -1;
 }
 
-/* ---- what is read, or held already ------------------------------------------------------------------- */
+/* ---- what is read, or held already ----------------------------------------------------------- */
 
 const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t size,
                                       uint64_t offset)

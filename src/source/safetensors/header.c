@@ -379,7 +379,10 @@ static int fail_start(const unsigned char start[PREFIX_BYTES], uint64_t length, 
                     (unsigned long long)size, (unsigned long long)length);
 }
 
-/* Of a long header, whether it ends as one: a hole in a sparse file is not read as a whole to find out. */
+/*
+ * Of a long header, whether it ends as one: a hole in a sparse file is not read as a whole to find
+ * out.
+ */
 static int look(rfs_read_fn *read, void *ctx, uint64_t length, const char *file,
                 struct rfs_error *err)
 {

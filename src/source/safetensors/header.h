@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds the index of a safetensors file from its header: tensors are not read. safetensors.c draws the
- * format.
+ * Builds the index of a safetensors file from its header: tensors are not read. safetensors.c draws
+ * the format.
  */
 #ifndef RFS_SOURCE_SAFETENSORS_HEADER_H
 #define RFS_SOURCE_SAFETENSORS_HEADER_H
@@ -10,7 +10,10 @@
 #include "source/index.h"
 #include "source/walker.h"
 
-/* Bytes of the longest header that is read; the safetensors library and MindSpore have the same limit. */
+/*
+ * Bytes of the longest header that is read; the safetensors library and MindSpore have the same
+ * limit.
+ */
 #define RFS_SAFETENSORS_HEADER_MOST UINT64_C(100000000)
 
 /*

@@ -55,8 +55,8 @@ struct rfs_saved_file {
     struct rfs_saved_in in; /* in the table, after the key */
 };
 /*
- * Takes FD, or with -1 the SIZE bytes of MEMORY, which last as long as *file. False when it is no such file: the
- * descriptor is closed then.
+ * Takes FD, or with -1 the SIZE bytes of MEMORY, which last as long as *file. False when it is no
+ * such file: the descriptor is closed then.
  */
 bool rfs_saved_parse(enum rfs_saved_kind kind, const char *key, int fd, const void *memory,
                      uint64_t size, struct rfs_saved_file *file);

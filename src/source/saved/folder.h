@@ -13,8 +13,8 @@
  * file or the old one. After each writing the files that were used least recently go, until
  * RFS_SAVED_FILES and RFS_SAVED_BYTES hold.
  *
- * Threads: all functions but open and close; a file or a draft belongs to one thread at a time, but for
- * rfs_saved_body.
+ * Threads: all functions but open and close; a file or a draft belongs to one thread at a time, but
+ * for rfs_saved_body.
  */
 #ifndef RFS_SOURCE_SAVED_FOLDER_H
 #define RFS_SOURCE_SAVED_FOLDER_H
@@ -28,9 +28,9 @@
 struct rfs_saved;
 
 /*
- * The folder at PATH, or reshardfs in $XDG_CACHE_HOME or ~/.cache if PATH is NULL. The environment is looked at
- * now, the folder at each use; it is made when something is to be written. NULL when there is no such place, or no
- * memory. LOG (may be NULL) is borrowed.
+ * The folder at PATH, or reshardfs in $XDG_CACHE_HOME or ~/.cache if PATH is NULL. The environment
+ * is looked at now, the folder at each use; it is made when something is to be written. NULL when
+ * there is no such place, or no memory. LOG (may be NULL) is borrowed.
  */
 struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log);
 void rfs_saved_close(struct rfs_saved *saved);
@@ -42,8 +42,8 @@ void rfs_saved_close(struct rfs_saved *saved);
 const char *rfs_saved_make(struct rfs_saved *saved);
 
 /*
- * Opens the file of that key for reading. False when there is none to be trusted; *file needs no end then. SAVED
- * may be NULL.
+ * Opens the file of that key for reading. False when there is none to be trusted; *file needs no
+ * end then. SAVED may be NULL.
  */
 bool rfs_saved_read(struct rfs_saved *saved, enum rfs_saved_kind kind, const char *key,
                     struct rfs_saved_file *file);
@@ -65,7 +65,10 @@ bool rfs_saved_begin(struct rfs_saved *saved, enum rfs_saved_kind kind, const ch
 uint64_t rfs_saved_add(struct rfs_saved_draft *draft, const void *bytes, size_t n);
 /* Does away with it, in place of the next. */
 void rfs_saved_drop(struct rfs_saved_draft *draft);
-/* Adds the table and puts the file into its place. To follow begin in any case, or drop. False when it was not written. */
+/*
+ * Adds the table and puts the file into its place. To follow begin in any case, or drop. False when
+ * it was not written.
+ */
 bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *table);
 
 #endif

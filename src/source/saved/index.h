@@ -7,8 +7,8 @@
  * A rank's index is used only if each of its files has the path, inode, size, mtime and ctime that
  * are saved with it. An index that does not fit the files' sizes or its own tables is ignored.
  *
- * Cost in memory: what the table takes (the text of the names, 144 bytes a type, about 150 a rank). Indexes are
- * read when they are asked for.
+ * Cost in memory: what the table takes (the text of the names, 144 bytes a type, about 150 a rank).
+ * Indexes are read when they are asked for.
  */
 #ifndef RFS_SOURCE_SAVED_INDEX_H
 #define RFS_SOURCE_SAVED_INDEX_H
@@ -29,8 +29,9 @@ struct rfs_mark {
 };
 struct rfs_mark rfs_mark_of(const struct stat *st);
 /*
- * Whether a file with that mark, which is still the same, cannot have been changed after OPENED, in the same tick of
- * its file system's clock as before: it was changed RFS_TICK_SECONDS or more before.
+ * Whether a file with that mark, which is still the same, cannot have been changed after OPENED, in
+ * the same tick of its file system's clock as before: it was changed RFS_TICK_SECONDS or more
+ * before.
  */
 #define RFS_TICK_SECONDS 2
 bool rfs_mark_is_settled(const struct rfs_mark *mark, struct timespec opened);
@@ -103,8 +104,8 @@ void *rfs_saved_index_body(const struct rfs_saved_index *index, uint32_t number,
 /* Room for numbers: they are below this. */
 uint32_t rfs_saved_index_count(const struct rfs_saved_index *index);
 /*
- * What has that number, checked against the sizes of the files of a rank that rfs_saved_index_find gave it for. The
- * caller's (rfs_built_free), or NULL.
+ * What has that number, checked against the sizes of the files of a rank that rfs_saved_index_find
+ * gave it for. The caller's (rfs_built_free), or NULL.
  */
 struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint32_t number,
                                        const struct rfs_tables *tables, struct rfs_files *files,

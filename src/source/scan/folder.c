@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checkpoints of one folder, and which of them counts. Names with a leading dot don't, as glob passes
- * over them. Of .ckpt files it is the last in byte order (_transform_checkpoints of MindSpore 2.10); of
- * .safetensors files the one whose path ends with the greatest two numbers (_find_most_matching_file),
- * which is not settled by the names where two paths end with the same ones: MindSpore then takes
- * whichever the folder lists last.
+ * The checkpoints of one folder, and which of them counts. Names with a leading dot don't, as glob
+ * passes over them. Of .ckpt files it is the last in byte order (_transform_checkpoints of
+ * MindSpore 2.10); of .safetensors files the one whose path ends with the greatest two numbers
+ * (_find_most_matching_file), which is not settled by the names where two paths end with the same
+ * ones: MindSpore then takes whichever the folder lists last.
  */
 #include "base/cleanup.h"
 #include "base/glob.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints of formats that are not read, by the names of their files, and what to do about each. Nothing in
- * them is opened.
+ * Checkpoints of formats that are not read, by the names of their files, and what to do about each.
+ * Nothing in them is opened.
  *
  *   DeepSpeed                          global_step1000/{mp_rank_00_model_states.pt, zero_pp_rank_0_…_optim_states.pt}
  *   transformers, before safetensors   pytorch_model.bin, pytorch_model-00001-of-00002.bin

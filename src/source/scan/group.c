@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which ranks can stand in for each other. Each rank saves the list of those that hold what it holds, itself
- * among them, in a file of its own; MindSpore's tutorials put it into the folder of the rank's checkpoints:
+ * Which ranks can stand in for each other. Each rank saves the list of those that hold what it
+ * holds, itself among them, in a file of its own; MindSpore's tutorials put it into the folder of
+ * the rank's checkpoints:
  *
  *   rank_0/group_info.pb   [0, 4]      or all in one folder:   group_info_0.pb
  *   rank_4/group_info.pb   [0, 4]                              group_info_4.pb
@@ -178,7 +179,9 @@ static int compare_items(const void *a, const void *b)
     return compare_rank(&((const struct rfs_scanned *)a)->rank, b);
 }
 
-/* The ranks of the scan are its first N; of those only the ones that had files of their own count. */
+/*
+ * The ranks of the scan are its first N; of those only the ones that had files of their own count.
+ */
 static int stand_in(const struct groups *groups, const struct member *member, struct rfs_scan *scan,
                     size_t n, const bool *own, struct rfs_log *log)
 {

@@ -14,7 +14,10 @@ struct rfs_group {
     size_t n;
 };
 
-/* What restore_group_info_list gives for the file. *out is to be freed by free(out->ranks) in any case. */
+/*
+ * What restore_group_info_list gives for the file. *out is to be freed by free(out->ranks) in any
+ * case.
+ */
 int rfs_group_read(const char *path, struct rfs_group *out, struct rfs_error *err);
 /* The same of the content of a file; messages name PATH. */
 int rfs_group_parse(const char *path, const void *data, size_t size, struct rfs_group *out,

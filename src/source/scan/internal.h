@@ -61,16 +61,16 @@ struct rfs_listing {
 
 void rfs_listing_free(struct rfs_listing *listing);
 /*
- * Lists PATH, which is absolute where there is BENEATH; that is as above. GLOB (or NULL) chooses names; without one those with a leading
- * dot are left out.
+ * Lists PATH, which is absolute where there is BENEATH; that is as above. GLOB (or NULL) chooses
+ * names; without one those with a leading dot are left out.
  */
 int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
                      struct rfs_listing *out, struct rfs_error *err);
 /* The name of a file of that format; NULL when there is none. */
 const char *rfs_listing_has(const struct rfs_listing *listing, enum rfs_format format);
 /*
- * The checkpoint of the folder PATH that counts, of a format and (unless SAVE is NULL) of a save: *out is its
- * place, or SIZE_MAX when there is none.
+ * The checkpoint of the folder PATH that counts, of a format and (unless SAVE is NULL) of a save:
+ * *out is its place, or SIZE_MAX when there is none.
  */
 int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum rfs_format format,
                        const struct rfs_save *save, size_t *out, struct rfs_error *err);

@@ -41,7 +41,10 @@ bool rfs_name_format(const char *name, enum rfs_format *format)
     return false;
 }
 
-/* Takes the digits off the end of TEXT[0, *n), with the character before them, which must be BEFORE. */
+/*
+ * Takes the digits off the end of TEXT[0, *n), with the character before them, which must be
+ * BEFORE.
+ */
 static bool take_number(const char *text, size_t *n, char before, int64_t *number)
 {
     size_t start = *n;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder of hfai's dist_ckpt: PART_000.pt to PART_{n-1}.pt. Its load() counts the files PART_*.pt and opens
- * as many from PART_000.pt on, so that one that is left over from another save makes it fail: here too.
+ * A folder of hfai's dist_ckpt: PART_000.pt to PART_{n-1}.pt. Its load() counts the files PART_*.pt
+ * and opens as many from PART_000.pt on, so that one that is left over from another save makes it
+ * fail: here too.
  */
 #include "base/cleanup.h"
 #include "base/vec.h"

@@ -33,8 +33,8 @@ struct rfs_scan {
 };
 
 /*
- * SPEC->path is absolute and resolved. LOG (may be NULL) hears which rank stands in for which. Nothing is owned
- * by the caller on failure.
+ * SPEC->path is absolute and resolved. LOG (may be NULL) hears which rank stands in for which.
+ * Nothing is owned by the caller on failure.
  */
 int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err);
@@ -51,8 +51,8 @@ struct rfs_saves {
 };
 
 /*
- * The saves that at least one rank has, as far as spec->step and spec->epoch let them through; at least one.
- * SPEC->path is absolute and resolved. To be freed by free(out->data), on failure too.
+ * The saves that at least one rank has, as far as spec->step and spec->epoch let them through; at
+ * least one. SPEC->path is absolute and resolved. To be freed by free(out->data), on failure too.
  */
 int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
                    struct rfs_error *err);
@@ -60,14 +60,17 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
 /* Whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*
- * After scanning PATH has failed with RC: replaces the message where the files there are a checkpoint of a format that is
- * not read, by their names. RC, or -ENOTSUP.
+ * After scanning PATH has failed with RC: replaces the message where the files there are a
+ * checkpoint of a format that is not read, by their names. RC, or -ENOTSUP.
  */
 int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err);
 /* For a message: the first folder in PATH that holds folders of ranks, malloc'ed; NULL for none. */
 char *rfs_scan_below(const char *path);
 
-/* The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or -errno. */
+/*
+ * The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or
+ * -errno.
+ */
 int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);
 
 #endif

@@ -148,7 +148,10 @@ static int check_versions(const struct opening *opening)
     return 0;
 }
 
-/* Of a long pickle, whether it ends as one: a hole in a sparse file is not read as a whole to find out. */
+/*
+ * Of a long pickle, whether it ends as one: a hole in a sparse file is not read as a whole to find
+ * out.
+ */
 static int look(const struct opening *opening, const struct rfs_zip_entry *entry)
 {
     const uint64_t end = entry->offset + entry->bytes;

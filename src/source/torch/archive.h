@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of torch.save: what it holds, as a graph of nodes, and where the bytes of its storages lie. No
- * storage is read.
+ * A file of torch.save: what it holds, as a graph of nodes, and where the bytes of its storages
+ * lie. No storage is read.
  *
  * Cost: that of the pickle (pickle.h) and of the directory (zip.h). Immutable once open.
  */
@@ -71,8 +71,8 @@ int rfs_torch_show(struct rfs_torch_shown *shown, uint64_t bytes, const char *fi
                    const char *param, struct rfs_error *err);
 
 /*
- * Where the bytes of a STORAGE node lie: 0 with *record set, or -EINVAL with *err filled when they are not in
- * the file or of another size than the node says.
+ * Where the bytes of a STORAGE node lie: 0 with *record set, or -EINVAL with *err filled when they
+ * are not in the file or of another size than the node says.
  */
 int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *storage,
                      const char *file, const char *param, const struct rfs_zip_entry **record,

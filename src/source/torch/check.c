@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A walk through all of a file's graph: each node once, in the order in which it would be written. */
+/*
+ * A walk through all of a file's graph: each node once, in the order in which it would be written.
+ */
 #include "source/torch/archive.h"
 
 #include "base/cleanup.h"

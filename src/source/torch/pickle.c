@@ -14,7 +14,8 @@
  *     52 81 62             call, new object, build: give the object below a state
  *     51                   persistent id
  *
- * Source: pickletools of CPython; which of these torch.save writes: the pickles of torch 1.6 to 2.9.
+ * Source: pickletools of CPython; which of these torch.save writes: the pickles of torch 1.6 to
+ * 2.9.
  */
 #include "source/torch/pickle_internal.h"
 

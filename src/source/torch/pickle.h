@@ -8,9 +8,9 @@
  * Nodes are shared where the pickle shares them, and a list may contain itself: code that walks the
  * graph must bound its depth (RFS_PICKLE_DEPTH) and, to visit each node once, mark nodes by number.
  *
- * Cost: 32 bytes a node, but for None, booleans and integers up to 65,535, which cost nothing; 8 to 12 for each
- * item of a container; and the pickle itself, which texts point into. While it is read, 8 for each value on
- * the stack or in the memo. Immutable once read.
+ * Cost: 32 bytes a node, but for None, booleans and integers up to 65,535, which cost nothing; 8 to
+ * 12 for each item of a container; and the pickle itself, which texts point into. While it is read,
+ * 8 for each value on the stack or in the memo. Immutable once read.
  */
 #ifndef RFS_SOURCE_TORCH_PICKLE_H
 #define RFS_SOURCE_TORCH_PICKLE_H
@@ -24,8 +24,9 @@
 
 #define RFS_PICKLE_MOST ((size_t)256 << 20) /* bytes of a pickle that is read */
 /*
- * Bytes of memory that a pickle of N bytes may take besides those: what torch.save writes takes about 4 times its
- * bytes, lists of numbers 6 times, lists of pairs 8 times. Opcodes that take 40 times theirs are refused.
+ * Bytes of memory that a pickle of N bytes may take besides those: what torch.save writes takes
+ * about 4 times its bytes, lists of numbers 6 times, lists of pairs 8 times. Opcodes that take 40
+ * times theirs are refused.
  */
 static inline size_t rfs_pickle_memory(size_t n)
 {
@@ -67,8 +68,8 @@ struct rfs_after {
 
 struct rfs_node {
     uint8_t kind; /* enum rfs_node_kind */
-    uint8_t
-        callable; /* enum rfs_callable, of a GLOBAL; of a TUPLE that was read: it holds counts only */
+    /* enum rfs_callable, of a GLOBAL; of a TUPLE that was read: it holds counts only */
+    uint8_t callable;
     uint16_t origin; /* number of its file, of several; meaningless for constants, */
     uint32_t number; /* nor does this: dense, from 0, in the order of the pickle */
     union {
@@ -136,9 +137,14 @@ bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_
 bool rfs_node_same_name(const struct rfs_node *a, const struct rfs_node *b);
 /* Whether a TEXT is exactly this. */
 bool rfs_node_is_text(const struct rfs_node *node, const char *text);
-/* The value of a dict (or of what was set on a call) by a text key; NULL when it is not there. O(n). */
+/*
+ * The value of a dict (or of what was set on a call) by a text key; NULL when it is not there.
+ * O(n).
+ */
 const struct rfs_node *rfs_node_get(const struct rfs_node *node, const char *key);
-/* Pairs of a dict, an OrderedDict or another call that items were set on; n is twice their number. */
+/*
+ * Pairs of a dict, an OrderedDict or another call that items were set on; n is twice their number.
+ */
 const struct rfs_items *rfs_node_pairs(const struct rfs_node *node);
 /* A name's text: module and name, for messages and for writing it again. */
 static inline const char *rfs_node_global_name(const struct rfs_node *node)

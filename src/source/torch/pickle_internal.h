@@ -60,7 +60,10 @@ int rfs_unpickle_storage(struct rfs_unpickler *machine);
 
 /* ---- what may be named (pickle_names.c) ---- */
 
-/* The place of "MODULE\nNAME", N bytes, among the names that may stand in a pickle; -1 when it is none. */
+/*
+ * The place of "MODULE\nNAME", N bytes, among the names that may stand in a pickle; -1 when it is
+ * none.
+ */
 int rfs_pickle_find_name(const unsigned char *both, size_t n);
 enum rfs_callable rfs_pickle_callable(uint16_t place);
 /* Whether a CALL (or a NEW) is one that Python makes when it pickles what the name stands for. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which names may stand in a pickle, and how they may be called: with the arguments, and the state, with which
- * Python itself pickles such an object (protocol 2), and no others.
+ * Which names may stand in a pickle, and how they may be called: with the arguments, and the state,
+ * with which Python itself pickles such an object (protocol 2), and no others.
  *
  * Nothing is called here. But a pickle that is shown again will be loaded: it must neither run
  * foreign code then, nor allocate more than the file holds: bytes(10**12), a codec that inflates, a
@@ -156,7 +156,10 @@ static bool a_slice(const struct rfs_items *args)
     return args->n == 3;
 }
 
-/* The bytes of an element of "f8", "S3" and so on; -1 for dtypes that are not read, such as objects. */
+/*
+ * The bytes of an element of "f8", "S3" and so on; -1 for dtypes that are not read, such as
+ * objects.
+ */
 static int64_t dtype_bytes(const struct rfs_node *name, bool *text)
 {
     int64_t count = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes, and looking at them. None, booleans and small numbers are most of what a state consists of (the
- * dimensions of tensors, the numbers of parameters, which each of a thousand parts lists): they are one node each
- * for all pickles, made at the first use.
+ * Nodes, and looking at them. None, booleans and small numbers are most of what a state consists of
+ * (the dimensions of tensors, the numbers of parameters, which each of a thousand parts lists):
+ * they are one node each for all pickles, made at the first use.
  */
 #include "source/torch/pickle_internal.h"
 

@@ -13,10 +13,10 @@
  *     the end:         50 4b 05 06 | disk 2 | disk 2 | entries 2 | entries 2 | directory size 4
  *                      | directory offset 4 | comment_len 2 | comment
  *
- * Where a 4-byte size or offset is ffffffff, the extra field 0001 has it in 8 bytes: size, csize, offset,
- * those that overflow, in this order. torch writes sizes and checksums in the directory only, and an extra
- * field of the local header that makes the content begin at a multiple of 64: so where a content begins is
- * known from its local header alone.
+ * Where a 4-byte size or offset is ffffffff, the extra field 0001 has it in 8 bytes: size, csize,
+ * offset, those that overflow, in this order. torch writes sizes and checksums in the directory
+ * only, and an extra field of the local header that makes the content begin at a multiple of 64: so
+ * where a content begins is known from its local header alone.
  */
 #include "source/torch/zip.h"
 
@@ -90,7 +90,10 @@ static int fetch(const struct source *source, void *buf, size_t n, uint64_t offs
     return rc < 0 ? rfs_fail_read(source->err, RFS_AT(source->file, offset), rc) : 0;
 }
 
-/* Reads the zip64 end that the locator before END (an offset) points to, if there is one: 1, 0 or -errno. */
+/*
+ * Reads the zip64 end that the locator before END (an offset) points to, if there is one: 1, 0 or
+ * -errno.
+ */
 static int find_end64(const struct source *source, uint64_t end, struct directory *out)
 {
     unsigned char locator[LOCATOR_BYTES];
@@ -117,7 +120,10 @@ static int find_end64(const struct source *source, uint64_t end, struct director
     return 1;
 }
 
-/* The end record in the last N bytes, copied to RECORD: its offset, 0 when there is none, or -errno. */
+/*
+ * The end record in the last N bytes, copied to RECORD: its offset, 0 when there is none, or
+ * -errno.
+ */
 static int64_t find_end(const struct source *source, size_t n, unsigned char *record)
 {
     RFS_FREE unsigned char *tail = malloc(n + 1);
@@ -328,7 +334,10 @@ static int by_name(const void *a, const void *b)
     return compare_names(x->name, x->name_bytes, y->name, y->name_bytes);
 }
 
-/* Entries, header included, that share bytes would let one file show different things to different readers. */
+/*
+ * Entries, header included, that share bytes would let one file show different things to different
+ * readers.
+ */
 static int check_apart(const struct source *source, struct rfs_zip *zip)
 {
     if (zip->n > 0)

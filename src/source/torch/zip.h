@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directory of a zip archive whose entries are stored, as torch.save writes them: where each entry's
- * bytes lie. Contents are not read. zip.c draws the format.
+ * The directory of a zip archive whose entries are stored, as torch.save writes them: where each
+ * entry's bytes lie. Contents are not read. zip.c draws the format.
  *
  * All claims of the directory are checked: entries lie within the file and apart from each other,
  * their local headers are there and agree in name, method and size, no name comes twice.
  *
- * Cost of opening: the directory is read at once, then 4 KiB for each local header that is not among those of
- * the last one; O(n log n).
+ * Cost of opening: the directory is read at once, then 4 KiB for each local header that is not
+ * among those of the last one; O(n log n).
  */
 #ifndef RFS_SOURCE_TORCH_ZIP_H
 #define RFS_SOURCE_TORCH_ZIP_H

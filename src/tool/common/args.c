@@ -24,7 +24,7 @@ static bool is_option(const struct rfs_argument *row)
     return row->letter || row->name;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rfs_error *err)
 {
@@ -103,7 +103,7 @@ static int take(const struct rfs_given *given, void *request, struct rfs_error *
     }
 }
 
-/* ---- the command line ------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 /* The rows as getopt wants them. */
 struct reading {
@@ -201,7 +201,7 @@ int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void 
     return rc;
 }
 
-/* ---- help ------------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 enum { HELP_COLUMN = 21 };
 

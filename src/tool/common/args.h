@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arguments of a command: a table with a row for each, from which the command line is read and --help is printed.
- * As all commands have it: options anywhere, getopt_long's forms, "--" before paths that begin with '-'.
+ * The arguments of a command: a table with a row for each, from which the command line is read and
+ * --help is printed. As all commands have it: options anywhere, getopt_long's forms, "--" before
+ * paths that begin with '-'.
  *
  *     static const struct rfs_argument arguments[] = {
  *         RFS_ARG_PLACE("PATH", struct request, path, "one PATH"),
@@ -21,7 +22,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What becomes of an argument's value, in the member of the command's request that the row names. */
+/*
+ * What becomes of an argument's value, in the member of the command's request that the row names.
+ */
 enum rfs_argument_as {
     RFS_AS_FLAG = 1, /* bool: true; the option has no value */
     RFS_AS_CHOICE,   /* int or an enumeration: NUMBER; the option has no value */
@@ -37,14 +40,17 @@ enum rfs_argument_as {
 struct rfs_given;
 
 /*
- * Without a letter and a name it is no option but a place, such as a path. Places stand in a row: of RFS_AS_TEXT each
- * takes one, others take all that are left.
+ * Without a letter and a name it is no option but a place, such as a path. Places stand in a row:
+ * of RFS_AS_TEXT each takes one, others take all that are left.
  */
 struct rfs_argument {
     char letter;
     const char *name;
     const char *value; /* as --help calls it; NULL: an option without one */
-    /* Lines with '\n' between. An option's that is NULL stands before the next one in the same line. */
+    /*
+     * Lines with '\n' between. An option's that is NULL stands before the next one in the same
+     * line.
+     */
     const char *help;
     enum rfs_argument_as as;
     size_t at, size;          /* RFS_TO */
@@ -132,8 +138,9 @@ struct rfs_given {
 };
 
 /*
- * Reads the command line of the command ARGV[0] into REQUEST, which has its defaults. -EINVAL or -ENOMEM with *err
- * filled; what is in REQUEST is to be freed in any case. One at a time in a process, because getopt's state is global.
+ * Reads the command line of the command ARGV[0] into REQUEST, which has its defaults. -EINVAL or
+ * -ENOMEM with *err filled; what is in REQUEST is to be freed in any case. One at a time in a
+ * process, because getopt's state is global.
  */
 int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void *request,
                    struct rfs_error *err);
@@ -145,9 +152,9 @@ int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rf
 void rfs_args_help(const struct rfs_argument *rows, FILE *out);
 
 /*
- * Appends "KEY=VALUE" to a list of view options such as reshard_open takes, VALUE escaped; or, when KEY is
- * NULL, VALUE alone, which is such a list. *LIST is malloc'ed (NULL: empty) and the caller's in any case.
- * 0, or -ENOMEM with *err filled.
+ * Appends "KEY=VALUE" to a list of view options such as reshard_open takes, VALUE escaped; or, when
+ * KEY is NULL, VALUE alone, which is such a list. *LIST is malloc'ed (NULL: empty) and the caller's
+ * in any case. 0, or -ENOMEM with *err filled.
  */
 int rfs_args_add(char **list, const char *key, const char *value, struct rfs_error *err);
 

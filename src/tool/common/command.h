@@ -8,8 +8,8 @@
 struct rfs_command {
     const char *name;
     const char *usage; /* its forms, a line each: "reshard info [--json] PATH\n" */
-    const char
-        *summary; /* one line of the list of commands: "info     shows what …\n" less the name */
+    /* one line of the list of commands: "info shows what …\n" less the name */
+    const char *summary;
     const struct rfs_argument *arguments; /* to a row of zeros */
     const char *after;                    /* what --help says after them; NULL: nothing */
     /* ARGV[0] is the name. Gives the exit code. */

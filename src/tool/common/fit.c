@@ -228,7 +228,10 @@ static bool same_dims(const struct rfs_type *type, const uint64_t *dims)
 
 #define SHAPE RFS_DIMS_TEXT(RFS_MAX_DIMS)
 
-/* One rank's slice against what the others make of the tensor. True: worth no more words about this parameter. */
+/*
+ * One rank's slice against what the others make of the tensor. True: worth no more words about this
+ * parameter.
+ */
 static bool check_slice(struct checking *c, const char *param, uint32_t stage,
                         const struct rfs_fit_tensor *tensor, uint32_t rank,
                         const struct rfs_type *type)
@@ -353,7 +356,9 @@ static void check_param(struct checking *c, size_t i, bool *held)
     }
 }
 
-/* What the tree has and the strategy has not: as a step or a rate, which are the same on all ranks. */
+/*
+ * What the tree has and the strategy has not: as a step or a rate, which are the same on all ranks.
+ */
 static void check_others(struct checking *c)
 {
     const struct rfs_headers *headers = c->fit->headers;

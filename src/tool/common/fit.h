@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a strategy is that of a tree: each parameter's whole shape, from the slices and the cuts, and all that does
- * not go together.
+ * Whether a strategy is that of a tree: each parameter's whole shape, from the slices and the cuts,
+ * and all that does not go together.
  *
- * A strategy of one stage whose operators are of a later one is that part of a pipeline: its ranks are counted from
- * there, as a mount does.
+ * A strategy of one stage whose operators are of a later one is that part of a pipeline: its ranks
+ * are counted from there, as a mount does.
  */
 #ifndef RFS_TOOL_COMMON_FIT_H
 #define RFS_TOOL_COMMON_FIT_H
@@ -19,8 +19,8 @@ struct rfs_fit {
     uint32_t stages, devices;
     uint32_t base; /* the rank of device 0 of stage 0 */
     /*
-     * Not NULL: the tree is cut as this one says, and the strategy is asked for its whole tensors. WHOLE: the same of
-     * tensors that are not cut at all.
+     * Not NULL: the tree is cut as this one says, and the strategy is asked for its whole tensors.
+     * WHOLE: the same of tensors that are not cut at all.
      */
     const struct rfs_fit *source;
     bool whole;
@@ -30,8 +30,9 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
                    struct rfs_fit *out);
 
 /*
- * Proves that the last rank of the tree is the strategy's: shapes that are told of a tree of other ranks are wrong.
- * Nothing is proved of what is not cut by this strategy. 0, or -EINVAL with *err filled.
+ * Proves that the last rank of the tree is the strategy's: shapes that are told of a tree of other
+ * ranks are wrong. Nothing is proved of what is not cut by this strategy. 0, or -EINVAL with *err
+ * filled.
  */
 int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err);
 
@@ -44,15 +45,21 @@ struct rfs_fit_tensor {
     uint64_t whole[RFS_MAX_DIMS];
 };
 
-/* 1 with *out filled, 0 when the tree does not hold it there, or -EINVAL with *err filled when it does not fit. */
+/*
+ * 1 with *out filled, 0 when the tree does not hold it there, or -EINVAL with *err filled when it
+ * does not fit.
+ */
 int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
                    struct rfs_fit_tensor *out, struct rfs_error *err);
 
 /* What does not go together; texts are in the arena of the list. */
 struct rfs_fit_finding {
-    const char *
-        kind; /* "ranks", "unreadable", "no parameters", "shape", "type", "hole", "only in the strategy", "only in the tree" */
-    bool bad; /* else it is worth knowing, and no reason to refuse */
+    /*
+     * "ranks", "unreadable", "no parameters", "shape", "type", "hole", "only in the strategy",
+     * "only in the tree"
+     */
+    const char *kind;
+    bool bad;            /* else it is worth knowing, and no reason to refuse */
     const char *param;   /* NULL: of all */
     int64_t stage, rank; /* -1: of all */
     const char *text;
@@ -69,8 +76,8 @@ bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_find
                           const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Prints them, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST, and how many more there
- * are. STRICT: all are bad.
+ * Prints them, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST, and
+ * how many more there are. STRICT: all are bad.
  */
 void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
                             size_t most);

@@ -28,8 +28,8 @@ static unsigned edits_of(const char *word, const char *text, size_t size)
 }
 
 /*
- * How far a name is from a pattern whose only stars are at its beginning or its end: edits of the rest, against as
- * much of the name, one more or one less. UINT_MAX for others.
+ * How far a name is from a pattern whose only stars are at its beginning or its end: edits of the
+ * rest, against as much of the name, one more or one less. UINT_MAX for others.
  */
 static unsigned distance(const char *pattern, const char *name)
 {

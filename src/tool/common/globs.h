@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The patterns of --name, and whether any name was like one of them: if none was, they are hardly what was meant. */
+/*
+ * The patterns of --name, and whether any name was like one of them: if none was, they are hardly
+ * what was meant.
+ */
 #ifndef RFS_TOOL_COMMON_GLOBS_H
 #define RFS_TOOL_COMMON_GLOBS_H
 
@@ -20,7 +23,10 @@ struct rfs_globs {
 bool rfs_globs_match(const struct rfs_globs *globs, const char *name);
 /* The same, and remembers it for rfs_globs_check. From one thread. */
 bool rfs_globs_take(struct rfs_globs *globs, const char *name);
-/* Whether all names that were taken were unlike them: -ENOENT with *err filled as a mistake of usage; or 0. */
+/*
+ * Whether all names that were taken were unlike them: -ENOENT with *err filled as a mistake of
+ * usage; or 0.
+ */
 int rfs_globs_check(const struct rfs_globs *globs, struct rfs_error *err);
 
 #endif

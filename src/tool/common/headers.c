@@ -122,7 +122,10 @@ static bool same(const struct rfs_index *a, const struct rfs_index *b)
            memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
 }
 
-/* Ranks that were read at the same time may have an index each, and be alike. Orders kinds by their leads. */
+/*
+ * Ranks that were read at the same time may have an index each, and be alike. Orders kinds by their
+ * leads.
+ */
 static int unite(struct rfs_headers *headers, struct rfs_error *err)
 {
     const size_t n = headers->kinds.n;

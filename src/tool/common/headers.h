@@ -2,9 +2,9 @@
 /*
  * What the headers of all ranks of a source say, and which ranks say the same.
  *
- * Every rank's headers are read, in parallel, or of a large tree the first of each kind and samples of the others
- * (rfs_catalog_resembles): then a rank of 10,000 parameters costs a dozen small reads. Costs 64 bytes a rank beside
- * the indexes, of which ranks that are alike share one.
+ * Every rank's headers are read, in parallel, or of a large tree the first of each kind and samples
+ * of the others (rfs_catalog_resembles): then a rank of 10,000 parameters costs a dozen small
+ * reads. Costs 64 bytes a rank beside the indexes, of which ranks that are alike share one.
  */
 #ifndef RFS_TOOL_COMMON_HEADERS_H
 #define RFS_TOOL_COMMON_HEADERS_H
@@ -41,8 +41,8 @@ struct rfs_headers {
 };
 
 /*
- * ALL: samples are never enough. PROGRESS may be NULL. 0 or -ENOMEM with *err filled: ranks that cannot be read tell
- * so themselves. To be freed in any case.
+ * ALL: samples are never enough. PROGRESS may be NULL. 0 or -ENOMEM with *err filled: ranks that
+ * cannot be read tell so themselves. To be freed in any case.
  */
 int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
                      struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts, shapes and boxes as people read them, and as JSON arrays: "[2, 4]", "[[1, 0], -1]", "[0:192, :]". */
+/*
+ * Layouts, shapes and boxes as people read them, and as JSON arrays: "[2, 4]", "[[1, 0], -1]",
+ * "[0:192, :]".
+ */
 #ifndef RFS_TOOL_COMMON_LAYOUT_TEXT_H
 #define RFS_TOOL_COMMON_LAYOUT_TEXT_H
 
@@ -11,7 +14,10 @@
 void rfs_put_dims(FILE *out, uint32_t ndim, const uint64_t *dims);
 /* The device matrix: "[2, 4]". */
 void rfs_put_matrix(FILE *out, const struct rfs_layout *layout);
-/* The tensor map: "[-1, 1]"; an axis that several device axes cut is a list of its own: "[[1, 0], -1]". */
+/*
+ * The tensor map: "[-1, 1]"; an axis that several device axes cut is a list of its own: "[[1, 0],
+ * -1]".
+ */
 void rfs_put_map(FILE *out, const struct rfs_layout *layout);
 /* As numpy indexes: "[0:192, :]"; ":" for an axis that is whole. */
 void rfs_put_box(FILE *out, uint32_t ndim, const uint64_t *whole, const uint64_t *at,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The numbers that the elements of a tensor are. Each is a double, exactly, but for integers of 64 bits, which are
- * rounded; a complex one is two numbers, its real and its imaginary part; a bool is 0 or 1; an int4 lies in a byte.
- * Texts, map tensors and HiFloat8 have no numbers here.
+ * The numbers that the elements of a tensor are. Each is a double, exactly, but for integers of 64
+ * bits, which are rounded; a complex one is two numbers, its real and its imaginary part; a bool is
+ * 0 or 1; an int4 lies in a byte. Texts, map tensors and HiFloat8 have no numbers here.
  */
 #ifndef RFS_TOOL_COMMON_NUMBERS_H
 #define RFS_TOOL_COMMON_NUMBERS_H

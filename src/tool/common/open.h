@@ -14,9 +14,9 @@
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
 
 /*
- * Opens SOURCE with OPTIONS (a list as reshard_open takes; NULL: none), after hardening the process if they name a
- * key. LOG may be NULL: rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with *err filled; *out is
- * the caller's, NULL on failure.
+ * Opens SOURCE with OPTIONS (a list as reshard_open takes; NULL: none), after hardening the process
+ * if they name a key. LOG may be NULL: rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with
+ * *err filled; *out is the caller's, NULL on failure.
  */
 int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
                   bool late, reshard_view **out, struct rfs_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far a long piece of work is: a line on the standard error that is drawn over again, on a terminal only, and
- * with JSON a line a second on the standard output.
+ * How far a long piece of work is: a line on the standard error that is drawn over again, on a
+ * terminal only, and with JSON a line a second on the standard output.
  *
  * Threads: rfs_progress_add, file and tick from any; the others from one.
  */

@@ -14,8 +14,8 @@ const char *rfs_show_bytes(uint64_t bytes, char out[RFS_SHOWN_BYTES]);
 const char *rfs_show_seconds(double seconds, char out[RFS_SHOWN_BYTES]);
 
 /*
- * A text in the making. Where memory is short, the command ends with one line and status 1, as what it prints would be
- * incomplete. By the main thread only.
+ * A text in the making. Where memory is short, the command ends with one line and status 1, as what
+ * it prints would be incomplete. By the main thread only.
  */
 struct rfs_printed {
     FILE *out; /* to be written to, until it is ended */

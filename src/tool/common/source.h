@@ -20,8 +20,9 @@ struct rfs_tool_source {
 };
 
 /*
- * Reads OPTIONS (a list as reshard_open takes; NULL: none), and the key if they name one, after hardening the
- * process. SINK NULL: warnings go to the standard error. 0, or -errno with *err filled; to be closed in any case.
+ * Reads OPTIONS (a list as reshard_open takes; NULL: none), and the key if they name one, after
+ * hardening the process. SINK NULL: warnings go to the standard error. 0, or -errno with *err
+ * filled; to be closed in any case.
  */
 int rfs_tool_source_prepare(const char *options, rfs_log_sink *sink, void *ctx,
                             struct rfs_tool_source *out, struct rfs_error *err);

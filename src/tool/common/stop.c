@@ -8,7 +8,10 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* Written by signal handlers while other threads read it; without a lock on every machine that there is. */
+/*
+ * Written by signal handlers while other threads read it; without a lock on every machine that
+ * there is.
+ */
 static atomic_int stopped;
 static atomic_int wake_fd = -1;
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may not wait for a lock");

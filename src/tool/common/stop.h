@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals that end a command which has something to clean up first: SIGINT, SIGTERM and SIGHUP. There is one state for
- * the whole process, because a signal handler has nothing else to know it by.
+ * Signals that end a command which has something to clean up first: SIGINT, SIGTERM and SIGHUP.
+ * There is one state for the whole process, because a signal handler has nothing else to know it
+ * by.
  */
 #ifndef RFS_TOOL_COMMON_STOP_H
 #define RFS_TOOL_COMMON_STOP_H
 
-/* From now on they are only noted. A second one of a kind ends the process; what was ignored stays so. */
+/*
+ * From now on they are only noted. A second one of a kind ends the process; what was ignored stays
+ * so.
+ */
 void rfs_stop_catch(void);
 
 /* The signal that asked to stop, or 0. Any thread. */
@@ -15,7 +19,10 @@ int rfs_stopped(void);
 /* A byte is written to FD then, which is not blocking; -1: none. */
 void rfs_stop_wake(int fd);
 
-/* Ends the process as if nobody had caught the signal, for those who wait for it. Does nothing before one came. */
+/*
+ * Ends the process as if nobody had caught the signal, for those who wait for it. Does nothing
+ * before one came.
+ */
 void rfs_stop_end(void);
 
 #endif

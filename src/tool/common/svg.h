@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pictures in SVG, as few bytes as may be: shapes with classes of one style sheet, which also has the colours of
- * dark surroundings. Numbers are pixels, printed to a tenth.
+ * Pictures in SVG, as few bytes as may be: shapes with classes of one style sheet, which also has
+ * the colours of dark surroundings. Numbers are pixels, printed to a tenth.
  *
- * Colours are light forms of those of Okabe and Ito, which people with any kind of colour blindness tell apart;
- * each thing that has one also has a label, so that nothing depends on them, on paper either.
+ * Colours are light forms of those of Okabe and Ito, which people with any kind of colour blindness
+ * tell apart; each thing that has one also has a label, so that nothing depends on them, on paper
+ * either.
  */
 #ifndef RFS_TOOL_COMMON_SVG_H
 #define RFS_TOOL_COMMON_SVG_H
@@ -22,8 +23,10 @@ void rfs_svg_end(FILE *out);
 
 /* TEXT with what XML gives a meaning to escaped, and as \xNN what is not printable UTF-8. */
 void rfs_svg_escape(FILE *out, const char *text);
-/* A line of text at its baseline. Classes: "h" heading, "t" text, "s" small, "k" on a colour; "m" middle, "e" at
- * its end, as in "s e". */
+/*
+ * A line of text at its baseline. Classes: "h" heading, "t" text, "s" small, "k" on a colour; "m"
+ * middle, "e" at its end, as in "s e".
+ */
 void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 /* Classes: "o" outline, "g" faint outline, "b" bold outline, "f" background of what is left out. */
@@ -38,8 +41,8 @@ void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, dou
 double rfs_svg_width(const char *text);
 
 /*
- * Opens PATH ("-": the standard output) for a picture, and closes it, so that it is whole or an error. -errno with
- * *err filled.
+ * Opens PATH ("-": the standard output) for a picture, and closes it, so that it is whole or an
+ * error. -errno with *err filled.
  */
 int rfs_svg_open(const char *path, FILE **out, struct rfs_error *err);
 int rfs_svg_close(const char *path, FILE *out, struct rfs_error *err);

@@ -33,7 +33,7 @@ static void fail(struct run *run, int code, const struct rfs_error *err)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* ---- workers ---------------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 /* Whose memory is guarded: content of any side may be encrypted in its files. */
 static const struct rfs_whole *guard(const struct rfs_sweep *sweep)
@@ -80,7 +80,10 @@ static uint64_t unit_of(const struct rfs_sweep *sweep, size_t item, unsigned sid
     return sweep->unit ? sweep->unit(sweep->ctx, item, side) : 1;
 }
 
-/* What all sides read of so many units, for the progress; without units of their own, that of the first. */
+/*
+ * What all sides read of so many units, for the progress; without units of their own, that of the
+ * first.
+ */
 static uint64_t bytes_of(const struct rfs_sweep *sweep, size_t item, uint64_t n)
 {
     uint64_t sum = 0;
@@ -126,7 +129,7 @@ static int fetch(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker,
     return 0;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------ */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 /* False when there is none left, or one has failed. */
 static bool next(struct run *run, struct rfs_sweep_piece *piece)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors of one checkpoint or of several beside each other, each from its first byte to its last, in pieces by several threads: pieces are worked on at once, and
- * what they gave is folded into their item in order. So what comes out does not depend on the number of threads, and
- * a hash of an item can be folded that others help to read.
+ * Tensors of one checkpoint or of several beside each other, each from its first byte to its last,
+ * in pieces by several threads: pieces are worked on at once, and what they gave is folded into
+ * their item in order. So what comes out does not depend on the number of threads, and a hash of an
+ * item can be folded that others help to read.
  *
  * Threads take pieces in order, so whoever waits for its turn waits for a thread that works.
  * Memory: 8 bytes an item, and what a worker needs, for each thread.
@@ -38,15 +39,18 @@ struct rfs_sweep_worker {
 struct rfs_sweep {
     void *ctx;
     size_t n; /* items */
-    const struct rfs_whole
-        *whole[RFS_SWEEP_SIDES]; /* that are read; NULL or without a view: a spare buffer */
-    unsigned sides;              /* with spare ones */
+    /* that are read; NULL or without a view: a spare buffer */
+    const struct rfs_whole *whole[RFS_SWEEP_SIDES];
+    unsigned sides; /* with spare ones */
     size_t own_bytes;
     /* What is read of an item on a side; NULL: nothing. */
     const struct rfs_whole_tensor *(*tensor)(void *ctx, size_t item, unsigned side);
     uint64_t (*units)(void *ctx, size_t item);               /* how long an item is */
     uint64_t (*unit)(void *ctx, size_t item, unsigned side); /* bytes of a unit; NULL: 1 */
-    /* 0, or -errno with *err filled, which ends it all. Of any pieces at once; of those of an item in order. */
+    /*
+     * 0, or -errno with *err filled, which ends it all. Of any pieces at once; of those of an item
+     * in order.
+     */
     int (*work)(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                 struct rfs_error *err);
     int (*fold)(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,

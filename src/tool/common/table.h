@@ -28,8 +28,8 @@ struct rfs_table {
 };
 
 /*
- * The next cell, from left to right, row by row. What is not printable UTF-8 becomes \xNN. Ends the command where memory
- * is short (show.h).
+ * The next cell, from left to right, row by row. What is not printable UTF-8 becomes \xNN. Ends the
+ * command where memory is short (show.h).
  */
 void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -13,7 +13,10 @@ enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 /* Prints "reshard: error: …" and gives the exit code. */
 int rfs_tool_failed(const struct rfs_error *err);
 
-/* "reshard: error: …" and "reshard: warning: …; try: REMEDY" (NULL: none), for what does not end the command. */
+/*
+ * "reshard: error: …" and "reshard: warning: …; try: REMEDY" (NULL: none), for what does not end
+ * the command.
+ */
 void rfs_tool_print_error(const char *line);
 void rfs_tool_warn(const char *line, const char *remedy);
 

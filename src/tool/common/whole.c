@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b, void *ctx)
 {
@@ -60,8 +60,8 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params
 }
 
 /*
- * The checkpoint that counts in a rank's folder, when that is given and nothing says that it is a tree: *OUT, malloc'ed,
- * or NULL.
+ * The checkpoint that counts in a rank's folder, when that is given and nothing says that it is a
+ * tree: *OUT, malloc'ed, or NULL.
  */
 static int find_rank_file(const char *path, const struct rfs_options *options, char **out,
                           struct rfs_error *err)
@@ -84,7 +84,10 @@ static int find_rank_file(const char *path, const struct rfs_options *options, c
     return rfs_fail_memory(err);
 }
 
-/* A view is of something: by default of what most checkpoints are; hfai's parts have no other format. */
+/*
+ * A view is of something: by default of what most checkpoints are; hfai's parts have no other
+ * format.
+ */
 static int add_format(const char *path, const char *options, const struct rfs_options *parsed,
                       char **all, struct rfs_error *err)
 {
@@ -124,7 +127,10 @@ static int open_view(const char *path, const char *options, bool damaged, struct
     return 0;
 }
 
-/* Makes the planner, which also has tensors that a .ckpt file would lack, and takes what whole->rank has. */
+/*
+ * Makes the planner, which also has tensors that a .ckpt file would lack, and takes what
+ * whole->rank has.
+ */
 static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
                      struct rfs_globs *globs, struct rfs_error *err)
 {
@@ -253,7 +259,7 @@ void rfs_whole_close(struct rfs_whole *whole)
     *whole = (struct rfs_whole){0};
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name)
 {
@@ -371,7 +377,7 @@ struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
     return place;
 }
 
-/* ---- the rest --------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 void *rfs_whole_memory(const struct rfs_whole *whole, size_t size)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A checkpoint as its whole tensors, however it is sharded and in whatever format: what the commands read that
- * compare and measure. Opening one reads the headers that a view of one rank needs.
+ * A checkpoint as its whole tensors, however it is sharded and in whatever format: what the
+ * commands read that compare and measure. Opening one reads the headers that a view of one rank
+ * needs.
  *
  * Memory: 48 bytes a tensor beside the view's. Threads: all functions but open and close.
  */
@@ -46,15 +47,16 @@ void rfs_whole_name_strategy(const char *flag, struct rfs_error *err);
 /*
  * Of hfai's parts the tensors are those of all that dist_ckpt.load returns (hfai/hfai.h).
  *
- * OPTIONS as of rfs_tool_open; those of the outputs' format are taken and do nothing. Of the tensors those are kept
- * whose names GLOBS take. PATH is borrowed.
+ * OPTIONS as of rfs_tool_open; those of the outputs' format are taken and do nothing. Of the
+ * tensors those are kept whose names GLOBS take. PATH is borrowed.
  *
- * With a destination in OPTIONS, *CUT (else without a view) is the same checkpoint by the same view: its tensors are
- * those of destination rank 0, as that has them. For others, make a tensor of a target of the rank's plan, and its
- * slice by rfs_planner_slice. CUT NULL: a destination is refused.
+ * With a destination in OPTIONS, *CUT (else without a view) is the same checkpoint by the same
+ * view: its tensors are those of destination rank 0, as that has them. For others, make a tensor of
+ * a target of the rank's plan, and its slice by rfs_planner_slice. CUT NULL: a destination is
+ * refused.
  *
- * DAMAGED: ranks may be missing or damaged. What cannot be had without them is none of the tensors, and rfs_whole_lost
- * tells it; plans are made one at a time.
+ * DAMAGED: ranks may be missing or damaged. What cannot be had without them is none of the tensors,
+ * and rfs_whole_lost tells it; plans are made one at a time.
  *
  * 0, or -errno with *err filled; both to be closed in any case, CUT first.
  */
@@ -63,16 +65,16 @@ int rfs_whole_open(const char *path, const char *options, struct rfs_globs *glob
 void rfs_whole_close(struct rfs_whole *whole);
 
 /*
- * The same of what destination rank RANK has, as it has it, or whole for -1, whatever the destination in OPTIONS. Of
- * hfai's parts, and without a destination, there is rank 0 alone, which has all whole. 0, or -errno with *err filled;
- * to be closed in any case.
+ * The same of what destination rank RANK has, as it has it, or whole for -1, whatever the
+ * destination in OPTIONS. Of hfai's parts, and without a destination, there is rank 0 alone, which
+ * has all whole. 0, or -errno with *err filled; to be closed in any case.
  */
 int rfs_whole_open_rank(const char *path, const char *options, int64_t rank,
                         struct rfs_whole *whole, struct rfs_error *err);
 
 /*
- * For two that are to be compared, B without a view for none: if one is hfai's parts and the other is not, of the parts
- * the models' tensors are kept alone, and their path is given; else NULL.
+ * For two that are to be compared, B without a view for none: if one is hfai's parts and the other
+ * is not, of the parts the models' tensors are kept alone, and their path is given; else NULL.
  */
 const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b);
 
@@ -80,8 +82,8 @@ const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b);
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name);
 
 /*
- * The tensors that lost ranks had alone, as far as the plans that were made tell: the next one from *AT on, which begins
- * as 0, and in *RANK one of those ranks. NULL: no more.
+ * The tensors that lost ranks had alone, as far as the plans that were made tell: the next one from
+ * *AT on, which begins as 0, and in *RANK one of those ranks. NULL: no more.
  */
 const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank);
 /* Whether that name is among them. */
@@ -92,8 +94,8 @@ int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor
                     struct rfs_slice *slice);
 
 /*
- * Bytes [begin, begin + size) of a tensor whose SLICE that is, or of another copy of it, as shown. 0, or -errno with
- * *err filled.
+ * Bytes [begin, begin + size) of a tensor whose SLICE that is, or of another copy of it, as shown.
+ * 0, or -errno with *err filled.
  */
 int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
                    const struct rfs_slice *slice, uint64_t begin, size_t size, void *buf,
@@ -104,14 +106,17 @@ struct rfs_whole_place {
     const char *file; /* NULL: nowhere; the catalogue's */
     uint32_t rank;
     uint64_t offset; /* of the byte's element in the file */
-    uint64_t
-        left; /* bytes of the tensor, as shown, that go on from there in the same file; at least 1 */
+    /* bytes of the tensor, as shown, that go on from there in the same file; at least 1 */
+    uint64_t left;
 };
 struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
                                         const struct rfs_whole_tensor *tensor,
                                         const struct rfs_slice *slice, uint64_t at);
 
-/* Memory for SIZE bytes of content (WHOLE NULL: of none): guarded, where it is encrypted in the files. NULL when out of memory. */
+/*
+ * Memory for SIZE bytes of content (WHOLE NULL: of none): guarded, where it is encrypted in the
+ * files. NULL when out of memory.
+ */
 void *rfs_whole_memory(const struct rfs_whole *whole, size_t size);
 void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size);
 

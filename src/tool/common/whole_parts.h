@@ -11,7 +11,10 @@
 struct rfs_view;
 struct rfs_whole_parts;
 
-/* VIEW is of parts, and outlives the result. 0 with *out owned by the caller, or -errno with *err filled. */
+/*
+ * VIEW is of parts, and outlives the result. 0 with *out owned by the caller, or -errno with *err
+ * filled.
+ */
 int rfs_whole_parts_open(struct rfs_view *view, struct rfs_whole_parts **out,
                          struct rfs_error *err);
 void rfs_whole_parts_free(struct rfs_whole_parts *parts);

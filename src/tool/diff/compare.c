@@ -29,7 +29,7 @@ static double of_lanes(const double *lane)
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-/* ---- one block -------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 static void add_products(struct rfs_comparison *out, const double *a, const double *b, size_t n)
 {
@@ -152,7 +152,7 @@ void rfs_compare_add(struct rfs_comparison *comparison, const struct rfs_toleran
     }
 }
 
-/* ---- several ---------------------------------------------------------------------------------------- */
+/* ---- several --------------------------------------------------------------------------------- */
 
 static void add_sum(struct rfs_sum *sum, const struct rfs_sum *other)
 {

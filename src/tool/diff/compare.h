@@ -2,12 +2,14 @@
 /*
  * How far the numbers of two tensors are apart, in one pass and constant memory.
  *
- * Two numbers are the same if they are equal, or both NaN. They are within the tolerance if they are the same, or both
- * finite and |a - b| <= absolute + relative * |b|, as numpy.isclose has it. Differences and the cosine are of the pairs
- * that are finite on both sides; the relative difference is |a - b| / |b| where b is not 0. Integers of 64 bits of
- * one type are compared exactly.
+ * Two numbers are the same if they are equal, or both NaN. They are within the tolerance if they
+ * are the same, or both finite and |a - b| <= absolute + relative * |b|, as numpy.isclose has it.
+ * Differences and the cosine are of the pairs that are finite on both sides; the relative
+ * difference is |a - b| / |b| where b is not 0. Integers of 64 bits of one type are compared
+ * exactly.
  *
- * Sums are taken in eight lanes over blocks of 4,096, and the blocks' sums added with Neumaier's compensation.
+ * Sums are taken in eight lanes over blocks of 4,096, and the blocks' sums added with Neumaier's
+ * compensation.
  */
 #ifndef RFS_TOOL_DIFF_COMPARE_H
 #define RFS_TOOL_DIFF_COMPARE_H

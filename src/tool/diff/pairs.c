@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names and headers ------------------------------------------------------------------------------ */
+/* ---- names and headers ----------------------------------------------------------------------- */
 
 static bool same_shape(const struct rfs_type *a, const struct rfs_type *b)
 {
@@ -75,7 +75,7 @@ bool rfs_pair_is_same(const struct rfs_diff_options *options, const struct rfs_p
     return have_numbers(pair) ? pair->found.beyond == 0 : pair->other_bytes == 0;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* What a piece gave. */
 struct found {

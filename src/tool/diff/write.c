@@ -25,7 +25,7 @@ struct counts {
     size_t same, different, only[2];
 };
 
-/* ---- for people ------------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 /* One value for both sides, or "A → B". */
 static void add_both(struct rfs_table *table, const struct rfs_pair *pair, bool other,
@@ -98,7 +98,7 @@ static void print_summary(const struct rfs_diff *diff, const struct counts *coun
                counts->only[1]);
 }
 
-/* ---- for scripts ------------------------------------------------------------------------------------ */
+/* ---- for scripts ----------------------------------------------------------------------------- */
 
 static void add_json_number(struct rfs_table *table, double value)
 {
@@ -157,7 +157,7 @@ static void print_json(const struct rfs_diff *diff, const struct rfs_table *tabl
     rfs_json_finish(&json);
 }
 
-/* ---- both ------------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 void rfs_diff_write(const struct rfs_diff *diff)
 {

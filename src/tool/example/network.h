@@ -68,7 +68,9 @@ void rfs_net_free(struct rfs_net *net);
 void rfs_cut_pieces(const struct rfs_cut *cut, uint32_t ndim, uint32_t *pieces);
 /* Which piece of each axis RANK holds. */
 void rfs_cut_cell(const struct rfs_cut *cut, uint32_t ndim, uint32_t rank, uint32_t *cell);
-/* Optimizer shard as strategy files have it: how many pieces, and their stride in ranks; 0 and 0. */
+/*
+ * Optimizer shard as strategy files have it: how many pieces, and their stride in ranks; 0 and 0.
+ */
 void rfs_cut_shard(const struct rfs_cut *cut, uint32_t ndim, uint32_t *size, uint32_t *step);
 
 #endif

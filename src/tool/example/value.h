@@ -9,9 +9,9 @@
  *     key      = mix(FNV-1a-64(name) ^ mix(seed))
  *     word(j)  = mix(key + (j + 1) * 0x9e3779b97f4a7c15), j = 0, 1, …
  *
- * The words, little-endian, one after the other, are a stream of bytes. Element i (row-major, of the
- * whole tensor) of s bytes is the stream's bytes [i * s, i * s + s) as a little-endian integer, with
- * AND and then OR of its dtype's masks: a floating-point number is then normal and below 1 in
+ * The words, little-endian, one after the other, are a stream of bytes. Element i (row-major, of
+ * the whole tensor) of s bytes is the stream's bytes [i * s, i * s + s) as a little-endian integer,
+ * with AND and then OR of its dtype's masks: a floating-point number is then normal and below 1 in
  * magnitude, a Bool 0 or 1, an integer any value.
  */
 #ifndef RFS_TOOL_EXAMPLE_VALUE_H

@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 /*
- * The strategy of SIDE (0 source, 1 destination) as the bytes of a protobuf strategy file, malloc'ed. 0 or -errno with
- * *err filled.
+ * The strategy of SIDE (0 source, 1 destination) as the bytes of a protobuf strategy file,
+ * malloc'ed. 0 or -errno with *err filled.
  */
 int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, size_t *size,
                        struct rfs_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A strategy file as MindSpore's compiler writes it, in protobuf; layout/document.h packs it. The compiler's order is
- * that of a hash table; here it is the order of the names' hashes.
+ * A strategy file as MindSpore's compiler writes it, in protobuf; layout/document.h packs it. The
+ * compiler's order is that of a hash table; here it is the order of the names' hashes.
  */
 #include "layout/builder.h"
 #include "layout/document.h"

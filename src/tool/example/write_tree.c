@@ -72,7 +72,10 @@ static int fail_list(const char *path, struct rfs_error *err)
     return rfs_fail(err, -errno, RFS_IN(path), "another DIR", "cannot list: %s", strerror(errno));
 }
 
-/* Removes from FOLDER what the example calls by that pattern, folders of ranks or files, then FOLDER itself. */
+/*
+ * Removes from FOLDER what the example calls by that pattern, folders of ranks or files, then
+ * FOLDER itself.
+ */
 static int remove_folder(const char *folder, const char *prefix, const char *suffix, bool of_ranks,
                          struct rfs_error *err)
 {

@@ -66,7 +66,7 @@ static int parse(int argc, char **argv, struct rfs_explain *out, struct rfs_erro
     return 0;
 }
 
-/* ---- planning ---------------------------------------------------------------------------------------- */
+/* ---- planning -------------------------------------------------------------------------------- */
 
 static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
 {

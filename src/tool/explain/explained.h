@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard explain`: where the bytes of destination slices come from. Headers are read, and no tensor.
+ * `reshard explain`: where the bytes of destination slices come from. Headers are read, and no
+ * tensor.
  *
- * What is told of many slices is made and dropped slice by slice: only their lines, or totals.h, are kept.
+ * What is told of many slices is made and dropped slice by slice: only their lines, or totals.h,
+ * are kept.
  */
 #ifndef RFS_TOOL_EXPLAIN_EXPLAINED_H
 #define RFS_TOOL_EXPLAIN_EXPLAINED_H
@@ -68,11 +70,14 @@ struct rfs_explained {
     uint64_t offset;               /* in the file */
 };
 
-/* 0, or -ENOENT with *err filled when none of the selected ranks, which are planned, has the parameter. */
+/*
+ * 0, or -ENOENT with *err filled when none of the selected ranks, which are planned, has the
+ * parameter.
+ */
 int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err);
 /*
- * Calls fn for the slice of the parameter of each selected rank that has it. 0, what fn gave if that is not 0, or
- * -errno with *err filled.
+ * Calls fn for the slice of the parameter of each selected rank that has it. 0, what fn gave if
+ * that is not 0, or -errno with *err filled.
  */
 typedef int rfs_explained_fn(void *ctx, const struct rfs_explained *slice, struct rfs_error *err);
 int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx,
@@ -82,7 +87,10 @@ int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ct
 uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank);
 /* A source file below the source's folder. */
 const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file);
-/* Other source ranks that hold what a piece is part of in that way, ascending, malloc'ed; none of parts. */
+/*
+ * Other source ranks that hold what a piece is part of in that way, ascending, malloc'ed; none of
+ * parts.
+ */
 uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
                                const struct rfs_piece_trace *piece, enum rfs_holding holding,
                                size_t *n);

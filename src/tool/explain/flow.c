@@ -56,7 +56,9 @@ static double place(const struct flow *flow, uint64_t at)
     return flow->top + flow->height * (double)(in - flow->lo) / (double)(flow->hi - flow->lo);
 }
 
-/* How much further down node I of N begins, for the gaps above it; both sides have the same middle. */
+/*
+ * How much further down node I of N begins, for the gaps above it; both sides have the same middle.
+ */
 static double shift(const struct flow *flow, size_t i, size_t n)
 {
     const struct picture *picture = flow->picture;

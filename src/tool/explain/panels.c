@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two axes or more are cut: the tensor twice, left as the source and right as the destination cuts it. */
+/*
+ * Two axes or more are cut: the tensor twice, left as the source and right as the destination cuts
+ * it.
+ */
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "tool/explain/picture.h"
@@ -25,7 +28,7 @@ struct panels {
     double top;                 /* of the row */
 };
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Where the next cut of either side is, beyond AT. */
 static uint64_t next_cut(const struct picture *picture, uint32_t axis, uint64_t at)
@@ -90,7 +93,7 @@ static bool is_drawn(const struct panels *panels)
     return any;
 }
 
-/* ---- one panel --------------------------------------------------------------------------------------- */
+/* ---- one panel ------------------------------------------------------------------------------- */
 
 struct rectangle {
     double x, y, width, height;
@@ -202,7 +205,7 @@ static void draw_destination(const struct panels *panels)
     }
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void draw_axes(const struct panels *panels)
 {

@@ -101,7 +101,7 @@ bool rfs_explain_parts_has(const struct rfs_explain_parts *parts, size_t tensor,
     return parts->held[tensor] >= RFS_HFAI_EVERY || parts->held[tensor] == part;
 }
 
-/* ---- a tensor ---------------------------------------------------------------------------------------- */
+/* ---- a tensor -------------------------------------------------------------------------------- */
 
 /* A row that is cut at EDGE into N pieces, one for each part; EDGE NULL: one part has it whole. */
 static void set_grid(struct rfs_grid *grid, uint32_t n, const uint64_t *edge)
@@ -184,7 +184,7 @@ static int begin_tensor(struct rfs_explain *explain, size_t number)
     return parts->target.name == RFS_NO_ID || parts->target.shown_type == RFS_NO_ID ? -ENOMEM : 0;
 }
 
-/* ---- its slice in a part ----------------------------------------------------------------------------- */
+/* ---- its slice in a part --------------------------------------------------------------------- */
 
 static bool push(struct rfs_trace *trace, const struct rfs_piece_trace *piece)
 {

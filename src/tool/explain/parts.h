@@ -2,8 +2,8 @@
 /*
  * hfai's parts: which tensors of the state they hold, and where the bytes of each come from.
  *
- * A tensor that is cut on either side is a row of elements, cut along its only axis. One that is whole on both sides is
- * copied.
+ * A tensor that is cut on either side is a row of elements, cut along its only axis. One that is
+ * whole on both sides is copied.
  */
 #ifndef RFS_TOOL_EXPLAIN_PARTS_H
 #define RFS_TOOL_EXPLAIN_PARTS_H
@@ -17,7 +17,10 @@ void rfs_explain_parts_free(struct rfs_explain_parts *parts);
 size_t rfs_explain_parts_tensors(const struct rfs_explain_parts *parts);
 /* The number of the tensor of that name; SIZE_MAX: there is none. */
 size_t rfs_explain_parts_find(const struct rfs_explain_parts *parts, const char *name);
-/* The destination part that holds a tensor, or RFS_HFAI_PIECES or RFS_HFAI_EVERY; whether a part has something of it. */
+/*
+ * The destination part that holds a tensor, or RFS_HFAI_PIECES or RFS_HFAI_EVERY; whether a part
+ * has something of it.
+ */
 uint32_t rfs_explain_parts_held(const struct rfs_explain_parts *parts, size_t tensor);
 bool rfs_explain_parts_has(const struct rfs_explain_parts *parts, size_t tensor, uint32_t part);
 /* Makes the slice of a tensor for slice->rank: 1, 0 if that part has nothing of it, or -ENOMEM. */

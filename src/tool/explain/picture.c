@@ -49,7 +49,7 @@ void rfs_picture_range(const struct picture *picture, const struct rfs_box *box,
         snprintf(out, cap, "%" PRIu64 ":%" PRIu64, box->at[axis], box->at[axis] + box->len[axis]);
 }
 
-/* ---- what is to be drawn ----------------------------------------------------------------------------- */
+/* ---- what is to be drawn --------------------------------------------------------------------- */
 
 static bool add_rank(struct drawn *drawn, uint32_t rank)
 {
@@ -322,7 +322,7 @@ static bool name_cells(struct picture *picture)
     return true;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static double body(const struct picture *picture, FILE *out)
 {

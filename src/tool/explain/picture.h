@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The picture of a parameter: its source cells, its destination slices and the pieces that go from the ones to
- * the others, all as boxes in the whole tensor.
+ * The picture of a parameter: its source cells, its destination slices and the pieces that go from
+ * the ones to the others, all as boxes in the whole tensor.
  *
- * Where one axis alone is cut it is a flow: two bars and bands between them. Else the tensor is drawn twice, by
- * the two cut axes that are last; what other cut axes there are is folded: a row of drawings for each interval
- * between their cuts.
+ * Where one axis alone is cut it is a flow: two bars and bands between them. Else the tensor is
+ * drawn twice, by the two cut axes that are last; what other cut axes there are is folded: a row of
+ * drawings for each interval between their cuts.
  */
 #ifndef RFS_TOOL_EXPLAIN_PICTURE_H
 #define RFS_TOOL_EXPLAIN_PICTURE_H
@@ -39,8 +39,8 @@ struct picture {
     const struct rfs_explain *explain;
     uint32_t ndim;
     uint64_t whole[RFS_MAX_DIMS];
-    bool
-        copied; /* there is no grid: cells are the source ranks that give it whole, slices are ranks */
+    /* there is no grid: cells are the source ranks that give it whole, slices are ranks */
+    bool copied;
     struct rfs_grid src, dst;
     uint32_t base; /* the global rank of the source grid's rank 0 */
     struct {
@@ -64,7 +64,10 @@ void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn,
 void rfs_picture_range(const struct picture *picture, const struct rfs_box *box, uint32_t axis,
                        char *out, size_t cap);
 
-/* The drawing below the title: AXIS is the one that is cut. Each gives its height, and draws where OUT is not NULL. */
+/*
+ * The drawing below the title: AXIS is the one that is cut. Each gives its height, and draws where
+ * OUT is not NULL.
+ */
 double rfs_picture_flow(const struct picture *picture, uint32_t axis, FILE *out, double top);
 double rfs_picture_panels(const struct picture *picture, FILE *out, double top);
 

@@ -58,7 +58,10 @@ static void fold(struct rfs_file_range *range)
     }
 }
 
-/* The loops from LEVEL on, COUNT times the first of them, at byte AT of the content; all in one extent. */
+/*
+ * The loops from LEVEL on, COUNT times the first of them, at byte AT of the content; all in one
+ * extent.
+ */
 static bool push(const struct rfs_block *block, uint32_t level, uint64_t count, uint64_t at,
                  uint64_t run, struct rfs_file_ranges *out)
 {

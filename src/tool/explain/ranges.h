@@ -7,8 +7,9 @@
 #include "plan/slice.h"
 
 /*
- * RUN bytes at OFFSET + Σ i_k * loop[k].stride for all i_k below loop[k].count, outermost loop first. Strides are 0
- * where the same bytes are taken over and over, as of a tensor that torch expanded.
+ * RUN bytes at OFFSET + Σ i_k * loop[k].stride for all i_k below loop[k].count, outermost loop
+ * first. Strides are 0 where the same bytes are taken over and over, as of a tensor that torch
+ * expanded.
  */
 struct rfs_file_range {
     uint64_t offset; /* in the file */
@@ -25,8 +26,9 @@ struct rfs_file_ranges {
 };
 
 /*
- * Appends the ranges of a block: one, but for a tensor that lies in several extents (a .ckpt has one for each
- * 512 MiB): then up to one a loop for each extent, and one more for each boundary. False when out of memory.
+ * Appends the ranges of a block: one, but for a tensor that lies in several extents (a .ckpt has
+ * one for each 512 MiB): then up to one a loop for each extent, and one more for each boundary.
+ * False when out of memory.
  */
 bool rfs_ranges_add(const struct rfs_block *block, struct rfs_file_ranges *out);
 

@@ -119,7 +119,7 @@ static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
     return rfs_fail(err, -ENOENT, where, remedy, "%s; stage %u has", who, stage);
 }
 
-/* ---- a slice ----------------------------------------------------------------------------------------- */
+/* ---- a slice --------------------------------------------------------------------------------- */
 
 static struct rfs_explained_side side_of(const struct rfs_layout *layout,
                                          const struct rfs_grid *grid, const uint64_t *slice)

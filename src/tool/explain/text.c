@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- cells ------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whole,
                     const struct rfs_box *box)
@@ -40,7 +40,7 @@ static void end_table(struct rfs_table *table)
     rfs_table_free(table);
 }
 
-/* ---- the parameter ----------------------------------------------------------------------------------- */
+/* ---- the parameter --------------------------------------------------------------------------- */
 
 static void put_side(const char *title, const struct rfs_explained_side *side)
 {
@@ -91,7 +91,7 @@ static void put_head(const struct rfs_explain *explain, const struct rfs_explain
     put_side("destination", &slice->destination);
 }
 
-/* ---- one slice --------------------------------------------------------------------------------------- */
+/* ---- one slice ------------------------------------------------------------------------------- */
 
 static void put_slice(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
@@ -159,7 +159,10 @@ static void put_others(const struct rfs_explain *explain, const struct rfs_expla
         printf("%s%s %s%s", before, n > 1 ? "ranks" : "rank", text, after);
 }
 
-/* Of each source rank that gives something: where its file is, who else has the same, and why it was chosen. */
+/*
+ * Of each source rank that gives something: where its file is, who else has the same, and why it
+ * was chosen.
+ */
 static void put_providers(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
     const struct rfs_trace *trace = &slice->trace;
@@ -230,7 +233,7 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     return 0;
 }
 
-/* ---- tables of ranks --------------------------------------------------------------------------------- */
+/* ---- tables of ranks ------------------------------------------------------------------------- */
 
 struct listing {
     struct rfs_explain *explain;
@@ -310,7 +313,7 @@ static int print_slices(struct rfs_explain *explain, struct listing *listing, st
     return 0;
 }
 
-/* ---- all parameters ---------------------------------------------------------------------------------- */
+/* ---- all parameters -------------------------------------------------------------------------- */
 
 static void add_rank(struct rfs_table *table, const struct rfs_explain *explain, size_t i,
                      const struct rfs_totals_rank *rank)

@@ -153,7 +153,7 @@ uint32_t *rfs_explained_ranks(const struct rfs_explained *slice, size_t *n)
     return distinct(ranks, slice->trace.n, n);
 }
 
-/* ---- all parameters ---------------------------------------------------------------------------------- */
+/* ---- all parameters -------------------------------------------------------------------------- */
 
 /* A parameter of a rank. */
 struct occurrence {

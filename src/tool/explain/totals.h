@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes that destination ranks take from source files: of each rank, and of all together with what several of
- * them take counted once, as on a node that has read it and keeps it.
+ * Bytes that destination ranks take from source files: of each rank, and of all together with what
+ * several of them take counted once, as on a node that has read it and keeps it.
  *
- * Cost: 16 bytes for each pair of a rank and a file that gives it something; and of one parameter at a time the
- * boxes of all ranks, 280 bytes each.
+ * Cost: 16 bytes for each pair of a rank and a file that gives it something; and of one parameter
+ * at a time the boxes of all ranks, 280 bytes each.
  */
 #ifndef RFS_TOOL_EXPLAIN_TOTALS_H
 #define RFS_TOOL_EXPLAIN_TOTALS_H

@@ -12,9 +12,9 @@ struct rfs_boxes {
 };
 
 /*
- * Of boxes of NDIM axes, which may overlap in any way, and are left in another order. *VOLUME is at most the
- * elements of the tensor that they are boxes of. O(n log n) a level for the cells of a grid, however often each
- * comes; n² at worst. False when out of memory.
+ * Of boxes of NDIM axes, which may overlap in any way, and are left in another order. *VOLUME is at
+ * most the elements of the tensor that they are boxes of. O(n log n) a level for the cells of a
+ * grid, however often each comes; n² at worst. False when out of memory.
  */
 bool rfs_boxes_volume(struct rfs_boxes *boxes, uint32_t ndim, uint64_t *volume);
 

@@ -42,7 +42,7 @@ void rfs_wave_free(struct rfs_wave *wave)
     free(wave);
 }
 
-/* ---- which pieces are the same ------------------------------------------------------------------------- */
+/* ---- which pieces are the same --------------------------------------------------------------- */
 
 struct naming {
     struct rfs_writing_run *run;
@@ -127,7 +127,7 @@ int rfs_wave_begin(struct rfs_writing_run *run, struct rfs_wave **out, struct rf
     return 0;
 }
 
-/* ---- what is complete ---------------------------------------------------------------------------------- */
+/* ---- what is complete ------------------------------------------------------------------------ */
 
 int rfs_writing_finish(struct rfs_writing_run *run, struct rfs_writing *writing,
                        struct rfs_error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is there already. A file that the manifest has, made of the same by its entry, is read and kept if it has
- * the entry's hash. Of any other file the bytes are compared with what would be written. What differs is
- * refused, before anything is written, unless --force says to replace it.
+ * What is there already. A file that the manifest has, made of the same by its entry, is read and
+ * kept if it has the entry's hash. Of any other file the bytes are compared with what would be
+ * written. What differs is refused, before anything is written, unless --force says to replace it.
  */
 #include "tool/export/export.h"
 
@@ -42,7 +42,7 @@ void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_
         free(buffer);
 }
 
-/* ---- reading what is there --------------------------------------------------------------------------- */
+/* ---- reading what is there ------------------------------------------------------------------- */
 
 /* Does something with each piece of a file that is there, or fails. */
 typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset);
@@ -92,7 +92,7 @@ int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
     return rc;
 }
 
-/* ---- comparing it with the view ----------------------------------------------------------------------- */
+/* ---- comparing it with the view -------------------------------------------------------------- */
 
 struct comparison {
     reshard_reader *reader;
@@ -137,7 +137,7 @@ static int compare(struct rfs_export *export, const struct rfs_export_file *file
     return rc;
 }
 
-/* ---- one file ---------------------------------------------------------------------------------------- */
+/* ---- one file -------------------------------------------------------------------------------- */
 
 struct checking {
     struct rfs_export *export;
@@ -273,7 +273,7 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
     return rc;
 }
 
-/* ---- the folder as a whole ---------------------------------------------------------------------------- */
+/* ---- the folder as a whole ------------------------------------------------------------------- */
 
 static int read_manifest(struct rfs_export *export, const char *name, struct rfs_error *err)
 {

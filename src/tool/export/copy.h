@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes that the file system itself takes over from a source, where it can: shared blocks (btrfs, XFS and others,
- * by FICLONERANGE), or a copy on the server (NFS, SMB, Ceph, by copy_file_range). Elsewhere copy_file_range would
- * have the kernel copy pages, which costs as much as writing what has been read already, since all is read for the
- * checksum. The first refusal ends the tries.
+ * Bytes that the file system itself takes over from a source, where it can: shared blocks (btrfs,
+ * XFS and others, by FICLONERANGE), or a copy on the server (NFS, SMB, Ceph, by copy_file_range).
+ * Elsewhere copy_file_range would have the kernel copy pages, which costs as much as writing what
+ * has been read already, since all is read for the checksum. The first refusal ends the tries.
  *
  * Threads: all functions.
  */
@@ -29,8 +29,9 @@ struct rfs_copier {
 void rfs_copier_init(struct rfs_copier *copier, int fd);
 
 /*
- * Takes as much of PLAIN as it can over into the shown file that is written to FD, whose offsets PLAIN's are.
- * [*begin, *end) is what it took, which may be empty. 0, or -errno when the source has changed or cannot be used.
+ * Takes as much of PLAIN as it can over into the shown file that is written to FD, whose offsets
+ * PLAIN's are. [*begin, *end) is what it took, which may be empty. 0, or -errno when the source has
+ * changed or cannot be used.
  */
 int rfs_copier_take(struct rfs_copier *copier, struct rfs_files *files,
                     const struct rfs_plain *plain, int fd, uint64_t *begin, uint64_t *end);

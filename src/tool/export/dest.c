@@ -35,9 +35,11 @@ int rfs_dest_failed(const struct rfs_dest *dest, const char *path, const char *w
     return rfs_fail(err, -code, RFS_IN(shown), remedy, "%s: %s", what, strerror(code));
 }
 
-/* ---- the folder ------------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
-/* GIVEN resolved, or its parent resolved with its last part behind. malloc'ed; NULL with errno set. */
+/*
+ * GIVEN resolved, or its parent resolved with its last part behind. malloc'ed; NULL with errno set.
+ */
 static char *resolve(const char *given)
 {
     char *out = realpath(given, NULL);
@@ -143,11 +145,11 @@ int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error 
                     "%s are to be written, and %s are free there", wanted, free_bytes);
 }
 
-/* ---- what is in it ----------------------------------------------------------------------------------- */
+/* ---- what is in it --------------------------------------------------------------------------- */
 
 /*
- * The folder that PATH is in, each part opened for itself so that no link is followed; MAKE: made where it is
- * missing, and *made is set then. -errno or it.
+ * The folder that PATH is in, each part opened for itself so that no link is followed; MAKE: made
+ * where it is missing, and *made is set then. -errno or it.
  */
 static int folder_of(const struct rfs_dest *dest, const char *path, bool make, bool *made,
                      const char **name)
@@ -206,7 +208,10 @@ int rfs_dest_open(const struct rfs_dest *dest, const char *path)
     return -EINVAL;
 }
 
-/* ".NAME.part": hidden, and with no ending that a reader of checkpoints looks for. malloc'ed, or NULL. */
+/*
+ * ".NAME.part": hidden, and with no ending that a reader of checkpoints looks for. malloc'ed, or
+ * NULL.
+ */
 static char *temporary_of(const char *name)
 {
     char *out;
@@ -226,8 +231,8 @@ uint64_t rfs_dest_partial_bytes(const struct rfs_dest *dest, const char *path)
 }
 
 /*
- * Removes a temporary that nobody has locked. Where a file system has no locks, whoever comes later wins. 0, also
- * when there is none, or -EBUSY or another -errno.
+ * Removes a temporary that nobody has locked. Where a file system has no locks, whoever comes later
+ * wins. 0, also when there is none, or -EBUSY or another -errno.
  */
 static int remove_stale(int folder, const char *temporary)
 {
@@ -250,7 +255,10 @@ void rfs_dest_sweep(const struct rfs_dest *dest, const char *path)
         remove_stale(folder, temporary);
 }
 
-/* Removes the folder that PATH is in, which is open as FOLDER, if nothing is in it, and it is not the export's. */
+/*
+ * Removes the folder that PATH is in, which is open as FOLDER, if nothing is in it, and it is not
+ * the export's.
+ */
 static void remove_folder(int folder, const char *path)
 {
     const char *end = strrchr(path, '/');
@@ -286,7 +294,7 @@ int rfs_dest_remove(const struct rfs_dest *dest, const char *path)
     return 0;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void forget_name(struct rfs_partial *partial)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder that is exported to. Files come into being under a temporary name beside their own and are renamed
- * when they are complete; what runs at the same time, and what was killed, is told apart by a lock on the
- * temporary file. Links inside the folder are not followed.
+ * The folder that is exported to. Files come into being under a temporary name beside their own and
+ * are renamed when they are complete; what runs at the same time, and what was killed, is told
+ * apart by a lock on the temporary file. Links inside the folder are not followed.
  *
  * Threads: rfs_dest_find, make and close from one; the others from any.
  */
@@ -23,8 +23,8 @@ struct rfs_dest {
 #define RFS_DEST_NONE ((struct rfs_dest){NULL, -1})
 
 /*
- * Where GIVEN is, which need not be there, but its parent. SOURCE (NULL: none) must be neither in it nor around
- * it. Makes nothing. 0, or -errno with *err filled; to be closed in any case.
+ * Where GIVEN is, which need not be there, but its parent. SOURCE (NULL: none) must be neither in
+ * it nor around it. Makes nothing. 0, or -errno with *err filled; to be closed in any case.
  */
 int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
                   struct rfs_error *err);
@@ -60,8 +60,8 @@ struct rfs_partial {
 int rfs_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode,
                       struct rfs_partial *out, struct rfs_error *err);
 /*
- * Gives it its name, in the place of what has it only if REPLACE; SYNC: so that it outlasts a power failure. Ends
- * it in any case. 0, or -errno with *err filled.
+ * Gives it its name, in the place of what has it only if REPLACE; SYNC: so that it outlasts a power
+ * failure. Ends it in any case. 0, or -errno with *err filled.
  */
 int rfs_partial_finish(const struct rfs_dest *dest, struct rfs_partial *partial, bool replace,
                        bool sync, struct rfs_error *err);

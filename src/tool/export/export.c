@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what is said ------------------------------------------------------------------------------------ */
+/* ---- what is said ---------------------------------------------------------------------------- */
 
 /* A reshard_log_fn: as the mount does on a terminal, without what is only of use in a log. */
 static void print_line(void *ctx, enum reshard_level level, const char *line)
@@ -87,9 +87,11 @@ static void print_summary(const struct rfs_export *export, double seconds)
     putchar('\n');
 }
 
-/* ---- before the first byte --------------------------------------------------------------------------- */
+/* ---- before the first byte ------------------------------------------------------------------- */
 
-/* What this and all other tasks still have to write, less what is written of it in temporary files. */
+/*
+ * What this and all other tasks still have to write, less what is written of it in temporary files.
+ */
 static int check_room(const struct rfs_export *export, struct rfs_error *err)
 {
     uint64_t needed = 0;
@@ -109,7 +111,10 @@ static int check_room(const struct rfs_export *export, struct rfs_error *err)
     return rfs_dest_room(&export->dest, needed > begun ? needed - begun : 0, err);
 }
 
-/* The manifest begins with all that is known, so that no task loses what another one has written down. */
+/*
+ * The manifest begins with all that is known, so that no task loses what another one has written
+ * down.
+ */
 static int begin_record(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_manifest *mine = &export->record.manifest;
@@ -129,7 +134,7 @@ static int begin_record(struct rfs_export *export, struct rfs_error *err)
     return mine->source && mine->options ? 0 : rfs_fail_memory(err);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* What is complete when it was stopped is written down. */
 static int write_files(struct rfs_export *export, struct rfs_error *err)

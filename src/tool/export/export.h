@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard export`: what a mount would show, written into a folder. The steps, each in a file of its own:
+ * `reshard export`: what a mount would show, written into a folder. The steps, each in a file of
+ * its own:
  *
  *     list      the view's files, planned (their headers are read), and divided over the tasks
  *     check     what is there already is kept if it proves to be what would be written
  *     write     the others, in waves of files that take from the same sources (export_wave.h)
  *     verify    instead of these: what is there against the manifest
  *
- * Nothing is written before all of the list is planned, all that is there is checked, and there is room.
+ * Nothing is written before all of the list is planned, all that is there is checked, and there is
+ * room.
  */
 #ifndef RFS_TOOL_EXPORT_EXPORT_H
 #define RFS_TOOL_EXPORT_EXPORT_H
@@ -61,7 +63,7 @@ static inline bool rfs_export_is_mine(const struct rfs_export *export,
     return file->task == export->task.number;
 }
 
-/* ---- the steps: 0, or -errno with *err filled -------------------------------------------------------- */
+/* ---- the steps: 0, or -errno with *err filled ------------------------------------------------ */
 
 int rfs_export_list(struct rfs_export *export, struct rfs_error *err);
 /* Reads the manifests; refuses a folder that holds something else. */
@@ -71,7 +73,7 @@ int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
 /* Prints what differs; -EBADMSG if anything does. */
 int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);
 
-/* ---- what another export has left; stale.c ----------------------------------------------------------- */
+/* ---- what another export has left; stale.c --------------------------------------------------- */
 
 /* Takes what the view does not show from the known to the stale. 0, or -ENOMEM with *err filled. */
 int rfs_export_sort_out(struct rfs_export *export, struct rfs_error *err);
@@ -83,7 +85,7 @@ int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err);
 /* How many manifests there are but those of TASKS tasks; REMOVE: and removes them. */
 unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove);
 
-/* ---- what they share --------------------------------------------------------------------------------- */
+/* ---- what they share ------------------------------------------------------------------------- */
 
 /* What a file is made of, and of which sources: a name for it. 0 or -errno. From any thread. */
 int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,
@@ -93,7 +95,10 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
 void *rfs_export_buffer(const struct rfs_export *export, size_t bytes);
 void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes);
 
-/* The XXH3-128 of a file of SIZE bytes in the folder; counted as progress. 0, -errno, or -EINVAL for another size. */
+/*
+ * The XXH3-128 of a file of SIZE bytes in the folder; counted as progress. 0, -errno, or -EINVAL
+ * for another size.
+ */
 int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
                     struct rfs_hash *out);
 

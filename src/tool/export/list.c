@@ -14,7 +14,7 @@
 
 #define DEEPEST 4 /* folders: a save, a rank; or merged */
 
-/* ---- walking ---------------------------------------------------------------------------------------- */
+/* ---- walking --------------------------------------------------------------------------------- */
 
 /* Takes PATH over. */
 static int add_file(struct rfs_export *export, char *path, uint64_t id, struct rfs_error *err)
@@ -77,7 +77,7 @@ static int check_ranks(const struct rfs_export *export, struct rfs_error *err)
     return 0;
 }
 
-/* ---- planning --------------------------------------------------------------------------------------- */
+/* ---- planning -------------------------------------------------------------------------------- */
 
 int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
                              int code, struct rfs_error *err)
@@ -192,7 +192,7 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
     return rc;
 }
 
-/* ---- the step --------------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static int divide(struct rfs_export *export, struct rfs_error *err)
 {
@@ -212,8 +212,8 @@ static int divide(struct rfs_export *export, struct rfs_error *err)
 }
 
 /*
- * For the division: one file of each kin is planned, by every task, and the others are taken to be as large. So no
- * task reads the headers of all sources, and all come to the same division.
+ * For the division: one file of each kin is planned, by every task, and the others are taken to be
+ * as large. So no task reads the headers of all sources, and all come to the same division.
  */
 static int estimate(struct rfs_export *export, struct rfs_error *err)
 {

@@ -62,7 +62,7 @@ bool rfs_manifest_takes(const char *path)
     return shown && rfs_text_printable(shown, cap, path) && strcmp(shown, path) == 0;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void put_file(struct rfs_json_write *json, const char *path,
                      const struct rfs_manifest_entry *entry)
@@ -116,7 +116,7 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
     return -ENOMEM;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool read_hash(struct rfs_json_read *json, struct rfs_hash *out)
 {
@@ -125,7 +125,9 @@ static bool read_hash(struct rfs_json_read *json, struct rfs_hash *out)
             rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits"));
 }
 
-/* Below the folder, without "..", "." or an empty part, and nothing else that would lead out of it. */
+/*
+ * Below the folder, without "..", "." or an empty part, and nothing else that would lead out of it.
+ */
 static bool is_below(const char *path)
 {
     for (;;) {
@@ -279,7 +281,7 @@ int rfs_manifest_parse(const char *name, const char *text, size_t size,
     return rc;
 }
 
-/* ---- names ------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 #define STEM "reshard-manifest"
 

@@ -30,7 +30,7 @@ static void fail(struct rfs_writing_run *run, int rc, const struct rfs_error *er
     pthread_mutex_unlock(&run->lock);
 }
 
-/* ---- the threads ------------------------------------------------------------------------------------ */
+/* ---- the threads ----------------------------------------------------------------------------- */
 
 /* Makes the next wave the run's; the caller has the lock, which is released meanwhile. */
 static void next_wave(struct rfs_writing_run *run)
@@ -186,7 +186,7 @@ static int run_threads(struct rfs_writing_run *run, struct rfs_error *err)
     return rc;
 }
 
-/* ---- the step --------------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b)
 {

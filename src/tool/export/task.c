@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the environment -------------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 /* Open MPI first: under its mpirun in a job of Slurm, Slurm's numbers are those of the daemons. */
 static const struct {
@@ -21,8 +21,8 @@ static const struct {
 };
 
 /*
- * sbatch gives its script SLURM_PROCID and SLURM_NTASKS, too, though it runs once: only what srun starts has a
- * step.
+ * sbatch gives its script SLURM_PROCID and SLURM_NTASKS, too, though it runs once: only what srun
+ * starts has a step.
  */
 static bool is_batch_script(void)
 {
@@ -71,7 +71,7 @@ bool rfs_task_parse(const char *text, struct rfs_task *out)
     return true;
 }
 
-/* ---- the division ----------------------------------------------------------------------------------- */
+/* ---- the division ---------------------------------------------------------------------------- */
 
 struct load {
     uint64_t bytes;
@@ -128,7 +128,9 @@ int rfs_task_divide(const uint64_t *sizes, size_t n, uint32_t tasks, uint32_t *t
     qsort(order, n, sizeof *order, by_size);
     for (size_t i = 0; i < n; i++) {
         task_of[order[i].file] = heap[0].task;
-        /* Files without bytes go around as well. Sizes are below 2^51, and so are not many files. */
+        /*
+         * Files without bytes go around as well. Sizes are below 2^51, and so are not many files.
+         */
         heap[0].bytes += order[i].bytes + 1;
         sift_down(heap, tasks);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is there against the manifests, and with a source also against what the view would show now. Prints a line
- * for each file that differs. When all is right and this is the only task, manifests of tasks become one.
+ * What is there against the manifests, and with a source also against what the view would show now.
+ * Prints a line for each file that differs. When all is right and this is the only task, manifests
+ * of tasks become one.
  */
 #include "tool/export/export.h"
 
@@ -119,7 +120,7 @@ static int verify_file(void *ctx, size_t i)
     return 0;
 }
 
-/* ---- several manifests become one --------------------------------------------------------------------- */
+/* ---- several manifests become one ------------------------------------------------------------ */
 
 /* Where nothing may be written the parts stay. */
 static void merge(struct rfs_export *export)
@@ -137,7 +138,7 @@ static void merge(struct rfs_export *export)
         rfs_export_other_manifests(export, 1, true);
 }
 
-/* ---- the step ---------------------------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static uint64_t all_bytes(const struct rfs_export *export)
 {

@@ -62,7 +62,7 @@ int rfs_wave_next(const struct rfs_wave_file *files, size_t n, unsigned threads,
     return 0;
 }
 
-/* ---- pieces ----------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static uint64_t first_part(const struct rfs_wave_file *file)
 {
@@ -87,14 +87,17 @@ void rfs_wave_piece(const struct rfs_wave_file *file, uint64_t piece, uint64_t i
     *size = rfs_min_u64(piece, (i < n ? first : file->size) - *offset);
 }
 
-/* ---- items ------------------------------------------------------------------------------------------ */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 static bool same_key(const struct rfs_wave_key *a, const struct rfs_wave_key *b)
 {
     return a->word[0] == b->word[0] && a->word[1] == b->word[1];
 }
 
-/* Appends the item of piece I of file F, with all files behind it that have the same. False: out of memory. */
+/*
+ * Appends the item of piece I of file F, with all files behind it that have the same. False: out of
+ * memory.
+ */
 static bool add_item(const struct rfs_wave_file *files, size_t n, uint64_t piece, uint64_t i,
                      size_t f, struct rfs_wave_key *const *keys, bool *taken,
                      struct rfs_wave_plan *out)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which bytes are written when. Files that take from the same sources are written side by side, in a wave: piece
- * by piece, each of them the first, then each the second. So a source's bytes that several files want are wanted
- * at about the same time, and are read from the disk once; and where pieces of several files are made of the same
- * (replicas of data parallelism), one is assembled and written to all of them. Files that share nothing go side by
- * side only as far as there are threads, so that what is begun is soon complete.
+ * Which bytes are written when. Files that take from the same sources are written side by side, in
+ * a wave: piece by piece, each of them the first, then each the second. So a source's bytes that
+ * several files want are wanted at about the same time, and are read from the disk once; and where
+ * pieces of several files are made of the same (replicas of data parallelism), one is assembled and
+ * written to all of them. Files that share nothing go side by side only as far as there are
+ * threads, so that what is begun is soon complete.
  *
  * Pure: knows no file system and no thread.
  */
@@ -30,14 +31,14 @@ struct rfs_wave_file {
 };
 
 /*
- * Sorts files so that those that share sources are neighbours. FLAT: the files of one whole checkpoint, which name
- * the same sources but take different bytes; they stay as they are.
+ * Sorts files so that those that share sources are neighbours. FLAT: the files of one whole
+ * checkpoint, which name the same sources but take different bytes; they stay as they are.
  */
 void rfs_wave_sort(struct rfs_wave_file *files, size_t n, bool flat);
 
 /*
- * How many of the first of N sorted files make a wave, at least one if there is any. *share: whether they share
- * sources. 0 or -ENOMEM.
+ * How many of the first of N sorted files make a wave, at least one if there is any. *share:
+ * whether they share sources. 0 or -ENOMEM.
  */
 int rfs_wave_next(const struct rfs_wave_file *files, size_t n, unsigned threads, bool flat,
                   size_t *count, bool *share);
@@ -65,8 +66,8 @@ struct rfs_wave_key {
     uint64_t word[2];
 };
 /*
- * The items of a wave of N files in pieces of PIECE bytes. keys[f][i] is that of the I-th piece of file F; NULL: no
- * two are the same. 0 or -ENOMEM; to be freed in any case.
+ * The items of a wave of N files in pieces of PIECE bytes. keys[f][i] is that of the I-th piece of
+ * file F; NULL: no two are the same. 0 or -ENOMEM; to be freed in any case.
  */
 int rfs_wave_plan(const struct rfs_wave_file *files, size_t n, uint64_t piece,
                   struct rfs_wave_key *const *keys, struct rfs_wave_plan *out);

@@ -12,7 +12,7 @@
 
 #define SPANS 64
 
-/* ---- spans ------------------------------------------------------------------------------------------ */
+/* ---- spans ----------------------------------------------------------------------------------- */
 
 struct spans {
     struct iovec iov[SPANS];
@@ -53,7 +53,7 @@ static int write_spans(int fd, const struct spans *spans, uint64_t from, uint64_
     return 0;
 }
 
-/* ---- one item --------------------------------------------------------------------------------------- */
+/* ---- one item -------------------------------------------------------------------------------- */
 
 struct item_at_work {
     struct rfs_writing_run *run;
@@ -69,7 +69,10 @@ static struct rfs_writing *member(const struct item_at_work *work, uint32_t m)
     return &work->wave->files[work->wave->plan.members.data[work->item->first + m]];
 }
 
-/* Whether all before the item is in the file's checksum; WAIT until it is. False also when all is over. */
+/*
+ * Whether all before the item is in the file's checksum; WAIT until it is. False also when all is
+ * over.
+ */
 static bool has_turn(struct item_at_work *work, const struct rfs_writing *writing, bool wait)
 {
     struct rfs_writing_run *run = work->run;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of writing: the run, its waves and their files. A thread takes the next item of the wave, has the view
- * assemble it, writes it to each file that it is for, and adds it to each file's checksum when all before it has
- * been added. Items are taken in order, so whoever waits for its turn waits for a thread that works.
+ * Inside of writing: the run, its waves and their files. A thread takes the next item of the wave,
+ * has the view assemble it, writes it to each file that it is for, and adds it to each file's
+ * checksum when all before it has been added. Items are taken in order, so whoever waits for its
+ * turn waits for a thread that works.
  */
 #ifndef RFS_TOOL_EXPORT_WRITE_H
 #define RFS_TOOL_EXPORT_WRITE_H
@@ -19,9 +20,10 @@
 #define RFS_EXPORT_PIECE_MOST (UINT64_C(4) << 20)
 #define RFS_EXPORT_PIECE_LEAST (UINT64_C(256) << 10)
 /*
- * Bytes of one write, which ends at a multiple of this in the file. Larger ones make the kernel keep them in pages of 2 MiB, which on virtual machines are just those
- * that are given back to the host when they are free: the next write waits for the host then, and took up to five
- * times as long.
+ * Bytes of one write, which ends at a multiple of this in the file. Larger ones make the kernel
+ * keep them in pages of 2 MiB, which on virtual machines are just those that are given back to the
+ * host when they are free: the next write waits for the host then, and took up to five times as
+ * long.
  */
 #define RFS_EXPORT_AT_ONCE (UINT64_C(1) << 20)
 
@@ -73,8 +75,9 @@ int rfs_wave_begin(struct rfs_writing_run *run, struct rfs_wave **out, struct rf
 void rfs_wave_free(struct rfs_wave *wave);
 
 /*
- * Writes an item, with RUN->piece + RESHARD_SCRATCH_EXTRA bytes of memory for it, and finishes the files of which it
- * is the last. 0, or -errno with *err filled; also 0 when another thread has failed meanwhile.
+ * Writes an item, with RUN->piece + RESHARD_SCRATCH_EXTRA bytes of memory for it, and finishes the
+ * files of which it is the last. 0, or -errno with *err filled; also 0 when another thread has
+ * failed meanwhile.
  */
 int rfs_wave_write(struct rfs_writing_run *run, struct rfs_wave *wave,
                    const struct rfs_wave_item *item, void *scratch, struct rfs_error *err);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `reshard get`: one tensor as a file, whole or as a destination rank has it. It is read in pieces by several threads. */
+/*
+ * `reshard get`: one tensor as a file, whole or as a destination rank has it. It is read in pieces
+ * by several threads.
+ */
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/suggest.h"
@@ -37,7 +40,7 @@ struct getting {
     struct rfs_progress progress;
 };
 
-/* ---- which tensor ------------------------------------------------------------------------------------ */
+/* ---- which tensor ---------------------------------------------------------------------------- */
 
 static const char *source_name(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor)
 {
@@ -95,7 +98,7 @@ static int has_none(const struct getting *getting, struct rfs_error *err)
                     "there is no such tensor");
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void free_image(struct rfs_image **image)
 {
@@ -187,7 +190,7 @@ static int get(struct getting *getting, struct rfs_error *err)
     return rc ? rc : rfs_output_end(&getting->output, err);
 }
 
-/* ---- the command line -------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static int take_rank(const struct rfs_given *given, void *request, struct rfs_error *err)
 {

@@ -10,7 +10,8 @@
  *   0a …, 12 …                 a .ckpt, or group info if it is that as a whole
  *   lines of text              rules
  *
- * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else those of a rank.
+ * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else
+ * those of a rank.
  */
 #include "base/cleanup.h"
 #include "base/path.h"

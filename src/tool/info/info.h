@@ -19,9 +19,9 @@ struct rfs_info_args {
 };
 
 struct rfs_report {
-    const char
-        *kind;  /* "checkpoint", "encrypted", "tree", "strategy", "parts", "group info", "rules" */
-    char *path; /* owned; what was looked at in the end */
+    /* "checkpoint", "encrypted", "tree", "strategy", "parts", "group info", "rules" */
+    const char *kind;
+    char *path;              /* owned; what was looked at in the end */
     struct rfs_table table;  /* the first for people; "rows", or what the key says, in JSON */
     const char *key;         /* NULL: "rows" */
     struct rfs_table second; /* "rows" then; none, if it has no columns */
@@ -72,8 +72,8 @@ struct rfs_reading;
 int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs_report *report,
                        struct rfs_error *err);
 /*
- * The tensors of a file of torch.save, wherever in it they are: "model.layer.weight". *others is the number of other
- * values.
+ * The tensors of a file of torch.save, wherever in it they are: "model.layer.weight". *others is
+ * the number of other values.
  */
 int rfs_info_torch(rfs_read_fn *read, void *ctx, uint64_t size, const char *path,
                    const struct rfs_filter *filter, struct rfs_rows *rows, size_t *others,

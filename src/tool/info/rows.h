@@ -41,7 +41,10 @@ struct rfs_rows {
 };
 
 void rfs_rows_free(struct rfs_rows *rows);
-/* Counts a parameter (BYTES over all ranks), and adds its row if the filter takes it. False when out of memory. */
+/*
+ * Counts a parameter (BYTES over all ranks), and adds its row if the filter takes it. False when
+ * out of memory.
+ */
 bool rfs_rows_add(struct rfs_rows *rows, const struct rfs_filter *filter, struct rfs_row row);
 /* Sorts them, and drops those beyond the most. */
 void rfs_rows_order(struct rfs_rows *rows, const struct rfs_filter *filter);

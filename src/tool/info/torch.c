@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of torch.save as info shows it: all tensors, in whatever dicts and lists they are, each named by the keys on
- * the way to it. What a file shares is shown where it is met first.
+ * A file of torch.save as info shows it: all tensors, in whatever dicts and lists they are, each
+ * named by the keys on the way to it. What a file shares is shown where it is met first.
  */
 #include "base/checked.h"
 #include "base/cleanup.h"

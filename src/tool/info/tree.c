@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tree of ranks, or an unsharded checkpoint of several files: the parameters over all ranks, the ranks, and what is
- * missing or odd. With a strategy also the whole tensors and how they are cut.
+ * A tree of ranks, or an unsharded checkpoint of several files: the parameters over all ranks, the
+ * ranks, and what is missing or odd. With a strategy also the whole tensors and how they are cut.
  */
 #include "tool/info/tree.h"
 

@@ -27,13 +27,16 @@ struct rfs_info_tree {
     struct rfs_error *err;
 };
 
-/* Adds up what the headers say, and lists the parameters that the filter lets pass. 0 or -errno with tree->err filled. */
+/*
+ * Adds up what the headers say, and lists the parameters that the filter lets pass. 0 or -errno
+ * with tree->err filled.
+ */
 int rfs_info_tree_count(struct rfs_info_tree *tree);
 /* The table of parameters; with a strategy, of whole tensors and how they are cut. */
 void rfs_info_tree_params(struct rfs_info_tree *tree);
 /*
- * What is missing or odd, and no strategy has told already, into the report's findings; READABLE: the headers were
- * read. False when out of memory.
+ * What is missing or odd, and no strategy has told already, into the report's findings; READABLE:
+ * the headers were read. False when out of memory.
  */
 bool rfs_info_tree_odd(struct rfs_info_tree *tree, bool readable);
 

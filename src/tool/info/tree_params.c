@@ -40,7 +40,10 @@ static void count_kind(struct rfs_info_tree *tree, const struct rfs_headers_kind
     }
 }
 
-/* In the first stage that holds it. 1, 0 when the strategy does not have it, or -EINVAL: it does not fit. */
+/*
+ * In the first stage that holds it. 1, 0 when the strategy does not have it, or -EINVAL: it does
+ * not fit.
+ */
 static int find_tensor(struct rfs_info_tree *tree, const char *name, ptrdiff_t *at,
                        struct rfs_fit_tensor *tensor)
 {

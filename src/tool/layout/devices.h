@@ -18,7 +18,10 @@ struct rfs_group {
     const struct rfs_layout *layout; /* the strategy's */
     size_t first, n;                 /* in rfs_groups.params */
     struct rfs_grid grid;
-    /* The tensor's dims, where the strategy or the user gives them; else only the proportions are known. */
+    /*
+     * The tensor's dims, where the strategy or the user gives them; else only the proportions are
+     * known.
+     */
     bool known;
     uint64_t whole[RFS_GRID_DIMS];
 };
@@ -37,14 +40,17 @@ struct rfs_groups_use {
     uint32_t n_shape;
 };
 
-/* 0, -ENOMEM, -ENOENT for a param that the strategy does not have, or what rfs_grid_resolve gave, with *err filled. */
+/*
+ * 0, -ENOMEM, -ENOENT for a param that the strategy does not have, or what rfs_grid_resolve gave,
+ * with *err filled.
+ */
 int rfs_groups_make(const struct rfs_groups_use *use, struct rfs_groups *out,
                     struct rfs_error *err);
 void rfs_groups_free(struct rfs_groups *groups);
 
 /*
- * The slice of a local rank: "[0:256, :]", or where dims are not known in fractions of the axes, "[0:1/4, :]".
- * Cells of a field slicing are joined by " + ".
+ * The slice of a local rank: "[0:256, :]", or where dims are not known in fractions of the axes,
+ * "[0:1/4, :]". Cells of a field slicing are joined by " + ".
  */
 void rfs_put_slice(FILE *out, const struct rfs_group *group, uint32_t rank);
 /* Which slice it is, a number below grid.ranks / grid.replicas, row-major over the cells. */

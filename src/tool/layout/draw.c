@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For terminals: each layout's device matrix, a box for each device with its rank and its slice. The last
- * device axis runs across and the one before it down; others are blocks. What is too wide for a line is
- * continued below.
+ * For terminals: each layout's device matrix, a box for each device with its rank and its slice.
+ * The last device axis runs across and the one before it down; others are blocks. What is too wide
+ * for a line is continued below.
  */
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -109,7 +109,10 @@ static void put_block(const struct labels *labels, const struct strokes *strokes
     }
 }
 
-/* "device axis 2 = 0, device axis 3 = 1": where a block is in the outer axes. Axes count from the right. */
+/*
+ * "device axis 2 = 0, device axis 3 = 1": where a block is in the outer axes. Axes count from the
+ * right.
+ */
 static void put_where(const struct rfs_layout *layout, uint32_t rank)
 {
     uint32_t stride = layout->devices;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device matrix as a picture: a card for each device, in the colour of its slice, with a small drawing of the
- * tensor in which the slice is marked.
+ * The device matrix as a picture: a card for each device, in the colour of its slice, with a small
+ * drawing of the tensor in which the slice is marked.
  */
 #include "base/cleanup.h"
 #include "tool/common/layout_text.h"
@@ -29,7 +29,10 @@ struct cards {
     double width; /* of a card */
 };
 
-/* The device axes after the first LEFT OUT; cards of one row are those of the last axis, or as many as fit. */
+/*
+ * The device axes after the first LEFT OUT; cards of one row are those of the last axis, or as many
+ * as fit.
+ */
 static struct cards arrange(const struct rfs_group *group, FILE *out)
 {
     const struct rfs_layout *layout = group->layout;

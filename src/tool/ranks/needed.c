@@ -137,7 +137,7 @@ int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *d
     return 0;
 }
 
-/* ---- shapes that no strategy has ------------------------------------------------------------------------- */
+/* ---- shapes that no strategy has ------------------------------------------------------------- */
 
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
@@ -205,7 +205,7 @@ static int resolve(const struct rfs_needed *needed, const struct pair *pair,
                     "the two strategies do not say by themselves how they cut the same tensor");
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static int mark(const struct rfs_needed *needed, struct pair *pair, uint32_t local,
                 unsigned char *wanted, struct rfs_error *err)

@@ -11,7 +11,7 @@
 #define LEAST_EXPONENT (-1000)
 #define MOST_EXPONENT 1023
 
-/* ---- one block -------------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 struct sums {
     double sum, min, max;
@@ -169,7 +169,7 @@ void rfs_moments_add(struct rfs_moments *moments, const struct rfs_type *type, c
     }
 }
 
-/* ---- several ---------------------------------------------------------------------------------------- */
+/* ---- several --------------------------------------------------------------------------------- */
 
 /* The bins of a smaller exponent, in the larger one's. */
 static void merge_bins(struct rfs_moments *moments, const struct rfs_moments *other)

@@ -2,15 +2,16 @@
 /*
  * What many numbers are like, in one pass and constant memory.
  *
- * Everything but the counts of NaN and infinities is of the finite numbers. Mean and deviation: the numbers are
- * taken in blocks of 4,096, whose mean is a sum of doubles in eight lanes and whose squares are of the differences
- * from that mean; blocks are merged by the formula of Chan, Golub and LeVeque ("Updating Formulae and a Pairwise
- * Algorithm", 1979). Relative errors stay around 1e-12 for a billion numbers of one sign. Sums beyond the range of
- * doubles are infinite.
+ * Everything but the counts of NaN and infinities is of the finite numbers. Mean and deviation: the
+ * numbers are taken in blocks of 4,096, whose mean is a sum of doubles in eight lanes and whose
+ * squares are of the differences from that mean; blocks are merged by the formula of Chan, Golub
+ * and LeVeque ("Updating Formulae and a Pairwise Algorithm", 1979). Relative errors stay around
+ * 1e-12 for a billion numbers of one sign. Sums beyond the range of doubles are infinite.
  *
- * The histogram has 64 equal bins over [-2^e, 2^e), 2^e being the least power of two that is greater than all
- * magnitudes. As the bins of one e nest in those of a larger one, its counts are exact and no second pass is needed.
- * (e is kept within [-1000, 1023]: larger magnitudes count in the outermost bins, smaller ones in the innermost.)
+ * The histogram has 64 equal bins over [-2^e, 2^e), 2^e being the least power of two that is
+ * greater than all magnitudes. As the bins of one e nest in those of a larger one, its counts are
+ * exact and no second pass is needed. (e is kept within [-1000, 1023]: larger magnitudes count in
+ * the outermost bins, smaller ones in the innermost.)
  *
  * Zero-initialise. 650 bytes. Merging is not commutative to the last bit: do it in a fixed order.
  */

@@ -26,7 +26,7 @@ struct measuring {
     struct rfs_progress progress;
 };
 
-/* ---- measuring -------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static const struct rfs_whole_tensor *tensor_at(void *ctx, size_t item, unsigned side)
 {
@@ -92,7 +92,7 @@ static int measure_all(struct measuring *measuring, unsigned threads, struct rfs
     return rc;
 }
 
-/* ---- the command line ------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("PATH", struct request, path, "one PATH"),

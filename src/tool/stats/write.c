@@ -28,7 +28,7 @@ static const struct rfs_column json_columns[] = {
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- cells ------------------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void add_number(struct rfs_table *table, bool json, double value)
 {
@@ -76,7 +76,7 @@ static void add_moments(struct rfs_table *table, bool json, const struct rfs_typ
     rfs_table_add(table, "%" PRIu64, moments->zeros);
 }
 
-/* ---- histograms ------------------------------------------------------------------------------------- */
+/* ---- histograms ------------------------------------------------------------------------------ */
 
 static bool on_utf8(void)
 {
@@ -128,7 +128,7 @@ static void add_bins(struct rfs_table *table, const struct rfs_moments *moments)
     rfs_table_add(table, "{\"from\":%.17g,\"to\":%.17g,\"counts\":[%s]}", -edge, edge, counts);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void add_tensor(struct rfs_table *table, bool json, bool utf8,
                        const struct rfs_whole_tensor *tensor, const struct rfs_moments *moments)

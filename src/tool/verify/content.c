@@ -11,7 +11,7 @@
 
 #define MOST_RUNS 4096
 
-/* ---- differences ------------------------------------------------------------------------------------ */
+/* ---- differences ----------------------------------------------------------------------------- */
 
 /* Where the first difference at AT or behind it is, or N. */
 static size_t next_difference(const unsigned char *a, const unsigned char *b, size_t at, size_t n)
@@ -44,7 +44,7 @@ void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor
     }
 }
 
-/* ---- copies ----------------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* What a piece's copies are compared with. */
 struct reference {
@@ -118,7 +118,7 @@ static int check_copies(struct rfs_verify *verify, struct rfs_sweep_worker *work
     return 0;
 }
 
-/* ---- pieces ----------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static uint64_t units(void *ctx, size_t item)
 {
@@ -179,7 +179,7 @@ static int sum_up(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_s
     return 0;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 /* Whether all of a tensor is left in each pipeline stage that keeps a copy of it. */
 static bool has_all_copies(const struct rfs_verify *verify, const struct rfs_whole_tensor *tensor)
@@ -234,8 +234,8 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
 }
 
 /*
- * Where ranks of the source differ in what they should hold alike, a mount shows each rank what the source rank has
- * that it takes after. So a difference counts only if that is not it.
+ * Where ranks of the source differ in what they should hold alike, a mount shows each rank what the
+ * source rank has that it takes after. So a difference counts only if that is not it.
  */
 static int look_again(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
                       struct rfs_error *err)

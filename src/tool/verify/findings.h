@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a verification finds: that something of a rank, or of the whole, is not as it should be. Several of one kind
- * and name become one with many ranks.
+ * What a verification finds: that something of a rank, or of the whole, is not as it should be.
+ * Several of one kind and name become one with many ranks.
  */
 #ifndef RFS_TOOL_VERIFY_FINDINGS_H
 #define RFS_TOOL_VERIFY_FINDINGS_H
@@ -26,10 +26,12 @@ enum rfs_finding_kind {
     RFS_FOUND_REPLICA,     /* not what the other ranks have that hold the same */
     RFS_FOUND_FRAME,       /* what is in a file beside tensors is not what a mount shows */
     RFS_FOUND_VALUE,       /* what is no tensor is not the source's; detail says how */
-    RFS_FOUND_OWN,    /* likewise, but no strategy says that they do: no fault, as what follows */
-    RFS_FOUND_SOURCE, /* what a mount would show, which is not in all ranks of the source the same */
+    RFS_FOUND_OWN, /* likewise, but no strategy says that they do: no fault, as what follows */
+    /* what a mount would show, which is not in all ranks of the source the same */
+    RFS_FOUND_SOURCE,
     RFS_FOUND_MODELS, /* of hfai's parts the models alone were compared; detail says of which */
-    RFS_FOUND_OTHERWISE, /* a file is of another size or order than a mount's: its tensors alone were compared */
+    /* a file is of another size or order than a mount's: its tensors alone were compared */
+    RFS_FOUND_OTHERWISE,
 };
 static inline bool rfs_finding_is_fault(enum rfs_finding_kind kind)
 {
@@ -62,18 +64,24 @@ int rfs_findings_init(struct rfs_findings *findings);
 void rfs_findings_free(struct rfs_findings *findings);
 
 /*
- * Adds one; copies detail. Of one kind, name, rank and detail the first place counts. From any thread, before they are
- * sorted.
+ * Adds one; copies detail. Of one kind, name, rank and detail the first place counts. From any
+ * thread, before they are sorted.
  */
 void rfs_findings_add(struct rfs_findings *findings, const struct rfs_finding *finding);
 /* By name, kind, detail and rank. */
 void rfs_findings_sort(struct rfs_findings *findings);
-/* Where those end, in the sorted list, that are of the same name, kind and detail as the one at FIRST. */
+/*
+ * Where those end, in the sorted list, that are of the same name, kind and detail as the one at
+ * FIRST.
+ */
 size_t rfs_findings_group(const struct rfs_findings *findings, size_t first);
 /* Whether a tensor, or any (NULL), has one that is a fault; sorted or not. */
 bool rfs_findings_fault(const struct rfs_findings *findings, const char *name);
 
-/* "rank 3", "ranks 0-5, 7" of findings [first, end), malloc'ed; "" if they are of no rank; NULL: no memory. */
+/*
+ * "rank 3", "ranks 0-5, 7" of findings [first, end), malloc'ed; "" if they are of no rank; NULL: no
+ * memory.
+ */
 char *rfs_findings_ranks(const struct rfs_findings *findings, size_t first, size_t end);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in the files of the tree beside tensors: headers, metadata, checksums. It is compared with the files that a
- * mount of the source would show, of which each byte is known. A file of another size or order was not made by the
- * same options: that is a note, as its tensors have been compared.
+ * What is in the files of the tree beside tensors: headers, metadata, checksums. It is compared
+ * with the files that a mount of the source would show, of which each byte is known. A file of
+ * another size or order was not made by the same options: that is a note, as its tensors have been
+ * compared.
  */
 #include "tool/verify/verify.h"
 
@@ -96,7 +97,10 @@ static bool lies_there(const struct frame *frame, const struct rfs_index *index,
            strcmp(rfs_files_path(rfs_catalog_files(catalog), file), frame->path) == 0;
 }
 
-/* Whether all tensors lie as a mount would show them, so that what differs around them has no reason. */
+/*
+ * Whether all tensors lie as a mount would show them, so that what differs around them has no
+ * reason.
+ */
 static bool is_alike(const struct frame *frame)
 {
     struct rfs_catalog *catalog = frame->verify->tree.catalog;
@@ -156,7 +160,10 @@ static int compare_file(struct frame *frame, struct rfs_error *err)
     return 0;
 }
 
-/* Where the tree has a file of the view, or what it has instead; malloc'ed. NULL: nowhere, or out of memory. */
+/*
+ * Where the tree has a file of the view, or what it has instead; malloc'ed. NULL: nowhere, or out
+ * of memory.
+ */
 static char *path_of(const struct frame *frame)
 {
     const struct rfs_whole *tree = &frame->verify->tree;
@@ -231,8 +238,8 @@ int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err)
     const struct rfs_view *view = verify->src.view;
 
     /*
-     * Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no view. Of hfai's parts
-     * the values are compared.
+     * Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no
+     * view. Of hfai's parts the values are compared.
      */
     if (!view || verify->tree.parts || verify->src.parts || verify->options->globs.n > 0 ||
         (!verify->shown.view && verify->tree.ranks > 1))

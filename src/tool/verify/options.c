@@ -34,7 +34,9 @@ const struct rfs_argument rfs_verify_arguments[] = {
     {0},
 };
 
-/* A list of a strategy for each side (NULL: none) and of more options (NULL: none). 0 or -ENOMEM. */
+/*
+ * A list of a strategy for each side (NULL: none) and of more options (NULL: none). 0 or -ENOMEM.
+ */
 static int make_view(char **list, const char *src, const char *dst, const char *more,
                      struct rfs_error *err)
 {

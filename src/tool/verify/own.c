@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What no strategy knows, or only one of the two: such values have no whole, and ranks may differ in them. Each rank's
- * is compared with what a mount would show of it in that rank.
+ * What no strategy knows, or only one of the two: such values have no whole, and ranks may differ
+ * in them. Each rank's is compared with what a mount would show of it in that rank.
  */
 #include "tool/verify/verify.h"
 
@@ -91,7 +91,9 @@ static int compare(struct rfs_verify *verify, const struct rfs_whole_tensor *ten
     return rc;
 }
 
-/* One rank's part of the work: where its value is longer than the first rank's, all of it at once. */
+/*
+ * One rank's part of the work: where its value is longer than the first rank's, all of it at once.
+ */
 static int check_rank(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
                       uint32_t rank, const struct rfs_target *target, struct value *value,
                       uint64_t begin, size_t n, unsigned char *got, unsigned char *wanted,

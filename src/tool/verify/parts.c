@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hfai's parts that do not open as a whole: which of them are missing or damaged. The state is in all of them together, so
- * nothing else is compared then.
+ * hfai's parts that do not open as a whole: which of them are missing or damaged. The state is in
+ * all of them together, so nothing else is compared then.
  */
 #include "tool/verify/verify.h"
 

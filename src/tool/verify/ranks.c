@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- indexes ---------------------------------------------------------------------------------------- */
+/* ---- indexes --------------------------------------------------------------------------------- */
 
 static void index_rank(struct rfs_verify *verify, uint32_t rank, uint32_t like)
 {
@@ -51,7 +51,7 @@ static int index_other(void *ctx, size_t i)
     return 0;
 }
 
-/* ---- against what would be shown -------------------------------------------------------------------- */
+/* ---- against what would be shown ------------------------------------------------------------- */
 
 /* A destination rank: what it should list, and what it does. */
 struct listing {
@@ -119,7 +119,9 @@ static int check_listing(struct listing *listing, struct rfs_error *err)
     return 0;
 }
 
-/* Ranks of a stage share what they should list, and mostly what they do: then one look is enough. */
+/*
+ * Ranks of a stage share what they should list, and mostly what they do: then one look is enough.
+ */
 static int check_rank(struct listing *listing, struct rfs_error *err)
 {
     if (listing->last_serial == listing->index->serial && listing->last_params == listing->params &&

@@ -82,7 +82,7 @@ bool rfs_sums_fit(const struct rfs_sum_entry *entry, const struct rfs_type *type
            strcmp(entry->dtype, rfs_whole_dtype(type)) == 0;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b, void *ctx)
 {
@@ -150,7 +150,7 @@ int rfs_sums_save(const struct rfs_sums *sums, const char *path, struct rfs_erro
               : 0;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 #define DTYPE_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 enum { HAS_NAME = 1, HAS_DTYPE = 2, HAS_SHAPE = 4, HAS_HASH = 8, HAS_ALL = 15 };

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A list of whole tensors and their checksums, which is the same for a checkpoint in any sharding, and equal lists
- * are equal texts: names ascend by their bytes, and nothing says where it came from.
+ * A list of whole tensors and their checksums, which is the same for a checkpoint in any sharding,
+ * and equal lists are equal texts: names ascend by their bytes, and nothing says where it came
+ * from.
  *
- *     {
- *     "format": "reshard-tensors",
- *     "version": 1,
- *     "tensors": [
- *     {"name": "layer1.weight", "dtype": "Float32", "shape": [768, 48], "xxh3_128": "<32 hex digits>"}
- *     ]
- *     }
+ *     { "format": "reshard-tensors", "version": 1, "tensors": [ {"name": "layer1.weight", "dtype":
+ *     "Float32", "shape": [768, 48], "xxh3_128": "<32 hex digits>"} ] }
  *
- * xxh3_128 is the XXH3-128 of the tensor's bytes, row by row and little-endian, as numpy's tobytes() gives them and
- * xxhsum -H128 prints it. A reader passes over members that it does not know; a version above its own it refuses.
- * Not thread-safe.
+ * xxh3_128 is the XXH3-128 of the tensor's bytes, row by row and little-endian, as numpy's
+ * tobytes() gives them and xxhsum -H128 prints it. A reader passes over members that it does not
+ * know; a version above its own it refuses. Not thread-safe.
  */
 #ifndef RFS_TOOL_VERIFY_SUMS_H
 #define RFS_TOOL_VERIFY_SUMS_H

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- the manifest ----------------------------------------------------------------------------------- */
+/* ---- the manifest ---------------------------------------------------------------------------- */
 
 static bool is_there(const char *path)
 {
@@ -100,7 +100,7 @@ static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
     return 0;
 }
 
-/* ---- all -------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static int open_all(struct rfs_verify *verify, struct rfs_error *err)
 {

@@ -61,18 +61,18 @@ struct rfs_verify {
     struct rfs_progress progress;
 };
 
-/* ---- the command line: 0, or -errno with *err filled ------------------------------------------------- */
+/* ---- the command line: 0, or -errno with *err filled ----------------------------------------- */
 
 extern const struct rfs_argument rfs_verify_arguments[];
 int rfs_verify_parse(int argc, char **argv, struct rfs_verify_options *out, struct rfs_error *err);
 void rfs_verify_options_free(struct rfs_verify_options *options);
 
-/* ---- the steps: 0, or -errno with *err filled -------------------------------------------------------- */
+/* ---- the steps: 0, or -errno with *err filled ------------------------------------------------ */
 
 int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err);
 /*
- * Of a folder of hfai's parts that cannot be opened: finds those that are missing or damaged by themselves. False when
- * there are none.
+ * Of a folder of hfai's parts that cannot be opened: finds those that are missing or damaged by
+ * themselves. False when there are none.
  */
 bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_finding_kind kind);
 /* What damaged ranks leave uncompared. */
@@ -84,11 +84,11 @@ void rfs_verify_values(struct rfs_verify *verify);
 /* Prints to the standard output. */
 int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err);
 
-/* ---- what they share --------------------------------------------------------------------------------- */
+/* ---- what they share ------------------------------------------------------------------------- */
 
 /*
- * Finds that bytes [begin, begin + n) of a tensor, which GOT are, should be WANTED: one finding of KIND for each rank
- * whose bytes differ. SLICE says whose they are. Up to 4,096 runs are looked up.
+ * Finds that bytes [begin, begin + n) of a tensor, which GOT are, should be WANTED: one finding of
+ * KIND for each rank whose bytes differ. SLICE says whose they are. Up to 4,096 runs are looked up.
  */
 void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
                         const struct rfs_slice *slice, enum rfs_finding_kind kind, uint64_t begin,
@@ -100,12 +100,18 @@ bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank);
 /* A tensor that is compared rank by rank, from byte BEGIN on, by way of two buffers of N bytes. */
 int rfs_verify_own(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor, uint64_t begin,
                    size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err);
-/* Whether all that a rank has of a tensor is what would be shown there: 1, 0 or -errno; by way of the same. */
+/*
+ * Whether all that a rank has of a tensor is what would be shown there: 1, 0 or -errno; by way of
+ * the same.
+ */
 int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
                         uint32_t rank, size_t n, unsigned char *got, unsigned char *wanted,
                         struct rfs_error *err);
 
-/* A finding of no place: of a tensor (NULL: none), of RANK (or RFS_NO_RANK); DETAIL as rfs_findings_add has it. */
+/*
+ * A finding of no place: of a tensor (NULL: none), of RANK (or RFS_NO_RANK); DETAIL as
+ * rfs_findings_add has it.
+ */
 void rfs_verify_find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
                      uint32_t rank, const char *detail);
 

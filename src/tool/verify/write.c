@@ -51,7 +51,7 @@ static bool is_of_whole(const struct rfs_verify *verify, const struct rfs_whole_
            (tensor->own || !verify->items[tensor - verify->tree.tensors].by_rank);
 }
 
-/* ---- for people ------------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static void print_text(const char *text)
 {
@@ -246,7 +246,7 @@ static int print_text_report(const struct rfs_verify *verify, bool fault, struct
     return 0;
 }
 
-/* ---- for scripts ------------------------------------------------------------------------------------ */
+/* ---- for scripts ----------------------------------------------------------------------------- */
 
 static void put_tensor(struct rfs_json_write *json, const struct rfs_verify *verify,
                        const struct rfs_verify_item *item)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors cut in random grids, written to real files, and slices of them with the bytes they must have. */
+/*
+ * Tensors cut in random grids, written to real files, and slices of them with the bytes they must
+ * have.
+ */
 #ifndef TESTS_UNIT_ASSEMBLE_SUPPORT_H
 #define TESTS_UNIT_ASSEMBLE_SUPPORT_H
 

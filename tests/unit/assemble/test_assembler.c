@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache of pieces: right bytes under any budget, made once, never stale, never over the budget. */
+/*
+ * The cache of pieces: right bytes under any budget, made once, never stale, never over the budget.
+ */
 #include "assemble/assembler.h"
 
 #include "support.h"
@@ -326,7 +328,10 @@ static struct rfs_slice copy_slice(const struct rfs_slice *slice)
     return copy;
 }
 
-/* What a request costs in comparisons of identities, however many pieces it touches and whoever made them. */
+/*
+ * What a request costs in comparisons of identities, however many pieces it touches and whoever
+ * made them.
+ */
 static void test_files_are_compared_once_a_request(void **state)
 {
     struct rfs_files_counters before, after;
@@ -422,7 +427,9 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
     assert_non_null(buf);
     struct rfs_pool *pool = rfs_pool_new(1);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
-    /* From within the first piece: that is the reader's own; the last is too short to be worth it. */
+    /*
+     * From within the first piece: that is the reader's own; the last is too short to be worth it.
+     */
     const struct rfs_windows ahead = {.lent = {7, UINT64_MAX}};
     rfs_assemble_ahead(assembler, &copy, &ahead);
     rfs_pool_free(pool);

@@ -84,8 +84,9 @@ static void test_what_is_shared_outlives_a_scan(void **state)
 }
 
 /*
- * Three ranks share ten pieces, and each reads twenty of its own: more than the budget in all, and each rank's
- * more than what LRU would leave for the shared ones. Then somebody reads ten times the budget once.
+ * Three ranks share ten pieces, and each reads twenty of its own: more than the budget in all, and
+ * each rank's more than what LRU would leave for the shared ones. Then somebody reads ten times the
+ * budget once.
  */
 static void test_a_scan_larger_than_the_budget(void **state)
 {
@@ -115,7 +116,10 @@ static void test_a_scan_larger_than_the_budget(void **state)
     rfs_cache_free(cache);
 }
 
-/* Of what is read over and over, and is larger than the budget, a part is there each time; by LRU nothing is. */
+/*
+ * Of what is read over and over, and is larger than the budget, a part is there each time; by LRU
+ * nothing is.
+ */
 static void test_a_loop_larger_than_the_budget(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(64 * MIB);
@@ -148,7 +152,10 @@ static void test_protected_pieces_are_not_for_ever(void **state)
     rfs_cache_free(cache);
 }
 
-/* A second reader that comes a little too late makes pieces on probation stay longer; without one they go soon again. */
+/*
+ * A second reader that comes a little too late makes pieces on probation stay longer; without one
+ * they go soon again.
+ */
 static void test_a_reader_that_lags(void **state)
 {
     const uint64_t lag = 2 * PROBATION;
@@ -302,7 +309,10 @@ static void use_piece(struct rfs_piece *piece, uint64_t number, bool made)
     }
 }
 
-/* However pieces of all sizes come and go, some of them in use: they have their bytes, and no more than the budget. */
+/*
+ * However pieces of all sizes come and go, some of them in use: they have their bytes, and no more
+ * than the budget.
+ */
 static void test_pieces_of_all_sizes(void **state)
 {
     const uint64_t budget = 24 * MIB + MIB / 2;
@@ -356,7 +366,10 @@ static void make_eighth(struct rfs_cache *cache, uint64_t number, bool ahead)
     rfs_cache_unpin(cache, piece);
 }
 
-/* Room for a whole slot is not made of the one in which pieces wait for their readers, while there are others. */
+/*
+ * Room for a whole slot is not made of the one in which pieces wait for their readers, while there
+ * are others.
+ */
 static void test_what_waits_in_a_cut_slot_stays(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(8 * MIB + MIB / 2);
@@ -391,7 +404,10 @@ static void test_what_waits_in_vain_goes_with_its_slot(void **state)
     rfs_cache_free(cache);
 }
 
-/* Short pieces that wait, one in each slot: neither does all beside them go for one slot, nor are slots lost by them. */
+/*
+ * Short pieces that wait, one in each slot: neither does all beside them go for one slot, nor are
+ * slots lost by them.
+ */
 static void test_what_waits_in_every_slot(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(64 * MIB + MIB / 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions against a reference that knows values and no bit tricks: a pattern is decoded by ldexp, and
- * the nearest of a target's values is found by bisection over all of them, in long double, which holds
- * every value and every middle between two neighbours exactly.
+ * Conversions against a reference that knows values and no bit tricks: a pattern is decoded by
+ * ldexp, and the nearest of a target's values is found by bisection over all of them, in long
+ * double, which holds every value and every middle between two neighbours exactly.
  */
 #include "assemble/convert.h"
 
@@ -56,7 +56,10 @@ static bool is_nan(const struct format *format, uint64_t bits)
     return format->finite_only ? magnitude == 0x7f : magnitude > infinite(format);
 }
 
-/* The value of a pattern without a sign; of the infinite one, what would come next if it were finite. */
+/*
+ * The value of a pattern without a sign; of the infinite one, what would come next if it were
+ * finite.
+ */
 static long double value_of(const struct format *format, uint64_t magnitude)
 {
     const int bias = (1 << (format->exponent - 1)) - 1;

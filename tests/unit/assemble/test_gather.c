@@ -119,7 +119,10 @@ static void test_windows_stop_at_long_gaps(void **state)
     world_close(&world);
 }
 
-/* Noting what would be read takes no memory that it would be read to, however far apart its places are. */
+/*
+ * Noting what would be read takes no memory that it would be read to, however far apart its places
+ * are.
+ */
 static void test_noting_has_no_destination(void **state)
 {
     const uint64_t run = RFS_SCRATCH, far = (UINT64_C(1) << 63) + run;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When sources are slow, and how many reads at once storage of different kinds is found to reward. No clock runs. */
+/*
+ * When sources are slow, and how many reads at once storage of different kinds is found to reward.
+ * No clock runs.
+ */
 #include "assemble/latency.h"
 
 #include <setjmp.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slow sources: requests are merged and made at once, bytes are right, failures ahead are nobody's, the budget holds.
- * Reads of sources go through a pread of this program, which sleeps, counts, fails or waits for others.
+ * Slow sources: requests are merged and made at once, bytes are right, failures ahead are nobody's,
+ * the budget holds. Reads of sources go through a pread of this program, which sleeps, counts,
+ * fails or waits for others.
  */
 #include "assemble/ahead.h"
 #include "assemble/assembler.h"
@@ -29,7 +30,7 @@
 
 static struct random rng;
 
-/* ---- the storage ---------------------------------------------------------------------------------------- */
+/* ---- the storage ----------------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
@@ -113,7 +114,7 @@ static void set(unsigned *field, unsigned value)
     pthread_mutex_unlock(&storage.lock);
 }
 
-/* ---- what is read --------------------------------------------------------------------------------------- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 struct place {
     struct world world;
@@ -192,7 +193,7 @@ static struct rfs_prefetch_counters count(struct place *place)
     return counters;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void test_fast_sources_are_not_staged(void **state)
 {
@@ -444,7 +445,10 @@ static void *give_up(void *arg)
     return NULL;
 }
 
-/* A reader that is gone while its windows are being read: they stay what they are, for those who come later. */
+/*
+ * A reader that is gone while its windows are being read: they stay what they are, for those who
+ * come later.
+ */
 static void test_a_reader_that_gives_up(void **state)
 {
     struct place place;

@@ -134,7 +134,10 @@ static void test_as_fnmatch(void **state)
         /* To fnmatch a last backslash is like nothing, and [[.a.]] is a collating symbol. */
         if ((n > 0 && pattern[n - 1] == '\\') || strstr(pattern, "[."))
             continue;
-        /* FNM_PERIOD is of no use to compare with: glibc forgets behind a star where the name begins. */
+        /*
+         * FNM_PERIOD is of no use to compare with: glibc forgets behind a star where the name
+         * begins.
+         */
         const bool shown = text[0] != '.' || pattern[pattern[0] == '\\'] == '.';
         if (rfs_glob_match_file(pattern, text) != (shown && fnmatch(pattern, text, 0) == 0))
             fail_msg("'%s' and '%s'", pattern, text);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The strict reader of JSON: what is taken, with its value, and what is not, with the place and the reason. */
+/*
+ * The strict reader of JSON: what is taken, with its value, and what is not, with the place and the
+ * reason.
+ */
 #include "base/json_read.h"
 
 #include <setjmp.h>

@@ -76,7 +76,9 @@ static void test_long_line_is_cut(void **state)
     rfs_log_destroy(&log);
 }
 
-/* The clock may begin a new second at any time here, so the window is held still instead of timed. */
+/*
+ * The clock may begin a new second at any time here, so the window is held still instead of timed.
+ */
 static void test_limiter(void **state)
 {
     struct lines lines = {0};

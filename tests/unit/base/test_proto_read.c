@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader of protobuf messages in memory: what is taken, and what is no message, or not of the shape. */
+/*
+ * The reader of protobuf messages in memory: what is taken, and what is no message, or not of the
+ * shape.
+ */
 #include "base/proto_read.h"
 
 #include <setjmp.h>

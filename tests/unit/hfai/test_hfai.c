@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hfai's parts for another number of processes, against a slow model that knows values by their names and
- * divides them as dist_ckpt's split_dict and torch.chunk do.
+ * hfai's parts for another number of processes, against a slow model that knows values by their
+ * names and divides them as dist_ckpt's split_dict and torch.chunk do.
  */
 #include "hfai/hfai.h"
 
@@ -287,7 +287,10 @@ struct item {
     unsigned param, weight;
 };
 
-/* The share of a part: heaviest first, earlier ones first among equals, each to the part that has least. */
+/*
+ * The share of a part: heaviest first, earlier ones first among equals, each to the part that has
+ * least.
+ */
 static unsigned split(const struct shown *s, const struct item *items, unsigned n,
                       struct item *share)
 {
@@ -312,7 +315,9 @@ static unsigned split(const struct shown *s, const struct item *items, unsigned 
     return n_share;
 }
 
-/* Whole parameters in the order in which load() has them: by part, then those that were in pieces. */
+/*
+ * Whole parameters in the order in which load() has them: by part, then those that were in pieces.
+ */
 static unsigned list_weights(const struct shown *s, struct item *items)
 {
     const struct world *w = s->w;

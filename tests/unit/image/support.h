@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rosters made by hand, in the tables of a catalogue that is good for nothing else. All fail the test. */
+/*
+ * Rosters made by hand, in the tables of a catalogue that is good for nothing else. All fail the
+ * test.
+ */
 #ifndef TESTS_UNIT_IMAGE_SUPPORT_H
 #define TESTS_UNIT_IMAGE_SUPPORT_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors files: against bytes written down here, and against an encoder that is as simple as can be. */
+/*
+ * safetensors files: against bytes written down here, and against an encoder that is as simple as
+ * can be.
+ */
 #include "tests/unit/image/support.h"
 
 #include "tests/support/tree.h"

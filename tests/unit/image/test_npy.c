@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors by themselves: headers against those that numpy.save writes, written down here, and what is said of one. */
+/*
+ * Tensors by themselves: headers against those that numpy.save writes, written down here, and what
+ * is said of one.
+ */
 #include "image/npy.h"
 #include "tests/unit/image/support.h"
 
@@ -61,7 +64,10 @@ static void test_headers(void **state)
     expect_npy(w, "{'descr': '|b1', 'fortran_order': False, 'shape': (3, 0, 5), }", 128, 0);
 }
 
-/* One space at least behind the room to grow, also where the data would begin at a multiple of 64 without. */
+/*
+ * One space at least behind the room to grow, also where the data would begin at a multiple of 64
+ * without.
+ */
 static void test_padding(void **state)
 {
     struct world *w = *state;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pickles that are read and written again: the same graph, what is shared still shared, and the same bytes. */
+/*
+ * Pickles that are read and written again: the same graph, what is shared still shared, and the
+ * same bytes.
+ */
 #include "image/pickle_out.h"
 
 #include "tests/support/tree.h"
@@ -420,7 +423,10 @@ static void test_as_cpython_writes(void **state)
     }
 }
 
-/* A tuple that is in its own item: t = ([],); t[0].append(t). CPython writes it so, and it stays so. */
+/*
+ * A tuple that is in its own item: t = ([],); t[0].append(t). CPython writes it so, and it stays
+ * so.
+ */
 static void test_tuple_in_itself(void **state)
 {
     static const char one[] = "\x80\x02]q\0h\0\x85q\1a0h\1.";

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images of files of torch.save, read by the reader of such files: what is where, checksums, sizes over 4 GiB. */
+/*
+ * Images of files of torch.save, read by the reader of such files: what is where, checksums, sizes
+ * over 4 GiB.
+ */
 #include "tests/unit/image/support.h"
 
 #include "image/pt.h"

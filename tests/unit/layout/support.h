@@ -19,7 +19,9 @@ struct text {
     size_t cap;
 };
 
-/* One parameter. axis[i] lists the device axes that cut tensor axis i, outer first; n 0: not cut. */
+/*
+ * One parameter. axis[i] lists the device axes that cut tensor axis i, outer first; n 0: not cut.
+ */
 struct spec {
     const char *name;
     uint32_t n_dev;

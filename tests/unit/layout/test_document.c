@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategy files that are written again: against the compiler's pairs, and what would be lost is refused. */
+/*
+ * Strategy files that are written again: against the compiler's pairs, and what would be lost is
+ * refused.
+ */
 #include "support.h"
 
 #include "layout/document.h"
@@ -127,7 +130,10 @@ static void test_what_would_be_lost(void **state)
     text_free(&proto);
 }
 
-/* Names as Python's json.dump and as the compiler write them; of two of one name the last, in the first's place. */
+/*
+ * Names as Python's json.dump and as the compiler write them; of two of one name the last, in the
+ * first's place.
+ */
 static void test_names(void **state)
 {
     static const char text[] =

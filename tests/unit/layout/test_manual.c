@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manual splits and field slicing: what is read from both formats, the grids, and what is refused. */
+/*
+ * Manual splits and field slicing: what is read from both formats, the grids, and what is refused.
+ */
 #include "support.h"
 
 #include <errno.h>
@@ -132,9 +134,9 @@ static void rows_as_given(void **unused)
 }
 
 /*
- * Columns cut, too, and a repeated device axis; the device axis that cuts the rows is the leftmost, or in the
- * middle. One number for each piece of axis 0, as the compiler writes, or for each slice, as
- * merge_sliced_parameter wants.
+ * Columns cut, too, and a repeated device axis; the device axis that cuts the rows is the leftmost,
+ * or in the middle. One number for each piece of axis 0, as the compiler writes, or for each slice,
+ * as merge_sliced_parameter wants.
  */
 static void other_axes_may_be_cut(void **unused)
 {
@@ -285,7 +287,10 @@ static void what_does_not_fit_is_refused(void **unused)
                   -EINVAL, "a tensor of [6, 2], which 4 fields over 2 devices do not divide");
 }
 
-/* What MindSpore's own code does not settle. The strategy is read all the same: other parameters are good. */
+/*
+ * What MindSpore's own code does not settle. The strategy is read all the same: other parameters
+ * are good.
+ */
 static void what_is_not_proved_is_refused_by_use(void **unused)
 {
     static const struct {

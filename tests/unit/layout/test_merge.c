@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategy files of several stages against the file that MindSpore merged of them, and what is refused. */
+/*
+ * Strategy files of several stages against the file that MindSpore merged of them, and what is
+ * refused.
+ */
 #include "support.h"
 
 #include "layout/merge.h"

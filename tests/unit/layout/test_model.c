@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random layouts against a slow model: every rank's box is found by cutting the tensor one device axis
- * after the other; then the ranks that ended with the same box are listed, and the optimizer shard cuts
- * that box by each rank's place in the list.
+ * Random layouts against a slow model: every rank's box is found by cutting the tensor one device
+ * axis after the other; then the ranks that ended with the same box are listed, and the optimizer
+ * shard cuts that box by each rank's place in the list.
  */
 #include "support.h"
 

@@ -339,8 +339,10 @@ static void misfits_are_told_with_their_line(void **unused)
     rfs_strategy_free(s);
 }
 
-/* Of 8 x 2 devices, with replicas outside (w), inside (v), an optimizer shard over all (o) or part (q) of
- * the replicas, and what nothing cuts (u, t). */
+/*
+ * Of 8 x 2 devices, with replicas outside (w), inside (v), an optimizer shard over all (o) or part
+ * (q) of the replicas, and what nothing cuts (u, t).
+ */
 static const struct spec sources[] = {
     {"w", 2, {8, 2}, 2, {{1, {0}}}, {24, 24}, 0, 0},
     {"v", 2, {2, 8}, 2, {{0}, {1, {1}}}, {24, 24}, 0, 0},

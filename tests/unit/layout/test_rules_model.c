@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random rules against a slow model. A rule is a list of steps, each of which halves, thirds, … the tensor along
- * one axis by a device axis's coordinate; an optimizer shard cuts what is left by each rank's place among those
- * that ended with the same box. The text is written from the steps, and the model knows nothing of layouts.
+ * Random rules against a slow model. A rule is a list of steps, each of which halves, thirds, … the
+ * tensor along one axis by a device axis's coordinate; an optimizer shard cuts what is left by each
+ * rank's place among those that ended with the same box. The text is written from the steps, and
+ * the model knows nothing of layouts.
  */
 #include "support.h"
 

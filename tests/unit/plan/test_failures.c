@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two source files that cannot be read, for different reasons, while many are indexed at once: the plan fails with
- * the code and the text of one of them. The program is linked with a pool whose loop makes both calls, and takes the
- * result of the one that was noted last, as a loop of several threads may.
+ * Two source files that cannot be read, for different reasons, while many are indexed at once: the
+ * plan fails with the code and the text of one of them. The program is linked with a pool whose
+ * loop makes both calls, and takes the result of the one that was noted last, as a loop of several
+ * threads may.
  */
 #include "plan/planner.h"
 #include "tests/support/tree.h"

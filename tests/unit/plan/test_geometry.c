@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan's strided copies against a naive model: every element of the whole tensor is a number, ranks
- * hold the elements that cutting device axis by device axis gives them, and a destination slice must come
- * out as the elements that cutting gives the destination rank.
+ * The plan's strided copies against a naive model: every element of the whole tensor is a number,
+ * ranks hold the elements that cutting device axis by device axis gives them, and a destination
+ * slice must come out as the elements that cutting gives the destination rank.
  *
- * Some layouts split axis 0 manually, into any rows, and some by field: the rows of each field are then dealt
- * to all ranks in equal parts.
+ * Some layouts split axis 0 manually, into any rows, and some by field: the rows of each field are
+ * then dealt to all ranks in equal parts.
  *
  * RFS_SEED replays a run; RFS_CASES sets how many cases.
  */
@@ -73,7 +73,10 @@ static void tensor_parallel(const struct model *m, const uint64_t *whole, uint32
     }
 }
 
-/* Among the ranks with the same slice, in ascending order, consecutive ones hold consecutive pieces. */
+/*
+ * Among the ranks with the same slice, in ascending order, consecutive ones hold consecutive
+ * pieces.
+ */
 static void model_box(const struct model *m, const uint64_t *whole, uint32_t rank, struct span *box)
 {
     uint32_t before = 0;

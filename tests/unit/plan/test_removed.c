@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is looked at before a parameter is believed to be nowhere, what removed redundancy is refused for, and
- * parameters under other names or without bytes. Small trees, written here.
+ * What is looked at before a parameter is believed to be nowhere, what removed redundancy is
+ * refused for, and parameters under other names or without bytes. Small trees, written here.
  */
 #include "plan/planner.h"
 #include "tests/support/tree.h"
@@ -191,7 +191,10 @@ static void test_a_complete_lead_is_enough(void **state)
     assert_string_equal(f->lines, "");
 }
 
-/* "m" is in the strategy and in no file: its replicas are looked at, once for all destination ranks. */
+/*
+ * "m" is in the strategy and in no file: its replicas are looked at, once for all destination
+ * ranks.
+ */
 static void test_what_nobody_has_is_left_out(void **state)
 {
     struct fixture *f = *state;
@@ -298,7 +301,10 @@ static void test_a_hole_beside_a_lost_rank(void **state)
                    "needs the slice of rank_0, rank_2, which have no checkpoint or none with it");
 }
 
-/* The files are of one size, and those that are needed list the same: what the lost rank kept is missed all the same. */
+/*
+ * The files are of one size, and those that are needed list the same: what the lost rank kept is
+ * missed all the same.
+ */
 static void test_a_hole_among_files_of_one_size(void **state)
 {
     struct fixture *f = *state;
@@ -573,7 +579,10 @@ static void test_slices_of_other_types(void **state)
     expect_refusal(f, 0, -EINVAL, "parameter 'w': has another shape or dtype than its slice in");
 }
 
-/* The destination's spelling finds its layout, and so does the source's where that is the strategy's. */
+/*
+ * The destination's spelling finds its layout, and so does the source's where that is the
+ * strategy's.
+ */
 static void test_layouts_by_either_name(void **state)
 {
     struct fixture *f = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What planning costs by the number of ranks and parameters, counted: files opened, reads, pieces, bytes of memory.
- * Nothing here is timed.
+ * What planning costs by the number of ranks and parameters, counted: files opened, reads, pieces,
+ * bytes of memory. Nothing here is timed.
  */
 #include "plan/planner.h"
 #include "tests/support/tree.h"

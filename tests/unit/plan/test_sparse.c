@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Source stages whose files list different parameters, as after remove_redundancy: random ones against a slow
- * model (world.h), and those that only headers tell apart. Some are planned with no room for indexes, so that each
- * is dropped as soon as it is not in use, and some again by what a first view has saved of them.
+ * Source stages whose files list different parameters, as after remove_redundancy: random ones
+ * against a slow model (world.h), and those that only headers tell apart. Some are planned with no
+ * room for indexes, so that each is dropped as soon as it is not in use, and some again by what a
+ * first view has saved of them.
  */
 #include "plan/planner.h"
 #include "plan/trace.h"
@@ -127,7 +128,10 @@ static bool lacks(const struct world *world, uint32_t rank, uint32_t param)
     return world->lost[rank] || !world->has[rank][param];
 }
 
-/* What is told of a slice is what is read of it, and of replicas only those are passed over that lack it. */
+/*
+ * What is told of a slice is what is read of it, and of replicas only those are passed over that
+ * lack it.
+ */
 static void expect_trace(struct open *o, const struct world *world, uint32_t rank,
                          const struct rfs_target *target, uint32_t param,
                          const struct rfs_slice *slice)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Source stages: which of them gives a parameter, and, where a checkpoint is one stage of several, that
- * its local rank 0 is not rank_0. Small trees, written here.
+ * Source stages: which of them gives a parameter, and, where a checkpoint is one stage of several,
+ * that its local rank 0 is not rank_0. Small trees, written here.
  */
 #include "plan/planner.h"
 #include "tests/support/tree.h"
@@ -45,7 +45,10 @@ static struct rfs_strategy *parse(const char *name, const char *stage, const cha
     return strategy;
 }
 
-/* "w", the same in both ranks of a stage that the strategy's first item names; the other stage has "v". */
+/*
+ * "w", the same in both ranks of a stage that the strategy's first item names; the other stage has
+ * "v".
+ */
 static void begin(struct fixture *f, const char *stage)
 {
     f->src = parse("src.json", stage, LAYOUT("w", "[2]"));

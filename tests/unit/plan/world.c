@@ -96,7 +96,9 @@ static void make_lay(struct world *world, uint32_t devices, uint32_t param, stru
         if (pick < 3 && world->dims[param][axis] && (axis == 0 || pick != lay->map[0]))
             lay->map[axis] = pick;
     }
-    /* An optimizer shard over whole free axes from the right, or over a part of the last of them. */
+    /*
+     * An optimizer shard over whole free axes from the right, or over a part of the last of them.
+     */
     for (uint32_t k = 3; k-- > 0 && below(world, 2);) {
         if (lay->map[0] == 2 - (int)k || lay->map[1] == 2 - (int)k)
             continue;
@@ -128,7 +130,9 @@ static void make_side(struct world *world, struct side *side, bool target)
     side->stages = below(world, 2) ? 1 : 1 + below(world, STAGES);
     for (uint32_t s = 0; s < side->stages; s++)
         for (uint32_t p = 0; p < PARAMS; p++) {
-            /* p0 is in stage 0 and each stage has something; extras are the destination's at most. */
+            /*
+             * p0 is in stage 0 and each stage has something; extras are the destination's at most.
+             */
             const bool must = (p == 0 && s == 0) || p == s + 1;
             const bool may = p < EXTRA ? below(world, 3) > 0 : target && below(world, 4) == 0;
             if (!must && !may)
@@ -502,7 +506,10 @@ static bool whole_stage_lost(const struct world *world, uint32_t s)
     return true;
 }
 
-/* Names in the order of first appearance over the files of the needed stages, and the stage that gives each. */
+/*
+ * Names in the order of first appearance over the files of the needed stages, and the stage that
+ * gives each.
+ */
 static uint32_t list_names(const struct world *world, const bool *needed, uint32_t *names,
                            uint32_t *stage_of)
 {

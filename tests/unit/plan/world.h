@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small worlds in which files of one stage list different parameters, ranks are lost, and no two ranks hold
- * the same bytes, and a slow model that says what each destination file holds. The model looks at one element
- * after the other and knows nothing of the code that it judges.
+ * Small worlds in which files of one stage list different parameters, ranks are lost, and no two
+ * ranks hold the same bytes, and a slow model that says what each destination file holds. The model
+ * looks at one element after the other and knows nothing of the code that it judges.
  */
 #ifndef TESTS_UNIT_PLAN_WORLD_H
 #define TESTS_UNIT_PLAN_WORLD_H
@@ -57,7 +57,9 @@ struct box world_box(const struct world *world, const struct lay *lay, uint32_t 
                      uint32_t rank);
 
 void world_make(struct world *world, uint64_t seed);
-/* False when files that list different parameters are of one size: nothing shows that they differ. */
+/*
+ * False when files that list different parameters are of one size: nothing shows that they differ.
+ */
 bool world_is_plain(const struct world *world);
 /* Writes rank_N/net-1_1.ckpt for the ranks that are not lost, in ROOT/src. */
 void world_write(const struct world *world, const char *root);

@@ -21,7 +21,10 @@ void put(const struct scanning *s, const char *name);
 void put_text(const struct scanning *s, const char *name, const char *text);
 /* Opens, which must succeed. */
 void scanned(struct scanning *s);
-/* The rank's files, relative to the root, with a space between them; "-" for none, "" for no such rank. */
+/*
+ * The rank's files, relative to the root, with a space between them; "-" for none, "" for no such
+ * rank.
+ */
 const char *files_of(const struct scanning *s, uint32_t rank);
 /* Opening fails with CODE; the message has all parts, up to a NULL. */
 void scan_refused(struct scanning *s, int code, bool usage, const char *const *parts);

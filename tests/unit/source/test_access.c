@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compared with what the kernel does, written down again: for each of a few people, in all their groups. */
+/*
+ * Compared with what the kernel does, written down again: for each of a few people, in all their
+ * groups.
+ */
 #include "source/io/access.h"
 
 #include <setjmp.h>

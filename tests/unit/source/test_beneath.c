@@ -165,7 +165,10 @@ static int read_one(struct rfs_files *files, uint32_t id)
     return rc < 0 ? rc : rfs_reading_end(&r);
 }
 
-/* The very same file, which the folder's link leads to elsewhere now, after another one needed the descriptor. */
+/*
+ * The very same file, which the folder's link leads to elsewhere now, after another one needed the
+ * descriptor.
+ */
 static void test_opened_again(void **state)
 {
     struct fixture *f = *state;

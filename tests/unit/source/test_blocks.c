@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store of decrypted blocks: each is made once, all together stay within the budget, and everybody gets on. */
+/*
+ * The store of decrypted blocks: each is made once, all together stay within the budget, and
+ * everybody gets on.
+ */
 #include "source/io/blocks.h"
 
 #include <errno.h>
@@ -154,7 +157,10 @@ static void *read_once(void *arg)
     return NULL;
 }
 
-/* Eight threads want a block at once: one makes it, and all get it, or the reason why there is none. */
+/*
+ * Eight threads want a block at once: one makes it, and all get it, or the reason why there is
+ * none.
+ */
 static void test_single_flight(void **state)
 {
     (void)state;

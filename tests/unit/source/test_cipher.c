@@ -178,7 +178,10 @@ static void test_fixtures(void **state)
     }
 }
 
-/* What save_checkpoint(enc_key=…, crc_check=True) leaves: MindSpore's own loader takes it for damage. */
+/*
+ * What save_checkpoint(enc_key=…, crc_check=True) leaves: MindSpore's own loader takes it for
+ * damage.
+ */
 static void test_trailer(void **state)
 {
     struct fixture *f = *state;
@@ -194,7 +197,10 @@ static void test_trailer(void **state)
     free(plain);
 }
 
-/* CBC reads the units that it needs and the one before; GCM whole blocks, each once while there is room. */
+/*
+ * CBC reads the units that it needs and the one before; GCM whole blocks, each once while there is
+ * room.
+ */
 static void test_what_is_read(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encrypted files that are damaged, forged, or of another key: nothing wrong is given out, and one line says why. */
+/*
+ * Encrypted files that are damaged, forged, or of another key: nothing wrong is given out, and one
+ * line says why.
+ */
 #include "source/crypt/key.h"
 #include "source/io/encrypted.h"
 #include "source/io/files.h"
@@ -207,7 +210,9 @@ static void test_names_block_and_offset(void **state)
     assert_says(f, "; try: check the key, or compare the file with its original");
 }
 
-/* CBC: what is checked is checked; a changed byte in the middle is not seen, which SEMANTICS says. */
+/*
+ * CBC: what is checked is checked; a changed byte in the middle is not seen, which SEMANTICS says.
+ */
 static void test_changed_bytes_cbc(void **state)
 {
     struct fixture *f = *state;
@@ -410,7 +415,9 @@ static void test_old_files(void **state)
     rfs_key_free(key);
 }
 
-/* A block of another key in the middle: the first may be read, and then nothing more of the file. */
+/*
+ * A block of another key in the middle: the first may be read, and then nothing more of the file.
+ */
 static void test_wrong_key_in_the_middle(void **state)
 {
     struct fixture *f = *state;

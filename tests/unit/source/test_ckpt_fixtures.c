@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that MindSpore wrote, against what google's protobuf finds in them (tests/fixtures/make_ckpt.py). */
+/*
+ * Files that MindSpore wrote, against what google's protobuf finds in them
+ * (tests/fixtures/make_ckpt.py).
+ */
 #include "writer.h"
 
 #include <errno.h>

@@ -91,8 +91,8 @@ static bool in_content(const struct rfs_index *index, struct rfs_tables *tables,
 }
 
 /*
- * One bit changed. In a content that is nothing to a prediction; elsewhere it may hold only if the walk
- * finds the same. (It need not: 08 00, a scalar's dim, may become an unknown field.)
+ * One bit changed. In a content that is nothing to a prediction; elsewhere it may hold only if the
+ * walk finds the same. (It need not: 08 00, a scalar's dim, may become an unknown field.)
  */
 static void flip(struct random *random, struct bytes *file, const struct rfs_index *index,
                  struct rfs_tables *tables, unsigned *hits, unsigned *misses)
@@ -107,7 +107,9 @@ static void flip(struct random *random, struct bytes *file, const struct rfs_ind
         assert_true(same_index(index, truth));
     if (in_content(index, tables, at))
         assert_int_equal(rc, 1);
-    /* Samples find nothing that is not there, and of every header they find all but chunks between. */
+    /*
+     * Samples find nothing that is not there, and of every header they find all but chunks between.
+     */
     const int few = resembles(file, index, tables, 2 + (size_t)random_below(random, 10));
     const int all = resembles(file, index, tables, index->n > 2 ? index->n : 2);
     assert_true(few == 1 || rc == 0);

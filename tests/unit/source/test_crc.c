@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums: of files that MindSpore 2.10 wrote, and of the same files with each of their bits changed. */
+/*
+ * Checksums: of files that MindSpore 2.10 wrote, and of the same files with each of their bits
+ * changed.
+ */
 #include "source/ckpt/crc.h"
 #include "source/safetensors/header.h"
 #include "writer.h"
@@ -14,7 +17,10 @@
 
 #include <cmocka.h>
 
-/* save_checkpoint(…, format="safetensors", crc_check=True) of MindSpore 2.10.0 and safetensors 0.5.3. */
+/*
+ * save_checkpoint(…, format="safetensors", crc_check=True) of MindSpore 2.10.0 and safetensors
+ * 0.5.3.
+ */
 static const char real_header[] =
     "{\"__metadata__\":{\"crc_num\":\"3489579644\",\"format\":\"ms\"},\"one\":{\"dtype\":\"I64\","
     "\"shape\":[1],\"data_offsets\":[0,8]},\"rate\":{\"dtype\":\"F32\",\"shape\":[],\"data_"

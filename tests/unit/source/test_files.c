@@ -194,7 +194,10 @@ static void test_replaced(void **state)
     assert_stuck(f, -ESTALE, "replaced by another");
 }
 
-/* Who has seen one file's attributes is told of nobody but itself when the name has another's by now. */
+/*
+ * Who has seen one file's attributes is told of nobody but itself when the name has another's by
+ * now.
+ */
 static void test_access_of_another(void **state)
 {
     struct fixture *f = *state;
@@ -318,7 +321,9 @@ static void *late_reader(void *arg)
     return (void *)ok;
 }
 
-/* All are pinned: the next one waits for one to be given back, and one that is open needs no room. */
+/*
+ * All are pinned: the next one waits for one to be given back, and one that is open needs no room.
+ */
 static void test_all_pinned(void **state)
 {
     struct fixture *f = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where key schedules lie while a block is decrypted: from within a read of its cipher text, all memory of the process
- * is searched for the first round's key, which is the key itself. Each test has a process of its own, as OpenSSL's
- * allocator is chosen before it is used.
+ * Where key schedules lie while a block is decrypted: from within a read of its cipher text, all
+ * memory of the process is searched for the first round's key, which is the key itself. Each test
+ * has a process of its own, as OpenSSL's allocator is chosen before it is used.
  */
 #include "source/crypt/cipher.h"
 #include "source/crypt/key.h"

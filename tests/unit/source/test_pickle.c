@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pickles: what is read of them, and what is refused. The bytes are those of Python's pickletools. */
+/*
+ * Pickles: what is read of them, and what is refused. The bytes are those of Python's pickletools.
+ */
 #include "source/torch/pickle.h"
 #include "writer.h"
 
@@ -257,7 +259,10 @@ static void test_bombs(void **state)
     }
 }
 
-/* What samplers and data loaders leave in a state: a million numbers, or of pairs or short lists of them. */
+/*
+ * What samplers and data loaders leave in a state: a million numbers, or of pairs or short lists of
+ * them.
+ */
 static void test_long_lists(void **state)
 {
     /* As torch.save writes them: an item, and how often; after each 1,000 an APPENDS. */
@@ -287,7 +292,9 @@ static void test_long_lists(void **state)
     }
 }
 
-/* Constants are shared, items are not copied more often than they double: so a long list is cheap. */
+/*
+ * Constants are shared, items are not copied more often than they double: so a long list is cheap.
+ */
 static void test_cost(void **state)
 {
     (void)state;

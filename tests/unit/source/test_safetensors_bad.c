@@ -20,7 +20,10 @@ static void put_length(struct bytes *file, uint64_t n)
     bytes_add(file, length, 8);
 }
 
-/* Walks the file, which must fail with a message with all of these parts; frees it. SIZE: what it claims. */
+/*
+ * Walks the file, which must fail with a message with all of these parts; frees it. SIZE: what it
+ * claims.
+ */
 static void refused_as(int code, struct bytes *file, uint64_t size, const char *const *parts)
 {
     struct rfs_tables tables = tables_new();

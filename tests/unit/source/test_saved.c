@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Indexes that are kept on disk: what is believed of them, and what becomes of all that could be wrong with them. */
+/*
+ * Indexes that are kept on disk: what is believed of them, and what becomes of all that could be
+ * wrong with them.
+ */
 #include "source/catalog/catalog.h"
 #include "source/saved/folder.h"
 #include "tree.h"
@@ -642,7 +645,10 @@ static void test_place_of_another(void **state)
         assert_non_null(
             strstr(f->lines.last, ": no index is kept here: other users may write there"));
     }
-    /* A link to a folder of root's, in their folder and theirs: nothing is kept or believed behind it. */
+    /*
+     * A link to a folder of root's, in their folder and theirs: nothing is kept or believed behind
+     * it.
+     */
     tree_folder(&f->tree, "roots");
     assert_int_equal(symlink("../roots", tree_path(&f->tree, "theirs/link")), 0);
     assert_int_equal(lchown(tree_path(&f->tree, "theirs/link"), 65534, 65534), 0);

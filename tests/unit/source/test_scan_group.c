@@ -13,7 +13,10 @@
 
 #include <cmocka.h>
 
-/* A group info file: a communication group that must not matter, and the ranks up to a negative one. */
+/*
+ * A group info file: a communication group that must not matter, and the ranks up to a negative
+ * one.
+ */
 static void put_group(const struct scanning *s, const char *name, const int *ranks)
 {
     struct bytes list = {0};

@@ -176,7 +176,7 @@ static void test_depth(void **state)
     nested(2000, -EINVAL);
 }
 
-/* ---- state dicts as checkpoints ------------------------------------------------------------------ */
+/* ---- state dicts as checkpoints -------------------------------------------------------------- */
 
 static struct rfs_index *walk(struct torch_file *file, const char *entry, struct rfs_tables *tables,
                               int code, const char *part)

@@ -155,7 +155,9 @@ static void test_refuses_entries(void **state)
     REFUSED(-ENOTSUP, "'x/\\x1b[0m\\xff\\x0a': the", .name = "x/\033[0m\xff\n", .flags = 1);
 }
 
-/* The local header of an entry is the content of the one before, its own content lies behind that. */
+/*
+ * The local header of an entry is the content of the one before, its own content lies behind that.
+ */
 static void test_refuses_overlap(void **state)
 {
     (void)state;

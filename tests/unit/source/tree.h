@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders and files below a temporary folder, for tests. Paths are relative to it; failures abort. */
+/*
+ * Folders and files below a temporary folder, for tests. Paths are relative to it; failures abort.
+ */
 #ifndef TESTS_UNIT_SOURCE_TREE_H
 #define TESTS_UNIT_SOURCE_TREE_H
 

@@ -66,7 +66,10 @@ static void mark_range(const struct rfs_file_range *range, unsigned char *marks)
     }
 }
 
-/* A box of a tensor of up to three axes, in a content that lies in up to four extents with gaps between. */
+/*
+ * A box of a tensor of up to three axes, in a content that lies in up to four extents with gaps
+ * between.
+ */
 static void test_ranges(void **state)
 {
     uint64_t random = test_seed();

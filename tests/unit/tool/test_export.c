@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `reshard export` is made of and needs no view for: ranks, tasks, the order of work, the command line. */
+/*
+ * What `reshard export` is made of and needs no view for: ranks, tasks, the order of work, the
+ * command line.
+ */
 #include "tests/support/tree.h"
 #include "tool/common/show.h"
 #include "tool/export/options.h"
@@ -14,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* ---- ranks ------------------------------------------------------------------------------------------ */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static void ranks_are_numbers_and_ranges(void **state)
 {
@@ -59,7 +62,7 @@ static void what_is_no_list_of_ranks_is_refused(void **state)
     }
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------------ */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
                                         "OMPI_COMM_WORLD_SIZE",
@@ -185,9 +188,12 @@ static void equal_files_go_around(void **state)
         assert_int_equal(task_of[i], i % 7);
 }
 
-/* ---- the order of work -------------------------------------------------------------------------------- */
+/* ---- the order of work ----------------------------------------------------------------------- */
 
-/* Every byte of every file is in one item; items of a file come in order; members have the same key. */
+/*
+ * Every byte of every file is in one item; items of a file come in order; members have the same
+ * key.
+ */
 static void expect_plan(const struct rfs_wave_file *files, size_t n, uint64_t piece,
                         struct rfs_wave_key *const *keys, const struct rfs_wave_plan *plan)
 {
@@ -293,7 +299,10 @@ static void files_of_the_same_sources_are_a_wave(void **state)
     assert_int_equal(next_wave(files, 0, 1, false, &share), 0);
     assert_int_equal(next_wave(files, 6, 1, false, &share), 1);
     assert_false(share);
-    /* Not all that names the lead shares with it: half of what the one with fewer sources has must be common. */
+    /*
+     * Not all that names the lead shares with it: half of what the one with fewer sources has must
+     * be common.
+     */
     assert_int_equal(next_wave(files + 1, 5, 1, false, &share), 3);
     assert_true(share);
     assert_int_equal(next_wave(files + 4, 2, 1, false, &share), 2);
@@ -316,7 +325,7 @@ static void waves_are_not_larger_than_they_may(void **state)
     assert_int_equal(next_wave(files, RFS_WAVE_MOST * 2, 200, true, &share), RFS_WAVE_MOST);
 }
 
-/* ---- the command line -------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 enum { MOST = 16 };
 
@@ -345,7 +354,10 @@ static void the_command_line_is_understood(void **state)
                      0);
     assert_string_equal(o.source, "src");
     assert_string_equal(o.target, "dst");
-    /* In the order in which they were given, as the last counts; values that are no lists are escaped. */
+    /*
+     * In the order in which they were given, as the last counts; values that are no lists are
+     * escaped.
+     */
     assert_string_equal(o.view,
                         "src_strategy=a\\,b,dtype=float16,crc,dst_strategy=c\\\\d,format=ckpt");
     assert_int_equal(o.threads, 4);
@@ -395,7 +407,7 @@ static void what_is_no_command_line_is_refused(void **state)
     }
 }
 
-/* ---- what is shown ----------------------------------------------------------------------------------- */
+/* ---- what is shown --------------------------------------------------------------------------- */
 
 static void sizes_and_times_are_readable(void **state)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests of exports: written and read back, damaged in every way, and several as one; and the folder of one. */
+/*
+ * Manifests of exports: written and read back, damaged in every way, and several as one; and the
+ * folder of one.
+ */
 #include "tests/support/tree.h"
 #include "tool/export/copy.h"
 #include "tool/export/dest.h"
@@ -18,7 +21,7 @@
 
 #include <cmocka.h>
 
-/* ---- round trips ------------------------------------------------------------------------------------ */
+/* ---- round trips ----------------------------------------------------------------------------- */
 
 static void put(struct rfs_manifest *manifest, const char *path, uint64_t number, uint64_t written)
 {
@@ -121,7 +124,7 @@ static void an_entry_that_is_put_again_is_replaced(void **state)
     rfs_manifest_free(&manifest);
 }
 
-/* ---- damage ----------------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 static int parse_text(const char *text, size_t size, struct rfs_error *err)
 {
@@ -183,7 +186,10 @@ static void members_that_are_not_known_are_passed_over(void **state)
     assert_int_equal(parse_text(text, sizeof text - 1, &err), 0);
 }
 
-/* Cut anywhere it is refused; with a bit changed anywhere it is refused or says something else, and no more. */
+/*
+ * Cut anywhere it is refused; with a bit changed anywhere it is refused or says something else, and
+ * no more.
+ */
 static void a_damaged_manifest_does_no_harm(void **state)
 {
     struct rfs_manifest manifest;
@@ -233,7 +239,7 @@ static void names_of_manifests(void **state)
     assert_false(rfs_manifest_takes("a\nb"));
 }
 
-/* ---- the folder ------------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 struct folder {
     char *root;
@@ -385,7 +391,10 @@ static void too_little_room_is_told(void **state)
     assert_non_null(strstr(err.text, "4.0 EiB are to be written, and "));
 }
 
-/* Whether or not the file system can share blocks: what is said to be there is there, and nothing else is. */
+/*
+ * Whether or not the file system can share blocks: what is said to be there is there, and nothing
+ * else is.
+ */
 static void what_is_taken_over_is_the_same(void **state)
 {
     struct folder *f = *state;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statistics and comparisons of numbers, against sums in long double that know nothing of blocks and merging. */
+/*
+ * Statistics and comparisons of numbers, against sums in long double that know nothing of blocks
+ * and merging.
+ */
 #include "tests/support/tree.h"
 #include "tool/common/numbers.h"
 #include "tool/diff/compare.h"
@@ -20,7 +23,7 @@ static struct rfs_type type_of(enum rfs_dtype dtype)
     return (struct rfs_type){.dtype = (uint8_t)dtype, .kind = RFS_TENSOR};
 }
 
-/* ---- element types ---------------------------------------------------------------------------------- */
+/* ---- element types --------------------------------------------------------------------------- */
 
 static void expect_numbers(enum rfs_dtype dtype, const void *bytes, const double *want, size_t n)
 {
@@ -81,7 +84,7 @@ static void test_types_without_numbers(void **state)
     assert_int_equal(rfs_numbers_count(&type), 4);
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* Another reckoning of the same. */
 static void naive_moments(const double *values, size_t n, struct rfs_moments *out)
@@ -223,7 +226,7 @@ static void test_extremes(void **state)
     assert_true(moments.bins[16] == 1 && moments.bins[31] == 1 && moments.bins[32] == 2);
 }
 
-/* ---- comparisons ------------------------------------------------------------------------------------ */
+/* ---- comparisons ----------------------------------------------------------------------------- */
 
 static void test_known_comparisons(void **state)
 {

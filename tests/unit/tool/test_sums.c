@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of checksums, written, read back and damaged; findings in groups; and pieces that are folded in order. */
+/*
+ * Lists of checksums, written, read back and damaged; findings in groups; and pieces that are
+ * folded in order.
+ */
 #include "tests/support/tree.h"
 #include "tool/common/sweep.h"
 #include "tool/verify/findings.h"
@@ -16,7 +19,7 @@
 
 #include <cmocka.h>
 
-/* ---- lists ------------------------------------------------------------------------------------------ */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static const struct rfs_type matrix = {
     .bytes = 24, .ndim = 2, .dims = {2, 3}, .dtype = RFS_FLOAT32, .kind = RFS_TENSOR};
@@ -104,7 +107,7 @@ static void test_lists_that_are_refused(void **state)
     rfs_sums_free(&sums);
 }
 
-/* ---- findings --------------------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static void add(struct rfs_findings *findings, const char *name, uint32_t rank, uint64_t at)
 {
@@ -148,7 +151,7 @@ static void test_findings_become_groups(void **state)
     rfs_findings_free(&findings);
 }
 
-/* ---- pieces ----------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 #define ITEMS 40
 

@@ -36,8 +36,8 @@ unsigned char *read_rank(struct fixture *f, unsigned rank, size_t *n);
 void expect_file(struct fixture *f, unsigned rank, const struct bytes *expected);
 
 /*
- * "w" [8, 4] of one byte each cut along axis 0 over four ranks; "b" [4] in both strategies, never cut;
- * "steps", a scalar in neither. The destination cuts w along axis 1 over two.
+ * "w" [8, 4] of one byte each cut along axis 0 over four ranks; "b" [4] in both strategies, never
+ * cut; "steps", a scalar in neither. The destination cuts w along axis 1 over two.
  */
 #define SRC_ITEMS LAYOUT("w", "[4]", "[0, -1]", "[8, 4]") ", " LAYOUT("b", "[4]", "[-1]", "[4]")
 #define DST_ITEMS LAYOUT("w", "[2]", "[-1, 0]", "[8, 4]") ", " LAYOUT("b", "[2]", "[-1]", "[4]")

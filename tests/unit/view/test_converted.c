@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files whose parameters have other dtypes and names than their sources: sizes, headers, and bytes at any offset. */
+/*
+ * Files whose parameters have other dtypes and names than their sources: sizes, headers, and bytes
+ * at any offset.
+ */
 #include "assemble/convert.h"
 #include "tests/unit/view/support.h"
 
@@ -153,7 +156,9 @@ static void test_any_offset_and_size(void **state)
     bytes_free(&expected);
 }
 
-/* Contiguous and gathered ones of several pieces and conversions each way, more than one in a read. */
+/*
+ * Contiguous and gathered ones of several pieces and conversions each way, more than one in a read.
+ */
 static const struct param large[] = {
     {"a", "a", RFS_FLOAT32, RFS_BFLOAT16, true, 1024, 600},
     {"b", "b", RFS_BFLOAT16, RFS_FLOAT32, true, 512, 1030},
@@ -221,8 +226,10 @@ static void test_large_reads(void **state)
     free(buf);
 }
 
-/* What a sequential reader is going to read is made ahead here, too. (Not if the reader is faster, so it may
- * take more than one.) */
+/*
+ * What a sequential reader is going to read is made ahead here, too. (Not if the reader is faster,
+ * so it may take more than one.)
+ */
 static void test_read_ahead(void **state)
 {
     struct fixture *f = *state;

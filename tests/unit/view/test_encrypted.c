@@ -162,7 +162,10 @@ int getrlimit(__rlimit_resource_t resource, struct rlimit *limit)
     return rc;
 }
 
-/* In little memory. Who asks for as much as is the default there is refused like others, and only the default raised. */
+/*
+ * In little memory. Who asks for as much as is the default there is refused like others, and only
+ * the default raised.
+ */
 static void test_small_default(void **state)
 {
     struct fixture *f = *state;
@@ -239,7 +242,10 @@ static void test_plain_sources(void **state)
                 "src/rank_0/net-1_2.ckpt: the file is not encrypted, but a key is given");
 }
 
-/* One that is damaged fails the files that are made from it, and those alone; also if it is the first. */
+/*
+ * One that is damaged fails the files that are made from it, and those alone; also if it is the
+ * first.
+ */
 static void test_one_damaged(void **state)
 {
     struct fixture *f = *state;
@@ -272,7 +278,10 @@ static void test_one_damaged(void **state)
     }
 }
 
-/* What MindSpore writes, with a key or without, for a rank that keeps nothing: no key is tried on that. */
+/*
+ * What MindSpore writes, with a key or without, for a rank that keeps nothing: no key is tried on
+ * that.
+ */
 static void test_an_empty_file(void **state)
 {
     struct fixture *f = *state;

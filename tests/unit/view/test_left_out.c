@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What names= leaves out changes nothing else: small pipelines, and random worlds (plan/world.h) with and without a
- * map, in every format. What is expected with it is the file without it, from which the map takes something.
+ * What names= leaves out changes nothing else: small pipelines, and random worlds (plan/world.h)
+ * with and without a map, in every format. What is expected with it is the file without it, from
+ * which the map takes something.
  */
 #include "tests/unit/plan/world.h"
 #include "tests/unit/view/support.h"
@@ -60,7 +61,7 @@ static void expect_same(const struct bytes *a, const struct bytes *b)
     assert_memory_equal(a->data, b->data, a->n);
 }
 
-/* ---- small pipelines ---------------------------------------------------------------------------------- */
+/* ---- small pipelines ------------------------------------------------------------------------- */
 
 #define WHOLE(name) LAYOUT(name, "[1]", "[-1]", "[2]")
 
@@ -116,7 +117,10 @@ static void test_a_stage_of_which_all_is_left_out(void **state)
     fixture_end(&f);
 }
 
-/* "b" is in the source alone, so the destination is not one of several stages, whether it is left out or not. */
+/*
+ * "b" is in the source alone, so the destination is not one of several stages, whether it is left
+ * out or not.
+ */
 static void test_no_part(void **state)
 {
     struct fixture f;
@@ -131,7 +135,10 @@ static void test_no_part(void **state)
     fixture_end(&f);
 }
 
-/* The two ranks list the same in another order, and rank 1's counts only where something is read of it. */
+/*
+ * The two ranks list the same in another order, and rank 1's counts only where something is read of
+ * it.
+ */
 static void test_order(void **state)
 {
     struct fixture f;
@@ -152,7 +159,10 @@ static void test_order(void **state)
     fixture_end(&f);
 }
 
-/* "b" does not fit its strategy, "c" lies in a rank that is lost, and of "note" no two ranks have the same. */
+/*
+ * "b" does not fit its strategy, "c" lies in a rank that is lost, and of "note" no two ranks have
+ * the same.
+ */
 static void test_what_is_wrong_with_it(void **state)
 {
     struct fixture f;
@@ -176,7 +186,7 @@ static void test_what_is_wrong_with_it(void **state)
     fixture_end(&f);
 }
 
-/* ---- random worlds ------------------------------------------------------------------------------------ */
+/* ---- random worlds --------------------------------------------------------------------------- */
 
 enum fate { KEPT, RENAMED, LEFT_OUT };
 struct map {
@@ -239,7 +249,10 @@ static struct bytes apply(const struct map *map, const struct bytes *file)
     return out;
 }
 
-/* The one file that a view of FILE, called SOURCE, has under these options: as SHOWN in FOLDER, if there is one. */
+/*
+ * The one file that a view of FILE, called SOURCE, has under these options: as SHOWN in FOLDER, if
+ * there is one.
+ */
 static struct bytes convert(struct fixture *f, const struct bytes *file, const char *source,
                             const char *options, const char *folder, const char *shown)
 {
@@ -264,7 +277,10 @@ static const struct format formats[] = {
 };
 enum { CKPT, SAFETENSORS, PT, HUGGINGFACE };
 
-/* What a file is that the map has taken something from: by a view of that file alone, which is no matter of plans. */
+/*
+ * What a file is that the map has taken something from: by a view of that file alone, which is no
+ * matter of plans.
+ */
 static void expect_mapped(struct fixture *f, const struct map *map, unsigned format,
                           const struct bytes *plain, const struct bytes *mapped)
 {

@@ -13,7 +13,10 @@
 
 static const unsigned char note[] = {'h', 0, 0, 0, 'i', 0, 0, 0};
 
-/* One message of a map tensor, whose three tensors have N values each, as _write_mapparameter writes it. */
+/*
+ * One message of a map tensor, whose three tensors have N values each, as _write_mapparameter
+ * writes it.
+ */
 static void add_map(struct bytes *file, const char *name, uint64_t n, unsigned char first)
 {
     struct bytes map = {0}, value = {0};

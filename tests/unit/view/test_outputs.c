@@ -125,7 +125,7 @@ static void test_contradictions(void **state)
     assert_int_equal(f->err.usage, 1);
 }
 
-/* ---- flat views --------------------------------------------------------------------------------- */
+/* ---- flat views ------------------------------------------------------------------------------ */
 
 /* Three parameters over two ranks, of 8, 6 and 4 bytes, and a value in rank 0 alone. */
 static void write_flat_source(struct fixture *f, const char *options)
@@ -372,7 +372,7 @@ static void test_damaged_source_of_flat_view(void **state)
     assert_int_equal(f->err.usage, 0);
 }
 
-/* ---- checksums ---------------------------------------------------------------------------------- */
+/* ---- checksums ------------------------------------------------------------------------------- */
 
 static uint32_t crc32_by_bits(const unsigned char *data, size_t n)
 {
@@ -489,7 +489,10 @@ static void test_crc_of_a_large_file(void **state)
     free(file);
 }
 
-/* A source that changes before the sum is known: the tail cannot be read, and nobody waits for ever. */
+/*
+ * A source that changes before the sum is known: the tail cannot be read, and nobody waits for
+ * ever.
+ */
 static void test_crc_of_changed_source(void **state)
 {
     struct fixture *f = *state;

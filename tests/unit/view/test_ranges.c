@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What shown bytes are made of: what is said to be a plain range of a source is one, and what has the same key has
- * the same bytes.
+ * What shown bytes are made of: what is said to be a plain range of a source is one, and what has
+ * the same key has the same bytes.
  */
 #include "tests/unit/view/support.h"
 #include "view/ranges.h"
@@ -33,7 +33,10 @@ static unsigned char *source_bytes(const struct rfs_plain *plain, struct rfs_fil
     return out;
 }
 
-/* Each plain range of at least LEAST bytes holds what it should; returns how many bytes they have in all. */
+/*
+ * Each plain range of at least LEAST bytes holds what it should; returns how many bytes they have
+ * in all.
+ */
 static uint64_t check_plain(struct fixture *f, unsigned rank, uint64_t begin, uint64_t end,
                             uint64_t least)
 {
@@ -108,7 +111,7 @@ static void what_is_converted_is_not_plain(void **state)
     assert_int_equal(rfs_view_plain(f->view, 999, 0, 1, 1, &plain), -ENOENT);
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static void key_of(struct fixture *f, unsigned rank, uint64_t begin, uint64_t end, uint64_t key[2])
 {
@@ -174,7 +177,10 @@ static void replicas_have_equal_keys(void **state)
     struct fixture *f = *state;
     uint64_t key[2], other[2];
 
-    /* Each of two ranks is shown twice. (What is not cut may come from another source rank for each.) */
+    /*
+     * Each of two ranks is shown twice. (What is not cut may come from another source rank for
+     * each.)
+     */
     write_strategy(
         f->root, "dst.json",
         LAYOUT("w", "[2, 2]", "[-1, 0]", "[8, 4]") ", " LAYOUT("b", "[2, 2]", "[-1]", "[4]"));
@@ -203,7 +209,7 @@ static void keys_are_the_same_in_a_later_view(void **state)
     assert_memory_equal(key, other, sizeof key);
 }
 
-/* ---- checksums ---------------------------------------------------------------------------------------- */
+/* ---- checksums ------------------------------------------------------------------------------- */
 
 static void a_checksum_that_is_told_is_believed(void **state)
 {

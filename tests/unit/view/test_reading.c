@@ -175,7 +175,10 @@ static void test_borrowing_needs_room(void **state)
 
 #define TENSORS 70u
 
-/* Bytes of the slice that a source rank holds of tensor I: rows cut in two, or every third one's columns. */
+/*
+ * Bytes of the slice that a source rank holds of tensor I: rows cut in two, or every third one's
+ * columns.
+ */
 struct many {
     uint64_t rows[TENSORS];
     uint64_t columns[TENSORS];
@@ -253,7 +256,9 @@ static void many_write(struct fixture *f, const struct many *many, struct bytes 
         many_value(expected, many, i, 0, many->rows[i], 0, many->columns[i]);
 }
 
-/* Borrows [offset, offset + size) with a scratch of just the size and alignment that chance gives. */
+/*
+ * Borrows [offset, offset + size) with a scratch of just the size and alignment that chance gives.
+ */
 static void borrow_range(reshard_reader *reader, const struct bytes *expected, uint64_t offset,
                          size_t size, uint64_t *rng)
 {

@@ -82,7 +82,10 @@ static void move(struct fixture *f, const char *from, const char *to)
     assert_int_equal(rename(tree_path(f->root, from), tree_path(f->root, to)), 0);
 }
 
-/* Another source takes the place of the one that was planned, in files as old as those; nobody looks until the end. */
+/*
+ * Another source takes the place of the one that was planned, in files as old as those; nobody
+ * looks until the end.
+ */
 static void test_source_in_place_of_another(void **state)
 {
     struct fixture *f = *state;

@@ -13,7 +13,9 @@
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 
-/* Reads [from, to) in requests of STEP; where reading ahead has got to. *in_order: at the last one. */
+/*
+ * Reads [from, to) in requests of STEP; where reading ahead has got to. *in_order: at the last one.
+ */
 static struct rfs_windows go(struct rfs_sequential *sequential, uint64_t from, uint64_t to,
                              uint64_t step, bool *in_order)
 {
@@ -48,7 +50,10 @@ static void test_as_much_as_was_read(void **state)
     assert_int_equal(ahead.lent.end, 64 * MIB + RFS_AHEAD_BYTES);
 }
 
-/* Windows follow each other; a contiguous one begins a piece earlier, as that may not have fitted before. */
+/*
+ * Windows follow each other; a contiguous one begins a piece earlier, as that may not have fitted
+ * before.
+ */
 static void test_windows_leave_nothing_out(void **state)
 {
     struct rfs_sequential sequential = {0};
@@ -121,7 +126,10 @@ static void test_requests_out_of_order(void **state)
     assert_int_equal(lent, 64 * MIB + RFS_AHEAD_BYTES);
 }
 
-/* What is left out counts against a reader, so that one that picks here and there is not read ahead of. */
+/*
+ * What is left out counts against a reader, so that one that picks here and there is not read ahead
+ * of.
+ */
 static void test_holes(void **state)
 {
     struct rfs_sequential sequential = {0};
@@ -173,7 +181,10 @@ static void test_random_readers(void **state)
     }
 }
 
-/* Of slow sources: as much as was read, up to what is worth it, in a few steps that leave nothing out. */
+/*
+ * Of slow sources: as much as was read, up to what is worth it, in a few steps that leave nothing
+ * out.
+ */
 static void test_slow_sources(void **state)
 {
     const uint64_t reach = 16 * MIB;

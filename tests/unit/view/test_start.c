@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is opened when, as the kernel tells it: by a view that starts, and by the first look at a file. */
+/*
+ * What is opened when, as the kernel tells it: by a view that starts, and by the first look at a
+ * file.
+ */
 #include "tests/unit/view/support.h"
 
 #include <setjmp.h>
@@ -38,7 +41,10 @@ static void begin(struct watch *watch, const struct fixture *f)
     }
 }
 
-/* Counts what has happened since it was asked last. Equal events that follow each other may be told as one. */
+/*
+ * Counts what has happened since it was asked last. Equal events that follow each other may be told
+ * as one.
+ */
 static void look(struct watch *watch)
 {
     _Alignas(struct inotify_event) char buf[4096];

@@ -50,7 +50,10 @@ static void test_asked_and_replied(void **state)
     bytes_free(&expected);
 }
 
-/* A changed source is one error, however often it is met; every call that meets it is one that failed. */
+/*
+ * A changed source is one error, however often it is met; every call that meets it is one that
+ * failed.
+ */
 static void test_failures(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views of small trees whose every byte is written down in support.c: the tree and its attributes. */
+/*
+ * Views of small trees whose every byte is written down in support.c: the tree and its attributes.
+ */
 #include "tests/unit/view/support.h"
 
 #include <errno.h>
