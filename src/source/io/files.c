@@ -108,6 +108,7 @@ uint32_t rfs_files_add(struct rfs_files *files, const char *path)
     }
     file->path = copy;
     file->fd = RFS_FD_CLOSED;
+    // cppcheck-suppress memleak; the list has it
     return (uint32_t)files->list.n - 1;
 }
 

@@ -43,6 +43,7 @@ int rfs_file_stick_line(struct rfs_files *files, struct rfs_file *file, int code
     /* Before it sticks: of two threads that are here at once, both have found the same. */
     char *why = strdup(line);
     const bool kept = RFS_PUBLISH(&file->why, why, free);
+    // cppcheck-suppress memleak; it is published or freed
     return stick_line(files, file, code, line, quiet && kept);
 }
 
