@@ -155,8 +155,10 @@ static void strategies_have_flags(void **state)
     rfs_mount_options_free(&o);
     expect_usage(parse(&o, &err, "/", "mnt", "-s", "-o", "strict", NULL), &err,
                  "'-s' needs a value; try: reshardfs --help");
+    rfs_mount_options_free(&o);
     expect_usage(parse(&o, &err, "/", "mnt", "-d", NULL), &err,
                  "'-d' needs a value; try: reshardfs --help");
+    rfs_mount_options_free(&o);
 }
 
 /* A backslash that ends one value does not swallow the comma before the next option. */
