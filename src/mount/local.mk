@@ -36,6 +36,7 @@ reshardfs_SOURCES = \
 	src/mount/main.c \
 	src/mount/ops.c src/mount/ops.h \
 	src/mount/options.c src/mount/options.h \
+	src/mount/pages.c src/mount/pages.h \
 	src/mount/paths.c src/mount/paths.h \
 	src/mount/readahead.c src/mount/readahead.h \
 	src/mount/readonly.c \

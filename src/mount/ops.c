@@ -3,6 +3,7 @@
 
 #include "mount/hidden.h"
 #include "mount/internal.h"
+#include "mount/pages.h"
 #include "mount/report.h"
 #include "mount/scratch.h"
 #include "mount/waits.h"
@@ -351,58 +352,20 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /*
- * Where there is one thread, only it could answer the reads that dropping waits for: the next open
- * drops the pages then.
- */
-static bool can_drop(const struct rfs_mount *m)
-{
-    return m->options->set.max_threads >= 2;
-}
-
-/* The list of inodes whose pages go, where it is not among them. Under the lock of handles. */
-static bool note_drop(struct rfs_mount *m, fuse_ino_t ino)
-{
-    for (size_t i = 0; i < m->drops.n; i++)
-        if (m->drops.data[i] == ino)
-            return true;
-    return RFS_PUSH(&m->drops, ino);
-}
-
-/*
- * After the reply, because dropping waits for the pages that are being read; not by the guard's
- * thread, which must not wait. While one thread drops pages, the others leave theirs to it.
- */
-static void drop_pages(struct rfs_mount *m, fuse_ino_t ino)
-{
-    pthread_mutex_lock(&m->handles_lock);
-    const bool mine = note_drop(m, ino) && !m->dropping;
-    m->dropping |= mine;
-    while (mine && m->drops.n > 0) {
-        const fuse_ino_t next = m->drops.data[--m->drops.n];
-        pthread_mutex_unlock(&m->handles_lock);
-        fuse_lowlevel_notify_inval_inode(m->session, next, 0, 0);
-        pthread_mutex_lock(&m->handles_lock);
-    }
-    if (mine)
-        m->dropping = false;
-    pthread_mutex_unlock(&m->handles_lock);
-}
-
-/*
  * With a key, the only pages are those of private mappings, of which this may have been the last.
  */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
     const bool drops =
-        rfs_options_keyed(&m->options->set) && !rfs_hidden_is_own(ino) && can_drop(m);
+        rfs_options_keyed(&m->options->set) && !rfs_hidden_is_own(ino) && rfs_pages_can_go(m);
 
     if (defers(req, rfs_guard_is_me() && drops))
         return;
     leave_handle(m, (struct rfs_handle *)(uintptr_t)fi->fh);
     fuse_reply_err(req, 0);
     if (drops)
-        drop_pages(m, ino);
+        rfs_pages_drop(m, ino);
 }
 
 /*
@@ -455,8 +418,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         reshard_return(loan);
     if (ours && n == -ESTALE) {
         atomic_store(&m->stale, true);
-        if (can_drop(m) && is_cached(m, ino))
-            drop_pages(m, ino);
+        if (rfs_pages_can_go(m) && is_cached(m, ino))
+            rfs_pages_drop(m, ino);
     }
 }
 
