@@ -195,6 +195,19 @@ static void expect_target(struct open *o, const struct world *world, uint32_t ra
     rfs_slice_free(&slice);
 }
 
+/* Whether no file has a parameter of the strategy, which then counts as another network's. */
+static bool nothing_matches(const struct world *world)
+{
+    const struct side *side = world->src.any ? &world->src : &world->dst;
+
+    for (uint32_t p = 0; p < PARAMS; p++)
+        for (uint32_t s = 0; s < STAGES; s++)
+            for (uint32_t r = 0; side->lay[p][s].has && r < RANKS; r++)
+                if (world->has[r][p] && !world->lost[r])
+                    return false;
+    return true;
+}
+
 static void expect_rank(struct open *o, const struct world *world, uint32_t rank, int *refused)
 {
     struct wanted wanted[PARAMS];
@@ -203,6 +216,10 @@ static void expect_rank(struct open *o, const struct world *world, uint32_t rank
 
     o->err = (struct rfs_error){0};
     const int rc = rfs_planner_rank(o->planner, rank, &plan, &o->err);
+    if (rc < 0 && strstr(o->err.text, "none of its parameters is in the checkpoint")) {
+        assert_true(nothing_matches(world));
+        return;
+    }
     if ((n < 0) != (rc < 0))
         fail_msg("rank %u: %d, the model says %d: %s", rank, rc, n, o->err.text);
     *refused += n < 0;
