@@ -337,6 +337,11 @@ def test_low_limits():
         mnt, process = started
         total = Crowd(mnt, want_of(tree), 16, max(1, SECONDS / 20), f"{SEED}-{limit}", WITHOUT_MAPPING).join(LONGEST)
         tell(limit, total)
+        if process.poll() is not None:
+            line = read_all(os.path.join(folder("logs"), "log")).decode(errors="replace").splitlines()[-1]
+            check("the mount broke: Cannot allocate memory" in line, f"{limit}: ended by itself: {line}")
+            sound(total, (*errors, "ECONNABORTED", "ENOTCONN", "ENOENT"))
+            continue
         sound(total, errors)
         if k % 2:
             process.terminate()
