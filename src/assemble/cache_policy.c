@@ -112,8 +112,8 @@ static bool is_crowded(const struct rfs_cache *cache)
 }
 
 /*
- * The same of slots that are cut, each of which what is short keeps from being used for something
- * else.
+ * The same for slots that are cut into short pieces: one unread piece keeps its whole slot from
+ * other uses.
  */
 static bool is_cut_up(const struct rfs_cache *cache)
 {

@@ -12,9 +12,9 @@
 /*
  * Has KEEPER mount VIEW on MOUNTPOINT (absolute; /dev/fd/N without a keeper) and answers until it
  * is unmounted or a signal (INT, TERM, in the foreground HUP as well) asks for that. answers(ctx)
- * is called once, from another thread, when the mount has answered a stat; if it returns non-zero,
- * nobody wants the mount any more and it goes at once. Returns 0, or -errno with *err filled when
- * it never answered or broke.
+ * is called once, by the thread that has answered the first request (INIT); if it returns non-zero,
+ * the mount is not wanted any more and goes at once. Returns 0, or -errno with *err filled when the
+ * mount cannot be made or broke.
  */
 typedef int rfs_session_answers_fn(void *ctx);
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
