@@ -212,7 +212,7 @@ int rfs_option_refuse(const char *name, unsigned flags, struct rfs_error *err)
     char remedy[96] = "reshardfs --help";
 
     if (nearest)
-        snprintf(remedy, sizeof remedy, "-o %s%s", nearest->name,
+        snprintf(remedy, sizeof remedy, "%s%s", nearest->name,
                  rfs_option_is_valued(nearest) ? "=VALUE" : "");
     return rfs_fail_usage(err, remedy, "unknown option '%s'", name);
 }

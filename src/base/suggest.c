@@ -2,9 +2,11 @@
 #include "base/suggest.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { WORD_MAX = 64 };
+enum { WORD_MAX = 64, PARTS_MOST = 8 };
 
 static unsigned min2(unsigned a, unsigned b)
 {
@@ -32,4 +34,60 @@ unsigned rfs_suggest_distance(const char *a, const char *b)
         }
     }
     return d[n][m];
+}
+
+/* Whether PATH, or what follows the last '=' or ':' in it, is there, with or without its list. */
+static bool is_there(const char *path)
+{
+    char text[PATH_MAX];
+
+    for (const char *from = path; from; from = strpbrk(from, "=:")) {
+        from += from > path;
+        if (snprintf(text, sizeof text, "%s", from) >= (int)sizeof text)
+            return false;
+        if (access(text, F_OK) == 0)
+            return true;
+        text[strcspn(text, ",:")] = '\0';
+        if (strchr(text, ' ') && access(text, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The arguments from FIRST on that are one with blanks in it; cut to CAP. */
+static bool join(int n, char **args, char *out, size_t cap)
+{
+    size_t used = strlen(args[0]);
+
+    if (used >= cap)
+        return false;
+    memcpy(out, args[0], used + 1);
+    for (int i = 1; i < n && i < PARTS_MOST && args[i][0] != '-'; i++) {
+        const int more = snprintf(out + used, cap - used, " %s", args[i]);
+        if (more < 0 || (size_t)more >= cap - used)
+            return false;
+        used += (size_t)more;
+        if (is_there(out))
+            return true;
+    }
+    return false;
+}
+
+bool rfs_suggest_quotes(int n, char **args, char *out, size_t cap)
+{
+    char joined[PATH_MAX];
+
+    for (int i = 0; i + 1 < n; i++) {
+        const bool is_flag = args[i][0] == '-' && !strchr(args[i], '=');
+        const size_t length = strlen(args[i]);
+
+        if (strchr(args[i], '=') && args[i][length - 1] == ',' && strchr(args[i + 1], '='))
+            snprintf(out, cap, "%s%s, without a blank", args[i], args[i + 1]);
+        else if (!is_flag && join(n - i, args + i, joined, sizeof joined) && !strchr(joined, '\''))
+            snprintf(out, cap, "'%s', in quotes", joined);
+        else
+            continue;
+        return true;
+    }
+    return false;
 }

@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "Did you mean …": the known word that takes the fewest edits to reach. */
+/*
+ * "Did you mean …": the known word that takes the fewest edits to reach; what the shell took apart,
+ * in one piece.
+ */
 #ifndef RFS_BASE_SUGGEST_H
 #define RFS_BASE_SUGGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
  * Edits (insert, delete, replace, swap neighbours) from a to b; words over 63 bytes count as far.
  */
 unsigned rfs_suggest_distance(const char *a, const char *b);
+
+/*
+ * Whether the shell divided one of the N arguments at a blank: the parts are the name of a file
+ * that exists, or one ends in the comma of a list of options. OUT is then the remedy.
+ */
+bool rfs_suggest_quotes(int n, char **args, char *out, size_t cap);
 
 #endif

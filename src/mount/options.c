@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/pathlist.h"
+#include "base/suggest.h"
 #include "mount/paths.h"
 #include "mount/settings.h"
 
@@ -262,16 +263,21 @@ static int take_flags(struct rfs_mount_options *o, int argc, char **argv,
     return rc;
 }
 
-static int take_places(struct rfs_mount_options *o, int n, char **places, struct rfs_error *err)
+/* GIVEN are the arguments in their order, which getopt changes. */
+static int take_places(struct rfs_mount_options *o, int n, char **places, int argc, char **given,
+                       struct rfs_error *err)
 {
+    char remedy[512] = RFS_PROGRAM_HELP "; quotes around what has blanks";
+
     /* "" is a variable of the caller's that is not set, not the current folder. */
     if (n < 1 || !*places[0])
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the source folder is missing");
     if (n < 2 ? o->action != RFS_ACTION_CHECK : !*places[1])
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the mount point is missing");
-    if (n > 2)
-        return rfs_fail_usage(err, RFS_PROGRAM_HELP "; quotes around what has blanks",
-                              "unexpected argument '%s'", places[2]);
+    if (n > 2) {
+        rfs_suggest_quotes(argc, given, remedy, sizeof remedy);
+        return rfs_fail_usage(err, remedy, "unexpected argument '%s'", places[2]);
+    }
     o->source = rfs_path_absolute(places[0]);
     o->mountpoint = n > 1 ? strdup(places[1]) : NULL;
     return o->source && (n < 2 || o->mountpoint) ? 0 : -ENOMEM;
@@ -297,17 +303,20 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
                             struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings settings = {0};
+    RFS_FREE char **given = calloc((size_t)argc + 1, sizeof *given);
     int rc;
 
     *out = (struct rfs_mount_options){0};
     *err = (struct rfs_error){0};
-    rc = rfs_options_init(&out->set);
+    if (given)
+        memcpy(given, argv, (size_t)argc * sizeof *given);
+    rc = given ? rfs_options_init(&out->set) : -ENOMEM;
     if (rc == 0)
         rc = take_flags(out, argc, argv, &settings, err);
     if (rc == 0 && reads_a_source(out)) {
         rc = take_settings(out, &settings, err);
         if (rc == 0)
-            rc = take_places(out, argc - optind, argv + optind, err);
+            rc = take_places(out, argc - optind, argv + optind, argc - 1, given + 1, err);
         if (rc == 0)
             rc = check_keyed(&out->set, err);
     }

@@ -73,7 +73,7 @@ def test_config_of_json():
 def test_configs_that_are_refused():
     tree, mnt = small(), folder("mnt")
     for text, error in {
-        "cahce = 2G\n": "FILE: line 1: unknown option 'cahce'; try: -o cache=VALUE",
+        "cahce = 2G\n": "FILE: line 1: unknown option 'cahce'; try: cache=VALUE",
         "\n\nio = fast": "FILE: line 3: option io=fast: not one that is known; try: io=auto, direct or cached",
         "strict = perhaps": "FILE: line 1: option strict is on or off, not 'perhaps'; try: yes or no",
         "cache": "FILE: line 1: option cache needs a value; try: reshardfs --help",
@@ -112,7 +112,7 @@ def test_environment():
     unmount(mnt)
     eventually(lambda: not servers(mnt), "the server ends")
     equal(bare(tree, env={**env, "RESHARDFS_CAHCE": "2G"}, mnt=mnt),
-          (2, "", "reshardfs: error: RESHARDFS_CAHCE: unknown option 'cahce'; try: -o cache=VALUE\n"), "a mistake")
+          (2, "", "reshardfs: error: RESHARDFS_CAHCE: unknown option 'cahce'; try: cache=VALUE\n"), "a mistake")
     equal(bare(tree, env={**env, "RESHARDFS_IO": "fast"}, mnt=mnt)[0], 2, "a value that it does not take")
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: options, exit statuses, refusals, and what is said where."""
+import json
 import os
 import pty
 import re
@@ -22,12 +23,17 @@ def test_usage_errors():
     fails(2, "the mount point is missing" + help_line, tree.src)
     fails(2, "the mount point is missing" + help_line, tree.src, "")
     fails(2, "unexpected argument 'more'" + help_line + "; quotes around what has blanks", tree.src, mnt, "more")
+    blank = os.path.join(folder("my run"), "src.ckpt")
+    os.rename(os.path.join(tree.dir, "src_strategy.ckpt"), blank)
+    for option in ("-s", "-o"):
+        given = (option == "-o") * "src_strategy=" + blank
+        fails(2, f"unexpected argument '{mnt}'; try: '{given}', in quotes", tree.src, option, *given.split(" "), mnt)
     fails(2, "unknown flag '-x'" + help_line, tree.src, mnt, "-x")
     fails(2, "unknown flag '--chekc'" + help_line, tree.src, mnt, "--chekc")
     fails(2, "'-o' needs a value" + help_line, tree.src, mnt, "-o")
     for option, error in {
-        "dst_stratgy=x": "unknown option 'dst_stratgy'; try: -o dst_strategy=VALUE",
-        "allow_othr": "unknown option 'allow_othr'; try: -o allow_other",
+        "dst_stratgy=x": "unknown option 'dst_stratgy'; try: dst_strategy=VALUE",
+        "allow_othr": "unknown option 'allow_othr'; try: allow_other",
         "something_else": "unknown option 'something_else'" + help_line,
         "io=fast": "option io=fast: not one that is known; try: io=auto, direct or cached",
         "io": "option io needs a value" + help_line,
@@ -51,6 +57,23 @@ def test_view_options_are_refused_as_usage():
         tree.src,
         mnt,
     )
+
+
+def test_info_of_a_mount():
+    """One line of options, those of the mount, for a person; all that the kernel and the mount say in JSON."""
+    tree = small()
+    with Mount(tree.src, tree.options("crc")) as m:
+        for path in (m.mnt, m.file(1)):
+            got = run(reshard, "info", path)
+            lines = got.stdout[got.stdout.index("mount: "):].splitlines()
+            equal((got.returncode, lines[0]), (0, f"mount: {m.mnt}, by reshardfs, of {tree.src}"), got.stderr)
+            told = lines[1].split("options: ")[1].split(",")
+            check(tree.options().split(",")[0] in told and "crc" in told, lines[1])
+            check(not lines[2].startswith(" "), lines[2])
+        mount = json.loads(run(reshard, "info", "--json", m.mnt).stdout)["mount"]
+        check("user_id=" in mount["options"] and mount["xattrs"]["ranks"] == str(tree.dst_n), mount)
+    with Mount(tree.src, tree.options("control=no")) as m:
+        check("options:" not in run(reshard, "info", m.mnt).stdout, "options of a mount that tells none")
 
 
 def test_help_and_version():

@@ -160,6 +160,8 @@ def test_errors():
     assert error.usage and "neither src_strategy nor dst_strategy is given" in str(error), error
     error = raises(reshard.ReshardError, view, cache="much")
     assert error.usage and "cache=much" in str(error), error
+    error = raises(reshard.ReshardError, view, src_stratgy="x")
+    assert error.usage and str(error).endswith("unknown option 'src_stratgy'; try: src_strategy=VALUE"), error
     error = raises(OSError, reshard.View, path("gone"), **strategies())
     assert error.errno == 2 and "gone" in str(error) and not error.usage, error
     raises(ValueError, view, prefix="a\0b")

@@ -2,6 +2,7 @@
 #include "tool/common/args.h"
 
 #include "base/cleanup.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "tool/common/tool.h"
@@ -109,6 +110,8 @@ static int take(const struct rfs_given *given, void *request, struct rfs_error *
 struct reading {
     const struct rfs_argument *rows, *place; /* the place that is to be filled next */
     unsigned filled;                         /* places */
+    int argc;
+    char **argv;
     char letters[2 * ROWS + 3];
     struct option names[ROWS + 1];
 };
@@ -140,13 +143,18 @@ static int take_place(struct reading *reading, const char *value, void *request,
                       struct rfs_error *err)
 {
     const struct rfs_argument *row = reading->place;
+    char remedy[512];
 
     if (is_end(row) || is_option(row))
-        return rfs_fail_usage(err, row[-1].remedy,
-                              row[-1].is_folder      ? "'%s' is a second folder"
-                              : reading->filled == 1 ? "'%s' is a second path"
-                                                     : "'%s' is a third path",
-                              value);
+        return rfs_fail_usage(
+            err,
+            rfs_suggest_quotes(reading->argc, reading->argv, remedy, sizeof remedy)
+                ? remedy
+                : row[-1].remedy,
+            row[-1].is_folder      ? "'%s' is a second folder"
+            : reading->filled == 1 ? "'%s' is a second path"
+                                   : "'%s' is a third path",
+            value);
     reading->place += row->as == RFS_AS_TEXT;
     reading->filled++;
     return take(&(struct rfs_given){row, row->value, value}, request, err);
@@ -181,7 +189,7 @@ static int refuse(const char *command, const char *what, const char *argument,
 int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void *request,
                    struct rfs_error *err)
 {
-    struct reading reading = {.filled = 0};
+    struct reading reading = {.argc = argc, .argv = argv};
     int rc = 0;
 
     begin(&reading, rows);

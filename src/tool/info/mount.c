@@ -21,6 +21,7 @@
 
 #define TYPE "fuse.reshardfs"
 #define XATTRS "user.reshardfs."
+#define VALUE_BYTES 16384
 
 /* Undoes the escapes in place. */
 static void unescape(char *text)
@@ -38,26 +39,38 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-static void tell_xattrs(struct rfs_report *report, const char *path)
+/* The value of an attribute as a text, in OUT. */
+static bool get_xattr(const char *path, const char *name, char out[VALUE_BYTES])
 {
-    char names[4096];
+    const ssize_t size = getxattr(path, name, out, VALUE_BYTES - 1);
+
+    if (size >= 0)
+        out[size] = '\0';
+    return size >= 0;
+}
+
+/* All that the mount says of a path, for scripts. */
+static void put_xattrs(struct rfs_json_write *json, const char *path)
+{
+    char names[4096], value[VALUE_BYTES];
     const ssize_t n = listxattr(path, names, sizeof names);
 
-    rfs_json_object(&report->json, "xattrs", RFS_JSON_TIGHT);
-    for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1) {
-        char value[16384];
-        if (strncmp(names + i, XATTRS, strlen(XATTRS)) != 0)
-            continue;
-        const ssize_t size = getxattr(path, names + i, value, sizeof value - 1);
-        if (size < 0)
-            continue;
-        value[size] = '\0';
-        char shown[sizeof value];
-        rfs_text_printable(shown, sizeof shown, value);
-        fprintf(report->say, "  %s: %s\n", names + i + strlen(XATTRS), shown);
-        rfs_json_put_text(&report->json, names + i + strlen(XATTRS), value);
-    }
-    rfs_json_end(&report->json);
+    rfs_json_object(json, "xattrs", RFS_JSON_TIGHT);
+    for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1)
+        if (strncmp(names + i, XATTRS, strlen(XATTRS)) == 0 && get_xattr(path, names + i, value))
+            rfs_json_put_text(json, names + i + strlen(XATTRS), value);
+    rfs_json_end(json);
+}
+
+/* A line with what the mount was made with, whatever path in it was given. */
+static void say_options(FILE *say, const char *point)
+{
+    char value[VALUE_BYTES], shown[VALUE_BYTES];
+
+    if (!get_xattr(point, XATTRS "options", value))
+        return;
+    rfs_text_printable(shown, sizeof shown, value);
+    fprintf(say, "  options: %s\n", shown);
 }
 
 /* A line of mountinfo, which it cuts. */
@@ -80,13 +93,13 @@ static bool tell_line(struct rfs_report *report, const char *path, char *line, c
         return false;
     unescape(source);
     unescape(field[4]);
-    fprintf(report->say, "mount: %s, by reshardfs, of %s\n  options: %s,%s\n", field[4], source,
-            field[5], options);
+    fprintf(report->say, "mount: %s, by reshardfs, of %s\n", field[4], source);
+    say_options(report->say, field[4]);
     rfs_json_object(&report->json, "mount", RFS_JSON_TIGHT);
     rfs_json_put_text(&report->json, "point", field[4]);
     rfs_json_put_text(&report->json, "source", source);
     rfs_json_put_text(&report->json, "options", options);
-    tell_xattrs(report, path);
+    put_xattrs(&report->json, path);
     rfs_json_end(&report->json);
     return true;
 }

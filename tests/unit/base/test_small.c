@@ -6,8 +6,10 @@
 #include "base/once.h"
 #include "base/publish.h"
 #include "base/read_whole.h"
+#include "base/suggest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -174,12 +176,66 @@ static void test_read_whole(void **state)
     assert_int_equal(rfs_read_whole(path, 2, &data, &n, &err), -ENOENT);
 }
 
+/* What a shell makes of names with blanks that nobody put into quotes. */
+static void test_quotes(void **state)
+{
+    static const struct {
+        const char *args[5], *remedy; /* NULL: none */
+    } cases[] = {
+        {{"in", "mnt", "-s", "my", "run.ckpt"}, "'my run.ckpt', in quotes"},
+        {{"-o", "src_strategy=my", "run.ckpt", "in", "mnt"},
+         "'src_strategy=my run.ckpt', in quotes"},
+        {{"-o", "src_strategy=x:my", "run.ckpt:y,format=pt", "in"},
+         "'src_strategy=x:my run.ckpt:y,format=pt', in quotes"},
+        {{"--src-strategy=my", "run.ckpt"}, "'--src-strategy=my run.ckpt', in quotes"},
+        {{"three", "small", "words", "mnt"}, "'three small words', in quotes"},
+        {{"in", "mnt", "-o", "src_strategy=a,", "dst_strategy=b"},
+         "src_strategy=a,dst_strategy=b, without a blank"},
+        {{"in", "mnt", "more"}, NULL},
+        {{"my", "-f", "run.ckpt"}, NULL},
+        {{"run.ckpt", "my"}, NULL},
+        {{"it's", "run.ckpt"}, NULL},
+        {{"", "", ""}, NULL},
+        {{"-o", "a=b,", "in"}, NULL},
+    };
+    static const char *const names[] = {"my run.ckpt", "three small words", "it's run.ckpt"};
+    char folder[] = "/tmp/rfs-small-XXXXXX";
+    char *before = getcwd(NULL, 0);
+    char remedy[100];
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(close(open(names[i], O_CREAT | O_WRONLY, 0600)), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *args[5];
+        int n = 0;
+        while (n < 5 && cases[i].args[n]) {
+            args[n] = strdup(cases[i].args[n]);
+            n++;
+        }
+        assert_int_equal(rfs_suggest_quotes(n, args, remedy, sizeof remedy),
+                         cases[i].remedy != NULL);
+        if (cases[i].remedy)
+            assert_string_equal(remedy, cases[i].remedy);
+        while (n > 0)
+            free(args[--n]);
+    }
+    for (size_t i = 0; i < 3; i++)
+        unlink(names[i]);
+    assert_int_equal(chdir(before), 0);
+    rmdir(folder);
+    free(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes),  cmocka_unit_test(test_reserve),
         cmocka_unit_test(test_bisect), cmocka_unit_test(test_publish),
         cmocka_unit_test(test_once),   cmocka_unit_test(test_read_whole),
+        cmocka_unit_test(test_quotes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,8 +200,8 @@ static void refusals(void **state)
     static const struct {
         const char *list, *text;
     } cases[] = {
-        {"cahce=1", "unknown option 'cahce'; try: -o cache=VALUE"},
-        {"nonempt", "unknown option 'nonempt'; try: -o nonempty"},
+        {"cahce=1", "unknown option 'cahce'; try: cache=VALUE"},
+        {"nonempt", "unknown option 'nonempt'; try: nonempty"},
         {"qqqqqqqqq", "unknown option 'qqqqqqqqq'; try: reshardfs --help"},
         {"uid=1000", "unknown option 'uid'; try: reshardfs --help"},
         {"src_strategy=/a,b.ckpt",
