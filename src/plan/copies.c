@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/copies.h"
 
-#include "plan/internal.h"
+#include "plan/boxed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -226,7 +226,9 @@ int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rf
     slice->n = 0;
     slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
     rfs_catalog_begin(planner->config.catalog, &use);
-    if (slice->bytes > 0)
+    if (slice->bytes > 0 && rfs_catalog_boxes(planner->config.catalog))
+        rc = rfs_plan_boxed_slice(planner, local, target, slice);
+    else if (slice->bytes > 0)
         rc = taking.geometry ? cut_slice(&taking, local) : copied_slice(&taking);
     rfs_catalog_end(planner->config.catalog, &use);
     if (!rc)

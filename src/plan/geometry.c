@@ -82,38 +82,63 @@ bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells
     return true;
 }
 
-void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                        const uint32_t *cell, const uint64_t *strides, struct rfs_block *block)
+/* A box of the whole tensor that is stored: its part of a source slice. */
+struct stored {
+    uint64_t at[RFS_MAX_DIMS];     /* in the whole tensor */
+    uint64_t size[RFS_MAX_DIMS];   /* in elements */
+    uint64_t stride[RFS_MAX_DIMS]; /* in bytes */
+    uint64_t row;                  /* of the slice, where the box begins */
+};
+
+static void set_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                      const struct stored *stored, struct rfs_block *block)
 {
-    const uint32_t ndim = geometry->ndim;
     uint64_t len[RFS_MAX_DIMS];
     uint64_t dst_stride[RFS_MAX_DIMS];
-    uint64_t src_stride[RFS_MAX_DIMS];
     uint64_t dst_step = geometry->item;
-    uint64_t src_step = geometry->item;
 
     block->dst = 0;
     block->src = 0;
     block->n_loops = 0;
-    for (uint32_t i = ndim; i-- > 0;) {
-        const uint64_t src_lo = rfs_grid_begin(&geometry->src, geometry->whole, i, cell[i]);
-        const uint64_t src_len = rfs_grid_length(&geometry->src, geometry->whole, i, cell[i]);
-        const uint64_t src_hi = src_lo + src_len;
-        const uint64_t lo = cells->lo[i] > src_lo ? cells->lo[i] : src_lo;
-        len[i] = (cells->hi[i] < src_hi ? cells->hi[i] : src_hi) - lo;
+    for (uint32_t i = geometry->ndim; i-- > 0;) {
+        const uint64_t lo = rfs_max_u64(cells->lo[i], stored->at[i]);
+        len[i] = rfs_min_u64(cells->hi[i], stored->at[i] + stored->size[i]) - lo;
         dst_stride[i] = dst_step;
-        src_stride[i] = strides ? strides[i] : src_step;
-        block->dst += (lo - cells->lo[i]) * dst_step;
-        block->src += (lo - src_lo) * src_stride[i];
-        if (i == 0) {
-            const uint32_t round = cell[0] / (geometry->src.pieces[0] / geometry->src.rounds);
-            block->dst += cells->row * dst_step;
-            block->src += round * src_len * src_stride[i];
-        }
+        block->dst += (lo - cells->lo[i] + (i == 0 ? cells->row : 0)) * dst_step;
+        block->src += (lo - stored->at[i] + (i == 0 ? stored->row : 0)) * stored->stride[i];
         dst_step *= geometry->dst_dims[i];
-        src_step *= geometry->src_dims[i];
     }
+    rfs_block_box(block, geometry->ndim, len, geometry->item, dst_stride, stored->stride);
+}
 
+void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                        const uint32_t *cell, const uint64_t *strides, struct rfs_block *block)
+{
+    struct stored stored = {.row = 0};
+    uint64_t step = geometry->item;
+
+    for (uint32_t i = geometry->ndim; i-- > 0; step *= geometry->src_dims[i]) {
+        stored.at[i] = rfs_grid_begin(&geometry->src, geometry->whole, i, cell[i]);
+        stored.size[i] = rfs_grid_length(&geometry->src, geometry->whole, i, cell[i]);
+        stored.stride[i] = strides ? strides[i] : step;
+    }
+    if (geometry->ndim > 0)
+        stored.row = cell[0] / (geometry->src.pieces[0] / geometry->src.rounds) * stored.size[0];
     block->strided = strides != NULL;
-    rfs_block_box(block, ndim, len, geometry->item, dst_stride, src_stride);
+    set_block(geometry, cells, &stored, block);
+}
+
+void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                             const uint64_t *at, const uint64_t *size, struct rfs_block *block)
+{
+    struct stored stored = {.row = 0};
+    uint64_t step = geometry->item;
+
+    for (uint32_t i = geometry->ndim; i-- > 0; step *= size[i]) {
+        stored.at[i] = at[i];
+        stored.size[i] = size[i];
+        stored.stride[i] = step;
+    }
+    block->strided = false;
+    set_block(geometry, cells, &stored, block);
 }

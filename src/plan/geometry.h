@@ -56,4 +56,8 @@ bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells
 void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
                         const uint32_t *cell, const uint64_t *strides, struct rfs_block *block);
 
+/* The same from a row-major box of the whole tensor that begins at AT and has SIZE elements. */
+void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                             const uint64_t *at, const uint64_t *size, struct rfs_block *block);
+
 #endif

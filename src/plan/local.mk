@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/plan/attributes.c \
+	src/plan/boxed.c \
+	src/plan/boxed.h \
 	src/plan/copies.c \
 	src/plan/copies.h \
 	src/plan/dtype_rules.c \

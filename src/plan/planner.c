@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/internal.h"
+#include "plan/boxed.h"
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
@@ -126,7 +126,9 @@ static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
     if (!rc)
         rc = rfs_plan_params(planning, &plan->params);
     if (!rc)
-        rc = rfs_plan_attributes(planning, plan);
+        rc = rfs_catalog_boxes(planning->planner->config.catalog)
+                 ? rfs_plan_boxed_attributes(planning, plan)
+                 : rfs_plan_attributes(planning, plan);
     return !rc && rfs_cancelled() ? -EINTR : rc;
 }
 

@@ -2,6 +2,13 @@
 librfs_la_SOURCES += \
 	src/source/built.c \
 	src/source/built.h \
+	src/source/boxes/boxes.h \
+	src/source/boxes/build.c \
+	src/source/boxes/grid.c \
+	src/source/boxes/internal.h \
+	src/source/boxes/open.c \
+	src/source/boxes/open.h \
+	src/source/boxes/walk.c \
 	src/source/catalog/build.c \
 	src/source/catalog/build.h \
 	src/source/catalog/catalog.c \
@@ -63,6 +70,7 @@ librfs_la_SOURCES += \
 	src/source/saved/index.c \
 	src/source/saved/index.h \
 	src/source/saved/write.c \
+	src/source/scan/described.c \
 	src/source/scan/folder.c \
 	src/source/scan/foreign.c \
 	src/source/scan/group.c \

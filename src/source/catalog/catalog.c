@@ -4,6 +4,7 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "source/boxes/open.h"
 #include "source/catalog/internal.h"
 #include "source/scan/scan.h"
 
@@ -75,8 +76,8 @@ static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec
      * Headers of encrypted files are not for the disk; a checksum is verified again by each view;
      * and the contents of a map of files do not show in the files.
      */
-    const bool never =
-        spec->sealed || spec->check_crc || catalog->has_parts || has_weight_map(catalog);
+    const bool never = spec->sealed || spec->check_crc || catalog->has_parts || catalog->boxes ||
+                       has_weight_map(catalog);
     catalog->saved = never ? NULL : spec->saved;
     catalog->most = spec->index_most;
     catalog->indexed_fn = spec->indexed;
@@ -94,6 +95,31 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
     builder->skip = spec->segmented_skip;
     builder->entry = spec->entry;
     builder->check_crc = spec->check_crc;
+}
+
+/* Rank 0's index of the tensors that boxes describe. */
+static int index_boxes(struct rfs_catalog *catalog, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = catalog->boxes;
+    struct rfs_index *index = calloc(1, sizeof *index);
+    size_t first;
+    size_t second;
+
+    catalog->wholes = index;
+    if (index)
+        index->entries = calloc(boxes->tensors.n + 1, sizeof *index->entries);
+    if (!index || !index->entries)
+        return no_memory(err, catalog->path);
+    for (size_t i = 0; i < boxes->tensors.n; i++) {
+        const struct rfs_boxed_tensor *tensor = &boxes->tensors.data[i];
+        index->entries[index->n++] = (struct rfs_entry){.name = tensor->name, .type = tensor->type};
+    }
+    if (rfs_index_order_names(index, &first, &second) < 0)
+        return no_memory(err, catalog->path);
+    index->serial = ++catalog->serials;
+    atomic_store(&catalog->indexed, 1);
+    atomic_store(&catalog->ranks[0].index, index);
+    return 0;
 }
 
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
@@ -134,6 +160,10 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
         rc = rfs_scan_open(&resolved, log, &scan, err);
     if (rc == 0)
         rc = add_files(catalog, &scan, err);
+    if (rc == 0 && scan.described)
+        rc = rfs_boxes_open(&scan, catalog->files, &catalog->tables, log, &catalog->boxes, err);
+    if (rc == 0 && scan.described)
+        rc = index_boxes(catalog, err);
     set_builder(catalog, spec);
     set_saving(catalog, spec);
     if (rc == 0 && catalog->saved)
@@ -160,6 +190,8 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     rfs_saved_index_free(catalog->on_disk);
     free(catalog->from_saved);
     free(catalog->key);
+    rfs_index_free(catalog->wholes);
+    rfs_boxes_free(catalog->boxes);
     rfs_files_free(catalog->files);
     if (catalog->extents)
         rfs_intern_free(catalog->extents);
@@ -204,6 +236,11 @@ uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank)
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog)
 {
     return catalog->has_parts;
+}
+
+struct rfs_boxes *rfs_catalog_boxes(const struct rfs_catalog *catalog)
+{
+    return catalog->boxes;
 }
 
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)

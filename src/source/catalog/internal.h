@@ -43,6 +43,8 @@ struct rfs_catalog {
     void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* as of the spec */
     const void *indexed_ctx;
     bool has_parts;
+    struct rfs_boxes *boxes;    /* owned; NULL: the ranks' own headers say what they hold */
+    struct rfs_index *wholes;   /* owned; of the boxes: rank 0's, which is never dropped */
     struct rfs_intern *extents; /* what blocks of several pieces point to */
     struct rfs_intern *lengths; /* of the messages of map tensors */
     uint64_t serials;           /* given to indexes; under the lock */

@@ -7,8 +7,6 @@
  *   transformers, before safetensors   pytorch_model.bin, pytorch_model-00001-of-00002.bin
  *   PyTorch                            *.pth: torch.save, whose other name *.pt is read
  *   Orbax (JAX)                        _CHECKPOINT_METADATA, manifest.ocdbt
- *   torch.distributed.checkpoint       .metadata, __0_0.distcp
- *   MindSpore Transformers, 2.0        metadata.json beside *-model-0000000-0000008.safetensors
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
@@ -16,8 +14,6 @@
 
 #include <errno.h>
 #include <string.h>
-
-#define METADATA "metadata.json" /* a name of many meanings: counts beside safetensors */
 
 static const struct foreign {
     const char *name; /* a pattern */
@@ -34,10 +30,6 @@ static const struct foreign {
     {"*.pth", "PyTorch by another name", "the same file by a name that ends in .pt"},
     {"_CHECKPOINT_METADATA", "Orbax", NULL},
     {"manifest.ocdbt", "Orbax", "Orbax to load it, and save_file of safetensors to save it"},
-    {"*.distcp", "torch.distributed.checkpoint",
-     "python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER OUT.pt, then OUT.pt"},
-    {METADATA, "MindSpore Transformers, Checkpoint 2.0",
-     "use_legacy_format: True in its configuration, which saves rank_0, rank_1 and so on"},
 };
 
 /* Consecutive rows of one format share the remedy of the last. */
@@ -66,7 +58,6 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
     RFS_FREE char *name = NULL;
     const struct foreign *found = NULL;
     const struct dirent *entry;
-    bool safetensors = false;
 
     if (rc >= 0 || !err || err->usage || rc == -ENOMEM)
         return rc;
@@ -77,7 +68,6 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
     }
     while ((entry = readdir(dir)) != NULL) {
         const struct foreign *row = find(entry->d_name);
-        safetensors |= rfs_glob_match("*.safetensors", entry->d_name);
         if (rfs_scan_is_rank(entry->d_name))
             return rc;
         if (!row || (found && found <= row))
@@ -86,7 +76,7 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
         free(name);
         name = strdup(entry->d_name);
     }
-    if (!found || !name || (strcmp(found->name, METADATA) == 0 && !safetensors))
+    if (!found || !name)
         return rc;
     return fail_foreign(path, found, name, err);
 }

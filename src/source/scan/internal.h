@@ -100,6 +100,12 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 /* One file, or a folder that is one unsharded checkpoint by its own files (whole.c). */
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
+/*
+ * A folder whose checkpoint describes itself: out->n is 1, or 0 when it is of another kind. 0, or
+ * -errno with *err filled.
+ */
+int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                       struct rfs_error *err);
 /* The parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (group.c). */

@@ -111,7 +111,9 @@ static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
 static int scan_folders(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         struct rfs_saves *saves, struct rfs_error *err)
 {
-    int rc = saves ? 0 : rfs_scan_parts(spec, out, err);
+    int rc = saves ? 0 : rfs_scan_described(spec, out, err);
+    if (rc == 0 && out->n == 0 && !saves)
+        rc = rfs_scan_parts(spec, out, err);
     if (rc == 0 && out->n == 0)
         rc = rfs_scan_tree(spec, out, saves, err);
     if (rc < 0 || out->n > 0)

@@ -23,11 +23,15 @@ struct rfs_scanned {
     char *weight_map; /* path of the JSON file whose "weight_map" maps values to files; or NULL */
 };
 
+/* A checkpoint that describes itself, by the files of its folder. */
+enum rfs_described { RFS_NOT_DESCRIBED, RFS_DCP, RFS_MINDFORMERS };
+
 struct rfs_scan {
-    enum rfs_format format;   /* of all files */
-    bool parts;               /* the ranks are the parts of hfai's dist_ckpt */
-    bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
-    struct rfs_scanned *data; /* ascending by rank, each rank once */
+    enum rfs_format format;       /* of all files */
+    enum rfs_described described; /* then rank 0's file has the metadata */
+    bool parts;                   /* the ranks are the parts of hfai's dist_ckpt */
+    bool whole;                   /* one checkpoint for all ranks: rank 0 is the only one */
+    struct rfs_scanned *data;     /* ascending by rank, each rank once */
     size_t n, cap;
     size_t present; /* how many have a file; at least 1 */
 };

@@ -2,6 +2,7 @@
 check_PROGRAMS += $(SOURCE_TESTS)
 TESTS += $(SOURCE_TESTS)
 SOURCE_TESTS = \
+	tests/unit/source/test_boxes \
 	tests/unit/source/test_blocks \
 	tests/unit/source/test_catalog \
 	tests/unit/source/test_cipher \
@@ -90,3 +91,6 @@ SOURCE_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(SOURCE_AR
 tests_unit_source_test_torch_SOURCES = tests/unit/source/test_torch.c $(SOURCE_TORCH)
 tests_unit_source_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt
+
+tests_unit_source_test_boxes_SOURCES = tests/unit/source/test_boxes.c
+tests_unit_source_test_boxes_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/boxed.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void walk_box(struct rfs_boxed_walk *walk)
+{
+    rfs_chunk_walk_begin(walk->boxes, walk->tensor, walk->cells.lo, walk->cells.hi, &walk->chunks);
+}
+
+int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
+                         const struct rfs_target *target, struct rfs_boxed_walk *walk)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    size_t length;
+    const char *name =
+        (const char *)rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->name, &length);
+
+    walk->boxes = rfs_catalog_boxes(catalog);
+    walk->tensor = rfs_boxes_find(walk->boxes, name, length);
+    walk->geometry = &walk->copied;
+    if (!walk->tensor)
+        return -EIO;
+    if (target->geometry != RFS_NO_ID)
+        walk->geometry = rfs_plan_geometry_at(planner, target->geometry);
+    const int rc = target->geometry != RFS_NO_ID
+                       ? 0
+                       : rfs_geometry_resolve(rfs_catalog_type(catalog, target->type), NULL, NULL,
+                                              NULL, NULL, name, &walk->copied, NULL);
+    if (rc)
+        return rc;
+    rfs_geometry_cells(walk->geometry, target->geometry == RFS_NO_ID ? 0 : local, &walk->cells,
+                       walk->cell);
+    walk_box(walk);
+    return 0;
+}
+
+bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk)
+{
+    while (!rfs_chunk_walk_next(&walk->chunks, &walk->chunk, walk->at)) {
+        if (!rfs_cells_next(walk->geometry, &walk->cells, walk->cell))
+            return false;
+        walk_box(walk);
+    }
+    const struct rfs_chunk *chunk = &walk->boxes->chunks.data[walk->chunk];
+    memcpy(walk->size, rfs_boxes_type(walk->boxes, chunk->type)->dims, sizeof walk->size);
+    return true;
+}
+
+int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
+                         struct rfs_error *err)
+{
+    struct rfs_chunk *chunk = &walk->boxes->chunks.data[walk->chunk];
+    const int rc = rfs_boxes_locate((struct rfs_boxes *)walk->boxes, walk->chunk, err);
+
+    if (rc)
+        return rc;
+    *block =
+        (struct rfs_block){.file = chunk->file, .content = {.offset = atomic_load(&chunk->at)}};
+    rfs_geometry_block_from(walk->geometry, &walk->cells, walk->at, walk->size, block);
+    return 0;
+}
+
+static int by_destination(const void *a, const void *b)
+{
+    const struct rfs_block *x = a;
+    const struct rfs_block *y = b;
+    return (x->dst > y->dst) - (x->dst < y->dst);
+}
+
+int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
+                         const struct rfs_target *target, struct rfs_slice *slice)
+{
+    struct rfs_boxed_walk walk;
+    struct rfs_error err = {0};
+    int rc = rfs_boxed_walk_begin(planner, local, target, &walk);
+
+    while (rc == 0 && rfs_boxed_walk_next(&walk)) {
+        if (slice->n == slice->cap &&
+            !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+            return -ENOMEM;
+        rc = rfs_boxed_walk_block(&walk, &slice->blocks[slice->n++], &err);
+    }
+    if (rc && err.text[0])
+        rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err.text);
+    if (rc)
+        return rc;
+    qsort(slice->blocks, slice->n, sizeof *slice->blocks, by_destination);
+    return 0;
+}
+
+/* ---- the files of a plan --------------------------------------------------------------------- */
+
+/* The chunks of a plan that are to be located, by file. */
+struct locating {
+    struct rfs_boxes *boxes;
+    RFS_VEC(uint32_t) chunks;
+    RFS_VEC(size_t) files; /* where the chunks of each begin */
+    unsigned char *needed; /* [files of the boxes] */
+};
+
+static void locating_end(struct locating *locating)
+{
+    free(locating->chunks.data);
+    free(locating->files.data);
+    free(locating->needed);
+}
+
+static int note_target(struct planning *planning, const struct rfs_target *target,
+                       struct locating *locating)
+{
+    struct rfs_boxed_walk walk;
+
+    if (rfs_catalog_type(planning->planner->config.catalog, target->type)->bytes == 0)
+        return 0;
+    const int rc = rfs_boxed_walk_begin(planning->planner, planning->local, target, &walk);
+    while (rc == 0 && rfs_boxed_walk_next(&walk)) {
+        const struct rfs_chunk *chunk = &locating->boxes->chunks.data[walk.chunk];
+        locating->needed[chunk->file - locating->boxes->first_file] = 1;
+        if (atomic_load_explicit(&chunk->at, memory_order_relaxed) == RFS_NOT_LOCATED &&
+            !RFS_PUSH(&locating->chunks, walk.chunk))
+            return -ENOMEM;
+    }
+    return rc;
+}
+
+static int by_file(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_boxes *boxes = ctx;
+    const uint32_t x = *(const uint32_t *)a;
+    const uint32_t y = *(const uint32_t *)b;
+    const uint32_t of_x = boxes->chunks.data[x].file;
+    const uint32_t of_y = boxes->chunks.data[y].file;
+
+    return of_x != of_y ? (of_x < of_y ? -1 : 1) : (x > y) - (x < y);
+}
+
+/* Sorts the chunks by file, in whose order they are read then. */
+static bool group(struct locating *locating)
+{
+    const struct rfs_chunk *chunks = locating->boxes->chunks.data;
+    const uint32_t *list = locating->chunks.data;
+
+    qsort_r(locating->chunks.data, locating->chunks.n, sizeof *list, by_file, locating->boxes);
+    for (size_t i = 0; i < locating->chunks.n; i++)
+        if ((i == 0 || chunks[list[i]].file != chunks[list[i - 1]].file) &&
+            !RFS_PUSH(&locating->files, i))
+            return false;
+    return RFS_PUSH(&locating->files, locating->chunks.n);
+}
+
+static int locate_file(const struct locating *locating, size_t file, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = locating->files.data[file]; rc == 0 && i < locating->files.data[file + 1]; i++)
+        rc = rfs_boxes_locate(locating->boxes, locating->chunks.data[i], err);
+    return rc;
+}
+
+static int locate_job(void *ctx, size_t i)
+{
+    return locate_file(ctx, i, NULL);
+}
+
+static int locate_all(struct planning *planning, struct locating *locating)
+{
+    if (!group(locating))
+        return rfs_fail_memory(planning->err);
+    const size_t n = locating->files.n - 1;
+    int rc = rfs_pool_for(planning->planner->config.pool, n, locate_job, locating);
+    if (rc == 0 || rc == -EINTR)
+        return rc;
+    rc = 0; /* again, one after the other, for the message of the first that fails */
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = locate_file(locating, i, planning->err);
+    return rc;
+}
+
+int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *plan)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_boxes *boxes = rfs_catalog_boxes(catalog);
+    RFS_CLEANUP(locating_end) struct locating locating = {.boxes = boxes};
+    int rc = 0;
+
+    locating.needed = calloc(boxes->n_files + 1, 1);
+    if (!locating.needed)
+        return rfs_fail_memory(planning->err);
+    for (size_t i = 0; rc == 0 && i < plan->params->n; i++)
+        rc = note_target(planning, &plan->params->targets[i], &locating);
+    if (rc)
+        return rc == -ENOMEM ? rfs_fail_memory(planning->err) : rc;
+    rc = locate_all(planning, &locating);
+    if (rc)
+        return rc;
+    plan->mode = 0444;
+    plan->sources = malloc((boxes->n_files + 1) * sizeof *plan->sources);
+    if (!plan->sources)
+        return rfs_fail_memory(planning->err);
+    rc = rfs_plan_add_file(rfs_catalog_files(catalog), boxes->metadata, plan, planning->err);
+    for (uint32_t i = 0; rc == 0 && i < boxes->n_files; i++)
+        if (locating.needed[i])
+            rc = rfs_plan_add_file(rfs_catalog_files(catalog), boxes->first_file + i, plan,
+                                   planning->err);
+    return rc;
+}

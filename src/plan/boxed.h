@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the room: plans of a checkpoint that describes itself. To the planner it is unsharded: rank
+ * 0 lists whole tensors. Only what is taken of them comes from chunks, which this file finds.
+ */
+#ifndef RFS_PLAN_BOXED_H
+#define RFS_PLAN_BOXED_H
+
+#include "plan/internal.h"
+#include "source/boxes/boxes.h"
+
+/* The chunks that a target of a local destination rank touches, box by box. */
+struct rfs_boxed_walk {
+    const struct rfs_boxes *boxes;
+    const struct rfs_boxed_tensor *tensor;
+    const struct rfs_geometry *geometry; /* the planner's, or copied */
+    struct rfs_geometry copied;          /* of a target that is not cut */
+    struct rfs_cells cells;              /* the box of the destination */
+    uint32_t cell[RFS_MAX_DIMS];
+    struct rfs_chunk_walk chunks;
+    uint32_t chunk;            /* the present one, and */
+    uint64_t at[RFS_MAX_DIMS]; /* where it begins in the tensor */
+    uint64_t size[RFS_MAX_DIMS];
+};
+/* TARGET has bytes. 0 or -errno. */
+int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
+                         const struct rfs_target *target, struct rfs_boxed_walk *walk);
+/* The next chunk; false at the end. */
+bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk);
+/* The bytes of the present chunk that the target takes. 0 or -errno with *err filled. */
+int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
+                         struct rfs_error *err);
+
+/* Adds the blocks of a target to an empty slice, ascending by destination. 0 or -errno. */
+int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
+                         const struct rfs_target *target, struct rfs_slice *slice);
+/*
+ * Finds where all chunks of a plan are in their files, and takes those files into its attributes. 0
+ * or -errno with *err filled.
+ */
+int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *plan);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A checkpoint that describes itself: tensors with their full shapes, each stored as chunks. A chunk
+ * is a box of elements with a place in some file; the chunks of a tensor tile it.
+ *
+ * A reader of a format (dcp.h, mindformers.h) declares every tensor with its chunks, then sets where
+ * each chunk is stored. rfs_boxes_finish proves that the chunks tile their tensors: no gap, no
+ * overlap, all of them stored. After that the boxes are immutable, but for places within files,
+ * which are looked up when they are needed first.
+ *
+ * The chunks of a tensor are found by the grid of all their borders: each cell of the grid lies in
+ * one chunk. So a box finds the chunks that it touches in the time of the cells that it touches.
+ *
+ * Cost: 40 bytes a chunk, 4 for each cell of a grid (as many as chunks, where the chunks themselves
+ * are a grid), 8 for each border; 64 a tensor.
+ *
+ * Threads: rfs_boxes_locate and all that reads, from any thread; the rest while they are built.
+ */
+#ifndef RFS_SOURCE_BOXES_BOXES_H
+#define RFS_SOURCE_BOXES_BOXES_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/vec.h"
+#include "source/index.h"
+#include "source/io/files.h"
+#include "source/walker.h"
+
+#include <stdatomic.h>
+
+#define RFS_NOT_LOCATED UINT64_MAX
+
+struct rfs_chunk {
+    uint64_t corner; /* the number of its first element in the whole tensor, row by row */
+    uint64_t item;   /* where its item begins in the file, in formats that have items */
+    uint64_t item_bytes;
+    atomic_uint_least64_t at; /* where its elements begin in the file, row by row */
+    uint32_t type;            /* its shape and dtype; id in the tables' types */
+    uint32_t file;            /* RFS_NO_ID: not stored yet */
+};
+
+/* The grid of a tensor's chunks; NULL where one chunk is the whole tensor. */
+struct rfs_chunk_grid {
+    uint32_t pieces[RFS_MAX_DIMS];
+    const uint64_t *edge[RFS_MAX_DIMS]; /* piece k of axis i is edge[i][k] … edge[i][k + 1] */
+    uint32_t *cells;                    /* chunks, from the tensor's first */
+};
+
+struct rfs_boxed_tensor {
+    uint32_t name; /* ids in the tables */
+    uint32_t type;
+    uint32_t first, n; /* its chunks */
+    struct rfs_chunk_grid *grid;
+};
+
+struct rfs_boxes;
+
+/* What a format does. */
+struct rfs_boxes_format {
+    const char *name; /* for messages: "torch.distributed.checkpoint" */
+    /*
+     * Sets CHUNK's at, and may set those of other chunks of its file. From any thread. 0, or -errno
+     * with *err filled, naming file, offset and tensor.
+     */
+    int (*locate)(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err);
+    void (*free)(void *own);
+};
+
+struct rfs_boxes {
+    const struct rfs_boxes_format *format;
+    void *own; /* of the format */
+    char *folder;
+    struct rfs_files *files; /* borrowed, as the tables and the log */
+    struct rfs_tables *tables;
+    struct rfs_log *log;
+    uint32_t metadata; /* the file that describes it, which everything depends on */
+    RFS_VEC(struct rfs_boxed_tensor) tensors; /* in the order of the metadata */
+    RFS_VEC(struct rfs_chunk) chunks;         /* by tensor, then by corner */
+    RFS_VEC(uint32_t) by_name;                /* by name id: 1 + the tensor; 0: there is none */
+    struct rfs_intern *paths;                 /* of files, while it is built: id + first_file */
+    uint32_t first_file, n_files;
+};
+
+/*
+ * The checkpoint in FOLDER, absolute and resolved, whose metadata is in the file of that id. The
+ * caller has registered that file, and registers no other before rfs_boxes_finish. NULL when out of
+ * memory.
+ */
+struct rfs_boxes *rfs_boxes_new(const struct rfs_boxes_format *format, const char *folder,
+                                uint32_t metadata, struct rfs_files *files,
+                                struct rfs_tables *tables, struct rfs_log *log);
+void rfs_boxes_free(struct rfs_boxes *boxes);
+
+/*
+ * A tensor of a name that does not occur yet; the chunks that follow are its. TYPE has dims, ndim
+ * and dtype; its bytes are set here. 0, or -errno with *err filled.
+ */
+int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
+                     struct rfs_type *type, struct rfs_error *err);
+/*
+ * A chunk of the last tensor, in elements along each axis. A chunk without elements, or with the box
+ * of another, is ignored. 0, or -errno with *err filled (outside the tensor, no memory).
+ */
+int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint64_t *size,
+                    struct rfs_error *err);
+/* Ends the declarations. 0, or -EINVAL with *err filled: two chunks begin at the same element. */
+int rfs_boxes_declared(struct rfs_boxes *boxes, struct rfs_error *err);
+
+/* The id of a file by its path within the folder. RFS_NO_ID with *err filled: it leads out of it. */
+uint32_t rfs_boxes_file(struct rfs_boxes *boxes, const char *path, size_t length,
+                        struct rfs_error *err);
+/* The tensor of that name, or NULL. O(1). */
+const struct rfs_boxed_tensor *rfs_boxes_find(const struct rfs_boxes *boxes, const char *name,
+                                              size_t length);
+/*
+ * Says where the chunk of a tensor that begins at OFFSET is stored: its item is those bytes of a
+ * file. A chunk without elements is ignored. 0, or -errno with *err filled: there is no such chunk,
+ * or it is stored already. After rfs_boxes_declared; O(log chunks of the tensor).
+ */
+int rfs_boxes_store(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                    const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
+                    struct rfs_error *err);
+
+/*
+ * Proves that all chunks are stored and tile their tensors. 0, or -errno with *err filled: the
+ * tensor and the box.
+ */
+int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err);
+
+/* ---- once they are finished ------------------------------------------------------------------ */
+
+static inline const struct rfs_type *rfs_boxes_type(const struct rfs_boxes *boxes, uint32_t type)
+{
+    return (const struct rfs_type *)rfs_intern_bytes(boxes->tables->types, type, NULL);
+}
+/* The tensor that a chunk is of. O(log tensors). */
+const struct rfs_boxed_tensor *rfs_boxes_tensor_of(const struct rfs_boxes *boxes, uint32_t chunk);
+/* The name of that tensor. */
+const char *rfs_boxes_name_of(const struct rfs_boxes *boxes, uint32_t chunk);
+/* Where a chunk begins in its tensor, in elements along each axis. */
+void rfs_boxes_corner(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                      uint32_t chunk, uint64_t *offset);
+
+/* Where a chunk's elements begin in its file, looked up at the first call. 0 or -errno. */
+int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err);
+
+/* The chunks that the box from LO to HI (exclusive, not empty) of a tensor touches, each once. */
+struct rfs_chunk_walk {
+    const struct rfs_boxes *boxes;
+    const struct rfs_boxed_tensor *tensor;
+    uint32_t ndim;
+    uint32_t first[RFS_MAX_DIMS], last[RFS_MAX_DIMS], cell[RFS_MAX_DIMS];
+    bool ended;
+};
+void rfs_chunk_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                          const uint64_t *lo, const uint64_t *hi, struct rfs_chunk_walk *walk);
+/* The next chunk, with its corner in AT; false at the end. */
+bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, uint32_t *chunk, uint64_t *at);
+
+#endif

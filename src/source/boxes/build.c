@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes in the making: tensors, chunks, and where they are stored. */
+#include "base/bisect.h"
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "source/boxes/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNKS_MOST UINT32_C(0x7fffffff)
+
+struct rfs_boxes *rfs_boxes_new(const struct rfs_boxes_format *format, const char *folder,
+                                uint32_t metadata, struct rfs_files *files,
+                                struct rfs_tables *tables, struct rfs_log *log)
+{
+    struct rfs_boxes *boxes = calloc(1, sizeof *boxes);
+
+    if (!boxes)
+        return NULL;
+    *boxes = (struct rfs_boxes){.format = format,
+                                .folder = strdup(folder),
+                                .files = files,
+                                .tables = tables,
+                                .log = log,
+                                .metadata = metadata,
+                                .paths = rfs_intern_new(),
+                                .first_file = rfs_files_count_paths(files)};
+    if (boxes->folder && boxes->paths)
+        return boxes;
+    rfs_boxes_free(boxes);
+    return NULL;
+}
+
+void rfs_boxes_free(struct rfs_boxes *boxes)
+{
+    if (!boxes)
+        return;
+    if (boxes->own)
+        boxes->format->free(boxes->own);
+    for (size_t i = 0; i < boxes->tensors.n; i++)
+        rfs_boxes_free_grid(boxes->tensors.data[i].grid);
+    free(boxes->tensors.data);
+    free(boxes->chunks.data);
+    free(boxes->by_name.data);
+    if (boxes->paths)
+        rfs_intern_free(boxes->paths);
+    free(boxes->folder);
+    free(boxes);
+}
+
+/* Notes the last tensor under its name. False when out of memory. */
+static bool note_name(struct rfs_boxes *boxes, uint32_t name)
+{
+    while (boxes->by_name.n <= name)
+        if (!RFS_PUSH(&boxes->by_name, 0))
+            return false;
+    boxes->by_name.data[name] = (uint32_t)boxes->tensors.n;
+    return true;
+}
+
+const struct rfs_boxed_tensor *rfs_boxes_find(const struct rfs_boxes *boxes, const char *name,
+                                              size_t length)
+{
+    const uint32_t id = rfs_intern_find(boxes->tables->names, name, length);
+
+    if (id >= boxes->by_name.n || boxes->by_name.data[id] == 0)
+        return NULL;
+    return &boxes->tensors.data[boxes->by_name.data[id] - 1];
+}
+
+int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
+                     struct rfs_type *type, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(boxes->files, boxes->metadata);
+    struct rfs_boxed_tensor tensor = {.first = (uint32_t)boxes->chunks.n};
+
+    tensor.name = rfs_intern_add(boxes->tables->names, name, length);
+    if (tensor.name == RFS_NO_ID)
+        return rfs_fail_memory_of(err, path);
+    if (rfs_boxes_find(boxes, name, length))
+        return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, &tensor), NULL,
+                        "the metadata describes the tensor twice");
+    if (!rfs_type_bytes(type, &type->bytes))
+        return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, &tensor), NULL,
+                        "the tensor would have more than 2^63 bytes");
+    tensor.type = rfs_intern_add(boxes->tables->types, type, sizeof *type);
+    if (tensor.type == RFS_NO_ID || !RFS_PUSH(&boxes->tensors, tensor) ||
+        !note_name(boxes, tensor.name))
+        return rfs_fail_memory_of(err, path);
+    return 0;
+}
+
+/* The number of the element at OFFSET, row by row; below the tensor's elements. */
+static uint64_t number_of(const struct rfs_type *whole, const uint64_t *offset)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = 0; i < whole->ndim; i++)
+        number = number * whole->dims[i] + offset[i];
+    return number;
+}
+
+int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint64_t *size,
+                    struct rfs_error *err)
+{
+    struct rfs_boxed_tensor *tensor = &boxes->tensors.data[boxes->tensors.n - 1];
+    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->type);
+    struct rfs_type type = *whole;
+    bool outside = false;
+
+    type.bytes = rfs_dtype_bytes((enum rfs_dtype)type.dtype);
+    for (uint32_t i = 0; i < type.ndim; i++) {
+        outside |= offset[i] > whole->dims[i] || size[i] > whole->dims[i] - offset[i];
+        type.dims[i] = size[i];
+    }
+    if (outside) {
+        struct rfs_box_text text;
+        uint64_t end[RFS_MAX_DIMS];
+        for (uint32_t i = 0; i < type.ndim; i++)
+            if (!rfs_add_u64(offset[i], size[i], &end[i]))
+                end[i] = UINT64_MAX;
+        return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, tensor), NULL,
+                        "the chunk %s lies outside of the tensor",
+                        rfs_boxes_print(type.ndim, offset, end, &text));
+    }
+    rfs_type_bytes(&type, &type.bytes); /* no more than the whole's */
+    if (type.bytes == 0)
+        return 0;
+    struct rfs_chunk chunk = {.corner = number_of(whole, offset), .file = RFS_NO_ID};
+    atomic_init(&chunk.at, RFS_NOT_LOCATED);
+    chunk.type = rfs_intern_add(boxes->tables->types, &type, sizeof type);
+    if (chunk.type == RFS_NO_ID || boxes->chunks.n >= CHUNKS_MOST ||
+        !RFS_PUSH(&boxes->chunks, chunk))
+        return rfs_fail_memory_of(err, rfs_files_path(boxes->files, boxes->metadata));
+    tensor->n++;
+    return 0;
+}
+
+static int by_corner(const void *a, const void *b)
+{
+    const struct rfs_chunk *x = a;
+    const struct rfs_chunk *y = b;
+
+    if (x->corner != y->corner)
+        return x->corner < y->corner ? -1 : 1;
+    return (x->type > y->type) - (x->type < y->type);
+}
+
+/* Sorts the chunks of a tensor, which go to position TO, each once. Their new number, or -1. */
+static int64_t sort_chunks(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                           uint32_t to)
+{
+    struct rfs_chunk *chunks = boxes->chunks.data;
+    const uint32_t first = to;
+
+    qsort(&chunks[tensor->first], tensor->n, sizeof *chunks, by_corner);
+    for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++) {
+        const struct rfs_chunk *last = to > first ? &chunks[to - 1] : NULL;
+        if (last && last->corner == chunks[i].corner && last->type != chunks[i].type)
+            return -1;
+        if (!last || last->corner != chunks[i].corner)
+            chunks[to++] = chunks[i];
+    }
+    return to - first;
+}
+
+int rfs_boxes_declared(struct rfs_boxes *boxes, struct rfs_error *err)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < boxes->tensors.n; i++) {
+        struct rfs_boxed_tensor *tensor = &boxes->tensors.data[i];
+        const int64_t kept = sort_chunks(boxes, tensor, n);
+        if (kept < 0)
+            return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, tensor), NULL,
+                            "two chunks of different shapes begin at the same element");
+        tensor->first = n;
+        tensor->n = (uint32_t)kept;
+        n += tensor->n;
+    }
+    boxes->chunks.n = n;
+    return 0;
+}
+
+/* Whether a path stays in its folder. */
+static bool stays(const char *path)
+{
+    bool begins = true;
+
+    if (path[0] == '/' || path[0] == '\0')
+        return false;
+    for (const char *c = path; *c; c++) {
+        if (begins && strncmp(c, "..", 2) == 0 && (c[2] == '/' || c[2] == '\0'))
+            return false;
+        begins = *c == '/';
+    }
+    return true;
+}
+
+uint32_t rfs_boxes_file(struct rfs_boxes *boxes, const char *path, size_t length,
+                        struct rfs_error *err)
+{
+    const char *metadata = rfs_files_path(boxes->files, boxes->metadata);
+    const uint32_t known = rfs_intern_count(boxes->paths);
+    RFS_FREE char *name = strndup(path, length);
+
+    if (!name) {
+        rfs_fail_memory_of(err, metadata);
+        return RFS_NO_ID;
+    }
+    if (strlen(name) != length || !stays(name)) {
+        rfs_fail(err, -EINVAL, RFS_IN(metadata), NULL,
+                 "the file '%s' is not in the folder of the checkpoint", name);
+        return RFS_NO_ID;
+    }
+    const uint32_t id = rfs_intern_add(boxes->paths, path, length);
+    RFS_FREE char *whole = id == known ? rfs_path_join(boxes->folder, name) : NULL;
+    if (id == RFS_NO_ID ||
+        (id == known && (!whole || rfs_files_add(boxes->files, whole) == UINT32_MAX))) {
+        rfs_fail_memory_of(err, metadata);
+        return RFS_NO_ID;
+    }
+    return boxes->first_file + id;
+}
+
+/* The chunk of a tensor with that corner, or NULL. */
+static struct rfs_chunk *find_corner(const struct rfs_boxes *boxes,
+                                     const struct rfs_boxed_tensor *tensor, uint64_t corner)
+{
+    struct rfs_chunk *chunks = &boxes->chunks.data[tensor->first];
+    const size_t at = RFS_BISECT(i, tensor->n, chunks[i].corner >= corner);
+
+    return at < tensor->n && chunks[at].corner == corner ? &chunks[at] : NULL;
+}
+
+int rfs_boxes_store(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                    const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
+                    struct rfs_error *err)
+{
+    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->type);
+    struct rfs_box_text text;
+    bool at_end = false;
+    bool beyond = false;
+
+    for (uint32_t i = 0; i < whole->ndim; i++) {
+        at_end |= offset[i] == whole->dims[i];
+        beyond |= offset[i] > whole->dims[i];
+    }
+    struct rfs_chunk *chunk =
+        at_end || beyond ? NULL : find_corner(boxes, tensor, number_of(whole, offset));
+    if (at_end && !beyond)
+        return 0; /* nothing can begin there */
+    if (!chunk || chunk->file != RFS_NO_ID)
+        return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, tensor), NULL,
+                        chunk ? "the metadata stores the chunk at %s twice"
+                              : "the metadata stores a chunk at %s that it does not describe",
+                        rfs_boxes_print(whole->ndim, offset, NULL, &text));
+    chunk->file = file;
+    chunk->item = item;
+    chunk->item_bytes = item_bytes;
+    return 0;
+}
+
+int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < boxes->tensors.n; i++)
+        rc = rfs_boxes_make_grid(boxes, &boxes->tensors.data[i], err);
+    boxes->n_files = rfs_intern_count(boxes->paths);
+    rfs_intern_free(boxes->paths);
+    boxes->paths = NULL;
+    return rc;
+}

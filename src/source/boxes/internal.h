@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the boxes only. */
+#ifndef RFS_SOURCE_BOXES_INTERNAL_H
+#define RFS_SOURCE_BOXES_INTERNAL_H
+
+#include "source/boxes/boxes.h"
+
+/*
+ * Proves that the chunks of a tensor, which are sorted, tile it, and makes their grid. 0, or -errno
+ * with *err filled.
+ */
+int rfs_boxes_make_grid(const struct rfs_boxes *boxes, struct rfs_boxed_tensor *tensor,
+                        struct rfs_error *err);
+void rfs_boxes_free_grid(struct rfs_chunk_grid *grid);
+
+/* "[0:4, 8:16]", for messages. */
+struct rfs_box_text {
+    char text[RFS_MAX_DIMS * 44 + 8];
+};
+const char *rfs_boxes_print(uint32_t ndim, const uint64_t *lo, const uint64_t *hi,
+                            struct rfs_box_text *out);
+
+/* A message about a tensor of the metadata. */
+#define RFS_BOXES_OF(boxes, tensor)                                                                \
+    RFS_OF(rfs_files_path((boxes)->files, (boxes)->metadata),                                      \
+           rfs_intern_text((boxes)->tables->names, (tensor)->name))
+
+#endif

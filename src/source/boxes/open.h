@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a checkpoint that describes itself, of any format that has boxes. */
+#ifndef RFS_SOURCE_BOXES_OPEN_H
+#define RFS_SOURCE_BOXES_OPEN_H
+
+#include "source/boxes/boxes.h"
+#include "source/scan/scan.h"
+
+/*
+ * Reads the metadata of a checkpoint that a scan found (scan->boxes); FILES has no file yet. 0 with
+ * *out owned by the caller, or -errno with *err filled.
+ */
+int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,
+                   struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
+
+#endif
