@@ -46,7 +46,6 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
                      uint32_t stage, struct rfs_target *out, struct rfs_error *err)
 {
     const struct rfs_scale *scale = &planner->scale;
-    const char *name = rfs_catalog_name(planner->config.catalog, target->name);
 
     *out = *target;
     if (stage == target->stage)
@@ -54,7 +53,8 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
     const uint32_t type = type_in_stage(planner, target->name, stage);
     if (type == RFS_NO_ID)
         return 0;
-    const struct rfs_role role = rfs_plan_role(planner, name, stage, rank / scale->dst_devices);
+    const struct rfs_role role =
+        rfs_plan_role(planner, target->name, stage, rank / scale->dst_devices);
     out->stage = stage;
     out->type = type;
     out->geometry = RFS_NO_ID;
@@ -62,7 +62,9 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
         return 0;
     if (role.kind == RFS_ROLE_COPIED)
         return 1;
-    const int rc = rfs_plan_geometry(planner, &role, type, name, &out->geometry, err);
+    const int rc = rfs_plan_geometry(planner, &role, type,
+                                     rfs_catalog_name(planner->config.catalog, target->name),
+                                     &out->geometry, err);
     if (rc)
         return rc;
     const struct rfs_geometry *geometry = rfs_plan_geometry_at(planner, out->geometry);
@@ -162,8 +164,8 @@ static int copied_slice(struct taking *taking)
     struct rfs_catalog *catalog = taking->planner->config.catalog;
     const struct rfs_target *target = taking->target;
     const struct rfs_role_rules rules = rfs_plan_rules(taking->planner);
-    const struct rfs_layout *layout =
-        rfs_role_source_layout(&rules, rfs_catalog_name(catalog, target->name), target->stage);
+    const struct rfs_role_name name = rfs_plan_name(taking->planner, target->name);
+    const struct rfs_layout *layout = rfs_role_source_layout(&rules, &name, target->stage);
     const struct piece piece = rfs_piece_slice(layout, taking->provider_query.template);
     struct rfs_block *block;
     const uint64_t *strides;

@@ -22,6 +22,8 @@ struct geometry_slot {
 struct rfs_planner {
     struct rfs_planner_config config;
     struct rfs_scale scale;
+    struct rfs_role_name *params; /* [parameters of the source strategy] by position; owned */
+    struct rfs_plan_names *names; /* owned */
     bool part;            /* by stage: one source stage becomes parts of the destination's files */
     uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
     /*
@@ -123,12 +125,20 @@ static inline struct rfs_role_rules rfs_plan_rules(const struct rfs_planner *pla
     return (struct rfs_role_rules){planner->config.src, planner->config.dst,
                                    planner->config.output_map};
 }
+/* What the strategies and the map know of the names of the catalogue; names.c. */
+struct rfs_plan_names *rfs_plan_names_new(void);
+void rfs_plan_names_free(struct rfs_plan_names *names);
+/* Of one name. O(1), lock-free but for the first call with that name. */
+struct rfs_role_name rfs_plan_name(const struct rfs_planner *planner, uint32_t name);
 /*
  * The role of a source stage's parameter in a destination stage. A lacking parameter counts as left
  * out by the user's map.
  */
-struct rfs_role rfs_plan_role(const struct rfs_planner *planner, const char *name,
-                              uint32_t src_stage, uint32_t dst_stage);
+struct rfs_role rfs_plan_role(const struct rfs_planner *planner, uint32_t name, uint32_t src_stage,
+                              uint32_t dst_stage);
+/* The same of parameter I of the source strategy, which may be in no file. */
+struct rfs_role rfs_plan_role_of_param(const struct rfs_planner *planner, size_t i,
+                                       uint32_t src_stage, uint32_t dst_stage);
 /*
  * Whether a parameter with that role is cut. Strings and map tensors that no layout cuts are
  * copied.
@@ -144,7 +154,7 @@ static inline bool rfs_plan_is_cut(const struct rfs_role *role, const struct rfs
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank);
 int rfs_plan_lack_stage(const struct planning *planning, uint32_t s);
 int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank);
-bool rfs_plan_is_lacking(const struct rfs_planner *planner, const char *name);
+bool rfs_plan_is_lacking(const struct rfs_planner *planner, uint32_t name);
 
 /*
  * Sets stages[s].needed for each source stage s whose files a destination stage takes something

@@ -16,15 +16,11 @@ int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t ran
     return 0;
 }
 
-bool rfs_plan_is_lacking(const struct rfs_planner *planner, const char *name)
+bool rfs_plan_is_lacking(const struct rfs_planner *planner, uint32_t name)
 {
     const struct rfs_lacking *lacking = planner->config.lacking;
 
-    if (!lacking || lacking->from.n == 0)
-        return false;
-    const uint32_t id =
-        rfs_intern_find(rfs_catalog_tables(planner->config.catalog)->names, name, strlen(name));
-    return id < lacking->from.n && lacking->from.data[id] > 0;
+    return lacking && name < lacking->from.n && lacking->from.data[name] > 0;
 }
 
 int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank)

@@ -14,6 +14,7 @@ librfs_la_SOURCES += \
 	src/plan/lacking.c \
 	src/plan/lost.c \
 	src/plan/match.c \
+	src/plan/names.c \
 	src/plan/needed.c \
 	src/plan/output_map.c \
 	src/plan/output_map.h \

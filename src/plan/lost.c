@@ -54,7 +54,6 @@ static bool any_missing(const struct rfs_planner *planner)
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
 
     if (!src || !any_missing(planner))
         return 0;
@@ -64,10 +63,10 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
     if (!held || !seen)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
-        const char *param = rfs_strategy_param(src, i);
+        const struct rfs_role_name *name = &planner->params[i];
         const uint32_t stage = only_stage(src, i);
-        if (stage == RFS_NO_STAGE || !rfs_output_map_name(planner->config.output_map, param) ||
-            (planner->config.dst && rfs_role_target(&rules, param) < 0))
+        if (stage == RFS_NO_STAGE || !name->shown ||
+            (planner->config.dst && name->dst == RFS_NO_ID))
             continue;
         const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
         unsigned char *done = &seen[(size_t)stage * n_layouts + layout->id];
@@ -76,12 +75,13 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
         *done = 1;
         const uint32_t rank = lost_rank(planner, layout, rfs_plan_base(planner, stage), held);
         if (rank != RFS_NO_RANK)
-            return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(planner->config.catalog), param),
-                            rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
-                                                            : "the checkpoint of that rank",
-                            "rank_%u has no checkpoint, and no other rank that has one holds the "
-                            "same slice",
-                            rank);
+            return rfs_fail(
+                err, -ENOENT,
+                RFS_OF(rfs_catalog_path(planner->config.catalog), rfs_strategy_param(src, i)),
+                rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED : "the checkpoint of that rank",
+                "rank_%u has no checkpoint, and no other rank that has one holds the "
+                "same slice",
+                rank);
     }
     return 0;
 }

@@ -24,27 +24,25 @@ struct matching {
     size_t n_names;
 };
 
-static bool is_known(const struct matching *matching, const char *name)
+static bool is_known(const struct matching *matching, uint32_t name)
 {
-    const struct rfs_role_rules rules = rfs_plan_rules(matching->planner);
+    const struct rfs_role_name known = rfs_plan_name(matching->planner, name);
 
-    return rules.src ? rfs_strategy_find(matching->strategy, name) >= 0
-                     : rfs_role_target(&rules, name) >= 0;
+    return (matching->planner->config.src ? known.src : known.dst) != RFS_NO_ID;
 }
 
 static void add(struct matching *matching, uint32_t name, uint32_t type)
 {
     struct rfs_catalog *catalog = matching->planner->config.catalog;
     const struct rfs_type *of = rfs_catalog_type(catalog, type);
-    const char *param = rfs_catalog_name(catalog, name);
-    const bool known = is_known(matching, param);
+    const bool known = is_known(matching, name);
     const bool tensor = of->kind != RFS_STRING && !rfs_plan_one_element(of) && of->bytes > 0;
 
     matching->known += known;
     matching->tensors += tensor;
     matching->known_tensors += known && tensor;
     if (tensor && !known && matching->n_names < NAMES_MOST)
-        matching->names[matching->n_names++] = param;
+        matching->names[matching->n_names++] = rfs_catalog_name(catalog, name);
 }
 
 static void add_needed(struct planning *planning, struct matching *matching)
@@ -78,7 +76,7 @@ static bool others_match(struct planning *planning, struct matching *matching)
             rfs_catalog_index(catalog, base + local, RFS_NO_RANK, &index, NULL) != 0)
             continue;
         for (size_t i = 0; i < index->n; i++)
-            if (is_known(matching, rfs_catalog_name(catalog, index->entries[i].name)))
+            if (is_known(matching, index->entries[i].name))
                 return true;
     }
     return false;

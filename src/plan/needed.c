@@ -223,7 +223,8 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
     if (shared && planning->seen.data[id] >= use_of(role))
         return 0;
     rc = want_cells(planning, use, provider_query, role, rfs_plan_geometry_at(planner, id), type);
-    if (!rc && shared && !rfs_plan_is_lacking(planner, param)) /* each that is lacking is noted */
+    if (!rc && shared &&
+        !rfs_plan_is_lacking(planner, provider_query->name)) /* each that is lacking is noted */
         planning->seen.data[id] |= use_of(role);
     return rc;
 }
@@ -254,9 +255,8 @@ static int want_param(struct planning *planning, uint32_t s, uint32_t name, uint
 
     if (planning->stage_of[name] != s)
         return 0;
-    const char *param = rfs_catalog_name(planner->config.catalog, name);
     const struct provider_query provider_query = rfs_plan_query(planning, use, name);
-    const struct rfs_role role = rfs_plan_role(planner, param, s, planning->stage);
+    const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
     if (role.kind == RFS_ROLE_DROPPED)
         return 0;
     return rfs_plan_is_cut(&role, rfs_catalog_type(planner->config.catalog, type))

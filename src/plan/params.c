@@ -140,8 +140,7 @@ static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum 
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct rfs_role role =
-        rfs_plan_role(planner, rfs_catalog_name(catalog, name), s, planning->stage);
+    const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
     struct rfs_target target = {.name = name, .stage = s, .lengths = RFS_NO_ID};
 
     if (role.kind != kind || !role.shown)

@@ -24,6 +24,8 @@ void rfs_planner_free(struct rfs_planner *planner)
         plan_free(&plan);
     }
     free(planner->ranks);
+    free(planner->params);
+    rfs_plan_names_free(planner->names);
     free(planner->lost);
     free(planner->leads);
     for (uint32_t s = 0; planner->presences && s < planner->scale.src_stages; s++)
@@ -56,6 +58,7 @@ static int make_tables(struct rfs_planner *planner)
     const size_t stages = planner->scale.src_stages;
     const size_t ranks = stages * planner->scale.src_devices;
 
+    planner->names = rfs_plan_names_new();
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
     planner->lost = calloc(ranks, sizeof *planner->lost);
     planner->resembled = calloc(ranks, sizeof *planner->resembled);
@@ -65,8 +68,8 @@ static int make_tables(struct rfs_planner *planner)
     planner->sampled = calloc(stages, sizeof *planner->sampled);
     planner->reported_presence = calloc(stages, sizeof *planner->reported_presence);
     planner->reported_damaged = calloc(stages, sizeof *planner->reported_damaged);
-    return planner->ranks && planner->lost && planner->resembled && planner->leads &&
-                   planner->presences && planner->sizes && planner->sampled &&
+    return planner->names && planner->ranks && planner->lost && planner->resembled &&
+                   planner->leads && planner->presences && planner->sizes && planner->sampled &&
                    planner->reported_presence && planner->reported_damaged
                ? 0
                : -ENOMEM;

@@ -89,9 +89,8 @@ static void mark_listed(const struct rfs_planner *planner, const struct rfs_inde
                         unsigned char *listed)
 {
     for (size_t i = 0; i < index->n; i++) {
-        const ptrdiff_t at = rfs_strategy_find(
-            planner->config.src, rfs_catalog_name(planner->config.catalog, index->entries[i].name));
-        if (at >= 0)
+        const uint32_t at = rfs_plan_name(planner, index->entries[i].name).src;
+        if (at != RFS_NO_ID)
             listed[at] = 1;
     }
 }
@@ -112,7 +111,7 @@ static int find_lacking(struct asking *asking, uint32_t s)
         const char *param = rfs_strategy_param(src, i);
         if (!layout)
             continue;
-        const struct rfs_role role = rfs_plan_role(planner, param, s, planning->stage);
+        const struct rfs_role role = rfs_plan_role_of_param(planner, i, s, planning->stage);
         if (role.kind == RFS_ROLE_DROPPED)
             continue;
         if (role.shown && !rfs_plan_is_gradient(param))

@@ -55,9 +55,8 @@ static void report_lacking(const struct rfs_planner *planner, const struct stage
         return; /* a line of the log less */
     for (size_t i = 0; i < n; i++) {
         const uint32_t name = presence ? presence->order[i] : use->lead_index->entries[i].name;
-        const ptrdiff_t at =
-            rfs_strategy_find(src, rfs_catalog_name(planner->config.catalog, name));
-        if (at >= 0)
+        const uint32_t at = rfs_plan_name(planner, name).src;
+        if (at != RFS_NO_ID)
             found[at] = 1;
     }
     for (size_t i = 0; i < rfs_strategy_count(src); i++)

@@ -6,11 +6,12 @@
  *
  * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py
  * and parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe; O(1) each,
- * but for the check.
+ * but for rfs_role_look_up_all: O(parameters).
  */
 #ifndef RFS_PLAN_ROLE_H
 #define RFS_PLAN_ROLE_H
 
+#include "base/intern.h"
 #include "layout/strategy.h"
 #include "plan/output_map.h"
 
@@ -34,32 +35,41 @@ struct rfs_role {
     const struct rfs_layout *src, *dst; /* the strategies' */
 };
 
-/* Of a parameter that a source stage's files have, in the files of a destination stage. */
-struct rfs_role rfs_role_of(const struct rfs_role_rules *rules, const char *name,
-                            uint32_t src_stage, uint32_t dst_stage);
-/* The same of a parameter that is left out for another reason than the map. */
-struct rfs_role rfs_role_left_out(const struct rfs_role_rules *rules, const char *name,
-                                  uint32_t src_stage, uint32_t dst_stage);
+/*
+ * What the strategies and the map know of a name in the source. To be looked up once: the functions
+ * that take it look up no name.
+ */
+struct rfs_role_name {
+    const char *shown; /* as in rfs_role; the name itself, the same pointer, if it has no other */
+    /* positions in the strategies; RFS_NO_ID: it is not there, or there is no strategy */
+    uint32_t src, dst;
+};
+struct rfs_role_name rfs_role_look_up(const struct rfs_role_rules *rules, const char *name);
+/* The same of one that is left out for another reason than the map. */
+struct rfs_role_name rfs_role_look_up_left_out(const struct rfs_role_rules *rules,
+                                               const char *name);
+/*
+ * Looks up the parameters of the source strategy, by their positions in it; *out is the caller's to
+ * free. Refuses two strategies without a common parameter. 0, -ENOMEM, or -EINVAL with *err filled.
+ */
+int rfs_role_look_up_all(const struct rfs_role_rules *rules, struct rfs_role_name **out,
+                         struct rfs_error *err);
 
+/* Of a parameter that a source stage's files have, in the files of a destination stage. */
+struct rfs_role rfs_role_of(const struct rfs_role_rules *rules, const struct rfs_role_name *name,
+                            uint32_t src_stage, uint32_t dst_stage);
 /*
  * Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know
  * it.
  */
 const struct rfs_layout *rfs_role_source_layout(const struct rfs_role_rules *rules,
-                                                const char *name, uint32_t src_stage);
+                                                const struct rfs_role_name *name,
+                                                uint32_t src_stage);
 /*
- * The position of a source parameter in the destination strategy, or -1; also when there is none.
- */
-ptrdiff_t rfs_role_target(const struct rfs_role_rules *rules, const char *name);
-/*
- * Whether a destination stage takes parameter I of the source strategy from each source stage that
+ * Whether a destination stage takes a parameter of the source strategy from each source stage that
  * has it.
  */
-bool rfs_role_is_needed(const struct rfs_role_rules *rules, size_t i, uint32_t dst_stage);
-
-/*
- * Refuses two strategies without a common parameter. 0, or -EINVAL with *err filled. O(parameters).
- */
-int rfs_role_check(const struct rfs_role_rules *rules, struct rfs_error *err);
+bool rfs_role_is_needed(const struct rfs_role_rules *rules, const struct rfs_role_name *name,
+                        uint32_t dst_stage);
 
 #endif

@@ -21,7 +21,7 @@ static int check_entry(const struct planning *planning, uint32_t s, uint32_t loc
     struct rfs_catalog *catalog = planning->planner->config.catalog;
     const struct stage_use *use = &planning->stages[s];
     const char *param = rfs_catalog_name(catalog, entry->name);
-    const struct rfs_role role = rfs_plan_role(planning->planner, param, s, planning->stage);
+    const struct rfs_role role = rfs_plan_role(planning->planner, entry->name, s, planning->stage);
 
     if (role.kind != RFS_ROLE_SLICED || !role.shown || !role.src || !role.src->edge)
         return 0;

@@ -265,8 +265,8 @@ static int compare_types(const struct planning *planning, const struct stage_use
         const struct rfs_entry *here = &index->entries[index->by_name[i]];
         if (here->type == lead->entries[lead->by_name[i]].type)
             continue;
-        const char *param = rfs_catalog_name(planning->planner->config.catalog, here->name);
-        const struct rfs_role role = rfs_plan_role(planning->planner, param, s, planning->stage);
+        const struct rfs_role role =
+            rfs_plan_role(planning->planner, here->name, s, planning->stage);
         if (role.kind == RFS_ROLE_SLICED && role.shown &&
             !(role.src && role.src->edge)) /* rows.c checks those */
             return rfs_plan_types_differ(planning, here->name, rank, use->lead);

@@ -8,16 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-struct rfs_role rfs_plan_role(const struct rfs_planner *planner, const char *name,
-                              uint32_t src_stage, uint32_t dst_stage)
-{
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
-
-    return rfs_plan_is_lacking(planner, name)
-               ? rfs_role_left_out(&rules, name, src_stage, dst_stage)
-               : rfs_role_of(&rules, name, src_stage, dst_stage);
-}
-
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages)
 {
@@ -28,7 +18,7 @@ void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stag
         return;
     }
     for (size_t i = 0; i < rfs_strategy_count(rules.src); i++)
-        if (rfs_role_is_needed(&rules, i, dst_stage))
+        if (rfs_role_is_needed(&rules, &planner->params[i], dst_stage))
             for (uint32_t s = rfs_strategy_next_stage(rules.src, i, 0); s != RFS_NO_STAGE;
                  s = rfs_strategy_next_stage(rules.src, i, s + 1))
                 stages[s].needed = true;
@@ -48,7 +38,6 @@ static bool is_state(const char *name)
  */
 static bool is_part(const struct rfs_planner *planner)
 {
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
     const struct rfs_strategy *src = planner->config.src;
     const struct rfs_strategy *dst = planner->config.dst;
     size_t n_src = 0;
@@ -61,11 +50,10 @@ static bool is_part(const struct rfs_planner *planner)
     for (size_t i = 0; i < rfs_strategy_count(dst); i++)
         n_dst += !is_state(rfs_strategy_param(dst, i));
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
-        const char *name = rfs_strategy_param(src, i);
-        if (is_state(name))
+        if (is_state(rfs_strategy_param(src, i)))
             continue;
         n_src++;
-        if (rfs_role_target(&rules, name) < 0)
+        if (planner->params[i].dst == RFS_NO_ID)
             return false;
     }
     return n_src < n_dst;
@@ -127,15 +115,15 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     scale->src_stages = src ? rfs_strategy_stages(src) : 1;
     scale->dst_devices = dst ? rfs_strategy_devices(dst) : 1;
     scale->dst_stages = dst ? rfs_strategy_stages(dst) : 1;
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
+    const int rc = rfs_role_look_up_all(&rules, &planner->params, err);
+    if (rc)
+        return rc;
     const bool whole_part = is_whole_part(planner);
     planner->part =
         planner->config.template ? planner->config.template->part : whole_part || is_part(planner);
     planner->first_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
 
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
-    const int rc = rfs_role_check(&rules, err);
-    if (rc)
-        return rc;
     if (((uint64_t)planner->first_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_strategy_name(src)),
                         "the strategy file that was saved with this checkpoint",

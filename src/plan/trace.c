@@ -125,9 +125,8 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
 {
     const uint32_t local = rank % planner->scale.dst_devices;
     const struct provider_query provider_query = wanting_of(planner, local, target);
-    const char *name = rfs_catalog_name(planner->config.catalog, target->name);
     const struct rfs_role role =
-        rfs_plan_role(planner, name, target->stage, rank / planner->scale.dst_devices);
+        rfs_plan_role(planner, target->name, target->stage, rank / planner->scale.dst_devices);
 
     out->n = 0;
     out->geometry =

@@ -2,6 +2,7 @@
 #include "tool/ranks/needed.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/vec.h"
 #include "plan/geometry.h"
 #include "plan/role.h"
@@ -20,6 +21,7 @@ struct pair {
 
 struct rfs_needed {
     struct rfs_role_rules rules;
+    struct rfs_role_name *names; /* [parameters of the source strategy] */
     uint32_t src_devices, src_stages, dst_devices, dst_stages;
     RFS_VEC(struct pair) pairs;  /* ascending by stages and layouts, each once */
     unsigned char *stage_needed; /* [dst_stages * src_stages] */
@@ -33,6 +35,7 @@ void rfs_needed_free(struct rfs_needed *needed)
         free(needed->pairs.data[i].geometry);
     free(needed->pairs.data);
     free(needed->stage_needed);
+    free(needed->names);
     free(needed);
 }
 
@@ -65,21 +68,21 @@ static int by_layouts(const void *a, const void *b)
 static bool add_param(struct rfs_needed *needed, size_t i, uint32_t dst_stage)
 {
     const struct rfs_strategy *src = needed->rules.src;
-    const char *param = rfs_strategy_param(src, i);
+    const struct rfs_role_name *name = &needed->names[i];
     const uint32_t first = rfs_strategy_next_stage(src, i, 0);
 
-    if (!rfs_role_is_needed(&needed->rules, i, dst_stage))
+    if (!rfs_role_is_needed(&needed->rules, name, dst_stage))
         return true;
     for (uint32_t s = first; s != RFS_NO_STAGE; s = rfs_strategy_next_stage(src, i, s + 1))
         needed->stage_needed[dst_stage * needed->src_stages + s] = 1;
-    const struct rfs_role role = rfs_role_of(&needed->rules, param, first, dst_stage);
+    const struct rfs_role role = rfs_role_of(&needed->rules, name, first, dst_stage);
     if (role.kind != RFS_ROLE_SLICED)
         return true;
     const struct pair pair = {.dst_stage = dst_stage,
                               .src_stage = first,
                               .src = role.src,
                               .dst = role.dst,
-                              .param = param};
+                              .param = rfs_strategy_param(src, i)};
     return RFS_PUSH(&needed->pairs, pair);
 }
 
@@ -114,7 +117,8 @@ int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *d
                     struct rfs_needed **out, struct rfs_error *err)
 {
     const struct rfs_role_rules rules = {.src = src, .dst = dst};
-    const int rc = rfs_role_check(&rules, err);
+    RFS_FREE struct rfs_role_name *names = NULL;
+    const int rc = rfs_role_look_up_all(&rules, &names, err);
 
     *out = NULL;
     if (rc)
@@ -123,6 +127,7 @@ int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *d
     if (!needed)
         return rfs_fail_memory(err);
     needed->rules = rules;
+    needed->names = RFS_STEAL(names);
     needed->src_devices = src ? rfs_strategy_devices(src) : 1;
     needed->src_stages = src ? rfs_strategy_stages(src) : 1;
     needed->dst_devices = dst ? rfs_strategy_devices(dst) : 1;

@@ -45,6 +45,7 @@ tests_unit_plan_test_scale_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/plan/test_scale.c
 tests_unit_plan_test_scale_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_plan_test_scale_LDFLAGS = -Wl,--wrap=rfs_intern_find
 
 check_PROGRAMS += tests/unit/plan/test_failures
 TESTS += tests/unit/plan/test_failures

@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What planning costs by the number of ranks and parameters, counted: files opened, reads, pieces,
- * bytes of memory. Nothing here is timed.
+ * bytes of memory, names looked up. Nothing here is timed.
  */
+#include "base/intern.h"
 #include "plan/planner.h"
 #include "tests/support/tree.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* Names are looked up in the strategies by this function alone; -Wl,--wrap leads its calls here. */
+static atomic_uint look_ups;
+
+uint32_t __real_rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length);
+uint32_t __wrap_rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length);
+
+uint32_t __wrap_rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length)
+{
+    atomic_fetch_add(&look_ups, 1);
+    return __real_rfs_intern_find(table, bytes, length);
+}
 
 struct world {
     char *root;
@@ -177,6 +191,26 @@ static void test_all_ranks_are_opened_once(void **state)
     close_world(&w);
 }
 
+/* In each of the two strategies, whatever the number of ranks, and wherever a file has a name. */
+static void test_names_are_looked_up_once(void **state)
+{
+    const unsigned params = 40;
+    (void)state;
+
+    for (int differing = 0; differing < 2; differing++) {
+        struct world w;
+        atomic_store(&look_ups, 0);
+        open_world(&w, 16, 12, params, differing, 0);
+        assert_int_equal(look_ups, 2 * params); /* those of the source strategy */
+        plan(&w, 0);
+        assert_int_equal(look_ups, 4 * params); /* those of the files */
+        for (unsigned r = 1; r < 12; r++)
+            plan(&w, r);
+        assert_int_equal(look_ups, 4 * params);
+        close_world(&w);
+    }
+}
+
 /* A rank whose headers were predicted: one read for what fits into one, and a look at the end. */
 static void test_reads_of_a_rank(void **state)
 {
@@ -292,6 +326,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_many_ranks_as_give_something),
         cmocka_unit_test(test_all_ranks_are_opened_once),
+        cmocka_unit_test(test_names_are_looked_up_once),
         cmocka_unit_test(test_reads_of_a_rank),
         cmocka_unit_test(test_memory_of_indexes),
         cmocka_unit_test(test_room_for_indexes),
