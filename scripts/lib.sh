@@ -25,6 +25,11 @@ mindspore_version=2.10.0
 safetensors_version=0.5.3
 hub_version=2.4.0 # of huggingface_hub
 interop_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/interop-$mindspore_version
+# Those of MindSpore Transformers that write and read Checkpoint 2.0, unpacked below this folder, and the
+# numpy with which MindSpore saves bfloat16 as safetensors.
+mindformers_versions=(2.0.0 2.1.0)
+mindformers_numpy_version=1.26.4
+mindformers_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mindformers
 # And of those that numbers and checksums are compared with.
 numpy_version=2.4.6
 ml_dtypes_version=0.6.0
@@ -134,6 +139,26 @@ make_interop_venv() {
     make_venv "$interop_venv" "$python" \
         "mindspore $mindspore_version safetensors $safetensors_version huggingface_hub $hub_version" \
         fill_interop_venv
+}
+
+# The wheels alone: what they depend on is not needed to write and read checkpoints.
+fill_mindformers() {
+    local version
+
+    "$interop_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --target "$1/numpy" "numpy==$mindformers_numpy_version" || return 1
+    for version in "${mindformers_versions[@]}"; do
+        "$interop_venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps \
+            --dest "$1/wheels" "mindformers==$version" &&
+            "$interop_venv/bin/python" -m zipfile -e \
+                "$1/wheels/mindformers-$version-py3-none-any.whl" "$1/$version" || return 1
+    done
+}
+
+make_mindformers() {
+    [ -x "$interop_venv/bin/python" ] || return 0
+    make_venv "$mindformers_folder" none \
+        "mindformers ${mindformers_versions[*]} numpy $mindformers_numpy_version" fill_mindformers
 }
 
 fill_numbers_venv() {

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "mindformers": folders of Checkpoint 2.0, and what must be seen through views of them.
+
+A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
+"""
+import os
+import random
+
+import numpy as np
+
+import mindformers_program
+import mindformers_saves as saves
+import random_cases
+import values
+from layouts import Layout, Strategy, Item
+from mindformers_saves import Checkpoint, Tensor
+from model import cut
+
+COUNTS = [1, 2, 2, 3, 4, 4, 6, 8, 8, 12]
+DTYPES = ["Float32"] * 3 + ["BFloat16"] * 3 + ["Float16", "Int8", "UInt8", "Bool", "Int32", "Int64", "Float64"]
+PROGRAMS = {}
+FIXED = {}
+
+
+def program(version):
+    if version not in PROGRAMS:
+        PROGRAMS[version] = mindformers_program.Program(os.environ["RFS_MINDFORMERS"], version)
+    return PROGRAMS[version]
+
+
+class Case:
+    """A checkpoint, and the layouts of another count of ranks. Ranks of the destination are of one stage."""
+
+    def __init__(self, name, checkpoint, devices=1, target=None, note=""):
+        self.name, self.checkpoint, self.note = name, checkpoint, note
+        self.devices = devices
+        self.target = target or {}  # name -> layouts.Layout
+
+    def describe(self):
+        rows = [self.checkpoint.describe(), f"  to {self.devices} rank(s)"]
+        return "\n".join(rows + [f"    {n} {layout}" for n, layout in self.target.items()])
+
+    def write(self, folder):
+        """Returns the source, and the options that name the destination."""
+        saves.write(program(self.checkpoint.version), self.checkpoint, os.path.join(folder, "checkpoint"))
+        if not self.target:
+            return os.path.join(folder, "checkpoint"), {}
+        path = os.path.join(folder, "dst.ckpt")
+        Strategy([Item(t.name, self.target[t.name], t.value.shape) for t in self.checkpoint.tensors
+                  if t.name in self.target]).write(path)
+        return os.path.join(folder, "checkpoint"), {"dst_strategy": path}
+
+    def wanted(self, rank):
+        """name -> Value of a rank of the destination."""
+        return {t.name: t.value.with_data(cut(t.value.data, self.target[t.name], rank))
+                if t.name in self.target else t.value for t in self.checkpoint.tensors}
+
+    def whole(self):
+        return {t.name: t.value for t in self.checkpoint.tensors}
+
+    def check_oracle(self, folder):
+        """What MindSpore Transformers itself reads from the folder; None, or how it differs from the model."""
+        real = program(self.checkpoint.version)
+        folder = os.path.join(folder, "checkpoint", f"iteration_{self.checkpoint.iteration:08d}")
+        for rank in range(self.devices):
+            named = saves.infos(self.readable(), range(self.devices), lambda t: self.target.get(t.name))
+            loaded = real.load(folder, rank, self.devices, named)
+            wanted = self.wanted(rank)
+            if sorted(loaded) != sorted(named):
+                return f"rank {rank}: mindformers loads {sorted(loaded)}"
+            for name, parameter in loaded.items():
+                dtype, shape, content = values.loaded_bytes(parameter)
+                want = wanted[name]
+                if (dtype, shape, content) != (want.dtype, tuple(want.shape), want.data.tobytes()):
+                    return f"rank {rank}: mindformers loads another {name}"
+        return self.check_areas(real, folder)
+
+    def check_areas(self, real, folder):
+        """The parts that it takes from each slice are those that the model cuts there."""
+        if self.checkpoint.ranks == 1:
+            return None
+        for t in self.checkpoint.tensors:
+            if t.layout is None or t.name not in self.target:
+                continue
+            where = np.arange(t.value.data.size).reshape(t.value.shape)
+            target = saves.real_layout(self.target[t.name], range(self.devices))
+            first = t.stages[0] * self.checkpoint.devices
+            for rank in range(self.devices):
+                wanted = set(cut(where, self.target[t.name], rank).reshape(-1))
+                for source, area in real.areas(folder, t.name, target, rank).items():
+                    part = where[tuple(slice(a, b) for a, b in area)].reshape(-1)
+                    held = cut(where, t.layout, source - first).reshape(-1)
+                    if not set(part) == set(held) & wanted:
+                        return f"{t.name}: mindformers takes another part from rank {source} to {rank}"
+        return None
+
+    def readable(self):
+        """Those that its reader takes: 2.0.0 looks in rank 0 alone for a tensor without a layout."""
+        late = {t.name for t in self.checkpoint.tensors if t.layout is None and 0 not in t.stages}
+        old = self.checkpoint.version == "2.0.0"
+        return [t for t in self.checkpoint.tensors
+                if not (old and t.name in late)]
+
+
+class Maker:
+    def __init__(self, seed, number):
+        self.rng = rng = random.Random(f"{seed}/{number}")
+        self.data = np.random.default_rng(rng.getrandbits(64))
+        stages = rng.choice([1, 1, 1, 2, 3])
+        self.devices = rng.choice(COUNTS if stages == 1 else COUNTS[:7])
+        self.to = rng.choice(COUNTS)
+        balanced = rng.random() < 0.5 and stages * self.devices > 1
+        self.checkpoint = Checkpoint(
+            rng.choice(mindformers_program.VERSIONS), self.devices, stages, balanced=balanced,
+            prefix=rng.choice(["CKP", "checkpoint", "my-opt-7b", None]), iteration=rng.choice([1, 20, 123456789]))
+        self.target = {}
+
+    def parameter(self, number):
+        rng = self.rng
+        name = f"decoder.layers.{number}.{rng.choice(['weight', 'linear_fc1.weight', 'bias'])}"
+        ndim = rng.choice([1, 1, 2, 2, 2, 3])
+        ours = self.layout(self.devices, ndim)
+        theirs = self.layout(self.to, ndim)
+        shape = random_cases.shape_for(rng, [ours, theirs], ndim, 1)
+        stages = tuple(random_cases.pick_stages(rng, self.checkpoint.stages))
+        self.add(name, rng.choice(DTYPES), shape, ours, theirs, stages)
+        if rng.random() < 0.5:
+            for state in ("adam_m", "adam_v")[:rng.randint(1, 2)]:
+                self.add(f"{state}.{name}", "Float32", shape, ours, theirs, stages, "opt")
+
+    def layout(self, devices, ndim):
+        layout = random_cases.random_layout(self.rng, devices, ndim)
+        layout.opt = 0
+        return layout
+
+    def add(self, name, dtype, shape, ours, theirs, stages, kind="model"):
+        value = values.random_value(self.data, dtype, shape)
+        self.checkpoint.tensors.append(Tensor(name, value, ours, stages, kind))
+        if theirs:
+            self.target[name] = theirs
+
+    def make(self, name):
+        rng = self.rng
+        for number in range(rng.randint(2, 6)):
+            self.parameter(number)
+        everywhere = tuple(range(self.checkpoint.stages))
+        if rng.random() < 0.6:
+            self.add("global_step", "Int32", (1,), None, None, everywhere, "opt")
+        if rng.random() < 0.3:
+            self.add("scale_sense", "Float32", (), None, None, everywhere, "opt")
+        if rng.random() < 0.3:
+            late = (self.checkpoint.stages - 1,)
+            self.add("rope.table", rng.choice(DTYPES), (3, 5), None, None, late)
+        return Case(name, self.checkpoint, self.to, self.target)
+
+
+def make(seed, number):
+    return Maker(seed, number).make(f"mindformers-{seed}-{number}")
+
+
+def fixed(function):
+    FIXED["mindformers-" + function.__name__.replace("_", "-")] = function
+    return function
+
+
+def numbered(rng, shape, dtype="Float32"):
+    """Each element is its place, for a failure that tells where its bytes come from."""
+    del rng
+    return values.Value(dtype, np.arange(int(np.prod(shape)), dtype=values.STORED[dtype]).reshape(shape))
+
+
+def one(name, layout, shape, target, **more):
+    """One matrix, to four ranks."""
+    checkpoint = Checkpoint(more.pop("version", "2.1.0"), layout.devices(), prefix="CKP", **more)
+    checkpoint.tensors.append(Tensor("w", numbered(None, shape), layout))
+    return Case(name, checkpoint, target.devices(), {"w": target})
+
+
+@fixed
+def documented(name):
+    """The example of the format's description: 8 ranks, device matrix [2,2,2], tensor map [0,2] of [8,6]."""
+    return one(name, Layout([2, 2, 2], [0, 2]), (8, 6), Layout([4], [-1, -1]))
+
+
+@fixed
+def nested(name):
+    """Two device axes cut one axis, the last of them in the other order."""
+    return one(name, Layout([2, 3, 2], [[0, 2], 1]), (8, 6), Layout([2, 2], [0, 1]), balanced=True)
+
+
+@fixed
+def uncut(name):
+    """A layout that cuts nothing: every rank has all of it."""
+    return one(name, Layout([2, 2], [-1, -1]), (8, 6), Layout([4], [0, -1]))
+
+
+@fixed
+def quoted(name):
+    """Names with quotes, backslashes and commas, as Python writes them in keys."""
+    case = one(name, Layout([2], [0, -1]), (4, 2), Layout([2], [-1, 0]))
+    for odd in ("it's", 'a "b"', "c\\d", "e, (0,)", "both ' and \"", "\u00e9\u4e2d"):
+        case.checkpoint.tensors.append(Tensor(odd, numbered(None, (4, 2)), Layout([2], [0, -1])))
+        case.target[odd] = Layout([2], [-1, 0])
+    return case
+
+
+@fixed
+def single_card(name):
+    """No metadata.json: each file has whole tensors."""
+    case = one(name, Layout([1], [-1, -1]), (4, 4), Layout([2, 2], [0, 1]))
+    case.checkpoint.tensors.append(Tensor("adam_m.w", numbered(None, (4, 4)), Layout([1], [-1, -1]), kind="opt"))
+    return case
