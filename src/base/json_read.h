@@ -2,10 +2,11 @@
 /*
  * JSON (RFC 8259) read from front to back, for texts of one fixed shape that may be large and
  * hostile: no tree is built, numbers are exact, nesting is bounded. Stricter than most: a string
- * with a NUL, with half a surrogate pair or that is not UTF-8 is wrong.
+ * with a NUL, with half a surrogate pair or that is not UTF-8 is wrong. The text is in memory, or
+ * comes in blocks, of which one is in memory.
  *
- * Functions return false when the text is not of the requested form; then wrong is the reason, at
- * is the place, and every later call returns false, too. Not thread-safe.
+ * Functions return false when the text is not of the requested form; then wrong is the reason,
+ * rfs_json_read_place the place, and every later call returns false, too. Not thread-safe.
  */
 #ifndef RFS_BASE_JSON_READ_H
 #define RFS_BASE_JSON_READ_H
@@ -15,21 +16,39 @@
 #include <stdint.h>
 
 #define RFS_JSON_DEPTH 64 /* of a value that is skipped */
+#define RFS_JSON_BLOCK ((size_t)1 << 20)
+
+/* Up to N bytes of the text from OFFSET on; *got is 0 at its end. 0 or -errno. */
+typedef int rfs_json_fill(void *ctx, void *buf, size_t n, uint64_t offset, size_t *got);
 
 struct rfs_json_read {
-    const unsigned char *data;
+    const unsigned char *data; /* the text, or the block at hand */
     size_t n;
     size_t at;
-    const char *wrong; /* NULL: nothing so far; a constant */
-    bool no_memory;    /* wrong is that */
-    bool passing;      /* values are skipped, not kept */
-    char *text;        /* the string that was read last, with a NUL after it; owned */
+    uint64_t base;       /* where the block begins in the text; 0 for one in memory */
+    rfs_json_fill *fill; /* NULL: the text is in memory */
+    void *ctx;
+    unsigned char *block; /* owned */
+    int failed;           /* -errno of FILL, when wrong is that */
+    const char *wrong;    /* NULL: nothing so far; a constant */
+    bool no_memory;       /* wrong is that */
+    bool passing;         /* values are skipped, not kept */
+    char *text;           /* the string that was read last, with a NUL after it; owned */
     size_t text_n, text_cap;
 };
 
 /* DATA is borrowed. Ends with rfs_json_read_free. */
 struct rfs_json_read rfs_json_read_begin(const void *data, size_t n);
+/* A text that FILL gives, from OFFSET on. rfs_json_read_part is not for these. */
+struct rfs_json_read rfs_json_read_begin_blocks(rfs_json_fill *fill, void *ctx, uint64_t offset);
 void rfs_json_read_free(struct rfs_json_read *json);
+/* Where reading is, or where the text is wrong. */
+static inline uint64_t rfs_json_read_place(const struct rfs_json_read *json)
+{
+    return json->base + json->at;
+}
+/* Whether the string that was read last is this one. */
+bool rfs_json_read_is(const struct rfs_json_read *json, const char *text);
 
 /* Fails with this reason, at the place where reading is. Returns false. */
 bool rfs_json_read_fail(struct rfs_json_read *json, const char *wrong);

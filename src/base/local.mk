@@ -10,7 +10,9 @@ librfs_la_SOURCES += \
 	src/base/glob.c src/base/glob.h \
 	src/base/harden.c src/base/harden.h \
 	src/base/intern.c src/base/intern.h \
+	src/base/json_internal.h \
 	src/base/json_read.c src/base/json_read.h \
+	src/base/json_string.c \
 	src/base/json_write.c src/base/json_write.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \

@@ -74,11 +74,6 @@ static int ended(const struct reading *reading, const struct rfs_json_read *json
                : 0;
 }
 
-static bool is_key(const struct rfs_json_read *json, const char *key)
-{
-    return json->text_n == strlen(key) && memcmp(json->text, key, json->text_n) == 0;
-}
-
 static struct rfs_json_read begin(const struct reading *reading, struct rfs_json_part part)
 {
     return rfs_json_read_begin(reading->data + part.at, part.n);
@@ -211,7 +206,7 @@ static int read_members(struct reading *reading, struct rfs_json_read *json)
 
     while (rc == 0 && rfs_json_read_member(json, &first)) {
         unsigned i = 0;
-        while (i < MEMBERS && !is_key(json, members[i].key))
+        while (i < MEMBERS && !rfs_json_read_is(json, members[i].key))
             i++;
         seen |= 1u << i;
         if (i < MEMBERS)
@@ -296,7 +291,7 @@ static int read_stage(struct reading *reading, struct rfs_json_part part)
     bool first = true;
 
     while (rfs_json_read_member(&json, &first))
-        if (!is_key(&json, "stage"))
+        if (!rfs_json_read_is(&json, "stage"))
             rfs_json_read_skip(&json);
         else if (!rfs_json_read_i64(&json, &stage))
             stage = -1;
@@ -343,10 +338,10 @@ static int keep_node(struct reading *reading, uint32_t id, struct rfs_json_part 
     int64_t stage = -1;
 
     while (!no_memory && rfs_json_read_member(&json, &first)) {
-        if (is_key(&json, "stage")) {
+        if (rfs_json_read_is(&json, "stage")) {
             if (!rfs_json_read_i64(&json, &stage))
                 return lose_node(reading, name, "stage", "is not an integer");
-        } else if (is_key(&json, "parallel_strategy")) {
+        } else if (rfs_json_read_is(&json, "parallel_strategy")) {
             const bool list = rfs_json_read_peek(&json, '[');
             if (!keep_inputs(doc, &json, &no_memory) && !no_memory)
                 return lose_node(reading, name, "parallel_strategy",
@@ -409,10 +404,11 @@ static int find_parts(struct reading *reading, size_t size, struct root *root)
         return rc ? rc : invalid(reading, at, "not a strategy in JSON: not an object");
     }
     while (rfs_json_read_member(&json, &first)) {
-        struct rfs_json_part *part = is_key(&json, "parallel_layout_item")     ? &root->layouts
-                                     : is_key(&json, "parallel_strategy_item") ? &root->strategies
-                                     : is_key(&json, "current_stage")          ? &root->stage
-                                                                               : NULL;
+        struct rfs_json_part *part =
+            rfs_json_read_is(&json, "parallel_layout_item")     ? &root->layouts
+            : rfs_json_read_is(&json, "parallel_strategy_item") ? &root->strategies
+            : rfs_json_read_is(&json, "current_stage")          ? &root->stage
+                                                                : NULL;
         if (part)
             rfs_json_read_part(&json, part);
         else

@@ -5,11 +5,14 @@
  */
 #include "base/json_read.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -268,13 +271,168 @@ static void test_parts(void **state)
     assert_string_equal(json.wrong, "a string that is not UTF-8");
 }
 
+/* ---- texts that come in blocks ---- */
+
+struct source {
+    const char *text;
+    size_t n;
+    unsigned most; /* bytes at once */
+    size_t fails;  /* there is no byte of this number */
+};
+
+static int fill(void *ctx, void *buf, size_t n, uint64_t offset, size_t *got)
+{
+    const struct source *source = ctx;
+
+    assert_true(offset <= source->n && n > 0);
+    if (offset >= source->fails)
+        return -EIO;
+    *got = source->n - offset < n ? source->n - offset : n;
+    if (*got > source->most)
+        *got = source->most;
+    memcpy(buf, source->text + offset, *got);
+    return 0;
+}
+
+static bool walk(struct rfs_json_read *json)
+{
+    bool first = true;
+    uint64_t number;
+    int64_t integer;
+
+    if (rfs_json_read_peek(json, '{')) {
+        while (rfs_json_read_member(json, &first))
+            if (rfs_json_read_is(json, "n"))
+                rfs_json_read_u64(json, &number);
+            else if (rfs_json_read_is(json, "i"))
+                rfs_json_read_i64(json, &integer);
+            else if (!rfs_json_read_null(json))
+                rfs_json_read_skip(json);
+    } else {
+        rfs_json_read_string(json);
+    }
+    return rfs_json_read_end(json);
+}
+
+/* The same is read, and the same is wrong at the same place, however the text comes. */
+static void same_in_blocks(const char *text, size_t n)
+{
+    struct rfs_json_read whole = rfs_json_read_begin(text, n);
+    const bool good = walk(&whole);
+
+    for (unsigned most = 1; most < 12; most += 1 + most / 4) {
+        struct source source = {text, n, most, SIZE_MAX};
+        struct rfs_json_read json = rfs_json_read_begin_blocks(fill, &source, 0);
+        assert_int_equal(walk(&json), good);
+        if (!good && json.wrong != whole.wrong)
+            assert_string_equal(json.wrong, whole.wrong);
+        assert_int_equal(rfs_json_read_place(&json), whole.at);
+        if (good && whole.text) {
+            assert_int_equal(json.text_n, whole.text_n);
+            assert_memory_equal(json.text, whole.text, whole.text_n + 1);
+        }
+        rfs_json_read_free(&json);
+    }
+    rfs_json_read_free(&whole);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"n\": 18446744073709551615, \"i\": -12, \"x\": [1, 20 , 300,4,[ ]], \"y\": null} ",
+        "{\"a\": [0, 10, 01]}",
+        "{\"a\": [1, 2, 3.5e+7, -1, true, false, null, {\"b\": 1}]}",
+        "{\"n\": 012}",
+        "{\"n\": 18446744073709551616}",
+        "{\"i\": -9223372036854775809}",
+        "{\"x\": 1.}",
+        "{\"x\": tru}",
+        "{\"x\": [1, 2",
+        "{\"\\ud83d\\ude00\": \"\\u00e9\\n\"}",
+        "\"\xc3\xa9\xf0\x9f\x98\x80\xe2\x82\xac\"",
+        "\"a\xf0\x9f\x98\"",
+        "\"\xe2\x82\xac\xff\"",
+        "\"\\ud83d\\u0041\"",
+        "\"\\ud83d",
+        "\"abc",
+        "{} x",
+        "",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        same_in_blocks(texts[i], strlen(texts[i]));
+}
+
+static void test_random_blocks(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"n\": 17, \"i\": -4, \"w\": {\"a\": [10, 0,  7, 100 , 3], \"b\": "
+                               "\"\xc3\xa9\\u20ac\"}, \"z\": [[1], 2.5, null, true]}";
+    const char *given = getenv("RFS_SEED");
+    unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+    print_message("RFS_SEED=%u\n", seed);
+    for (unsigned i = 0; i < 20000; i++) {
+        static const char some[] = "{}[],:\"\\ 0123456789.-eE\xc3\xa9tn\n";
+        char mutant[sizeof text];
+        memcpy(mutant, text, sizeof text);
+        for (unsigned k = (unsigned)rand_r(&seed) % 3; k < 3; k++)
+            mutant[(size_t)rand_r(&seed) % (sizeof text - 1)] =
+                some[(size_t)rand_r(&seed) % (sizeof some - 1)];
+        same_in_blocks(mutant, sizeof text - 1);
+    }
+}
+
+/* Longer than a block, and a read that fails within it. */
+static void test_long_blocks(void **state)
+{
+    (void)state;
+    const size_t n = 3 * RFS_JSON_BLOCK;
+    char *text = malloc(n);
+    assert_non_null(text);
+    for (unsigned at = 7; at < 11; at++) { /* numbers on every side of the borders */
+        memset(text, ' ', n);
+        memcpy(text, "{\"a\": [", 7);
+        for (size_t i = at; i + 10 <= n; i += 4)
+            memcpy(text + i, "12 ,", 4);
+        memcpy(text + n - 6, " 7 ]}", 5);
+        struct source source = {text, n, UINT_MAX, SIZE_MAX};
+        struct rfs_json_read json = rfs_json_read_begin_blocks(fill, &source, 0);
+        bool first = true;
+        assert_true(rfs_json_read_member(&json, &first));
+        assert_true(rfs_json_read_skip(&json));
+        assert_false(rfs_json_read_member(&json, &first));
+        assert_true(rfs_json_read_end(&json));
+        assert_int_equal(rfs_json_read_place(&json), n);
+        rfs_json_read_free(&json);
+    }
+    struct source source = {text, n, UINT_MAX, RFS_JSON_BLOCK};
+    struct rfs_json_read json = rfs_json_read_begin_blocks(fill, &source, 0);
+    assert_false(walk(&json));
+    assert_int_equal(json.failed, -EIO);
+    assert_string_equal(json.wrong, "it can't be read");
+    rfs_json_read_free(&json);
+
+    memset(text, 'x', n); /* only what is kept is bounded */
+    text[0] = text[n - 1] = '"';
+    source = (struct source){text, n, UINT_MAX, SIZE_MAX};
+    json = rfs_json_read_begin_blocks(fill, &source, 0);
+    assert_true(rfs_json_read_skip(&json) && rfs_json_read_end(&json));
+    rfs_json_read_free(&json);
+    json = rfs_json_read_begin_blocks(fill, &source, 0);
+    assert_false(rfs_json_read_string(&json));
+    assert_string_equal(json.wrong, "a string of more than 1 MiB");
+    rfs_json_read_free(&json);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_skip),    cmocka_unit_test(test_signed_numbers),
-        cmocka_unit_test(test_parts),   cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_strings),       cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_skip),          cmocka_unit_test(test_signed_numbers),
+        cmocka_unit_test(test_parts),         cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_objects),       cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_random_blocks), cmocka_unit_test(test_long_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
