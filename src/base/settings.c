@@ -101,3 +101,19 @@ void rfs_setting_write(FILE *out, const char *name, const char *value)
         fputc(*value, out);
     }
 }
+
+char *rfs_settings_text(const struct rfs_settings *settings)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    for (size_t i = 0; out && i < settings->list.n; i++) {
+        fputs(i > 0 ? "," : "", out);
+        rfs_setting_write(out, settings->list.data[i].name, settings->list.data[i].value);
+    }
+    if (out && !ferror(out) && fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}

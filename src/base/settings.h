@@ -40,6 +40,8 @@ int rfs_settings_add_all(struct rfs_settings *settings, const struct rfs_setting
 /* Of the names, the last setting, or NULL. */
 const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings, const char *name);
 
+/* All of them as such a text, malloc'ed; NULL when out of memory. */
+char *rfs_settings_text(const struct rfs_settings *settings);
 /* Writes one as it stands in a text. */
 void rfs_setting_write(FILE *out, const char *name, const char *value);
 

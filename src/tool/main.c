@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/suggest.h"
 #include "reshard.h"
 #include "tool/common/command.h"
+#include "tool/common/stop.h"
 #include "tool/common/tool.h"
 
 #include <stdio.h>
@@ -83,6 +85,46 @@ static void refuse(const char *name, struct rfs_error *err)
     rfs_fail_usage(err, remedy, "unknown command '%s'", name);
 }
 
+static int parse(const struct rfs_command *command, int argc, char **argv, void *request,
+                 struct rfs_error *err)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    int rc = 0;
+
+    if (command->defaults)
+        memcpy(request, command->defaults, command->request_bytes);
+    if (command->take_word) {
+        /* An option in the place of the word: first it must be one. */
+        if (*word == '-')
+            rc = rfs_args_parse(command->arguments, argc, argv, request, err);
+        if (rc == 0)
+            rc = command->take_word(request, word, err);
+        argv[argc > 1] = argv[0];
+        argv += argc > 1;
+        argc -= argc > 1;
+    }
+    return rc ? rc : rfs_args_parse(command->arguments, argc, argv, request, err);
+}
+
+static int run(const struct rfs_command *command, int argc, char **argv)
+{
+    struct rfs_error err = {0};
+    RFS_FREE void *request = calloc(1, command->request_bytes);
+    int rc = request ? parse(command, argc, argv, request, &err) : rfs_fail_memory(&err);
+
+    if (rc == 0)
+        rc = command->run(request, &err);
+    if (request)
+        rfs_args_free(command->arguments, request);
+    if (rc < 0) {
+        rc = rfs_tool_failed(&err);
+        rfs_stop_end();
+        return command->trouble ? command->trouble : rc;
+    }
+    const int done = rfs_tool_done();
+    return done == RFS_EXIT_OK ? rc : command->trouble ? command->trouble : done;
+}
+
 int main(int argc, char **argv)
 {
     struct rfs_error err = {0};
@@ -92,7 +134,7 @@ int main(int argc, char **argv)
 
     rfs_limits_raise_files();
     if (command)
-        return is_help(first) ? help(name) : command->run(argc - 1, argv + 1);
+        return is_help(first) ? help(name) : run(command, argc - 1, argv + 1);
     if (is_help(name) || (strcmp(name, "help") == 0 && (argc == 2 || find(first))))
         return help(first);
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {

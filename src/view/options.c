@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/options.h"
 
-#include "base/cleanup.h"
-
 #include <errno.h>
 #include <stdio.h>
 
@@ -48,15 +46,6 @@ int rfs_options_take(const struct rfs_settings *settings, struct rfs_options *ou
     if (!out->cache_given)
         out->cache = rfs_options_default_cache();
     return rc ? rc : check_together(out, err);
-}
-
-int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_error *err)
-{
-    RFS_CLEANUP(rfs_settings_free) struct rfs_settings settings = {0};
-
-    *out = (struct rfs_options){0};
-    return rfs_settings_add_text(&settings, text) ? rfs_fail_memory(err)
-                                                  : rfs_options_take(&settings, out, err);
 }
 
 struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const char *path)

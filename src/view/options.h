@@ -12,8 +12,6 @@
  */
 int rfs_options_take(const struct rfs_settings *settings, struct rfs_options *out,
                      struct rfs_error *err);
-/* The same of a text (base/settings.h), which may be NULL. */
-int rfs_options_parse(const char *text, struct rfs_options *out, struct rfs_error *err);
 
 /* The specification for reading the source at PATH by OPTIONS alone; borrows both. */
 struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const char *path);

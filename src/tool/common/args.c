@@ -5,11 +5,13 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "tool/common/ranks.h"
 #include "tool/common/tool.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,19 +37,6 @@ int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rf
                           given->value ? given->value : "");
 }
 
-int rfs_args_add(char **list, const char *key, const char *value, struct rfs_error *err)
-{
-    RFS_FREE char *before = RFS_STEAL(*list);
-    RFS_FREE char *escaped = key ? rfs_text_option_value(value) : strdup(value);
-
-    if (!escaped || asprintf(list, "%s%s%s%s%s", before ? before : "", before ? "," : "",
-                             key ? key : "", key ? "=" : "", escaped) < 0) {
-        *list = NULL;
-        return rfs_fail_memory(err);
-    }
-    return 0;
-}
-
 static int take_number(const struct rfs_given *given, void *to, struct rfs_error *err)
 {
     const struct rfs_argument *row = given->row;
@@ -61,6 +50,35 @@ static int take_number(const struct rfs_given *given, void *to, struct rfs_error
     else
         *(uint32_t *)to = (uint32_t)number;
     return 0;
+}
+
+static int take_real(const struct rfs_given *given, double *to, struct rfs_error *err)
+{
+    char *end;
+
+    *to = strtod(given->value, &end);
+    return end > given->value && *end == '\0' && *to >= 0 && isfinite(*to)
+               ? 0
+               : rfs_args_refuse(given, "a number from 0 on, such as 1e-5", err);
+}
+
+static int take_setting(const struct rfs_given *given, struct rfs_settings *to,
+                        struct rfs_error *err)
+{
+    const char *key = given->row->key;
+    const int rc = key ? rfs_settings_add(to, key, given->value, NULL)
+                       : rfs_settings_add_text(to, given->value);
+
+    return rc ? rfs_fail_memory(err) : 0;
+}
+
+static int take_ranks(const struct rfs_given *given, struct rfs_ranks *to, struct rfs_error *err)
+{
+    const int rc = rfs_ranks_parse(given->value, to);
+
+    return rc == -ENOMEM ? rfs_fail_memory(err)
+           : rc          ? rfs_args_refuse(given, given->row->remedy, err)
+                         : 0;
 }
 
 static int take_word(const struct rfs_given *given, int *to, struct rfs_error *err)
@@ -94,11 +112,16 @@ static int take(const struct rfs_given *given, void *request, struct rfs_error *
     }
     case RFS_AS_NUMBER:
     case RFS_AS_BYTES:
+    case RFS_AS_THREADS:
         return take_number(given, to, err);
+    case RFS_AS_REAL:
+        return take_real(given, to, err);
+    case RFS_AS_RANKS:
+        return take_ranks(given, to, err);
     case RFS_AS_WORD:
         return take_word(given, to, err);
     case RFS_AS_VIEW:
-        return row->key || *given->value ? rfs_args_add(to, row->key, given->value, err) : 0;
+        return take_setting(given, to, err);
     default:
         return row->take(given, request, err);
     }
@@ -206,7 +229,28 @@ int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void 
     }
     while (rc == 0 && optind < argc)
         rc = take_place(&reading, argv[optind++], request, err);
+    for (const struct rfs_argument *row = rows; !is_end(row); row++) {
+        unsigned *threads = (unsigned *)((char *)request + row->at);
+        if (row->as == RFS_AS_THREADS && *threads == 0)
+            *threads = rfs_tool_processors(RFS_MOST_THREADS);
+    }
     return rc;
+}
+
+void rfs_args_free(const struct rfs_argument *rows, void *request)
+{
+    for (const struct rfs_argument *row = rows; !is_end(row); row++) {
+        void *list = (char *)request + row->at;
+        if (row->as == RFS_AS_VIEW)
+            rfs_settings_free(list);
+        else if (row->as == RFS_AS_RANKS)
+            rfs_ranks_free(list);
+        else if (row->as == RFS_AS_TEXTS) {
+            RFS_VEC(const char *) *texts = list;
+            free(texts->data);
+            texts->data = NULL;
+        }
+    }
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */

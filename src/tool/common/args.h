@@ -16,6 +16,7 @@
 #define RFS_TOOL_COMMON_ARGS_H
 
 #include "base/error.h"
+#include "base/settings.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,9 +33,12 @@ enum rfs_argument_as {
     RFS_AS_TEXTS,    /* { const char **data; size_t n, cap; …: appended; to be freed */
     RFS_AS_NUMBER,   /* an unsigned number from LEAST to MOST, or what is refused with REMEDY */
     RFS_AS_BYTES,    /* the same, with K, M, G or T */
+    RFS_AS_THREADS,  /* unsigned, from 1 on; without it, as many as there are processors */
+    RFS_AS_REAL,     /* double: a number from 0 on */
+    RFS_AS_RANKS,    /* struct rfs_ranks: a list of ranks is appended; to be freed */
     RFS_AS_WORD,     /* int or an enumeration: which of WORDS, or what is refused with REMEDY */
-    RFS_AS_VIEW, /* char *: a list of view options, to which KEY=VALUE is appended; to be freed */
-    RFS_AS_OWN,  /* by TAKE */
+    RFS_AS_VIEW,     /* struct rfs_settings: option KEY of a view is appended; to be freed */
+    RFS_AS_OWN,      /* by TAKE */
 };
 
 struct rfs_given;
@@ -54,7 +58,7 @@ struct rfs_argument {
     const char *help;
     enum rfs_argument_as as;
     size_t at, size;          /* RFS_TO */
-    const char *key;          /* of RFS_AS_VIEW; NULL: the value is such a list */
+    const char *key;          /* of RFS_AS_VIEW; NULL: the value is a list of options */
     uint64_t least, most;     /* of numbers */
     int number;               /* of RFS_AS_CHOICE */
     const char *const *words; /* to a NULL */
@@ -118,6 +122,15 @@ struct rfs_argument {
         .name = option, .value = "BYTES", .as = RFS_AS_BYTES, .least = from, .most = to,           \
         .remedy = refused, RFS_TO(type, member), .help = text                                      \
     }
+#define RFS_ARG_RANKS(option, shown, refused, type, member, text)                                  \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_RANKS, .remedy = refused,                     \
+        RFS_TO(type, member), .help = text                                                         \
+    }
+#define RFS_ARG_REAL(option, shown, type, member, text)                                            \
+    {                                                                                              \
+        .name = option, .value = shown, .as = RFS_AS_REAL, RFS_TO(type, member), .help = text      \
+    }
 #define RFS_ARG_OWN(option, shown, by, text)                                                       \
     {                                                                                              \
         .name = option, .value = shown, .as = RFS_AS_OWN, .take = by, .help = text                 \
@@ -125,7 +138,7 @@ struct rfs_argument {
 #define RFS_MOST_THREADS 256
 #define RFS_ARG_THREADS(option, type, member)                                                      \
     {                                                                                              \
-        .letter = 'j', .name = option, .value = "N", .as = RFS_AS_NUMBER, .least = 1,              \
+        .letter = 'j', .name = option, .value = "N", .as = RFS_AS_THREADS, .least = 1,             \
         .most = RFS_MOST_THREADS, .remedy = "-j 1 to -j 256", RFS_TO(type, member),                \
         .help = "threads (as many as there are processors)"                                        \
     }
@@ -139,23 +152,18 @@ struct rfs_given {
 
 /*
  * Reads the command line of the command ARGV[0] into REQUEST, which has its defaults. -EINVAL or
- * -ENOMEM with *err filled; what is in REQUEST is to be freed in any case. One at a time in a
- * process, because getopt's state is global.
+ * -ENOMEM with *err filled; REQUEST is to be freed in any case. One at a time in a process, because
+ * getopt's state is global.
  */
 int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void *request,
                    struct rfs_error *err);
+/* Frees the lists that the rows have filled. */
+void rfs_args_free(const struct rfs_argument *rows, void *request);
 
 /* An option cannot have its value. -EINVAL. */
 int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rfs_error *err);
 
 /* The options for --help, some lines each. */
 void rfs_args_help(const struct rfs_argument *rows, FILE *out);
-
-/*
- * Appends "KEY=VALUE" to a list of view options such as reshard_open takes, VALUE escaped; or, when
- * KEY is NULL, VALUE alone, which is such a list. *LIST is malloc'ed (NULL: empty) and the caller's
- * in any case. 0, or -ENOMEM with *err filled.
- */
-int rfs_args_add(char **list, const char *key, const char *value, struct rfs_error *err);
 
 #endif

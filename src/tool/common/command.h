@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of `reshard`, each defined in the folder of its name and listed in main.c. */
+/*
+ * The commands of `reshard`, each defined in the folder of its name and listed in main.c, which
+ * reads the command line into a request, runs the command, and says how it ended.
+ */
 #ifndef RFS_TOOL_COMMON_COMMAND_H
 #define RFS_TOOL_COMMON_COMMAND_H
 
@@ -12,8 +15,13 @@ struct rfs_command {
     const char *summary;
     const struct rfs_argument *arguments; /* to a row of zeros */
     const char *after;                    /* what --help says after them; NULL: nothing */
-    /* ARGV[0] is the name. Gives the exit code. */
-    int (*run)(int argc, char **argv);
+    size_t request_bytes;                 /* the members of its arguments, and whatever it likes */
+    const void *defaults;                 /* of the request; NULL: zeros */
+    int trouble;                          /* exit status of any failure; 0: as of other commands */
+    /* NULL, or takes the word before all arguments. 0, or -errno with *err filled. */
+    int (*take_word)(void *request, const char *word, struct rfs_error *err);
+    /* The exit status, or -errno with *err filled. The lists of the arguments are not its to free. */
+    int (*run)(void *request, struct rfs_error *err);
 };
 
 extern const struct rfs_command rfs_command_diff;

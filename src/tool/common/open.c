@@ -18,14 +18,12 @@ void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
         rfs_tool_print_error(line);
 }
 
-int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
-                  bool late, reshard_view **out, struct rfs_error *err)
+int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
+                  void *log_ctx, bool late, reshard_view **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_settings_free) struct rfs_settings given = {0};
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
     struct rfs_options parsed = {0};
-    int rc = rfs_settings_add_text(&given, options) ? rfs_fail_memory(err)
-                                                    : rfs_options_take(&given, &parsed, err);
+    int rc = rfs_options_take(options, &parsed, err);
     const bool keyed = rc == 0 && rfs_options_keyed(&parsed);
 
     *out = NULL;
@@ -38,7 +36,7 @@ int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, 
         return rc;
     /* What the user says of the cache comes later, and counts. */
     if (rfs_settings_add(&all, "cache", keyed ? RFS_TOOL_CACHE_KEYED : RFS_TOOL_CACHE, NULL) ||
-        rfs_settings_add_all(&all, &given))
+        rfs_settings_add_all(&all, options))
         return rfs_fail_memory(err);
     const reshard_config config = {
         .struct_size = sizeof config, .log = log ? log : rfs_tool_log, .log_ctx = log_ctx};

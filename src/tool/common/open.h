@@ -4,6 +4,7 @@
 #define RFS_TOOL_COMMON_OPEN_H
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "reshard.h"
 
 /* Unless cache= is among the options. With a key, blocks of 64 MiB must fit. */
@@ -14,11 +15,10 @@
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
 
 /*
- * Opens SOURCE with OPTIONS (a list as reshard_open takes; NULL: none), after hardening the process
- * if they name a key. LOG may be NULL: rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with
+ * Opens SOURCE with OPTIONS, after hardening the process if they name a key. LOG may be NULL: rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with
  * *err filled; *out is the caller's, NULL on failure.
  */
-int rfs_tool_open(const char *source, const char *options, reshard_log_fn *log, void *log_ctx,
-                  bool late, reshard_view **out, struct rfs_error *err);
+int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
+                  void *log_ctx, bool late, reshard_view **out, struct rfs_error *err);
 
 #endif

@@ -6,19 +6,28 @@
 #include "tool/common/show.h"
 #include "tool/common/tool.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int rfs_ranks_refuse(const char *before, uint32_t rank, uint32_t n, struct rfs_error *err)
+void rfs_ranks_free(struct rfs_ranks *ranks)
+{
+    free(ranks->data);
+    *ranks = (struct rfs_ranks){0};
+}
+
+int rfs_ranks_check(const struct rfs_ranks *ranks, uint32_t n, const char *before,
+                    struct rfs_error *err)
 {
     char remedy[32];
 
-    if (n > 1)
-        snprintf(remedy, sizeof remedy, "ranks 0 to %u", n - 1);
-    else
-        snprintf(remedy, sizeof remedy, "rank 0");
-    return rfs_fail_usage(err, remedy, "%sthere is no rank %u of %u", before, rank, n);
+    snprintf(remedy, sizeof remedy, n > 1 ? "ranks 0 to %u" : "rank %u", n > 1 ? n - 1 : 0);
+    for (size_t i = 0; i < ranks->n; i++)
+        if (ranks->data[i].last >= n)
+            return rfs_fail_usage(err, remedy, "%sthere is no rank %u of %u", before,
+                                  ranks->data[i].last, n);
+    return 0;
 }
 
 /* "N" or "N-M". */
@@ -39,12 +48,12 @@ static bool parse_range(char *text, struct rfs_rank_range *out)
     return true;
 }
 
-int rfs_ranks_parse(const char *text, struct rfs_ranks *out, struct rfs_error *err)
+int rfs_ranks_parse(const char *text, struct rfs_ranks *out)
 {
     RFS_FREE char *copy = strdup(text);
 
     if (!copy)
-        return rfs_fail_memory(err);
+        return -ENOMEM;
     for (char *part = copy, *next; part; part = next) {
         struct rfs_rank_range range;
 
@@ -52,10 +61,9 @@ int rfs_ranks_parse(const char *text, struct rfs_ranks *out, struct rfs_error *e
         if (next)
             *next++ = '\0';
         if (!parse_range(part, &range))
-            return rfs_fail_usage(err, "ranks and ranges of them, such as --ranks 0-63,70",
-                                  "--ranks cannot be '%s'", text);
+            return -EINVAL;
         if (!RFS_PUSH(out, range))
-            return rfs_fail_memory(err);
+            return -ENOMEM;
     }
     return 0;
 }

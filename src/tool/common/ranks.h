@@ -17,16 +17,15 @@ struct rfs_ranks {
     size_t n, cap;
 };
 
+/* TEXT is one list, appended to *out. 0, -EINVAL or -ENOMEM. */
+int rfs_ranks_parse(const char *text, struct rfs_ranks *out);
+void rfs_ranks_free(struct rfs_ranks *ranks);
 /*
- * TEXT is one list, appended to *out, which the caller frees in any case. 0, or -errno with *err
- * filled.
+ * Refuses those that are not among N: "BEFOREthere is no rank 9 of 4", where BEFORE names the
+ * option, if that is not plain. A mistake of usage.
  */
-int rfs_ranks_parse(const char *text, struct rfs_ranks *out, struct rfs_error *err);
-/*
- * "BEFOREthere is no rank 9 of 4", where BEFORE names the option, if that is not plain: a mistake
- * of usage.
- */
-int rfs_ranks_refuse(const char *before, uint32_t rank, uint32_t n, struct rfs_error *err);
+int rfs_ranks_check(const struct rfs_ranks *ranks, uint32_t n, const char *before,
+                    struct rfs_error *err);
 /* Whether RANK is in the list. */
 bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank);
 

@@ -44,12 +44,12 @@ static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
     return source->sealed ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_tool_source_prepare(const char *options, rfs_log_sink *sink, void *ctx,
+int rfs_tool_source_prepare(const struct rfs_settings *options, rfs_log_sink *sink, void *ctx,
                             struct rfs_tool_source *out, struct rfs_error *err)
 {
     memset(out, 0, sizeof *out);
     rfs_log_init(&out->log, sink ? sink : print_line, ctx);
-    int rc = rfs_options_parse(options, &out->options, err);
+    int rc = rfs_options_take(options, &out->options, err);
     if (rc == 0)
         rc = load_key(out, err);
     if (rc)

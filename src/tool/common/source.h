@@ -4,6 +4,7 @@
 #define RFS_TOOL_COMMON_SOURCE_H
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "source/catalog/catalog.h"
 #include "view/options.h"
 
@@ -20,11 +21,11 @@ struct rfs_tool_source {
 };
 
 /*
- * Reads OPTIONS (a list as reshard_open takes; NULL: none), and the key if they name one, after
+ * Takes OPTIONS, and reads the key if they name one, after
  * hardening the process. SINK NULL: warnings go to the standard error. 0, or -errno with *err
  * filled; to be closed in any case.
  */
-int rfs_tool_source_prepare(const char *options, rfs_log_sink *sink, void *ctx,
+int rfs_tool_source_prepare(const struct rfs_settings *options, rfs_log_sink *sink, void *ctx,
                             struct rfs_tool_source *out, struct rfs_error *err);
 /* Lists the source. */
 int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struct rfs_error *err);

@@ -84,39 +84,30 @@ static int find_rank_file(const char *path, const struct rfs_options *options, c
     return rfs_fail_memory(err);
 }
 
-/*
- * A view is of something: by default of what most checkpoints are; hfai's parts have no other
- * format.
- */
-static int add_format(const char *path, const char *options, const struct rfs_options *parsed,
-                      char **all, struct rfs_error *err)
+static int open_view(const char *path, const struct rfs_settings *options, bool damaged,
+                     struct rfs_whole *whole, struct rfs_error *err)
 {
-    const bool given =
-        parsed->format >= 0 || parsed->shown != RFS_SHOW_RANKS || rfs_view_has_parts(path);
-
-    if (asprintf(all, "%s%s%s", given ? "" : "format=ckpt", given || !options ? "" : ",",
-                 options ? options : "") >= 0)
-        return 0;
-    *all = NULL;
-    return rfs_fail_memory(err);
-}
-
-static int open_view(const char *path, const char *options, bool damaged, struct rfs_whole *whole,
-                     struct rfs_error *err)
-{
-    RFS_FREE char *all = NULL;
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
     RFS_FREE char *file = NULL;
     struct rfs_options parsed;
-    int rc = rfs_options_parse(options, &parsed, err);
+    int rc = rfs_options_take(options, &parsed, err);
 
     whole->path = path;
+    /*
+     * A view is of something: by default of what most checkpoints are; hfai's parts have no other
+     * format.
+     */
+    if (rc == 0 && parsed.format < 0 && parsed.shown == RFS_SHOW_RANKS && !rfs_view_has_parts(path))
+        rc = rfs_settings_add(&all, "format", "ckpt", NULL);
     if (rc == 0)
-        rc = add_format(path, options, &parsed, &all, err);
+        rc = rfs_settings_add_all(&all, options);
+    if (rc == -ENOMEM)
+        rfs_fail_memory(err);
     if (rc == 0)
         rc = find_rank_file(path, &parsed, &file, err);
     rfs_options_free(&parsed);
     if (rc == 0)
-        rc = rfs_tool_open(file ? file : path, all, NULL, NULL, damaged, &whole->opened, err);
+        rc = rfs_tool_open(file ? file : path, &all, NULL, NULL, damaged, &whole->opened, err);
     if (rc)
         return rc;
     whole->view = rfs_view_only(whole->opened);
@@ -200,8 +191,9 @@ const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
     return parts->path;
 }
 
-int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs, bool damaged,
-                   struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err)
+int rfs_whole_open(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
+                   bool damaged, struct rfs_whole *whole, struct rfs_whole *cut,
+                   struct rfs_error *err)
 {
     *whole = (struct rfs_whole){0};
     int rc = open_view(path, options, damaged, whole, err);
@@ -221,7 +213,7 @@ int rfs_whole_open(const char *path, const char *options, struct rfs_globs *glob
     return rc ? rc : take_rank(whole, NULL, dst != NULL, globs, err);
 }
 
-int rfs_whole_open_rank(const char *path, const char *options, int64_t rank,
+int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, int64_t rank,
                         struct rfs_whole *whole, struct rfs_error *err)
 {
     *whole = (struct rfs_whole){.rank = rank > 0 ? (uint32_t)rank : 0};

@@ -10,6 +10,7 @@
 #define RFS_TOOL_COMMON_WHOLE_H
 
 #include "base/error.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "plan/copies.h"
@@ -60,8 +61,9 @@ void rfs_whole_name_strategy(const char *flag, struct rfs_error *err);
  *
  * 0, or -errno with *err filled; both to be closed in any case, CUT first.
  */
-int rfs_whole_open(const char *path, const char *options, struct rfs_globs *globs, bool damaged,
-                   struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err);
+int rfs_whole_open(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
+                   bool damaged, struct rfs_whole *whole, struct rfs_whole *cut,
+                   struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
 
 /*
@@ -69,7 +71,7 @@ void rfs_whole_close(struct rfs_whole *whole);
  * destination in OPTIONS. Of hfai's parts, and without a destination, there is rank 0 alone, which
  * has all whole. 0, or -errno with *err filled; to be closed in any case.
  */
-int rfs_whole_open_rank(const char *path, const char *options, int64_t rank,
+int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, int64_t rank,
                         struct rfs_whole *whole, struct rfs_error *err);
 
 /*

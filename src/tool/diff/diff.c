@@ -6,35 +6,10 @@
 #include "tool/common/sweep.h"
 #include "tool/common/tool.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* As diff(1). */
 enum { SAME = 0, DIFFERENT = 1, TROUBLE = 2 };
-
-static int take_tolerance(const struct rfs_given *given, double *out, struct rfs_error *err)
-{
-    char *end;
-
-    *out = strtod(given->value, &end);
-    return end > given->value && *end == '\0' && *out >= 0 && isfinite(*out)
-               ? 0
-               : rfs_args_refuse(given, "a number from 0 on, such as 1e-5", err);
-}
-
-static int take_relative(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct rfs_diff_options *options = request;
-
-    return take_tolerance(given, &options->tolerance.relative, err);
-}
-
-static int take_absolute(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct rfs_diff_options *options = request;
-
-    return take_tolerance(given, &options->tolerance.absolute, err);
-}
 
 static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("A", struct rfs_diff_options, path[0], NULL),
@@ -46,9 +21,9 @@ static const struct rfs_argument arguments[] = {
                  "any option of the view that says how A is read"),
     RFS_ARG_VIEW_NAMED("options-b", "OPTION,…", NULL, struct rfs_diff_options, view[1],
                        "the same for B"),
-    RFS_ARG_OWN("rtol", "R", take_relative, NULL),
-    RFS_ARG_OWN("atol", "A", take_absolute,
-                "what |a - b| <= A + R * |b| holds for is no difference"),
+    RFS_ARG_REAL("rtol", "R", struct rfs_diff_options, tolerance.relative, NULL),
+    RFS_ARG_REAL("atol", "A", struct rfs_diff_options, tolerance.absolute,
+                 "what |a - b| <= A + R * |b| holds for is no difference"),
     RFS_ARG_FLAG("any-dtype", struct rfs_diff_options, any_dtype,
                  "another element type alone is no difference"),
     RFS_ARG_CHOICE("names-only", struct rfs_diff_options, depth, RFS_DIFF_NAMES,
@@ -69,7 +44,7 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
     int rc = 0;
 
     for (int side = 0; rc == 0 && side < 2; side++) {
-        rc = rfs_whole_open(options->path[side], options->view[side], &options->globs, false,
+        rc = rfs_whole_open(options->path[side], &options->view[side], &options->globs, false,
                             &diff->whole[side], NULL, err);
         rfs_whole_name_strategy(side == 0 ? "-s" : "-d", err);
     }
@@ -89,31 +64,22 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
     return rc;
 }
 
-static int run(int argc, char **argv)
+static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct rfs_diff_options options = {.threads = rfs_tool_processors(RFS_MOST_THREADS),
-                                       .depth = RFS_DIFF_VALUES};
-    struct rfs_diff diff = {.options = &options};
+    struct rfs_diff diff = {.options = request};
     bool same = false;
-    int rc = rfs_args_parse(arguments, argc, argv, &options, &err);
+    int rc = 0;
 
-    if (rc == 0 && !options.path[1])
-        rc = rfs_fail_usage(&err, "reshard diff A B", "diff takes two paths");
-    if (rc == 0)
-        rc = compare(&diff, &same, &err);
-    for (int side = 0; side < 2; side++) {
+    if (!diff.options->path[1])
+        return rfs_fail_usage(err, "reshard diff A B", "diff takes two paths");
+    rc = compare(&diff, &same, err);
+    for (int side = 0; side < 2; side++)
         rfs_whole_close(&diff.whole[side]);
-        free(options.view[side]);
-    }
     free(diff.pairs.data);
-    free(options.globs.data);
-    if (rc) {
-        rfs_tool_failed(&err);
-        return TROUBLE;
-    }
-    return rfs_tool_done() ? TROUBLE : same ? SAME : DIFFERENT;
+    return rc ? rc : same ? SAME : DIFFERENT;
 }
+
+static const struct rfs_diff_options defaults = {.depth = RFS_DIFF_VALUES};
 
 const struct rfs_command rfs_command_diff = {
     .name = "diff",
@@ -121,5 +87,8 @@ const struct rfs_command rfs_command_diff = {
     .summary = "compares two checkpoints, however they are sharded, by their values",
     .arguments = arguments,
     .after = "\nExit status: 0 the same, 1 different, 2 trouble, as diff(1).\n",
+    .request_bytes = sizeof defaults,
+    .defaults = &defaults,
+    .trouble = TROUBLE,
     .run = run,
 };

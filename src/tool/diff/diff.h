@@ -5,6 +5,7 @@
 #ifndef RFS_TOOL_DIFF_DIFF_H
 #define RFS_TOOL_DIFF_DIFF_H
 
+#include "base/settings.h"
 #include "tool/common/progress.h"
 #include "tool/common/whole.h"
 #include "tool/diff/compare.h"
@@ -13,7 +14,7 @@ enum rfs_diff_depth { RFS_DIFF_NAMES, RFS_DIFF_HEADERS, RFS_DIFF_VALUES };
 
 struct rfs_diff_options {
     const char *path[2];
-    char *view[2]; /* options of A's and B's view; owned */
+    struct rfs_settings view[2]; /* options of A's and B's view */
     struct rfs_globs globs;
     struct rfs_tolerance tolerance;
     enum rfs_diff_depth depth;

@@ -15,55 +15,18 @@
 struct request {
     struct rfs_net_options net;
     uint64_t seed;
+    int dtype; /* of dtypes */
     bool force;
-    bool cut_given;
     const char *dir;
 };
 
-static bool parse_cut(const char *text, enum rfs_net_kind *out)
-{
-    static const char *const names[] = {[RFS_NET_TP] = "tp",
-                                        [RFS_NET_MIXED] = "mixed",
-                                        [RFS_NET_OPT] = "opt",
-                                        [RFS_NET_COLS] = "cols",
-                                        [RFS_NET_ROWS] = "rows"};
-    for (size_t i = RFS_NET_TP; i < sizeof names / sizeof *names; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *out = (enum rfs_net_kind)i;
-            return true;
-        }
-    return false;
-}
+/* By their numbers in enum rfs_net_kind, but for the tutorial's. */
+static const char *const cuts[] = {"tp", "mixed", "opt", "cols", "rows", NULL};
 
-static bool parse_dtype(const char *text, enum rfs_dtype *out)
-{
-    static const struct {
-        const char *name;
-        enum rfs_dtype dtype;
-    } known[] = {{"float32", RFS_FLOAT32}, {"float16", RFS_FLOAT16}, {"bfloat16", RFS_BFLOAT16},
-                 {"float64", RFS_FLOAT64}, {"int8", RFS_INT8},       {"int32", RFS_INT32}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(text, known[i].name) == 0) {
-            *out = known[i].dtype;
-            return true;
-        }
-    return false;
-}
-
-static int take_cut(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct request *out = request;
-
-    out->cut_given = parse_cut(given->value, &out->net.kind);
-    return out->cut_given ? 0 : rfs_args_refuse(given, REMEDY, err);
-}
-
-static int take_dtype(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct request *out = request;
-
-    return parse_dtype(given->value, &out->net.dtype) ? 0 : rfs_args_refuse(given, REMEDY, err);
-}
+static const char *const dtypes[] = {"float32", "float16", "bfloat16", "float64",
+                                     "int8",    "int32",   NULL};
+static const enum rfs_dtype dtype_of[] = {RFS_FLOAT32, RFS_FLOAT16, RFS_BFLOAT16,
+                                          RFS_FLOAT64, RFS_INT8,    RFS_INT32};
 
 static const struct rfs_argument arguments[] = {
     {.value = "DIR",
@@ -81,13 +44,13 @@ static const struct rfs_argument arguments[] = {
                    "its width, rounded up until every cut divides (256)"),
     RFS_ARG_BYTES("size", 1, INT64_MAX, REMEDY, struct request, net.size,
                   "about this many bytes of tensors, with K, M, G or T"),
-    RFS_ARG_OWN("cut", "KIND", take_cut,
-                "tp, mixed, opt: how the transformer is cut;\nrows, cols: matrices, cut along the "
-                "first or the last axis"),
+    RFS_ARG_WORD("cut", "KIND", cuts, REMEDY, struct request, net.kind,
+                 "tp, mixed, opt: how the transformer is cut;\nrows, cols: matrices, cut along the "
+                 "first or the last axis"),
     RFS_ARG_BYTES("run-bytes", 1, INT64_MAX, REMEDY, struct request, net.run_bytes,
                   "cols: bytes of a row that one source rank holds (1024)"),
-    RFS_ARG_OWN("dtype", "TYPE", take_dtype,
-                "float32, float16, bfloat16, float64, int8, int32 (float32)"),
+    RFS_ARG_WORD("dtype", "TYPE", dtypes, REMEDY, struct request, dtype,
+                 "float32, float16, bfloat16, float64, int8, int32 (float32)"),
     RFS_ARG_NUMBER("seed", "S", 0, UINT64_MAX, REMEDY, struct request, seed, "another content (1)"),
     RFS_ARG_FLAG("force", struct request, force, "replace an example that is in DIR already"),
     {0},
@@ -98,43 +61,45 @@ static int settle(struct request *request, struct rfs_error *err)
 {
     if (request->dir == NULL || request->dir[0] == '\0')
         return rfs_fail_usage(err, "reshard example DIR", "example takes one folder");
-    if (!request->cut_given &&
+    request->net.dtype = dtype_of[request->dtype];
+    if (request->net.kind == RFS_NET_TUTORIAL && request->net.run_bytes != 0)
+        request->net.kind = RFS_NET_COLS;
+    if (request->net.kind == RFS_NET_TUTORIAL &&
         (request->net.layers != 0 || request->net.hidden != 0 || request->net.size != 0))
         request->net.kind = RFS_NET_MIXED;
-    if (request->net.run_bytes != 0 && !request->cut_given)
-        request->net.kind = RFS_NET_COLS;
     if (request->net.run_bytes != 0 && request->net.kind != RFS_NET_COLS)
         return rfs_fail_usage(err, "--cut cols", "--run-bytes needs --cut cols");
     return 0;
 }
 
-static int run(int argc, char **argv)
+static int run(void *given, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct request request = {
-        .net = {.kind = RFS_NET_TUTORIAL, .ranks = {8, 4}, .dtype = RFS_FLOAT32}, .seed = 1};
+    struct request *request = given;
     struct rfs_net net = {0};
-    int rc = rfs_args_parse(arguments, argc, argv, &request, &err);
+    uint64_t bytes = 0;
+    int rc = settle(request, err);
 
     if (rc == 0)
-        rc = settle(&request, &err);
+        rc = rfs_net_make(&request->net, &net, err);
     if (rc == 0)
-        rc = rfs_net_make(&request.net, &net, &err);
-    uint64_t bytes = 0;
-    if (rc == 0)
-        rc = rfs_tree_write(request.dir, &net, request.seed, request.force, &bytes, &err);
+        rc = rfs_tree_write(request->dir, &net, request->seed, request->force, &bytes, err);
     if (rc == 0)
         printf("%s: %" PRIu32 " → %" PRIu32 " ranks, %zu parameters, %" PRIu64
                " bytes in the source files\n",
-               request.dir, net.ranks[0], net.ranks[1], net.params.n, bytes);
+               request->dir, net.ranks[0], net.ranks[1], net.params.n, bytes);
     rfs_net_free(&net);
-    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+    return rc;
 }
+
+static const struct request defaults = {.net = {.kind = RFS_NET_TUTORIAL, .ranks = {8, 4}},
+                                        .seed = 1};
 
 const struct rfs_command rfs_command_example = {
     .name = "example",
     .usage = "reshard example DIR [option...]\n",
     .summary = "writes a sharded checkpoint and two strategies, of any size",
     .arguments = arguments,
+    .request_bytes = sizeof defaults,
+    .defaults = &defaults,
     .run = run,
 };

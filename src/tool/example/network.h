@@ -36,12 +36,12 @@ struct rfs_net_param {
 };
 
 enum rfs_net_kind {
-    RFS_NET_TUTORIAL, /* three dense layers */
     RFS_NET_TP,       /* transformer, tensor parallel over all ranks */
     RFS_NET_MIXED,    /* transformer, data parallel and tensor parallel */
     RFS_NET_OPT,      /* as MIXED, and optimizer shards in the source */
     RFS_NET_COLS,     /* matrices cut along the last axis, wanted along the first */
     RFS_NET_ROWS,     /* matrices cut along the first axis on both sides */
+    RFS_NET_TUTORIAL, /* three dense layers */
 };
 
 struct rfs_net_options {

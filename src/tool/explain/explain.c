@@ -10,28 +10,6 @@
 #include <errno.h>
 #include <string.h>
 
-static int take_rank(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct rfs_explain *out = request;
-    uint64_t rank = 0;
-
-    if (!rfs_tool_number(given->value, false, 0, UINT32_MAX - 1, &rank))
-        return rfs_args_refuse(given, "a rank of the destination, from 0 up", err);
-    out->one = true;
-    out->ranks.n = 0;
-    return RFS_PUSH(&out->ranks, (struct rfs_rank_range){(uint32_t)rank, (uint32_t)rank})
-               ? 0
-               : rfs_fail_memory(err);
-}
-
-static int take_ranks(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct rfs_explain *out = request;
-
-    out->one = false;
-    return rfs_ranks_parse(given->value, &out->ranks, err);
-}
-
 static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("SRC", struct rfs_explain, source, "one SRC"),
     RFS_ARG_VIEW('s', "FILE", "src_strategy", struct rfs_explain, options, NULL),
@@ -43,27 +21,30 @@ static const struct rfs_argument arguments[] = {
                        "of the destination: ckpt, safetensors or pt"),
     RFS_ARG_TEXT("param", "NAME", struct rfs_explain, param,
                  "one parameter; without it, bytes by destination rank"),
-    RFS_ARG_OWN("rank", "N", take_rank, "one destination rank, with every byte range"),
-    RFS_ARG_OWN("ranks", "LIST", take_ranks,
-                "some, such as those of a node: 0-7. Together, what several\ntake is counted once"),
+    RFS_ARG_NUMBER("rank", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",
+                   struct rfs_explain, rank, "one destination rank, with every byte range"),
+    RFS_ARG_RANKS(
+        "ranks", "LIST", "ranks and ranges of them, such as --ranks 0-63,70", struct rfs_explain,
+        ranks, "some, such as those of a node: 0-7. Together, what several\ntake is counted once"),
     RFS_ARG_TEXT("svg", "FILE", struct rfs_explain, svg,
                  "also draws the parameter; - for the standard output"),
     RFS_ARG_FLAG("json", struct rfs_explain, json, "for scripts"),
     {0},
 };
 
-static int parse(int argc, char **argv, struct rfs_explain *out, struct rfs_error *err)
+static int check(struct rfs_explain *explain, struct rfs_error *err)
 {
-    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
-
-    if (rc)
-        return rc;
-    if (!out->source || !*out->source)
+    if (!explain->source || !*explain->source)
         return rfs_fail_usage(err, "reshard explain SRC -s FILE -d FILE --param NAME",
                               "explain takes a source");
-    if (out->svg && !out->param)
+    if (explain->svg && !explain->param)
         return rfs_fail_usage(err, "--param NAME", "--svg draws one parameter");
-    return 0;
+    explain->one = explain->rank >= 0;
+    if (!explain->one)
+        return 0;
+    const struct rfs_rank_range one = {(uint32_t)explain->rank, (uint32_t)explain->rank};
+    explain->ranks.n = 0;
+    return RFS_PUSH(&explain->ranks, one) ? 0 : rfs_fail_memory(err);
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */
@@ -71,10 +52,10 @@ static int parse(int argc, char **argv, struct rfs_explain *out, struct rfs_erro
 static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
 {
     const uint32_t n = explain->rooms.n_ranks;
+    const int rc = rfs_ranks_check(&explain->ranks, n, "", err);
 
-    for (size_t i = 0; i < explain->ranks.n; i++)
-        if (explain->ranks.data[i].last >= n)
-            return rfs_ranks_refuse("", explain->ranks.data[i].last, n, err);
+    if (rc)
+        return rc;
     explain->selected = calloc(n, sizeof *explain->selected);
     if (!explain->selected)
         return rfs_fail_memory(err);
@@ -144,7 +125,7 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
 static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 {
     int rc =
-        rfs_tool_open(explain->source, explain->options, NULL, NULL, false, &explain->view, err);
+        rfs_tool_open(explain->source, &explain->options, NULL, NULL, false, &explain->view, err);
 
     if (rc == 0)
         rc = rfs_view_plans(explain->view, &explain->rooms, err);
@@ -163,23 +144,23 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
     return rc;
 }
 
-static int run(int argc, char **argv)
+static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct rfs_explain explain = {0};
-    int rc = parse(argc, argv, &explain, &err);
+    struct rfs_explain *explain = request;
+    int rc = check(explain, err);
 
-    rfs_progress_init(&explain.progress, false);
-    if (rc == 0)
-        rc = explain_all(&explain, &err);
-    rfs_progress_destroy(&explain.progress);
-    rfs_explain_parts_free(explain.parts);
-    reshard_close(explain.view);
-    free(explain.options);
-    free(explain.ranks.data);
-    free(explain.selected);
-    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+    if (rc)
+        return rc;
+    rfs_progress_init(&explain->progress, false);
+    rc = explain_all(explain, err);
+    rfs_progress_destroy(&explain->progress);
+    rfs_explain_parts_free(explain->parts);
+    reshard_close(explain->view);
+    free(explain->selected);
+    return rc;
 }
+
+static const struct rfs_explain defaults = {.rank = -1};
 
 const struct rfs_command rfs_command_explain = {
     .name = "explain",
@@ -188,5 +169,7 @@ const struct rfs_command rfs_command_explain = {
              "reshard explain PARTS -o nshards=N [--param NAME] [--rank N]\n",
     .summary = "tells which source ranks, files and bytes make a destination slice",
     .arguments = arguments,
+    .request_bytes = sizeof defaults,
+    .defaults = &defaults,
     .run = run,
 };

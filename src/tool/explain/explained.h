@@ -9,6 +9,7 @@
 #ifndef RFS_TOOL_EXPLAIN_EXPLAINED_H
 #define RFS_TOOL_EXPLAIN_EXPLAINED_H
 
+#include "base/settings.h"
 #include "plan/trace.h"
 #include "tool/common/progress.h"
 #include "tool/common/ranks.h"
@@ -23,9 +24,10 @@ struct rfs_explain_parts;
 
 struct rfs_explain {
     const char *source, *param, *svg; /* the caller's; param and svg may be NULL */
-    char *options;                    /* owned; of the view */
-    struct rfs_ranks ranks;
-    bool one; /* --rank: told in full */
+    struct rfs_settings options;      /* of the view */
+    int64_t rank;                     /* -1: none */
+    struct rfs_ranks ranks;           /* or that one */
+    bool one;                         /* --rank: told in full */
     bool json;
 
     reshard_view *view;

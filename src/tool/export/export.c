@@ -130,7 +130,7 @@ static int begin_record(struct rfs_export *export, struct rfs_error *err)
     mine->task = export->task.number;
     mine->tasks = export->task.count;
     mine->source = realpath(export->options->source, NULL);
-    mine->options = strdup(export->options->view ? export->options->view : "");
+    mine->options = rfs_settings_text(&export->options->view);
     return mine->source && mine->options ? 0 : rfs_fail_memory(err);
 }
 
@@ -170,8 +170,8 @@ static int export_all(struct rfs_export *export, struct rfs_error *err)
     int rc = rfs_dest_find(options->target, options->source, &export->dest, err);
 
     if (rc == 0 && options->source)
-        rc = rfs_tool_open(options->source, options->view, print_line, export, false, &export->view,
-                           err);
+        rc = rfs_tool_open(options->source, &options->view, print_line, export, false,
+                           &export->view, err);
     if (rc == 0 && options->source)
         rc = rfs_export_list(export, err);
     if (rc == 0)
@@ -199,7 +199,7 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     int rc = 0;
 
     export->dest = RFS_DEST_NONE;
-    export->threads = options->threads ? options->threads : rfs_tool_processors(RFS_MOST_THREADS);
+    export->threads = options->threads;
     export->task = options->task;
     rfs_progress_init(&export->progress, options->json);
     const bool room = rfs_manifest_init(&export->known) == 0 &&
@@ -235,31 +235,25 @@ static void tear_down(struct rfs_export *export)
     rfs_progress_destroy(&export->progress);
 }
 
-static int run(int argc, char **argv)
+static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_export_options options;
-    struct rfs_error err = {0};
-    struct rfs_export export = {.options = &options};
+    struct rfs_export_options *options = request;
+    struct rfs_export export = {.options = options};
     const double begun = rfs_progress_now();
+    int rc = rfs_export_options_check(options, err);
 
     signal(SIGPIPE, SIG_IGN); /* who reads the progress may go; the export goes on */
-    int rc = rfs_export_options_parse(argc, argv, &options, &err);
-    if (rc == 0) {
-        rc = set_up(&export, &err);
-        if (rc == 0)
-            rc = export_all(&export, &err);
-        if (options.json)
-            print_json(&export, rfs_progress_now() - begun, &err);
-        else if (rc == 0)
-            print_summary(&export, rfs_progress_now() - begun);
-        tear_down(&export);
-    }
-    rfs_export_options_free(&options);
+    if (rc)
+        return rc;
+    rc = set_up(&export, err);
     if (rc == 0)
-        return rfs_tool_done();
-    fflush(stdout);
-    rc = rfs_tool_failed(&err);
-    rfs_stop_end();
+        rc = export_all(&export, err);
+    if (options->json)
+        print_json(&export, rfs_progress_now() - begun, err);
+    else if (rc == 0)
+        print_summary(&export, rfs_progress_now() - begun);
+    tear_down(&export);
+    fflush(stdout); /* before what is said of a failure */
     return rc;
 }
 
@@ -270,5 +264,6 @@ const struct rfs_command rfs_command_export = {
     .summary = "writes what a mount would show into a folder",
     .arguments = rfs_export_arguments,
     .after = "It goes on where it was stopped. On several machines: under srun or mpirun.\n",
+    .request_bytes = sizeof(struct rfs_export_options),
     .run = run,
 };

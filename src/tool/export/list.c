@@ -68,13 +68,11 @@ static int check_ranks(const struct rfs_export *export, struct rfs_error *err)
     reshard_summary summary = {.struct_size = sizeof summary};
 
     reshard_summarize(export->view, &summary);
-    for (size_t i = 0; i < ranks->n; i++)
-        if (ranks->data[i].last >= summary.target_ranks)
-            return rfs_ranks_refuse("--ranks: ", ranks->data[i].last, summary.target_ranks, err);
-    if (ranks->n > 0 && export->files.n == 0)
+    const int rc = rfs_ranks_check(ranks, summary.target_ranks, "--ranks: ", err);
+    if (rc == 0 && ranks->n > 0 && export->files.n == 0)
         return rfs_fail_usage(err, "leave --ranks out",
                               "--ranks: the files are those of one whole checkpoint, not of ranks");
-    return 0;
+    return rc;
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */

@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int take_ranks(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct rfs_export_options *out = request;
-
-    return rfs_ranks_parse(given->value, &out->ranks, err);
-}
-
 static int take_task(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
     struct rfs_export_options *out = request;
@@ -32,7 +25,8 @@ const struct rfs_argument rfs_export_arguments[] = {
                  "any option of the view, as of reshardfs: view=huggingface"),
     RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_export_options, view,
                        "ckpt, safetensors or pt (ckpt)"),
-    RFS_ARG_OWN("ranks", "0-63,70", take_ranks, "the files of these ranks alone"),
+    RFS_ARG_RANKS("ranks", "0-63,70", "ranks and ranges of them, such as --ranks 0-63,70",
+                  struct rfs_export_options, ranks, "the files of these ranks alone"),
     RFS_ARG_THREADS(NULL, struct rfs_export_options, threads),
     RFS_ARG_FLAG("no-fsync", struct rfs_export_options, no_fsync,
                  "do not wait until all is on the disk"),
@@ -48,7 +42,7 @@ const struct rfs_argument rfs_export_arguments[] = {
     {0},
 };
 
-static int check_places(struct rfs_export_options *out, struct rfs_error *err)
+int rfs_export_options_check(struct rfs_export_options *out, struct rfs_error *err)
 {
     if (!out->source || (!out->target && !out->verify))
         return rfs_fail_usage(err, "reshard export SRC DST -s FILE -d FILE",
@@ -60,23 +54,8 @@ static int check_places(struct rfs_export_options *out, struct rfs_error *err)
         return 0;
     out->target = out->source;
     out->source = NULL;
-    return out->view || out->ranks.n > 0
+    return out->view.list.n > 0 || out->ranks.n > 0
                ? rfs_fail_usage(err, "reshard export SRC DST --verify, or --verify DST alone",
                                 "options of a source are given, and no source")
                : 0;
-}
-
-int rfs_export_options_parse(int argc, char **argv, struct rfs_export_options *out,
-                             struct rfs_error *err)
-{
-    *out = (struct rfs_export_options){0};
-    const int rc = rfs_args_parse(rfs_export_arguments, argc, argv, out, err);
-    return rc ? rc : check_places(out, err);
-}
-
-void rfs_export_options_free(struct rfs_export_options *options)
-{
-    free(options->view);
-    free(options->ranks.data);
-    *options = (struct rfs_export_options){0};
 }

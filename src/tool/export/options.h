@@ -14,9 +14,9 @@
 struct rfs_export_options {
     const char *source; /* the caller's; NULL: --verify of what the manifest says, and no more */
     const char *target;
-    char *view; /* owned; "key=value,…" for reshard_open; what is given later counts */
+    struct rfs_settings view; /* what is given later counts */
     struct rfs_ranks ranks;
-    unsigned threads; /* 0: as many as there are processors */
+    unsigned threads;
     bool no_fsync;
     bool verify;
     bool trust;
@@ -26,9 +26,7 @@ struct rfs_export_options {
 };
 
 extern const struct rfs_argument rfs_export_arguments[];
-/* ARGV[0] is the command's name. 0, or -errno with *err filled; *out is to be freed in any case. */
-int rfs_export_options_parse(int argc, char **argv, struct rfs_export_options *out,
-                             struct rfs_error *err);
-void rfs_export_options_free(struct rfs_export_options *options);
+/* What the arguments make together. 0, or -EINVAL with *err filled. */
+int rfs_export_options_check(struct rfs_export_options *out, struct rfs_error *err);
 
 #endif

@@ -25,8 +25,8 @@ static const char *const formats[] = {"npy", "safetensors", NULL};
 
 struct request {
     const char *source, *name, *out;
-    char *options; /* owned */
-    int64_t rank;  /* -1: whole tensors */
+    struct rfs_settings options;
+    int64_t rank; /* -1: whole tensors */
     int format;
     unsigned threads;
     bool force;
@@ -174,8 +174,8 @@ static int write_tensor(struct getting *getting, struct rfs_error *err)
 static int get(struct getting *getting, struct rfs_error *err)
 {
     const struct request *request = getting->request;
-    int rc =
-        rfs_whole_open_rank(request->source, request->options, request->rank, &getting->whole, err);
+    int rc = rfs_whole_open_rank(request->source, &request->options, request->rank, &getting->whole,
+                                 err);
 
     if (rc)
         return rc;
@@ -192,16 +192,6 @@ static int get(struct getting *getting, struct rfs_error *err)
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static int take_rank(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    uint64_t rank;
-
-    if (!rfs_tool_number(given->value, false, 0, UINT32_MAX - 1, &rank))
-        return rfs_args_refuse(given, "a rank of the destination, from 0 up", err);
-    ((struct request *)request)->rank = (int64_t)rank;
-    return 0;
-}
-
 static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("SRC", struct request, source, NULL),
     RFS_ARG_PLACE("NAME", struct request, name, NULL),
@@ -211,7 +201,8 @@ static const struct rfs_argument arguments[] = {
                  "the strategies of SRC and of the destination"),
     RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
                  "any option of the view, see reshardfs(1)"),
-    RFS_ARG_OWN("rank", "N", take_rank, "the slice of this destination rank, not the whole"),
+    RFS_ARG_NUMBER("rank", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",
+                   struct request, rank, "the slice of this destination rank, not the whole"),
     RFS_ARG_WORD("to", "FORMAT", formats, "npy or safetensors", struct request, format,
                  "npy or safetensors (by the name of OUT; npy for -)"),
     RFS_ARG_FLAG("force", struct request, force, "replace OUT"),
@@ -249,31 +240,24 @@ static int check(struct request *request, struct rfs_error *err)
     return choose_format(request, err);
 }
 
-static int run(int argc, char **argv)
+static int run(void *given, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct request request = {
-        .rank = -1, .format = BY_NAME, .threads = rfs_tool_processors(RFS_MOST_THREADS)};
-    struct getting getting = {.request = &request, .output = RFS_OUTPUT_NONE};
-    int rc = rfs_args_parse(arguments, argc, argv, &request, &err);
+    struct request *request = given;
+    struct getting getting = {.request = request, .output = RFS_OUTPUT_NONE};
+    int rc = check(request, err);
 
-    if (rc == 0)
-        rc = check(&request, &err);
+    if (rc)
+        return rc;
     rfs_progress_init(&getting.progress, false);
-    if (rc == 0)
-        rfs_stop_catch();
-    if (rc == 0)
-        rc = get(&getting, &err);
+    rfs_stop_catch();
+    rc = get(&getting, err);
     rfs_progress_destroy(&getting.progress);
     rfs_output_drop(&getting.output);
     rfs_whole_close(&getting.whole);
-    free(request.options);
-    if (rc == 0)
-        return rfs_tool_done();
-    rc = rfs_tool_failed(&err);
-    rfs_stop_end();
     return rc;
 }
+
+static const struct request defaults = {.rank = -1, .format = BY_NAME};
 
 const struct rfs_command rfs_command_get = {
     .name = "get",
@@ -281,5 +265,7 @@ const struct rfs_command rfs_command_get = {
              "reshard get SRC NAME OUT -s FILE -d FILE --rank N [option…]\n",
     .summary = "writes one tensor into a .npy or safetensors file",
     .arguments = arguments,
+    .request_bytes = sizeof defaults,
+    .defaults = &defaults,
     .run = run,
 };

@@ -59,7 +59,7 @@ void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *fi
 struct parsed {
     struct rfs_info_args args;
     struct rfs_globs globs;
-    char *options; /* of the view; owned */
+    struct rfs_settings options; /* of the view */
 };
 
 static int take_dtype(const struct rfs_given *given, void *request, struct rfs_error *err)
@@ -98,16 +98,6 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_FLAG("json", struct parsed, args.json, "for scripts"),
     {0},
 };
-
-static int parse(int argc, char **argv, struct parsed *out, struct rfs_error *err)
-{
-    out->args.filter.dtype = -1;
-    out->args.filter.most = SIZE_MAX;
-    out->args.filter.globs = &out->globs;
-    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
-    return rc || out->args.path ? rc
-                                : rfs_fail_usage(err, "reshard info PATH", "info takes one path");
-}
 
 /* ---- the report ---- */
 
@@ -270,10 +260,12 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
 {
     struct rfs_info_args *args = &parsed->args;
     enum rfs_info_kind kind;
+    if (!args->path)
+        return rfs_fail_usage(err, "reshard info PATH", "info takes one path");
+    args->filter.globs = &parsed->globs;
     int rc = begin(report, args->path, err);
-
     if (rc == 0)
-        rc = rfs_tool_source_prepare(parsed->options, take_line, report, &args->source, err);
+        rc = rfs_tool_source_prepare(&parsed->options, take_line, report, &args->source, err);
     if (rc == 0)
         rc = rfs_info_detect(args->path, args->source.sealed != NULL, &kind, err);
     if (rc == 0) {
@@ -285,37 +277,36 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
     return rc;
 }
 
-static int run(int argc, char **argv)
+static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct parsed parsed = {.options = NULL};
+    struct parsed *parsed = request;
     struct rfs_report report = {.kind = NULL};
-    int rc = parse(argc, argv, &parsed, &err);
+    int rc = run_report(parsed, &report, err);
 
-    if (rc == 0)
-        rc = run_report(&parsed, &report, &err);
     if (rc == 0 && report.failure.code == 0)
-        rc = rfs_globs_check(&parsed.globs, &err);
-    if (rc == 0 && parsed.args.json)
+        rc = rfs_globs_check(&parsed->globs, err);
+    if (rc == 0 && parsed->args.json)
         print_json(&report);
     else if (rc == 0)
         print(&report);
     if (rc == 0 && report.failure.code) {
         fflush(stdout);
-        err = report.failure;
-        rc = err.code;
+        *err = report.failure;
+        rc = err->code;
     }
     end(&report);
-    rfs_tool_source_close(&parsed.args.source);
-    free(parsed.globs.data);
-    free(parsed.options);
-    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+    rfs_tool_source_close(&parsed->args.source);
+    return rc;
 }
+
+static const struct parsed defaults = {.args.filter = {.dtype = -1, .most = SIZE_MAX}};
 
 const struct rfs_command rfs_command_info = {
     .name = "info",
     .usage = "reshard info [option...] PATH\n",
     .summary = "shows what a checkpoint, folder, tree, strategy or mount holds",
     .arguments = arguments,
+    .request_bytes = sizeof defaults,
+    .defaults = &defaults,
     .run = run,
 };

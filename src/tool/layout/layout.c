@@ -48,23 +48,13 @@ static const struct rfs_argument arguments[] = {
     {0},
 };
 
-static int parse(int argc, char **argv, struct rfs_layout_job *out, struct rfs_error *err)
-{
-    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
-
-    if (rc)
-        return rc;
-    if (!out->file)
-        return rfs_fail_usage(err, "reshard layout FILE", "layout takes a strategy file");
-    return out->has_shape && !out->param
-               ? rfs_fail_usage(err, "--param NAME", "--shape is that of one parameter")
-               : 0;
-}
-
 static int show(struct rfs_layout_job *job, struct rfs_error *err)
 {
+    if (!job->file)
+        return rfs_fail_usage(err, "reshard layout FILE", "layout takes a strategy file");
+    if (job->has_shape && !job->param)
+        return rfs_fail_usage(err, "--param NAME", "--shape is that of one parameter");
     int rc = rfs_view_read_strategy(job->file, &job->strategy, err);
-
     if (rc)
         return rc;
     const struct rfs_groups_use use = {.strategy = job->strategy,
@@ -81,18 +71,15 @@ static int show(struct rfs_layout_job *job, struct rfs_error *err)
     return rc;
 }
 
-static int run(int argc, char **argv)
+static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct rfs_layout_job job = {0};
-    int rc = parse(argc, argv, &job, &err);
+    struct rfs_layout_job *job = request;
 
     setlocale(LC_CTYPE, "");
-    if (rc == 0)
-        rc = show(&job, &err);
-    rfs_groups_free(&job.groups);
-    rfs_strategy_free(job.strategy);
-    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+    const int rc = show(job, err);
+    rfs_groups_free(&job->groups);
+    rfs_strategy_free(job->strategy);
+    return rc;
 }
 
 const struct rfs_command rfs_command_layout = {
@@ -100,5 +87,6 @@ const struct rfs_command rfs_command_layout = {
     .usage = "reshard layout FILE [--param NAME [--shape N,...]] [--svg FILE] [--json]\n",
     .summary = "draws how a strategy spreads tensors over its devices",
     .arguments = arguments,
+    .request_bytes = sizeof(struct rfs_layout_job),
     .run = run,
 };

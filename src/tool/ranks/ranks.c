@@ -17,35 +17,14 @@ struct job {
     bool json;
 };
 
-static int take_ranks(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct job *job = request;
-
-    return rfs_ranks_parse(given->value, &job->ranks, NULL) == 0
-               ? 0
-               : rfs_fail_usage(err, "a rank, or several: 0-7,12", "RANK cannot be '%s'",
-                                given->value);
-}
-
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_OWN(NULL, "RANK", take_ranks,
-                "a rank of the destination, or several: 0-7,12; else all"),
+    RFS_ARG_RANKS(NULL, "RANK", "a rank, or several: 0-7,12", struct job, ranks,
+                  "a rank of the destination, or several: 0-7,12; else all"),
     RFS_ARG_FILE('s', struct job, src, NULL),
     RFS_ARG_FILE('d', struct job, dst, "the strategies; a side without one is whole, on one rank"),
     RFS_ARG_FLAG("json", struct job, json, "for scripts"),
     {0},
 };
-
-static int parse(int argc, char **argv, struct job *job, struct rfs_error *err)
-{
-    const int rc = rfs_args_parse(arguments, argc, argv, job, err);
-
-    return rc || job->src || job->dst
-               ? rc
-               : rfs_fail_usage(err, "reshard ranks RANK -s FILE -d FILE",
-                                "ranks takes a strategy; a side without one is one whole "
-                                "checkpoint");
-}
 
 /* The ranks that are looked up, and what they need. */
 struct query {
@@ -90,19 +69,9 @@ static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
     return 0;
 }
 
-static int check_ranks(const struct query *query, struct rfs_error *err)
-{
-    const uint32_t n = rfs_needed_ranks(query->needed);
-
-    for (size_t i = 0; i < query->job->ranks.n; i++)
-        if (query->job->ranks.data[i].last >= n)
-            return rfs_ranks_refuse("", query->job->ranks.data[i].last, n, err);
-    return 0;
-}
-
 static int answer(struct query *query, struct rfs_error *err)
 {
-    int rc = check_ranks(query, err);
+    int rc = rfs_ranks_check(&query->job->ranks, rfs_needed_ranks(query->needed), "", err);
 
     query->wanted = calloc(rfs_needed_sources(query->needed), 1);
     query->list = calloc(rfs_needed_sources(query->needed), sizeof *query->list);
@@ -128,32 +97,34 @@ static int answer(struct query *query, struct rfs_error *err)
     return 0;
 }
 
-static int run(int argc, char **argv)
+static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct job job = {0};
+    struct job *job = request;
     struct rfs_strategy *src = NULL;
     struct rfs_strategy *dst = NULL;
-    struct query query = {.job = &job, .table = {.n_columns = sizeof columns / sizeof *columns}};
-    int rc = parse(argc, argv, &job, &err);
+    struct query query = {.job = job,
+                          .table = {.columns = job->json ? keys : columns,
+                                    .n_columns = sizeof columns / sizeof *columns}};
+    int rc = 0;
 
-    query.table.columns = job.json ? keys : columns;
-    if (rc == 0 && job.src)
-        rc = rfs_view_read_strategy(job.src, &src, &err);
-    if (rc == 0 && job.dst)
-        rc = rfs_view_read_strategy(job.dst, &dst, &err);
+    if (!job->src && !job->dst)
+        rc = rfs_fail_usage(err, "reshard ranks RANK -s FILE -d FILE",
+                            "ranks takes a strategy; a side without one is one whole checkpoint");
+    if (rc == 0 && job->src)
+        rc = rfs_view_read_strategy(job->src, &src, err);
+    if (rc == 0 && job->dst)
+        rc = rfs_view_read_strategy(job->dst, &dst, err);
     if (rc == 0)
-        rc = rfs_needed_open(src, dst, &query.needed, &err);
+        rc = rfs_needed_open(src, dst, &query.needed, err);
     if (rc == 0)
-        rc = answer(&query, &err);
+        rc = answer(&query, err);
     free(query.wanted);
     free(query.list);
     rfs_table_free(&query.table);
     rfs_needed_free(query.needed);
     rfs_strategy_free(src);
     rfs_strategy_free(dst);
-    free(job.ranks.data);
-    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+    return rc;
 }
 
 const struct rfs_command rfs_command_ranks = {
@@ -161,5 +132,6 @@ const struct rfs_command rfs_command_ranks = {
     .usage = "reshard ranks [RANK] [-s FILE] [-d FILE] [--json]\n",
     .summary = "tells which source ranks a destination rank needs, by the strategies",
     .arguments = arguments,
+    .request_bytes = sizeof(struct job),
     .run = run,
 };

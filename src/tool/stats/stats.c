@@ -14,7 +14,7 @@
 
 struct request {
     const char *path;
-    char *options; /* owned */
+    struct rfs_settings options;
     struct rfs_globs globs;
     unsigned threads;
     bool json;
@@ -107,30 +107,25 @@ static const struct rfs_argument arguments[] = {
     {0},
 };
 
-static int run(int argc, char **argv)
+static int run(void *given, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct request request = {.threads = rfs_tool_processors(RFS_MOST_THREADS)};
+    struct request *request = given;
     struct measuring measuring = {0};
-    int rc = rfs_args_parse(arguments, argc, argv, &request, &err);
 
-    if (rc == 0 && !request.path)
-        rc = rfs_fail_usage(&err, "reshard stats PATH", "stats takes a path");
+    if (!request->path)
+        return rfs_fail_usage(err, "reshard stats PATH", "stats takes a path");
+    int rc = rfs_whole_open(request->path, &request->options, &request->globs, false,
+                            &measuring.whole, NULL, err);
+    rfs_whole_name_strategy("-s", err);
     if (rc == 0)
-        rc = rfs_whole_open(request.path, request.options, &request.globs, false, &measuring.whole,
-                            NULL, &err);
-    rfs_whole_name_strategy("-s", &err);
+        rc = rfs_globs_check(&request->globs, err);
     if (rc == 0)
-        rc = rfs_globs_check(&request.globs, &err);
+        rc = measure_all(&measuring, request->threads, err);
     if (rc == 0)
-        rc = measure_all(&measuring, request.threads, &err);
-    if (rc == 0)
-        rfs_stats_write(&measuring.whole, measuring.moments, request.json);
+        rfs_stats_write(&measuring.whole, measuring.moments, request->json);
     rfs_whole_close(&measuring.whole);
     free(measuring.moments);
-    free(request.globs.data);
-    free(request.options);
-    return rc == 0 ? rfs_tool_done() : rfs_tool_failed(&err);
+    return rc;
 }
 
 const struct rfs_command rfs_command_stats = {
@@ -138,5 +133,6 @@ const struct rfs_command rfs_command_stats = {
     .usage = "reshard stats PATH [-s FILE] [-o OPTION,…] [option…]\n",
     .summary = "tells least, greatest, mean, deviation, NaN and more of each tensor",
     .arguments = arguments,
+    .request_bytes = sizeof(struct request),
     .run = run,
 };

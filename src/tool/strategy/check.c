@@ -105,6 +105,6 @@ int rfs_strategy_check(const struct rfs_strategy_args *args, struct rfs_error *e
     if (rc == 0 && args->source)
         rc = rfs_view_read_strategy(args->source, &source, err);
     if (rc == 0)
-        rc = rfs_strategy_tree_open(args->places.data[1], args->options, &tree, err);
+        rc = rfs_strategy_tree_open(args->places.data[1], &args->options, &tree, err);
     return rc ? rc : check(args, strategy, source, &tree, err);
 }

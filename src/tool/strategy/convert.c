@@ -26,9 +26,9 @@ int rfs_strategy_form(const struct rfs_strategy_args *args, const char *out, boo
                       struct rfs_error *err)
 {
     const bool named = strcmp(out, "-") != 0;
-    const bool json = args->to ? strcmp(args->to, "json") == 0
-                      : named  ? rfs_strategy_is_json(out)
-                               : input_is_json;
+    const bool json = args->to != RFS_FORM_BY_NAME ? args->to == RFS_FORM_JSON
+                      : named                      ? rfs_strategy_is_json(out)
+                                                   : input_is_json;
 
     /* Its readers go by the name. */
     if (named && json != rfs_strategy_is_json(out))
@@ -89,7 +89,7 @@ int rfs_strategy_convert(const struct rfs_strategy_args *args, struct rfs_error 
     if (rc == 0)
         rc = rfs_strategy_doc_parse(in, data, size, &doc, &strategy, err);
     if (rc == 0)
-        rc = rfs_strategy_tree_open(args->tree, args->options, &tree, err);
+        rc = rfs_strategy_tree_open(args->tree, &args->options, &tree, err);
     if (rc == 0 && args->tree) {
         rfs_fit_begin(&tree.headers, strategy, &tree.fit);
         rc = rfs_fit_ranks(&tree.fit, err);

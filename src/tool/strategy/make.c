@@ -124,7 +124,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     if (rc == 0 && args->source)
         rc = rfs_view_read_strategy(args->source, &source, err);
     if (rc == 0)
-        rc = rfs_strategy_tree_open(args->tree, args->options, &tree, err);
+        rc = rfs_strategy_tree_open(args->tree, &args->options, &tree, err);
     if (rc == 0)
         rc = check_readable(&tree.headers, err);
     if (rc == 0)

@@ -115,7 +115,7 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
     struct rfs_globs globs = args->globs;
     struct rfs_table table = {0};
     const char *path = args->places.data[0];
-    int rc = rfs_strategy_tree_open(args->tree, args->options, &tree, err);
+    int rc = rfs_strategy_tree_open(args->tree, &args->options, &tree, err);
 
     if (rc == 0)
         rc = rfs_view_read_strategy(path, &strategy, err);

@@ -24,19 +24,13 @@ static const struct {
 };
 #define SUBCOMMANDS (sizeof subcommands / sizeof *subcommands)
 
-static int take_form(const struct rfs_given *given, void *request, struct rfs_error *err)
-{
-    struct rfs_strategy_args *args = request;
-
-    args->to = given->value;
-    return strcmp(args->to, "ckpt") == 0 || strcmp(args->to, "json") == 0
-               ? 0
-               : rfs_args_refuse(given, "ckpt or json", err);
-}
+/* By their numbers in rfs_strategy_args.to. */
+static const char *const forms[] = {"ckpt", "json", NULL};
 
 static const struct rfs_argument arguments[] = {
     {.value = "FILE", .as = RFS_AS_TEXTS, RFS_TO(struct rfs_strategy_args, places)},
-    RFS_ARG_OWN("to", "FORM", take_form, "ckpt (protobuf) or json; else by OUT's ending"),
+    RFS_ARG_WORD("to", "FORM", forms, "ckpt or json", struct rfs_strategy_args, to,
+                 "ckpt (protobuf) or json; else by OUT's ending"),
     RFS_ARG_TEXT("tree", "SRC", struct rfs_strategy_args, tree,
                  "a checkpoint that tells the shapes of tensors"),
     RFS_ARG_TEXT("rules", "RULES", struct rfs_strategy_args, rules,
@@ -58,65 +52,39 @@ static const struct rfs_argument arguments[] = {
     {0},
 };
 
-static int parse(int argc, char **argv, size_t which, struct rfs_strategy_args *out,
-                 struct rfs_error *err)
+static int take_subcommand(void *request, const char *name, struct rfs_error *err)
 {
-    const int rc = rfs_args_parse(arguments, argc, argv, out, err);
+    struct rfs_strategy_args *args = request;
 
-    if (rc)
-        return rc;
-    if (out->places.n < subcommands[which].least || out->places.n > subcommands[which].most)
+    for (args->which = 0; args->which < SUBCOMMANDS; args->which++)
+        if (strcmp(subcommands[args->which].name, name) == 0)
+            return 0;
+    return rfs_fail_usage(err, "reshard strategy --help",
+                          *name ? "'%s' is nothing that strategy does"
+                                : "strategy takes show, convert, merge, new or check",
+                          name);
+}
+
+static int run(void *request, struct rfs_error *err)
+{
+    struct rfs_strategy_args *args = request;
+    const size_t which = args->which;
+
+    if (args->places.n < subcommands[which].least || args->places.n > subcommands[which].most)
         return rfs_fail_usage(err, subcommands[which].form, "%s takes %s", subcommands[which].name,
                               subcommands[which].most == 1   ? "one path"
                               : subcommands[which].most == 2 ? "two paths"
                                                              : "two paths or more");
-    for (size_t i = 0; i < out->places.n; i++)
-        if (*out->places.data[i] == '\0')
+    for (size_t i = 0; i < args->places.n; i++)
+        if (*args->places.data[i] == '\0')
             return rfs_fail_usage(err, subcommands[which].form, "a path is empty");
-    return 0;
+    return subcommands[which].run(args, err);
 }
 
-static int find(int argc, char **argv, size_t *which, struct rfs_strategy_args *args,
-                struct rfs_error *err)
-{
-    const char *name = argc > 1 ? argv[1] : "";
+static const struct rfs_strategy_args defaults = {.to = RFS_FORM_BY_NAME};
 
-    for (*which = 0; *which < SUBCOMMANDS; ++*which)
-        if (strcmp(subcommands[*which].name, name) == 0)
-            return 0;
-    /* An option in the place of the subcommand: the word on it is that of all commands. */
-    const int rc = *name == '-' ? rfs_args_parse(arguments, argc, argv, args, err) : 0;
-    return rc ? rc
-              : rfs_fail_usage(err, "reshard strategy --help",
-                               *name ? "'%s' is nothing that strategy does"
-                                     : "strategy takes show, convert, merge, new or check",
-                               name);
-}
-
-static int run(int argc, char **argv)
-{
-    struct rfs_strategy_args args = {.json = false};
-    struct rfs_error err = {0};
-    size_t which = 0;
-    int rc = find(argc, argv, &which, &args, &err);
-
-    if (rc == 0) {
-        argv[1] = argv[0];
-        rc = parse(argc - 1, argv + 1, which, &args, &err);
-    }
-    if (rc == 0)
-        rc = subcommands[which].run(&args, &err);
-    free(args.places.data);
-    free(args.globs.data);
-    free(args.options);
-    if (rc < 0)
-        return rfs_tool_failed(&err);
-    const int done = rfs_tool_done();
-    return done ? done : rc;
-}
-
-int rfs_strategy_tree_open(const char *path, const char *options, struct rfs_strategy_tree *tree,
-                           struct rfs_error *err)
+int rfs_strategy_tree_open(const char *path, const struct rfs_settings *options,
+                           struct rfs_strategy_tree *tree, struct rfs_error *err)
 {
     struct rfs_progress progress;
 
@@ -152,5 +120,8 @@ const struct rfs_command rfs_command_strategy = {
              "reshard strategy check FILE TREE [-s FILE | --whole] [--strict] [--json]\n",
     .summary = "shows, converts, merges, makes and checks strategy files",
     .arguments = arguments,
+    .request_bytes = sizeof defaults,
+    .defaults = &defaults,
+    .take_word = take_subcommand,
     .run = run,
 };

@@ -11,14 +11,15 @@
 
 /* The command line; all borrowed but the lists. */
 struct rfs_strategy_args {
+    size_t which; /* subcommand */
     RFS_VEC(const char *) places;
-    struct rfs_globs globs; /* --name */
-    char *options;          /* -o and -s, of the view; owned */
-    const char *source;     /* -s */
-    const char *tree;       /* --tree */
-    const char *rules;      /* --rules */
-    const char *to;         /* --to: "ckpt" or "json" */
-    uint32_t ranks;         /* --ranks; 0: not given */
+    struct rfs_globs globs;                                     /* --name */
+    struct rfs_settings options;                                /* -o, of the view */
+    const char *source;                                         /* -s */
+    const char *tree;                                           /* --tree */
+    const char *rules;                                          /* --rules */
+    enum { RFS_FORM_CKPT, RFS_FORM_JSON, RFS_FORM_BY_NAME } to; /* --to */
+    uint32_t ranks;                                             /* --ranks; 0: not given */
     bool json, force, strict, whole;
 };
 
@@ -36,8 +37,8 @@ struct rfs_strategy_tree {
     struct rfs_fit fit;
 };
 /* PATH NULL: none, and headers.n is 0. 0, or -errno with *err filled; to be closed in any case. */
-int rfs_strategy_tree_open(const char *path, const char *options, struct rfs_strategy_tree *tree,
-                           struct rfs_error *err);
+int rfs_strategy_tree_open(const char *path, const struct rfs_settings *options,
+                           struct rfs_strategy_tree *tree, struct rfs_error *err);
 void rfs_strategy_tree_close(struct rfs_strategy_tree *tree);
 
 /* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */

@@ -34,35 +34,27 @@ const struct rfs_argument rfs_verify_arguments[] = {
     {0},
 };
 
-/*
- * A list of a strategy for each side (NULL: none) and of more options (NULL: none). 0 or -ENOMEM.
- */
-static int make_view(char **list, const char *src, const char *dst, const char *more,
-                     struct rfs_error *err)
+/* Adds an option, if there is a value. 0 or -ENOMEM. */
+static int add(struct rfs_settings *view, const char *name, const char *value)
 {
-    int rc = src ? rfs_args_add(list, "src_strategy", src, err) : 0;
-
-    if (rc == 0 && dst)
-        rc = rfs_args_add(list, "dst_strategy", dst, err);
-    if (rc == 0 && more && *more)
-        rc = rfs_args_add(list, NULL, more, err);
-    return rc;
+    return value ? rfs_settings_add(view, name, value, NULL) : 0;
 }
 
 /* The tree is read by what -o says of the destination, beside what says how it is read. */
-static int add_destination(const char *view, char **tree, struct rfs_error *err)
+static int add_destination(const struct rfs_settings *view, struct rfs_settings *tree,
+                           struct rfs_error *err)
 {
     struct rfs_options options;
     char ranks[16];
-    int rc = rfs_options_parse(view, &options, err);
+    int rc = rfs_options_take(view, &options, err);
 
     snprintf(ranks, sizeof ranks, "%" PRIu32, options.dst_ranks);
-    if (rc == 0 && options.dst_strategy)
-        rc = rfs_args_add(tree, "src_strategy", options.dst_strategy, err);
-    if (rc == 0 && options.dst_rules)
-        rc = rfs_args_add(tree, "src_rules", options.dst_rules, err);
-    if (rc == 0 && options.dst_rules)
-        rc = rfs_args_add(tree, "src_ranks", ranks, err);
+    if (rc == 0)
+        rc = add(tree, "src_strategy", options.dst_strategy);
+    if (rc == 0)
+        rc = add(tree, "src_rules", options.dst_rules);
+    if (rc == 0)
+        rc = add(tree, "src_ranks", options.dst_rules ? ranks : NULL);
     rfs_options_free(&options);
     return rc;
 }
@@ -70,16 +62,22 @@ static int add_destination(const char *view, char **tree, struct rfs_error *err)
 static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
 {
     const char *const *strategy = out->given.strategy;
-
     /* Headers of the tree are read, whatever an earlier view has kept of them. */
-    if (rfs_args_add(&out->tree_view, "index_cache", "no", err))
-        return -ENOMEM;
-    if (!out->against)
-        return make_view(&out->tree_view, strategy[0], NULL, out->given.view, err);
-    int rc = strategy[1] ? 0 : add_destination(out->given.view, &out->tree_view, err);
+    int rc = add(&out->tree_view, "index_cache", "no");
+
+    if (rc == 0 && out->against && !strategy[1])
+        rc = add_destination(&out->given.view, &out->tree_view, err);
     if (rc == 0)
-        rc = make_view(&out->tree_view, strategy[1], NULL, out->given.tree_view, err);
-    return rc ? rc : make_view(&out->src_view, strategy[0], strategy[1], out->given.view, err);
+        rc = add(&out->tree_view, "src_strategy", strategy[out->against != NULL]);
+    if (rc == 0)
+        rc = rfs_settings_add_all(&out->tree_view,
+                                  out->against ? &out->given.tree_view : &out->given.view);
+    if (rc || !out->against)
+        return rc;
+    rc = add(&out->src_view, "src_strategy", strategy[0]);
+    if (rc == 0)
+        rc = add(&out->src_view, "dst_strategy", strategy[1]);
+    return rc ? rc : rfs_settings_add_all(&out->src_view, &out->given.view);
 }
 
 static int check(const struct rfs_verify_options *options, struct rfs_error *err)
@@ -90,7 +88,7 @@ static int check(const struct rfs_verify_options *options, struct rfs_error *err
     if (!options->against && options->given.strategy[1])
         return rfs_fail_usage(err, "-s FILE for the strategy of TREE",
                               "-d is the strategy of TREE beside --against SRC only");
-    if (!options->against && options->given.tree_view)
+    if (!options->against && options->given.tree_view.list.n > 0)
         return rfs_fail_usage(err, "-o", "--tree-options goes with --against SRC only");
     if (options->write && !options->manifest)
         return rfs_fail_usage(err, "--manifest FILE",
@@ -98,20 +96,15 @@ static int check(const struct rfs_verify_options *options, struct rfs_error *err
     return 0;
 }
 
-int rfs_verify_parse(int argc, char **argv, struct rfs_verify_options *out, struct rfs_error *err)
+int rfs_verify_settle(struct rfs_verify_options *options, struct rfs_error *err)
 {
-    *out = (struct rfs_verify_options){.threads = rfs_tool_processors(RFS_MOST_THREADS)};
-    int rc = rfs_args_parse(rfs_verify_arguments, argc, argv, out, err);
-    if (rc == 0)
-        rc = make_views(out, err);
-    return rc ? rc : check(out, err);
+    const int rc = make_views(options, err);
+
+    return rc == -ENOMEM ? rfs_fail_memory(err) : rc ? rc : check(options, err);
 }
 
-void rfs_verify_options_free(struct rfs_verify_options *options)
+void rfs_verify_views_free(struct rfs_verify_options *options)
 {
-    free(options->tree_view);
-    free(options->src_view);
-    free(options->given.view);
-    free(options->given.tree_view);
-    free(options->globs.data);
+    rfs_settings_free(&options->tree_view);
+    rfs_settings_free(&options->src_view);
 }

@@ -107,11 +107,11 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     struct rfs_verify_options *options = verify->options;
     struct rfs_globs *globs = &options->globs;
     int rc =
-        rfs_whole_open(options->tree, options->tree_view, globs, true, &verify->tree, NULL, err);
+        rfs_whole_open(options->tree, &options->tree_view, globs, true, &verify->tree, NULL, err);
 
     rfs_whole_name_strategy(options->against ? "-d" : "-s", err);
     if (rc == 0 && options->against)
-        rc = rfs_whole_open(options->against, options->src_view, globs, true, &verify->src,
+        rc = rfs_whole_open(options->against, &options->src_view, globs, true, &verify->src,
                             &verify->shown, err);
     rfs_whole_name_strategy("-s", err);
     const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
@@ -169,18 +169,17 @@ static int do_all(struct rfs_verify *verify, struct rfs_error *err)
     return rfs_verify_write(verify, err);
 }
 
-static int run(int argc, char **argv)
+static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_error err = {0};
-    struct rfs_verify_options options;
-    struct rfs_verify verify = {.options = &options};
-    int rc = rfs_verify_parse(argc, argv, &options, &err);
+    struct rfs_verify_options *options = request;
+    struct rfs_verify verify = {.options = options};
+    int rc = rfs_verify_settle(options, err);
 
     rfs_progress_init(&verify.progress, false);
     if (rfs_findings_init(&verify.findings) && rc == 0)
-        rc = rfs_fail_memory(&err);
+        rc = rfs_fail_memory(err);
     if (rc == 0)
-        rc = do_all(&verify, &err);
+        rc = do_all(&verify, err);
     const bool fault = rc == 0 && rfs_findings_fault(&verify.findings, NULL);
     rfs_progress_destroy(&verify.progress);
     free(verify.items);
@@ -190,11 +189,8 @@ static int run(int argc, char **argv)
     rfs_whole_close(&verify.shown);
     rfs_whole_close(&verify.src);
     rfs_whole_close(&verify.tree);
-    rfs_verify_options_free(&options);
-    if (rc)
-        return rfs_tool_failed(&err);
-    const int done = rfs_tool_done();
-    return done == RFS_EXIT_OK && fault ? RFS_EXIT_INPUT : done;
+    rfs_verify_views_free(options);
+    return rc ? rc : fault ? RFS_EXIT_INPUT : RFS_EXIT_OK;
 }
 
 const struct rfs_command rfs_command_verify = {
@@ -204,5 +200,6 @@ const struct rfs_command rfs_command_verify = {
     .summary = "proves that a mount, an export or a tree holds what its source does",
     .arguments = rfs_verify_arguments,
     .after = "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
+    .request_bytes = sizeof(struct rfs_verify_options),
     .run = run,
 };

@@ -23,16 +23,16 @@
 
 struct rfs_verify_options {
     const char *tree;
-    const char *against;        /* NULL: no source */
-    char *tree_view, *src_view; /* options of views; owned; NULL: none */
-    const char *manifest;       /* NULL: none */
+    const char *against;                     /* NULL: no source */
+    struct rfs_settings tree_view, src_view; /* options of views; owned, as what follows them */
+    const char *manifest;                    /* NULL: none */
     struct rfs_globs globs;
     bool write, no_replicas, list, json;
     unsigned threads;
-    /* The views as they were given: -s and -d, NULL: none; -o and --tree-options, owned. */
+    /* The views as they were given: -s and -d, NULL: none; -o and --tree-options. */
     struct {
         const char *strategy[2];
-        char *view, *tree_view;
+        struct rfs_settings view, tree_view;
     } given;
 };
 
@@ -61,11 +61,12 @@ struct rfs_verify {
     struct rfs_progress progress;
 };
 
-/* ---- the command line: 0, or -errno with *err filled ----------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 extern const struct rfs_argument rfs_verify_arguments[];
-int rfs_verify_parse(int argc, char **argv, struct rfs_verify_options *out, struct rfs_error *err);
-void rfs_verify_options_free(struct rfs_verify_options *options);
+/* Makes the views of what was given; to be freed in any case. 0, or -errno with *err filled. */
+int rfs_verify_settle(struct rfs_verify_options *options, struct rfs_error *err);
+void rfs_verify_views_free(struct rfs_verify_options *options);
 
 /* ---- the steps: 0, or -errno with *err filled ------------------------------------------------ */
 

@@ -24,11 +24,11 @@ static void ranks_are_numbers_and_ranges(void **state)
     struct rfs_ranks ranks = {0};
     (void)state;
     assert_true(rfs_ranks_has(&ranks, 7)); /* none given: all */
-    assert_int_equal(rfs_ranks_parse("0-3,70", &ranks, NULL), 0);
-    assert_int_equal(rfs_ranks_parse("9", &ranks, NULL), 0);
+    assert_int_equal(rfs_ranks_parse("0-3,70", &ranks), 0);
+    assert_int_equal(rfs_ranks_parse("9", &ranks), 0);
     for (uint32_t r = 0; r < 100; r++)
         assert_int_equal(rfs_ranks_has(&ranks, r), r <= 3 || r == 9 || r == 70);
-    free(ranks.data);
+    rfs_ranks_free(&ranks);
 }
 
 static void what_is_no_list_of_ranks_is_refused(void **state)
@@ -55,10 +55,9 @@ static void what_is_no_list_of_ranks_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct rfs_ranks ranks = {0};
-        struct rfs_error err = {0};
-        if (rfs_ranks_parse(bad[i], &ranks, &err) != -EINVAL || !err.usage)
+        if (rfs_ranks_parse(bad[i], &ranks) != -EINVAL)
             fail_msg("'%s' was taken", bad[i]);
-        free(ranks.data);
+        rfs_ranks_free(&ranks);
     }
 }
 
@@ -340,7 +339,9 @@ static int parse(struct rfs_export_options *out, struct rfs_error *err, ...)
         argv[argc++] = (char *)(uintptr_t)word;
     va_end(words);
     *err = (struct rfs_error){0};
-    return rfs_export_options_parse(argc, argv, out, err);
+    *out = (struct rfs_export_options){0};
+    const int rc = rfs_args_parse(rfs_export_arguments, argc, argv, out, err);
+    return rc ? rc : rfs_export_options_check(out, err);
 }
 
 static void the_command_line_is_understood(void **state)
@@ -354,28 +355,36 @@ static void the_command_line_is_understood(void **state)
                      0);
     assert_string_equal(o.source, "src");
     assert_string_equal(o.target, "dst");
-    /*
-     * In the order in which they were given, as the last counts; values that are no lists are
-     * escaped.
-     */
-    assert_string_equal(o.view,
-                        "src_strategy=a\\,b,dtype=float16,crc,dst_strategy=c\\\\d,format=ckpt");
+    /* In the order in which they were given, as the last counts; only -o is a list. */
+    static const char *const view[][2] = {{"src_strategy", "a,b"},
+                                          {"dtype", "float16"},
+                                          {"crc", NULL},
+                                          {"dst_strategy", "c\\d"},
+                                          {"format", "ckpt"}};
+    assert_int_equal(o.view.list.n, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_string_equal(o.view.list.data[i].name, view[i][0]);
+        if (view[i][1])
+            assert_string_equal(o.view.list.data[i].value, view[i][1]);
+        else
+            assert_null(o.view.list.data[i].value);
+    }
     assert_int_equal(o.threads, 4);
     assert_true(o.no_fsync && o.json && !o.force && !o.verify && !o.trust);
     assert_int_equal(o.ranks.n, 1);
     assert_int_equal(o.task.count, 0);
-    rfs_export_options_free(&o);
+    rfs_args_free(rfs_export_arguments, &o);
 
     assert_int_equal(parse(&o, &err, "--verify", "dst", NULL), 0);
     assert_null(o.source);
     assert_string_equal(o.target, "dst");
-    rfs_export_options_free(&o);
+    rfs_args_free(rfs_export_arguments, &o);
 
     assert_int_equal(parse(&o, &err, "--task", "2/3", "--", "-src", "-dst", NULL), 0);
     assert_string_equal(o.source, "-src");
     assert_int_equal(o.task.number, 2);
     assert_int_equal(o.task.count, 3);
-    rfs_export_options_free(&o);
+    rfs_args_free(rfs_export_arguments, &o);
 }
 
 static void what_is_no_command_line_is_refused(void **state)
@@ -403,7 +412,7 @@ static void what_is_no_command_line_is_refused(void **state)
         const int rc = parse(&o, &err, bad[i][0], bad[i][1], bad[i][2], bad[i][3], bad[i][4], NULL);
         if (rc != -EINVAL || !err.usage || !err.text[0])
             fail_msg("command line %zu was taken", i);
-        rfs_export_options_free(&o);
+        rfs_args_free(rfs_export_arguments, &o);
     }
 }
 

@@ -175,7 +175,7 @@ static void test_small_default(void **state)
 
     seal_ranks(f, &GCM);
     addresses = 512 * MIB;
-    assert_int_equal(rfs_options_parse("", &parsed, &err), 0);
+    assert_int_equal(rfs_options_take(&(struct rfs_settings){0}, &parsed, &err), 0);
     snprintf(options, sizeof options, "key_file=%s,cache=%llu", tree_path(f->root, "key"),
              (unsigned long long)parsed.cache);
     rfs_options_free(&parsed);

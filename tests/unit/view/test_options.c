@@ -107,14 +107,16 @@ static void test_no_config_is_no_strategy(void **state)
 
 static void test_the_last_of_a_key_counts(void **state)
 {
+    struct rfs_settings settings = {0};
     struct rfs_options options;
     struct rfs_error err = {0};
 
     (void)state;
-    assert_int_equal(rfs_options_parse("src_strategy=a,cache=1K,prefix=x,strict,src_strategy=b\\,c,"
-                                       "strict,cache=2K,prefix=",
-                                       &options, &err),
+    assert_int_equal(rfs_settings_add_text(&settings, "src_strategy=a,cache=1K,prefix=x,strict,"
+                                                      "src_strategy=b\\,c,strict,cache=2K,prefix="),
                      0);
+    assert_int_equal(rfs_options_take(&settings, &options, &err), 0);
+    rfs_settings_free(&settings);
     assert_string_equal(options.src_strategy, "b,c");
     assert_null(options.dst_strategy);
     assert_string_equal(options.prefix, "");
