@@ -86,6 +86,36 @@ size_t rfs_text_printable(char *out, size_t cap, const char *text)
     return n;
 }
 
+char *rfs_text_printable_copy(const char *text)
+{
+    const size_t cap = strlen(text) * 4 + 1;
+    char *out = malloc(cap);
+
+    if (out)
+        rfs_text_printable(out, cap, text);
+    return out;
+}
+
+void rfs_text_put(FILE *out, const char *text)
+{
+    for (size_t length; *text; text += length > 0 ? length : 1) {
+        length = rfs_text_shown_length(text);
+        if (length > 0)
+            fwrite(text, 1, length, out);
+        else
+            fprintf(out, "\\x%02x", (unsigned char)*text);
+    }
+}
+
+size_t rfs_text_width(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += !is_continuation((unsigned char)*text);
+    return n;
+}
+
 /* ANY: NULs and surrogates too. */
 static bool is_utf8(const char *text, size_t n, bool any)
 {

@@ -13,6 +13,12 @@
  * UTF-8 as \xNN. Cuts before a character that does not fit. Returns the length of what was written.
  */
 size_t rfs_text_printable(char *out, size_t cap, const char *text);
+/* All of it so, malloc'ed; NULL when out of memory. */
+char *rfs_text_printable_copy(const char *text);
+/* Writes all of it so. */
+void rfs_text_put(FILE *out, const char *text);
+/* Columns of a terminal that printable text takes, near enough: characters. */
+size_t rfs_text_width(const char *text);
 
 /*
  * Bytes of the UTF-8 character that TEXT begins with, or 0 when it is a control character, a NUL or

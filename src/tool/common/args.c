@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/args.h"
 
-#include "base/cleanup.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -261,16 +260,13 @@ enum { HELP_COLUMN = 21 };
 static size_t put_head(const struct rfs_argument *row, FILE *out)
 {
     char text[128];
-    size_t n = 0;
 
     snprintf(text, sizeof text, "%.*s%s%s%s%s%s", row->letter ? 2 : 0,
              (const char[]){'-', row->letter, '\0'}, row->letter && row->name ? ", " : "",
              row->name ? "--" : "", row->name ? row->name : "",
              row->value && is_option(row) ? " " : "", row->value ? row->value : "");
     fputs(text, out);
-    for (const char *at = text; *at; at++)
-        n += ((unsigned char)*at & 0xC0) != 0x80;
-    return n;
+    return rfs_text_width(text);
 }
 
 static void put_help(const char *help, size_t column, FILE *out)

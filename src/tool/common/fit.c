@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "tool/common/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -39,18 +38,19 @@ bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_find
 void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
                             size_t most)
 {
-    struct rfs_table clean = {0};
-
     for (size_t i = 0; i < findings->list.n && i < most; i++) {
         const struct rfs_fit_finding *finding = &findings->list.data[i];
-        rfs_table_add(&clean, "%s%s%s%s%s", finding->kind, finding->param ? ": '" : "",
-                      finding->param ? finding->param : "", finding->param ? "': " : ": ",
-                      finding->text);
-        printf("%s: %s\n", finding->bad || strict ? bad : "note", clean.cells.data[i]);
+        printf("%s: %s", finding->bad || strict ? bad : "note", finding->kind);
+        if (finding->param) {
+            fputs(": '", stdout);
+            rfs_text_put(stdout, finding->param);
+        }
+        fputs(finding->param ? "': " : ": ", stdout);
+        rfs_text_put(stdout, finding->text);
+        putchar('\n');
     }
     if (findings->list.n > most)
         printf("and %zu more (--json has all)\n", findings->list.n - most);
-    rfs_table_free(&clean);
 }
 
 void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy *strategy,

@@ -36,6 +36,15 @@ void rfs_put_map(FILE *out, const struct rfs_layout *layout)
     fputc(']', out);
 }
 
+void rfs_table_layout(struct rfs_table *table, const struct rfs_layout *layout)
+{
+    rfs_put_matrix(rfs_table_cell(table), layout);
+    rfs_table_cell_end(table);
+    rfs_put_map(rfs_table_cell(table), layout);
+    rfs_table_cell_end(table);
+    rfs_table_u64(table, layout->opt_size);
+}
+
 void rfs_put_box(FILE *out, uint32_t ndim, const uint64_t *whole, const uint64_t *at,
                  const uint64_t *len)
 {

@@ -7,6 +7,7 @@
 #define RFS_TOOL_COMMON_LAYOUT_TEXT_H
 
 #include "layout/grid.h"
+#include "tool/common/table.h"
 
 #include <stdio.h>
 
@@ -19,6 +20,8 @@ void rfs_put_matrix(FILE *out, const struct rfs_layout *layout);
  * -1]".
  */
 void rfs_put_map(FILE *out, const struct rfs_layout *layout);
+/* Three cells: those two, and the size of the optimizer shard. */
+void rfs_table_layout(struct rfs_table *table, const struct rfs_layout *layout);
 /* As numpy indexes: "[0:192, :]"; ":" for an axis that is whole. */
 void rfs_put_box(FILE *out, uint32_t ndim, const uint64_t *whole, const uint64_t *at,
                  const uint64_t *len);

@@ -35,11 +35,8 @@ static void put_box(FILE *out, double x, double y, double width, double height)
 
 void rfs_svg_escape(FILE *out, const char *text)
 {
-    const size_t cap = strlen(text) * 4 + 1;
-    RFS_FREE char *clean = malloc(cap);
+    RFS_FREE char *clean = rfs_text_printable_copy(text);
 
-    if (clean)
-        rfs_text_printable(clean, cap, text);
     for (const char *at = clean ? clean : ""; *at; at++)
         switch (*at) {
         case '<':
@@ -161,11 +158,7 @@ void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, dou
 
 double rfs_svg_width(const char *text)
 {
-    size_t n = 0;
-
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xC0) != 0x80;
-    return (double)n * 6.6;
+    return (double)rfs_text_width(text) * 6.6;
 }
 
 int rfs_svg_open(const char *path, FILE **out, struct rfs_error *err)

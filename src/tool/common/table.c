@@ -3,60 +3,97 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "tool/common/layout_text.h"
+#include "layout/grid.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
 #define GAP 2
 
-/* malloc'ed, or NULL. */
-static char *printable(const char *text)
+static bool is_shown(const struct rfs_table *table, const struct rfs_column *column)
 {
-    const size_t cap = strlen(text) * 4 + 1;
-    char *out = malloc(cap);
-    if (out != NULL)
-        rfs_text_printable(out, cap, text);
-    return out;
+    return !(column->cells & (table->json ? RFS_FOR_PEOPLE : RFS_FOR_SCRIPTS));
+}
+
+void rfs_table_text(struct rfs_table *table, const char *text)
+{
+    const struct rfs_column *column = &table->columns[table->at];
+
+    table->at = (table->at + 1) % table->n_columns;
+    if (!is_shown(table, column))
+        return;
+    RFS_FREE char *clean = rfs_printed_memory(rfs_text_printable_copy(text));
+    const char *cell = rfs_printed_memory(rfs_arena_text(&table->arena, clean, strlen(clean)));
+    if (!RFS_PUSH(&table->cells, cell))
+        rfs_printed_memory(NULL);
 }
 
 void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
 {
-    char *raw = NULL;
+    RFS_FREE char *text = NULL;
     va_list args;
+
     va_start(args, fmt);
-    if (vasprintf(&raw, fmt, args) < 0)
-        raw = NULL;
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
     va_end(args);
-    RFS_FREE char *clean = raw == NULL ? NULL : printable(raw);
-    free(raw);
-    const char *cell = clean == NULL ? NULL : rfs_arena_text(&table->arena, clean, strlen(clean));
-    if (cell == NULL || !RFS_PUSH(&table->cells, cell))
-        rfs_printed_memory(NULL);
+    rfs_table_text(table, rfs_printed_memory(text));
 }
 
-void rfs_table_add_printed(struct rfs_table *table, struct rfs_printed *shown)
+void rfs_table_u64(struct rfs_table *table, uint64_t number)
 {
-    RFS_FREE char *text = rfs_printed_end(shown);
-
-    rfs_table_add(table, "%s", text);
+    rfs_table_add(table, "%" PRIu64, number);
 }
 
-void rfs_table_add_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims)
+void rfs_table_real(struct rfs_table *table, int digits, double number)
 {
-    struct rfs_printed shown;
-
-    rfs_put_dims(rfs_printed_begin(&shown), ndim, dims);
-    rfs_table_add_printed(table, &shown);
+    if (table->json && !isfinite(number))
+        rfs_table_text(table, "null");
+    else
+        rfs_table_add(table, "%.*g", table->json ? 17 : digits, number);
 }
 
-/* Columns of a terminal, near enough: characters. */
-static size_t width_of(const char *text)
+void rfs_table_bool(struct rfs_table *table, bool value)
+{
+    rfs_table_text(table, value ? "true" : "false");
+}
+
+void rfs_table_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims)
+{
+    char text[RFS_DIMS_TEXT(RFS_GRID_DIMS)];
+
+    rfs_table_text(table, rfs_text_dims(text, sizeof text, ndim, dims));
+}
+
+void rfs_table_none(struct rfs_table *table, const char *for_people)
+{
+    rfs_table_text(table, table->json ? "null" : for_people);
+}
+
+FILE *rfs_table_cell(struct rfs_table *table)
+{
+    return rfs_printed_begin(&table->cell);
+}
+
+void rfs_table_cell_end(struct rfs_table *table)
+{
+    RFS_FREE char *text = rfs_printed_end(&table->cell);
+
+    rfs_table_text(table, text);
+}
+
+/* The columns that are shown, in OUT; how many. */
+static size_t list_shown(const struct rfs_table *table, const struct rfs_column **out)
 {
     size_t n = 0;
-    for (; *text != '\0'; text++)
-        n += ((unsigned char)*text & 0xC0) != 0x80;
+
+    assert(table->n_columns <= RFS_TABLE_COLUMNS);
+    for (size_t i = 0; i < table->n_columns; i++)
+        if (is_shown(table, &table->columns[i]))
+            out[n++] = &table->columns[i];
     return n;
 }
 
@@ -67,58 +104,72 @@ static size_t width_of(const char *text)
 static void print_cell(const struct rfs_column *column, size_t width, const char *text, int *owed,
                        FILE *out)
 {
-    const size_t have = width_of(text);
+    const size_t have = rfs_text_width(text);
     const int pad = have < width ? (int)(width - have) : 0;
-    if (column->right)
+    const bool right = column->cells & RFS_CELL_NUMBER;
+
+    if (right)
         *owed += pad;
     if (*text != '\0') {
         fprintf(out, "%*s%s", *owed, "", text);
         *owed = 0;
     }
-    *owed += GAP + (column->right ? 0 : pad);
+    *owed += GAP + (right ? 0 : pad);
 }
 
-static void print_row(const struct rfs_table *table, const size_t *widths, const char *const *cells,
-                      FILE *out)
+/* CELLS NULL: the headings. */
+static void print_row(const struct rfs_column *const *columns, size_t n, const size_t *widths,
+                      const char *const *cells, FILE *out)
 {
     int owed = 0;
-    for (size_t i = 0; i < table->n_columns; i++)
-        print_cell(&table->columns[i], widths[i],
-                   cells != NULL ? cells[i] : table->columns[i].title, &owed, out);
+
+    for (size_t i = 0; i < n; i++)
+        print_cell(columns[i], widths[i], cells ? cells[i] : columns[i]->title, &owed, out);
     fputc('\n', out);
 }
 
 void rfs_table_print(const struct rfs_table *table, FILE *out)
 {
-    const size_t columns = table->n_columns;
+    const struct rfs_column *columns[RFS_TABLE_COLUMNS];
     size_t widths[RFS_TABLE_COLUMNS] = {0};
-    assert(columns <= RFS_TABLE_COLUMNS);
-    for (size_t i = 0; i < columns; i++)
-        widths[i] = strlen(table->columns[i].title);
+    const size_t n = list_shown(table, columns);
+
+    for (size_t i = 0; i < n; i++)
+        widths[i] = strlen(columns[i]->title);
     for (size_t i = 0; i < table->cells.n; i++) {
-        const size_t width = width_of(table->cells.data[i]);
-        if (width > widths[i % columns])
-            widths[i % columns] = width < WIDEST ? width : WIDEST;
+        const size_t width = rfs_text_width(table->cells.data[i]);
+        if (width > widths[i % n])
+            widths[i % n] = width < WIDEST ? width : WIDEST;
     }
-    print_row(table, widths, NULL, out);
-    for (size_t row = 0; row + columns <= table->cells.n; row += columns)
-        print_row(table, widths, table->cells.data + row, out);
+    print_row(columns, n, widths, NULL, out);
+    for (size_t row = 0; row + n <= table->cells.n; row += n)
+        print_row(columns, n, widths, table->cells.data + row, out);
+}
+
+static void set_key(const struct rfs_column *column, char out[64])
+{
+    snprintf(out, 64, "%s", column->title);
+    for (char *space; (space = strchr(out, ' '));)
+        *space = '_';
 }
 
 void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json, const char *key)
 {
-    const size_t columns = table->n_columns;
+    const struct rfs_column *columns[RFS_TABLE_COLUMNS];
+    const size_t n = list_shown(table, columns);
 
     rfs_json_array(json, key, RFS_JSON_ROWS);
     for (size_t i = 0; i < table->cells.n; i++) {
-        const struct rfs_column *column = &table->columns[i % columns];
-        if (i % columns == 0)
+        const struct rfs_column *column = columns[i % n];
+        if (i % n == 0)
             rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-        if (column->json)
-            rfs_json_print(json, column->title, "%s", table->cells.data[i]);
+        char name[64];
+        set_key(column, name);
+        if (column->cells & (RFS_CELL_NUMBER | RFS_CELL_JSON))
+            rfs_json_print(json, name, "%s", table->cells.data[i]);
         else
-            rfs_json_put_text(json, column->title, table->cells.data[i]);
-        if (i % columns + 1 == columns)
+            rfs_json_put_text(json, name, table->cells.data[i]);
+        if (i % n + 1 == n)
             rfs_json_end(json);
     }
     rfs_json_end(json);

@@ -8,33 +8,45 @@
 #include <stdio.h>
 
 static const struct rfs_column columns[] = {
-    {"", false, false},      {"name", false, false}, {"dtype", false, false},
-    {"shape", false, false}, {"differ", true, true}, {"max abs", true, true},
-    {"max rel", true, true}, {"NaN", true, true},    {"cosine", true, true},
+    {"", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"name", RFS_CELL_TEXT},
+    {"state", RFS_CELL_TEXT | RFS_FOR_SCRIPTS},
+    {"dtype", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"dtype_a", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"dtype_b", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"shape", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"shape_a", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"shape_b", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"bytes_equal", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"differ", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
+    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"equal", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"beyond", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"max abs", RFS_CELL_NUMBER},
+    {"max rel", RFS_CELL_NUMBER},
+    {"NaN", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
+    {"nan_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"nan_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"cosine", RFS_CELL_NUMBER},
 };
-static const struct rfs_column json_columns[] = {
-    {"name", false, false},       {"state", false, false},  {"dtype_a", true, false},
-    {"dtype_b", true, false},     {"shape_a", true, false}, {"shape_b", true, false},
-    {"bytes_equal", true, false}, {"count", true, true},    {"equal", true, true},
-    {"beyond", true, true},       {"max_abs", true, true},  {"max_rel", true, true},
-    {"nan_a", true, true},        {"nan_b", true, true},    {"cosine", true, true},
-};
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+enum { NUMBERS = 9 }; /* columns from count on */
 
 struct counts {
     size_t same, different, only[2];
 };
 
-/* ---- for people ------------------------------------------------------------------------------ */
-
-/* One value for both sides, or "A → B". */
+/* For people one value for both sides, or "A → B"; for scripts both, QUOTED as strings. */
 static void add_both(struct rfs_table *table, const struct rfs_pair *pair, bool other,
-                     const char *a, const char *b)
+                     const char *a, const char *b, bool quoted)
 {
-    if (other)
-        rfs_table_add(table, "%s → %s", a, b);
-    else
-        rfs_table_add(table, "%s", pair->of[0] ? a : b);
+    const char *of[2] = {a, b};
+
+    rfs_table_add(table, "%s%s%s", pair->of[0] ? a : b, other ? " → " : "", other ? b : "");
+    for (int side = 0; side < 2; side++)
+        if (pair->of[side])
+            rfs_table_add(table, quoted ? "\"%s\"" : "%s", of[side]);
+        else
+            rfs_table_none(table, "");
 }
 
 static void add_headers(struct rfs_table *table, const struct rfs_pair *pair)
@@ -48,38 +60,55 @@ static void add_headers(struct rfs_table *table, const struct rfs_pair *pair)
         dtype[side] = rfs_whole_dtype(pair->of[side]->type);
         rfs_whole_shape(pair->of[side]->type, shape[side]);
     }
-    add_both(table, pair, pair->other_dtype, dtype[0], dtype[1]);
-    add_both(table, pair, pair->other_shape, shape[0], shape[1]);
+    add_both(table, pair, pair->other_dtype, dtype[0], dtype[1], true);
+    add_both(table, pair, pair->other_shape, shape[0], shape[1], false);
 }
 
 static void add_values(struct rfs_table *table, const struct rfs_pair *pair)
 {
     const struct rfs_comparison *found = &pair->found;
+    const bool numbers = pair->read && found->numbers > 0;
+    const double cosine = rfs_compare_cosine(found);
 
-    if (!pair->read || found->numbers == 0) {
-        rfs_table_add(table, "%s", pair->other_bytes > 0 ? "bytes" : "");
-        for (int i = 0; i < 4; i++)
-            rfs_table_add(table, "%s", "");
+    if (pair->read)
+        rfs_table_bool(table, pair->other_bytes == 0);
+    else
+        rfs_table_none(table, "");
+    if (numbers)
+        rfs_table_u64(table, found->numbers - found->same);
+    else
+        rfs_table_text(table, pair->other_bytes > 0 ? "bytes" : "");
+    for (int i = 0; !numbers && i < NUMBERS; i++)
+        rfs_table_none(table, "");
+    if (!numbers)
         return;
-    }
-    rfs_table_add(table, "%" PRIu64, found->numbers - found->same);
-    rfs_table_add(table, "%.3g", found->most);
-    rfs_table_add(table, "%.3g", found->most_relative);
+    rfs_table_u64(table, found->numbers);
+    rfs_table_u64(table, found->same);
+    rfs_table_u64(table, found->beyond);
+    rfs_table_real(table, 3, found->most);
+    rfs_table_real(table, 3, found->most_relative);
     if (found->nan_a == found->nan_b)
-        rfs_table_add(table, "%" PRIu64, found->nan_a);
+        rfs_table_u64(table, found->nan_a);
     else
         rfs_table_add(table, "%" PRIu64 " → %" PRIu64, found->nan_a, found->nan_b);
-    const double cosine = rfs_compare_cosine(found);
+    rfs_table_u64(table, found->nan_a);
+    rfs_table_u64(table, found->nan_b);
     if (isnan(cosine))
-        rfs_table_add(table, "-");
+        rfs_table_none(table, "-");
     else
-        rfs_table_add(table, "%.9g", cosine);
+        rfs_table_real(table, 9, cosine);
 }
 
 static void add_row(struct rfs_table *table, const struct rfs_pair *pair, bool same)
 {
-    rfs_table_add(table, "%s", !pair->of[1] ? "-" : !pair->of[0] ? "+" : same ? "=" : "!");
-    rfs_table_add(table, "%s", rfs_pair_name(pair));
+    static const struct {
+        const char *sign, *word;
+    } states[] = {{"-", "only_a"}, {"+", "only_b"}, {"=", "same"}, {"!", "different"}};
+    const int state = !pair->of[1] ? 0 : !pair->of[0] ? 1 : same ? 2 : 3;
+
+    rfs_table_text(table, states[state].sign);
+    rfs_table_text(table, rfs_pair_name(pair));
+    rfs_table_text(table, states[state].word);
     add_headers(table, pair);
     add_values(table, pair);
 }
@@ -98,52 +127,6 @@ static void print_summary(const struct rfs_diff *diff, const struct counts *coun
                counts->only[1]);
 }
 
-/* ---- for scripts ----------------------------------------------------------------------------- */
-
-static void add_json_number(struct rfs_table *table, double value)
-{
-    if (isfinite(value))
-        rfs_table_add(table, "%.17g", value);
-    else
-        rfs_table_add(table, "null");
-}
-
-static void add_json_row(struct rfs_table *table, const struct rfs_pair *pair, bool same)
-{
-    const struct rfs_comparison *found = &pair->found;
-    const bool numbers = pair->read && found->numbers > 0;
-    char shape[RFS_SHAPE_TEXT];
-
-    rfs_table_add(table, "%s", rfs_pair_name(pair));
-    rfs_table_add(table, "%s",
-                  !pair->of[1]   ? "only_a"
-                  : !pair->of[0] ? "only_b"
-                  : same         ? "same"
-                                 : "different");
-    for (int side = 0; side < 2; side++)
-        if (pair->of[side])
-            rfs_table_add(table, "\"%s\"", rfs_whole_dtype(pair->of[side]->type));
-        else
-            rfs_table_add(table, "null");
-    for (int side = 0; side < 2; side++)
-        rfs_table_add(table, "%s",
-                      pair->of[side] ? rfs_whole_shape(pair->of[side]->type, shape) : "null");
-    rfs_table_add(table, "%s", !pair->read ? "null" : pair->other_bytes == 0 ? "true" : "false");
-    if (!numbers) {
-        for (int i = 0; i < 8; i++)
-            rfs_table_add(table, "null");
-        return;
-    }
-    rfs_table_add(table, "%" PRIu64, found->numbers);
-    rfs_table_add(table, "%" PRIu64, found->same);
-    rfs_table_add(table, "%" PRIu64, found->beyond);
-    add_json_number(table, found->most);
-    add_json_number(table, found->most_relative);
-    rfs_table_add(table, "%" PRIu64, found->nan_a);
-    rfs_table_add(table, "%" PRIu64, found->nan_b);
-    add_json_number(table, rfs_compare_cosine(found));
-}
-
 static void print_json(const struct rfs_diff *diff, const struct rfs_table *table, bool same)
 {
     struct rfs_json_write json = {.file = stdout};
@@ -157,13 +140,10 @@ static void print_json(const struct rfs_diff *diff, const struct rfs_table *tabl
     rfs_json_finish(&json);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
-
 void rfs_diff_write(const struct rfs_diff *diff)
 {
     const bool json = diff->options->json;
-    struct rfs_table table = {.columns = json ? json_columns : columns,
-                              .n_columns = json ? COUNT(json_columns) : COUNT(columns)};
+    struct rfs_table table = RFS_TABLE(columns, json);
     struct counts counts = {0};
 
     for (size_t i = 0; i < diff->pairs.n; i++) {
@@ -173,9 +153,7 @@ void rfs_diff_write(const struct rfs_diff *diff)
         counts.different += !same && pair->of[0] && pair->of[1];
         counts.only[0] += !pair->of[1];
         counts.only[1] += !pair->of[0];
-        if (json)
-            add_json_row(&table, pair, same);
-        else if (!same || diff->options->all)
+        if (json || !same || diff->options->all)
             add_row(&table, pair, same);
     }
     const bool rows = table.cells.n > 0;

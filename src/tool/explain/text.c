@@ -19,19 +19,16 @@
 static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whole,
                     const struct rfs_box *box)
 {
-    struct rfs_printed shown;
-
-    rfs_put_box(rfs_printed_begin(&shown), ndim, whole, box->at, box->len);
-    rfs_table_add_printed(table, &shown);
+    rfs_put_box(rfs_table_cell(table), ndim, whole, box->at, box->len);
+    rfs_table_cell_end(table);
 }
 
 /* Takes RANKS over. */
 static void add_ranks(struct rfs_table *table, uint32_t *ranks, size_t n)
 {
-    RFS_FREE char *text = rfs_ranks_text(ranks, n);
-
+    rfs_text_ranks(rfs_table_cell(table), ranks, n);
+    rfs_table_cell_end(table);
     free(ranks);
-    rfs_table_add(table, "%s", text);
 }
 
 static void end_table(struct rfs_table *table)
@@ -71,17 +68,17 @@ static void put_head(const struct rfs_explain *explain, const struct rfs_explain
     const struct rfs_geometry *geometry = slice->trace.geometry;
     uint64_t bytes = geometry ? geometry->item : slice->type->bytes;
     char size[RFS_SHOWN_BYTES];
-    char name[1024];
 
     for (uint32_t i = 0; geometry && i < slice->n_dims; i++)
         bytes *= slice->dims[i];
-    rfs_text_printable(name, sizeof name, slice->name);
-    printf("%s: %s ", name, rfs_whole_dtype(slice->type));
+    rfs_text_put(stdout, slice->name);
+    printf(": %s ", rfs_whole_dtype(slice->type));
     rfs_put_dims(stdout, slice->n_dims, slice->dims);
     printf(", %s\n", rfs_show_bytes(bytes, size));
     if (slice->shown_name != slice->name) {
-        rfs_text_printable(name, sizeof name, slice->shown_name);
-        printf("%-12s %s\n", "shown as", name);
+        printf("%-12s ", "shown as");
+        rfs_text_put(stdout, slice->shown_name);
+        putchar('\n');
     }
     if (slice->shown->dtype != slice->type->dtype)
         printf("%-12s %s\n", "converted to", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
@@ -124,13 +121,13 @@ static void add_piece(struct rfs_table *table, const struct rfs_explain *explain
     uint64_t bytes = range->run;
 
     if (first) {
-        rfs_table_add(table, "%" PRIu32, piece->rank);
+        rfs_table_u64(table, piece->rank);
         add_box(table, slice->type->ndim, slice->whole, &piece->whole);
         add_box(table, slice->type->ndim, source->dims, &piece->source);
         add_box(table, slice->type->ndim, slice->type->dims, &piece->target);
     } else {
         for (int i = 0; i < 4; i++)
-            rfs_table_add(table, "%s", "");
+            rfs_table_text(table, "");
     }
     for (uint32_t k = 0, t = 0, e = 0; k < range->n_loops; k++) {
         t += (uint32_t)snprintf(times + t, sizeof times - t, "%s%" PRIu64, k > 0 ? " * " : "",
@@ -139,11 +136,11 @@ static void add_piece(struct rfs_table *table, const struct rfs_explain *explain
                                 range->loop[k].stride);
         bytes *= range->loop[k].count;
     }
-    rfs_table_add(table, "%" PRIu64, range->offset);
-    rfs_table_add(table, "%" PRIu64, range->run);
-    rfs_table_add(table, "%s", times);
-    rfs_table_add(table, "%s", every);
-    rfs_table_add(table, "%" PRIu64, bytes);
+    rfs_table_u64(table, range->offset);
+    rfs_table_u64(table, range->run);
+    rfs_table_text(table, times);
+    rfs_table_text(table, every);
+    rfs_table_u64(table, bytes);
 }
 
 /* The ranks that hold what a piece is part of, by what they have of it. */
@@ -191,17 +188,17 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     (void)err;
     const struct rfs_explain *explain = ctx;
     const struct rfs_column columns[] = {
-        {explain->words->from, true, true},
-        {"of the tensor", false, false},
-        {"of its slice", false, false},
-        {"to", false, false},
-        {"offset", true, true},
-        {"run", true, true},
-        {"times", false, true},
-        {"every", false, true},
-        {"bytes", true, true},
+        {explain->words->from, RFS_CELL_NUMBER},
+        {"of the tensor", RFS_CELL_TEXT},
+        {"of its slice", RFS_CELL_TEXT},
+        {"to", RFS_CELL_TEXT},
+        {"offset", RFS_CELL_NUMBER},
+        {"run", RFS_CELL_NUMBER},
+        {"times", RFS_CELL_NUMBER},
+        {"every", RFS_CELL_NUMBER},
+        {"bytes", RFS_CELL_NUMBER},
     };
-    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
+    struct rfs_table table = RFS_TABLE(columns, false);
     struct rfs_file_ranges ranges = {0};
     uint64_t bytes = 0;
 
@@ -251,18 +248,18 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
 
     if (listing->n++ == 0)
         put_head(listing->explain, slice);
-    rfs_table_add(table, "%" PRIu32, slice->rank);
+    rfs_table_u64(table, slice->rank);
     if (slice->boxes.n == 1)
         add_box(table, slice->type->ndim, slice->whole, &slice->boxes.data[0]);
     else
-        rfs_table_add(table, "%s", slice->boxes.n > 0 ? "in fields" : "whole");
-    rfs_table_add_dims(table, slice->shown->ndim, slice->shown->dims);
-    rfs_table_add(table, "%" PRIu64, slice->shown->bytes);
+        rfs_table_text(table, slice->boxes.n > 0 ? "in fields" : "whole");
+    rfs_table_dims(table, slice->shown->ndim, slice->shown->dims);
+    rfs_table_u64(table, slice->shown->bytes);
     uint32_t *ranks = rfs_explained_ranks(slice, &n);
     add_ranks(table, ranks, n);
     for (size_t i = 0; i < slice->trace.n; i++)
         bytes += rfs_block_source_bytes(&slice->trace.pieces[i].block);
-    rfs_table_add(table, "%" PRIu64, bytes);
+    rfs_table_u64(table, bytes);
     return rfs_totals_add(&listing->totals, listing->explain, slice) ? 0 : rfs_fail_memory(err);
 }
 
@@ -292,16 +289,15 @@ static void put_together(const struct rfs_explain *explain, const struct rfs_tot
 static int print_slices(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
 {
     const struct rfs_column columns[] = {
-        {explain->words->one, true, true},
-        {"slice", false, false},
-        {"shape", true, false},
-        {"bytes", true, true},
-        {explain->words->from_many, false, false},
-        {"source bytes", true, true},
+        {explain->words->one, RFS_CELL_NUMBER},
+        {"slice", RFS_CELL_TEXT},
+        {"shape", RFS_CELL_JSON},
+        {"bytes", RFS_CELL_NUMBER},
+        {explain->words->from_many, RFS_CELL_TEXT},
+        {"source bytes", RFS_CELL_NUMBER},
     };
 
-    listing->table.columns = columns;
-    listing->table.n_columns = sizeof columns / sizeof *columns;
+    RFS_TABLE_DESCRIBE(&listing->table, columns);
     const int rc = rfs_explain_each(explain, list_slice, listing, err);
     if (rc)
         return rc;
@@ -320,28 +316,28 @@ static void add_rank(struct rfs_table *table, const struct rfs_explain *explain,
 {
     size_t n;
 
-    rfs_table_add(table, "%" PRIu32, explain->selected[i]);
-    rfs_table_add(table, "%" PRIu64, rank->parameters);
-    rfs_table_add(table, "%" PRIu64, rank->shown_bytes);
-    rfs_table_add(table, "%" PRIu32, rfs_explain_files(explain, explain->selected[i]));
+    rfs_table_u64(table, explain->selected[i]);
+    rfs_table_u64(table, rank->parameters);
+    rfs_table_u64(table, rank->shown_bytes);
+    rfs_table_u64(table, rfs_explain_files(explain, explain->selected[i]));
     uint32_t *ranks = rfs_takings_ranks(&rank->taken, &n);
     add_ranks(table, ranks, n);
-    rfs_table_add(table, "%" PRIu64, rfs_takings_bytes(&rank->taken));
+    rfs_table_u64(table, rfs_takings_bytes(&rank->taken));
 }
 
 static void print_files(const struct rfs_explain *explain, const struct rfs_takings *takings)
 {
     const struct rfs_column columns[] = {
-        {explain->words->from, true, true},
-        {"file", false, false},
-        {"bytes", true, true},
+        {explain->words->from, RFS_CELL_NUMBER},
+        {"file", RFS_CELL_TEXT},
+        {"bytes", RFS_CELL_NUMBER},
     };
-    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
+    struct rfs_table table = RFS_TABLE(columns, false);
 
     for (size_t i = 0; i < takings->n; i++) {
-        rfs_table_add(&table, "%" PRIu32, takings->data[i].rank);
-        rfs_table_add(&table, "%s", rfs_explain_file(explain, takings->data[i].file));
-        rfs_table_add(&table, "%" PRIu64, takings->data[i].bytes);
+        rfs_table_u64(&table, takings->data[i].rank);
+        rfs_table_text(&table, rfs_explain_file(explain, takings->data[i].file));
+        rfs_table_u64(&table, takings->data[i].bytes);
     }
     putchar('\n');
     end_table(&table);
@@ -350,19 +346,18 @@ static void print_files(const struct rfs_explain *explain, const struct rfs_taki
 static int print_ranks(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
 {
     const struct rfs_column columns[] = {
-        {explain->words->one, true, true},
-        {"parameters", true, true},
-        {"bytes", true, true},
-        {"files", true, true},
-        {explain->words->from_many, false, false},
-        {"source bytes", true, true},
+        {explain->words->one, RFS_CELL_NUMBER},
+        {"parameters", RFS_CELL_NUMBER},
+        {"bytes", RFS_CELL_NUMBER},
+        {"files", RFS_CELL_NUMBER},
+        {explain->words->from_many, RFS_CELL_TEXT},
+        {"source bytes", RFS_CELL_NUMBER},
     };
     const int rc = rfs_totals_all(&listing->totals, explain, err);
 
     if (rc)
         return rc;
-    listing->table.columns = columns;
-    listing->table.n_columns = sizeof columns / sizeof *columns;
+    RFS_TABLE_DESCRIBE(&listing->table, columns);
     for (size_t i = 0; i < explain->n_selected; i++)
         add_rank(&listing->table, explain, i, &listing->totals.ranks[i]);
     rfs_table_print(&listing->table, stdout);

@@ -56,10 +56,9 @@ int rfs_manifest_put(struct rfs_manifest *manifest, const char *path,
 
 bool rfs_manifest_takes(const char *path)
 {
-    const size_t cap = strlen(path) * 4 + 1;
-    RFS_FREE char *shown = malloc(cap);
+    RFS_FREE char *shown = rfs_text_printable_copy(path);
 
-    return shown && rfs_text_printable(shown, cap, path) && strcmp(shown, path) == 0;
+    return shown && *path && strcmp(shown, path) == 0;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -24,8 +24,6 @@ struct verifying {
 
 static void say(struct verifying *verifying, const char *path, const char *what)
 {
-    char shown[1024];
-
     rfs_progress_end(&verifying->export->progress);
     if (verifying->export->options->json) {
         struct rfs_json_write json = {.file = stdout};
@@ -38,8 +36,8 @@ static void say(struct verifying *verifying, const char *path, const char *what)
         funlockfile(stdout);
         return;
     }
-    rfs_text_printable(shown, sizeof shown, path);
-    printf("%s: %s\n", shown, what);
+    rfs_text_put(stdout, path);
+    printf(": %s\n", what);
 }
 
 static void report(struct verifying *verifying, const char *path, uint64_t bytes, const char *what)

@@ -8,9 +8,9 @@
 #include <string.h>
 
 static const struct rfs_column columns[] = {
-    {"mode", false, false},
-    {"blocks", true, true},
-    {"bytes", true, true},
+    {"mode", RFS_CELL_TEXT},
+    {"blocks", RFS_CELL_NUMBER},
+    {"bytes", RFS_CELL_NUMBER},
 };
 
 static int read_spans(void *ctx, struct iovec *spans, int n, uint64_t offset)
@@ -36,11 +36,10 @@ int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs
     }
     const char *mode = rfs_cipher_name(cipher.mode);
     report->kind = "encrypted";
-    report->table.columns = columns;
-    report->table.n_columns = sizeof columns / sizeof *columns;
-    rfs_table_add(&report->table, "%s", mode);
-    rfs_table_add(&report->table, "%" PRIu32, cipher.blocks);
-    rfs_table_add(&report->table, "%" PRIu64, reading->size);
+    RFS_TABLE_DESCRIBE(&report->table, columns);
+    rfs_table_text(&report->table, mode);
+    rfs_table_u64(&report->table, cipher.blocks);
+    rfs_table_u64(&report->table, reading->size);
     fprintf(report->say,
             "encrypted (%s, %" PRIu32 " block%s): what is in it is told to those who have its "
             "key, -o key_file=FILE\n",

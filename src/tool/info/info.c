@@ -116,8 +116,9 @@ static void take_line(void *ctx, enum rfs_level level, const char *line)
     pthread_mutex_unlock(&lock);
 }
 
-static int begin(struct rfs_report *report, const char *path, struct rfs_error *err)
+static int begin(struct rfs_report *report, const char *path, bool json, struct rfs_error *err)
 {
+    report->table.json = report->second.json = json;
     report->kind = "checkpoint";
     report->path = strdup(path);
     report->say = open_memstream(&report->lines, &report->lines_bytes);
@@ -263,7 +264,7 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
     if (!args->path)
         return rfs_fail_usage(err, "reshard info PATH", "info takes one path");
     args->filter.globs = &parsed->globs;
-    int rc = begin(report, args->path, err);
+    int rc = begin(report, args->path, args->json, err);
     if (rc == 0)
         rc = rfs_tool_source_prepare(&parsed->options, take_line, report, &args->source, err);
     if (rc == 0)

@@ -65,12 +65,13 @@ static void put_xattrs(struct rfs_json_write *json, const char *path)
 /* A line with what the mount was made with, whatever path in it was given. */
 static void say_options(FILE *say, const char *point)
 {
-    char value[VALUE_BYTES], shown[VALUE_BYTES];
+    char value[VALUE_BYTES];
 
     if (!get_xattr(point, XATTRS "options", value))
         return;
-    rfs_text_printable(shown, sizeof shown, value);
-    fprintf(say, "  options: %s\n", shown);
+    fputs("  options: ", say);
+    rfs_text_put(say, value);
+    fputc('\n', say);
 }
 
 /* A line of mountinfo, which it cuts. */

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 static const struct rfs_column file_columns[] = {
-    {"part", true, true},
-    {"file", false, false},
-    {"bytes", true, true},
+    {"part", RFS_CELL_NUMBER},
+    {"file", RFS_CELL_TEXT},
+    {"bytes", RFS_CELL_NUMBER},
 };
 
 static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
@@ -48,17 +48,16 @@ static void tell(struct rfs_info_args *args, struct rfs_catalog *catalog,
 
     rfs_rows_table(rows, false, &report->table);
     report->key = "tensors";
-    report->second.columns = file_columns;
-    report->second.n_columns = sizeof file_columns / sizeof *file_columns;
+    RFS_TABLE_DESCRIBE(&report->second, file_columns);
     for (uint32_t part = 0; part < parts; part++) {
         const char *path =
             rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part));
         struct stat st = {.st_size = 0};
         rfs_files_stat(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part), &st);
         bytes += (uint64_t)st.st_size;
-        rfs_table_add(&report->second, "%" PRIu32, part);
-        rfs_table_add(&report->second, "%s", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
-        rfs_table_add(&report->second, "%" PRIu64, (uint64_t)st.st_size);
+        rfs_table_u64(&report->second, part);
+        rfs_table_text(&report->second, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+        rfs_table_u64(&report->second, (uint64_t)st.st_size);
     }
     const size_t models = rfs_hfai_models(hfai);
     const size_t optimizers = rfs_hfai_optimizers(hfai);

@@ -82,20 +82,20 @@ bool rfs_rows_keep(struct rfs_rows *rows, const struct rfs_filter *filter, const
 void rfs_rows_table(const struct rfs_rows *rows, bool offsets, struct rfs_table *table)
 {
     static const struct rfs_column columns[] = {
-        {"name", false, false}, {"dtype", false, false}, {"shape", true, false},
-        {"bytes", true, true},  {"offset", true, true},
+        {"name", RFS_CELL_TEXT},    {"dtype", RFS_CELL_TEXT},    {"shape", RFS_CELL_JSON},
+        {"bytes", RFS_CELL_NUMBER}, {"offset", RFS_CELL_NUMBER},
     };
 
-    table->columns = columns;
-    table->n_columns = offsets ? 5 : 4;
+    RFS_TABLE_DESCRIBE(table, columns);
+    table->n_columns -= !offsets;
     for (size_t i = 0; i < rows->list.n; i++) {
         const struct rfs_row *row = &rows->list.data[i];
-        rfs_table_add(table, "%s", row->name);
-        rfs_table_add(table, "%s", rfs_whole_dtype(row->type));
-        rfs_table_add_dims(table, row->type->ndim, row->type->dims);
-        rfs_table_add(table, "%" PRIu64, row->type->bytes);
+        rfs_table_text(table, row->name);
+        rfs_table_text(table, rfs_whole_dtype(row->type));
+        rfs_table_dims(table, row->type->ndim, row->type->dims);
+        rfs_table_u64(table, row->type->bytes);
         if (offsets)
-            rfs_table_add(table, "%" PRIu64, row->offset);
+            rfs_table_u64(table, row->offset);
     }
 }
 

@@ -29,7 +29,7 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
     if (rc)
         return rc;
     report->kind = "strategy";
-    rfs_strategy_rows(strategy, NULL, args->filter.globs, args->json, &report->table);
+    rfs_strategy_rows(strategy, NULL, args->filter.globs, &report->table);
     rfs_strategy_summary(strategy, summary, sizeof summary);
     fprintf(report->say, "%s\n", summary);
     rfs_json_put_u64(&report->json, "parameters", rfs_strategy_count(strategy));
@@ -41,16 +41,15 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
 
 int rfs_info_group(struct rfs_report *report, struct rfs_error *err)
 {
-    static const struct rfs_column columns[] = {{"rank", true, true}};
+    static const struct rfs_column columns[] = {{"rank", RFS_CELL_NUMBER}};
     struct rfs_group group;
     const int rc = rfs_group_read(report->path, &group, err);
 
     if (rc == 0) {
         report->kind = "group info";
-        report->table.columns = columns;
-        report->table.n_columns = 1;
+        RFS_TABLE_DESCRIBE(&report->table, columns);
         for (size_t i = 0; i < group.n; i++)
-            rfs_table_add(&report->table, "%" PRIu32, group.ranks[i]);
+            rfs_table_u64(&report->table, group.ranks[i]);
         if (group.n == 0)
             fputs("group info: the rank that saved it holds what no other does\n", report->say);
         else
@@ -62,7 +61,7 @@ int rfs_info_group(struct rfs_report *report, struct rfs_error *err)
 
 int rfs_info_rules(struct rfs_report *report, struct rfs_error *err)
 {
-    static const struct rfs_column columns[] = {{"line", true, true}, {"text", false, false}};
+    static const struct rfs_column columns[] = {{"line", RFS_CELL_NUMBER}, {"text", RFS_CELL_TEXT}};
     RFS_FREE char *text = NULL;
     struct rfs_rules *rules = NULL;
     size_t size = 0;
@@ -76,15 +75,14 @@ int rfs_info_rules(struct rfs_report *report, struct rfs_error *err)
     if (rc)
         return rc;
     report->kind = "rules";
-    report->table.columns = columns;
-    report->table.n_columns = 2;
+    RFS_TABLE_DESCRIBE(&report->table, columns);
     for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
         number++;
         line += strspn(line, " \t\r");
         if (*line == '\0' || *line == '#')
             continue;
-        rfs_table_add(&report->table, "%" PRIu32, number);
-        rfs_table_add(&report->table, "%s", line);
+        rfs_table_u64(&report->table, number);
+        rfs_table_text(&report->table, line);
         shown++;
     }
     fprintf(report->say, "rules: %zu line%s\n", shown, shown == 1 ? "" : "s");

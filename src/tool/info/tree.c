@@ -16,10 +16,10 @@
 #include <string.h>
 
 static const struct rfs_column rank_columns[] = {
-    {"rank", true, true},
-    {"file", false, false},
-    {"parameters", true, true},
-    {"bytes", true, true},
+    {"rank", RFS_CELL_NUMBER},
+    {"file", RFS_CELL_TEXT},
+    {"parameters", RFS_CELL_NUMBER},
+    {"bytes", RFS_CELL_NUMBER},
 };
 
 /* ---- ranks ---- */
@@ -50,26 +50,25 @@ static void add_rank(struct rfs_info_tree *tree, uint32_t first, uint32_t last)
     if (last > first)
         rfs_table_add(table, "%" PRIu32 "-%" PRIu32, rank->rank, tree->headers.ranks[last].rank);
     else
-        rfs_table_add(table, "%" PRIu32, rank->rank);
+        rfs_table_u64(table, rank->rank);
     if (more > 0)
         rfs_table_add(table, "%s and %" PRIu32 " more", name, more);
     else if (last > first && strcmp(name, file_name(tree, tree->headers.ranks[last].rank)) != 0)
         rfs_table_add(table, "%s to %s", name, file_name(tree, tree->headers.ranks[last].rank));
     else
-        rfs_table_add(table, "%s", name);
+        rfs_table_text(table, name);
     if (index || rank->empty)
         rfs_table_add(table, "%zu", index ? index->n : 0);
     else
-        rfs_table_add(table, tree->args->json ? "null" : "?");
-    rfs_table_add(table, "%" PRIu64, rank->bytes);
+        rfs_table_none(table, "?");
+    rfs_table_u64(table, rank->bytes);
 }
 
 static void add_rank_rows(struct rfs_info_tree *tree)
 {
     struct rfs_headers *headers = &tree->headers;
 
-    tree->report->second.columns = rank_columns;
-    tree->report->second.n_columns = sizeof rank_columns / sizeof *rank_columns;
+    RFS_TABLE_DESCRIBE(&tree->report->second, rank_columns);
     for (uint32_t i = 0; i < headers->n; i++) {
         uint32_t last = i;
         while (!tree->args->json && last + 1 < headers->n &&

@@ -3,6 +3,7 @@
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/whole.h"
 #include "view/rules.h"
@@ -11,16 +12,23 @@
 #include <string.h>
 
 static const struct rfs_column slice_columns[] = {
-    {"name", false, false},  {"dtype", false, false}, {"slice", true, false},
-    {"ranks", false, false}, {"bytes", true, true},
+    {"name", RFS_CELL_TEXT},  {"dtype", RFS_CELL_TEXT},   {"slice", RFS_CELL_JSON},
+    {"ranks", RFS_CELL_TEXT}, {"bytes", RFS_CELL_NUMBER},
 };
 static const struct rfs_column whole_columns[] = {
-    {"name", false, false},          {"dtype", false, false},  {"shape", true, false},
-    {"cut", false, false},           {"slice", true, false},   {"ranks", false, false},
-    {"bytes", true, true},           {"devices", true, false}, {"map", true, false},
-    {"optimizer_shard", true, true}, {"replicas", true, true}, {"stages", true, false},
+    {"name", RFS_CELL_TEXT},
+    {"dtype", RFS_CELL_TEXT},
+    {"shape", RFS_CELL_JSON},
+    {"cut", RFS_CELL_TEXT},
+    {"slice", RFS_CELL_JSON},
+    {"ranks", RFS_CELL_TEXT},
+    {"bytes", RFS_CELL_NUMBER},
+    {"devices", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"map", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"optimizer_shard", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"replicas", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"stages", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
 };
-#define WHOLE_SHORT 7 /* of these, those for people */
 
 /* ---- parameters ---- */
 
@@ -107,45 +115,28 @@ int rfs_info_tree_count(struct rfs_info_tree *tree)
     return 0;
 }
 
-/* "0-3,8": the ranks for which HAS is true. */
-static void put_ranks(FILE *out, const struct rfs_headers *headers, const bool *has_kind)
-{
-    bool first = true;
-
-    for (uint32_t i = 0; i < headers->n; i++) {
-        uint32_t last = i;
-        if (headers->ranks[i].kind == RFS_NO_KIND || !has_kind[headers->ranks[i].kind])
-            continue;
-        while (last + 1 < headers->n && headers->ranks[last + 1].kind != RFS_NO_KIND &&
-               has_kind[headers->ranks[last + 1].kind] &&
-               headers->ranks[last + 1].rank == headers->ranks[last].rank + 1)
-            last++;
-        fprintf(out, "%s%" PRIu32, first ? "" : ",", headers->ranks[i].rank);
-        if (last > i)
-            fprintf(out, "-%" PRIu32, headers->ranks[last].rank);
-        first = false;
-        i = last;
-    }
-}
-
 static void add_ranks(struct rfs_info_tree *tree, struct rfs_table *table,
                       const struct rfs_row *row)
 {
     const struct rfs_headers *headers = &tree->headers;
-    uint32_t readable = 0;
     RFS_FREE bool *has = rfs_printed_memory(calloc(headers->kinds.n + 1, sizeof *has));
-    struct rfs_printed shown;
-    FILE *out = rfs_printed_begin(&shown);
+    RFS_FREE uint32_t *list = rfs_printed_memory(calloc((size_t)headers->n + 1, sizeof *list));
+    uint32_t readable = 0;
+    size_t n = 0;
 
     for (size_t k = 0; k < headers->kinds.n; k++) {
         has[k] = rfs_index_find(headers->kinds.data[k].index, row->id) != NULL;
         readable += headers->kinds.data[k].ranks;
     }
-    if (tree->params[row->id].ranks == readable)
-        fputs("all", out);
-    else
-        put_ranks(out, headers, has);
-    rfs_table_add_printed(table, &shown);
+    if (tree->params[row->id].ranks == readable) {
+        rfs_table_text(table, "all");
+        return;
+    }
+    for (uint32_t i = 0; i < headers->n; i++)
+        if (headers->ranks[i].kind != RFS_NO_KIND && has[headers->ranks[i].kind])
+            list[n++] = headers->ranks[i].rank;
+    rfs_text_ranks(rfs_table_cell(table), list, n);
+    rfs_table_cell_end(table);
 }
 
 static void add_slice(struct rfs_info_tree *tree, struct rfs_table *table,
@@ -153,20 +144,17 @@ static void add_slice(struct rfs_info_tree *tree, struct rfs_table *table,
 {
     const struct rfs_info_param *param = &tree->params[row->id];
 
-    if (param->shapes && tree->args->json)
-        rfs_table_add(table, "null");
-    else if (param->shapes)
-        rfs_table_add(table, "differs");
+    if (param->shapes)
+        rfs_table_none(table, "differs");
     else
-        rfs_table_add_dims(table, param->type->ndim, param->type->dims);
+        rfs_table_dims(table, param->type->ndim, param->type->dims);
 }
 
 /* ---- with a strategy ---- */
 
 static void add_stages(struct rfs_info_tree *tree, struct rfs_table *table, ptrdiff_t at)
 {
-    struct rfs_printed shown;
-    FILE *out = rfs_printed_begin(&shown);
+    FILE *out = rfs_table_cell(table);
     const char *comma = "";
 
     fputc('[', out);
@@ -178,42 +166,35 @@ static void add_stages(struct rfs_info_tree *tree, struct rfs_table *table, ptrd
         comma = ", ";
     }
     fputc(']', out);
-    rfs_table_add_printed(table, &shown);
+    rfs_table_cell_end(table);
 }
 
 static void add_whole(struct rfs_info_tree *tree, const struct rfs_row *row)
 {
     struct rfs_table *table = &tree->report->table;
     struct rfs_fit_tensor tensor = {.slice = NULL};
-    struct rfs_printed shown;
     ptrdiff_t at;
     const int rc = find_tensor(tree, row->name, &at, &tensor);
 
-    rfs_table_add(table, "%s", row->name);
-    rfs_table_add(table, "%s", rfs_whole_dtype(row->type));
+    rfs_table_text(table, row->name);
+    rfs_table_text(table, rfs_whole_dtype(row->type));
     if (rc == 1) {
-        rfs_table_add_dims(table, tensor.slice->ndim, tensor.whole);
-        rfs_put_cuts(rfs_printed_begin(&shown), &tensor.grid);
-        rfs_table_add_printed(table, &shown);
+        rfs_table_dims(table, tensor.slice->ndim, tensor.whole);
+        rfs_put_cuts(rfs_table_cell(table), &tensor.grid);
+        rfs_table_cell_end(table);
     } else {
-        rfs_table_add(table, tree->args->json ? "null" : "?");
-        rfs_table_add(table, "%s", rc < 0 ? "does not fit" : "not in the strategy");
+        rfs_table_none(table, "?");
+        rfs_table_text(table, rc < 0 ? "does not fit" : "not in the strategy");
     }
     add_slice(tree, table, row);
     add_ranks(tree, table, row);
-    rfs_table_add(table, "%" PRIu64, row->bytes);
-    if (!tree->args->json)
-        return;
+    rfs_table_u64(table, row->bytes);
     if (rc == 1) {
-        rfs_put_matrix(rfs_printed_begin(&shown), tensor.layout);
-        rfs_table_add_printed(table, &shown);
-        rfs_put_map(rfs_printed_begin(&shown), tensor.layout);
-        rfs_table_add_printed(table, &shown);
-        rfs_table_add(table, "%" PRIu32, tensor.layout->opt_size);
-        rfs_table_add(table, "%" PRIu32, tensor.grid.replicas);
+        rfs_table_layout(table, tensor.layout);
+        rfs_table_u64(table, tensor.grid.replicas);
     } else {
         for (int i = 0; i < 4; i++)
-            rfs_table_add(table, "null");
+            rfs_table_none(table, "");
     }
     add_stages(tree, table, at);
 }
@@ -222,10 +203,10 @@ void rfs_info_tree_params(struct rfs_info_tree *tree)
 {
     struct rfs_table *table = &tree->report->table;
 
-    table->columns = tree->strategy ? whole_columns : slice_columns;
-    table->n_columns = !tree->strategy    ? sizeof slice_columns / sizeof *slice_columns
-                       : tree->args->json ? sizeof whole_columns / sizeof *whole_columns
-                                          : WHOLE_SHORT;
+    if (tree->strategy)
+        RFS_TABLE_DESCRIBE(table, whole_columns);
+    else
+        RFS_TABLE_DESCRIBE(table, slice_columns);
     tree->report->key = "tensors";
     for (size_t i = 0; i < tree->rows.list.n; i++) {
         const struct rfs_row *row = &tree->rows.list.data[i];
@@ -233,11 +214,10 @@ void rfs_info_tree_params(struct rfs_info_tree *tree)
             add_whole(tree, row);
             continue;
         }
-        rfs_table_add(table, "%s", row->name);
-        rfs_table_add(table, "%s",
-                      tree->params[row->id].types ? "differs" : rfs_whole_dtype(row->type));
+        rfs_table_text(table, row->name);
+        rfs_table_text(table, tree->params[row->id].types ? "differs" : rfs_whole_dtype(row->type));
         add_slice(tree, table, row);
         add_ranks(tree, table, row);
-        rfs_table_add(table, "%" PRIu64, row->bytes);
+        rfs_table_u64(table, row->bytes);
     }
 }

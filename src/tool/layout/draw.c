@@ -152,13 +152,11 @@ static void put_matrix(const struct rfs_layout_job *job, const struct rfs_group 
 
 static void put_names(const struct rfs_layout_job *job, const struct rfs_group *group)
 {
-    char name[512];
-
     fputs("  ", stdout);
     for (size_t i = 0; i < group->n && i < NAMES; i++) {
-        rfs_text_printable(name, sizeof name,
-                           rfs_strategy_param(job->strategy, job->groups.params[group->first + i]));
-        printf("%s%s", i > 0 ? ", " : "", name);
+        fputs(i > 0 ? ", " : "", stdout);
+        rfs_text_put(stdout,
+                     rfs_strategy_param(job->strategy, job->groups.params[group->first + i]));
     }
     if (group->n > NAMES)
         printf(" and %zu more", group->n - NAMES);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reshard ranks`: which source ranks a destination rank needs. */
 #include "tool/common/ranks.h"
-#include "base/cleanup.h"
+#include "base/text.h"
 #include "tool/common/command.h"
 #include "tool/common/table.h"
 #include "tool/common/tool.h"
@@ -9,7 +9,7 @@
 #include "view/strategy_files.h"
 
 #include <inttypes.h>
-#include <string.h>
+#include <stdlib.h>
 
 struct job {
     const char *src, *dst;
@@ -35,22 +35,11 @@ struct query {
     uint32_t *list;        /* [sources] */
 };
 
-static const struct rfs_column columns[] = {{"rank", true, true}, {"source ranks", false, false}};
-static const struct rfs_column keys[] = {{"rank", true, true}, {"source_ranks", true, false}};
-
-/* "0-3,6", or as JSON "[0,1,2,3,6]"; malloc'ed. */
-static char *list_text(const struct query *query, size_t n)
-{
-    struct rfs_printed shown;
-
-    if (!query->job->json)
-        return rfs_ranks_text(query->list, n);
-    FILE *out = rfs_printed_begin(&shown);
-    for (size_t i = 0; i < n; i++)
-        fprintf(out, "%c%" PRIu32, i > 0 ? ',' : '[', query->list[i]);
-    fputs(n > 0 ? "]" : "[]", out);
-    return rfs_printed_end(&shown);
-}
+static const struct rfs_column columns[] = {
+    {"rank", RFS_CELL_NUMBER},
+    {"source ranks", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"source_ranks", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+};
 
 static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
 {
@@ -63,9 +52,14 @@ static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
     for (uint32_t s = 0; s < sources; s++)
         if (query->wanted[s])
             query->list[n++] = s;
-    RFS_FREE char *text = list_text(query, n);
-    rfs_table_add(&query->table, "%" PRIu32, rank);
-    rfs_table_add(&query->table, "%s", text);
+    rfs_table_u64(&query->table, rank);
+    rfs_text_ranks(rfs_table_cell(&query->table), query->list, n);
+    rfs_table_cell_end(&query->table);
+    FILE *out = rfs_table_cell(&query->table);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%c%" PRIu32, i > 0 ? ',' : '[', query->list[i]);
+    fputs(n > 0 ? "]" : "[]", out);
+    rfs_table_cell_end(&query->table);
     return 0;
 }
 
@@ -102,9 +96,7 @@ static int run(void *request, struct rfs_error *err)
     struct job *job = request;
     struct rfs_strategy *src = NULL;
     struct rfs_strategy *dst = NULL;
-    struct query query = {.job = job,
-                          .table = {.columns = job->json ? keys : columns,
-                                    .n_columns = sizeof columns / sizeof *columns}};
+    struct query query = {.job = job, .table = RFS_TABLE(columns, job->json)};
     int rc = 0;
 
     if (!job->src && !job->dst)

@@ -14,32 +14,30 @@
 #define BARS 16 /* characters of a histogram, at most */
 
 static const struct rfs_column columns[] = {
-    {"name", false, false}, {"dtype", false, false},    {"shape", false, false},
-    {"min", true, true},    {"max", true, true},        {"mean", true, true},
-    {"std", true, true},    {"nan", true, true},        {"inf", true, true},
-    {"zeros", true, true},  {"histogram", true, false},
+    {"name", RFS_CELL_TEXT},
+    {"dtype", RFS_CELL_TEXT},
+    {"shape", RFS_CELL_JSON},
+    {"bytes", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"rank_own", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"min", RFS_CELL_NUMBER},
+    {"max", RFS_CELL_NUMBER},
+    {"mean", RFS_CELL_NUMBER},
+    {"std", RFS_CELL_NUMBER},
+    {"nan", RFS_CELL_NUMBER},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"neg_inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"zeros", RFS_CELL_NUMBER},
+    {"histogram", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"histogram", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
 };
-static const struct rfs_column json_columns[] = {
-    {"name", false, false},  {"dtype", false, false}, {"shape", true, false},
-    {"bytes", true, true},   {"count", true, true},   {"rank_own", true, false},
-    {"min", true, true},     {"max", true, true},     {"mean", true, true},
-    {"std", true, true},     {"nan", true, true},     {"inf", true, true},
-    {"neg_inf", true, true}, {"zeros", true, true},   {"histogram", true, false},
-};
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+enum { NUMBERS = 9 }; /* columns from min on to zeros */
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-static void add_number(struct rfs_table *table, bool json, double value)
-{
-    if (json && !isfinite(value))
-        rfs_table_add(table, "null");
-    else
-        rfs_table_add(table, json ? "%.17g" : "%.4g", value);
-}
-
 /* The least or the greatest; integers as they are. */
-static void add_extreme(struct rfs_table *table, bool json, const struct rfs_type *type,
+static void add_extreme(struct rfs_table *table, const struct rfs_type *type,
                         const struct rfs_moments *moments, bool max)
 {
     const double value = max ? moments->max : moments->min;
@@ -47,33 +45,30 @@ static void add_extreme(struct rfs_table *table, bool json, const struct rfs_typ
     if (type->dtype == RFS_INT64)
         rfs_table_add(table, "%" PRId64, max ? moments->long_max : moments->long_min);
     else if (type->dtype == RFS_UINT64)
-        rfs_table_add(table, "%" PRIu64, max ? moments->ulong_max : moments->ulong_min);
+        rfs_table_u64(table, max ? moments->ulong_max : moments->ulong_min);
     else if (rfs_numbers_are_integers(type))
         rfs_table_add(table, "%.0f", value);
     else
-        add_number(table, json, value);
+        rfs_table_real(table, 4, value);
 }
 
-static void add_moments(struct rfs_table *table, bool json, const struct rfs_type *type,
+static void add_moments(struct rfs_table *table, const struct rfs_type *type,
                         const struct rfs_moments *moments)
 {
     if (moments->finite == 0) {
         for (int i = 0; i < 4; i++)
-            rfs_table_add(table, json ? "null" : "-");
+            rfs_table_none(table, "-");
     } else {
-        add_extreme(table, json, type, moments, false);
-        add_extreme(table, json, type, moments, true);
-        add_number(table, json, moments->mean);
-        add_number(table, json, rfs_moments_deviation(moments));
+        add_extreme(table, type, moments, false);
+        add_extreme(table, type, moments, true);
+        rfs_table_real(table, 4, moments->mean);
+        rfs_table_real(table, 4, rfs_moments_deviation(moments));
     }
-    rfs_table_add(table, "%" PRIu64, moments->nan);
-    if (json) {
-        rfs_table_add(table, "%" PRIu64, moments->above);
-        rfs_table_add(table, "%" PRIu64, moments->below);
-    } else {
-        rfs_table_add(table, "%" PRIu64, moments->above + moments->below);
-    }
-    rfs_table_add(table, "%" PRIu64, moments->zeros);
+    rfs_table_u64(table, moments->nan);
+    rfs_table_u64(table, moments->above + moments->below);
+    rfs_table_u64(table, moments->above);
+    rfs_table_u64(table, moments->below);
+    rfs_table_u64(table, moments->zeros);
 }
 
 /* ---- histograms ------------------------------------------------------------------------------ */
@@ -113,50 +108,45 @@ static void add_bars(struct rfs_table *table, bool utf8, const struct rfs_moment
         const size_t level = (size_t)ceil(height * 8);
         strcat(text, utf8 ? blocks[level] : plain[level]);
     }
-    rfs_table_add(table, "%s", text);
+    rfs_table_text(table, text);
 }
 
 static void add_bins(struct rfs_table *table, const struct rfs_moments *moments)
 {
     const double edge = ldexp(1, moments->exponent);
-    char counts[RFS_BINS * 21 + 1];
-    size_t n = 0;
 
+    if (moments->finite == 0) {
+        rfs_table_none(table, "");
+        return;
+    }
+    FILE *out = rfs_table_cell(table);
+    fprintf(out, "{\"from\":%.17g,\"to\":%.17g,\"counts\":[", -edge, edge);
     for (size_t b = 0; b < RFS_BINS; b++)
-        n += (size_t)snprintf(counts + n, sizeof counts - n, "%s%" PRIu64, b > 0 ? "," : "",
-                              moments->bins[b]);
-    rfs_table_add(table, "{\"from\":%.17g,\"to\":%.17g,\"counts\":[%s]}", -edge, edge, counts);
+        fprintf(out, "%s%" PRIu64, b > 0 ? "," : "", moments->bins[b]);
+    fputs("]}", out);
+    rfs_table_cell_end(table);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void add_tensor(struct rfs_table *table, bool json, bool utf8,
-                       const struct rfs_whole_tensor *tensor, const struct rfs_moments *moments)
+static void add_tensor(struct rfs_table *table, bool utf8, const struct rfs_whole_tensor *tensor,
+                       const struct rfs_moments *moments)
 {
-    const bool numbers = rfs_numbers_each(tensor->type) > 0;
-    char shape[RFS_SHAPE_TEXT];
+    const struct rfs_type *type = tensor->type;
 
-    rfs_table_add(table, "%s", tensor->name);
-    rfs_table_add(table, "%s", rfs_whole_dtype(tensor->type));
-    rfs_table_add(table, "%s", rfs_whole_shape(tensor->type, shape));
-    if (json) {
-        rfs_table_add(table, "%" PRIu64, tensor->type->bytes);
-        rfs_table_add(table, "%" PRIu64, rfs_numbers_count(tensor->type));
-        rfs_table_add(table, tensor->own ? "true" : "false");
-    }
-    if (numbers) {
-        add_moments(table, json, tensor->type, moments);
-    } else {
-        const size_t cells = (json ? COUNT(json_columns) - 7 : COUNT(columns) - 4);
-        for (size_t i = 0; i < cells; i++)
-            rfs_table_add(table, json ? "null" : "-");
-    }
-    if (json && moments->finite > 0)
-        add_bins(table, moments);
-    else if (json)
-        rfs_table_add(table, "null");
+    rfs_table_text(table, tensor->name);
+    rfs_table_text(table, rfs_whole_dtype(type));
+    rfs_table_dims(table, type->ndim, type->dims);
+    rfs_table_u64(table, type->bytes);
+    rfs_table_u64(table, rfs_numbers_count(type));
+    rfs_table_bool(table, tensor->own);
+    if (rfs_numbers_each(type) > 0)
+        add_moments(table, type, moments);
     else
-        add_bars(table, utf8, moments);
+        for (int i = 0; i < NUMBERS; i++)
+            rfs_table_none(table, "-");
+    add_bars(table, utf8, moments);
+    add_bins(table, moments);
 }
 
 static void print_summary(const struct rfs_whole *whole, const struct rfs_moments *moments)
@@ -176,12 +166,11 @@ static void print_summary(const struct rfs_whole *whole, const struct rfs_moment
 
 void rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json)
 {
-    struct rfs_table table = {.columns = json ? json_columns : columns,
-                              .n_columns = json ? COUNT(json_columns) : COUNT(columns)};
+    struct rfs_table table = RFS_TABLE(columns, json);
     const bool utf8 = !json && on_utf8();
 
     for (size_t i = 0; i < whole->n; i++)
-        add_tensor(&table, json, utf8, &whole->tensors[i], &moments[i]);
+        add_tensor(&table, utf8, &whole->tensors[i], &moments[i]);
     if (json) {
         struct rfs_json_write out = {.file = stdout};
         rfs_json_object(&out, NULL, RFS_JSON_TIGHT);

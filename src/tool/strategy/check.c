@@ -7,8 +7,8 @@
 #include <inttypes.h>
 
 static const struct rfs_column columns[] = {
-    {"kind", false, false}, {"mismatch", true, false}, {"parameter", false, false},
-    {"stage", true, true},  {"rank", true, true},      {"text", false, false},
+    {"kind", RFS_CELL_TEXT},    {"mismatch", RFS_CELL_JSON}, {"parameter", RFS_CELL_TEXT},
+    {"stage", RFS_CELL_NUMBER}, {"rank", RFS_CELL_NUMBER},   {"text", RFS_CELL_TEXT},
 };
 
 static void free_strategy(struct rfs_strategy **strategy)
@@ -19,7 +19,7 @@ static void free_strategy(struct rfs_strategy **strategy)
 static void add_number(struct rfs_table *table, int64_t number)
 {
     if (number < 0)
-        rfs_table_add(table, "null");
+        rfs_table_none(table, "");
     else
         rfs_table_add(table, "%" PRId64, number);
 }
@@ -27,17 +27,17 @@ static void add_number(struct rfs_table *table, int64_t number)
 static void print_json(const struct rfs_strategy_args *args, const struct rfs_strategy *strategy,
                        const struct rfs_fit_findings *findings, bool fits)
 {
-    struct rfs_table table = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
+    struct rfs_table table = RFS_TABLE(columns, true);
     struct rfs_json_write json = {.file = stdout};
 
     for (size_t i = 0; i < findings->list.n; i++) {
         const struct rfs_fit_finding *finding = &findings->list.data[i];
-        rfs_table_add(&table, "%s", finding->kind);
-        rfs_table_add(&table, finding->bad || args->strict ? "true" : "false");
-        rfs_table_add(&table, "%s", finding->param ? finding->param : "");
+        rfs_table_text(&table, finding->kind);
+        rfs_table_bool(&table, finding->bad || args->strict);
+        rfs_table_text(&table, finding->param ? finding->param : "");
         add_number(&table, finding->stage);
         add_number(&table, finding->rank);
-        rfs_table_add(&table, "%s", finding->text);
+        rfs_table_text(&table, finding->text);
     }
     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_text(&json, "kind", "check");

@@ -8,30 +8,26 @@
 #include <string.h>
 
 static const struct rfs_column columns[] = {
-    {"name", false, false},   {"stage", true, true}, {"shape", true, false},
-    {"devices", true, false}, {"map", true, false},  {"optimizer_shard", true, true},
-    {"note", false, false},
+    {"name", RFS_CELL_TEXT},    {"stage", RFS_CELL_NUMBER}, {"shape", RFS_CELL_JSON},
+    {"devices", RFS_CELL_JSON}, {"map", RFS_CELL_JSON},     {"optimizer_shard", RFS_CELL_NUMBER},
+    {"note", RFS_CELL_TEXT},
 };
 
-/* The whole shape: as the tree has it, or as JSON does where nothing is flattened. */
-static const char *add_shape(struct rfs_table *table, bool json, size_t i, uint32_t stage,
+/* The whole shape: as the tree has it, or as JSON does where nothing is flattened. Gives a note. */
+static const char *add_shape(struct rfs_table *table, size_t i, uint32_t stage,
                              const struct rfs_layout *layout, const struct rfs_fit *fit)
 {
     struct rfs_fit_tensor tensor = {.slice = NULL};
     struct rfs_error err = {0};
-    struct rfs_printed cell;
     const int rc = fit ? rfs_fit_tensor(fit, i, stage, &tensor, &err) : 0;
-    const char *note = rc < 0 ? "does not fit the tree" : fit && rc == 0 ? "not in the tree" : "";
-    FILE *out = rfs_printed_begin(&cell);
 
     if (rc == 1)
-        rfs_put_dims(out, tensor.slice->ndim, tensor.whole);
+        rfs_table_dims(table, tensor.slice->ndim, tensor.whole);
     else if (layout->n_expanded > 0 && !layout->edge)
-        rfs_put_dims(out, layout->n_expanded, layout->expanded);
+        rfs_table_dims(table, layout->n_expanded, layout->expanded);
     else
-        fputs(json ? "null" : "?", out);
-    rfs_table_add_printed(table, &cell);
-    return note;
+        rfs_table_none(table, "?");
+    return rc < 0 ? "does not fit the tree" : fit && rc == 0 ? "not in the tree" : "";
 }
 
 static const char *note_of(const struct rfs_layout *layout, const char *of_shape)
@@ -43,32 +39,26 @@ static const char *note_of(const struct rfs_layout *layout, const char *of_shape
 }
 
 static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *fit, size_t i,
-                    uint32_t stage, bool json, struct rfs_table *table)
+                    uint32_t stage, struct rfs_table *table)
 {
     const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
-    struct rfs_printed cell;
 
-    rfs_table_add(table, "%s", rfs_strategy_param(strategy, i));
-    rfs_table_add(table, "%" PRIu32, stage);
-    const char *note = add_shape(table, json, i, stage, layout, fit);
-    rfs_put_matrix(rfs_printed_begin(&cell), layout);
-    rfs_table_add_printed(table, &cell);
-    rfs_put_map(rfs_printed_begin(&cell), layout);
-    rfs_table_add_printed(table, &cell);
-    rfs_table_add(table, "%" PRIu32, layout->opt_size);
-    rfs_table_add(table, "%s", note_of(layout, note));
+    rfs_table_text(table, rfs_strategy_param(strategy, i));
+    rfs_table_u64(table, stage);
+    const char *note = add_shape(table, i, stage, layout, fit);
+    rfs_table_layout(table, layout);
+    rfs_table_text(table, note_of(layout, note));
 }
 
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                       struct rfs_globs *globs, bool json, struct rfs_table *table)
+                       struct rfs_globs *globs, struct rfs_table *table)
 {
-    table->columns = columns;
-    table->n_columns = sizeof columns / sizeof *columns;
+    RFS_TABLE_DESCRIBE(table, columns);
     for (size_t i = 0; i < rfs_strategy_count(strategy); i++)
         for (uint32_t stage = rfs_strategy_next_stage(strategy, i, 0);
              stage != RFS_NO_STAGE && rfs_globs_take(globs, rfs_strategy_param(strategy, i));
              stage = rfs_strategy_next_stage(strategy, i, stage + 1))
-            add_row(strategy, fit, i, stage, json, table);
+            add_row(strategy, fit, i, stage, table);
 }
 
 void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size)
@@ -113,7 +103,7 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
     struct rfs_strategy *strategy = NULL;
     struct rfs_strategy_tree tree;
     struct rfs_globs globs = args->globs;
-    struct rfs_table table = {0};
+    struct rfs_table table = {.json = args->json};
     const char *path = args->places.data[0];
     int rc = rfs_strategy_tree_open(args->tree, &args->options, &tree, err);
 
@@ -124,7 +114,7 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
         rc = rfs_fit_ranks(&tree.fit, err);
     }
     if (rc == 0) {
-        rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, &globs, args->json, &table);
+        rfs_strategy_rows(strategy, args->tree ? &tree.fit : NULL, &globs, &table);
         rc = rfs_globs_check(&globs, err);
     }
     if (rc == 0)

@@ -43,7 +43,7 @@ void rfs_strategy_tree_close(struct rfs_strategy_tree *tree);
 
 /* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                       struct rfs_globs *globs, bool json, struct rfs_table *table);
+                       struct rfs_globs *globs, struct rfs_table *table);
 /* "strategy: 12 parameters, 1 stage of 8 devices", and the same as members of a JSON object. */
 void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size);
 void rfs_strategy_json(struct rfs_json_write *json, const struct rfs_strategy *strategy);

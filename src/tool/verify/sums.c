@@ -31,17 +31,6 @@ void rfs_sums_free(struct rfs_sums *sums)
     *sums = (struct rfs_sums){0};
 }
 
-/* malloc'ed, or NULL. */
-static char *printable(const char *name)
-{
-    const size_t cap = strlen(name) * 4 + 1;
-    char *shown = malloc(cap);
-
-    if (shown)
-        rfs_text_printable(shown, cap, name);
-    return shown;
-}
-
 static int put_entry(struct rfs_sums *sums, const char *shown, const struct rfs_sum_entry *entry)
 {
     if (rfs_intern_find(sums->names, shown, strlen(shown)) != RFS_NO_ID)
@@ -57,7 +46,7 @@ static int put_entry(struct rfs_sums *sums, const char *shown, const struct rfs_
 int rfs_sums_put(struct rfs_sums *sums, const char *name, const struct rfs_type *type,
                  struct rfs_hash hash)
 {
-    RFS_FREE char *shown = printable(name);
+    RFS_FREE char *shown = rfs_text_printable_copy(name);
     struct rfs_sum_entry entry = {.ndim = type->ndim, .hash = hash};
 
     if (!shown)
@@ -69,7 +58,7 @@ int rfs_sums_put(struct rfs_sums *sums, const char *name, const struct rfs_type 
 
 struct rfs_sum_entry *rfs_sums_find(const struct rfs_sums *sums, const char *name)
 {
-    RFS_FREE char *shown = printable(name);
+    RFS_FREE char *shown = rfs_text_printable_copy(name);
     const uint32_t id =
         shown ? rfs_intern_find(sums->names, shown, strlen(shown)) : (uint32_t)RFS_NO_ID;
 

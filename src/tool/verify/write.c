@@ -53,14 +53,6 @@ static bool is_of_whole(const struct rfs_verify *verify, const struct rfs_whole_
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-static void print_text(const char *text)
-{
-    char shown[2048];
-
-    rfs_text_printable(shown, sizeof shown, text);
-    fputs(shown, stdout);
-}
-
 static void print_place(const struct rfs_verify *verify, const struct rfs_finding *finding)
 {
     const struct rfs_whole_tensor *tensor =
@@ -72,7 +64,7 @@ static void print_place(const struct rfs_verify *verify, const struct rfs_findin
     if (is_of_whole(verify, tensor) && tensor->type->ndim > 0 && !tensor->own)
         printf(", first at %s", show_index(tensor->type, finding->at, index));
     fputs(", ", stdout);
-    print_text(finding->file);
+    rfs_text_put(stdout, finding->file);
     printf(" offset %" PRIu64, finding->offset);
 }
 
@@ -88,11 +80,11 @@ static void print_note(const struct rfs_finding *finding, const char *ranks, boo
     }
     if (finding->kind == RFS_FOUND_MODELS) {
         fputs("of ", stdout);
-        print_text(finding->detail);
+        rfs_text_put(stdout, finding->detail);
         fputs(" the models' tensors were compared, and nothing else\n", stdout);
         return;
     }
-    print_text(finding->name);
+    rfs_text_put(stdout, finding->name);
     if (finding->kind == RFS_FOUND_OWN)
         printf(": %s %s of %s own; no strategy knows it\n", ranks,
                many ? "have values" : "has a value", many ? "their" : "its");
@@ -116,14 +108,14 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
         return 0;
     }
     if (finding->name) {
-        print_text(finding->name);
+        rfs_text_put(stdout, finding->name);
         printf("%s%s", said ? " " : ": ", kinds[finding->kind].text);
         if (said)
-            print_text(finding->detail);
+            rfs_text_put(stdout, finding->detail);
         if (*ranks)
             printf(" in %s", ranks);
     } else {
-        print_text(*ranks ? ranks : finding->detail);
+        rfs_text_put(stdout, *ranks ? ranks : finding->detail);
         if (finding->kind == RFS_FOUND_SOURCE_RANK)
             fputs(" of the source", stdout);
         if (finding->kind == RFS_FOUND_FRAME)
@@ -131,7 +123,7 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
     }
     if (finding->detail && !said && finding->kind != RFS_FOUND_FRAME) {
         fputs(": ", stdout);
-        print_text(finding->detail);
+        rfs_text_put(stdout, finding->detail);
     }
     print_place(verify, finding);
     putchar('\n');
@@ -199,7 +191,7 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
 
     for (size_t i = 0; i < n; i++)
         bytes += verify->items[i].tree->type->bytes;
-    print_text(options->tree);
+    rfs_text_put(stdout, options->tree);
     printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_show_bytes(bytes, shown));
     if (fault) {
         print_counts(verify);
@@ -208,14 +200,14 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
     const char *comma = "";
     if (options->against) {
         fputs("the same as ", stdout);
-        print_text(options->against);
+        rfs_text_put(stdout, options->against);
         if (verify->values > 0)
             printf(", with %zu value%s", verify->values, verify->values == 1 ? "" : "s");
         comma = ", ";
     }
     if (options->manifest) {
         printf("%s%s ", comma, verify->has_sums ? "as told by" : "written down in");
-        print_text(options->manifest);
+        rfs_text_put(stdout, options->manifest);
         comma = ", ";
     }
     if (verify->tree.ranks > 1 && !options->no_replicas)
@@ -233,7 +225,7 @@ static int print_text_report(const struct rfs_verify *verify, bool fault, struct
 
     for (size_t i = 0; verify->options->list && i < verify->tree.n; i++) {
         printf("%s  ", rfs_hash_text(verify->items[i].hash, hash));
-        print_text(verify->items[i].tree->name);
+        rfs_text_put(stdout, verify->items[i].tree->name);
         putchar('\n');
     }
     for (size_t i = 0, end; i < findings->list.n; i = end) {
