@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/source/boxes/dcp.c \
+	src/source/boxes/dcp.h \
+	src/source/boxes/dcp_item.c \
+	src/source/boxes/dcp_item.h \
+	src/source/boxes/dcp_machine.h \
+	src/source/boxes/dcp_make.c \
+	src/source/boxes/dcp_metadata.c \
+	src/source/boxes/dcp_names.c \
+	src/source/boxes/dcp_names.h \
+	src/source/boxes/dcp_pickle.c \
+	src/source/boxes/dcp_pickle.h \
+	src/source/boxes/dcp_value.c \
+	src/source/boxes/dcp_value.h \
 	src/source/built.c \
 	src/source/built.h \
 	src/source/boxes/boxes.h \

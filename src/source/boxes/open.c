@@ -2,6 +2,7 @@
 #include "source/boxes/open.h"
 
 #include "base/path.h"
+#include "source/boxes/dcp.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@ static int read_metadata(enum rfs_described described, const char *folder, struc
                          struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
                          struct rfs_error *err)
 {
-    (void)tables;
-    (void)log;
+    if (described == RFS_DCP)
+        return rfs_dcp_open(folder, files, tables, log, out, err);
     *out = NULL;
     return rfs_fail(err, -ENOTSUP, RFS_IN(rfs_files_path(files, 0)), NULL,
                     "checkpoints of this format (%d) in %s are not read yet", (int)described,

@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct seen {
-    bool dcp, distcp, json, safetensors;
+    bool dcp, distcp, alone, json, safetensors;
 };
 
 static int look(void *ctx, const struct dirent *entry)
@@ -23,6 +23,7 @@ static int look(void *ctx, const struct dirent *entry)
 
     seen->dcp |= strcmp(entry->d_name, ".metadata") == 0;
     seen->json |= strcmp(entry->d_name, "metadata.json") == 0;
+    seen->alone |= rfs_glob_match("__*.metadata", entry->d_name);
     seen->distcp |= rfs_glob_match("*.distcp", entry->d_name);
     seen->safetensors |= rfs_glob_match("*.safetensors", entry->d_name);
     return 0;
@@ -58,6 +59,11 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
         return rc;
     if (seen.dcp)
         return take(spec, RFS_DCP, ".metadata", out, err);
+    if (seen.alone)
+        return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
+                        "torch.distributed.checkpoint.save with use_collectives=True, its default",
+                        "each rank was saved by itself, with metadata of its own "
+                        "('__0.metadata'): such a checkpoint is not read");
     if (seen.distcp)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
                         "a save that has ended: torch.distributed.checkpoint writes .metadata last",

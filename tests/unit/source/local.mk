@@ -12,6 +12,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_ckpt_fixtures \
 	tests/unit/source/test_ckpt_match \
 	tests/unit/source/test_crc \
+	tests/unit/source/test_dcp_pickle \
 	tests/unit/source/test_dtype \
 	tests/unit/source/test_access \
 	tests/unit/source/test_beneath \
@@ -43,6 +44,9 @@ tests_unit_source_test_ckpt_fixtures_SOURCES = \
 tests_unit_source_test_ckpt_fixtures_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_ckpt_match_SOURCES = tests/unit/source/test_ckpt_match.c $(SOURCE_WRITER)
 tests_unit_source_test_ckpt_match_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_dcp_pickle_SOURCES = \
+	tests/unit/source/test_dcp_pickle.c $(SOURCE_WRITER)
+tests_unit_source_test_dcp_pickle_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_dtype_SOURCES = tests/unit/source/test_dtype.c
 tests_unit_source_test_dtype_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_access_SOURCES = tests/unit/source/test_access.c

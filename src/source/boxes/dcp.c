@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/boxes/dcp.h"
+
+#include "source/boxes/dcp_item.h"
+
+static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    return rfs_reading_pread(ctx, buf, n, offset);
+}
+
+/* Ends a reading that gave RC: a file that changed meanwhile explains more than what was found. */
+static int end(struct rfs_files *files, uint32_t file, struct rfs_reading *reading, int rc,
+               struct rfs_error *err)
+{
+    const int ended = rfs_reading_end(reading);
+
+    if (ended < 0)
+        rc = rfs_files_fail(err, rfs_files_path(files, file), ended);
+    if (rc < 0)
+        rfs_files_reason(files, file, rc, err);
+    return rc;
+}
+
+static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *err)
+{
+    struct rfs_chunk *chunk = &boxes->chunks.data[number];
+    const struct rfs_type *type = rfs_boxes_type(boxes, chunk->type);
+    const struct rfs_dcp_item item = {.file = rfs_files_path(boxes->files, chunk->file),
+                                      .param = rfs_boxes_name_of(boxes, number),
+                                      .offset = chunk->item,
+                                      .bytes = chunk->item_bytes,
+                                      .dtype = (enum rfs_dtype)type->dtype,
+                                      .ndim = type->ndim,
+                                      .sizes = type->dims};
+    struct rfs_reading reading;
+    uint64_t at = 0;
+    int rc = rfs_reading_begin_quiet(boxes->files, chunk->file, &reading);
+
+    if (rc < 0)
+        return rfs_files_fail(err, item.file, rc);
+    rc = rfs_dcp_item_find(&item, read_source, &reading, reading.size, &at, err);
+    rc = end(boxes->files, chunk->file, &reading, rc, err);
+    if (rc == 0)
+        atomic_store(&chunk->at, at);
+    return rc;
+}
+
+static const struct rfs_boxes_format format = {.name = "torch.distributed.checkpoint",
+                                               .locate = locate};
+
+static int read_metadata(struct rfs_boxes *boxes, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(boxes->files, boxes->metadata);
+    struct rfs_reading reading;
+    size_t left_out = 0;
+    int rc = rfs_reading_begin_quiet(boxes->files, boxes->metadata, &reading);
+
+    if (rc < 0)
+        return rfs_files_fail(err, path, rc);
+    rc = rfs_dcp_describe(read_source, &reading, reading.size, boxes, &left_out, err);
+    rc = end(boxes->files, boxes->metadata, &reading, rc, err);
+    if (rc == 0 && left_out > 0)
+        rfs_log(boxes->log, RFS_WARNING,
+                left_out == 1 ? "%s: %zu value that is no tensor is left out"
+                              : "%s: %zu values that are no tensors are left out",
+                path, left_out);
+    return rc;
+}
+
+int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
+                 struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
+{
+    struct rfs_boxes *boxes = rfs_boxes_new(&format, folder, 0, files, tables, log);
+    const int rc = boxes ? read_metadata(boxes, err) : rfs_fail_memory(err);
+
+    if (rc < 0) {
+        rfs_boxes_free(boxes);
+        boxes = NULL;
+    }
+    *out = boxes;
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A folder of torch.distributed.checkpoint: .metadata says for each tensor its dtype, its full shape
+ * and the chunks that it was divided into, and for each chunk which bytes of which file are its
+ * item, an archive of torch.save. dcp_metadata.c draws the first, dcp_item.c finds a chunk's
+ * elements in the second.
+ *
+ * Tensors have the names of the metadata: the keys of nested dicts, joined by dots. Values that are
+ * no tensors are stored as items, too: they are left out.
+ *
+ * Cost of opening: linear time, but for sorting the chunks of each tensor; memory for a moment
+ * rfs_dcp_memory. Of locating a chunk: two reads of 4 KiB.
+ */
+#ifndef RFS_SOURCE_BOXES_DCP_H
+#define RFS_SOURCE_BOXES_DCP_H
+
+#include "source/boxes/boxes.h"
+
+/*
+ * As rfs_boxes_open, of a FOLDER whose .metadata is file 0 of FILES. Errors: -EINVAL for metadata
+ * that is damaged or contradicts itself, -ENOTSUP for what is not read, -EFBIG for a file that would
+ * take too much memory.
+ */
+int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
+                 struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
+
+/*
+ * The part of it that reads: READ and SIZE, as of rfs_ckpt_walk, of the .metadata; *left_out is the
+ * number of values that are no tensors. Declares, stores and finishes.
+ */
+int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_boxes *boxes,
+                     size_t *left_out, struct rfs_error *err);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/boxes/dcp_item.h"
+
+#include "base/text.h"
+#include "source/torch/archive.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
+
+/* The ends of an archive: torch writes less than 1 KiB before a tensor's bytes and behind them. */
+enum { END_BYTES = 4096, LABEL_BYTES = 4200 };
+
+struct end {
+    uint64_t offset;
+    size_t n; /* 0: nothing was read yet */
+    unsigned char data[END_BYTES];
+};
+
+/* The item as a file of its own. */
+struct window {
+    const struct rfs_dcp_item *item;
+    rfs_read_fn *read;
+    void *ctx;
+    struct end head, tail;
+};
+
+static int fill(const struct window *window, struct end *end, uint64_t offset)
+{
+    const uint64_t left = window->item->bytes - offset;
+    const size_t n = left < END_BYTES ? (size_t)left : END_BYTES;
+    const int rc = window->read(window->ctx, end->data, n, window->item->offset + offset);
+
+    end->offset = offset;
+    end->n = rc ? 0 : n;
+    return rc;
+}
+
+static int read_window(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    struct window *window = ctx;
+    const uint64_t bytes = window->item->bytes;
+    const uint64_t tail = bytes > END_BYTES ? bytes - END_BYTES : 0;
+    struct end *end = offset < END_BYTES ? &window->head : &window->tail;
+
+    if (offset > bytes || n > bytes - offset)
+        return -EINVAL;
+    int rc = end->n > 0 ? 0 : fill(window, end, end == &window->head ? 0 : tail);
+    if (rc)
+        return rc;
+    if (offset < end->offset || n > end->n || offset - end->offset > end->n - n)
+        return window->read(window->ctx, buf, n, window->item->offset + offset);
+    memcpy(buf, end->data + (offset - end->offset), n);
+    return 0;
+}
+
+/* What is no archive of torch.save may be what torch's other format of items is. */
+static int check_format(struct window *window, struct rfs_error *err)
+{
+    const struct rfs_dcp_item *item = window->item;
+    unsigned char head[9] = {0};
+    const int rc = item->bytes < sizeof head ? 0 : read_window(window, head, sizeof head, 0);
+
+    if (rc)
+        return rfs_fail_read(err, RFS_AT(item->file, item->offset), rc);
+    if (memcmp(head + 3, "\0\0\0\0\0{", 6) != 0)
+        return 0;
+    return rfs_fail(err, -ENOTSUP, RFS_OF(item->file, item->param),
+                    "save it with SerializationFormat.TORCH_SAVE, which is the default",
+                    "is stored as safetensors in the checkpoint's file (SerializationFormat."
+                    "SAFETENSORS)");
+}
+
+static bool is_the_same(const struct rfs_torch_tensor *tensor, const struct rfs_dcp_item *item)
+{
+    return tensor->dtype == item->dtype && tensor->ndim == item->ndim &&
+           (item->ndim == 0 ||
+            memcmp(tensor->dims, item->sizes, item->ndim * sizeof *item->sizes) == 0);
+}
+
+static int check_tensor(const struct rfs_torch_tensor *tensor, const struct rfs_dcp_item *item,
+                        const char *label, struct rfs_error *err)
+{
+    char have[RFS_DIMS_TEXT(RFS_MAX_DIMS)];
+    char want[RFS_DIMS_TEXT(RFS_MAX_DIMS)];
+
+    if (!is_the_same(tensor, item))
+        return rfs_fail(err, -EINVAL, RFS_OF(label, item->param), REMEDY_COPY,
+                        "is %s %s here, and %s %s in the metadata", rfs_dtype_name(tensor->dtype),
+                        rfs_text_dims(have, sizeof have, tensor->ndim, tensor->dims),
+                        rfs_dtype_name(item->dtype),
+                        rfs_text_dims(want, sizeof want, item->ndim, item->sizes));
+    if (!tensor->contiguous)
+        return rfs_fail(err, -ENOTSUP, RFS_OF(label, item->param),
+                        "save the tensor after contiguous()",
+                        "the tensor's elements do not lie row by row");
+    return 0;
+}
+
+int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                      uint64_t file_bytes, uint64_t *at, struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    struct rfs_torch torch;
+    struct rfs_torch_tensor tensor;
+    char label[LABEL_BYTES];
+
+    if (item->offset > file_bytes || item->bytes > file_bytes - item->offset)
+        return rfs_fail(err, -EINVAL, RFS_OF(item->file, item->param), REMEDY_COPY,
+                        "lies at offset %llu with %llu bytes, and the file has only %llu",
+                        (unsigned long long)item->offset, (unsigned long long)item->bytes,
+                        (unsigned long long)file_bytes);
+    int rc = check_format(&window, err);
+    if (rc)
+        return rc;
+    snprintf(label, sizeof label, "%s (item at %llu)", item->file,
+             (unsigned long long)item->offset);
+    rc = rfs_torch_open(read_window, &window, item->bytes, 0, label, &torch, err);
+    if (rc)
+        return rc;
+    rc = rfs_torch_tensor(&torch, torch.pickle.root, label, item->param, &tensor, err);
+    if (rc == 0)
+        rc = rfs_fail(err, -EINVAL, RFS_OF(label, item->param), REMEDY_COPY,
+                      "what lies here is not a tensor");
+    else if (rc == 1)
+        rc = check_tensor(&tensor, item, label, err);
+    if (rc == 0)
+        *at = item->offset + tensor.record->offset + tensor.offset * rfs_dtype_bytes(tensor.dtype);
+    rfs_torch_free(&torch);
+    return rc;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An item of a distributed checkpoint's file: a whole archive of torch.save between two offsets,
+ * with one tensor in it. This finds where in the file the tensor's bytes lie.
+ *
+ * Cost: two reads of 4 KiB for what torch writes, as all but the tensor's bytes is at the ends.
+ */
+#ifndef RFS_SOURCE_BOXES_DCP_ITEM_H
+#define RFS_SOURCE_BOXES_DCP_ITEM_H
+
+#include "base/error.h"
+#include "source/dtype.h"
+#include "source/walker.h"
+
+#include <stdint.h>
+
+struct rfs_dcp_item {
+    const char *file;  /* for messages */
+    const char *param; /* the tensor's name, for messages */
+    uint64_t offset;   /* of the item in the file */
+    uint64_t bytes;
+    /* What the metadata says of its tensor. */
+    enum rfs_dtype dtype;
+    uint32_t ndim;
+    const uint64_t *sizes;
+};
+
+/*
+ * READ and CTX as of rfs_ckpt_walk, of the whole file, which has FILE_BYTES. 0 with *at set to where
+ * the tensor's elements lie in the file, row by row; -EINVAL for an item that runs over the end of
+ * the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP for one that is not
+ * an archive of torch.save, or whose elements do not lie row by row; -ENOMEM, or READ's error; each
+ * with *err filled.
+ */
+int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                      uint64_t file_bytes, uint64_t *at, struct rfs_error *err);
+
+#endif
