@@ -121,8 +121,11 @@ static void end_process(struct rfs_guard *g)
     rfs_report_line(NULL, RESHARD_LOG_WARNING,
                     "it ends while calls on its sources are under way: they have not returned");
     pthread_mutex_lock(&g->lock);
-    if (g->mount)
+    if (g->mount) {
         rfs_mount_let_go(g->mount);
+        /* Whoever waits for the process may mount at the same place at once. */
+        rfs_keeper_linger(g->mount->keeper, RFS_GUARD_PATIENCE);
+    }
     syscall(SYS_exit_group,
             0); /* threads are left in the middle of their work: nobody is to look at that */
 }

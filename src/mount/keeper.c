@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,6 +304,14 @@ void rfs_keeper_release(const struct rfs_keeper *keeper)
 {
     if (keeper->fd >= 0)
         shutdown(keeper->fd, SHUT_WR);
+}
+
+void rfs_keeper_linger(const struct rfs_keeper *keeper, int milliseconds)
+{
+    struct pollfd answer = {.fd = keeper->fd, .events = POLLIN};
+
+    if (keeper->fd >= 0)
+        (void)poll(&answer, 1, milliseconds);
 }
 
 bool rfs_keeper_wait(struct rfs_keeper *keeper)

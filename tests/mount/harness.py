@@ -153,7 +153,7 @@ class Mount:
         eventually(lambda: not servers(self.mnt), "the server ends after the unmount")
 
     def __exit__(self, kind, error, trace):
-        if kind is None:
+        if kind in (None, Skip):
             self.stop()
 
 
@@ -193,7 +193,7 @@ class Foreground:
         return self
 
     def __exit__(self, kind, error, trace):
-        if kind is None and self.process.poll() is None:
+        if kind in (None, Skip) and self.process.poll() is None:
             equal(self.stop(), 0, "exit status")
 
 
