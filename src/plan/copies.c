@@ -62,9 +62,7 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
         return 0;
     if (role.kind == RFS_ROLE_COPIED)
         return 1;
-    const int rc = rfs_plan_geometry(planner, &role, type,
-                                     rfs_catalog_name(planner->config.catalog, target->name),
-                                     &out->geometry, err);
+    const int rc = rfs_plan_geometry(planner, &role, type, target->name, &out->geometry, err);
     if (rc)
         return rc;
     const struct rfs_geometry *geometry = rfs_plan_geometry_at(planner, out->geometry);

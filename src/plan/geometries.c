@@ -126,12 +126,13 @@ static uint32_t first_slice(struct rfs_planner *planner, const struct rfs_layout
 }
 
 int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, uint32_t type,
-                      const char *param, uint32_t *id, struct rfs_error *err)
+                      uint32_t name, uint32_t *id, struct rfs_error *err)
 {
     struct geometry_slot key = {role->src, role->dst, type, NULL};
 
     if (role->src && role->src->edge)
         key.type = first_slice(planner, role->src, type);
+    *id = RFS_NO_ID;
     if (key.type == RFS_NO_ID)
         return rfs_fail_memory(err);
     pthread_mutex_lock(&planner->lock);
@@ -143,7 +144,8 @@ int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, 
     RFS_FREE struct rfs_geometry *fresh = malloc(sizeof *fresh);
     if (!fresh)
         return rfs_fail_memory(err);
-    const int rc = resolve(planner, &key, param, fresh, err);
+    const int rc =
+        resolve(planner, &key, rfs_catalog_name(planner->config.catalog, name), fresh, err);
     if (rc)
         return rc;
     pthread_mutex_lock(&planner->lock);

@@ -76,6 +76,13 @@ struct unproved {
     bool slice;     /* by the source strategy it is cut */
 };
 
+/* Where a name comes from, in one planning. */
+struct origin {
+    uint32_t stage;    /* the lowest needed one whose files have it, or RFS_NO_STAGE */
+    uint32_t type;     /* there, as the first rank that is looked at has it */
+    uint32_t geometry; /* of its slices there; RFS_NO_ID: not resolved, or it is not cut */
+};
+
 /* Where the parameters of one destination rank come from, while its plan is being made. */
 struct planning {
     struct rfs_planner *planner;
@@ -92,7 +99,7 @@ struct planning {
     seen; /* by geometry: what its cells are already needed for, in this stage */
     RFS_VEC(struct unproved) unproved;
     uint32_t n_names;
-    uint32_t *stage_of; /* [n_names] by name id: lowest needed stage with it, or RFS_NO_STAGE */
+    struct origin *origins; /* [n_names] by name id */
 };
 
 /* What a rank of a source stage is needed for. */
@@ -181,11 +188,11 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
 
 /*
  * The id of the geometry, resolved at the first call for its key: the role's layouts and TYPE, that
- * of a source slice. PARAM is for messages. 0, -ENOMEM, -ENOTSUP or -EINVAL with *err filled. Not
- * with the lock held.
+ * of a source slice. NAME, a parameter's, is for messages. 0, or -ENOMEM, -ENOTSUP or -EINVAL with
+ * *err filled and *id RFS_NO_ID. Not with the lock held.
  */
 int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, uint32_t type,
-                      const char *param, uint32_t *id, struct rfs_error *err);
+                      uint32_t name, uint32_t *id, struct rfs_error *err);
 /* The geometry of an id that rfs_plan_geometry gave; lives as long as the planner. */
 const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id);
 

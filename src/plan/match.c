@@ -51,11 +51,10 @@ static void add_needed(struct planning *planning, struct matching *matching)
         const struct stage_use *use = &planning->stages[s];
         const size_t n = !use->needed ? 0 : use->presence ? use->presence->n : use->lead_index->n;
         for (size_t i = 0; i < n; i++) {
-            const struct rfs_entry *entry = use->presence ? NULL : &use->lead_index->entries[i];
-            const uint32_t name = entry ? entry->name : use->presence->order[i];
-            if (planning->stage_of[name] == s)
-                add(matching, name,
-                    entry ? entry->type : rfs_presence_of(use->presence, name)->type);
+            const uint32_t name =
+                use->presence ? use->presence->order[i] : use->lead_index->entries[i].name;
+            if (planning->origins[name].stage == s)
+                add(matching, name, planning->origins[name].type);
         }
     }
 }

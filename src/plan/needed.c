@@ -194,27 +194,28 @@ static int forgive(const struct planning *planning)
 }
 
 static int want_sliced(struct planning *planning, struct stage_use *use,
-                       const struct provider_query *provider_query, const struct rfs_role *role,
-                       uint32_t type)
+                       const struct provider_query *provider_query, const struct rfs_role *role)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const char *param = rfs_catalog_name(catalog, provider_query->name);
-    const struct rfs_type *slice = rfs_catalog_type(catalog, type);
-    const bool shared = as_its_geometry(use, provider_query->name);
-    uint32_t id;
+    const uint32_t name = provider_query->name;
+    struct origin *origin = &planning->origins[name];
+    const struct rfs_type *slice = rfs_catalog_type(catalog, origin->type);
+    const bool shared = as_its_geometry(use, name);
 
     if (slice->kind != RFS_TENSOR && !role->shown)
         return 0;
     if (slice->kind != RFS_TENSOR)
-        return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_plan_path(planning, use->lead), param),
+        return rfs_fail(planning->err, -EINVAL,
+                        RFS_OF(rfs_plan_path(planning, use->lead), rfs_catalog_name(catalog, name)),
                         "a strategy without this parameter, or -o names= with a map that gives "
                         "it null, which leaves it out",
                         "is a %s, but the strategies cut it as a tensor",
                         slice->kind == RFS_STRING ? "string" : "map tensor");
     if (slice->bytes == 0)
         return 0;
-    int rc = rfs_plan_geometry(planner, role, type, param, &id, planning->err);
+    int rc = rfs_plan_geometry(planner, role, origin->type, name, &origin->geometry, planning->err);
+    const uint32_t id = origin->geometry;
     if (rc)
         return role->shown || rc == -ENOMEM ? rc : forgive(planning);
     while (planning->seen.n <= id)
@@ -222,9 +223,9 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
             return rfs_fail_memory(planning->err);
     if (shared && planning->seen.data[id] >= use_of(role))
         return 0;
-    rc = want_cells(planning, use, provider_query, role, rfs_plan_geometry_at(planner, id), type);
-    if (!rc && shared &&
-        !rfs_plan_is_lacking(planner, provider_query->name)) /* each that is lacking is noted */
+    rc = want_cells(planning, use, provider_query, role, rfs_plan_geometry_at(planner, id),
+                    origin->type);
+    if (!rc && shared && !rfs_plan_is_lacking(planner, name)) /* each that is lacking is noted */
         planning->seen.data[id] |= use_of(role);
     return rc;
 }
@@ -248,19 +249,20 @@ static int want_copied(struct planning *planning, struct stage_use *use,
     return 0;
 }
 
-static int want_param(struct planning *planning, uint32_t s, uint32_t name, uint32_t type)
+static int want_param(struct planning *planning, uint32_t s, uint32_t name)
 {
     struct rfs_planner *planner = planning->planner;
     struct stage_use *use = &planning->stages[s];
 
-    if (planning->stage_of[name] != s)
+    if (planning->origins[name].stage != s)
         return 0;
     const struct provider_query provider_query = rfs_plan_query(planning, use, name);
     const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
     if (role.kind == RFS_ROLE_DROPPED)
         return 0;
-    return rfs_plan_is_cut(&role, rfs_catalog_type(planner->config.catalog, type))
-               ? want_sliced(planning, use, &provider_query, &role, type)
+    return rfs_plan_is_cut(&role,
+                           rfs_catalog_type(planner->config.catalog, planning->origins[name].type))
+               ? want_sliced(planning, use, &provider_query, &role)
                : want_copied(planning, use, &provider_query, &role);
 }
 
@@ -273,12 +275,11 @@ int rfs_plan_need(struct planning *planning, uint32_t s)
     planning->seen.n = 0;
     memset(use->wanted, 0, planning->planner->scale.src_devices);
     for (size_t i = 0; presence && !rc && i < presence->n; i++)
-        rc = want_param(planning, s, presence->order[i], presence->of[presence->order[i]].type);
+        rc = want_param(planning, s, presence->order[i]);
     if (presence)
         return rc;
     use->wanted[use->lead - use->base] = PROBED | PROVIDES;
     for (size_t i = 0; !rc && i < use->lead_index->n; i++)
-        rc = want_param(planning, s, use->lead_index->entries[i].name,
-                        use->lead_index->entries[i].type);
+        rc = want_param(planning, s, use->lead_index->entries[i].name);
     return rc;
 }

@@ -75,24 +75,19 @@ static int copied_entry(struct planning *planning, const struct rfs_role *role, 
     return rc ? rc : rfs_plan_unproved(planning, role, entry, rank);
 }
 
-/* The type of a parameter that stage S gives, as the first rank that is looked at has it. */
-static uint32_t source_type(const struct planning *planning, uint32_t s, uint32_t name)
-{
-    const struct stage_use *use = &planning->stages[s];
-
-    return use->presence ? rfs_presence_of(use->presence, name)->type
-                         : rfs_index_find(use->lead_index, name)->type;
-}
-
-static int sliced_entry(struct planning *planning, const struct rfs_role *role, uint32_t s,
-                        uint32_t name, struct rfs_target *target)
+static int sliced_entry(struct planning *planning, const struct rfs_role *role, uint32_t name,
+                        struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
-    const char *param = rfs_catalog_name(planner->config.catalog, name);
-    const uint32_t type = source_type(planning, s, name);
-    const int rc = rfs_plan_geometry(planner, role, type, param, &target->geometry, planning->err);
-    if (rc)
-        return rc;
+    const struct origin *origin = &planning->origins[name];
+
+    target->geometry = origin->geometry;
+    if (target->geometry == RFS_NO_ID) {
+        const int rc =
+            rfs_plan_geometry(planner, role, origin->type, name, &target->geometry, planning->err);
+        if (rc)
+            return rc;
+    }
     return rfs_plan_target_type(planner, rfs_plan_geometry_at(planner, target->geometry),
                                 planning->local, &target->type)
                ? rfs_fail_memory(planning->err)
@@ -106,20 +101,21 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
     struct rfs_catalog *catalog = planner->config.catalog;
     struct rfs_tables *tables = rfs_catalog_tables(catalog);
     const struct rfs_output_map *output_map = planner->config.output_map;
-    struct rfs_type type = *rfs_catalog_type(catalog, target->type);
-    const enum rfs_dtype from = (enum rfs_dtype)type.dtype;
+    const struct rfs_type *type = rfs_catalog_type(catalog, target->type);
+    const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 
     target->shown_name = target->name;
     target->shown_type = target->type;
     if (shown != rfs_catalog_name(catalog, target->name))
         target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
     const enum rfs_dtype to =
-        type.kind == RFS_TENSOR ? rfs_output_map_dtype(output_map, shown, from) : from;
+        type->kind == RFS_TENSOR ? rfs_output_map_dtype(output_map, shown, from) : from;
     if (to != from) {
-        type.dtype = (uint8_t)to;
-        if (!rfs_mul_u64(type.bytes / rfs_dtype_bytes(from), rfs_dtype_bytes(to), &type.bytes))
-            type.bytes = UINT64_MAX; /* check_bytes refuses it */
-        target->shown_type = rfs_intern_add(tables->types, &type, sizeof type);
+        struct rfs_type changed = *type;
+        changed.dtype = (uint8_t)to;
+        if (!rfs_mul_u64(type->bytes / rfs_dtype_bytes(from), rfs_dtype_bytes(to), &changed.bytes))
+            changed.bytes = UINT64_MAX; /* check_bytes refuses it */
+        target->shown_type = rfs_intern_add(tables->types, &changed, sizeof changed);
     }
     return target->shown_name == RFS_NO_ID || target->shown_type == RFS_NO_ID ? rfs_fail_memory(err)
                                                                               : 0;
@@ -134,36 +130,44 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
     return shown ? show(planner, shown, target, err) : 0;
 }
 
-/* Adds a parameter, which comes from stage S, if it has that role. */
-static int add_param(struct planning *planning, uint32_t s, uint32_t name, enum rfs_role_kind kind,
+/* Adds a parameter that has that role. */
+static int add_param(struct planning *planning, uint32_t name, const struct rfs_role *role,
                      struct rfs_params *params)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
-    struct rfs_target target = {.name = name, .stage = s, .lengths = RFS_NO_ID};
+    const struct origin *origin = &planning->origins[name];
+    struct rfs_target target = {.name = name, .stage = origin->stage, .lengths = RFS_NO_ID};
+    const bool cut = rfs_plan_is_cut(role, rfs_catalog_type(catalog, origin->type));
+    int rc = cut ? sliced_entry(planning, role, name, &target)
+                 : copied_entry(planning, role, origin->stage, name, &target);
 
-    if (role.kind != kind || !role.shown)
-        return 0;
-    const bool cut =
-        kind == RFS_ROLE_SLICED &&
-        rfs_plan_is_cut(&role, rfs_catalog_type(catalog, source_type(planning, s, name)));
-    int rc = cut ? sliced_entry(planning, &role, s, name, &target)
-                 : copied_entry(planning, &role, s, name, &target);
     if (rc)
         return rc < 0 ? rc : 0;
     const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
     if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
         return 0; /* MindSpore saves no such in a .ckpt */
-    rc = show(planner, role.shown, &target, planning->err);
+    rc = show(planner, role->shown, &target, planning->err);
     if (!rc)
         params->targets[params->n++] = target;
     return rc;
 }
 
-/* Adds the parameters that appear first in the files of one stage. */
-static int add_stage(struct planning *planning, uint32_t s, enum rfs_role_kind kind,
-                     unsigned char *added, struct rfs_params *params)
+static struct rfs_role role_in(const struct planning *planning, uint32_t name)
+{
+    return rfs_plan_role(planning->planner, name, planning->origins[name].stage, planning->stage);
+}
+
+/* The names of what both strategies have come first, and these after all of them. */
+struct rest {
+    unsigned char *listed; /* [names] by name id: it is in the list, left out, or one of: */
+    uint32_t *names;
+    size_t n;
+};
+
+/* Adds the parameters that appear first in the files of one stage, or puts them off. */
+static int add_stage(struct planning *planning, uint32_t s, struct rest *rest,
+                     struct rfs_params *params)
 {
     const struct stage_use *use = &planning->stages[s];
     const size_t n = use->presence ? use->presence->n : use->order->n;
@@ -171,10 +175,14 @@ static int add_stage(struct planning *planning, uint32_t s, enum rfs_role_kind k
 
     for (size_t i = 0; !rc && i < n; i++) {
         const uint32_t name = use->presence ? use->presence->order[i] : use->order->entries[i].name;
-        if (added[name])
+        if (rest->listed[name])
             continue;
-        added[name] = 1;
-        rc = add_param(planning, planning->stage_of[name], name, kind, params);
+        rest->listed[name] = 1;
+        const struct rfs_role role = role_in(planning, name);
+        if (role.kind == RFS_ROLE_SLICED && role.shown)
+            rc = add_param(planning, name, &role, params);
+        else if (role.kind == RFS_ROLE_COPIED && role.shown)
+            rest->names[rest->n++] = name;
     }
     return rc;
 }
@@ -206,23 +214,22 @@ static const struct rfs_params *share_params(struct rfs_planner *planner, struct
     return shared;
 }
 
-static int fill_params(struct planning *planning, struct rfs_params *params)
+/* MOST: how many there may be at most. */
+static int fill_params(struct planning *planning, size_t most, struct rfs_params *params)
 {
-    RFS_FREE unsigned char *added = malloc(planning->n_names + 1);
-    const enum rfs_role_kind roles[] = {RFS_ROLE_SLICED, RFS_ROLE_COPIED};
+    RFS_FREE unsigned char *listed = calloc(planning->n_names + 1, 1);
+    RFS_FREE uint32_t *names = malloc((most + 1) * sizeof *names);
+    struct rest rest = {.listed = listed, .names = names};
+    int rc = listed && names ? 0 : rfs_fail_memory(planning->err);
 
-    if (!added)
-        return rfs_fail_memory(planning->err);
-    for (size_t r = 0; r < 2; r++) {
-        memset(added, 0, planning->n_names);
-        for (uint32_t s = planning->n_stages; s-- > 0;) {
-            const int rc =
-                planning->stages[s].needed ? add_stage(planning, s, roles[r], added, params) : 0;
-            if (rc)
-                return rc;
-        }
+    for (uint32_t s = planning->n_stages; !rc && s-- > 0;)
+        if (planning->stages[s].needed)
+            rc = add_stage(planning, s, &rest, params);
+    for (size_t i = 0; !rc && i < rest.n; i++) {
+        const struct rfs_role role = role_in(planning, rest.names[i]);
+        rc = add_param(planning, rest.names[i], &role, params);
     }
-    return 0;
+    return rc;
 }
 
 /*
@@ -290,7 +297,7 @@ int rfs_plan_params(struct planning *planning, const struct rfs_params **out)
         return rfs_fail_memory(planning->err);
     fresh->n = 0;
     fresh->stage = planning->stage;
-    int rc = fill_params(planning, fresh);
+    int rc = fill_params(planning, most, fresh);
     if (rc)
         return rc;
     if (fresh->n == 0)

@@ -118,7 +118,7 @@ static void planning_end(struct planning *planning)
     free(planning->stages);
     free(planning->unproved.data);
     free(planning->seen.data);
-    free(planning->stage_of);
+    free(planning->origins);
 }
 
 static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)

@@ -26,8 +26,7 @@ static int check_entry(const struct planning *planning, uint32_t s, uint32_t loc
     if (role.kind != RFS_ROLE_SLICED || !role.shown || !role.src || !role.src->edge)
         return 0;
     const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
-    const uint32_t first = use->presence ? rfs_presence_of(use->presence, entry->name)->type
-                                         : rfs_index_find(use->lead_index, entry->name)->type;
+    const uint32_t first = planning->origins[entry->name].type;
     const uint64_t rows = rfs_layout_rows(role.src, local);
     if (!same_but_rows(type, rfs_catalog_type(catalog, first)))
         return rfs_plan_types_differ(planning, entry->name, use->base + local, use->lead);
@@ -56,7 +55,7 @@ int rfs_plan_check_rows(struct planning *planning, uint32_t s)
         const struct rfs_index *index =
             rfs_catalog_ready(planner->config.catalog, use->base + local);
         for (size_t i = 0; !rc && i < index->n; i++)
-            if (planning->stage_of[index->entries[i].name] == s)
+            if (planning->origins[index->entries[i].name].stage == s)
                 rc = check_entry(planning, s, local, &index->entries[i]);
     }
     return rc;

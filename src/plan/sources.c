@@ -123,26 +123,29 @@ static int lead_stage(struct planning *planning, uint32_t s)
     return 0;
 }
 
-/* For each name the lowest needed stage whose files have it: from there it comes. */
-static int find_stages(struct planning *planning)
+static int find_origins(struct planning *planning)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
 
-    free(planning->stage_of);
+    free(planning->origins);
     planning->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
-    planning->stage_of = malloc(planning->n_names * sizeof *planning->stage_of + 1);
-    if (!planning->stage_of)
+    planning->origins = malloc(planning->n_names * sizeof *planning->origins + 1);
+    if (!planning->origins)
         return rfs_fail_memory(planning->err);
     for (uint32_t i = 0; i < planning->n_names; i++)
-        planning->stage_of[i] = RFS_NO_STAGE;
+        planning->origins[i] = (struct origin){RFS_NO_STAGE, RFS_NO_ID, RFS_NO_ID};
     for (uint32_t s = planning->n_stages; s-- > 0;) {
         const struct stage_use *use = &planning->stages[s];
         if (!use->needed)
             continue;
-        for (size_t i = 0; use->presence && i < use->presence->n; i++)
-            planning->stage_of[use->presence->order[i]] = s;
-        for (size_t i = 0; !use->presence && i < use->lead_index->n; i++)
-            planning->stage_of[use->lead_index->entries[i].name] = s;
+        for (size_t i = 0; use->presence && i < use->presence->n; i++) {
+            const uint32_t name = use->presence->order[i];
+            planning->origins[name] = (struct origin){s, use->presence->of[name].type, RFS_NO_ID};
+        }
+        for (size_t i = 0; !use->presence && i < use->lead_index->n; i++) {
+            const struct rfs_entry *entry = &use->lead_index->entries[i];
+            planning->origins[entry->name] = (struct origin){s, entry->type, RFS_NO_ID};
+        }
     }
     return 0;
 }
@@ -420,7 +423,7 @@ int rfs_plan_sources(struct planning *planning)
         if (!rc)
             rc = each_stage(planning, presence_stage);
         if (!rc)
-            rc = find_stages(planning);
+            rc = find_origins(planning);
         if (!rc)
             rc = each_stage(planning, need_stage);
         if (!rc)

@@ -17,11 +17,16 @@ void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stag
         stages[0].needed = true;
         return;
     }
-    for (size_t i = 0; i < rfs_strategy_count(rules.src); i++)
-        if (rfs_role_is_needed(&rules, &planner->params[i], dst_stage))
-            for (uint32_t s = rfs_strategy_next_stage(rules.src, i, 0); s != RFS_NO_STAGE;
-                 s = rfs_strategy_next_stage(rules.src, i, s + 1))
-                stages[s].needed = true;
+    uint32_t left = planner->scale.src_stages;
+    for (size_t i = 0; left > 0 && i < rfs_strategy_count(rules.src); i++) {
+        if (!rfs_role_is_needed(&rules, &planner->params[i], dst_stage))
+            continue;
+        for (uint32_t s = rfs_strategy_next_stage(rules.src, i, 0); s != RFS_NO_STAGE;
+             s = rfs_strategy_next_stage(rules.src, i, s + 1)) {
+            left -= !stages[s].needed;
+            stages[s].needed = true;
+        }
+    }
 }
 
 static bool is_state(const char *name)
