@@ -86,25 +86,25 @@ static void expect(struct rest *rest, const void *bytes, size_t n)
     rest->n -= n;
 }
 
-static size_t varint(uint64_t value, unsigned char out[10])
-{
-    size_t n = 0;
-    for (; value >= 0x80; value >>= 7)
-        out[n++] = (unsigned char)(value | 0x80);
-    out[n++] = (unsigned char)value;
-    return n;
-}
-
+/* How many bytes a varint takes. */
 static size_t varint_bytes(uint64_t value)
 {
-    unsigned char bytes[10];
-    return varint(value, bytes);
+    return (70U - (unsigned)__builtin_clzll(value | 1)) / 7;
+}
+
+static void expect_byte(struct rest *rest, unsigned char byte)
+{
+    rest->same = rest->same && rest->n > 0 && *rest->p == byte;
+    rest->p += rest->same;
+    rest->n -= rest->same;
 }
 
 static void expect_field(struct rest *rest, unsigned char key, uint64_t value)
 {
-    unsigned char bytes[11] = {key};
-    expect(rest, bytes, 1 + varint(value, bytes + 1));
+    expect_byte(rest, key);
+    for (; value >= 0x80; value >>= 7)
+        expect_byte(rest, (unsigned char)(value | 0x80));
+    expect_byte(rest, (unsigned char)value);
 }
 
 /* Whether these N bytes are the header of a value, with dims [0] for a scalar's if ZERO. */
