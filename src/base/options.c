@@ -19,7 +19,7 @@ enum {
 
 static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
 static const char *const checks[] = {"crc", NULL};
-static const char *const shown[] = {"ranks", "huggingface", "unified", NULL};
+static const char *const shown[] = {"ranks", "huggingface", "unified", "dcp", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
 static const char *const hidden[] = {"hide", "show", "no", NULL};
 static const char *const sandboxes[] = {"auto", "on", "log", "off", NULL};
@@ -47,7 +47,8 @@ static const struct rfs_option options[] = {
     ROW(src_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy of SRC"),
     ROW(dst_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy to show"),
     ROW(src_ranks, COUNT, VIEW, .example = "8", .help = "how many ranks src_rules are for"),
-    ROW(dst_ranks, COUNT, VIEW, .example = "4", .help = "how many ranks dst_rules are for"),
+    ROW(dst_ranks, COUNT, VIEW, .example = "4",
+        .help = "how many ranks dst_rules are for, or files of view=dcp"),
 
     ROW(rank_dir, TEXT, VIEW | INDEX, .help = "the name of rank folders, with one %d",
         .heading = "what SRC has"),
@@ -73,9 +74,11 @@ static const struct rfs_option options[] = {
     ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files",
         .heading = "what is shown"),
     MEMBER("view", shown, WORD, VIEW | ASKS, .words = shown,
-           .help = "a file for each rank, or one whole checkpoint"),
+           .help = "a file for each rank, or one whole checkpoint, or for torch"),
     ROW(file_size, SIZE, VIEW, .example = "5G", .help = "how much of that one file holds",
         .least = 1),
+    ROW(chunk_size, SIZE, VIEW, .example = "256M",
+        .help = "how much of a tensor view=dcp puts together", .least = 1),
     ROW(names, PATH, VIEW | ASKS, .help = "a map from names in SRC to names shown"),
     ROW(dtype, TEXT, VIEW | ASKS | CONTENT, .help = "bfloat16, or rules such as *.norm.*=float32"),
     ROW(crc, SWITCH, VIEW | ASKS | CONTENT, .help = "the checksum at the end of .ckpt files"),

@@ -28,7 +28,7 @@
 /* Of words, those of the table in the same order. */
 enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };
 
-enum rfs_shown { RFS_SHOW_RANKS, RFS_SHOW_HUGGINGFACE, RFS_SHOW_UNIFIED };
+enum rfs_shown { RFS_SHOW_RANKS, RFS_SHOW_HUGGINGFACE, RFS_SHOW_UNIFIED, RFS_SHOW_DCP };
 
 enum rfs_io {
     RFS_IO_AUTO,   /* what suits the readers of each kind of file */
@@ -84,10 +84,11 @@ struct rfs_options {
     int key_fd;        /* -1 when not given */
     char *key_mode;    /* which encryption all files must have */
 
-    int format;         /* of the outputs, an rfs_format; -1: depends on the view */
-    int shown;          /* an rfs_shown: the option view */
-    uint64_t file_size; /* bytes of tensors in one file of an unsharded view; 0: by its kind */
-    char *names;        /* a path */
+    int format;          /* of the outputs, an rfs_format; -1: depends on the view */
+    int shown;           /* an rfs_shown: the option view */
+    uint64_t file_size;  /* bytes of tensors in one file of an unsharded view; 0: by its kind */
+    uint64_t chunk_size; /* bytes of one chunk of view=dcp; 0: the default */
+    char *names;         /* a path */
     char *dtype;
     bool crc;
     uint32_t nshards;    /* of the parts shown of an hfai checkpoint; 0: as many as it has */

@@ -4,6 +4,9 @@ librfs_la_SOURCES += \
 	src/image/build.c \
 	src/image/build.h \
 	src/image/ckpt.c \
+	src/image/dcp.c \
+	src/image/dcp.h \
+	src/image/dcp_metadata.c \
 	src/image/image.c \
 	src/image/image.h \
 	src/image/npy.c \

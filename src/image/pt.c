@@ -40,7 +40,10 @@ struct entry {
 
 struct encoder {
     const struct rfs_pt_config *config;
-    struct rfs_image_builder builder;
+    struct rfs_image_builder *builder;
+    uint64_t base;   /* where the archive begins in the file */
+    uint32_t target; /* that of made storage 0, whose bytes */
+    uint64_t at;     /* begin here in the target */
     struct rfs_bytes pickle;
     struct rfs_storages storages;
     RFS_VEC(uint64_t) sizes;   /* of the storages */
@@ -54,7 +57,6 @@ struct encoder {
 
 static void encoder_end(struct encoder *encoder)
 {
-    rfs_image_builder_end(&encoder->builder);
     free(encoder->pickle.data);
     rfs_storages_free(&encoder->storages);
     free(encoder->sizes.data);
@@ -62,6 +64,12 @@ static void encoder_end(struct encoder *encoder)
     free(encoder->met.data);
     free(encoder->table);
     free(encoder->entries.data);
+}
+
+/* The offset in the archive of what is put next. */
+static uint64_t here(const struct encoder *encoder)
+{
+    return rfs_image_here(encoder->builder) - encoder->base;
 }
 
 static uint32_t *cell_of(const struct encoder *encoder, const void *what)
@@ -96,7 +104,8 @@ static bool add_made(struct encoder *encoder, const struct rfs_made_storage *mad
 
     if (encoder->config->params)
         return RFS_PUSH(&encoder->sizes, made->bytes) &&
-               RFS_PUSH(&encoder->targets, (uint32_t)(made - document->made.data));
+               RFS_PUSH(&encoder->targets,
+                        encoder->target + (uint32_t)(made - document->made.data));
     if (!rfs_storages_begin(&encoder->storages))
         return false;
     for (size_t i = 0; i < made->n; i++) {
@@ -206,11 +215,11 @@ static unsigned flags_of(const struct entry *entry)
 /* The local header, up to the content. */
 static void put_local(struct encoder *encoder, struct entry *entry)
 {
-    struct rfs_bytes *out = &encoder->builder.literals;
+    struct rfs_bytes *out = &encoder->builder->literals;
     char text[NAME_MOST];
     const size_t name = name_of(encoder, entry, text);
 
-    entry->header = rfs_image_here(&encoder->builder);
+    entry->header = here(encoder);
     const bool wide = OVERFLOWS(entry->bytes) || OVERFLOWS(entry->header);
     const uint64_t size = wide ? UINT32_MAX : 0;
     const uint64_t before =
@@ -231,15 +240,15 @@ static void put_local(struct encoder *encoder, struct entry *entry)
 static void put_crc(struct encoder *encoder, const struct entry *entry)
 {
     if (entry->summed)
-        rfs_image_add(&encoder->builder, RFS_STORAGE_CRC, (uint64_t)entry->region << 3, 4);
+        rfs_image_add(encoder->builder, RFS_STORAGE_CRC, (uint64_t)entry->region << 3, 4);
     else
-        put_little(&encoder->builder.literals, entry->crc, 4);
+        put_little(&encoder->builder->literals, entry->crc, 4);
 }
 
 /* What follows a content of at least one byte. */
 static void put_descriptor(struct encoder *encoder, const struct entry *entry)
 {
-    struct rfs_bytes *out = &encoder->builder.literals;
+    struct rfs_bytes *out = &encoder->builder->literals;
     const unsigned width = OVERFLOWS(entry->bytes) || OVERFLOWS(entry->header) ? 8 : 4;
 
     rfs_bytes_put(out, "PK\7\10", 4);
@@ -251,7 +260,7 @@ static void put_descriptor(struct encoder *encoder, const struct entry *entry)
 static void keep_entry(struct encoder *encoder, const struct entry *entry)
 {
     if (!RFS_PUSH(&encoder->entries, *entry))
-        encoder->builder.failed = true;
+        encoder->builder->failed = true;
 }
 
 static void add_small(struct encoder *encoder, const char *name, const void *content, size_t n)
@@ -260,7 +269,7 @@ static void add_small(struct encoder *encoder, const char *name, const void *con
         .name = name, .bytes = n, .crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), content, n)};
 
     put_local(encoder, &entry);
-    rfs_bytes_put(&encoder->builder.literals, content, n);
+    rfs_bytes_put(&encoder->builder->literals, content, n);
     put_descriptor(encoder, &entry);
     keep_entry(encoder, &entry);
 }
@@ -277,7 +286,7 @@ static void add_storage(struct encoder *encoder, uint32_t number)
     else
         entry.summed = entry.bytes > 0 && encoder->config->crc;
     put_local(encoder, &entry);
-    entry.region = rfs_image_add(&encoder->builder, target, 0, entry.bytes);
+    entry.region = rfs_image_add(encoder->builder, target, encoder->at, entry.bytes);
     if (entry.bytes > 0)
         put_descriptor(encoder, &entry);
     keep_entry(encoder, &entry);
@@ -285,7 +294,7 @@ static void add_storage(struct encoder *encoder, uint32_t number)
 
 static void put_central(struct encoder *encoder, const struct entry *entry)
 {
-    struct rfs_bytes *out = &encoder->builder.literals;
+    struct rfs_bytes *out = &encoder->builder->literals;
     const bool wide_size = OVERFLOWS(entry->bytes);
     const bool wide_offset = OVERFLOWS(entry->header);
     const unsigned extra = (wide_size ? 16u : 0u) + (wide_offset ? 8u : 0u);
@@ -309,14 +318,14 @@ static void put_central(struct encoder *encoder, const struct entry *entry)
 /* The directory and the ends, that of zip64 always, as torch writes it. */
 static void put_directory(struct encoder *encoder)
 {
-    struct rfs_bytes *out = &encoder->builder.literals;
-    const uint64_t begin = rfs_image_here(&encoder->builder);
+    struct rfs_bytes *out = &encoder->builder->literals;
+    const uint64_t begin = here(encoder);
     const uint64_t n = encoder->entries.n;
     const uint64_t few = n < 0xffff ? n : 0xffff;
 
     for (size_t i = 0; i < n; i++)
         put_central(encoder, &encoder->entries.data[i]);
-    const uint64_t end = rfs_image_here(&encoder->builder);
+    const uint64_t end = here(encoder);
     PUT(out, "PK\6\6", {44, 8}, {0x031e, 2}, {0x002d, 2}, {0, 8}, {n, 8}, {n, 8}, {end - begin, 8},
         {begin, 8});
     PUT(out, "PK\6\7", {0, 4}, {end, 8}, {1, 4});
@@ -329,15 +338,48 @@ static void encode(struct encoder *encoder)
 {
     add_small(encoder, "data.pkl", encoder->pickle.data, encoder->pickle.n);
     add_small(encoder, "byteorder", "little", 6);
-    for (uint32_t i = 0; i < encoder->sizes.n && !encoder->builder.failed; i++)
+    for (uint32_t i = 0; i < encoder->sizes.n && !encoder->builder->failed; i++)
         add_storage(encoder, i);
     add_small(encoder, "version", "3\n", 2);
     put_directory(encoder);
 }
 
+int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_tensor *tensor,
+                        struct rfs_error *err)
+{
+    struct rfs_document document = {0};
+    const struct rfs_pt_config config = {
+        .document = &document, .params = tensor->params, .stem = "archive", .crc = tensor->crc};
+    RFS_CLEANUP(encoder_end)
+    struct encoder encoder = {.config = &config,
+                              .builder = builder,
+                              .base = rfs_image_here(builder),
+                              .target = tensor->target,
+                              .at = tensor->at,
+                              .err = err};
+
+    if (rfs_document_reserve(&document, tensor->type->bytes))
+        document.root = rfs_document_tensor(&document, (enum rfs_dtype)tensor->type->dtype,
+                                            tensor->type->ndim, tensor->type->dims);
+    const int rc = document.root ? rfs_pickle_write(document.root, number_storage, &encoder,
+                                                    &encoder.pickle, err)
+                                 : rfs_fail_memory(err);
+    if (rc == 0)
+        encode(&encoder);
+    rfs_document_free(&document);
+    return rc;
+}
+
+static void builder_end(struct rfs_image_builder *builder)
+{
+    rfs_image_builder_end(builder);
+}
+
 int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(encoder_end) struct encoder encoder = {.config = config, .err = err};
+    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_CLEANUP(encoder_end)
+    struct encoder encoder = {.config = config, .builder = &builder, .err = err};
 
     *out = NULL;
     int rc =
@@ -345,7 +387,7 @@ int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, str
     if (rc)
         return rc;
     encode(&encoder);
-    rc = rfs_image_finish(&encoder.builder, config->params, out);
+    rc = rfs_image_finish(&builder, config->params, out);
     if (rc == -EFBIG)
         return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(config->catalog)), NULL,
                         "'%s.pt' would be larger than a file can be", config->stem);

@@ -26,4 +26,18 @@ struct rfs_pt_config {
  */
 int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err);
 
+struct rfs_image_builder;
+
+/* A file of torch.save with one tensor. */
+struct rfs_pt_tensor {
+    const struct rfs_params *params;
+    uint32_t target;             /* of the parameter list: its bytes */
+    uint64_t at;                 /* from here on */
+    const struct rfs_type *type; /* are the tensor's: its dims, dtype and bytes */
+    bool crc;                    /* as in struct rfs_pt_config */
+};
+/* Adds such a file to an image as an item: its offsets count from its own beginning. 0 or -errno. */
+int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_tensor *tensor,
+                        struct rfs_error *err);
+
 #endif

@@ -2,7 +2,7 @@
 #include "plan/trace.h"
 
 #include "base/checked.h"
-#include "plan/internal.h"
+#include "plan/boxed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -120,6 +120,38 @@ static int trace_copied(const struct provider_query *provider_query,
     return 0;
 }
 
+/* The pieces are chunks; their rank is the number of the chunk's file. */
+static int trace_boxed(struct rfs_planner *planner, uint32_t local, const struct rfs_target *target,
+                       struct rfs_trace *out)
+{
+    struct rfs_boxed_walk walk;
+    int rc = rfs_boxed_walk_begin(planner, local, target, &walk);
+
+    out->devices = 0;
+    while (rc == 0 && rfs_boxed_walk_next(&walk)) {
+        const struct rfs_chunk *chunk = &walk.boxes->chunks.data[walk.chunk];
+        if (out->n == out->cap &&
+            !rfs_vec_grow((void **)&out->pieces, &out->cap, out->n, sizeof *out->pieces))
+            return -ENOMEM;
+        struct rfs_piece_trace *piece = &out->pieces[out->n++];
+        memset(piece, 0, sizeof *piece);
+        piece->rank = piece->first = chunk->file - walk.boxes->first_file;
+        piece->type = chunk->type;
+        for (uint32_t i = 0; i < walk.geometry->ndim; i++) {
+            const uint64_t lo = rfs_max_u64(walk.at[i], walk.cells.lo[i]);
+            const uint64_t hi = rfs_min_u64(walk.at[i] + walk.size[i], walk.cells.hi[i]);
+            piece->whole.at[i] = lo;
+            piece->source.at[i] = lo - walk.at[i];
+            piece->target.at[i] = lo - walk.cells.lo[i] + (i == 0 ? walk.cells.row : 0);
+            piece->whole.len[i] = piece->source.len[i] = piece->target.len[i] = hi - lo;
+        }
+        rc = rfs_boxed_walk_block(&walk, &piece->block, NULL);
+    }
+    if (rc == 0 && out->n > 0)
+        qsort(out->pieces, out->n, sizeof *out->pieces, by_destination);
+    return rc;
+}
+
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_trace *out)
 {
@@ -139,6 +171,8 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
     out->differs = provider_query.presence != NULL;
     if (rfs_catalog_type(planner->config.catalog, target->type)->bytes == 0)
         return 0;
+    if (rfs_catalog_boxes(planner->config.catalog))
+        return trace_boxed(planner, local, target, out);
     struct rfs_use use;
     rfs_catalog_begin(planner->config.catalog, &use);
     const int rc = out->geometry ? trace_cut(&provider_query, local, out)

@@ -51,6 +51,7 @@ struct shown_folder {
 };
 
 struct rfs_view;
+struct rfs_dcp_view;
 struct rfs_hfai_view;
 struct rfs_sizes;
 
@@ -85,6 +86,7 @@ struct rfs_view {
     struct rfs_output_map *output_map; /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;       /* NULL with hfai */
     struct rfs_hfai_view *hfai;        /* NULL with planner */
+    struct rfs_dcp_view *dcp;          /* NULL but with view=dcp */
     struct rfs_assembler *assembler;
     struct rfs_scale scale;
     uint32_t n_ranks;    /* of the destination */

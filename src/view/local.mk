@@ -10,12 +10,18 @@ librfs_la_SOURCES += \
 	src/view/crc.c \
 	src/view/crypt.c \
 	src/view/crypt.h \
+	src/view/dcp.c \
+	src/view/dcp.h \
+	src/view/dcp_chunks.c \
+	src/view/dcp_chunks.h \
 	src/view/features.c \
 	src/view/filename.c \
 	src/view/filename.h \
 	src/view/flat.c \
 	src/view/flat.h \
 	src/view/folders.c \
+	src/view/groups.c \
+	src/view/groups.h \
 	src/view/hfai_view.c \
 	src/view/hfai_view.h \
 	src/view/hidden.c \

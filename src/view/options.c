@@ -28,6 +28,8 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "segmented as well, or names= with null for each",
                               "option segmented_skip leaves out parameters of segmented "
                               "checkpoints only");
+    if (!rc && o->shown == RFS_SHOW_DCP && !o->dst_rules && !o->dst_strategy)
+        return 0; /* dst_ranks alone says how many files there are */
     return rc ? rc : check_rules("dst", o->dst_strategy, o->dst_rules, o->dst_ranks, err);
 }
 

@@ -6,10 +6,10 @@
 #include "view/planned.h"
 
 #include "base/cleanup.h"
-#include "base/publish.h"
 #include "image/pt.h"
+#include "view/dcp.h"
 #include "view/flat.h"
-#include "view/hidden.h"
+#include "view/groups.h"
 #include "view/outputs.h"
 
 #include <errno.h>
@@ -102,73 +102,19 @@ static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t f
     return rfs_planner_ready(view->planner, view->files[file].rank);
 }
 
-/* ---- the hidden folder: whole tensors, then those of each rank that is shown ----------------- */
-
-/* The planner of one whole checkpoint if it is there: the view's own, where that shows one. */
-static struct rfs_planner *ready_whole(const struct rfs_view *view)
-{
-    return view->dst ? RFS_PUBLISHED(&view->hidden.whole) : view->planner;
-}
-
-static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct rfs_error *err)
-{
-    const struct rfs_planner_config config = {
-        .catalog = view->catalog,
-        .src = view->src,
-        .pool = view->set->pool,
-        .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
-        .output_map = view->output_map,
-        .template = view->planner,
-    };
-    struct rfs_planner *fresh = NULL;
-
-    *out = ready_whole(view);
-    const int rc = *out ? 0 : rfs_planner_new(&config, &fresh, err);
-    if (*out || rc)
-        return rc;
-    *out = RFS_PUBLISH(&view->hidden.whole, fresh, rfs_planner_free);
-    return 0;
-}
-
-static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
-                      struct rfs_error *err)
-{
-    *out = (struct rfs_tensors){.rank = group > 0 ? group - 1 : 0, .planner = view->planner};
-    int rc = group == 0 ? whole_planner(view, &out->planner, err) : 0;
-    if (rc == 0)
-        rc = rfs_planner_rank(out->planner, out->rank, &out->plan, err);
-    if (rc == 0)
-        out->params = out->plan->params;
-    return rc;
-}
-
-static bool tensors_are_ready(struct rfs_view *view, uint32_t group)
-{
-    const struct rfs_planner *planner = group == 0 ? ready_whole(view) : view->planner;
-
-    return planner && rfs_planner_ready(planner, group == 0 ? 0 : group - 1);
-}
-
-static void name_group(const struct rfs_view *view, uint32_t group, char out[32])
-{
-    (void)view;
-    if (group == 0)
-        snprintf(out, 32, "full");
-    else
-        snprintf(out, 32, "rank_%u", group - 1);
-}
+/* ---- the kinds ------------------------------------------------------------------------------- */
 
 static const struct rfs_view_kind ranks = {.by_rank = true,
                                            .image = image_of,
                                            .plan = plan_of,
-                                           .tensors = tensors_of,
-                                           .tensors_are_ready = tensors_are_ready,
-                                           .name_group = name_group};
+                                           .tensors = rfs_groups_tensors,
+                                           .tensors_are_ready = rfs_groups_tensors_are_ready,
+                                           .name_group = rfs_groups_name_group};
 static const struct rfs_view_kind flat = {.image = image_of, /* never called: all are ready */
                                           .plan = plan_of,
-                                          .tensors = tensors_of,
-                                          .tensors_are_ready = tensors_are_ready,
-                                          .name_group = name_group};
+                                          .tensors = rfs_groups_tensors,
+                                          .tensors_are_ready = rfs_groups_tensors_are_ready,
+                                          .name_group = rfs_groups_name_group};
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
@@ -200,7 +146,7 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
     int rc = 0;
 
     view->kind = &ranks;
-    view->n_groups = view->n_ranks < RFS_HIDDEN_GROUPS ? view->n_ranks + 1 : RFS_HIDDEN_GROUPS;
+    view->n_groups = rfs_groups_count(view);
     view->files = calloc(view->n_ranks, sizeof *view->files);
     view->folders = calloc(view->n_ranks, sizeof *view->folders);
     if (!view->files || !view->folders)
@@ -218,6 +164,8 @@ int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err)
     view->format = rfs_view_format(&view->options);
     if (view->options.shown == RFS_SHOW_RANKS)
         return show_ranks(view, err);
+    if (view->options.shown == RFS_SHOW_DCP)
+        return rfs_view_dcp(view, err);
     view->kind = &flat;
     view->n_groups = 1;
     const int rc = rfs_planner_rank(view->planner, 0, &plan, err);

@@ -6,6 +6,7 @@
 #include "source/io/encrypted.h"
 #include "source/saved/folder.h"
 #include "view/crypt.h"
+#include "view/dcp.h"
 #include "view/hfai_view.h"
 #include "view/hidden.h"
 #include "view/internal.h"
@@ -198,6 +199,7 @@ static void close_plain(struct rfs_view *view)
     rfs_view_hidden_end(view);
     rfs_assembler_free(view->assembler);
     rfs_hfai_view_free(view->hfai);
+    rfs_dcp_view_free(view->dcp);
     rfs_planner_free(view->planner);
     rfs_output_map_free(view->output_map);
     rfs_catalog_close(view->catalog);

@@ -147,16 +147,15 @@ static void box_of_cell(const struct rfs_chunk_grid *grid, uint32_t ndim, uint64
     }
 }
 
-static int fail_at(const struct gridding *g, const struct rfs_chunk_grid *grid, uint64_t cell,
-                   const char *what)
+/* Prints the box of a cell. */
+static const char *print_cell(const struct gridding *g, const struct rfs_chunk_grid *grid,
+                              uint64_t cell, struct rfs_box_text *text)
 {
-    struct rfs_box_text text;
     uint64_t lo[RFS_MAX_DIMS];
     uint64_t hi[RFS_MAX_DIMS];
 
     box_of_cell(grid, g->whole->ndim, cell, lo, hi);
-    return rfs_fail(g->err, -EINVAL, RFS_BOXES_OF(g->boxes, g->tensor), NULL, "%s %s", what,
-                    rfs_boxes_print(g->whole->ndim, lo, hi, &text));
+    return rfs_boxes_print(g->whole->ndim, lo, hi, text);
 }
 
 /* Claims the cells of a chunk. */
@@ -168,6 +167,7 @@ static int claim(const struct gridding *g, struct rfs_chunk_grid *grid, uint32_t
     uint32_t first[RFS_MAX_DIMS];
     uint32_t end[RFS_MAX_DIMS];
     uint32_t cell[RFS_MAX_DIMS];
+    struct rfs_box_text text;
 
     rfs_boxes_corner(g->boxes, g->tensor, chunk, at);
     for (uint32_t i = 0; i < ndim; i++) {
@@ -179,7 +179,9 @@ static int claim(const struct gridding *g, struct rfs_chunk_grid *grid, uint32_t
         for (uint32_t i = 0; i < ndim; i++)
             number = number * grid->pieces[i] + cell[i];
         if (grid->cells[number] != NO_CHUNK)
-            return fail_at(g, grid, number, "two chunks of the metadata overlap in");
+            return rfs_fail(g->err, -EINVAL, RFS_BOXES_OF(g->boxes, g->tensor), NULL,
+                            "two chunks of the metadata overlap in %s",
+                            print_cell(g, grid, number, &text));
         grid->cells[number] = chunk - g->tensor->first;
         uint32_t axis = ndim;
         while (axis > 0 && ++cell[axis - 1] == end[axis - 1]) {
@@ -193,13 +195,15 @@ static int claim(const struct gridding *g, struct rfs_chunk_grid *grid, uint32_t
 
 static int fill(const struct gridding *g, struct rfs_chunk_grid *grid)
 {
+    struct rfs_box_text text;
     int rc = 0;
 
     for (uint32_t c = 0; rc == 0 && c < g->tensor->n; c++)
         rc = claim(g, grid, g->tensor->first + c);
     for (uint64_t i = 0; rc == 0 && i < g->n_cells; i++)
         if (grid->cells[i] == NO_CHUNK)
-            rc = fail_at(g, grid, i, "the metadata has no chunk for");
+            rc = rfs_fail(g->err, -EINVAL, RFS_BOXES_OF(g->boxes, g->tensor), NULL,
+                          "the metadata has no chunk for %s", print_cell(g, grid, i, &text));
     return rc;
 }
 

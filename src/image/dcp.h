@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files of torch.distributed.checkpoint: items, each a file of torch.save with one chunk of a
+ * tensor, one after the other; and .metadata, a pickle that says what they are (dcp.c and
+ * dcp_metadata.c draw them).
+ */
+#ifndef RFS_IMAGE_DCP_H
+#define RFS_IMAGE_DCP_H
+
+#include "image/image.h"
+
+/* A chunk: a part of a target's bytes, and the box that it is of the whole tensor. */
+struct rfs_dcp_chunk {
+    uint32_t target; /* in the parameter list */
+    uint32_t whole;  /* type of the whole tensor as shown; id in the catalogue's types, as TYPE */
+    uint32_t type;   /* of the chunk */
+    uint64_t at;     /* in the target's bytes */
+    uint64_t corner[RFS_MAX_DIMS];
+};
+
+/*
+ * The file of N chunks; item k begins at ends[k] and ends at ends[k + 1], which has room for N + 1.
+ * CRC: as of format=pt. 0 or -errno with *err filled.
+ */
+int rfs_image_dcp(struct rfs_catalog *catalog, const struct rfs_params *params,
+                  const struct rfs_dcp_chunk *chunks, size_t n, bool crc, struct rfs_image **out,
+                  uint64_t *ends, struct rfs_error *err);
+
+/* What .metadata says of a chunk. */
+struct rfs_dcp_item {
+    uint32_t name;        /* shown; id in the catalogue's names */
+    uint32_t whole, type; /* as in the chunk */
+    uint32_t file;        /* __FILE_0.distcp */
+    uint64_t begin, bytes;
+    uint64_t corner; /* the number of its first element, row by row */
+};
+
+/* .metadata for items that are grouped by name. 0 or -ENOMEM. */
+int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_item *items, size_t n,
+                           struct rfs_image **out);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * .metadata of torch.distributed.checkpoint: a pickle of protocol 2 (torch writes 4, and reads all)
+ * of dataclasses of torch.distributed.checkpoint.metadata, and _StorageInfo of filesystem:
+ *
+ *     Metadata
+ *       state_dict_metadata  {name: TensorStorageMetadata}
+ *                              properties  TensorProperties, whose state is a tuple
+ *                              size        torch.Size of the whole tensor
+ *                              chunks      [ChunkStorageMetadata: offsets, sizes]
+ *       planner_data         {name: (name,)}
+ *       storage_data         {MetadataIndex: fqn, offset, index:
+ *                               _StorageInfo: relative_path, offset, length}
+ *       storage_meta, version  None, "1.0.0"
+ *
+ * Objects are made as pickle makes them: NEWOBJ, and BUILD with a dict of the fields.
+ */
+#include "base/cleanup.h"
+#include "image/build.h"
+#include "image/dcp.h"
+#include "source/torch/archive.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define METADATA "torch.distributed.checkpoint.metadata"
+
+/* The classes, and their numbers in the memo. */
+enum class {
+    CLASS_METADATA,
+    CLASS_TENSOR,
+    CLASS_PROPERTIES,
+    CLASS_CHUNK,
+    CLASS_INDEX,
+    CLASS_INFO,
+    CLASS_SIZE,
+    N_CLASSES
+};
+static const struct {
+    const char *module, *name;
+} classes[N_CLASSES] = {
+    [CLASS_METADATA] = {METADATA, "Metadata"},
+    [CLASS_TENSOR] = {METADATA, "TensorStorageMetadata"},
+    [CLASS_PROPERTIES] = {METADATA, "TensorProperties"},
+    [CLASS_CHUNK] = {METADATA, "ChunkStorageMetadata"},
+    [CLASS_INDEX] = {METADATA, "MetadataIndex"},
+    [CLASS_INFO] = {"torch.distributed.checkpoint.filesystem", "_StorageInfo"},
+    [CLASS_SIZE] = {"torch", "Size"},
+};
+
+/* The names of fields, and their numbers in the memo, after those of the classes. */
+enum field { PROPERTIES, SIZE, CHUNKS, OFFSETS, SIZES, FQN, OFFSET, INDEX, PATH, LENGTH, N_FIELDS };
+static const char *const fields[N_FIELDS] = {"properties",    "size",  "chunks", "offsets",
+                                             "sizes",         "fqn",   "offset", "index",
+                                             "relative_path", "length"};
+
+struct pickler {
+    struct rfs_catalog *catalog;
+    struct rfs_bytes *out;
+    uint32_t memo;                  /* the next number */
+    uint32_t class_memo[N_CLASSES]; /* + 1; 0: not written yet */
+    uint32_t field_memo[N_FIELDS];
+    uint32_t properties[RFS_DTYPE_COUNT]; /* the same of the properties of each dtype */
+};
+
+static void put(struct pickler *p, char op)
+{
+    rfs_bytes_put(p->out, &op, 1);
+}
+
+static void put_little(struct pickler *p, char op, uint64_t number, unsigned bytes)
+{
+    unsigned char buf[9] = {(unsigned char)op};
+
+    for (unsigned i = 0; i < bytes; i++)
+        buf[1 + i] = (unsigned char)(number >> (8 * i));
+    rfs_bytes_put(p->out, buf, 1 + bytes);
+}
+
+static void put_int(struct pickler *p, uint64_t number)
+{
+    if (number <= INT32_MAX) {
+        put_little(p, 'J', number, 4);
+        return;
+    }
+    put(p, '\x8a'); /* LONG1 of 8 bytes; numbers are below 2^63 */
+    put_little(p, 8, number, 8);
+}
+
+static void put_text(struct pickler *p, const char *text)
+{
+    put_little(p, 'X', strlen(text), 4);
+    rfs_bytes_put_text(p->out, text);
+}
+
+/* What is on the stack gets the next number; its number + 1. */
+static uint32_t memoize(struct pickler *p)
+{
+    put_little(p, 'r', p->memo, 4);
+    return ++p->memo;
+}
+
+/* True when MEMO was set, and its object is on the stack again. */
+static bool recall(struct pickler *p, uint32_t memo)
+{
+    if (memo > 0)
+        put_little(p, 'j', memo - 1, 4);
+    return memo > 0;
+}
+
+static void put_global(struct pickler *p, const char *module, const char *name)
+{
+    put(p, 'c');
+    rfs_bytes_put_text(p->out, module);
+    put(p, '\n');
+    rfs_bytes_put_text(p->out, name);
+    put(p, '\n');
+}
+
+static void put_class(struct pickler *p, enum class class)
+{
+    if (recall(p, p->class_memo[class]))
+        return;
+    put_global(p, classes[class].module, classes[class].name);
+    p->class_memo[class] = memoize(p);
+}
+
+static void put_field(struct pickler *p, enum field field)
+{
+    if (recall(p, p->field_memo[field]))
+        return;
+    put_text(p, fields[field]);
+    p->field_memo[field] = memoize(p);
+}
+
+/* An object of a class, and the dict of its fields, which end_object sets. */
+static void begin_object(struct pickler *p, enum class class)
+{
+    put_class(p, class);
+    rfs_bytes_put_text(p->out, ")\x81}("); /* EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK */
+}
+
+static void end_object(struct pickler *p)
+{
+    rfs_bytes_put_text(p->out, "ub"); /* SETITEMS BUILD */
+}
+
+static void put_size(struct pickler *p, uint32_t ndim, const uint64_t *dims)
+{
+    put_class(p, CLASS_SIZE);
+    put(p, '(');
+    for (uint32_t i = 0; i < ndim; i++)
+        put_int(p, dims[i]);
+    rfs_bytes_put_text(p->out, "t\x85R"); /* TUPLE TUPLE1 REDUCE */
+}
+
+/* (dtype, layout, requires_grad, memory_format, pin_memory) */
+static void put_properties(struct pickler *p, enum rfs_dtype dtype)
+{
+    if (recall(p, p->properties[dtype]))
+        return;
+    put_class(p, CLASS_PROPERTIES);
+    rfs_bytes_put_text(p->out, ")\x81(");
+    put_global(p, "torch", rfs_torch_dtype_name(dtype));
+    put_global(p, "torch.serialization", "_get_layout");
+    put_text(p, "torch.strided");
+    rfs_bytes_put_text(p->out, "\x85R\x89"); /* TUPLE1 REDUCE NEWFALSE */
+    put_global(p, METADATA, "_MEM_FORMAT_ENCODING");
+    put_little(p, 'K', 0, 1);                  /* torch_contiguous_format */
+    rfs_bytes_put_text(p->out, "\x85R\x89tb"); /* and NEWFALSE TUPLE BUILD */
+    p->properties[dtype] = memoize(p);
+}
+
+static void unravel(const struct rfs_type *whole, uint64_t number, uint64_t *at)
+{
+    for (uint32_t i = whole->ndim; i-- > 0;) {
+        at[i] = whole->dims[i] ? number % whole->dims[i] : 0;
+        number /= whole->dims[i] ? whole->dims[i] : 1;
+    }
+}
+
+static const struct rfs_type *type_of(const struct pickler *p, uint32_t type)
+{
+    return rfs_catalog_type(p->catalog, type);
+}
+
+/* A name and its TensorStorageMetadata, of N items. */
+static void put_tensor(struct pickler *p, const struct rfs_dcp_item *items, size_t n)
+{
+    const struct rfs_type *whole = type_of(p, items->whole);
+    uint64_t at[RFS_MAX_DIMS];
+
+    begin_object(p, CLASS_TENSOR);
+    put_field(p, PROPERTIES);
+    put_properties(p, (enum rfs_dtype)whole->dtype);
+    put_field(p, SIZE);
+    put_size(p, whole->ndim, whole->dims);
+    put_field(p, CHUNKS);
+    rfs_bytes_put_text(p->out, "](");
+    for (size_t i = 0; i < n; i++) {
+        unravel(whole, items[i].corner, at);
+        begin_object(p, CLASS_CHUNK);
+        put_field(p, OFFSETS);
+        put_size(p, whole->ndim, at);
+        put_field(p, SIZES);
+        put_size(p, whole->ndim, type_of(p, items[i].type)->dims);
+        end_object(p);
+    }
+    put(p, 'e');
+    end_object(p);
+}
+
+/* A MetadataIndex and its _StorageInfo. */
+static void put_item(struct pickler *p, const struct rfs_dcp_item *item, uint32_t name,
+                     uint64_t number)
+{
+    const struct rfs_type *whole = type_of(p, item->whole);
+    uint64_t at[RFS_MAX_DIMS];
+    char path[48];
+
+    unravel(whole, item->corner, at);
+    snprintf(path, sizeof path, "__%u_0.distcp", item->file);
+    begin_object(p, CLASS_INDEX);
+    put_field(p, FQN);
+    recall(p, name);
+    put_field(p, OFFSET);
+    put_size(p, whole->ndim, at);
+    put_field(p, INDEX);
+    put_int(p, number);
+    end_object(p);
+    begin_object(p, CLASS_INFO);
+    put_field(p, PATH);
+    put_text(p, path);
+    put_field(p, OFFSET);
+    put_int(p, item->begin);
+    put_field(p, LENGTH);
+    put_int(p, item->bytes);
+    end_object(p);
+}
+
+/* Where the items of the name that is item I's end. */
+static size_t end_of(const struct rfs_dcp_item *items, size_t n, size_t i)
+{
+    size_t end = i;
+
+    while (end < n && items[end].name == items[i].name)
+        end++;
+    return end;
+}
+
+/* Puts all; NAMES has room for the memo number of each name. */
+static void put_all(struct pickler *p, const struct rfs_dcp_item *items, size_t n, uint32_t *names)
+{
+    size_t k = 0;
+
+    rfs_bytes_put(p->out, "\x80\x02", 2);
+    begin_object(p, CLASS_METADATA);
+    put_text(p, "state_dict_metadata");
+    rfs_bytes_put_text(p->out, "}(");
+    for (size_t i = 0, end; i < n; i = end) {
+        end = end_of(items, n, i);
+        put_text(p, rfs_catalog_name(p->catalog, items[i].name));
+        names[k++] = memoize(p);
+        put_tensor(p, items + i, end - i);
+    }
+    put(p, 'u');
+    put_text(p, "planner_data");
+    rfs_bytes_put_text(p->out, "}(");
+    for (size_t i = 0; i < k; i++) {
+        recall(p, names[i]);
+        recall(p, names[i]);
+        put(p, '\x85'); /* TUPLE1 */
+    }
+    put(p, 'u');
+    put_text(p, "storage_data");
+    rfs_bytes_put_text(p->out, "}(");
+    k = 0;
+    for (size_t i = 0, end; i < n; i = end, k++) {
+        end = end_of(items, n, i);
+        for (size_t item = i; item < end; item++)
+            put_item(p, &items[item], names[k], item - i);
+    }
+    put(p, 'u');
+    put_text(p, "storage_meta");
+    put(p, 'N');
+    put_text(p, "version");
+    put_text(p, "1.0.0");
+    end_object(p);
+    put(p, '.');
+}
+
+static void builder_end(struct rfs_image_builder *builder)
+{
+    rfs_image_builder_end(builder);
+}
+
+int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_item *items, size_t n,
+                           struct rfs_image **out)
+{
+    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_FREE uint32_t *names = calloc(n + 1, sizeof *names);
+    struct pickler pickler = {.catalog = catalog, .out = &builder.literals};
+
+    *out = NULL;
+    if (!names)
+        return -ENOMEM;
+    put_all(&pickler, items, n, names);
+    return rfs_image_finish(&builder, NULL, out);
+}
