@@ -18,7 +18,14 @@ librfs_la_SOURCES += \
 	src/source/boxes/boxes.h \
 	src/source/boxes/build.c \
 	src/source/boxes/grid.c \
+	src/source/boxes/headers.c \
+	src/source/boxes/headers.h \
 	src/source/boxes/internal.h \
+	src/source/boxes/mindformers.c \
+	src/source/boxes/mindformers.h \
+	src/source/boxes/mindformers_internal.h \
+	src/source/boxes/mindformers_storage.c \
+	src/source/boxes/mindformers_tensors.c \
 	src/source/boxes/open.c \
 	src/source/boxes/open.h \
 	src/source/boxes/walk.c \

@@ -19,6 +19,7 @@ import oracle  # noqa: E402
 
 oracle.quiet()
 
+import compared  # noqa: E402
 import mindformers_cases  # noqa: E402
 
 # Each has FIXED, name -> function(name) that makes a Case, and make(seed, number) for the random ones.
@@ -102,8 +103,8 @@ class Runner:
         case = problem = None
         try:
             case = maker(name)
-            case.write(folder)
-            problem = case.check_oracle(folder)
+            source, options = case.write(folder)
+            problem = case.check_oracle(folder) or compared.check(case, folder, source, options)
         except Exception:  # noqa: BLE001 - a fault of the generator is a failure too
             problem = traceback.format_exc().strip()
         finally:

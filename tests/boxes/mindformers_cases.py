@@ -42,13 +42,13 @@ class Case:
 
     def write(self, folder):
         """Returns the source, and the options that name the destination."""
-        saves.write(program(self.checkpoint.version), self.checkpoint, os.path.join(folder, "checkpoint"))
+        source = saves.write(program(self.checkpoint.version), self.checkpoint, os.path.join(folder, "checkpoint"))
         if not self.target:
-            return os.path.join(folder, "checkpoint"), {}
+            return source, {}
         path = os.path.join(folder, "dst.ckpt")
         Strategy([Item(t.name, self.target[t.name], t.value.shape) for t in self.checkpoint.tensors
                   if t.name in self.target]).write(path)
-        return os.path.join(folder, "checkpoint"), {"dst_strategy": path}
+        return source, {"dst_strategy": path}
 
     def wanted(self, rank):
         """name -> Value of a rank of the destination."""

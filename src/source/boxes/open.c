@@ -3,8 +3,8 @@
 
 #include "base/path.h"
 #include "source/boxes/dcp.h"
+#include "source/boxes/mindformers.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,12 +13,8 @@ static int read_metadata(enum rfs_described described, const char *folder, struc
                          struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
                          struct rfs_error *err)
 {
-    if (described == RFS_DCP)
-        return rfs_dcp_open(folder, files, tables, log, out, err);
-    *out = NULL;
-    return rfs_fail(err, -ENOTSUP, RFS_IN(rfs_files_path(files, 0)), NULL,
-                    "checkpoints of this format (%d) in %s are not read yet", (int)described,
-                    folder);
+    return described == RFS_DCP ? rfs_dcp_open(folder, files, tables, log, out, err)
+                                : rfs_mindformers_open(folder, files, tables, log, out, err);
 }
 
 int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/boxes/headers.h"
+
+#include "base/text.h"
+#include "source/boxes/internal.h"
+#include "source/safetensors/header.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct rfs_boxes_by_file {
+    uint32_t *chunks; /* numbers, by file */
+    uint32_t first[]; /* [n_files + 1] in chunks */
+};
+
+struct rfs_boxes_by_file *rfs_boxes_by_file_new(const struct rfs_boxes *boxes)
+{
+    const struct rfs_chunk *chunks = boxes->chunks.data;
+    const uint32_t n = boxes->n_files;
+    struct rfs_boxes_by_file *by_file =
+        calloc(1, sizeof *by_file + (n + 2) * sizeof by_file->first[0]);
+
+    if (!by_file)
+        return NULL;
+    by_file->chunks = malloc((boxes->chunks.n + 1) * sizeof *by_file->chunks);
+    if (!by_file->chunks) {
+        free(by_file);
+        return NULL;
+    }
+    /* Counted one place further on, so that each count becomes the place of its file's first. */
+    for (size_t i = 0; i < boxes->chunks.n; i++)
+        by_file->first[chunks[i].file - boxes->first_file + 2]++;
+    for (uint32_t i = 2; i < n + 2; i++)
+        by_file->first[i] += by_file->first[i - 1];
+    for (size_t i = 0; i < boxes->chunks.n; i++)
+        by_file->chunks[by_file->first[chunks[i].file - boxes->first_file + 1]++] = (uint32_t)i;
+    return by_file;
+}
+
+void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file)
+{
+    if (by_file)
+        free(by_file->chunks);
+    free(by_file);
+}
+
+static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    return rfs_reading_pread(ctx, buf, n, offset);
+}
+
+static int read_header(const struct rfs_boxes *boxes, uint32_t file, struct rfs_index **index,
+                       struct rfs_error *err)
+{
+    const char *path = rfs_files_path(boxes->files, file);
+    struct rfs_reading reading;
+
+    *index = NULL;
+    int rc = rfs_reading_begin_quiet(boxes->files, file, &reading);
+    if (rc < 0)
+        return rfs_files_fail(err, path, rc);
+    rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, boxes->tables, NULL, index,
+                              err);
+    const int end = rfs_reading_end(&reading);
+    if (end < 0)
+        rc = rfs_files_fail(err, path, end);
+    if (rc < 0) {
+        rfs_index_free(*index);
+        *index = NULL;
+    }
+    return rc;
+}
+
+/* What the file has instead of a chunk; ENTRY is NULL: nothing of that name. */
+static int fail_differs(const struct rfs_boxes *boxes, uint32_t chunk,
+                        const struct rfs_entry *entry, struct rfs_error *err)
+{
+    static const char remedy[] =
+        "a checkpoint whose save has ended; the metadata and this file are "
+        "not of one save";
+    const struct rfs_where where =
+        RFS_OF(rfs_files_path(boxes->files, boxes->chunks.data[chunk].file),
+               rfs_boxes_name_of(boxes, chunk));
+    const struct rfs_type *want = rfs_boxes_type(boxes, boxes->chunks.data[chunk].type);
+    char wanted[RFS_DIMS_TEXT(RFS_MAX_DIMS)];
+    char found[RFS_DIMS_TEXT(RFS_MAX_DIMS)];
+
+    if (!entry)
+        return rfs_fail(err, -EINVAL, where, remedy,
+                        "the metadata stores a slice of it in this file, which has none");
+    const struct rfs_type *has = rfs_boxes_type(boxes, entry->type);
+    return rfs_fail(err, -EINVAL, where, remedy,
+                    "the metadata describes its slice as %s%s, the file has %s%s",
+                    rfs_dtype_name((enum rfs_dtype)want->dtype),
+                    rfs_text_dims(wanted, sizeof wanted, want->ndim, want->dims),
+                    rfs_dtype_name((enum rfs_dtype)has->dtype),
+                    rfs_text_dims(found, sizeof found, has->ndim, has->dims));
+}
+
+int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_by_file *by_file,
+                               uint32_t chunk, struct rfs_error *err)
+{
+    const uint32_t number = boxes->chunks.data[chunk].file - boxes->first_file;
+    struct rfs_index *index;
+    int rc = read_header(boxes, boxes->chunks.data[chunk].file, &index, err);
+
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = by_file->first[number]; i < by_file->first[number + 1]; i++) {
+        const uint32_t c = by_file->chunks[i];
+        const struct rfs_entry *entry = rfs_index_find(index, rfs_boxes_tensor_of(boxes, c)->name);
+        if (entry && entry->type == boxes->chunks.data[c].type)
+            atomic_store_explicit(&boxes->chunks.data[c].at, entry->offset, memory_order_release);
+        else if (c == chunk)
+            rc = fail_differs(boxes, c, entry, err);
+    }
+    rfs_index_free(index);
+    return rc;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ *   {"state_dict_metadata": {
+ *      "w": {"properties": {"dtype": "BFloat16", "replica_id": …, …}, "global_shape": [8, 6],
+ *            "axis_fragmentations": [2, 2],
+ *            "layout": {"device_matrix": [2, 2, 2], "tensor_map": [0, 2],
+ *                       "interleaved_parallel": false, "alias_name": …, "rank_list": …} or null,
+ *            "chunk": [{"global_offset": [0], "local_shape": [4, 3]}, …]}, …},
+ *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": …}, …], …}}
+ *
+ * Source: save_metadata of MindSpore Transformers 2.0 and 2.1, which write the two in this order.
+ *
+ * The text may be gigabytes, mostly lists of ranks, which are passed over. Each slice is taken from
+ * the lowest rank whose file is in the folder.
+ */
+#include "source/boxes/mindformers.h"
+
+#include "base/cleanup.h"
+#include "source/boxes/headers.h"
+#include "source/boxes/mindformers_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TENSORS "state_dict_metadata"
+#define STORAGE "storage_data"
+#define REMEDY "an iteration whose save has ended, such as the one before"
+
+bool rfs_mf_keep(struct rfs_mf_text *text, const char *data, size_t n)
+{
+    if (!rfs_vec_reserve((void **)&text->data, &text->cap, 0, n + 1, 1))
+        return false;
+    memcpy(text->data, data, n);
+    text->data[n] = '\0';
+    text->n = n;
+    return true;
+}
+
+int rfs_mf_ended(const struct rfs_mf *mf)
+{
+    const struct rfs_json_read *json = &mf->json;
+
+    if (!json->wrong)
+        return 0;
+    if (json->no_memory)
+        return rfs_fail_memory_of(mf->err, mf->path);
+    if (json->failed)
+        return rfs_files_fail(mf->err, mf->path, json->failed);
+    return rfs_fail(mf->err, -EINVAL, RFS_AT(mf->path, rfs_json_read_place(json)), REMEDY,
+                    "not valid JSON of a Checkpoint 2.0: %s", json->wrong);
+}
+
+static void mf_end(struct rfs_mf *mf)
+{
+    rfs_json_read_free(&mf->json);
+    free(mf->name.data);
+    free(mf->slices.data);
+    free(mf->file.data);
+    free(mf->best.data);
+    free(mf->first.data);
+    rfs_intern_free(mf->listing);
+    rfs_intern_free(mf->missing);
+}
+
+static int list_folder(struct rfs_mf *mf)
+{
+    DIR *dir = opendir(mf->boxes->folder);
+    const struct dirent *entry;
+
+    if (!dir)
+        return rfs_fail_read(mf->err, RFS_IN(mf->boxes->folder), -errno);
+    mf->listing = rfs_intern_new();
+    while (mf->listing && (errno = 0, entry = readdir(dir)) != NULL) {
+        if (rfs_intern_add(mf->listing, entry->d_name, strlen(entry->d_name)) != RFS_NO_ID)
+            continue;
+        rfs_intern_free(mf->listing);
+        mf->listing = NULL;
+    }
+    const int code = errno;
+    closedir(dir);
+    if (!mf->listing)
+        return rfs_fail_memory(mf->err);
+    return code ? rfs_fail_read(mf->err, RFS_IN(mf->boxes->folder), -code) : 0;
+}
+
+static int fill(void *ctx, void *buf, size_t n, uint64_t offset, size_t *got)
+{
+    struct rfs_reading *reading = ctx;
+    const uint64_t rest = offset < reading->size ? reading->size - offset : 0;
+
+    *got = rest < n ? (size_t)rest : n;
+    return *got ? rfs_reading_pread(reading, buf, *got, offset) : 0;
+}
+
+/* Where the parts of the text are; UINT64_MAX: nowhere. */
+struct parts {
+    uint64_t tensors, storage;
+};
+
+static int read_part(struct rfs_mf *mf, struct parts *parts)
+{
+    struct rfs_json_read *json = &mf->json;
+    const bool tensors = rfs_json_read_is(json, TENSORS);
+    const bool storage = rfs_json_read_is(json, STORAGE);
+    uint64_t *place = tensors ? &parts->tensors : &parts->storage;
+
+    if (!tensors && !storage) {
+        rfs_json_read_skip(json);
+        return 0;
+    }
+    if (*place != UINT64_MAX)
+        return rfs_fail(mf->err, -EINVAL, RFS_AT(mf->path, rfs_json_read_place(json)), REMEDY,
+                        "'%s' comes twice", json->text);
+    *place = rfs_json_read_place(json);
+    if (tensors) {
+        const int rc = rfs_mf_read_tensors(mf);
+        return rc ? rc : rfs_boxes_declared(mf->boxes, mf->err);
+    }
+    if (parts->tensors != UINT64_MAX)
+        return rfs_mf_read_storage(mf);
+    rfs_json_read_skip(json); /* for later, when the tensors are known */
+    return 0;
+}
+
+static int read_text(struct rfs_mf *mf, struct rfs_reading *reading)
+{
+    struct parts parts = {UINT64_MAX, UINT64_MAX};
+    bool first = true;
+    int rc = 0;
+
+    mf->json = rfs_json_read_begin_blocks(fill, reading, 0);
+    while (rc == 0 && rfs_json_read_member(&mf->json, &first))
+        rc = read_part(mf, &parts);
+    if (rc == 0) {
+        rfs_json_read_end(&mf->json);
+        rc = rfs_mf_ended(mf);
+    }
+    if (rc)
+        return rc;
+    if (parts.tensors == UINT64_MAX || parts.storage == UINT64_MAX)
+        return rfs_fail(mf->err, -EINVAL, RFS_IN(mf->path),
+                        "the folder of an iteration of MindSpore Transformers",
+                        "it has no '%s', as that of a Checkpoint 2.0 has",
+                        parts.tensors == UINT64_MAX ? TENSORS : STORAGE);
+    if (parts.storage > parts.tensors)
+        return 0;
+    rfs_json_read_free(&mf->json);
+    mf->json = rfs_json_read_begin_blocks(fill, reading, parts.storage);
+    return rfs_mf_read_storage(mf);
+}
+
+static int read_file(struct rfs_mf *mf, uint32_t file)
+{
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(mf->boxes->files, file, &reading);
+
+    if (rc < 0)
+        return rfs_files_fail(mf->err, mf->path, rc);
+    rc = read_text(mf, &reading);
+    const int end = rfs_reading_end(&reading);
+    return end < 0 ? rfs_files_fail(mf->err, mf->path, end) : rc;
+}
+
+static void tell_missing(const struct rfs_mf *mf)
+{
+    const uint32_t others = mf->missing ? rfs_intern_count(mf->missing) - 1 : 0;
+
+    if (mf->missing)
+        rfs_log(mf->boxes->log, RFS_WARNING,
+                "%s: %" PRIu64 " %s from copies in other files: '%s'%s missing", mf->path,
+                mf->stand_ins, mf->stand_ins == 1 ? "slice comes" : "slices come",
+                rfs_intern_text(mf->missing, 0),
+                others == 0   ? " is"
+                : others == 1 ? " and another file are"
+                              : " and other files are");
+}
+
+/* ---- boxes of this format ---- */
+
+static int locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err)
+{
+    return rfs_boxes_locate_in_header(boxes, boxes->own, chunk, err);
+}
+
+static void free_own(void *own)
+{
+    rfs_boxes_by_file_free(own);
+}
+
+static const struct rfs_boxes_format format = {
+    .name = "MindSpore Transformers, Checkpoint 2.0", .locate = locate, .free = free_own};
+
+static int build(struct rfs_boxes *boxes, struct rfs_error *err)
+{
+    RFS_CLEANUP(mf_end)
+    struct rfs_mf mf = {
+        .boxes = boxes, .path = rfs_files_path(boxes->files, boxes->metadata), .err = err};
+
+    int rc = list_folder(&mf);
+    if (rc == 0)
+        rc = read_file(&mf, boxes->metadata);
+    if (rc == 0)
+        rc = rfs_boxes_finish(boxes, err);
+    if (rc)
+        return rc;
+    tell_missing(&mf);
+    boxes->own = rfs_boxes_by_file_new(boxes);
+    return boxes->own ? 0 : rfs_fail_memory_of(err, mf.path);
+}
+
+int rfs_mindformers_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
+                         struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
+{
+    struct rfs_boxes *boxes = rfs_boxes_new(&format, folder, 0, files, tables, log);
+    struct rfs_error own = {0};
+
+    *out = NULL;
+    if (!boxes)
+        return rfs_fail_memory(err);
+    const int rc = build(boxes, err ? err : &own);
+    if (rc) {
+        rfs_boxes_free(boxes);
+        return rc;
+    }
+    *out = boxes;
+    return 0;
+}
