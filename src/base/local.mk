@@ -7,6 +7,7 @@ librfs_la_SOURCES += \
 	src/base/checked.h \
 	src/base/cleanup.h \
 	src/base/error.c src/base/error.h \
+	src/base/first_error.h \
 	src/base/glob.c src/base/glob.h \
 	src/base/harden.c src/base/harden.h \
 	src/base/intern.c src/base/intern.h \
@@ -16,6 +17,7 @@ librfs_la_SOURCES += \
 	src/base/json_write.c src/base/json_write.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
+	src/base/mountinfo.c src/base/mountinfo.h \
 	src/base/once.c src/base/once.h \
 	src/base/option_values.c \
 	src/base/options.c src/base/options.h \

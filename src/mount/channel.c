@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/channel.h"
 
-#include "mount/guard.h"
+#include "mount/bell.h"
 #include "mount/internal.h"
 #include "mount/scratch.h"
 
@@ -146,7 +146,7 @@ static bool note_signal(struct rfs_channel *channel, const struct fuse_interrupt
     while (held && held->bytes->unique != about->unique)
         held = held->next;
     if (held)
-        held->signalled = rfs_guard_now();
+        held->signalled = rfs_bell_now();
     pthread_mutex_unlock(&channel->lock);
     return held;
 }
@@ -279,9 +279,9 @@ static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
     while (n < 0 && errno == EAGAIN);
     const int code = errno;
     if (!turn_away(channel))
-        rfs_guard_rouse(m->guard);
+        rfs_bell_rouse(m->bell);
     if (n < 0 && code == ENODEV)
-        rfs_guard_end(m->guard);
+        rfs_bell_end(m->bell);
     errno = code;
     return n;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/guard.h"
 
+#include "mount/bell.h"
 #include "mount/channel.h"
 #include "mount/internal.h"
 #include "mount/report.h"
@@ -14,7 +15,6 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TICK 100  /* milliseconds */
@@ -24,10 +24,9 @@
  * One in a process, which outlives the mount: it may have to end the process while that is taken
  * down.
  */
-struct rfs_guard {
-    int signals, bell;   /* descriptors: the signals that it takes, and what wakes it */
-    atomic_bool asleep;  /* nobody is to be looked after */
-    atomic_bool ending;  /* the mount is to end */
+struct guard {
+    int signals; /* descriptor of those that it takes */
+    struct rfs_bell bell;
     atomic_bool resting; /* nothing can hang any more */
 
     pthread_mutex_t lock; /* held while it looks at the mount, over system calls that do not wait */
@@ -44,15 +43,7 @@ struct rfs_guard {
 
 static _Thread_local bool is_guard;
 
-static struct rfs_guard the_guard = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-int64_t rfs_guard_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+static struct guard the_guard = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
@@ -86,7 +77,7 @@ void rfs_guard_block(bool foreground)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static void take_signals(struct rfs_guard *g)
+static void take_signals(struct guard *g)
 {
     struct signalfd_siginfo info;
 
@@ -96,16 +87,16 @@ static void take_signals(struct rfs_guard *g)
                 NULL, RESHARD_LOG_WARNING,
                 "SIGHUP: nothing is read again while it is mounted; try: unmount and mount");
         else
-            atomic_store(&g->ending, true);
+            atomic_store(&g->bell.ending, true);
     }
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* The caller has the lock. */
-static void begin_to_end(struct rfs_guard *g)
+static void begin_to_end(struct guard *g)
 {
-    g->ends = rfs_guard_now() + RFS_GUARD_PATIENCE;
+    g->ends = rfs_bell_now() + RFS_GUARD_PATIENCE;
     if (!g->mount)
         return;
     fuse_session_exit(g->mount->session);
@@ -114,7 +105,7 @@ static void begin_to_end(struct rfs_guard *g)
     rfs_channel_close(&g->mount->channel);
 }
 
-static void end_process(struct rfs_guard *g)
+static void end_process(struct guard *g)
 {
     if (atomic_load(&g->resting))
         return;
@@ -133,7 +124,7 @@ static void end_process(struct rfs_guard *g)
 /* ---- looking --------------------------------------------------------------------------------- */
 
 /* Takes what the kernel has, as long as no other thread does. The caller has the lock. */
-static void take_requests(struct rfs_guard *g)
+static void take_requests(struct guard *g)
 {
     struct rfs_channel *channel = &g->mount->channel;
     struct fuse_buf buf = {.mem = NULL};
@@ -146,11 +137,11 @@ static void take_requests(struct rfs_guard *g)
             rfs_channel_hold(channel, g->mount->session, &buf);
     }
     if (rc == -ENODEV)
-        atomic_store(&g->ending, true);
+        atomic_store(&g->bell.ending, true);
 }
 
 /* At each tick. The caller has the lock. */
-static void look(struct rfs_guard *g)
+static void look(struct guard *g)
 {
     struct rfs_mount *m = g->mount;
     /* Both are looked at, whatever the first one says. */
@@ -166,43 +157,43 @@ static void look(struct rfs_guard *g)
 
 static void *run(void *arg)
 {
-    struct rfs_guard *g = arg;
-    int64_t tick = rfs_guard_now() + TICK;
+    struct guard *g = arg;
+    int64_t tick = rfs_bell_now() + TICK;
 
     is_guard = true;
     for (;;) {
         struct pollfd wanted[] = {{.fd = g->signals, .events = POLLIN},
-                                  {.fd = g->bell, .events = POLLIN},
+                                  {.fd = g->bell.fd, .events = POLLIN},
                                   {.fd = g->takes, .events = POLLIN}};
         eventfd_t rings;
-        const int64_t now = rfs_guard_now();
+        const int64_t now = rfs_bell_now();
 
-        poll(wanted, 3, atomic_load(&g->asleep) ? -1 : tick > now ? (int)(tick - now) : 0);
+        poll(wanted, 3, atomic_load(&g->bell.asleep) ? -1 : tick > now ? (int)(tick - now) : 0);
         if (wanted[0].revents)
             take_signals(g);
         if (wanted[1].revents) {
-            eventfd_read(g->bell, &rings);
-            atomic_store(&g->asleep, false);
+            eventfd_read(g->bell.fd, &rings);
+            atomic_store(&g->bell.asleep, false);
             g->quiet = 0;
         }
         pthread_mutex_lock(&g->lock);
-        if (atomic_load(&g->ending) && g->ends == 0)
+        if (atomic_load(&g->bell.ending) && g->ends == 0)
             begin_to_end(g);
         const bool looks = g->mount && g->ends == 0;
         if (looks && wanted[2].revents)
             take_requests(g);
-        if (rfs_guard_now() >= tick) {
+        if (rfs_bell_now() >= tick) {
             if (looks)
                 look(g);
-            tick = rfs_guard_now() + TICK;
+            tick = rfs_bell_now() + TICK;
         }
         if (!looks)
             g->takes = -1;
         /* Whoever leaves nobody behind in the channel wakes it after that, or is seen here. */
-        atomic_store(&g->asleep, g->quiet >= QUIET && g->ends == 0);
+        atomic_store(&g->bell.asleep, g->quiet >= QUIET && g->ends == 0);
         if (looks && rfs_channel_is_unwatched(&g->mount->channel))
-            atomic_store(&g->asleep, false);
-        const bool late = g->ends && rfs_guard_now() >= g->ends;
+            atomic_store(&g->bell.asleep, false);
+        const bool late = g->ends && rfs_bell_now() >= g->ends;
         pthread_mutex_unlock(&g->lock);
         if (late)
             end_process(g);
@@ -212,7 +203,7 @@ static void *run(void *arg)
 
 /* ---- for the others -------------------------------------------------------------------------- */
 
-static int start_thread(struct rfs_guard *g)
+static int start_thread(struct guard *g)
 {
     pthread_t thread;
     pthread_attr_t attributes;
@@ -229,9 +220,9 @@ static int start_thread(struct rfs_guard *g)
     return rc;
 }
 
-int rfs_guard_start(struct rfs_mount *mount, struct rfs_guard **out, struct rfs_error *err)
+int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err)
 {
-    struct rfs_guard *g = &the_guard;
+    struct guard *g = &the_guard;
     sigset_t set;
     int rc;
 
@@ -240,42 +231,27 @@ int rfs_guard_start(struct rfs_mount *mount, struct rfs_guard **out, struct rfs_
     g->foreground = mount->options->foreground;
     fill(&set, g->foreground);
     g->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    g->bell = g->signals < 0 ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rc = g->bell < 0 ? errno : 0;
-    *out = g;
+    g->bell.fd = g->signals < 0 ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rc = g->bell.fd < 0 ? errno : 0;
+    mount->bell = &g->bell;
     if (rc == 0)
         rc = start_thread(g);
     if (rc == 0)
         return 0;
-    *out = NULL;
+    mount->bell = NULL;
     return rfs_fail(err, -rc, RFS_NOWHERE, "a higher limit of descriptors and threads",
                     "no thread for signals: %s", strerror(rc));
 }
 
-void rfs_guard_wake(struct rfs_guard *guard)
+void rfs_guard_leave(void)
 {
-    eventfd_write(guard->bell, 1);
-}
+    struct guard *g = &the_guard;
 
-void rfs_guard_rouse(struct rfs_guard *guard)
-{
-    if (atomic_exchange(&guard->asleep, false))
-        rfs_guard_wake(guard);
-}
-
-void rfs_guard_end(struct rfs_guard *guard)
-{
-    if (!atomic_exchange(&guard->ending, true))
-        rfs_guard_wake(guard);
-}
-
-void rfs_guard_leave(struct rfs_guard *guard)
-{
-    pthread_mutex_lock(&guard->lock);
-    guard->mount = NULL;
-    if (guard->ends)
-        guard->ends += RFS_GUARD_SAVING;
-    pthread_mutex_unlock(&guard->lock);
+    pthread_mutex_lock(&g->lock);
+    g->mount = NULL;
+    if (g->ends)
+        g->ends += RFS_GUARD_SAVING;
+    pthread_mutex_unlock(&g->lock);
 }
 
 void rfs_guard_rest(void)
@@ -288,8 +264,8 @@ bool rfs_guard_is_me(void)
     return is_guard;
 }
 
-void rfs_guard_defer(struct rfs_guard *guard, fuse_req_t req)
+void rfs_guard_defer(fuse_req_t req)
 {
-    guard->deferred = true;
+    the_guard.deferred = true;
     fuse_reply_none(req);
 }

@@ -27,11 +27,7 @@
 #define RFS_GUARD_SAVING                                                                           \
     10000 /* more, for what is kept for the next mount, once this one is gone */
 
-struct rfs_guard;
 struct rfs_mount;
-
-/* Milliseconds of a clock that never goes back. */
-int64_t rfs_guard_now(void);
 
 /*
  * Blocks the signals that the guard takes, in the calling thread and those that it starts: those
@@ -40,27 +36,14 @@ int64_t rfs_guard_now(void);
  */
 void rfs_guard_block(bool foreground);
 
-/*
- * Starts the guard of a mount whose session is mounted; once in a process. *out lives as long as
- * that.
- */
-int rfs_guard_start(struct rfs_mount *mount, struct rfs_guard **out, struct rfs_error *err);
+/* Starts the guard of a mount whose session is mounted, and sets its bell; once in a process. */
+int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err);
 
-/*
- * Makes it look: at requests whose callers got a signal, or because nobody waits for requests any
- * more. From any thread.
- */
-void rfs_guard_wake(struct rfs_guard *guard);
-void rfs_guard_rouse(
-    struct rfs_guard *guard); /* the same, but only if it sleeps: no system call else */
-
-/* The mount ends: from any thread, any number of times. */
-void rfs_guard_end(struct rfs_guard *guard);
 /*
  * Returns once the guard looks at the mount and its session no more. It ends the process as ever if
  * that takes too long.
  */
-void rfs_guard_leave(struct rfs_guard *guard);
+void rfs_guard_leave(void);
 /* What could have hung is over. */
 void rfs_guard_rest(void);
 
@@ -70,6 +53,6 @@ bool rfs_guard_is_me(void);
  * Of the guard's thread: REQ, of which nothing is known any more then, is to be held for another
  * one.
  */
-void rfs_guard_defer(struct rfs_guard *guard, fuse_req_t req);
+void rfs_guard_defer(fuse_req_t req);
 
 #endif

@@ -148,7 +148,7 @@ void rfs_hidden_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
         return;
     }
     if (rfs_guard_is_me()) { /* it may take a plan */
-        rfs_guard_defer(m->guard, req);
+        rfs_guard_defer(req);
         return;
     }
     char *buf = size > 0 ? rfs_scratch_get(size) : NULL;

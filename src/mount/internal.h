@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "mount/bell.h"
 #include "mount/channel.h"
 #include "mount/fuse.h"
 #include "mount/guard.h"
@@ -42,7 +43,7 @@ struct rfs_mount {
     const struct rfs_keeper *keeper; /* borrowed; set before the first request */
     atomic_bool gone;                /* it was let go of */
     struct rfs_requests requests;
-    struct rfs_guard *guard; /* borrowed; set before the first request */
+    struct rfs_bell *bell; /* of the guard; borrowed; set before the first request */
     struct rfs_log log;
     bool cached;              /* files go through the page cache; constant */
     bool by_file;             /* but only those that are mapped by their readers; constant */

@@ -13,6 +13,7 @@ reshardfs_SOURCES = \
 	src/base/json_write.c \
 	src/base/limits.c \
 	src/base/log.c \
+	src/base/mountinfo.c \
 	src/base/option_values.c \
 	src/base/options.c \
 	src/base/pathlist.c \
@@ -24,6 +25,7 @@ reshardfs_SOURCES = \
 	src/base/text.c \
 	src/base/vec.c \
 	src/mount/arguments.c src/mount/arguments.h \
+	src/mount/bell.h \
 	src/mount/capture.c src/mount/capture.h \
 	src/mount/channel.c src/mount/channel.h \
 	src/mount/hidden.c src/mount/hidden.h \

@@ -81,7 +81,7 @@ static bool defers(fuse_req_t req, bool waits)
 {
     if (!waits)
         return false;
-    rfs_guard_defer(mount_of(req)->guard, req);
+    rfs_guard_defer(req);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/request.h"
 
-#include "mount/guard.h"
+#include "mount/bell.h"
 #include "mount/internal.h"
 
 #include <errno.h>
@@ -137,7 +137,7 @@ bool rfs_request_is_over(pid_t pid, int64_t signalled)
 {
     const int dying = is_dying(pid);
 
-    return dying > 0 || (dying < 0 && rfs_guard_now() - signalled >= RFS_REQUEST_GRACE);
+    return dying > 0 || (dying < 0 && rfs_bell_now() - signalled >= RFS_REQUEST_GRACE);
 }
 
 /* ---- one request ----------------------------------------------------------------------------- */
@@ -164,14 +164,14 @@ static void on_signal(fuse_req_t req, void *data)
 
     pthread_mutex_lock(&request->lock);
     if (request->about == req) {
-        request->signalled = rfs_guard_now();
+        request->signalled = rfs_bell_now();
         watch = !request->req || !rfs_request_is_over(request->pid, request->signalled);
         if (!watch)
             give_up(request, EINTR);
     }
     pthread_mutex_unlock(&request->lock);
     if (watch)
-        rfs_guard_wake(m->guard);
+        rfs_bell_ring(m->bell);
 }
 
 void rfs_request_was_signalled(struct rfs_mount *mount, int64_t signalled)

@@ -69,7 +69,7 @@ static void ready(void *ctx)
     if (s->mount.cached && s->keeper->fd >= 0)
         rfs_readahead_tell(s->device, rfs_keeper_raise(s->keeper));
     if (s->answers(s->answers_ctx) != 0)
-        rfs_guard_end(s->mount.guard);
+        rfs_bell_end(s->mount.bell);
 }
 
 /* libfuse takes a descriptor that somebody else has mounted by this name. */
@@ -141,7 +141,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
         s->device = mounted.device;
         reshard_refuse_device(s->mount.view, mounted.device);
     }
-    rc = rfs_guard_start(&s->mount, &s->mount.guard, err);
+    rc = rfs_guard_start(&s->mount, err);
     if (rc < 0) {
         unmount_session(s);
         return rc;
@@ -149,9 +149,9 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rc = rfs_channel_open(s->mount.session);
     if (rc == 0)
         rc = run_loop(s);
-    rfs_guard_end(s->mount.guard);
+    rfs_bell_end(s->mount.bell);
     unmount_session(s);
-    rfs_guard_leave(s->mount.guard);
+    rfs_guard_leave();
     if (rc < 0)
         return rfs_fail(err, rc, RFS_IN(s->mountpoint), NULL, "the mount broke: %s", strerror(-rc));
     return 0;

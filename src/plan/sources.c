@@ -26,6 +26,7 @@
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
+#include "base/first_error.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -162,9 +163,9 @@ struct indexing {
     struct stage_use *use;
     bool all; /* none may be damaged; else only those that give something */
     const uint32_t *ranks;
-    atomic_bool empty;      /* a rank's file holds nothing */
-    pthread_mutex_t lock;   /* of what follows, and of use->damage */
-    struct rfs_error first; /* failure, which may not be that of the loop; code 0: none */
+    atomic_bool empty;    /* a rank's file holds nothing */
+    pthread_mutex_t lock; /* of use->damage, and of what the planner lacks; a leaf lock */
+    struct rfs_first_error first;
 };
 
 /* Remembers a file's error, to be logged if the plan is made without it. */
@@ -200,15 +201,7 @@ static int index_one(void *ctx, size_t i)
         pthread_mutex_unlock(&job->lock);
         return 0;
     }
-    if (rc) {
-        pthread_mutex_lock(&job->lock);
-        if (job->first.code == 0) {
-            job->first = err;
-            job->first.code = rc;
-        }
-        pthread_mutex_unlock(&job->lock);
-    }
-    return rc;
+    return rfs_first_error_note(&job->first, rc, &err);
 }
 
 static int index_ranks(struct planning *planning, uint32_t s, bool all)
@@ -230,14 +223,11 @@ static int index_ranks(struct planning *planning, uint32_t s, bool all)
                            .use = use,
                            .all = all,
                            .ranks = ranks,
-                           .lock = PTHREAD_MUTEX_INITIALIZER};
+                           .lock = PTHREAD_MUTEX_INITIALIZER,
+                           .first = RFS_FIRST_ERROR};
     const int rc = rfs_pool_for(planning->planner->config.pool, n, index_one, &job);
     use->differs |= atomic_load(&job.empty);
-    if (rc == 0 || rc == -EINTR)
-        return rc;
-    if (planning->err)
-        *planning->err = job.first;
-    return job.first.code;
+    return rc == -EINTR ? rc : rfs_first_error_take(&job.first, rc, planning->err);
 }
 
 static int index_stage(struct planning *planning, uint32_t s)

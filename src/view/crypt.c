@@ -31,23 +31,27 @@ int reshard_guard_keys(void)
     return rfs_cipher_guard() ? 0 : -EALREADY;
 }
 
-int rfs_view_load_key(struct reshard_view *set, struct rfs_error *err)
+int rfs_view_read_key(const struct rfs_options *options, struct rfs_log *log, struct rfs_key **out,
+                      struct rfs_error *err)
 {
-    const struct rfs_options *options = &set->options;
     struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
                                     RFS_NOT_ENCRYPTED};
-    const bool given = options->key_file || options->key_env || options->key_fd >= 0;
-    if (!given && !options->key_mode)
-        return 0;
-    if (!given)
-        return rfs_fail_usage(err, "key_file=FILE", "there is a key_mode, but no key");
     if (options->key_mode) {
         config.mode = rfs_cipher_named(options->key_mode);
         if (config.mode == RFS_NOT_ENCRYPTED)
             return rfs_fail_usage(err, "key_mode=AES-GCM, AES-CBC, SM4-CBC or AES-GCM-untagged",
                                   "option key_mode: not one that is known");
     }
-    const int rc = rfs_key_load(&config, &set->log, &set->key, err);
+    return rfs_key_load(&config, log, out, err);
+}
+
+int rfs_view_load_key(struct reshard_view *set, struct rfs_error *err)
+{
+    if (!rfs_options_keyed(&set->options))
+        return set->options.key_mode
+                   ? rfs_fail_usage(err, "key_file=FILE", "there is a key_mode, but no key")
+                   : 0;
+    const int rc = rfs_view_read_key(&set->options, &set->log, &set->key, err);
     return rc < 0 ? rc : share_cache(set, err);
 }
 

@@ -12,6 +12,9 @@
 #define RFS_CRYPT_WORK (UINT64_C(16) << 20)
 #define RFS_CRYPT_LEAST (RFS_CIPHER_BLOCK + RFS_CRYPT_WORK)
 
+/* Reads the key that OPTIONS name: *OUT, owned by the caller. 0, or -errno with *err filled. */
+int rfs_view_read_key(const struct rfs_options *options, struct rfs_log *log, struct rfs_key **out,
+                      struct rfs_error *err);
 /*
  * Loads the key, if the options name one, and sets set->sealed, which gets a share of
  * options.cache. A default cache that is too small for a key is enlarged; an explicit one is

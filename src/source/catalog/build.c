@@ -2,6 +2,7 @@
 #include "source/catalog/build.h"
 
 #include "base/cleanup.h"
+#include "base/first_error.h"
 #include "source/catalog/merge.h"
 #include "source/ckpt/crc.h"
 #include "source/ckpt/walk.h"
@@ -9,20 +10,17 @@
 #include "source/torch/index.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* One rank at work. */
 struct job {
     struct rfs_builder *builder;
-    uint32_t first; /* id of its first file */
+    uint32_t file; /* id of its first one */
     struct rfs_built *template;
     struct rfs_built *built;
-    bool by_name;         /* sort what a safetensors file holds */
-    pthread_mutex_t lock; /* of what follows; a leaf lock */
-    bool failed;
-    struct rfs_error *err; /* the first failure */
+    bool by_name; /* sort what a safetensors file holds */
+    struct rfs_first_error first;
 };
 
 static int fail_memory(const struct rfs_builder *builder, uint32_t file, struct rfs_error *err)
@@ -150,16 +148,10 @@ static int build_one(void *ctx, size_t i)
                                      ? job->template->pieces[i]
                                      : NULL;
     const int rc =
-        build_piece(job, job->first + (uint32_t)i, template, &job->built->pieces[i], &err);
-    if (rc < 0) {
-        rfs_files_reason(job->builder->files, job->first + (uint32_t)i, rc, &err);
-        pthread_mutex_lock(&job->lock);
-        if (!job->failed && job->err)
-            *job->err = err;
-        job->failed = true;
-        pthread_mutex_unlock(&job->lock);
-    }
-    return rc;
+        build_piece(job, job->file + (uint32_t)i, template, &job->built->pieces[i], &err);
+    if (rc < 0)
+        rfs_files_reason(job->builder->files, job->file + (uint32_t)i, rc, &err);
+    return rfs_first_error_note(&job->first, rc, &err);
 }
 
 static bool is_template(const struct job *job)
@@ -187,9 +179,9 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
     RFS_CLEANUP(free_map) struct rfs_part_map map = {0};
     int rc = 0;
     if (!files || !indexes)
-        return fail_memory(builder, job->first, err);
+        return fail_memory(builder, job->file, err);
     for (uint32_t i = 0; i < n; i++) {
-        files[i] = rfs_files_path(builder->files, job->first + i);
+        files[i] = rfs_files_path(builder->files, job->file + i);
         indexes[i] = built->pieces[i];
     }
     if (weight_map)
@@ -214,11 +206,10 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
     const bool merged = parts > 1 || weight_map || builder->skip;
     struct rfs_built *built = rfs_built_new(parts);
     struct job job = {.builder = builder,
-                      .first = file,
+                      .file = file,
                       .template = template,
                       .built = built,
-                      .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .err = err};
+                      .first = RFS_FIRST_ERROR};
     *out = NULL;
     if (!built)
         return fail_memory(builder, file, err);
@@ -228,6 +219,7 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
         rc = rfs_pool_for(builder->pool, parts, build_one, &job);
     for (uint32_t i = 0; (!builder->pool || parts == 1) && rc == 0 && i < parts; i++)
         rc = build_one(&job, i);
+    rc = rfs_first_error_take(&job.first, rc, err);
     if (rc == -ENODATA && merged) { /* a part without parameters is not a rank without */
         rc = -EINVAL;
         if (err)

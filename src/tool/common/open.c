@@ -18,20 +18,28 @@ void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
         rfs_tool_print_error(line);
 }
 
+int rfs_tool_harden(const struct rfs_options *options, struct rfs_error *err)
+{
+    if (!rfs_options_keyed(options))
+        return 0;
+    const int rc = rfs_harden(err);
+    if (rc == 0)
+        (void)reshard_guard_keys(); /* the first of two sources did it for both */
+    return rc;
+}
+
 int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
                   void *log_ctx, bool late, reshard_view **out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
     struct rfs_options parsed = {0};
     int rc = rfs_options_take(options, &parsed, err);
-    const bool keyed = rc == 0 && rfs_options_keyed(&parsed);
+    const bool keyed = rfs_options_keyed(&parsed);
 
     *out = NULL;
+    if (rc == 0)
+        rc = rfs_tool_harden(&parsed, err);
     rfs_options_free(&parsed);
-    if (rc == 0 && keyed)
-        rc = rfs_harden(err);
-    if (rc == 0 && keyed)
-        (void)reshard_guard_keys(); /* the first of two sources did it for both */
     if (rc)
         return rc;
     /* What the user says of the cache comes later, and counts. */

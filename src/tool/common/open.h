@@ -4,6 +4,7 @@
 #define RFS_TOOL_COMMON_OPEN_H
 
 #include "base/error.h"
+#include "base/options.h"
 #include "base/settings.h"
 #include "reshard.h"
 
@@ -13,6 +14,9 @@
 
 /* A reshard_log_fn: errors and warnings to the standard error, as the tool says its own. */
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
+
+/* Hardens the process if OPTIONS name a key. 0, or -errno with *err filled. */
+int rfs_tool_harden(const struct rfs_options *options, struct rfs_error *err);
 
 /*
  * Opens SOURCE with OPTIONS, after hardening the process if they name a key. LOG may be NULL: rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with

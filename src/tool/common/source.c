@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/source.h"
 
-#include "base/harden.h"
-#include "source/crypt/cipher.h"
 #include "source/crypt/key.h"
 #include "source/io/encrypted.h"
+#include "tool/common/open.h"
+#include "tool/common/tool.h"
+#include "view/crypt.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Reading headers waits for disks and servers, not for processors. */
@@ -17,27 +17,21 @@
 static void print_line(void *ctx, enum rfs_level level, const char *line)
 {
     (void)ctx;
-    if (level <= RFS_WARNING)
-        fprintf(stderr, "reshard: %s: %s\n", level == RFS_ERROR ? "error" : "warning", line);
+    if (level == RFS_ERROR)
+        rfs_tool_print_error(line);
+    else if (level == RFS_WARNING)
+        rfs_tool_warn(line, NULL);
 }
 
 static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
 {
     const struct rfs_options *options = &source->options;
-    struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
-                                    RFS_NOT_ENCRYPTED};
 
-    if (!config.file && !config.env && config.fd < 0)
+    if (!rfs_options_keyed(options))
         return 0;
-    if (options->key_mode)
-        config.mode = rfs_cipher_named(options->key_mode);
-    if (options->key_mode && config.mode == RFS_NOT_ENCRYPTED)
-        return rfs_fail_usage(err, "key_mode=AES-GCM, AES-CBC, SM4-CBC or AES-GCM-untagged",
-                              "option key_mode: not one that is known");
-    int rc = rfs_harden(err);
-    (void)rfs_cipher_guard(); /* the first of two sources did it for both */
+    int rc = rfs_tool_harden(options, err);
     if (rc == 0)
-        rc = rfs_key_load(&config, &source->log, &source->key, err);
+        rc = rfs_view_read_key(options, &source->log, &source->key, err);
     if (rc)
         return rc;
     source->sealed = rfs_encrypted_new(source->key, BUDGET, &source->log);

@@ -2,6 +2,7 @@
 #include "tool/example/write_tree.h"
 
 #include "base/cleanup.h"
+#include "base/first_error.h"
 #include "base/path.h"
 #include "base/pool.h"
 #include "base/write_whole.h"
@@ -11,8 +12,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,9 +24,8 @@ struct job {
     const char *dir;
     const struct rfs_net *net;
     uint64_t seed;
-    pthread_mutex_t lock; /* of what follows; a leaf lock */
-    uint64_t bytes;
-    struct rfs_error *err;
+    atomic_uint_least64_t bytes;
+    struct rfs_first_error first;
 };
 
 /* malloc'ed, or NULL. */
@@ -165,12 +165,8 @@ static int write_rank(void *ctx, size_t i)
         fd < 0 ? fd
                : finish(fd, path, rfs_write_rank(job->net, job->seed, (uint32_t)i, fd, path, &err),
                         &bytes, &err);
-    pthread_mutex_lock(&job->lock);
-    job->bytes += bytes;
-    if (rc != 0 && job->err->code == 0)
-        *job->err = err;
-    pthread_mutex_unlock(&job->lock);
-    return rc;
+    atomic_fetch_add(&job->bytes, bytes);
+    return rfs_first_error_note(&job->first, rc, &err);
 }
 
 static int write_strategy(const struct job *job, unsigned side, struct rfs_error *err)
@@ -186,40 +182,35 @@ static int write_strategy(const struct job *job, unsigned side, struct rfs_error
     return fd < 0 ? fd : finish(fd, path, rfs_write_all(fd, data, size), &bytes, err);
 }
 
-static int write_ranks(struct job *job)
+static int write_ranks(struct job *job, struct rfs_error *err)
 {
     struct rfs_pool *pool = rfs_pool_new(rfs_tool_processors(MAX_THREADS));
     if (pool == NULL)
-        return rfs_fail_memory(job->err);
+        return rfs_fail_memory(err);
     const int rc = rfs_pool_for(pool, job->net->ranks[0], write_rank, job);
     rfs_pool_free(pool);
-    return rc;
+    return rfs_first_error_take(&job->first, rc, err);
 }
 
 int rfs_tree_write(const char *dir, const struct rfs_net *net, uint64_t seed, bool force,
                    uint64_t *bytes, struct rfs_error *err)
 {
-    struct rfs_error first = {0};
-    struct job job = {.dir = dir, .net = net, .seed = seed, .err = &first};
+    struct job job = {.dir = dir, .net = net, .seed = seed, .first = RFS_FIRST_ERROR};
     RFS_FREE char *src = rfs_path_join(dir, "src");
-    int rc = src == NULL ? rfs_fail_memory(&first) : make_dir(dir, 0777, &first);
+    int rc = src == NULL ? rfs_fail_memory(err) : make_dir(dir, 0777, err);
     if (rc == 0 && force)
-        rc = remove_example(dir, &first);
+        rc = remove_example(dir, err);
     if (rc == 0)
-        rc = require_empty(dir, &first);
-    if (rc == 0) {
-        pthread_mutex_init(&job.lock, NULL);
-        rc = make_dir(src, 0777, &first);
-        if (rc == 0)
-            rc = write_ranks(&job);
-        for (unsigned side = 0; rc == 0 && side < 2; side++)
-            rc = write_strategy(&job, side, &first);
-        pthread_mutex_destroy(&job.lock);
-        if (rc != 0)
-            remove_example(dir, NULL);
-    }
-    *bytes = job.bytes;
-    if (rc != 0 && err != NULL)
-        *err = first;
+        rc = require_empty(dir, err);
+    if (rc)
+        return rc;
+    rc = make_dir(src, 0777, err);
+    if (rc == 0)
+        rc = write_ranks(&job, err);
+    for (unsigned side = 0; rc == 0 && side < 2; side++)
+        rc = write_strategy(&job, side, err);
+    if (rc != 0)
+        remove_example(dir, NULL);
+    *bytes = atomic_load(&job.bytes);
     return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/first_error.h"
 #include "base/pool.h"
 #include "base/read_whole.h"
 #include "base/secret.h"
@@ -141,8 +142,7 @@ static int compare(struct rfs_export *export, const struct rfs_export_file *file
 
 struct checking {
     struct rfs_export *export;
-    pthread_mutex_t lock; /* of err; a leaf lock */
-    struct rfs_error *err;
+    struct rfs_first_error first;
 };
 
 static int refuse(struct rfs_export *export, struct rfs_export_file *file, const char *what,
@@ -229,13 +229,7 @@ static int check_one(void *ctx, size_t i)
     struct rfs_error err = {0};
     const int rc = rfs_export_is_mine(export, file) ? check_file(export, file, &err) : 0;
 
-    if (rc) {
-        pthread_mutex_lock(&checking->lock);
-        if (checking->err->code == 0)
-            *checking->err = err;
-        pthread_mutex_unlock(&checking->lock);
-    }
-    return rc;
+    return rfs_first_error_note(&checking->first, rc, &err);
 }
 
 /* What will be read at most, for the progress: what there is already, of this task. */
@@ -256,7 +250,7 @@ static void bytes_there(const struct rfs_export *export, uint64_t *bytes, uint64
 
 int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
 {
-    struct checking checking = {.export = export, .lock = PTHREAD_MUTEX_INITIALIZER, .err = err};
+    struct checking checking = {.export = export, .first = RFS_FIRST_ERROR};
     uint64_t bytes;
     uint64_t files;
 
@@ -270,7 +264,7 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
     const int rc = rfs_pool_for(pool, export->files.n, check_one, &checking);
     rfs_pool_free(pool);
     rfs_progress_end(&export->progress);
-    return rc;
+    return rfs_first_error_take(&checking.first, rc, err);
 }
 
 /* ---- the folder as a whole ------------------------------------------------------------------- */

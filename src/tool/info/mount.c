@@ -1,43 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Whether a path is in a mount of reshardfs, by /proc/self/mountinfo:
- *
- *   36 35 98:0 /root /mnt/point rw,noatime shared:1 - fuse.reshardfs /data/ckpt rw,user_id=0
- *         dev        where      options    more     - type           source     options
- *
- * with space, tab, newline and backslash as \040 and the like. Source: proc(5).
- */
-#include "base/cleanup.h"
+/* Whether a path is in a mount of reshardfs. */
+#include "base/mountinfo.h"
 #include "base/text.h"
 #include "tool/info/info.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
 #define TYPE "fuse.reshardfs"
 #define XATTRS "user.reshardfs."
 #define VALUE_BYTES 16384
-
-/* Undoes the escapes in place. */
-static void unescape(char *text)
-{
-    char *to = text;
-
-    for (const char *from = text; *from; to++) {
-        if (from[0] == '\\' && strspn(from + 1, "01234567") >= 3) {
-            *to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-            from += 4;
-        } else {
-            *to = *from++;
-        }
-    }
-    *to = '\0';
-}
 
 /* The value of an attribute as a text, in OUT. */
 static bool get_xattr(const char *path, const char *name, char out[VALUE_BYTES])
@@ -74,53 +48,37 @@ static void say_options(FILE *say, const char *point)
     fputc('\n', say);
 }
 
-/* A line of mountinfo, which it cuts. */
-static bool tell_line(struct rfs_report *report, const char *path, char *line, const char *device)
-{
-    char *field[6];
-    char *rest = line;
+struct search {
+    struct rfs_report *report;
+    const char *path;
+    dev_t device; /* of it */
+};
 
-    for (int i = 0; i < 6; i++)
-        if (!(field[i] = strsep(&rest, " ")))
-            return false;
-    rest = rest ? strstr(rest, "- ") : NULL;
-    if (!rest || strcmp(field[2], device) != 0)
-        return false;
-    rest += 2;
-    const char *type = strsep(&rest, " ");
-    char *source = rest ? strsep(&rest, " ") : NULL;
-    char *options = rest ? strsep(&rest, "\n") : NULL;
-    if (strcmp(type, TYPE) != 0 || !source || !options)
-        return false;
-    unescape(source);
-    unescape(field[4]);
-    fprintf(report->say, "mount: %s, by reshardfs, of %s\n", field[4], source);
-    say_options(report->say, field[4]);
+/* The one that PATH is in. */
+static bool take(void *ctx, const struct rfs_mountinfo *mount)
+{
+    const struct search *search = ctx;
+    struct rfs_report *report = search->report;
+
+    if (mount->device != search->device || strcmp(mount->type, TYPE) != 0)
+        return true;
+    fprintf(report->say, "mount: %s, by reshardfs, of %s\n", mount->point, mount->source);
+    say_options(report->say, mount->point);
     rfs_json_object(&report->json, "mount", RFS_JSON_TIGHT);
-    rfs_json_put_text(&report->json, "point", field[4]);
-    rfs_json_put_text(&report->json, "source", source);
-    rfs_json_put_text(&report->json, "options", options);
-    put_xattrs(&report->json, path);
+    rfs_json_put_text(&report->json, "point", mount->point);
+    rfs_json_put_text(&report->json, "source", mount->source);
+    rfs_json_put_text(&report->json, "options", mount->options);
+    put_xattrs(&report->json, search->path);
     rfs_json_end(&report->json);
-    return true;
+    return false;
 }
 
 void rfs_info_mount(struct rfs_report *report, const char *path)
 {
-    RFS_FREE char *line = NULL;
-    size_t cap = 0;
     struct stat st;
-    char device[32];
-    FILE *file = fopen("/proc/self/mountinfo", "re");
 
-    if (!file || stat(path, &st) != 0) {
-        if (file)
-            fclose(file);
+    if (stat(path, &st) != 0)
         return;
-    }
-    snprintf(device, sizeof device, "%u:%u", major(st.st_dev), minor(st.st_dev));
-    while (getline(&line, &cap, file) > 0)
-        if (tell_line(report, path, line, device))
-            break;
-    fclose(file);
+    struct search search = {report, path, st.st_dev};
+    (void)rfs_mountinfo_each(take, &search); /* without the table nothing is said of it */
 }

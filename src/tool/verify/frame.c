@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/first_error.h"
 #include "base/pool.h"
 #include "view/internal.h"
 
@@ -183,8 +184,7 @@ static char *path_of(const struct frame *frame)
 struct comparing {
     struct rfs_verify *verify;
     bool faults;
-    pthread_mutex_t lock; /* of err; a leaf lock */
-    struct rfs_error *err;
+    struct rfs_first_error first;
 };
 
 static bool is_partial(const struct rfs_whole *whole)
@@ -220,21 +220,14 @@ static int compare_one(void *ctx, size_t number)
     /* A mount of a damaged source lacks such a file, which is among the findings. */
     if (!frame.image && rc != -ENOMEM && (is_partial(&verify->src) || is_partial(&verify->shown)))
         return 0;
-    if (rc == 0)
-        return 0;
-    pthread_mutex_lock(&comparing->lock);
-    if (comparing->err->code == 0)
-        *comparing->err = err;
-    pthread_mutex_unlock(&comparing->lock);
-    return rc;
+    return rfs_first_error_note(&comparing->first, rc, &err);
 }
 
 int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err)
 {
     struct comparing comparing = {.verify = verify,
                                   .faults = rfs_findings_fault(&verify->findings, NULL),
-                                  .lock = PTHREAD_MUTEX_INITIALIZER,
-                                  .err = err};
+                                  .first = RFS_FIRST_ERROR};
     const struct rfs_view *view = verify->src.view;
 
     /*
@@ -245,8 +238,8 @@ int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err)
         (!verify->shown.view && verify->tree.ranks > 1))
         return 0;
     rfs_progress_begin(&verify->progress, "comparing files", 0, view->n_files);
-    const int rc =
-        rfs_pool_for(verify->tree.view->set->pool, view->n_files, compare_one, &comparing);
+    int rc = rfs_pool_for(verify->tree.view->set->pool, view->n_files, compare_one, &comparing);
     rfs_progress_end(&verify->progress);
+    rc = rfs_first_error_take(&comparing.first, rc, err);
     return rc && err->code == 0 ? rfs_fail_memory(err) : rc;
 }

@@ -3,6 +3,7 @@
 #include "base/bisect.h"
 #include "base/bytes.h"
 #include "base/cancel.h"
+#include "base/first_error.h"
 #include "base/once.h"
 #include "base/publish.h"
 #include "base/read_whole.h"
@@ -229,13 +230,30 @@ static void test_quotes(void **state)
     free(before);
 }
 
+static void test_the_first_failure_keeps_its_code(void **state)
+{
+    struct rfs_first_error first = RFS_FIRST_ERROR;
+    struct rfs_error err = {0}, a = {.text = "first"}, b = {.text = "second"};
+
+    (void)state;
+    assert_int_equal(rfs_first_error_take(&first, -EINTR, &err), -EINTR);
+    assert_int_equal(rfs_first_error_note(&first, 0, &b), 0);
+    assert_int_equal(rfs_first_error_take(&first, 0, &err), 0);
+    assert_int_equal(rfs_first_error_note(&first, -EIO, &a), -EIO);
+    assert_int_equal(rfs_first_error_note(&first, -ESTALE, &b), -ESTALE);
+    /* The loop gives the code of the second one, which ended before the first. */
+    assert_int_equal(rfs_first_error_take(&first, -ESTALE, &err), -EIO);
+    assert_string_equal(err.text, "first");
+    assert_int_equal(rfs_first_error_take(&first, -ESTALE, NULL), -EIO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes),  cmocka_unit_test(test_reserve),
         cmocka_unit_test(test_bisect), cmocka_unit_test(test_publish),
         cmocka_unit_test(test_once),   cmocka_unit_test(test_read_whole),
-        cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_quotes), cmocka_unit_test(test_the_first_failure_keeps_its_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first failure of several threads that work for one caller. Its text and its code stay
+ * together: what rfs_pool_for gives may be the code of another one.
+ *
+ *     struct rfs_first_error first = RFS_FIRST_ERROR;
+ *     rc = rfs_first_error_take(&first, rfs_pool_for(pool, n, job, &ctx), err);
+ */
+#ifndef RFS_BASE_FIRST_ERROR_H
+#define RFS_BASE_FIRST_ERROR_H
+
+#include "base/error.h"
+
+#include <pthread.h>
+
+struct rfs_first_error {
+    pthread_mutex_t lock; /* of the rest; a leaf lock */
+    int code;             /* 0: none so far */
+    struct rfs_error err;
+};
+#define RFS_FIRST_ERROR                                                                            \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+    }
+
+/* A thread has failed with CODE (0: it has not). Gives CODE. From any thread. */
+static inline int rfs_first_error_note(struct rfs_first_error *first, int code,
+                                       const struct rfs_error *err)
+{
+    if (code == 0)
+        return 0;
+    pthread_mutex_lock(&first->lock);
+    if (first->code == 0) {
+        first->code = code;
+        first->err = *err;
+    }
+    pthread_mutex_unlock(&first->lock);
+    return code;
+}
+
+/*
+ * Once all threads have ended, and CODE is what their loop gave: the first failure with *err, which
+ * may be NULL; CODE where it is 0, or no thread has failed.
+ */
+static inline int rfs_first_error_take(const struct rfs_first_error *first, int code,
+                                       struct rfs_error *err)
+{
+    if (code == 0 || first->code == 0)
+        return code;
+    if (err)
+        *err = first->err;
+    return first->code;
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's table of what is mounted where. */
+#ifndef RFS_BASE_MOUNTINFO_H
+#define RFS_BASE_MOUNTINFO_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Texts are those of the mount, and last until the next one. */
+struct rfs_mountinfo {
+    unsigned long id; /* from 1 up */
+    dev_t device;
+    const char *point, *type, *source, *options; /* "": it is missing; options of the superblock */
+};
+
+/*
+ * Calls TAKE for each mount, in the order of the table, until it gives false. 0, or -EIO when the
+ * table can't be read.
+ */
+int rfs_mountinfo_each(bool (*take)(void *ctx, const struct rfs_mountinfo *mount), void *ctx);
+
+#endif
