@@ -194,7 +194,7 @@ checkpoint: 15 parameters, 86520 bytes of content in a file of 90551
 shown: 2 of 15 parameters, 37056 bytes (-n)
 format: pt
 types: 2 Int32 (20 bytes), 13 Float32 (84.5 KiB)
-$ truncate -s -1 pt/rank_2/checkpoint_2.pt; reshard info pt -n 1
+$ chmod -R u+w pt; truncate -s -1 pt/rank_2/checkpoint_2.pt; reshard info pt -n 1
 name           dtype    slice      ranks   bytes
 layer1.weight  Float32  [192, 48]  all    110592
 

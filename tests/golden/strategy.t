@@ -180,7 +180,7 @@ note: only in the tree: 'rng_state': the strategy does not have it, so that it i
 strategy: 12 parameters, 1 stage of 5 devices
 does not fit: src: 6 mismatches
 (exit 1)
-$ rm -r src/rank_2; cp odd/src/rank_1/checkpoint_1.ckpt src/rank_5/checkpoint_5.ckpt; reshard strategy check src_strategy.ckpt src --json
+$ rm -r src/rank_2; cp -f odd/src/rank_1/checkpoint_1.ckpt src/rank_5/checkpoint_5.ckpt; reshard strategy check src_strategy.ckpt src --json
 {"kind":"check","strategy":"src_strategy.ckpt","tree":"src","fits":false,"parameters":12,"stages":1,"devices":8,"rows":[{"kind":"ranks","mismatch":true,"parameter":"","stage":null,"rank":2,"text":"rank_2 has no checkpoint"},
 {"kind":"shape","mismatch":true,"parameter":"moments.layer3.weight","stage":0,"rank":5,"text":"rank_5 has [35, 12], where the cuts and the slice of rank_0 ask for [48, 12]"},
 {"kind":"shape","mismatch":true,"parameter":"layer2.weight","stage":0,"rank":5,"text":"rank_5 has [60, 105], where the cuts and the slice of rank_0 ask for [48, 96]"},
@@ -196,7 +196,7 @@ $ rm -r src/rank_2; cp odd/src/rank_1/checkpoint_1.ckpt src/rank_5/checkpoint_5.
 {"kind":"only in the tree","mismatch":false,"parameter":"learning_rate","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"},
 {"kind":"only in the tree","mismatch":false,"parameter":"rng_state","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"}]}
 (exit 1)
-$ : >src/rank_3/checkpoint_3.ckpt; reshard strategy check src_strategy.ckpt src | grep empty
+$ chmod -R u+w src; : >src/rank_3/checkpoint_3.ckpt; reshard strategy check src_strategy.ckpt src | grep empty
 note: no parameters: …/work/src/rank_3/checkpoint_3.ckpt: the file is empty; try: copy or save it again; a full disk leaves such files
 $ reshardfs --check src -o src_strategy=src_strategy.ckpt,dst_strategy=dst_strategy.ckpt 2>&1 | grep empty
 reshardfs: warning: the checkpoint of rank_3 in pipeline stage 0 is empty, which remove_redundancy leaves of a rank that keeps nothing, and a full disk of any other

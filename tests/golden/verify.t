@@ -30,7 +30,7 @@ bf68d686ba8fdd1db5cbba28fa29d609  moments.layer3.bias
 tree: 6 tensors, 1.2 KiB: all could be read
 
 # One bit of a part that rank 1 alone holds, one of what all ranks hold, one that no strategy knows.
-$ flip() { python3 -c "import sys; f = open(sys.argv[1], \"r+b\"); f.seek(int(sys.argv[2])); b = f.read(1)[0]; f.seek(-1, 1); f.write(bytes([b ^ 1]))" "$@"; }
+$ flip() { chmod u+w "$1"; python3 -c "import sys; f = open(sys.argv[1], \"r+b\"); f.seek(int(sys.argv[2])); b = f.read(1)[0]; f.seek(-1, 1); f.write(bytes([b ^ 1]))" "$@"; }
 $ cp -r tree bad; flip bad/rank_1/checkpoint_1.ckpt 441; flip bad/rank_2/checkpoint_2.ckpt 36946; flip bad/rank_3/checkpoint_3.ckpt 87058
 $ reshard verify bad --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
 layer1.bias: has other bytes than the source in rank 2, first at [2], …/bad/rank_2/checkpoint_2.ckpt offset 36946
@@ -74,7 +74,7 @@ half: 15 tensors, 333.6 KiB: the same as work/src, all 4 ranks agree
 $ echo '{"layer2.bias": null, "layer1.bias": "first.bias"}' >names.json
 $ reshard export work/src few -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o names=names.json >/dev/null
 reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
-$ cp few/rank_1/checkpoint_1.ckpt tree/rank_1/; reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
+$ cp -f few/rank_1/checkpoint_1.ckpt tree/rank_1/; reshard verify tree --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
 reshard: warning: the checkpoints of pipeline stage 0 do not list the same parameters, as after remove_redundancy: each is read from a rank that has it
 first.bias: should not be there in rank 1
 layer1.bias: is missing in rank 1
@@ -123,7 +123,7 @@ layer1.weight: cannot be had whole: rank 1 is missing
 layer1.weight: has other bytes than the source in rank 0, …/tree/rank_0/checkpoint_0.ckpt offset 441
 tree: 2 tensors, 144.2 KiB: not right: 2 tensors, 1 rank
 (exit 1)
-$ rm -r tree; cp -r new tree; truncate -s 5000 tree/rank_0/checkpoint_0.ckpt; against tree
+$ rm -r tree; cp -r new tree; chmod -R u+w tree; truncate -s 5000 tree/rank_0/checkpoint_0.ckpt; against tree
 rank 0: …/tree/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
 tree: 15 tensors, 334.2 KiB: not right: 1 rank
 (exit 1)
@@ -158,7 +158,7 @@ half: 1 tensor, 4 bytes: not right: 1 rank
 
 # Rules take the names of tensors from files that can be read.
 $ rules='dst_ranks=2,dst_rules=*.weight: axis 0 over all;*: whole'
-$ reshard export work/src two -s work/src_strategy.ckpt -o "$rules" >/dev/null 2>&1; truncate -s 300 two/rank_0/checkpoint_0.ckpt
+$ reshard export work/src two -s work/src_strategy.ckpt -o "$rules" >/dev/null 2>&1; chmod -R u+w two; truncate -s 300 two/rank_0/checkpoint_0.ckpt
 $ reshard verify two --against work/src -s work/src_strategy.ckpt -o "$rules"
 rank 0: …/two/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 259 of its 73728 bytes; try: compare the file with its original, or save it again
 two: 15 tensors, 334.2 KiB: not right: 1 rank
@@ -207,7 +207,7 @@ piped: 11 tensors, 325.1 KiB: not right: 4 tensors, 4 ranks
 (exit 1)
 
 # Of the source: what nobody has left cannot be compared.
-$ cp -r new source; truncate -s 5000 source/rank_1/checkpoint_1.ckpt; flip new/rank_0/checkpoint_0.ckpt 36946
+$ cp -r new source; chmod -R u+w source; truncate -s 5000 source/rank_1/checkpoint_1.ckpt; flip new/rank_0/checkpoint_0.ckpt 36946
 $ reshard verify new --against source -s work/dst_strategy.ckpt -d work/dst_strategy.ckpt
 reshard: warning: pipeline stage 0 has a damaged checkpoint: what only that one has is not found: …/source/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
 rank 1 of the source: …/source/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
@@ -382,7 +382,7 @@ reshard: error: …/work/src: has rank_7, but the source without a strategy has 
 $ reshard verify whole --manifest nowhere/m.json
 reshard: error: nowhere/m.json: cannot be written: No such file or directory; try: a folder that you may write to
 (exit 1)
-$ truncate -s -20 whole/rank_0/checkpoint_0.safetensors; reshard verify whole
+$ chmod -R u+w whole; truncate -s -20 whole/rank_0/checkpoint_0.safetensors; reshard verify whole
 reshard: error: …/whole/rank_0/checkpoint_0.safetensors: parameter 'global_step': the file is truncated: the tensor ends at 342248, and the file has 342244 bytes of data; try: compare the file with its original, or save it again
 (exit 1)
 $ reshard verify work/src -s work/src_strategy.ckpt --name 'layr*'
