@@ -10,6 +10,7 @@ reshardfs_SOURCES = \
 	src/base/error.c \
 	src/base/harden.c \
 	src/base/json_read.c \
+	src/base/json_string.c \
 	src/base/json_write.c \
 	src/base/limits.c \
 	src/base/log.c \
