@@ -121,7 +121,7 @@ static int pop_mark(struct rfs_dcp_machine *machine, size_t *height)
 
 int rfs_dcp_to_mark(struct rfs_dcp_machine *machine, enum rfs_dcp_kind kind)
 {
-    size_t height;
+    size_t height = 0;
     const int rc = pop_mark(machine, &height);
 
     if (rc)
@@ -156,7 +156,7 @@ int rfs_dcp_find_name(struct rfs_dcp_machine *machine)
 static int pop_call(struct rfs_dcp_machine *machine, uint32_t *callee, enum rfs_dcp_use *use,
                     const uint32_t **args, uint32_t *n)
 {
-    uint32_t tuple;
+    uint32_t tuple = 0;
     int rc = rfs_dcp_pop(machine, &tuple);
 
     if (rc == 0)
