@@ -408,6 +408,15 @@ RESHARD_API void reshard_get_statistics(reshard_view *view, reshard_statistics *
 RESHARD_API int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx,
                               reshard_error *err);
 
+/*
+ * A quick look at the strategies. The call reads the headers of one rank of each pipeline stage of
+ * the source. It fails if the strategies cannot cut the tensors in these headers, or if they know
+ * none of their names. Files that are missing or damaged are no failure. If the view has several
+ * saves, one that fits is enough. ERR may be NULL. Returns 0, or what reshard_getattr of a file
+ * would, with *err filled.
+ */
+RESHARD_API int reshard_check_strategies(reshard_view *view, reshard_error *err);
+
 /* The library's version, "1.0.0"; a constant. */
 RESHARD_API const char *reshard_version(void);
 

@@ -105,6 +105,7 @@ static const struct rfs_option options[] = {
     ROW(allow_root, SWITCH, 0, .help = "let root in"),
     ROW(allow_decrypted, SWITCH, 0, .help = "them to what a key decrypts, too"),
     ROW(default_permissions, SWITCH, 0, .help = "the kernel looks at modes and owners"),
+    ROW(check_first, SWITCH, 0, .help = "plan every rank before it is mounted"),
     ROW(nonempty, SWITCH, 0, .help = "mount over a folder that is not empty"),
     ROW(auto_unmount, SWITCH, 0, .help = "unmount when the server ends"),
     ROW(noexec, SWITCH, 0, .help = "no programs are run from it"),

@@ -105,6 +105,7 @@ struct rfs_options {
     int control; /* an rfs_hidden_mode */
     int sandbox; /* an rfs_sandbox_mode */
     uint32_t max_threads;
+    bool check_first;
     bool nonempty;
     bool allow_other;
     bool allow_root;

@@ -44,8 +44,9 @@ static void show_version(void)
            RFS_SANDBOX_DEFAULT == RFS_SANDBOX_OFF ? "; not by default" : "");
 }
 
-/* How many headers are read, on a terminal, where that takes long enough to be asked about. */
-struct opening {
+/* How many ranks are read or planned, on a terminal, if that takes long enough to be asked about. */
+struct progress {
+    const char *what;
     struct timespec begun, drawn;
     bool shown;
 };
@@ -55,30 +56,45 @@ static double passed(const struct timespec *from, const struct timespec *to)
     return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_nsec - from->tv_nsec) / 1e9;
 }
 
-static void show_opening(void *ctx, uint64_t done, uint64_t total)
+static void show_progress(void *ctx, uint64_t done, uint64_t total)
 {
-    struct opening *o = ctx;
+    struct progress *progress = ctx;
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (passed(&o->begun, &now) < 0.5 || passed(&o->drawn, &now) < 0.1)
+    if (passed(&progress->begun, &now) < 0.5 || passed(&progress->drawn, &now) < 0.1)
         return;
-    fprintf(stderr, "\r%s: headers of %" PRIu64 " of %" PRIu64 " ranks", RFS_PROGRAM, done, total);
-    o->drawn = now;
-    o->shown = true;
+    fprintf(stderr, "\r%s: %s %" PRIu64 " of %" PRIu64 " ranks", RFS_PROGRAM, progress->what, done,
+            total);
+    progress->drawn = now;
+    progress->shown = true;
+}
+
+/* What to call for progress; NULL where nobody looks. */
+static reshard_progress_fn *begin_progress(struct progress *progress, const char *what)
+{
+    *progress = (struct progress){.what = what};
+    clock_gettime(CLOCK_MONOTONIC, &progress->begun);
+    return isatty(STDERR_FILENO) ? show_progress : NULL;
+}
+
+static void end_progress(const struct progress *progress)
+{
+    if (progress->shown)
+        fprintf(stderr, "\r%*s\r", 60, "");
 }
 
 static int open_view(const struct rfs_mount_options *options, reshard_view **view,
                      struct rfs_error *err)
 {
-    struct opening opening = {0};
+    struct progress progress;
     const size_t n = options->view.list.n;
     RFS_FREE reshard_option *pairs = calloc(n + 1, sizeof *pairs);
     const reshard_config config = {
         .struct_size = sizeof config,
         .log = rfs_report_line,
-        .progress = isatty(STDERR_FILENO) ? show_opening : NULL,
-        .progress_ctx = &opening,
+        .progress = begin_progress(&progress, "headers of"),
+        .progress_ctx = &progress,
         .for_others = options->set.allow_other || options->set.allow_root,
         .pairs = pairs,
         .pair_count = n,
@@ -91,35 +107,48 @@ static int open_view(const struct rfs_mount_options *options, reshard_view **vie
     for (size_t i = 0; i < n; i++)
         pairs[i] =
             (reshard_option){options->view.list.data[i].name, options->view.list.data[i].value};
-    clock_gettime(CLOCK_MONOTONIC, &opening.begun);
     rc = reshard_open(options->source, &config, view, &why);
-    if (opening.shown)
-        fprintf(stderr, "\r%*s\r", 60, "");
+    end_progress(&progress);
     if (rc < 0)
         rfs_report_adopt(err, &why);
     return rc;
 }
 
-static void show_progress(void *ctx, uint64_t done, uint64_t total)
+/* Whether each file can be made. */
+static int check_all(reshard_view *view, struct rfs_error *err)
 {
-    (void)ctx;
-    fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " ranks%s", RFS_PROGRAM, done, total,
-            done == total ? "\n" : "");
+    reshard_error why = {.struct_size = sizeof why};
+    struct progress progress;
+    reshard_progress_fn *show = begin_progress(&progress, "planned");
+    const int rc = reshard_check(view, show, &progress, &why);
+
+    end_progress(&progress);
+    if (rc < 0)
+        rfs_report_adopt(err, &why);
+    return rc;
+}
+
+/* What a mount is refused for; the rest is for those who open the files. */
+static int check_first(const struct rfs_mount_options *options, reshard_view *view,
+                       struct rfs_error *err)
+{
+    reshard_error why = {.struct_size = sizeof why};
+
+    if (options->set.check_first)
+        return check_all(view, err);
+    const int rc = reshard_check_strategies(view, &why);
+    if (rc < 0)
+        rfs_report_adopt(err, &why);
+    return rc;
 }
 
 static int check(reshard_view *view, struct rfs_error *err)
 {
-    const bool terminal = isatty(STDERR_FILENO);
-    reshard_error why = {.struct_size = sizeof why};
     char summary[128];
-    const int rc = reshard_check(view, terminal ? show_progress : NULL, NULL, &why);
+    const int rc = check_all(view, err);
 
-    if (rc < 0) {
-        if (terminal)
-            fputc('\n', stderr);
-        rfs_report_adopt(err, &why);
+    if (rc < 0)
         return rc;
-    }
     rfs_report_summary(summary, sizeof summary, view);
     printf("%s: %s; every rank can be read\n", RFS_PROGRAM, summary);
     return 0;
@@ -160,6 +189,9 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
     char summary[128];
     struct greeting greeting = {&place->daemon, summary, options->mountpoint};
 
+    const int rc = check_first(options, view, err);
+    if (rc < 0)
+        return rc;
     rfs_report_summary(summary, sizeof summary, view);
     rfs_daemon_outlive();
     return rfs_session_run(options, place->resolved, &place->keeper, sandbox, view, answers,

@@ -83,7 +83,10 @@ struct origin {
     uint32_t geometry; /* of its slices there; RFS_NO_ID: not resolved, or it is not cut */
 };
 
-/* Where the parameters of one destination rank come from, while its plan is being made. */
+/*
+ * Where the parameters of one destination rank come from, while its plan is being made; from
+ * rfs_planning_begin to rfs_planning_end.
+ */
 struct planning {
     struct rfs_planner *planner;
     uint32_t rank;     /* of the destination */
@@ -126,6 +129,11 @@ struct stage_use {
     char *damage; /* the error of a rank that was passed over; owned; NULL: none */
     bool bereft;  /* a lost rank may have kept what no file has */
 };
+
+/* 0, or -ENOMEM with *err filled. Ended in any case. */
+int rfs_planning_begin(struct rfs_planner *planner, uint32_t rank, struct planning *planning,
+                       struct rfs_error *err);
+void rfs_planning_end(struct planning *planning);
 
 static inline struct rfs_role_rules rfs_plan_rules(const struct rfs_planner *planner)
 {
@@ -258,6 +266,8 @@ bool rfs_plan_has(const struct provider_query *provider_query, uint32_t rank);
 
 /* The ranks that a planning needs, indexed; sources.c. */
 int rfs_plan_sources(struct planning *planning);
+/* Of those the rank that leads each stage, and nothing else. 0 or -errno. */
+int rfs_plan_leads(struct planning *planning);
 /* Whether the ranks of a source stage have files of different sizes; sizes.c. */
 bool rfs_plan_sizes_differ(struct rfs_planner *planner, uint32_t s);
 /* Names for a message: the first few, and how many there are in all; report.c. */
@@ -326,6 +336,8 @@ int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
  * -EINVAL.
  */
 int rfs_plan_check_match(struct planning *planning);
+/* Whether it would, by what is indexed. After rfs_plan_leads, which may not have all names. */
+bool rfs_plan_matches_nothing(struct planning *planning);
 /* Reports it in the log, as far as that is news. 0 or -ENOMEM. */
 int rfs_plan_report_unproved(struct planning *planning);
 /* The parameter list; params.c. */

@@ -30,6 +30,7 @@ librfs_la_SOURCES += \
 	src/plan/role.c src/plan/role.h \
 	src/plan/strategies.c \
 	src/plan/rows.c \
+	src/plan/shapes.c \
 	src/plan/sizes.c \
 	src/plan/slice.c \
 	src/plan/slice.h \

@@ -104,20 +104,37 @@ static void find_closest(const struct matching *matching, const char **there, co
         }
 }
 
+/* Whether most of the tensors have names that the strategy does not have. */
+static bool matches_little(struct planning *planning, struct matching *matching)
+{
+    const struct rfs_planner_config *config = &planning->planner->config;
+
+    *matching = (struct matching){.planner = planning->planner,
+                                  .strategy = config->src ? config->src : config->dst};
+    if (!matching->strategy || rfs_strategy_count(matching->strategy) == 0 ||
+        rfs_strategy_by_rules(matching->strategy))
+        return false;
+    add_needed(planning, matching);
+    return matching->known_tensors * 2 < matching->tensors && matching->n_names > 0;
+}
+
+bool rfs_plan_matches_nothing(struct planning *planning)
+{
+    struct matching matching;
+
+    return matches_little(planning, &matching) && matching.known == 0 &&
+           !others_match(planning, &matching);
+}
+
 int rfs_plan_check_match(struct planning *planning)
 {
     struct rfs_planner *planner = planning->planner;
     const struct rfs_planner_config *config = &planner->config;
-    struct matching matching = {.planner = planner,
-                                .strategy = config->src ? config->src : config->dst};
+    struct matching matching;
     const char *there;
     const char *here;
 
-    if (!matching.strategy || rfs_strategy_count(matching.strategy) == 0 ||
-        rfs_strategy_by_rules(matching.strategy))
-        return 0;
-    add_needed(planning, &matching);
-    if (matching.known_tensors * 2 >= matching.tensors || matching.n_names == 0)
+    if (!matches_little(planning, &matching))
         return 0;
     const bool none = matching.known == 0 && !others_match(planning, &matching);
     if (!none && atomic_exchange(&planner->reported_match, true))

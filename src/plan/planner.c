@@ -109,7 +109,25 @@ int64_t rfs_planner_part(const struct rfs_planner *planner)
     return planner->part ? (int64_t)planner->first_stage : -1;
 }
 
-static void planning_end(struct planning *planning)
+int rfs_planning_begin(struct rfs_planner *planner, uint32_t rank, struct planning *planning,
+                       struct rfs_error *err)
+{
+    const struct rfs_scale *scale = &planner->scale;
+
+    *planning = (struct planning){
+        .planner = planner,
+        .rank = rank,
+        .stage = rank / scale->dst_devices,
+        .local = rank % scale->dst_devices,
+        .template = rank % scale->dst_devices % scale->src_devices,
+        .err = err,
+        .n_stages = scale->src_stages,
+    };
+    planning->stages = calloc(planning->n_stages, sizeof *planning->stages);
+    return planning->stages ? 0 : rfs_fail_memory(err);
+}
+
+void rfs_planning_end(struct planning *planning)
 {
     for (uint32_t s = 0; planning->stages && s < planning->n_stages; s++) {
         free(planning->stages[s].wanted);
@@ -138,25 +156,16 @@ static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
 int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
                      struct rfs_error *err)
 {
-    const struct rfs_scale *scale = &planner->scale;
-    RFS_CLEANUP(planning_end)
-    struct planning planning = {
-        .planner = planner,
-        .rank = rank,
-        .stage = rank / scale->dst_devices,
-        .local = rank % scale->dst_devices,
-        .template = rank % scale->dst_devices % scale->src_devices,
-        .err = err,
-        .n_stages = scale->src_stages,
-    };
+    RFS_CLEANUP(rfs_planning_end) struct planning planning = {.planner = planner};
 
     *out = rfs_planner_ready(planner, rank);
     if (*out)
         return 0;
-    planning.stages = calloc(planning.n_stages, sizeof *planning.stages);
     RFS_CLEANUP(plan_free) struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
-    if (!planning.stages || !plan)
+    if (!plan)
         return rfs_fail_memory(err);
+    if (rfs_planning_begin(planner, rank, &planning, err))
+        return -ENOMEM;
     struct rfs_use use;
     rfs_catalog_begin(planner->config.catalog, &use);
     const int rc = make_plan(&planning, plan);

@@ -136,6 +136,11 @@ int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_pl
 /* The plan of destination rank RANK, made at the first call. 0, or -errno with *err filled. */
 int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
                      struct rfs_error *err);
+/*
+ * Whether the strategies look like those of the source's network: one rank of each source stage is
+ * indexed. 0, or the error of planning a rank with *err filled.
+ */
+int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err);
 /* The plan if it is made already, else NULL. Lock-free. */
 const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank);
 

@@ -86,6 +86,20 @@ static int lose_stage(struct planning *planning, uint32_t s, const struct rfs_er
     return rfs_plan_lack_stage(planning, s) ? rfs_fail_memory(planning->err) : 0;
 }
 
+/* The headers of the rank that leads a stage, which is chosen already. */
+static int index_lead(struct planning *planning, uint32_t s, struct rfs_error *err)
+{
+    struct rfs_planner *planner = planning->planner;
+    struct stage_use *use = &planning->stages[s];
+    uint32_t first = atomic_load(&planner->leads[s]);
+    const int rc =
+        rfs_catalog_index(planner->config.catalog, use->lead, first, &use->lead_index, err);
+
+    if (!rc && first == RFS_NO_RANK)
+        atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
+    return rc;
+}
+
 static int lead_stage(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
@@ -105,11 +119,7 @@ static int lead_stage(struct planning *planning, uint32_t s)
                  use->base + planner->scale.src_devices - 1, s);
         return lose_stage(planning, s, &err);
     }
-    uint32_t first = atomic_load(&planner->leads[s]);
-    const int rc =
-        rfs_catalog_index(planner->config.catalog, use->lead, first, &use->lead_index, &err);
-    if (!rc && first == RFS_NO_RANK)
-        atomic_compare_exchange_strong(&planner->leads[s], &first, use->lead);
+    const int rc = index_lead(planning, s, &err);
     const bool empty = rc && rfs_catalog_is_empty(planner->config.catalog, use->lead);
     const int fatal = empty ? 0 : pass_over(planner, use->lead, rc);
     if (fatal && planning->err)
@@ -403,6 +413,22 @@ static int report_stage(struct planning *planning, uint32_t s)
         !atomic_exchange(&planner->reported_presence[s], true))
         rfs_plan_report_presence(planner, use, s);
     return 0;
+}
+
+int rfs_plan_leads(struct planning *planning)
+{
+    rfs_plan_needed_stages(planning->planner, planning->stage, planning->stages);
+    for (uint32_t s = 0; s < planning->n_stages; s++) {
+        struct stage_use *use = &planning->stages[s];
+        if (!use->needed)
+            continue;
+        use->base = rfs_plan_base(planning->planner, s);
+        use->lead = choose_lead(planning, use->base);
+        const int rc = use->lead == RFS_NO_RANK ? -ENOENT : index_lead(planning, s, planning->err);
+        if (rc)
+            return rc;
+    }
+    return find_origins(planning);
 }
 
 int rfs_plan_sources(struct planning *planning)

@@ -4,6 +4,7 @@ librfs_la_SOURCES += \
 	src/view/attributes.c \
 	src/view/budget.c \
 	src/view/budget.h \
+	src/view/check.c \
 	src/view/cancel.c \
 	src/view/counters.c \
 	src/view/counters.h \

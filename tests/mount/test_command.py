@@ -289,11 +289,17 @@ def test_one_line_on_a_terminal():
         eventually(lambda: not servers(mnt), "the server ends")
 
 
-def test_check_shows_progress_on_a_terminal():
-    tree = small()
-    status, out = on_terminal(reshardfs, "--check", tree.src, "-o", tree.options(), env=dict(os.environ))
+def test_ranks_that_take_long_are_counted_on_a_terminal():
+    need(shutil.which("strace"), "strace is missing")
+    tree = small(src=4, dst=4)
+    slowly = ("strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pread64", "-e", "inject=pread64:delay_enter=300000")
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    status, out = on_terminal(*slowly, reshardfs, "--check", tree.src, "-o", tree.options("index_cache=no"), env=env)
     equal(status, 0, out)
-    check("\rreshardfs: 2 of 2 ranks\r\n" in out, repr(out))
+    lines = re.findall(r"\rreshardfs: planned (\d) of 4 ranks", out)
+    check(lines and lines == sorted(lines) and re.search(r"\r +\r", out), repr(out))
+    status, out = on_terminal(reshardfs, "--check", tree.src, "-o", tree.options(), env=dict(os.environ))
+    check(status == 0 and "planned" not in out, f"a short one: {out!r}")
 
 
 def by_mount(*commands, tree, mnt):

@@ -329,8 +329,11 @@ def test_unmounting_ends_it_while_sources_hang():
 def test_the_mount_goes_even_if_a_call_cannot_be_ended():
     """A source server that has taken a request and never answers: its client waits for it in the kernel, unkillably."""
     tree = slow_tree()
+    files = os.path.join(folder("map"), "files.json")
     with slowly(tree.src, "-d", "50000000") as (source, process):
-        m = Foreground(source, tree.options("index_cache=no"))
+        with open(files, "w") as file: # mounting reads headers of rank 0
+            json.dump({rank: tree.path(rank).replace(tree.src, source if rank else tree.src) for rank in range(4)}, file)
+        m = Foreground(source, tree.options("index_cache=no", f"files={files}"))
         reader = failed_reader("stat", m.file(0))
         time.sleep(1)
         check(reader.poll() is None, "the source was not slow")

@@ -32,14 +32,16 @@ def test_listing_opens_no_source():
     before = ["strace", "-f", "-y", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]
     env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
     with Foreground(tree.src, tree.options(), before=before, env=env) as m:
+        first = opened(trace)
+        check(len(first) == 1 and "rank_0/" in first[0], f"opened to mount: {first}")
         equal(sorted(os.listdir(m.mnt)), ["rank_0", "rank_1"], "ls")
         run("ls", "-l", m.mnt)
         equal(run("ls", os.path.join(m.mnt, "rank_1")).stdout, "checkpoint_1.ckpt\n", "ls of a rank")
         os.statvfs(m.mnt)
         run("find", m.mnt)
-        equal(opened(trace), [], "opens after mounting and listing")
+        equal(opened(trace), first, "opens after mounting and listing")
         os.stat(m.file(1))
-        eventually(lambda: opened(trace), "stat of one file opens sources")
+        eventually(lambda: len(opened(trace)) > 1, "stat of one file opens sources")
         m.stop()
         m.process.wait(PATIENCE)
 

@@ -667,6 +667,74 @@ static int tear_down(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+static void expect_ahead(struct fixture *f, int code, const char *fragment)
+{
+    f->err = (struct rfs_error){0};
+    const int rc = rfs_planner_check_shapes(f->planner, &f->err);
+    if (rc != code || !strstr(f->err.text, fragment))
+        fail_msg("%d: %s", rc, f->err.text);
+}
+
+static void test_shapes_are_found_ahead(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned rank = 0; rank < 4; rank++)
+        write_rank(f, rank, "wms");
+    open_tree(f, OVER("w", "[4]") ", " OVER("m", "[4]"),
+              OVER("w", "[3]") ", " LAYOUT("m", "[3]", "0"));
+    expect_ahead(f, -EINVAL, "parameter 'm'");
+    assert_non_null(strstr(f->err.text, "4 is not divisible by 3"));
+    expect_indexed(f, 1);
+    expect_refusal(f, 1, -EINVAL, "4 is not divisible by 3");
+}
+
+static void test_right_shapes_take_one_header(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned rank = 0; rank < 4; rank++)
+        write_rank(f, rank, "wms");
+    open_tree(f, LAYOUT("w", "[4]", "0") ", " OVER("m", "[4]"), OVER("w", "[1]"));
+    expect_ahead(f, 0, "");
+    expect_indexed(f, 1);
+    assert_string_equal(f->lines, "");
+    expect_file(f, 0, "w0,1,2,3 m0 s0");
+}
+
+/* The first rank keeps nothing that the strategy knows, the second does. */
+static void test_one_rank_is_no_proof(void **state)
+{
+    struct fixture *f = *state;
+
+    write_rank(f, 0, "xy");
+    write_rank(f, 1, "xyw");
+    open_tree(f, OVER("w", "[2]"), OVER("w", "[1]"));
+    expect_ahead(f, 0, "");
+    expect_file(f, 0, "w1 x0 y0");
+}
+
+static void test_names_of_another_network(void **state)
+{
+    struct fixture *f = *state;
+
+    write_rank(f, 0, "xy");
+    write_rank(f, 1, "xy");
+    open_tree(f, OVER("w", "[2]"), OVER("w", "[1]"));
+    expect_ahead(f, -EINVAL, "none of its parameters is in the checkpoint");
+}
+
+/* Ranks that do not need it can be read. */
+static void test_a_damaged_lead_is_no_answer(void **state)
+{
+    struct fixture *f = *state;
+
+    tree_write(f->root, "rank_0/net-1_1.ckpt", "x", 1);
+    write_rank(f, 1, "w");
+    open_tree(f, LAYOUT("w", "[2]", "0"), LAYOUT("w", "[8]", "0"));
+    expect_ahead(f, 0, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -703,6 +771,11 @@ int main(void)
         TEST(test_two_of_one_name),
         TEST(test_empties_are_kept),
         TEST(test_empties_are_dropped),
+        TEST(test_shapes_are_found_ahead),
+        TEST(test_right_shapes_take_one_header),
+        TEST(test_one_rank_is_no_proof),
+        TEST(test_names_of_another_network),
+        TEST(test_a_damaged_lead_is_no_answer),
     };
     return cmocka_run_group_tests_name("plan: removed redundancy", tests, NULL, NULL);
 }

@@ -246,6 +246,24 @@ static void test_a_check_tells_the_first_failure(void **state)
     assert_non_null(strstr(f->err.message, "src/rank_1/net-1_2.ckpt"));
 }
 
+static void test_strategies_are_checked_by_one_rank(void **state)
+{
+    struct fixture *f = *state;
+
+    tree_write(f->root, "src/rank_1/net-1_2.ckpt", "x", 1);
+    open_view(f);
+    assert_int_equal(reshard_check_strategies(f->view, &f->err), 0);
+    assert_false(reshard_is_ready(f->view, 3));
+    reshard_close(f->view);
+
+    write_strategy(f->root, "dst.json", LAYOUT("w", "[3]", "[-1, 0]", "[8, 6]"));
+    open_view(f);
+    f->err = (reshard_error){.struct_size = sizeof f->err};
+    assert_int_equal(reshard_check_strategies(f->view, NULL), -EINVAL);
+    assert_int_equal(reshard_check_strategies(f->view, &f->err), -EINVAL);
+    assert_non_null(strstr(f->err.message, "4 is not divisible by 3"));
+}
+
 static void test_summary(void **state)
 {
     struct fixture *f = *state;
@@ -311,6 +329,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_check_plans_every_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_check_tells_the_first_failure, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strategies_are_checked_by_one_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_summary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_structs_of_another_size, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_success_leaves_the_error_alone, set_up, tear_down),
