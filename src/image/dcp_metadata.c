@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .metadata of torch.distributed.checkpoint: a pickle of protocol 2 (torch writes 4, and reads all)
- * of dataclasses of torch.distributed.checkpoint.metadata, and _StorageInfo of filesystem:
+ * .metadata of torch.distributed.checkpoint: a pickle of protocol 4, without frames. It has
+ * dataclasses of torch.distributed.checkpoint.metadata, and _StorageInfo of filesystem:
  *
  *     Metadata
  *       state_dict_metadata  {name: TensorStorageMetadata}
@@ -95,10 +95,10 @@ static void put_text(struct pickler *p, const char *text)
     rfs_bytes_put_text(p->out, text);
 }
 
-/* What is on the stack gets the next number; its number + 1. */
+/* What is on the stack gets the next number (MEMOIZE); its number + 1. */
 static uint32_t memoize(struct pickler *p)
 {
-    put_little(p, 'r', p->memo, 4);
+    put(p, '\x94');
     return ++p->memo;
 }
 
@@ -112,11 +112,9 @@ static bool recall(struct pickler *p, uint32_t memo)
 
 static void put_global(struct pickler *p, const char *module, const char *name)
 {
-    put(p, 'c');
-    rfs_bytes_put_text(p->out, module);
-    put(p, '\n');
-    rfs_bytes_put_text(p->out, name);
-    put(p, '\n');
+    put_text(p, module);
+    put_text(p, name);
+    put(p, '\x93'); /* STACK_GLOBAL */
 }
 
 static void put_class(struct pickler *p, enum class class)
@@ -255,7 +253,7 @@ static void put_all(struct pickler *p, const struct rfs_dcp_item *items, size_t 
 {
     size_t k = 0;
 
-    rfs_bytes_put(p->out, "\x80\x02", 2);
+    rfs_bytes_put(p->out, "\x80\x04", 2);
     begin_object(p, CLASS_METADATA);
     put_text(p, "state_dict_metadata");
     rfs_bytes_put_text(p->out, "}(");

@@ -293,8 +293,9 @@ static int open_set(struct reshard_view *set, const char *source,
 
     if (rc)
         return rc;
-    /* hfai's parts are always shown merged, too. */
-    if (!asks_for_something(options) && !rfs_view_has_parts(source))
+    /* hfai's parts are always shown merged, too, and chunks put together. */
+    if (!asks_for_something(options) && !rfs_view_has_parts(source) &&
+        !rfs_scan_is_described(source))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");

@@ -72,3 +72,15 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
         return take(spec, RFS_MINDFORMERS, "metadata.json", out, err);
     return 0;
 }
+
+bool rfs_scan_is_described(const char *path)
+{
+    const struct rfs_source_spec spec = {.path = path};
+    struct rfs_scan scan = {0};
+    struct rfs_error unused;
+    const int rc = rfs_scan_described(&spec, &scan, &unused);
+    const bool is = rc == -EINVAL || scan.n > 0;
+
+    rfs_scan_free(&scan);
+    return is;
+}

@@ -61,6 +61,11 @@ struct rfs_saves {
 int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
                    struct rfs_error *err);
 
+/*
+ * Whether a folder has a checkpoint that describes itself, or the remains of one, for which opening
+ * it has the message.
+ */
+bool rfs_scan_is_described(const char *path);
 /* Whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*

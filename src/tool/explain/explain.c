@@ -2,6 +2,7 @@
 #include "tool/explain/explained.h"
 
 #include "base/cleanup.h"
+#include "source/boxes/boxes.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/tool.h"
@@ -107,17 +108,22 @@ static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
 
 static int prepare(struct rfs_explain *explain, struct rfs_error *err)
 {
-    static const struct rfs_explain_words ranks = {"rank", "ranks", "from rank", "from ranks"};
-    static const struct rfs_explain_words parts = {"part", "parts", "from part", "from parts"};
+    static const struct rfs_explain_words ranks = {"rank",  "ranks",     "rank",
+                                                   "ranks", "from rank", "from ranks"};
+    static const struct rfs_explain_words parts = {"part",  "parts",     "part",
+                                                   "parts", "from part", "from parts"};
+    static const struct rfs_explain_words boxed = {"rank",  "ranks",     "file",
+                                                   "files", "from file", "from files"};
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(explain->rooms.catalog);
     struct rfs_scale scale;
 
-    explain->words = explain->rooms.hfai ? &parts : &ranks;
+    explain->words = explain->rooms.hfai ? &parts : boxes ? &boxed : &ranks;
     if (explain->rooms.hfai) {
         explain->n_sources = rfs_hfai_parts(explain->rooms.hfai);
         return rfs_explain_parts_open(explain, err);
     }
     rfs_planner_scale(explain->rooms.planner, &scale);
-    explain->n_sources = scale.src_devices * scale.src_stages;
+    explain->n_sources = boxes ? boxes->n_files : scale.src_devices * scale.src_stages;
     rfs_planner_report(explain->rooms.planner, RFS_TELL_ONE_SIDED);
     return plan_all(explain, err);
 }

@@ -17,7 +17,9 @@
 
 /* What source and destination are divided into. */
 struct rfs_explain_words {
-    const char *one, *many, *from, *from_many; /* "rank", "ranks", "from rank", "from ranks" */
+    const char *one, *many;       /* of the destination: "rank", "ranks" */
+    const char *source, *sources; /* the same; or "file", "files" of what describes itself */
+    const char *from, *from_many; /* "from rank", "from ranks" */
 };
 
 struct rfs_explain_parts;

@@ -34,9 +34,9 @@ void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn,
     if (drawn->ranks.n == 0)
         snprintf(out, cap, "%s", "");
     else if (strlen(list) <= 14)
-        snprintf(out, cap, "%s %s", drawn->ranks.n > 1 ? words->many : words->one, list);
+        snprintf(out, cap, "%s %s", drawn->ranks.n > 1 ? words->sources : words->source, list);
     else
-        snprintf(out, cap, "%s %" PRIu32 " and %zu more", words->one, drawn->ranks.data[0],
+        snprintf(out, cap, "%s %" PRIu32 " and %zu more", words->source, drawn->ranks.data[0],
                  drawn->ranks.n - 1);
 }
 
@@ -212,7 +212,7 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
         fprintf(out, " to %s", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     fputc(' ', out);
     rfs_put_dims(out, slice->n_dims, slice->dims);
-    fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, explain->n_sources, explain->words->many,
+    fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, explain->n_sources, explain->words->sources,
             explain->rooms.n_ranks);
     if (explain->one)
         fprintf(out, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);
@@ -355,7 +355,7 @@ static void draw(const struct picture *picture, FILE *out)
                  picture->explain->one ? "" : ", each slice once");
     rfs_svg_text(out, MARGIN, height - 14, "s",
                  "The %s named on the left are those that are read%s.",
-                 picture->explain->words->many,
+                 picture->explain->words->sources,
                  picture->explain->parts ? "" : "; ×N tells that N ranks hold the same");
     rfs_svg_end(out);
 }

@@ -172,7 +172,7 @@ static void put_providers(const struct rfs_explain *explain, const struct rfs_ex
             seen = trace->pieces[k].rank == piece->rank;
         if (seen)
             continue;
-        printf("%s %u  %s", explain->words->one, piece->rank,
+        printf("%s %u  %s", explain->words->source, piece->rank,
                rfs_explain_file(explain, piece->block.file));
         put_others(explain, slice, piece, RFS_HOLDS, "; the same is on ", "");
         put_others(explain, slice, piece, RFS_HOLDS_BARE, "; left out by ", "");
@@ -225,8 +225,9 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     putchar('\n');
     put_providers(explain, slice);
     printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", slice->trace.n,
-           slice->trace.n == 1 ? "" : "s", n, n == 1 ? explain->words->one : explain->words->many,
-           bytes, explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
+           slice->trace.n == 1 ? "" : "s", n,
+           n == 1 ? explain->words->source : explain->words->sources, bytes,
+           explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
     return 0;
 }
 
@@ -280,7 +281,8 @@ static void put_together(const struct rfs_explain *explain, const struct rfs_tot
            ranks == 1 ? words->one : words->many, once);
     if (once >= 1024)
         printf(" (%s)", rfs_show_bytes(once, size));
-    printf(" from %zu source %s, each byte counted once", n, n == 1 ? words->one : words->many);
+    printf(" from %zu source %s, each byte counted once", n,
+           n == 1 ? words->source : words->sources);
     if (all != once)
         printf("; %" PRIu64 " if each %s reads its own", all, words->one);
     putchar('\n');

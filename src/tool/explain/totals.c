@@ -53,7 +53,8 @@ static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain
     if (type->kind == RFS_TENSOR) {
         of.ndim = type->ndim;
         of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
-        of.box = piece->source;
+        /* A file may have several chunks of the tensor: they differ in the whole tensor alone. */
+        of.box = rfs_catalog_boxes(explain->rooms.catalog) ? piece->whole : piece->source;
     }
     for (uint32_t i = 0; i < of.ndim; i++)
         if (piece->repeated >> i & 1) {

@@ -192,6 +192,9 @@ int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, stru
     *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;
     if (parts || ranks)
         return 0;
+    *kind = RFS_INFO_BOXES;
+    if (rfs_scan_is_described(path))
+        return 0;
     const int rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
     RFS_FREE char *name = NULL;
     struct rfs_error unused;

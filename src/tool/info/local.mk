@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfstool_la_SOURCES += \
+	src/tool/info/boxes.c \
 	src/tool/info/detect.c \
 	src/tool/info/encrypted.c \
 	src/tool/info/file.c \

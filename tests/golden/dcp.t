@@ -1,0 +1,131 @@
+# A checkpoint as torch's distributed one, and back: view=dcp, and the folder that it makes as a source.
+$ reshard example work >/dev/null && cd work
+$ reshard export src direct -s src_strategy.ckpt -d dst_strategy.ckpt >/dev/null 2>&1
+
+# over three files by rows, in small chunks
+$ reshard export src dcp -s src_strategy.ckpt -o view=dcp,dst_ranks=3,chunk_size=8K >/dev/null 2>&1
+$ reshard info dcp
+name                   dtype    shape      chunks  cuts      bytes
+layer1.weight          Float32  [768, 48]      21  [21, 1]  147456
+layer1.bias            Float32  [48]            3  [3]         192
+layer2.weight          Float32  [48, 96]        3  [3, 1]    18432
+layer2.bias            Float32  [96]            3  [3]         384
+layer3.weight          Float32  [96, 12]        3  [3, 1]     4608
+layer3.bias            Float32  [12]            3  [3]          48
+global_step            Int32    [1]             1  [1]           4
+learning_rate          Float32  []              1  []            4
+moments.layer1.weight  Float32  [768, 48]      21  [21, 1]  147456
+moments.layer1.bias    Float32  [48]            3  [3]         192
+moments.layer2.weight  Float32  [48, 96]        3  [3, 1]    18432
+moments.layer2.bias    Float32  [96]            3  [3]         384
+moments.layer3.weight  Float32  [96, 12]        3  [3, 1]     4608
+moments.layer3.bias    Float32  [12]            3  [3]          48
+rng_state              Int32    [4]             2  [2]          16
+
+file          chunks  tensor bytes   bytes
+__0_0.distcp      27        114096  139374
+__1_0.distcp      25        114088  137498
+__2_0.distcp      24        114080  136560
+
+checkpoint: of torch.distributed.checkpoint, 15 tensors in 76 chunks; 3 files of 413432 bytes
+types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
+export: 4 of 4 files completed, of …/work/src
+$ reshard info dcp --json --name layer2.bias
+{"kind":"boxes","path":"dcp","shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":20},{"dtype":"Float32","parameters":13,"bytes":342244}],"format":"torch.distributed.checkpoint","parameters":15,"chunks":76,"files":3,"bytes":413432,"export":{"files":4,"total_files":4,"source":"…/work/src","wrong_files":0},"findings":[],"tensors":[{"name":"layer2.bias","dtype":"Float32","shape":[96],"chunks":3,"cuts":[3],"bytes":384}],"rows":[{"file":"__0_0.distcp","chunks":27,"tensor_bytes":114096,"bytes":139374},
+{"file":"__1_0.distcp","chunks":25,"tensor_bytes":114088,"bytes":137498},
+{"file":"__2_0.distcp","chunks":24,"tensor_bytes":114080,"bytes":136560}]}
+$ reshard verify dcp --against src -s src_strategy.ckpt
+note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
+dcp: 15 tensors, 334.2 KiB: the same as src
+
+# by rank, each slice once
+$ reshard export src by_rank -s src_strategy.ckpt -d dst_strategy.ckpt -o view=dcp >/dev/null 2>&1
+$ reshard info by_rank --name '*.weight'
+name                   dtype    shape      chunks  cuts     bytes
+layer1.weight          Float32  [768, 48]       4  [4, 1]  147456
+layer2.weight          Float32  [48, 96]        4  [4, 1]   18432
+layer3.weight          Float32  [96, 12]        4  [4, 1]    4608
+moments.layer1.weight  Float32  [768, 48]       4  [4, 1]  147456
+moments.layer2.weight  Float32  [48, 96]        4  [4, 1]   18432
+moments.layer3.weight  Float32  [96, 12]        4  [4, 1]    4608
+
+file          chunks  tensor bytes   bytes
+__0_0.distcp      15         86520  100470
+__1_0.distcp       6         85248   90876
+__2_0.distcp       6         85248   90876
+__3_0.distcp       6         85248   90876
+
+checkpoint: of torch.distributed.checkpoint, 15 tensors in 33 chunks; 4 files of 373098 bytes
+shown: 6 of 15 parameters, 340992 bytes
+types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
+export: 5 of 5 files completed, of …/work/src
+$ reshard diff by_rank dcp
+15 tensors are the same
+
+# under another strategy: of what differs between ranks (rng_state), it has that of rank 0
+$ reshard export dcp back -d dst_strategy.ckpt >/dev/null
+$ reshard verify back --against src -s src_strategy.ckpt -d dst_strategy.ckpt
+rng_state: has other bytes than the source in ranks 1-3, …/work/back/rank_1/checkpoint_1.ckpt offset 87058
+back: 15 tensors, 334.2 KiB: not right: 1 tensor
+(exit 1)
+$ cmp back/rank_0/checkpoint_0.ckpt direct/rank_0/checkpoint_0.ckpt && echo the same
+the same
+
+# where the bytes are
+$ reshard explain by_rank --param layer2.weight
+layer2.weight: Float32 [48, 96], 18.0 KiB
+source       whole; slices of [48, 96]
+destination  whole; slices of [48, 96]
+
+rank  slice   shape     bytes  from files  source bytes
+   0  [:, :]  [48, 96]  18432  0-3                18432
+
+1 rank of the destination together: 18432 bytes (18.0 KiB) from 4 source files, each byte counted once
+$ reshard explain dcp -d dst_strategy.ckpt --param layer2.weight --rank 1
+layer2.weight: Float32 [48, 96], 18.0 KiB
+source       whole; slices of [48, 96]
+destination  devices [4], map [-1, -1], optimizer shard 4: axis 0 in 4; slices of [12, 96]
+rank_1       [12:24, :]: Float32 [12, 96], 4608 bytes from offset 37167 of rank_1/checkpoint_1.ckpt
+
+from file  of the tensor  of its slice  to         offset   run  times  every  bytes
+        0  [12:16, :]     [12:16, :]    [0:4, :]    61776  1536      1          1536
+        1  [16:24, :]     [0:8, :]      [4:12, :]   57168  3072      1          3072
+
+file 0  __0_0.distcp
+file 1  __1_0.distcp
+
+2 pieces from 2 source files, 4608 bytes
+$ reshard stats dcp --name layer3.bias
+name         dtype    shape      min     max       mean    std  nan  inf  zeros  histogram
+layer3.bias  Float32  [12]   -0.7081  0.9833  -0.001032  0.375    0    0      0  ▂  ▄▂█▄▂     ▂
+
+1 tensor, 12 numbers: 0 NaN, 0 infinite
+$ reshard get by_rank layer1.bias a.npy && reshard get src layer1.bias b.npy -s src_strategy.ckpt && cmp a.npy b.npy
+
+# what is refused
+$ reshard info dcp -o rank_dir=node%d
+reshard: error: the source describes itself by '.metadata', so that rank_dir, file, group_info, segmented, entry and keys choose nothing; try: the folder alone
+(exit 2)
+$ reshard verify dcp -s src_strategy.ckpt
+reshard: error: the source itself says how its tensors are cut, so that a strategy of it means nothing; try: leave src_strategy and src_rules out
+(exit 2)
+$ reshard export src x -s src_strategy.ckpt -o view=dcp,format=pt
+reshard: error: view=dcp is made of the files of torch.distributed.checkpoint; try: leave format= out
+(exit 2)
+$ reshard export src x -s src_strategy.ckpt -o chunk_size=1M
+reshard: error: option chunk_size is for view=dcp; try: -o view=dcp
+(exit 2)
+$ mkdir torn; cp dcp/__0_0.distcp torn; reshard info torn
+reshard: error: …/work/torn: the folder has .distcp files and no '.metadata'; try: a save that has ended: torch.distributed.checkpoint writes .metadata last
+(exit 1)
+$ cp -r dcp bad; head -c 500 dcp/.metadata >bad/.metadata; reshard verify bad
+reshard: error: …/work/bad/.metadata: offset 486: the pickle in it is damaged: it has no end; try: compare the file with its original, or save the checkpoint again
+(exit 1)
+$ cp dcp/.metadata bad/.metadata; chmod u+w bad/*; truncate -s 60000 bad/__1_0.distcp; reshard verify bad
+reshard: error: …/work/bad/__1_0.distcp: parameter 'layer2.weight': lies at offset 56720 with 7082 bytes, and the file has only 60000; try: compare the file with its original, or save the checkpoint again
+(exit 1)
+$ rm bad/__1_0.distcp; reshard info bad | tail -n 4
+export: 4 of 4 files completed, of …/work/src
+note: log: …/work/bad/__1_0.distcp: the file was removed; try: mount again
+odd: missing: 1 of the files that the metadata names is not there
+note: export: 1 file of the manifest is not there, or not as long as it says: __1_0.distcp
