@@ -181,6 +181,22 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
     return rc;
 }
 
+bool rfs_trace_is_shared(const struct rfs_planner *planner, const struct rfs_target *target)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+    const uint32_t base = rfs_plan_base(planner, target->stage);
+
+    /* Chunks are a tensor's own; so are strides in torch's files, and the rank that has it. */
+    if (target->geometry == RFS_NO_ID || rfs_catalog_boxes(catalog) ||
+        rfs_catalog_format(catalog) == RFS_FORMAT_TORCH ||
+        atomic_load_explicit(&planner->presences[target->stage], memory_order_acquire))
+        return false;
+    for (uint32_t rank = base; rank < base + planner->scale.src_devices; rank++)
+        if (rfs_catalog_has(catalog, rank) && rfs_catalog_parts(catalog, rank) > 1)
+            return false;
+    return true;
+}
+
 enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
                                    const struct rfs_target *target, const struct rfs_trace *trace,
                                    const struct rfs_piece_trace *piece, uint32_t rank)

@@ -47,6 +47,11 @@ struct rfs_trace {
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_trace *out);
 void rfs_trace_free(struct rfs_trace *trace);
+/*
+ * Whether the traces of all targets with this one's geometry and stage, in one parameter list, have
+ * the same pieces but for the offsets in files. O(ranks of the stage).
+ */
+bool rfs_trace_is_shared(const struct rfs_planner *planner, const struct rfs_target *target);
 
 enum rfs_holding {
     RFS_HOLDS_NOT,  /* another slice */

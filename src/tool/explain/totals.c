@@ -12,7 +12,7 @@
 
 int rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks, struct rfs_error *err)
 {
-    *totals = (struct rfs_totals){.n_ranks = n_ranks};
+    *totals = (struct rfs_totals){.n_ranks = n_ranks, .times = 1};
     totals->ranks = calloc(n_ranks + 1, sizeof *totals->ranks);
     return totals->ranks ? 0 : rfs_fail_memory(err);
 }
@@ -69,12 +69,13 @@ bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain
 {
     struct rfs_totals_rank *rank = &totals->ranks[slice->position];
 
-    rank->parameters++;
-    rank->shown_bytes += rfs_catalog_type(explain->rooms.catalog, slice->target->shown_type)->bytes;
+    rank->parameters += totals->times;
+    rank->shown_bytes +=
+        rfs_catalog_type(explain->rooms.catalog, slice->target->shown_type)->bytes * totals->times;
     for (size_t i = 0; i < slice->trace.n; i++) {
         const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
         if (!take(&rank->taken, piece->block.file, piece->rank,
-                  rfs_block_source_bytes(&piece->block)) ||
+                  rfs_block_source_bytes(&piece->block) * totals->times) ||
             !add_box(totals, explain, piece))
             return false;
     }
@@ -102,7 +103,8 @@ bool rfs_totals_next(struct rfs_totals *totals)
             if (!RFS_PUSH(&totals->boxes, now[end].box))
                 return false;
         if (!rfs_boxes_volume(&totals->boxes, now[i].ndim, &volume) ||
-            !take(&totals->together, now[i].file, now[i].rank, volume * now[i].item))
+            !take(&totals->together, now[i].file, now[i].rank,
+                  volume * now[i].item * totals->times))
             return false;
     }
     totals->now.n = 0;
@@ -156,11 +158,16 @@ uint32_t *rfs_explained_ranks(const struct rfs_explained *slice, size_t *n)
 
 /* ---- all parameters -------------------------------------------------------------------------- */
 
-/* A parameter of a rank. */
+/* A parameter of a parameter list. */
 struct occurrence {
-    uint32_t name;   /* id of the source's */
+    const struct rfs_target *target;
     uint32_t params; /* position in parameter lists */
-    uint32_t target;
+};
+
+/* A parameter, in all the lists that have it. */
+struct named {
+    const struct occurrence *occurrences; /* ascending by params */
+    size_t n;
 };
 
 struct every {
@@ -171,7 +178,11 @@ struct every {
     struct {
         struct occurrence *data;
         size_t n, cap;
-    } names;
+    } occurrences; /* ascending by name */
+    struct {
+        struct named *data;
+        size_t n, cap;
+    } names;             /* those of one kind are neighbours */
     uint32_t *params_of; /* [n_selected] position of each rank's */
 };
 
@@ -180,9 +191,32 @@ static int by_name(const void *a, const void *b)
     const struct occurrence *x = a;
     const struct occurrence *y = b;
 
-    if (x->name != y->name)
-        return x->name < y->name ? -1 : 1;
+    if (x->target->name != y->target->name)
+        return x->target->name < y->target->name ? -1 : 1;
     return (x->params > y->params) - (x->params < y->params);
+}
+
+static int compare(uint64_t x, uint64_t y)
+{
+    return (x > y) - (x < y);
+}
+
+/* By the lists that have them, and by what decides a trace there. */
+static int by_kind(const void *a, const void *b)
+{
+    const struct named *x = a;
+    const struct named *y = b;
+    int order = compare(x->n, y->n);
+
+    for (size_t i = 0; order == 0 && i < x->n; i++) {
+        const struct rfs_target *left = x->occurrences[i].target;
+        const struct rfs_target *right = y->occurrences[i].target;
+        order = compare(x->occurrences[i].params, y->occurrences[i].params);
+        order = order ? order : compare(left->geometry, right->geometry);
+        order = order ? order : compare(left->stage, right->stage);
+        order = order ? order : compare(left->shown_type, right->shown_type);
+    }
+    return order;
 }
 
 static bool add_params(struct every *every, const struct rfs_params *params, uint32_t *position)
@@ -193,8 +227,24 @@ static bool add_params(struct every *every, const struct rfs_params *params, uin
     if (!RFS_PUSH(&every->param_lists, params))
         return false;
     for (uint32_t i = 0; i < params->n; i++)
-        if (!RFS_PUSH(&every->names, (struct occurrence){params->targets[i].name, *position, i}))
+        if (!RFS_PUSH(&every->occurrences, (struct occurrence){&params->targets[i], *position}))
             return false;
+    return true;
+}
+
+static bool group_by_name(struct every *every)
+{
+    const struct occurrence *all = every->occurrences.data;
+
+    for (size_t i = 0, end; i < every->occurrences.n; i = end) {
+        for (end = i + 1;
+             end < every->occurrences.n && all[end].target->name == all[i].target->name; end++)
+            continue;
+        if (!RFS_PUSH(&every->names, (struct named){&all[i], end - i}))
+            return false;
+    }
+    if (every->names.n > 1)
+        qsort(every->names.data, every->names.n, sizeof *every->names.data, by_kind);
     return true;
 }
 
@@ -206,9 +256,10 @@ static bool list_all(struct every *every, const struct rfs_explain *explain)
                         rfs_planner_ready(explain->rooms.planner, explain->selected[i])->params,
                         &every->params_of[i]))
             return false;
-    if (every->params_of && every->names.n > 1)
-        qsort(every->names.data, every->names.n, sizeof *every->names.data, by_name);
-    return every->params_of != NULL;
+    if (every->params_of && every->occurrences.n > 1)
+        qsort(every->occurrences.data, every->occurrences.n, sizeof *every->occurrences.data,
+              by_name);
+    return every->params_of && group_by_name(every);
 }
 
 /* What all ranks of a parameter list take of one of its parameters. */
@@ -218,7 +269,7 @@ static int add_occurrence(struct rfs_totals *totals, struct rfs_explain *explain
 {
     int rc = 0;
 
-    slice->target = &every->param_lists.data[of->params]->targets[of->target];
+    slice->target = of->target;
     for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
         if (every->params_of[i] != of->params)
             continue;
@@ -228,6 +279,37 @@ static int add_occurrence(struct rfs_totals *totals, struct rfs_explain *explain
         if (rc == 0 && !rfs_totals_add(totals, explain, slice))
             rc = -ENOMEM;
     }
+    return rc;
+}
+
+/* How many names from I on have the same pieces. */
+static size_t alike(const struct rfs_explain *explain, const struct every *every, size_t i)
+{
+    const struct named *first = &every->names.data[i];
+    size_t n = 1;
+
+    for (size_t k = 0; k < first->n; k++)
+        if (!rfs_trace_is_shared(explain->rooms.planner, first->occurrences[k].target))
+            return 1;
+    while (i + n < every->names.n && by_kind(first, &first[n]) == 0)
+        n++;
+    return n;
+}
+
+/* What all ranks take of a name, and of as many more as are like it. */
+static int add_names(struct rfs_totals *totals, struct rfs_explain *explain,
+                     const struct every *every, const struct named *named,
+                     struct rfs_explained *slice)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < named->n; i++)
+        rc = add_occurrence(totals, explain, every, &named->occurrences[i], slice);
+    if (rc == 0 && !rfs_totals_next(totals))
+        rc = -ENOMEM;
+    for (size_t i = 0; i < named->n * totals->times; i++)
+        rfs_progress_file(&explain->progress);
+    rfs_progress_tick(&explain->progress);
     return rc;
 }
 
@@ -266,19 +348,15 @@ int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struc
     struct rfs_explained slice = {0};
     int rc = list_all(&every, explain) ? 0 : -ENOMEM;
 
-    rfs_progress_begin(&explain->progress, "counting", 0, every.names.n);
-    for (size_t i = 0; rc == 0 && i < every.names.n; i++) {
-        rc = add_occurrence(totals, explain, &every, &every.names.data[i], &slice);
-        const bool last =
-            i + 1 == every.names.n || every.names.data[i].name != every.names.data[i + 1].name;
-        if (rc == 0 && last && !rfs_totals_next(totals))
-            rc = -ENOMEM;
-        rfs_progress_file(&explain->progress);
-        rfs_progress_tick(&explain->progress);
+    rfs_progress_begin(&explain->progress, "counting", 0, every.occurrences.n);
+    for (size_t i = 0; rc == 0 && i < every.names.n; i += totals->times) {
+        totals->times = alike(explain, &every, i);
+        rc = add_names(totals, explain, &every, &every.names.data[i], &slice);
     }
     rfs_progress_end(&explain->progress);
     rfs_trace_free(&slice.trace);
     free(every.param_lists.data);
+    free(every.occurrences.data);
     free(every.names.data);
     free(every.params_of);
     if (rc == -ENOMEM)

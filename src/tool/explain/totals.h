@@ -4,7 +4,8 @@
  * several of them take counted once, as on a node that has read it and keeps it.
  *
  * Cost: 16 bytes for each pair of a rank and a file that gives it something; and of one parameter
- * at a time the boxes of all ranks, 280 bytes each.
+ * at a time the boxes of all ranks, 280 bytes each. Parameters of the same geometries are looked at
+ * once, where all files list the same.
  */
 #ifndef RFS_TOOL_EXPLAIN_TOTALS_H
 #define RFS_TOOL_EXPLAIN_TOTALS_H
@@ -36,6 +37,7 @@ struct rfs_totals {
         uint64_t parameters, shown_bytes; /* bytes as shown */
     } * ranks;                            /* [n_ranks] by position in rfs_explain.selected */
     struct rfs_takings together;          /* each byte of a file once */
+    uint64_t times;                       /* so many parameters are like the one at hand */
     RFS_VEC(struct rfs_totals_box) now;   /* of the parameter at hand */
     struct rfs_boxes boxes;               /* those of one file */
 };

@@ -195,6 +195,37 @@ static void expect_target(struct open *o, const struct world *world, uint32_t ra
     rfs_slice_free(&slice);
 }
 
+static int shared_traces;
+
+/* What is told to be traced as another parameter is, is: from the same ranks, in the same boxes. */
+static void expect_shared(struct open *o, uint32_t rank, const struct rfs_target *a,
+                          const struct rfs_target *b)
+{
+    struct rfs_trace left = {0};
+    struct rfs_trace right = {0};
+
+    if (a->geometry != b->geometry || a->stage != b->stage || !rfs_trace_is_shared(o->planner, a))
+        return;
+    shared_traces++;
+    assert_int_equal(rfs_planner_trace(o->planner, rank, a, &left), 0);
+    assert_int_equal(rfs_planner_trace(o->planner, rank, b, &right), 0);
+    assert_int_equal(left.n, right.n);
+    for (size_t i = 0; i < left.n; i++) {
+        const struct rfs_piece_trace *x = &left.pieces[i];
+        const struct rfs_piece_trace *y = &right.pieces[i];
+        assert_int_equal(x->rank, y->rank);
+        assert_int_equal(x->type, y->type);
+        assert_int_equal(x->repeated, y->repeated);
+        assert_int_equal(x->block.file, y->block.file);
+        assert_int_equal(x->block.run, y->block.run);
+        assert_int_equal(x->block.n_loops, y->block.n_loops);
+        assert_memory_equal(x->block.loop, y->block.loop, x->block.n_loops * sizeof *x->block.loop);
+        assert_memory_equal(&x->source, &y->source, sizeof x->source);
+    }
+    rfs_trace_free(&left);
+    rfs_trace_free(&right);
+}
+
 /* Whether no file has a parameter of the strategy, which then counts as another network's. */
 static bool nothing_matches(const struct world *world)
 {
@@ -228,8 +259,12 @@ static void expect_rank(struct open *o, const struct world *world, uint32_t rank
         return;
     }
     assert_int_equal(plan->params->n, n);
-    for (int i = 0; i < n; i++)
-        expect_target(o, world, rank, plan, &plan->params->targets[i], &wanted[i]);
+    for (int i = 0; i < n; i++) {
+        const struct rfs_target *targets = plan->params->targets;
+        expect_target(o, world, rank, plan, &targets[i], &wanted[i]);
+        for (int k = 0; k < i; k++)
+            expect_shared(o, rank, &targets[i], &targets[k]);
+    }
 }
 
 /* Plans all ranks, beginning with one of its own. */
@@ -338,6 +373,7 @@ static void test_random_worlds(void **state)
                   "saved, %d dropped\n",
                   WORLDS, counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]);
     assert_true(counts[4] > 0 && counts[5] > 0);
+    assert_true(shared_traces > 0);
 }
 
 int main(void)
