@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the cases: see README.md. Started by ./run, in the virtual environment of MindSpore."""
+"""Runs the cases: see README.md. Started by ./run, which says where the Python of each family is."""
 import argparse
 import fnmatch
+import importlib
 import os
 import random
 import re
@@ -15,15 +16,9 @@ import traceback
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [here, os.path.join(here, "..", "interop")]
 
-import oracle  # noqa: E402
-
-oracle.quiet()
-
-import compared  # noqa: E402
-import mindformers_cases  # noqa: E402
-
-# Each has FIXED, name -> function(name) that makes a Case, and make(seed, number) for the random ones.
-FAMILIES = {"mindformers": mindformers_cases}
+# Each is a module NAME_cases with FIXED, name -> function(name) that makes a Case, make(seed, number) for the random ones,
+# and prepare(). It needs a Python of its own, that of RFS_BOXES_NAME; RFS_BOXES_NAME_SKIP says why there is none.
+FAMILIES = ["dcp", "mindformers"]
 
 
 def arguments():
@@ -33,7 +28,7 @@ def arguments():
     parser.add_argument("--count", type=int, default=100, help="of random cases of each family")
     parser.add_argument("--case", action="append", default=[],
                         help="only this one: a fixed name, a pattern, or FAMILY-SEED-NUMBER")
-    parser.add_argument("--family", choices=sorted(FAMILIES), help="only its cases")
+    parser.add_argument("--family", choices=FAMILIES, help="only its cases")
     parser.add_argument("--keep", action="store_true", help="leave the folder of the cases")
     parser.add_argument("--list", action="store_true", help="name the fixed cases")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at once, in processes of their own")
@@ -41,54 +36,72 @@ def arguments():
     return parser.parse_args()
 
 
-def families(args):
-    return {n: f for n, f in FAMILIES.items() if args.family in (None, n)}
-
-
-def by_name(pattern):
+def by_name(family, pattern):
     """[(name, function that makes the case)]"""
-    found = [(n, make) for f in FAMILIES.values() for n, make in f.FIXED.items()
-             if fnmatch.fnmatch(n, pattern)]
-    said = re.fullmatch(r"([a-z]+)-(.+)-(\d+)", pattern)
-    if not found and said and said[1] in FAMILIES:
-        found = [(pattern, lambda name: FAMILIES[said[1]].make(said[2], int(said[3])))]
+    found = [(n, make) for n, make in family.FIXED.items() if fnmatch.fnmatch(n, pattern)]
+    said = re.fullmatch(r"[a-z]+-(.+)-(\d+)", pattern)
+    if not found and said:
+        found = [(pattern, lambda name: family.make(said[1], int(said[2])))]
     if not found:
         sys.exit(f"no case is called {pattern}; --list names the fixed ones")
     return found
 
 
-def wanted(args):
+def wanted(args, family):
     if args.case:
-        return [case for pattern in args.case for case in by_name(pattern)]
-    out = []
-    for name, family in families(args).items():
-        out += family.FIXED.items()
-        out += [(f"{name}-{args.seed}-{i}", lambda n, f=family, i=i: f.make(args.seed, i))
-                for i in range(args.count)]
-    first, step = map(int, args.part.split("/")) if args.part else (0, 1)
+        return [case for pattern in args.case for case in by_name(family, pattern)]
+    out = list(family.FIXED.items())
+    out += [(f"{args.family}-{args.seed}-{i}", lambda n, i=i: family.make(args.seed, i)) for i in range(args.count)]
+    first, step = map(int, args.part.split("/"))
     return out[first::step]
 
 
+def start(family, arguments, output):
+    """This program with the Python of a family."""
+    environment = dict(os.environ)
+    if family == "mindformers":
+        environment["PYTHONPATH"] = os.path.join(os.environ["RFS_MINDFORMERS"], "numpy")
+    command = [os.environ[f"RFS_BOXES_{family.upper()}"], "-B", *arguments, "--family", family]
+    return subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT if output else None)
+
+
+def collect(part, name, output, counts):
+    """Prints what a part has printed, and adds its numbers."""
+    status = part.wait()
+    output.seek(0)
+    text = output.read()
+    output.close()
+    said = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", text, re.M)
+    print(text.replace(said[0] + "\n", "") if said else text, end="")
+    if not said:
+        print(f"FAIL {name}: it did not get to its end: exit {status}")
+    return [a + int(b) for a, b in zip(counts, said.groups() if said else (0, 1, 0))]
+
+
+def families(args):
+    """Those that are asked for; a case is named after its family."""
+    named = {case.split("-")[0] for case in args.case}
+    return [f for f in FAMILIES if args.family in (None, f) and (not named or f in named)]
+
+
 def in_parts(args):
-    """Runs the cases in several processes, since MindSpore is none that can be forked; prints what each has printed."""
+    """Runs the cases in several processes, as neither MindSpore nor torch can be forked."""
     counts = [0, 0, 0]
+    jobs = 1 if args.case else args.jobs
     with tempfile.TemporaryDirectory() as folder:
-        outputs = [open(os.path.join(folder, str(k)), "w+") for k in range(args.jobs)]
-        command = [sys.executable, "-B", *sys.argv, "--seed", args.seed, "--part"]
-        parts = [subprocess.Popen([*command, f"{k}/{args.jobs}"], stdout=output, stderr=subprocess.STDOUT)
-                 for k, output in enumerate(outputs)]
-        for k, part in enumerate(parts):
-            status = part.wait()
-            outputs[k].seek(0)
-            text = outputs[k].read()
-            outputs[k].close()
-            said = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", text, re.M)
-            print(text.replace(said[0] + "\n", "") if said else text, end="")
-            if not said:
-                print(f"FAIL part {k} of {args.jobs}: it did not get to its end: exit {status}")
-            counts = [a + int(b) for a, b in zip(counts, said.groups() if said else (0, 1, 0))]
+        for family in families(args):
+            missing = os.environ.get(f"RFS_BOXES_{family.upper()}_SKIP")
+            if missing:
+                print(f"SKIP boxes-{family}: {missing}")
+                counts[2] += 1
+                continue
+            outputs = [open(os.path.join(folder, str(k)), "w+") for k in range(jobs)]
+            parts = [start(family, [*sys.argv, "--seed", args.seed, "--part", f"{k}/{jobs}"], output)
+                     for k, output in enumerate(outputs)]
+            for k, part in enumerate(parts):
+                counts = collect(part, f"part {k} of {jobs} of {family}", outputs[k], counts)
     print("{} passed, {} failed, {} skipped".format(*counts), flush=True)
-    return 1 if counts[1] or not counts[0] else 0
+    return 1 if counts[1] or not any(counts) else 0
 
 
 class Runner:
@@ -104,7 +117,7 @@ class Runner:
         try:
             case = maker(name)
             source, options = case.write(folder)
-            problem = case.check_oracle(folder) or compared.check(case, folder, source, options)
+            problem = case.check_oracle(folder) or case.check_views(folder, source, options)
         except Exception:  # noqa: BLE001 - a fault of the generator is a failure too
             problem = traceback.format_exc().strip()
         finally:
@@ -124,24 +137,22 @@ class Runner:
         print(f"ok   {name} ({seconds:.2f} s)", flush=True)
 
 
-def main():
-    args = arguments()
+def list_cases(family):
+    for name, make in family.FIXED.items():
+        print(f"{name}: {(make.__doc__ or '').strip()}")
+    return 0
+
+
+def run_part(args):
+    family = importlib.import_module(f"{args.family}_cases")
     if args.list:
-        for family in families(args).values():
-            for name, make in family.FIXED.items():
-                print(f"{name}: {(make.__doc__ or '').strip()}")
-        return 0
-    if not args.case and not args.part:
-        args.seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
-        print(f"seed {args.seed}; a random case replays alone with --case FAMILY-SEED-NUMBER, all with RFS_SEED",
-              flush=True)
-        return in_parts(args)
-    oracle.ignore_free_memory()
+        return list_cases(family)
+    family.prepare()
     folder = tempfile.mkdtemp(prefix="reshardfs-boxes-")
     os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
     runner = Runner(args, folder)
     try:
-        for name, maker in wanted(args):
+        for name, maker in wanted(args, family):
             runner.run(name, maker)
     finally:
         if args.keep:
@@ -150,6 +161,18 @@ def main():
             shutil.rmtree(folder, ignore_errors=True)
     print(f"{runner.passed} passed, {runner.failed} failed, 0 skipped", flush=True)
     return 1 if runner.failed else 0
+
+
+def main():
+    args = arguments()
+    if args.part:
+        return run_part(args)
+    if args.list:
+        asked = [f for f in families(args) if not os.environ.get(f"RFS_BOXES_{f.upper()}_SKIP")]
+        return max([start(f, [*sys.argv, "--part", "0/1"], None).wait() for f in asked], default=0)
+    args.seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
+    print(f"seed {args.seed}; a random case replays alone with --case FAMILY-SEED-NUMBER, all with RFS_SEED", flush=True)
+    return in_parts(args)
 
 
 sys.exit(main())

@@ -8,13 +8,18 @@ import random
 
 import numpy as np
 
-import mindformers_program
-import mindformers_saves as saves
-import random_cases
-import values
-from layouts import Layout, Strategy, Item
-from mindformers_saves import Checkpoint, Tensor
-from model import cut
+import oracle
+
+oracle.quiet()
+
+import compared  # noqa: E402
+import mindformers_program  # noqa: E402
+import mindformers_saves as saves  # noqa: E402
+import random_cases  # noqa: E402
+import values  # noqa: E402
+from layouts import Layout, Strategy, Item  # noqa: E402
+from mindformers_saves import Checkpoint, Tensor  # noqa: E402
+from model import cut  # noqa: E402
 
 COUNTS = [1, 2, 2, 3, 4, 4, 6, 8, 8, 12]
 DTYPES = ["Float32"] * 3 + ["BFloat16"] * 3 + ["Float16", "Int8", "UInt8", "Bool", "Int32", "Int64", "Float64"]
@@ -74,6 +79,10 @@ class Case:
                 if (dtype, shape, content) != (want.dtype, tuple(want.shape), want.data.tobytes()):
                     return f"rank {rank}: mindformers loads another {name}"
         return self.check_areas(real, folder)
+
+    def check_views(self, folder, source, options):
+        """What reshard writes of it; None, or how it differs from the model."""
+        return compared.check(self, folder, source, options)
 
     def check_areas(self, real, folder):
         """The parts that it takes from each slice are those that the model cuts there."""
@@ -152,6 +161,10 @@ class Maker:
             late = (self.checkpoint.stages - 1,)
             self.add("rope.table", rng.choice(DTYPES), (3, 5), None, None, late)
         return Case(name, self.checkpoint, self.to, self.target)
+
+
+def prepare():
+    oracle.ignore_free_memory()
 
 
 def make(seed, number):

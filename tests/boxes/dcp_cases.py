@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "dcp": folders of torch.distributed.checkpoint, and what must be seen through views of them.
+
+A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
+"""
+import json
+import logging
+import math
+import os
+import random
+import subprocess
+
+import torch
+
+import dcp_program as program
+from dcp_program import Boxes, Plain, Sharded
+
+FIXED = {}
+OLD = program.VERSION < (2, 2)  # saves no mesh of several axes, nor what is empty on some rank
+MESHES = [(1,), (2,), (3,), (4,), (5,)]
+if not OLD:
+    MESHES += [(2, 2), (3, 2), (2, 3), (4, 2), (2, 2, 2)]
+DTYPES = [name for name in ("float32", "float32", "bfloat16", "bfloat16", "float16", "float64", "int64", "int32", "int16",
+                            "int8", "uint8", "bool", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2",
+                            "complex64") if program.can_save(name)]
+OBJECTS = [7, "text", 0.5, None, [1, 2, 3], ("a", 1), {"betas": (0.9, 0.95)}, b"bytes"]
+
+
+def bits(tensor):
+    """The bytes of a tensor, row by row: NaN compare like the others."""
+    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()) if tensor.numel() else b""
+
+
+def describe_tensor(tensor):
+    return f"{str(tensor.dtype)[6:]} {list(tensor.shape)}"
+
+
+def differ(what, name, have, want):
+    if have.dtype != want.dtype or have.shape != want.shape:
+        return f"{what}: {name} is {describe_tensor(have)}, not {describe_tensor(want)}"
+    return None if bits(have) == bits(want) else f"{what}: {name} has other values"
+
+
+class Case:
+    def __init__(self, name, world, items, **options):
+        self.name, self.world, self.items, self.options = name, world, items, options
+
+    def describe(self):
+        rows = [f"  torch {torch.__version__}, {self.world} rank(s), {self.options}"]
+        for path, value in self.items.items():
+            said = f"{describe_tensor(value.full)} {value.describe()}" if hasattr(value, "full") else repr(value)
+            rows.append(f"    {path} {said}")
+        return "\n".join(rows)
+
+    def write(self, folder):
+        """Returns the source, and the options that name the destination."""
+        source = os.path.join(folder, "checkpoint")
+        program.save(source, self.world, self.items, **self.options)
+        return source, {}
+
+    def whole(self):
+        return {".".join(map(str, path)): v.full for path, v in self.items.items() if hasattr(v, "full")}
+
+    def check_oracle(self, folder):
+        """What torch itself reads."""
+        for path, have in program.load(os.path.join(folder, "checkpoint"), self.items).items():
+            said = differ("torch", path, have, self.items[path].full)
+            if said:
+                return said
+        return None
+
+    def check_views(self, folder, source, _options):
+        """What reshard writes of it: as HuggingFace's safetensors and as a file of torch.save."""
+        for name, options in (("pt", "format=pt"), ("hf", "view=huggingface")):
+            said = self.check_export(source, os.path.join(folder, name), options)
+            if said:
+                return said
+        return None
+
+    def check_export(self, source, out, options):
+        reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
+        ran = subprocess.run([reshard, "export", source, out, "-o", options], capture_output=True, text=True,
+                             check=False)
+        if ran.returncode:
+            return f"reshard export -o {options}: {ran.stderr.strip()}"
+        have, want = read_all(out), self.whole()
+        if sorted(have) != sorted(want):
+            return f"{options}: shows {sorted(have)}"
+        return next((said for n, t in want.items() if (said := differ(options, n, have[n], t))), None)
+
+
+SAFETENSORS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+               "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
+               "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64"}
+
+
+def read_safetensors(path):
+    """By the format: the library does not know every dtype."""
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    out = {}
+    for name, entry in json.loads(data[8:begin]).items():
+        if name == "__metadata__":
+            continue
+        first, end = entry["data_offsets"]
+        dtype = getattr(torch, SAFETENSORS[entry["dtype"]])
+        part = torch.tensor(data[begin + first:begin + end], dtype=torch.uint8)
+        out[name] = part.view(dtype).reshape(entry["shape"]) if end > first else torch.empty(entry["shape"], dtype=dtype)
+    return out
+
+
+def read_all(folder):
+    """{name: tensor} of all files below."""
+    out = {}
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)
+            if name.endswith(".safetensors"):
+                out.update(read_safetensors(path))
+            elif name.endswith(".pt"):
+                out.update(torch.load(path))
+    return out
+
+
+class Maker:
+    def __init__(self, seed, number):
+        self.rng = random.Random(f"{seed}/{number}")
+        self.values = torch.Generator().manual_seed(self.rng.getrandbits(60))
+        self.mesh = self.rng.choice(MESHES)
+        self.world = math.prod(self.mesh)
+
+    def full(self, shape, dtype):
+        """Any bits, but in a bool."""
+        item = torch.empty((), dtype=dtype).element_size()
+        data = torch.randint(0, 2 if dtype == torch.bool else 256, (math.prod(shape) * item,), generator=self.values,
+                             dtype=torch.uint8)
+        return data.view(dtype).reshape(shape) if data.numel() else torch.empty(shape, dtype=dtype)
+
+    def shape(self):
+        rng = self.rng
+        return [rng.choice([0, 1, 2, 3, 5, 7, 8, 12, 17][OLD:]) if rng.random() < 0.2 else rng.randint(1, 12)
+                for _ in range(rng.choice([0, 1, 1, 2, 2, 2, 3, 4]))]
+
+    def sharded(self, full):
+        cuts = []
+        for n in self.mesh:
+            axes = [a for a in range(full.dim()) if (a not in cuts or self.may_cut_again(full, cuts, a, n)) and
+                    not (OLD and full.shape[a] < n)]
+            cuts.append(self.rng.choice(axes + [None]) if axes else None)
+        return Sharded(full, self.mesh, cuts)
+
+    def may_cut_again(self, full, cuts, axis, n):
+        """Twice along one axis: evenly, as torch 2.3 refuses others."""
+        before = math.prod(m for m, cut in zip(self.mesh, cuts) if cut == axis)
+        return full.shape[axis] > 0 and full.shape[axis] % (before * n) == 0
+
+    def boxes(self, full):
+        """Cut across again and again."""
+        boxes = [(tuple([0] * full.dim()), tuple(full.shape))]
+        for _ in range(self.rng.randint(0, 6)):
+            offset, sizes = boxes.pop(self.rng.randrange(len(boxes)))
+            axes = [a for a, n in enumerate(sizes) if n > 1]
+            if not axes:
+                boxes.append((offset, sizes))
+                continue
+            axis = self.rng.choice(axes)
+            first = self.rng.randint(1, sizes[axis] - 1)
+            for begin, n in ((0, first), (first, sizes[axis] - first)):
+                boxes.append((tuple(o + begin * (a == axis) for a, o in enumerate(offset)),
+                              tuple(n if a == axis else s for a, s in enumerate(sizes))))
+        self.rng.shuffle(boxes)
+        return Boxes(full, boxes)
+
+    def value(self):
+        rng = self.rng
+        full = self.full(self.shape(), getattr(torch, rng.choice(DTYPES)))
+        kind = rng.choice(["sharded"] * 5 + ["plain"] + ["boxes"] * 2)
+        if kind == "boxes" and full.numel() > 0:
+            return self.boxes(full)
+        return Plain(full) if kind == "plain" else self.sharded(full)
+
+    def path(self, number):
+        middle = self.rng.choice([("layers", str(number)), (f"layers.{number}",), ("é", "a b", str(number))])
+        return ("model", *middle, self.rng.choice(["weight", "bias", "w/o", "it's"]))
+
+    def make(self, name):
+        rng = self.rng
+        items = {self.path(i): self.value() for i in range(rng.randint(1, 8))}
+        for i in range(rng.randint(0, 3)):
+            items[("extra", f"object{i}")] = rng.choice(OBJECTS)
+        if rng.random() < 0.4:
+            items[("optim", "param_groups")] = [{"lr": 0.1, "betas": (0.9, 0.95), "params": ["a", "b"]}]
+        return Case(name, self.world, items, single_file_per_rank=rng.random() < 0.7, thread_count=rng.randint(1, 3))
+
+
+def prepare():
+    logging.disable(logging.INFO)
+
+
+def make(seed, number):
+    return Maker(seed, number).make(f"dcp-{seed}-{number}")
+
+
+def fixed(function):
+    FIXED["dcp-" + function.__name__.replace("_", "-")] = function
+    return function
+
+
+def fixed_since_2_2(function):
+    return function if OLD else fixed(function)
+
+
+def numbered(*shape, dtype=torch.float32):
+    return torch.arange(math.prod(shape)).reshape(shape).to(dtype)
+
+
+@fixed_since_2_2
+def documented(name):
+    """Four ranks, a mesh of 2 x 2: both axes cut, one replicated, whole tensors, a scalar, an empty one, objects."""
+    return Case(name, 4, {
+        ("model", "w"): Sharded(numbered(10, 6), (2, 2), [0, 1]),
+        ("model", "b"): Sharded(numbered(5), (2, 2), [0, None]),
+        ("model", "whole"): Plain(numbered(7, dtype=torch.int64)),
+        ("model", "scalar"): Plain(torch.tensor(3.5, dtype=torch.bfloat16)),
+        ("model", "empty"): Plain(torch.zeros(0, 4)),
+        ("step",): 7,
+        ("optim", "groups"): [{"lr": 0.1}]})
+
+
+@fixed_since_2_2
+def uneven(name):
+    """Five rows over four ranks are 2, 2, 1 and none."""
+    return Case(name, 4, {("w",): Sharded(numbered(5, 3), (4,), [0]), ("one",): Sharded(numbered(1), (4,), [0])})
+
+
+@fixed
+def every_dtype(name):
+    """Cut in two."""
+    rng = Maker("dtypes", 0)
+    return Case(name, 2, {(d,): Sharded(rng.full([6, 2], getattr(torch, d)), (2,), [0]) for d in sorted(set(DTYPES))})
+
+
+@fixed_since_2_2
+def cut_twice(name):
+    """Two axes of the mesh cut one axis of the tensor."""
+    return Case(name, 6, {("w",): Sharded(numbered(12, 2), (2, 3), [0, 0])})
+
+
+@fixed
+def a_file_each(name):
+    """One item in each file, by several threads."""
+    return Case(name, 4, {(f"w{i}",): Sharded(numbered(8, 4) + i, (4,), [i % 2]) for i in range(6)},
+                single_file_per_rank=False, thread_count=3)
+
+
+@fixed
+def many_chunks(name):
+    """64 ranks, so that lists come in several pieces and numbers take several bytes."""
+    return Case(name, 64, {(f"layers.{i}",): Sharded(numbered(128, 700) + i, (64,), [0]) for i in range(20)})
+
+
+@fixed
+def pinwheel(name):
+    """Boxes that no cuts across the whole tensor make."""
+    boxes = [((0, 0), (2, 3)), ((0, 3), (3, 2)), ((2, 0), (3, 2)), ((3, 2), (2, 3)), ((2, 2), (1, 1))]
+    return Case(name, 3, {("w",): Boxes(numbered(5, 5), boxes)})

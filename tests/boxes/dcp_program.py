@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed.checkpoint as any number of ranks: its own planner and writer, one rank after the other in one
+process, with torch's fake process group in place of a cluster. torch 2.1 or later.
+"""
+import dataclasses
+import inspect
+import io
+import os
+import pickle
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.checkpoint import metadata, planner  # noqa: E402
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner  # noqa: E402
+from torch.testing._internal.distributed import fake_pg  # noqa: E402
+
+try:
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+except ImportError:
+    from torch.distributed._tensor import DTensor, Replicate, Shard
+try:
+    from torch.distributed.device_mesh import DeviceMesh
+except ImportError:
+    from torch.distributed._tensor.device_mesh import DeviceMesh
+
+VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
+
+
+def can_save(dtype):
+    """Not every version saves each dtype that it has."""
+    try:
+        torch.save(torch.zeros(1, dtype=getattr(torch, dtype)), io.BytesIO())
+    except (AttributeError, KeyError):
+        return False
+    return True
+
+
+def piece(tensor, axis, n, i):
+    """The part of rank i of n: torch.chunk, which may give fewer parts than ranks."""
+    parts = torch.chunk(tensor, n, dim=axis)
+    return parts[i] if i < len(parts) else tensor.narrow(axis, 0, 0)
+
+
+class Sharded:
+    """A DTensor: MESH, ranks of each mesh axis, and for each of them the axis that is cut, or None."""
+
+    def __init__(self, full, mesh, cuts):
+        self.full, self.mesh, self.cuts = full, mesh, cuts
+
+    def describe(self):
+        return f"mesh {self.mesh} cuts {self.cuts}"
+
+    def on(self, rank, world):
+        mesh = DeviceMesh("cpu", torch.arange(world).reshape(self.mesh))
+        local, left = self.full, rank
+        at = []
+        for n in reversed(self.mesh):
+            at.insert(0, left % n)
+            left //= n
+        for n, i, axis in zip(self.mesh, at, self.cuts):
+            local = local if axis is None else piece(local, axis, n, i)
+        places = [Replicate() if axis is None else Shard(axis) for axis in self.cuts]
+        if VERSION < (2, 3):
+            return DTensor(local.contiguous(), mesh, places, shape=self.full.shape, dtype=self.full.dtype,
+                           requires_grad=False, stride=self.full.stride())
+        return DTensor.from_local(local.contiguous(), mesh, places, run_check=False, shape=self.full.shape,
+                                  stride=self.full.stride())
+
+
+class Boxes:
+    """A tensor in boxes, [(offset, sizes)], of any form; rank r saves every WORLD-th of them."""
+
+    def __init__(self, full, boxes):
+        self.full, self.boxes = full, boxes
+
+    def describe(self):
+        return f"boxes {self.boxes}"
+
+    def of(self, rank, world):
+        return self.boxes[rank::world]
+
+    def write_item(self, fqn, offset, sizes):
+        properties = metadata.TensorProperties.create_from_tensor(self.full)
+        chunk = metadata.ChunkStorageMetadata(torch.Size(offset), torch.Size(sizes))
+        data = planner.TensorWriteData(chunk=chunk, properties=properties, size=self.full.size())
+        return planner.WriteItem(index=metadata.MetadataIndex(fqn, torch.Size(offset)),
+                                 type=planner.WriteItemType.SHARD, tensor_data=data)
+
+    def read(self, offset):
+        sizes = dict(self.boxes)[tuple(offset)]
+        return self.full[tuple(slice(a, a + n) for a, n in zip(offset, sizes))]
+
+
+class Plain:
+    """A tensor that every rank has whole."""
+
+    def __init__(self, full):
+        self.full = full
+
+    def describe(self):
+        return "whole"
+
+    def on(self, _rank, _world):
+        return self.full
+
+
+class Planner(DefaultSavePlanner):
+    """Adds those boxes to what torch plans, which knows no tensor that is divided like that."""
+
+    def of_rank(self, items, rank, world):
+        self.boxes = {".".join(path): (path, v) for path, v in items.items() if isinstance(v, Boxes)}
+        self.rank, self.world = rank, world
+        return self
+
+    def create_local_plan(self):
+        plan = super().create_local_plan()
+        more = [v.write_item(fqn, *box) for fqn, (_, v) in self.boxes.items() for box in v.of(self.rank, self.world)]
+        paths = {fqn: path for fqn, (path, _) in self.boxes.items()}
+        self.plan = dataclasses.replace(plan, items=plan.items + more, planner_data={**plan.planner_data, **paths})
+        return self.plan
+
+    def lookup_object(self, index):
+        if index.fqn in self.boxes:
+            return self.boxes[index.fqn][1].read(index.offset)
+        return super().lookup_object(index)
+
+
+def nested(items):
+    """{path: value} as dicts in dicts."""
+    out = {}
+    for path, value in items.items():
+        at = out
+        for key in path[:-1]:
+            at = at.setdefault(key, {})
+        at[path[-1]] = value
+    return out
+
+
+def through(value):
+    """As it is after another rank has sent it."""
+    return pickle.loads(pickle.dumps(value))
+
+
+class Rank:
+    def __init__(self, folder, rank, world, items, options):
+        dist.init_process_group("fake", rank=rank, world_size=world, store=fake_pg.FakeStore())
+        try:
+            state = nested({path: v.on(rank, world) if hasattr(v, "on") else v for path, v in items.items()
+                            if not isinstance(v, Boxes)})
+            self.planner = Planner().of_rank(items, rank, world)
+            self.writer = dcp.FileSystemWriter(folder, **options)
+            try:
+                self.planner.set_up_planner(state, None, rank == 0)
+            except TypeError:
+                self.planner.set_up_planner(state, rank == 0)
+            self.writer.set_up_storage_writer(rank == 0)
+            self.plan = through(self.writer.prepare_local_plan(self.planner.create_local_plan()))
+        finally:
+            dist.destroy_process_group()
+
+    def write(self, plan):
+        return through(self.writer.write_data(self.planner.finish_plan(through(plan)), self.planner).wait())
+
+
+def save(folder, world, items, **options):
+    """ITEMS: {path of keys: Sharded, Boxes, Plain, or any other value}."""
+    os.makedirs(folder, exist_ok=True)
+    ranks = [Rank(folder, r, world, items, options) for r in range(world)]
+    plans, whole = ranks[0].planner.create_global_plan([r.plan for r in ranks])
+    plans = ranks[0].writer.prepare_global_plan(plans)
+    ranks[0].writer.finish(whole, [r.write(p) for r, p in zip(ranks, plans)])
+
+
+def load(folder, items):
+    """{path: tensor}, as torch reads them."""
+    into = {path: torch.empty_like(v.full) for path, v in items.items() if hasattr(v, "full")}
+    reader = dcp.FileSystemReader(folder)
+    if "no_dist" in inspect.signature(getattr(dcp, "load", load)).parameters:
+        dcp.load(nested(into), storage_reader=reader, no_dist=True)
+    else:
+        dcp.load_state_dict(nested(into), reader, no_dist=True)
+    return into
