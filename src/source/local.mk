@@ -97,6 +97,7 @@ librfs_la_SOURCES += \
 	src/source/scan/group_proto.c \
 	src/source/scan/group_proto.h \
 	src/source/scan/internal.h \
+	src/source/scan/iterations.c \
 	src/source/scan/map.c \
 	src/source/scan/name.c \
 	src/source/scan/parts.c \

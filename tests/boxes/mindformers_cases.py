@@ -47,7 +47,8 @@ class Case:
 
     def write(self, folder):
         """Returns the source, and the options that name the destination."""
-        source = saves.write(program(self.checkpoint.version), self.checkpoint, os.path.join(folder, "checkpoint"))
+        source = os.path.join(folder, "checkpoint")
+        saves.write(program(self.checkpoint.version), self.checkpoint, source)
         if not self.target:
             return source, {}
         path = os.path.join(folder, "dst.ckpt")

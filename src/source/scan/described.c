@@ -3,7 +3,8 @@
  * Checkpoints that describe themselves: a folder of files, and one with the metadata of all tensors.
  *
  *   torch.distributed.checkpoint       .metadata, __0_0.distcp …
- *   MindSpore Transformers, 2.0        metadata.json, *-model-0000000-0000008.safetensors …
+ *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
+ *   the same, of one rank              CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
@@ -13,9 +14,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DIGITS 7 /* of the numbers in the names of MindSpore Transformers */
+
 struct seen {
     bool dcp, distcp, alone, json, safetensors;
+    bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
 };
+
+/* The number of files of a save by the name of one, [PREFIX-]model-0000000-0000008; 0: it is none. */
+static uint64_t files_of_save(const char *name)
+{
+    static const char *const patterns[] = {"model-*-*.safetensors", "*-model-*-*.safetensors",
+                                           "opt-*-*.safetensors", "*-opt-*-*.safetensors"};
+    const char *last = strrchr(name, '-');
+    bool known = false;
+
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        known |= rfs_glob_match(patterns[i], name);
+    if (!known || strspn(last + 1, "0123456789") != DIGITS ||
+        strcmp(last + 1 + DIGITS, ".safetensors") != 0 || last - name <= DIGITS ||
+        last[-DIGITS - 1] != '-' || strspn(last - DIGITS, "0123456789") != DIGITS)
+        return 0;
+    return strtoull(last + 1, NULL, 10);
+}
 
 static int look(void *ctx, const struct dirent *entry)
 {
@@ -26,6 +47,9 @@ static int look(void *ctx, const struct dirent *entry)
     seen->alone |= rfs_glob_match("__*.metadata", entry->d_name);
     seen->distcp |= rfs_glob_match("*.distcp", entry->d_name);
     seen->safetensors |= rfs_glob_match("*.safetensors", entry->d_name);
+    const uint64_t files = files_of_save(entry->d_name);
+    seen->one_rank |= files == 1;
+    seen->many_ranks |= files > 1;
     return 0;
 }
 
@@ -49,6 +73,30 @@ static int take(const struct rfs_source_spec *spec, enum rfs_described described
     return 0;
 }
 
+static void free_listing(struct rfs_listing *listing)
+{
+    rfs_listing_free(listing);
+}
+
+/* Of one rank there is no metadata: each file has whole tensors. */
+static int take_one_rank(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                         struct rfs_error *err)
+{
+    RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
+    const int rc = rfs_listing_read(spec->beneath, spec->path, "*.safetensors", &listing, err);
+    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
+
+    if (rc)
+        return rc;
+    out->format = RFS_FORMAT_SAFETENSORS;
+    out->whole = true;
+    out->present = 1;
+    for (size_t i = 0; item && i < listing.n; i++)
+        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, listing.data[i].name)))
+            item = NULL;
+    return item ? 0 : rfs_fail_memory(err);
+}
+
 int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
                        struct rfs_error *err)
 {
@@ -70,7 +118,14 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         "the folder has .distcp files and no '.metadata'");
     if (seen.json && seen.safetensors)
         return take(spec, RFS_MINDFORMERS, "metadata.json", out, err);
-    return 0;
+    if (seen.many_ranks)
+        return rfs_fail(
+            err, -EINVAL, RFS_IN(spec->path),
+            "another iteration: MindSpore Transformers writes metadata.json when all "
+            "files are there",
+            "the folder has the files of several ranks and no 'metadata.json': its save "
+            "has not ended");
+    return seen.one_rank ? take_one_rank(spec, out, err) : 0;
 }
 
 bool rfs_scan_is_described(const char *path)

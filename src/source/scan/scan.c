@@ -108,11 +108,15 @@ static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
 }
 
 /* A folder: of rank folders, else one checkpoint. SAVES may be NULL. */
-static int scan_folders(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                        struct rfs_saves *saves, struct rfs_error *err)
+static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
+                        struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
 {
     int rc = saves ? 0 : rfs_scan_described(spec, out, err);
-    if (rc == 0 && out->n == 0 && !saves)
+    if (rc == 0 && out->n == 0)
+        rc = rfs_scan_iterations(spec, log, out, saves, err);
+    if (rc < 0 || out->n > 0 || (saves && saves->n > 0))
+        return rc;
+    if (!saves)
         rc = rfs_scan_parts(spec, out, err);
     if (rc == 0 && out->n == 0)
         rc = rfs_scan_tree(spec, out, saves, err);
@@ -123,8 +127,8 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_scan *out
     return rfs_scan_whole(spec, out, err);
 }
 
-static int scan(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
-                struct rfs_error *err)
+static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                struct rfs_saves *saves, struct rfs_error *err)
 {
     struct stat st;
     const int rc = check_spec(spec, err);
@@ -134,14 +138,14 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_scan *out, struct
         return rfs_scan_map(spec, out, err);
     if (stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, out, err);
-    return scan_folders(spec, out, saves, err);
+    return scan_folders(spec, log, out, saves, err);
 }
 
 int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err)
 {
     *out = (struct rfs_scan){0};
-    int rc = scan(spec, out, NULL, err);
+    int rc = scan(spec, log, out, NULL, err);
     if (rc == 0 && spec->group_info)
         rc = rfs_scan_groups(spec, log, out, err);
     if (rc < 0)
@@ -153,7 +157,7 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out, st
 {
     struct rfs_scan unused = {0};
     *out = (struct rfs_saves){0};
-    int rc = scan(spec, &unused, out, err);
+    int rc = scan(spec, NULL, &unused, out, err);
     if (rc == 0 && out->n == 0)
         rc = rfs_fail_usage(err, "a source with several checkpoints in a folder",
                             "option step=all: the source is one checkpoint");

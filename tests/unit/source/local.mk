@@ -18,6 +18,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_beneath \
 	tests/unit/source/test_files \
 	tests/unit/source/test_key \
+	tests/unit/source/test_mindformers \
 	tests/unit/source/test_key_schedule \
 	tests/unit/source/test_parts \
 	tests/unit/source/test_pickle \
@@ -26,6 +27,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_saved \
 	tests/unit/source/test_scan \
 	tests/unit/source/test_scan_group \
+	tests/unit/source/test_scan_iterations \
 	tests/unit/source/test_scan_whole \
 	tests/unit/source/test_torch \
 	tests/unit/source/test_zip
@@ -69,6 +71,9 @@ tests_unit_source_test_scan_SOURCES = tests/unit/source/test_scan.c $(SOURCE_SCA
 tests_unit_source_test_scan_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_scan_group_SOURCES = tests/unit/source/test_scan_group.c $(SOURCE_SCANNING)
 tests_unit_source_test_scan_group_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_scan_iterations_SOURCES = \
+	tests/unit/source/test_scan_iterations.c $(SOURCE_SCANNING)
+tests_unit_source_test_scan_iterations_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_scan_whole_SOURCES = tests/unit/source/test_scan_whole.c $(SOURCE_SCANNING)
 tests_unit_source_test_scan_whole_LDADD = librfs.la $(CMOCKA_LIBS)
 SOURCE_SEALER = tests/support/sealer.c tests/support/sealer.h $(SOURCE_TREE)
@@ -98,3 +103,5 @@ EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt
 
 tests_unit_source_test_boxes_SOURCES = tests/unit/source/test_boxes.c
 tests_unit_source_test_boxes_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_mindformers_SOURCES = tests/unit/source/test_mindformers.c $(SOURCE_TREE)
+tests_unit_source_test_mindformers_LDADD = librfs.la $(CMOCKA_LIBS)

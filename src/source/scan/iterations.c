@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What MindSpore Transformers saves to: a folder of iterations, each a Checkpoint 2.0.
+ *
+ *   latest_checkpointed_iteration.txt     "20", written last, but not at once: it may be empty
+ *   iteration_00000010/
+ *   iteration_00000020/                   metadata.json, CKP-model-0000000-0000008.safetensors …
+ *
+ * An iteration without metadata.json is one whose save has not ended, unless it is of one rank.
+ */
+#include "base/cleanup.h"
+#include "base/vec.h"
+#include "source/scan/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "iteration_"
+#define TRACKER "latest_checkpointed_iteration.txt"
+#define TRACKER_MOST 4096
+#define DIGITS_MOST 18
+#define NONE INT64_C(-1)
+
+struct iterations {
+    const struct rfs_source_spec *spec;
+    struct rfs_error *err;
+    RFS_VEC(int64_t) numbers; /* ascending */
+};
+
+static void free_iterations(struct iterations *all)
+{
+    free(all->numbers.data);
+}
+
+/* The number that decimal digits at TEXT are, up to END; NONE: they are something else. */
+static int64_t number_of(const char *text, const char *end)
+{
+    int64_t number = 0;
+
+    if (end == text || end - text > DIGITS_MOST)
+        return NONE;
+    for (; text < end; text++) {
+        if (*text < '0' || *text > '9')
+            return NONE;
+        number = number * 10 + (*text - '0');
+    }
+    return number;
+}
+
+static void name_of(int64_t number, char *out, size_t size)
+{
+    snprintf(out, size, PREFIX "%08" PRId64, number);
+}
+
+static int add(void *ctx, const struct dirent *entry)
+{
+    struct iterations *all = ctx;
+    const char *name = entry->d_name;
+    char expected[48];
+
+    if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0)
+        return 0;
+    const int64_t number = number_of(name + sizeof PREFIX - 1, name + strlen(name));
+    name_of(number, expected, sizeof expected);
+    if (number == NONE || strcmp(name, expected) != 0)
+        return 0;
+    const int is = rfs_entry_is(all->spec->beneath, all->spec->path, entry, S_IFDIR, all->err);
+    if (is <= 0)
+        return is;
+    return RFS_PUSH(&all->numbers, number) ? 0 : rfs_fail_memory(all->err);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a;
+    const int64_t y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static bool has(const struct iterations *all, int64_t number)
+{
+    return all->numbers.n > 0 &&
+           bsearch(&number, all->numbers.data, all->numbers.n, sizeof number, compare) != NULL;
+}
+
+/* What the tracker says, NONE when it says nothing that is there. 0 or -errno. */
+static int read_tracker(const struct iterations *all, int64_t *number)
+{
+    RFS_FREE char *path = rfs_path_join(all->spec->path, TRACKER);
+    RFS_FREE char *text = NULL;
+    size_t n;
+
+    *number = NONE;
+    if (!path)
+        return rfs_fail_memory(all->err);
+    const int rc = rfs_read_beneath(all->spec->beneath, path, TRACKER_MOST, &text, &n, all->err);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc)
+        return rc;
+    const char *begin = text + strspn(text, " \t\r\n");
+    *number = number_of(begin, begin + strcspn(begin, " \t\r\n"));
+    if (!has(all, *number))
+        *number = NONE;
+    return 0;
+}
+
+/* ---- one iteration ---- */
+
+/* As rfs_scan_described of its folder; 1 when the folder is of no kind that is known. */
+static int scan_one(const struct iterations *all, int64_t number, struct rfs_scan *out,
+                    struct rfs_error *err)
+{
+    struct rfs_source_spec spec = *all->spec;
+    char name[48];
+
+    name_of(number, name, sizeof name);
+    RFS_FREE char *path = rfs_path_join(all->spec->path, name);
+    if (!path)
+        return rfs_fail_memory(err);
+    spec.path = path;
+    const int rc = rfs_scan_described(&spec, out, err);
+    return rc < 0 ? rc : out->n == 0;
+}
+
+static bool is_finished(const struct iterations *all, int64_t number)
+{
+    struct rfs_scan scan = {0};
+    const bool finished = scan_one(all, number, &scan, NULL) == 0;
+
+    rfs_scan_free(&scan);
+    return finished;
+}
+
+/* The newest finished iteration below LIMIT, or NONE. */
+static int64_t newest(const struct iterations *all, int64_t limit)
+{
+    for (size_t i = all->numbers.n; i-- > 0;)
+        if (all->numbers.data[i] < limit && is_finished(all, all->numbers.data[i]))
+            return all->numbers.data[i];
+    return NONE;
+}
+
+static int fail_unfinished(const struct iterations *all, int64_t number)
+{
+    const int64_t before = newest(all, number);
+    char name[48];
+    char remedy[80] = "the folder of another save";
+
+    name_of(number, name, sizeof name);
+    if (before != NONE)
+        snprintf(remedy, sizeof remedy, "step=%" PRId64 ", the last before it that is whole",
+                 before);
+    return rfs_fail(all->err, -EINVAL, RFS_IN(all->spec->path), remedy,
+                    "%s has no 'metadata.json' with safetensors files: its save has not ended",
+                    name);
+}
+
+static int take(const struct iterations *all, int64_t number, struct rfs_scan *out)
+{
+    struct rfs_error why = {0};
+    const int rc = scan_one(all, number, out, &why);
+
+    if ((rc == -EINVAL && !why.usage) || rc == 1)
+        return fail_unfinished(all, number);
+    if (rc < 0 && all->err)
+        *all->err = why;
+    return rc;
+}
+
+/* ---- which one ---- */
+
+static int fail_absent(const struct iterations *all)
+{
+    char last[48];
+
+    name_of(all->numbers.data[all->numbers.n - 1], last, sizeof last);
+    return rfs_fail(all->err, -ENOENT, RFS_IN(all->spec->path), "one of those",
+                    "no iteration %" PRId64 " in it; there are %zu, the last of which is %s",
+                    all->spec->step, all->numbers.n, last);
+}
+
+static int choose(const struct iterations *all, struct rfs_log *log, int64_t *number)
+{
+    const int64_t last = all->numbers.data[all->numbers.n - 1];
+
+    *number = all->spec->step;
+    if (*number != RFS_ANY_NUMBER)
+        return has(all, *number) ? 0 : fail_absent(all);
+    const int rc = read_tracker(all, number);
+    if (rc || *number != NONE)
+        return rc;
+    *number = newest(all, INT64_MAX);
+    if (*number == NONE) {
+        *number = last; /* which take explains */
+        return 0;
+    }
+    rfs_log(log, RFS_WARNING,
+            "%s: '%s' names no iteration that is there: iteration %" PRId64 " is read%s",
+            all->spec->path, TRACKER, *number,
+            *number == last ? "" : ", the last whose save has ended");
+    return 0;
+}
+
+static int list_saves(const struct iterations *all, struct rfs_saves *saves)
+{
+    for (size_t i = 0; i < all->numbers.n; i++) {
+        const struct rfs_save save = {0, all->numbers.data[i]};
+        const bool asked = all->spec->step == RFS_ANY_NUMBER || all->spec->step == save.step;
+        if (asked && is_finished(all, save.step) && !RFS_PUSH(saves, save))
+            return rfs_fail_memory(all->err);
+    }
+    return 0;
+}
+
+int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
+                        struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_iterations) struct iterations all = {.spec = spec, .err = err};
+    int64_t number;
+    int rc = rfs_entry_each(spec->path, add, &all, err);
+
+    if (rc || all.numbers.n == 0)
+        return rc;
+    if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
+        return rfs_fail_usage(err, "step=N",
+                              "option epoch: iterations of Checkpoint 2.0 have none");
+    qsort(all.numbers.data, all.numbers.n, sizeof *all.numbers.data, compare);
+    if (saves)
+        return list_saves(&all, saves);
+    rc = choose(&all, log, &number);
+    return rc ? rc : take(&all, number, out);
+}

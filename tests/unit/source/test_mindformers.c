@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metadata.json of Checkpoint 2.0: what it says, and what is refused. In texts ` stands for ". */
+#include "source/boxes/mindformers.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct world {
+    struct tree tree;
+    struct lines lines;
+    struct rfs_files *files;
+    struct rfs_tables tables;
+    struct rfs_boxes *boxes;
+    struct rfs_error err;
+};
+
+#define LAYOUT(matrix, map)                                                                        \
+    "{`device_matrix`: " matrix ", `tensor_map`: " map ", `interleaved_parallel`: false, "         \
+    "`alias_name`: [`a`, `b`], `rank_list`: [0, 1, 2, 3]}"
+#define TENSOR(name, shape, fragments, layout, chunks)                                             \
+    "`" name "`: {`properties`: {`dtype`: `Float32`, `replica_id`: [0, 0, 1, 1], "                 \
+    "`allow_shape_mismatch`: false}, `global_shape`: " shape ", `axis_fragmentations`: " fragments \
+    ", `layout`: " layout ", `chunk`: [" chunks "]}"
+#define CHUNK(number, shape) "{`global_offset`: [" number "], `local_shape`: " shape "}"
+#define COPY(file, rank)                                                                           \
+    "{`file_name`: `" file "`, `storage_rank`: " rank ", `rank_group`: [0, 1, 2, 3]}"
+#define STORED(name, number, file) "`('" name "', (" number ",))`: [" COPY(file, "0") "]"
+#define WHOLE(tensors, storage)                                                                    \
+    "{`state_dict_metadata`: {" tensors "}, `storage_data`: {" storage "}}"
+
+/* w of [4, 6], cut by [2, 3] into slices of [2, 2]: a in ranks 0 and 2, b in 1 and 3. */
+#define SLICE(number) CHUNK(number, "[2, 2]")
+#define W_CHUNKS                                                                                   \
+    SLICE("5") "," SLICE("0") "," SLICE("1") "," SLICE("2") "," SLICE("3") "," SLICE("4")
+#define W TENSOR("w", "[4, 6]", "[2, 3]", LAYOUT("[3, 2]", "[0, 1]"), W_CHUNKS)
+#define W_GAP TENSOR("w", "[4, 6]", "[2, 3]", LAYOUT("[3, 2]", "[0, 1]"), SLICE("0"))
+#define IN_A(n) "`('w', (" n ",))`: [" COPY("a", "0") "," COPY("b", "1") "]"
+#define IN_B(n) "`('w', (" n ",))`: [" COPY("b", "3") "]"
+#define W_STORAGE IN_A("0") "," IN_B("1") "," IN_A("2") "," IN_B("3") "," IN_A("4") "," IN_B("5")
+#define GOOD WHOLE(W, W_STORAGE)
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+
+    if (!w)
+        return -1;
+    tree_new(&w->tree);
+    lines_init(&w->lines);
+    tree_file(&w->tree, "a", "", 0);
+    tree_file(&w->tree, "b", "", 0);
+    *state = w;
+    return 0;
+}
+
+static void end(struct world *w)
+{
+    rfs_boxes_free(w->boxes);
+    w->boxes = NULL;
+    if (!w->files)
+        return;
+    rfs_files_free(w->files);
+    tables_free(&w->tables);
+    w->files = NULL;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+
+    end(w);
+    tree_remove(&w->tree);
+    free(w);
+    return 0;
+}
+
+/* Opens a folder with this metadata.json. */
+static int open_text(struct world *w, const char *text, size_t n)
+{
+    char *json = malloc(n + 1);
+
+    assert_non_null(json);
+    for (size_t i = 0; i <= n; i++)
+        json[i] = (char)(i == n ? '\0' : text[i] == '`' ? '"' : text[i]);
+    end(w);
+    tree_file(&w->tree, "metadata.json", json, n);
+    free(json);
+    w->files = rfs_files_new(NULL);
+    w->tables = tables_new();
+    w->err = (struct rfs_error){0};
+    assert_int_equal(rfs_files_add(w->files, tree_path(&w->tree, "metadata.json")), 0);
+    return rfs_mindformers_open(w->tree.root, w->files, &w->tables, &w->lines.log, &w->boxes,
+                                &w->err);
+}
+
+static void opens(struct world *w, const char *text)
+{
+    if (open_text(w, text, strlen(text)) != 0)
+        fail_msg("%s", w->err.text);
+}
+
+static void refused(struct world *w, const char *text, int code, const char *part)
+{
+    const int rc = open_text(w, text, strlen(text));
+
+    if (rc != code || !strstr(w->err.text, part))
+        fail_msg("%d, '%s' instead of %d, '%s' for %.300s", rc, w->err.text, code, part, text);
+    assert_null(w->boxes);
+}
+
+/* The good text with the first FROM made TO. */
+static const char *with(const char *from, const char *to)
+{
+    static char text[16384];
+    const char *at = strstr(GOOD, from);
+
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - GOOD), GOOD, to, at + strlen(from));
+    return text;
+}
+
+static const struct rfs_chunk *chunk_at(const struct world *w, const char *name, uint64_t corner)
+{
+    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(w->boxes, name, strlen(name));
+
+    assert_non_null(tensor);
+    for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++)
+        if (w->boxes->chunks.data[i].corner == corner)
+            return &w->boxes->chunks.data[i];
+    fail_msg("%s has no chunk at %llu", name, (unsigned long long)corner);
+    return NULL;
+}
+
+static const char *file_at(const struct world *w, const char *name, uint64_t corner)
+{
+    const char *path = rfs_files_path(w->files, chunk_at(w, name, corner)->file);
+
+    return strrchr(path, '/') + 1;
+}
+
+static void w_is_good(const struct world *w)
+{
+    static const uint64_t corners[] = {0, 2, 4, 12, 14, 16}; /* of slices 0 to 5 */
+
+    for (unsigned i = 0; i < 6; i++) {
+        const struct rfs_chunk *chunk = chunk_at(w, "w", corners[i]);
+        const struct rfs_type *type = rfs_boxes_type(w->boxes, chunk->type);
+        assert_string_equal(file_at(w, "w", corners[i]), i % 2 ? "b" : "a");
+        assert_true(type->ndim == 2 && type->dims[0] == 2 && type->dims[1] == 2);
+        assert_int_equal(type->dtype, RFS_FLOAT32);
+    }
+    assert_int_equal(w->boxes->tensors.n, 1);
+}
+
+static void test_good(void **state)
+{
+    struct world *w = *state;
+
+    opens(w, GOOD);
+    w_is_good(w);
+    assert_int_equal(w->lines.n, 0);
+    opens(w, "{`storage_data`: {" W_STORAGE "}, `other`: [{}], `state_dict_metadata`: {" W "}}");
+    w_is_good(w);
+    opens(w, with("`layout`", "`unknown`: [1, {`x`: null}], `layout`"));
+    w_is_good(w);
+}
+
+#define EMPTY_LAYOUT LAYOUT("[2]", "[0, -1]")
+#define NESTED_LAYOUT LAYOUT("[2, 3, 2]", "[[2, 0]]")
+#define EMPTY_CHUNKS CHUNK("0", "[0, 4]") "," CHUNK("1", "[0, 4]")
+#define NESTED_CHUNKS                                                                              \
+    CHUNK("0", "[2]") "," CHUNK("3", "[2]") "," CHUNK("2", "[2]") "," CHUNK("1", "[2]")
+
+static void test_kinds_of_tensors(void **state)
+{
+    static const char tensors[] =
+        TENSOR("s", "[]", "[]", "null", CHUNK("0", "[]")) ",\n" /* a scalar */
+        TENSOR("e", "[0, 4]", "[2, 1]", EMPTY_LAYOUT,
+               EMPTY_CHUNKS) ",\n" TENSOR("n", "[8]", "[4]", NESTED_LAYOUT, NESTED_CHUNKS);
+    static const char storage[] =
+        STORED("s", "0", "b") "," STORED("e", "0", "a") "," STORED("e", "1", "a") "," STORED(
+            "n", "0", "a") "," STORED("n", "1", "b") "," STORED("n", "2", "a") "," STORED("n", "3",
+                                                                                          "b");
+    struct world *w = *state;
+    char text[4096];
+
+    snprintf(text, sizeof text, WHOLE("%s", "%s"), tensors, storage);
+    opens(w, text);
+    assert_string_equal(file_at(w, "s", 0), "b");
+    assert_int_equal(rfs_boxes_find(w->boxes, "e", 1)->n, 0);
+    assert_string_equal(file_at(w, "n", 2), "b");
+    assert_string_equal(file_at(w, "n", 4), "a");
+}
+
+/* As Python prints them in keys. */
+static void test_names(void **state)
+{
+    static const struct {
+        const char *name, *json, *key;
+    } names[] = {
+        {"it's", "it's", "(\\\"it's\\\", (0,))"},
+        {"a \"b\"", "a \\\"b\\\"", "('a \\\"b\\\"', (0,))"},
+        {"both ' and \"", "both ' and \\\"", "('both \\\\' and \\\"', (0,))"},
+        {"c\\d", "c\\\\d", "('c\\\\\\\\d', (0,))"},
+        {"e, (0,)", "e, (0,)", "('e, (0,)', (0,))"},
+        {"\xc3\xa9\n\xc2\x85\xe2\x80\xa8\xf0\x9f\xbf\xbe",
+         "\xc3\xa9\\n\\u0085\\u2028\\ud83f\\udffe",
+         "('\xc3\xa9\\\\n\\\\x85\\\\u2028\\\\U0001fffe', (0,))"},
+        {"", "", "('', (0,))"},
+    };
+    struct world *w = *state;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 WHOLE("`%s`: {`properties`: {`dtype`: `Int8`}, `global_shape`: [4], "
+                       "`axis_fragmentations`: [1], `chunk`: [" CHUNK("0", "[4]") "]}",
+                       "`%s`: [" COPY("a", "0") "]"),
+                 names[i].json, names[i].key);
+        opens(w, text);
+        assert_string_equal(file_at(w, names[i].name, 0), "a");
+    }
+}
+
+static void test_missing_files(void **state)
+{
+    struct world *w = *state;
+    char path[128];
+
+    snprintf(path, sizeof path, "%s", tree_path(&w->tree, "a"));
+    assert_int_equal(remove(path), 0);
+    opens(w, GOOD);
+    assert_string_equal(file_at(w, "w", 0), "b");
+    assert_int_equal(w->lines.n, 1);
+    assert_non_null(strstr(w->lines.last,
+                           "metadata.json: 3 slices come from copies in other files: "
+                           "'a' is missing"));
+    snprintf(path, sizeof path, "%s", tree_path(&w->tree, "b"));
+    assert_int_equal(remove(path), 0);
+    refused(w, GOOD, -ENOENT,
+            "parameter 'w': its slice 0 is in 'a', which is not there, and in no file that is");
+    tree_file(&w->tree, "a", "", 0);
+    refused(w, GOOD, -ENOENT, "its slice 1 is in 'b'");
+}
+
+static void test_refused_tensors(void **state)
+{
+    struct world *w = *state;
+
+    refused(w, with("`Float32`", "`Float31`"), -ENOTSUP, "its dtype 'Float31' is not known");
+    refused(w, with("`Float32`", "`String`"), -ENOTSUP, "is not known");
+    refused(w, with("`dtype`", "`type`"), -EINVAL, "it has no dtype");
+    refused(w, with("[2, 3]", "[2, 4]"), -EINVAL, "axis 1 of 6 cannot be cut into 4");
+    refused(w, with("[2, 3]", "[2, 0]"), -EINVAL, "cannot be cut into 0");
+    refused(w, with("[2, 3]", "[2, 3, 1]"), -EINVAL, "have not as many entries");
+    refused(w, with("[2, 3]", "[1, 6]"), -EINVAL, "local_shape is not that of its slices, [4, 1]");
+    refused(w, with("[3, 2]", "[2, 3]"), -EINVAL,
+            "tensor_map cuts axis 0 into 3 slices, and axis_fragmentations into 2");
+    refused(w, with("[0, 1]", "[0, 2]"), -EINVAL, "tensor_map cuts axis 1 into 0");
+    refused(w, with("[0, 1]", "[0, -2]"), -EINVAL, "tensor_map cuts axis 1 into 0");
+    refused(w, with("[0, 1]", "[0]"), -EINVAL, "tensor_map and axis_fragmentations");
+    refused(w, with("`device_matrix`", "`matrix`"), -EINVAL, "has no device_matrix");
+    refused(w, with("_parallel`: false", "_parallel`: true"), -ENOTSUP, "interleaved_parallel");
+    refused(w, with(LAYOUT("[3, 2]", "[0, 1]"), "null"), -EINVAL,
+            "cut into slices, and has no layout");
+    refused(w, with("[5], `local_shape`: [2, 2]", "[5], `local_shape`: [2, 3]"), -EINVAL,
+            "its slices differ in local_shape");
+    refused(w, with("`global_offset`: [5]", "`global_offset`: [6]"), -EINVAL, "it has a slice 6");
+    refused(w, with("`global_offset`: [5]", "`global_offset`: [0, 2]"), -EINVAL,
+            "is not one number");
+    refused(w, with("`global_offset`: [5]", "`global_offset`: [-1]"), -EINVAL, "a whole number");
+    refused(w, with("[4, 6]", "[4, 18446744073709551616]"), -EINVAL, "a number above 2^64 - 1");
+    refused(w, with("[4, 6]", "[9223372036854775808, 6]"), -EINVAL, "local_shape is not");
+    refused(w, with("[4, 6]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"), -ENOTSUP,
+            "more than 16 axes");
+    refused(w, with("[4, 6]", "{}"), -EINVAL, "an array is expected here");
+    refused(w, WHOLE(W "," W, W_STORAGE), -EINVAL, "describes the tensor twice");
+}
+
+static void test_refused_storage(void **state)
+{
+    struct world *w = *state;
+
+    refused(w, with("('w', (0,))", "('w', (6,))"), -EINVAL, "storage_data has a slice 6 of it");
+    refused(w, with("('w', (0,))", "('w', (1,))"), -EINVAL, "stores the chunk at [0, 2] twice");
+    refused(w, with("('w', (0,))", "('v', (0,))"), -EINVAL,
+            "state_dict_metadata has not the tensor");
+    static const char *const keys[] = {"('w', (0, 0))",
+                                       "('w', (,))",
+                                       "('w', (00,))",
+                                       "('w', 0)",
+                                       "('w', ())",
+                                       "(w, (0,))",
+                                       "('w, (0,))",
+                                       "'w', (0,)",
+                                       "('w', (0,)) ",
+                                       "('w',(0,))",
+                                       "",
+                                       "(",
+                                       "('w', (-1,))",
+                                       "('\\\\x', (0,))",
+                                       "('\\\\x00', (0,))",
+                                       "('\\\\ud800', (0,))",
+                                       "('w', (99999999999999999999,))"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        refused(w, with("('w', (0,))", keys[i]), -EINVAL, "is not ('NAME', (NUMBER,))");
+    refused(w, with("`file_name`: `a`", "`file_name`: `../a`"), -EINVAL,
+            "not the name of a file in this");
+    refused(w, with("`file_name`: `a`", "`file_name`: `/a`"), -EINVAL,
+            "not the name of a file in this");
+    refused(w, with("`file_name`: `a`", "`name`: `a`"), -EINVAL,
+            "has no file_name or no storage_rank");
+    refused(w, with("`storage_rank`: 0", "`rank`: 0"), -EINVAL,
+            "has no file_name or no storage_rank");
+    refused(w, with("`storage_rank`: 0", "`storage_rank`: -1"), -EINVAL, "a whole number");
+    refused(w, WHOLE(W, "`('w', (0,))`: []"), -EINVAL, "names no file for a slice");
+    refused(w, WHOLE(W, IN_A("0")), -EINVAL, "does not say where the chunk at [0, 2] is stored");
+    refused(w, WHOLE(W_GAP, IN_A("0")), -EINVAL, "no chunk for [");
+}
+
+static void test_damage(void **state)
+{
+    struct world *w = *state;
+    const size_t n = strlen(GOOD);
+
+    for (size_t i = 0; i < n; i++) { /* torn anywhere */
+        const int rc = open_text(w, GOOD, i);
+        if (rc != -EINVAL || !strstr(w->err.text, "offset"))
+            fail_msg("%zu bytes: %d, %s", i, rc, w->err.text);
+    }
+    refused(w, GOOD "x", -EINVAL, "something follows after its end");
+    refused(w, "{}", -EINVAL, "it has no 'state_dict_metadata'");
+    refused(w, "{`state_dict_metadata`: {}}", -EINVAL, "it has no 'storage_data'");
+    refused(w, "{`storage_data`: {}, `storage_data`: {}}", -EINVAL, "'storage_data' comes twice");
+    refused(w, "[]", -EINVAL, "an object is expected here");
+    size_t deep = 1 << 20;
+    char *text = malloc(deep + 100);
+    assert_non_null(text);
+    const int head = snprintf(text, 100, "{`x`: ");
+    memset(text + head, '[', deep);
+    text[(size_t)head + deep] = '\0';
+    refused(w, text, -EINVAL, "it is nested too deep");
+    free(text);
+}
+
+/* A safetensors file of one tensor of float32. */
+static void put_tensor_file(const struct world *w, const char *file, const char *name,
+                            const char *shape, uint64_t bytes)
+{
+    unsigned char data[512] = {0};
+    char *header = (char *)data + 8;
+    const int n =
+        snprintf(header, sizeof data - 8,
+                 "{\"__metadata__\":{\"format\":\"ms\"},\"%s\":{\"dtype\":\"F32\",\"shape\":%s,"
+                 "\"data_offsets\":[0,%llu]}}",
+                 name, shape, (unsigned long long)bytes);
+
+    data[0] = (unsigned char)n;
+    assert_true(n < 256);
+    tree_file(&w->tree, file, data, 8 + (size_t)n + bytes);
+}
+
+static int locate(struct world *w, uint64_t corner, uint64_t *at)
+{
+    const struct rfs_chunk *chunk = chunk_at(w, "w", corner);
+    const int rc = rfs_boxes_locate(w->boxes, (uint32_t)(chunk - w->boxes->chunks.data), &w->err);
+
+    *at = atomic_load(&chunk->at);
+    return rc;
+}
+
+#define HALF_CHUNKS CHUNK("0", "[2]") "," CHUNK("1", "[2]")
+#define HALF TENSOR("w", "[4]", "[2]", LAYOUT("[2]", "[0]"), HALF_CHUNKS)
+#define HALVES WHOLE(HALF, STORED("w", "0", "a") "," STORED("w", "1", "b"))
+
+static void test_headers(void **state)
+{
+    struct world *w = *state;
+    uint64_t at;
+
+    put_tensor_file(w, "a", "w", "[2]", 8);
+    put_tensor_file(w, "b", "w", "[2]", 8);
+    opens(w, HALVES);
+    assert_int_equal(locate(w, 0, &at), 0);
+    assert_int_equal(at,
+                     8 + strlen("{'__metadata__':{'format':'ms'},'w':{'dtype':'F32','shape':[2],"
+                                "'data_offsets':[0,8]}}"));
+    assert_int_equal(locate(w, 2, &at), 0);
+
+    put_tensor_file(w, "b", "w", "[4]", 16); /* of another save */
+    opens(w, HALVES);
+    assert_int_equal(locate(w, 0, &at), 0);
+    assert_int_equal(locate(w, 2, &at), -EINVAL);
+    assert_non_null(strstr(w->err.text, "/b: parameter 'w': the metadata describes its slice as "
+                                        "Float32[2], the file has Float32[4]"));
+    put_tensor_file(w, "b", "v", "[2]", 8);
+    opens(w, HALVES);
+    assert_int_equal(locate(w, 2, &at), -EINVAL);
+    assert_non_null(strstr(w->err.text, "stores a slice of it in this file, which has none"));
+    assert_true(at == RFS_NOT_LOCATED);
+    tree_file(&w->tree, "b", "", 0);
+    opens(w, HALVES);
+    assert_true(locate(w, 2, &at) < 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_good),          TEST(test_kinds_of_tensors), TEST(test_names),
+        TEST(test_missing_files), TEST(test_refused_tensors),  TEST(test_refused_storage),
+        TEST(test_damage),        TEST(test_headers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

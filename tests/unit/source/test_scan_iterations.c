@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders that MindSpore Transformers saves iterations to. */
+#include "scanning.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TRACKER "latest_checkpointed_iteration.txt"
+
+/* An iteration of 2 ranks. */
+static void put_iteration(const struct scanning *s, unsigned number, bool finished)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "iteration_%08u/CKP-model-0000001-0000002.safetensors", number);
+    put(s, name);
+    snprintf(name, sizeof name, "iteration_%08u/metadata.json", number);
+    if (finished)
+        put(s, name);
+}
+
+static void is_iteration(struct scanning *s, unsigned number)
+{
+    char name[128];
+
+    scanned(s);
+    snprintf(name, sizeof name, "iteration_%08u/metadata.json", number);
+    assert_true(s->scan.whole && s->scan.described == RFS_MINDFORMERS);
+    assert_string_equal(files_of(s, 0), name);
+}
+
+static void test_tracker(void **state)
+{
+    struct scanning *s = *state;
+
+    put_iteration(s, 9, true);
+    put_iteration(s, 10, true);
+    put_iteration(s, 123456789, true);
+    put(s, "iteration_7/metadata.json"); /* no name that is written */
+    put(s, "iteration_00000099");        /* no folder */
+    put_text(s, TRACKER, " 10\n");
+    is_iteration(s, 10);
+    assert_int_equal(s->lines.n, 0);
+    s->spec.step = 9;
+    is_iteration(s, 9);
+    s->spec.step = 11;
+    REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, the last of which is",
+            "iteration_123456789");
+    s->spec.step = RFS_ANY_NUMBER;
+    s->spec.epoch = 3;
+    MISUSED(s, "option epoch");
+}
+
+/* The tracker is written last, by open(…, "w"): what it says may be missing or gone. */
+static void test_no_tracker(void **state)
+{
+    static const char *const texts[] = {"", "\n", "30", "x", "1 0", "-1", "99999999999999999999"};
+    struct scanning *s = *state;
+
+    put_iteration(s, 9, true);
+    put_iteration(s, 10, true);
+    is_iteration(s, 10);
+    assert_int_equal(s->lines.n, 1);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        put_text(s, TRACKER, texts[i]);
+        if (strcmp(texts[i], "1 0") == 0) /* its first word counts */
+            put_iteration(s, 1, true);
+        is_iteration(s, strcmp(texts[i], "1 0") == 0 ? 1 : 10);
+    }
+    assert_non_null(
+        strstr(s->lines.last, "names no iteration that is there: iteration 10 is read"));
+}
+
+static void test_unfinished(void **state)
+{
+    struct scanning *s = *state;
+
+    put_iteration(s, 9, true);
+    put_iteration(s, 10, false);
+    put_iteration(s, 11, false);
+    is_iteration(s, 9);
+    assert_non_null(strstr(s->lines.last, "the last whose save has ended"));
+    put_text(s, TRACKER, "11");
+    REFUSED(s, -EINVAL, "iteration_00000011 has no 'metadata.json'",
+            "try: step=9, the last before");
+    s->spec.step = 10;
+    REFUSED(s, -EINVAL, "iteration_00000010 has no", "step=9");
+    s->spec.path = tree_path(&s->tree, "iteration_00000010");
+    s->spec.step = RFS_ANY_NUMBER;
+    REFUSED(s, -EINVAL, "the files of several ranks and no 'metadata.json'");
+    plain(s);
+    s->spec.step = 9;
+    s->spec.rank_dir = "node%d";
+    MISUSED(s, "choose nothing");
+}
+
+static void test_one_rank(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "iteration_00000001/opt-0000000-0000001.safetensors");
+    put(s, "iteration_00000001/model-0000000-0000001.safetensors");
+    put(s, "iteration_00000001/common.json");
+    scanned(s);
+    assert_true(s->scan.whole && s->scan.described == RFS_NOT_DESCRIBED);
+    assert_string_equal(files_of(s, 0), "iteration_00000001/model-0000000-0000001.safetensors "
+                                        "iteration_00000001/opt-0000000-0000001.safetensors");
+    s->spec.path = tree_path(&s->tree, "iteration_00000001");
+    scanned(s);
+    assert_int_equal(s->scan.data[0].n_files, 2);
+}
+
+/* Others have names that are like these. */
+static void test_other_names(void **state)
+{
+    static const char *const names[] = {
+        "model-00001-of-00002.safetensors",        "model-0000000-000002.safetensors",
+        "model-000000-0000002.safetensors",        "amodel-0000000-0000002.safetensors",
+        "model-0000000-0000002.safetensors.index", "model-0000000.0000002.safetensors",
+        "x-model-a000000-0000002.safetensors",     "0000002.safetensors",
+    };
+    struct scanning *s = *state;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%zu/%s", i, names[i]);
+        put(s, path);
+        snprintf(path, sizeof path, "%zu/b.safetensors", i);
+        put(s, path);
+        snprintf(path, sizeof path, "%zu/c.safetensors", i);
+        put(s, path);
+        s->spec.path = tree_path(&s->tree, (const char[]){(char)('0' + i), '\0'});
+        REFUSED(s, -ENOENT, "no rank_N folder");
+    }
+}
+
+static void test_all_steps(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+
+    put_iteration(s, 20, true);
+    put_iteration(s, 9, true);
+    put_iteration(s, 30, false);
+    assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
+    assert_int_equal(saves.n, 2);
+    assert_true(saves.data[0].step == 9 && saves.data[1].step == 20 && saves.data[0].epoch == 0);
+    free(saves.data);
+    s->spec.epoch = 0; /* as a view of one of them asks */
+    s->spec.step = 9;
+    is_iteration(s, 9);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scanning_setup, scanning_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_tracker),  TEST(test_no_tracker),  TEST(test_unfinished),
+        TEST(test_one_rank), TEST(test_other_names), TEST(test_all_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
