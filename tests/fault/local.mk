@@ -5,7 +5,10 @@ TESTS += tests/fault/test_allocation tests/fault/test_costs tests/fault/test_hos
 tests_fault_test_hostile_SOURCES = \
 	tests/support/archive.c \
 	tests/support/archive.h \
+	tests/support/dcp_file.c \
+	tests/support/dcp_file.h \
 	tests/support/hostile.h \
+	tests/support/hostile_dcp.c \
 	tests/support/hostile_pickles.c \
 	tests/support/hostile_texts.c \
 	tests/support/smaps.h \

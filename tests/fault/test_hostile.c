@@ -6,6 +6,7 @@
  */
 #include "hfai/hfai.h"
 #include "layout/strategy.h"
+#include "source/boxes/dcp.h"
 #include "source/io/json_map.h"
 #include "source/scan/group_proto.h"
 #include "source/torch/index.h"
@@ -188,6 +189,25 @@ static void test_parts(void **state)
     check_all(hostile_parts, parse_parts, 24 * INPUT);
 }
 
+static int parse_dcp(const struct bytes *input, struct rfs_error *err)
+{
+    static const struct rfs_boxes_format format = {.name = "test"};
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_files *files = rfs_files_new(NULL);
+    size_t left_out;
+
+    if (!files || rfs_files_add(files, "/c/.metadata") != 0)
+        abort();
+    struct rfs_boxes *boxes = rfs_boxes_new(&format, "/c", 0, files, &tables, NULL);
+    return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, boxes, &left_out, err);
+}
+
+static void test_dcp(void **state)
+{
+    (void)state;
+    check_all(hostile_dcp, parse_dcp, 12 * INPUT);
+}
+
 static int parse_map(const struct bytes *input, struct rfs_error *err)
 {
     struct rfs_json_map map;
@@ -242,7 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_torch),  cmocka_unit_test(test_parts),
         cmocka_unit_test(test_maps),   cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_groups), cmocka_unit_test(test_dcp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

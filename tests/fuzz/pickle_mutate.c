@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mutator for pickles of protocol 2: opcodes are removed, repeated, moved and put in with their
+ * A mutator for pickles of protocols 2 and 4: opcodes are removed, repeated, moved and put in with their
  * arguments, so that most of what comes out can still be parsed. A third of the mutations are
  * libFuzzer's own, on the bytes.
  *
- * An opcode's argument is nothing, 1, 2, 4 or 8 bytes, bytes behind a length of 4, or lines.
+ * An opcode's argument is nothing, 1, 2, 4 or 8 bytes, bytes behind a length of 1 or 4, or lines.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -15,7 +15,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) __attribute__((weak));
 
 #define TOKENS 4096
-#define FRONT 2 /* bytes of PROTO 2 */
+#define FRONT 2 /* bytes of PROTO */
 
 /* Where the opcode at DATA ends, at most SIZE. */
 static size_t token_bytes(const uint8_t *data, size_t size)
@@ -31,8 +31,10 @@ static size_t token_bytes(const uint8_t *data, size_t size)
         n = 3;
     else if (strchr(four, data[0]) && data[0])
         n = 5;
-    else if (data[0] == 'G')
+    else if (data[0] == 'G' || data[0] == 0x95) /* FRAME */
         n = 9;
+    if (data[0] == 0x8c) /* SHORT_BINUNICODE */
+        n = size > 1 ? 2 + (size_t)data[1] : 2;
     if (data[0] == 0x8a) /* LONG1 */
         n = size > 1 ? 2 + (size_t)data[1] : 2;
     if (data[0] == 'U' && size > 1)
@@ -55,7 +57,7 @@ static unsigned next(unsigned *seed)
     return *seed >> 12;
 }
 
-/* What is put in: opcodes of torch.save and hfai, alone and together. */
+/* What is put in: opcodes of torch.save, hfai and .metadata, alone and together. */
 struct snippet {
     const char *bytes;
     size_t n;
@@ -93,6 +95,11 @@ static const struct snippet snippets[] = {
     SNIPPET("h\1"),
     SNIPPET("q\0"),
     SNIPPET("q\1"),
+    SNIPPET("\x81"),
+    SNIPPET("\x93"),
+    SNIPPET("\x94"),
+    SNIPPET("K\0\x85\x85R"),
+    SNIPPET("\x8c\1a"),
     SNIPPET("X\1\0\0\0a"),
     SNIPPET("X\4\0\0\0step"),
     SNIPPET("X\5\0\0\0state"),
@@ -127,7 +134,7 @@ static void put_in(uint8_t *data, size_t *size, size_t at, const uint8_t *bytes,
 
 static bool is_pickle(const uint8_t *data, size_t size)
 {
-    return size > FRONT && data[0] == 0x80 && data[1] == 2;
+    return size > FRONT && data[0] == 0x80 && (data[1] == 2 || data[1] == 4);
 }
 
 static void mutate_once(uint8_t *data, size_t *size, size_t most, unsigned *seed)

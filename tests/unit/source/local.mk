@@ -12,6 +12,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_ckpt_fixtures \
 	tests/unit/source/test_ckpt_match \
 	tests/unit/source/test_crc \
+	tests/unit/source/test_dcp \
 	tests/unit/source/test_dcp_pickle \
 	tests/unit/source/test_dtype \
 	tests/unit/source/test_access \
@@ -46,6 +47,13 @@ tests_unit_source_test_ckpt_fixtures_SOURCES = \
 tests_unit_source_test_ckpt_fixtures_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_ckpt_match_SOURCES = tests/unit/source/test_ckpt_match.c $(SOURCE_WRITER)
 tests_unit_source_test_ckpt_match_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_dcp_SOURCES = \
+	tests/support/dcp_file.c \
+	tests/support/dcp_file.h \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/source/test_dcp.c
+tests_unit_source_test_dcp_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_dcp_pickle_SOURCES = \
 	tests/unit/source/test_dcp_pickle.c $(SOURCE_WRITER)
 tests_unit_source_test_dcp_pickle_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -99,7 +107,7 @@ tests_unit_source_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
 SOURCE_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(SOURCE_ARCHIVE)
 tests_unit_source_test_torch_SOURCES = tests/unit/source/test_torch.c $(SOURCE_TORCH)
 tests_unit_source_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
-EXTRA_DIST += tests/fixtures/make_ckpt.py tests/fixtures/ckpt
+EXTRA_DIST += tests/fixtures/dcp tests/fixtures/make_ckpt.py tests/fixtures/make_dcp.py tests/fixtures/ckpt
 
 tests_unit_source_test_boxes_SOURCES = tests/unit/source/test_boxes.c
 tests_unit_source_test_boxes_LDADD = librfs.la $(CMOCKA_LIBS)
