@@ -156,7 +156,8 @@ static int64_t sort_chunks(struct rfs_boxes *boxes, const struct rfs_boxed_tenso
     struct rfs_chunk *chunks = boxes->chunks.data;
     const uint32_t first = to;
 
-    qsort(&chunks[tensor->first], tensor->n, sizeof *chunks, by_corner);
+    if (tensor->n > 0) /* without any, there may be no array */
+        qsort(&chunks[tensor->first], tensor->n, sizeof *chunks, by_corner);
     for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++) {
         const struct rfs_chunk *last = to > first ? &chunks[to - 1] : NULL;
         if (last && last->corner == chunks[i].corner && last->type != chunks[i].type)
