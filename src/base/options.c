@@ -19,7 +19,7 @@ enum {
 
 static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
 static const char *const checks[] = {"crc", NULL};
-static const char *const shown[] = {"ranks", "huggingface", "unified", "dcp", NULL};
+static const char *const shown[] = {"ranks", "huggingface", "unified", "dcp", "mindformers", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
 static const char *const hidden[] = {"hide", "show", "no", NULL};
 static const char *const sandboxes[] = {"auto", "on", "log", "off", NULL};

@@ -28,7 +28,13 @@
 /* Of words, those of the table in the same order. */
 enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };
 
-enum rfs_shown { RFS_SHOW_RANKS, RFS_SHOW_HUGGINGFACE, RFS_SHOW_UNIFIED, RFS_SHOW_DCP };
+enum rfs_shown {
+    RFS_SHOW_RANKS,
+    RFS_SHOW_HUGGINGFACE,
+    RFS_SHOW_UNIFIED,
+    RFS_SHOW_DCP,
+    RFS_SHOW_MINDFORMERS
+};
 
 enum rfs_io {
     RFS_IO_AUTO,   /* what suits the readers of each kind of file */

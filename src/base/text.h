@@ -20,12 +20,6 @@ void rfs_text_put(FILE *out, const char *text);
 /* Columns of a terminal that printable text takes, near enough: characters. */
 size_t rfs_text_width(const char *text);
 
-/* What ends the word for N things: "1 file", "2 files". */
-static inline const char *rfs_text_s(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /*
  * Bytes of the UTF-8 character that TEXT begins with, or 0 when it is a control character, a NUL or
  * not UTF-8.

@@ -57,6 +57,16 @@ int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params 
     return 0;
 }
 
+int rfs_image_bytes(struct rfs_bytes *bytes, struct rfs_image **out)
+{
+    struct rfs_image_builder builder = {.literals = *bytes};
+
+    *bytes = (struct rfs_bytes){0};
+    const int rc = rfs_image_finish(&builder, NULL, out);
+    rfs_image_builder_end(&builder);
+    return rc;
+}
+
 void rfs_image_builder_end(struct rfs_image_builder *builder)
 {
     free(builder->regions.data);

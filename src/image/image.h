@@ -89,6 +89,9 @@ struct rfs_weight_map {
 int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_map *map,
                          struct rfs_image **out);
 
+/* A file of these bytes, which it takes over. 0 or -ENOMEM. */
+int rfs_image_bytes(struct rfs_bytes *bytes, struct rfs_image **out);
+
 void rfs_image_free(struct rfs_image *image);
 
 /* The region that holds byte OFFSET, which is below image->bytes. O(log n). */

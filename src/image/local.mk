@@ -9,6 +9,8 @@ librfs_la_SOURCES += \
 	src/image/dcp_metadata.c \
 	src/image/image.c \
 	src/image/image.h \
+	src/image/mindformers.c \
+	src/image/mindformers.h \
 	src/image/npy.c \
 	src/image/npy.h \
 	src/image/pickle_out.c \

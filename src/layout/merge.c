@@ -196,6 +196,11 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
     return rc == 0 ? add_strategy(merge, &strategy, kept, err) : rc;
 }
 
+size_t rfs_merge_stages(const struct rfs_merge *merge)
+{
+    return merge->stages.n;
+}
+
 static int add_stage(struct rfs_strategy_builder *builder, const struct stage_file *file,
                      struct rfs_error *err)
 {

@@ -30,6 +30,9 @@ void rfs_merge_free(struct rfs_merge *merge);
 int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, size_t size,
                   struct rfs_error *err);
 
+/* How many stages the files so far are of. */
+size_t rfs_merge_stages(const struct rfs_merge *merge);
+
 /*
  * -EINVAL with *err filled when there were no files, or a stage is missing. *out is the caller's.
  */

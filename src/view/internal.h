@@ -52,6 +52,7 @@ struct shown_folder {
 
 struct rfs_view;
 struct rfs_dcp_view;
+struct rfs_mf_view;
 struct rfs_hfai_view;
 struct rfs_sizes;
 
@@ -87,6 +88,7 @@ struct rfs_view {
     struct rfs_planner *planner;       /* NULL with hfai */
     struct rfs_hfai_view *hfai;        /* NULL with planner */
     struct rfs_dcp_view *dcp;          /* NULL but with view=dcp */
+    struct rfs_mf_view *mf;            /* NULL but with view=mindformers */
     struct rfs_assembler *assembler;
     struct rfs_scale scale;
     uint32_t n_ranks;    /* of the destination */

@@ -30,6 +30,8 @@ librfs_la_SOURCES += \
 	src/view/hidden_about.c \
 	src/view/huggingface.c \
 	src/view/internal.h \
+	src/view/mindformers.c \
+	src/view/mindformers.h \
 	src/view/options.c \
 	src/view/options.h \
 	src/view/outputs.c \

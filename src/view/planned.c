@@ -10,6 +10,7 @@
 #include "view/dcp.h"
 #include "view/flat.h"
 #include "view/groups.h"
+#include "view/mindformers.h"
 #include "view/outputs.h"
 
 #include <errno.h>
@@ -166,6 +167,8 @@ int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err)
         return show_ranks(view, err);
     if (view->options.shown == RFS_SHOW_DCP)
         return rfs_view_dcp(view, err);
+    if (view->options.shown == RFS_SHOW_MINDFORMERS)
+        return rfs_view_mindformers(view, err);
     view->kind = &flat;
     view->n_groups = 1;
     const int rc = rfs_planner_rank(view->planner, 0, &plan, err);

@@ -10,6 +10,7 @@
 #include "view/hfai_view.h"
 #include "view/hidden.h"
 #include "view/internal.h"
+#include "view/mindformers.h"
 #include "view/outputs.h"
 #include "view/planned.h"
 #include "view/rules.h"
@@ -200,6 +201,7 @@ static void close_plain(struct rfs_view *view)
     rfs_assembler_free(view->assembler);
     rfs_hfai_view_free(view->hfai);
     rfs_dcp_view_free(view->dcp);
+    rfs_mf_view_free(view->mf);
     rfs_planner_free(view->planner);
     rfs_output_map_free(view->output_map);
     rfs_catalog_close(view->catalog);

@@ -204,7 +204,7 @@ static void check_ranks(struct checking *c)
         ADD(c, finding("ranks", true, NULL, -1, last),
             "the strategy is of rank_%" PRIu32 " to rank_%" PRIu32 "; the tree has %" PRIu32
             " other%s, rank_%" PRIu32 " the last",
-            fit->base, end - 1, beyond, rfs_text_s(beyond), last);
+            fit->base, end - 1, beyond, beyond == 1 ? "" : "s", last);
 }
 
 static void check_readable(struct checking *c)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/headers.h"
 
-#include "base/bisect.h"
-#include "tool/common/progress.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,7 +14,7 @@
 struct reading {
     struct rfs_headers *headers;
     bool all;
-    struct rfs_progress progress;
+    struct rfs_progress *progress;
     pthread_mutex_t lock; /* of the kinds, while they are found; a leaf lock */
     bool failed;          /* out of memory; under the lock */
 };
@@ -110,8 +107,10 @@ static int read_one(void *ctx, size_t i)
     /* The first ones were read before. */
     if (reading->headers->ranks[i].kind == RFS_NO_KIND && reading->headers->ranks[i].code == 0)
         read_rank(reading, &reading->headers->ranks[i]);
-    rfs_progress_file(&reading->progress);
-    rfs_progress_tick(&reading->progress);
+    if (reading->progress) {
+        rfs_progress_file(reading->progress);
+        rfs_progress_tick(reading->progress);
+    }
     return 0;
 }
 
@@ -176,8 +175,12 @@ static void read_first(struct reading *reading)
         read_rank(reading, &headers->ranks[i]);
 }
 
-static int list_ranks(struct rfs_catalog *catalog, struct rfs_headers *out, struct rfs_error *err)
+int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
+                     struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err)
 {
+    struct reading reading = {
+        .headers = out, .all = all, .progress = progress, .lock = PTHREAD_MUTEX_INITIALIZER};
+
     *out = (struct rfs_headers){.catalog = catalog};
     out->ranks = calloc(rfs_catalog_present(catalog), sizeof *out->ranks);
     if (!out->ranks)
@@ -185,33 +188,14 @@ static int list_ranks(struct rfs_catalog *catalog, struct rfs_headers *out, stru
     for (uint32_t rank = 0; rank < rfs_catalog_ranks(catalog); rank++)
         if (rfs_catalog_has(catalog, rank))
             out->ranks[out->n++] = (struct rfs_headers_rank){.rank = rank, .kind = RFS_NO_KIND};
-    return 0;
-}
-
-int rfs_headers_list(struct rfs_catalog *catalog, struct rfs_headers *out, struct rfs_error *err)
-{
-    const int rc = list_ranks(catalog, out, err);
-
-    for (uint32_t i = 0; i < out->n; i++)
-        out->ranks[i].bytes = bytes_of(catalog, out->ranks[i].rank);
-    return rc;
-}
-
-int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
-                     struct rfs_headers *out, struct rfs_error *err)
-{
-    struct reading reading = {.headers = out, .all = all, .lock = PTHREAD_MUTEX_INITIALIZER};
-    const int rc = list_ranks(catalog, out, err);
-
-    if (rc)
-        return rc;
-    rfs_progress_init(&reading.progress, false);
-    rfs_progress_begin(&reading.progress, "reading headers", 0, out->n);
+    if (progress)
+        rfs_progress_begin(progress, "reading headers", 0, out->n);
     read_first(&reading);
     if (out->kinds.n > 0 && (uint64_t)out->n * out->kinds.data[0].index->n <= READ_ALL)
         reading.all = true;
     rfs_pool_for(pool, out->n, read_one, &reading);
-    rfs_progress_destroy(&reading.progress);
+    if (progress)
+        rfs_progress_end(progress);
     for (uint32_t i = 0; i < out->n; i++)
         out->sampled = out->sampled || out->ranks[i].sampled;
     return reading.failed ? rfs_fail_memory(err) : unite(out, err);
@@ -228,9 +212,17 @@ void rfs_headers_free(struct rfs_headers *headers)
 
 const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank)
 {
-    const size_t at = RFS_BISECT(i, headers->n, headers->ranks[i].rank >= rank);
+    uint32_t low = 0;
+    uint32_t high = headers->n;
 
-    return at < headers->n && headers->ranks[at].rank == rank ? &headers->ranks[at] : NULL;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (headers->ranks[middle].rank < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < headers->n && headers->ranks[low].rank == rank ? &headers->ranks[low] : NULL;
 }
 
 const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,

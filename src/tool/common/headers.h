@@ -11,6 +11,7 @@
 
 #include "base/vec.h"
 #include "source/catalog/catalog.h"
+#include "tool/common/progress.h"
 
 #define RFS_NO_KIND UINT32_MAX
 
@@ -40,13 +41,11 @@ struct rfs_headers {
 };
 
 /*
- * ALL: samples are never enough. 0 or -ENOMEM with *err filled: ranks that cannot be read tell so
- * themselves. To be freed in any case.
+ * ALL: samples are never enough. PROGRESS may be NULL. 0 or -ENOMEM with *err filled: ranks that
+ * cannot be read tell so themselves. To be freed in any case.
  */
 int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
-                     struct rfs_headers *out, struct rfs_error *err);
-/* The ranks and the bytes of their files alone, without a look into them. As above. */
-int rfs_headers_list(struct rfs_catalog *catalog, struct rfs_headers *out, struct rfs_error *err);
+                     struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err);
 void rfs_headers_free(struct rfs_headers *headers);
 
 /* The rank, or NULL. O(log n). */

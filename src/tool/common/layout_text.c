@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/layout_text.h"
 
-#include "base/cleanup.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -35,27 +34,6 @@ void rfs_put_map(FILE *out, const struct rfs_layout *layout)
         fputs(one ? "" : "]", out);
     }
     fputc(']', out);
-}
-
-void rfs_put_layout(FILE *out, const struct rfs_layout *layout, const char *map)
-{
-    fputs("devices ", out);
-    rfs_put_matrix(out, layout);
-    fprintf(out, ", %s ", map);
-    rfs_put_map(out, layout);
-    if (layout->opt_size > 1)
-        fprintf(out, ", optimizer shard %" PRIu32, layout->opt_size);
-}
-
-void rfs_json_put_layout(struct rfs_json_write *json, const struct rfs_layout *layout)
-{
-    struct rfs_printed shown;
-
-    rfs_put_map(rfs_printed_begin(&shown), layout);
-    RFS_FREE char *map = rfs_printed_end(&shown);
-    rfs_json_put_u32s(json, "device_matrix", RFS_JSON_SPACED, layout->dev, layout->n_dev);
-    rfs_json_print(json, "tensor_map", "%s", map);
-    rfs_json_put_u64(json, "optimizer_shard", layout->opt_size);
 }
 
 void rfs_table_layout(struct rfs_table *table, const struct rfs_layout *layout)

@@ -20,10 +20,6 @@ void rfs_put_matrix(FILE *out, const struct rfs_layout *layout);
  * -1]".
  */
 void rfs_put_map(FILE *out, const struct rfs_layout *layout);
-/* "devices [2, 4], map [-1, 1], optimizer shard 2", where MAP is the word for the map. */
-void rfs_put_layout(FILE *out, const struct rfs_layout *layout, const char *map);
-/* The same as members of an object. */
-void rfs_json_put_layout(struct rfs_json_write *json, const struct rfs_layout *layout);
 /* Three cells: those two, and the size of the optimizer shard. */
 void rfs_table_layout(struct rfs_table *table, const struct rfs_layout *layout);
 /* As numpy indexes: "[0:192, :]"; ":" for an axis that is whole. */

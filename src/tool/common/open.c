@@ -3,10 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/harden.h"
-#include "base/secret.h"
 #include "tool/common/tool.h"
 #include "view/internal.h"
-#include "view/ranges.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,22 +49,4 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
     const reshard_config config = {
         .struct_size = sizeof config, .log = log ? log : rfs_tool_log, .log_ctx = log_ctx};
     return rfs_view_start(source, &all, &config, late, out, err);
-}
-
-void *rfs_tool_memory(reshard_view *view, size_t size)
-{
-    struct rfs_secret *secret = view ? rfs_view_secret(view) : NULL;
-    void *out = NULL;
-
-    if (secret)
-        return rfs_secret_map(secret, size);
-    return posix_memalign(&out, 4096, size) == 0 ? out : NULL;
-}
-
-void rfs_tool_memory_free(reshard_view *view, void *memory, size_t size)
-{
-    if (memory && view && rfs_view_secret(view))
-        rfs_secret_unmap(memory, size);
-    else
-        free(memory);
 }

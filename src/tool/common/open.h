@@ -25,11 +25,4 @@ int rfs_tool_harden(const struct rfs_options *options, struct rfs_error *err);
 int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
                   void *log_ctx, bool late, reshard_view **out, struct rfs_error *err);
 
-/*
- * Memory for SIZE bytes of what VIEW (NULL: none) shows, at a multiple of 4,096: guarded, where that
- * is encrypted in the sources. NULL when out of memory.
- */
-void *rfs_tool_memory(reshard_view *view, size_t size);
-void rfs_tool_memory_free(reshard_view *view, void *memory, size_t size);
-
 #endif

@@ -3,8 +3,6 @@
 
 #include "base/checked.h"
 #include "base/pool.h"
-#include "tool/common/open.h"
-#include "tool/common/progress.h"
 #include "view/ranges.h"
 
 #include <errno.h>
@@ -19,7 +17,6 @@ struct run {
     size_t item;          /* of the next piece, and */
     uint64_t at;          /* where that begins */
     uint64_t *folded;     /* [n] units */
-    struct rfs_progress progress;
     int failed;
     struct rfs_error *err;
 };
@@ -38,14 +35,14 @@ static void fail(struct run *run, int code, const struct rfs_error *err)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Whose memory is guarded: content of any side may be encrypted in its files. NULL: none is. */
-static reshard_view *guard(const struct rfs_sweep *sweep)
+/* Whose memory is guarded: content of any side may be encrypted in its files. */
+static const struct rfs_whole *guard(const struct rfs_sweep *sweep)
 {
     for (unsigned side = 0; side < sweep->sides; side++)
         if (sweep->whole[side] && sweep->whole[side]->opened &&
             rfs_view_secret(sweep->whole[side]->opened))
-            return sweep->whole[side]->opened;
-    return NULL;
+            return sweep->whole[side];
+    return sweep->whole[0];
 }
 
 void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker)
@@ -53,7 +50,8 @@ void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worke
     if (!worker)
         return;
     for (unsigned side = 0; side < sweep->sides; side++) {
-        rfs_tool_memory_free(guard(sweep), worker->bytes[side], RFS_SWEEP_PIECE);
+        if (worker->bytes[side])
+            rfs_whole_memory_free(guard(sweep), worker->bytes[side], RFS_SWEEP_PIECE);
         rfs_slice_free(&worker->slice[side]);
     }
     free(worker->own);
@@ -70,7 +68,7 @@ struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep)
     worker->own = calloc(1, sweep->own_bytes + 1);
     bool good = worker->own != NULL;
     for (unsigned side = 0; good && side < sweep->sides; side++)
-        good = (worker->bytes[side] = rfs_tool_memory(guard(sweep), RFS_SWEEP_PIECE)) != NULL;
+        good = (worker->bytes[side] = rfs_whole_memory(guard(sweep), RFS_SWEEP_PIECE)) != NULL;
     if (good)
         return worker;
     rfs_sweep_worker_free(sweep, worker);
@@ -120,7 +118,8 @@ static int fetch(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker,
         if (worker->of != piece->item)
             rc = rfs_whole_slice(whole, tensor, &worker->slice[side]);
         if (rc)
-            return rfs_fail_read(err, RFS_OF(whole->path, tensor->name), rc);
+            return rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL, "cannot be read: %s",
+                            strerror(-rc));
         rc = rfs_whole_read(whole, tensor, &worker->slice[side], piece->begin * unit,
                             (size_t)(piece->n * unit), worker->bytes[side], err);
         if (rc)
@@ -184,10 +183,10 @@ static int do_piece(struct run *run, struct rfs_sweep_worker *worker,
     if (rc)
         return rc;
     end_turn(run, piece);
-    rfs_progress_add(&run->progress, bytes_of(sweep, piece->item, piece->n));
+    rfs_progress_add(sweep->progress, bytes_of(sweep, piece->item, piece->n));
     if (piece->last)
-        rfs_progress_file(&run->progress);
-    rfs_progress_tick(&run->progress);
+        rfs_progress_file(sweep->progress);
+    rfs_progress_tick(sweep->progress);
     return 0;
 }
 
@@ -228,11 +227,10 @@ int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_er
     pthread_cond_init(&run.turn, NULL);
     for (size_t i = 0; i < sweep->n; i++)
         all += bytes_of(sweep, i, sweep->units(sweep->ctx, i));
-    rfs_progress_init(&run.progress, false);
-    rfs_progress_begin(&run.progress, sweep->phase, all, sweep->n);
+    rfs_progress_begin(sweep->progress, sweep->phase, all, sweep->n);
     rfs_pool_for(pool, threads, work, &run);
     rfs_pool_free(pool);
-    rfs_progress_destroy(&run.progress);
+    rfs_progress_end(sweep->progress);
     pthread_cond_destroy(&run.turn);
     pthread_mutex_destroy(&run.lock);
     free(run.folded);

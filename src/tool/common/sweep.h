@@ -12,6 +12,7 @@
 #define RFS_TOOL_COMMON_SWEEP_H
 
 #include "base/error.h"
+#include "tool/common/progress.h"
 #include "tool/common/whole.h"
 
 #include <stddef.h>
@@ -54,7 +55,8 @@ struct rfs_sweep {
                 struct rfs_error *err);
     int (*fold)(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                 struct rfs_error *err);
-    const char *phase; /* of the progress */
+    struct rfs_progress *progress; /* begun and ended here */
+    const char *phase;
 };
 
 /* 0, or -errno with *err filled: that of a piece that failed, or -ENOMEM. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/whole.h"
 
-#include "base/bisect.h"
 #include "base/cleanup.h"
 #include "base/secret.h"
 #include "base/text.h"
@@ -256,12 +255,21 @@ void rfs_whole_close(struct rfs_whole *whole)
 
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name)
 {
-    const size_t at =
-        RFS_BISECT(i, whole->n, strcmp(whole->tensors[whole->by_name[i]].name, name) >= 0);
-    const struct rfs_whole_tensor *tensor =
-        at < whole->n ? &whole->tensors[whole->by_name[at]] : NULL;
+    size_t low = 0;
+    size_t high = whole->n;
 
-    return tensor && strcmp(tensor->name, name) == 0 ? tensor : NULL;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const struct rfs_whole_tensor *tensor = &whole->tensors[whole->by_name[middle]];
+        const int order = strcmp(name, tensor->name);
+        if (order == 0)
+            return tensor;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
 }
 
 const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank)
@@ -362,6 +370,21 @@ struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
+
+void *rfs_whole_memory(const struct rfs_whole *whole, size_t size)
+{
+    struct rfs_secret *secret = whole ? rfs_view_secret(whole->opened) : NULL;
+
+    return secret ? rfs_secret_map(secret, size) : aligned_alloc(64, (size + 63) / 64 * 64);
+}
+
+void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size)
+{
+    if (whole && rfs_view_secret(whole->opened))
+        rfs_secret_unmap(memory, size);
+    else
+        free(memory);
+}
 
 const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
 {

@@ -6,6 +6,7 @@
 #define RFS_TOOL_DIFF_DIFF_H
 
 #include "base/settings.h"
+#include "tool/common/progress.h"
 #include "tool/common/whole.h"
 #include "tool/diff/compare.h"
 
@@ -37,6 +38,7 @@ struct rfs_diff {
     struct rfs_whole whole[2];
     const char *parts;              /* of which the models alone are compared; NULL: all is */
     RFS_VEC(struct rfs_pair) pairs; /* in the order of A, then what only B has */
+    struct rfs_progress progress;
 };
 
 static inline const char *rfs_pair_name(const struct rfs_pair *pair)

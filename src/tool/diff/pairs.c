@@ -152,6 +152,7 @@ int rfs_diff_read(struct rfs_diff *diff, struct rfs_error *err)
         .unit = unit_bytes,
         .work = compare,
         .fold = merge,
+        .progress = &diff->progress,
         .phase = "comparing",
     };
 
@@ -159,5 +160,8 @@ int rfs_diff_read(struct rfs_diff *diff, struct rfs_error *err)
         diff->pairs.data[i].read = is_readable(diff->options, &diff->pairs.data[i]);
     if (diff->options->depth < RFS_DIFF_VALUES)
         return 0;
-    return rfs_sweep_run(&sweep, diff->options->threads, err);
+    rfs_progress_init(&diff->progress, false);
+    const int rc = rfs_sweep_run(&sweep, diff->options->threads, err);
+    rfs_progress_destroy(&diff->progress);
+    return rc;
 }

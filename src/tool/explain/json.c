@@ -26,6 +26,16 @@ static void put_box(struct rfs_json_write *json, const char *key, uint32_t ndim,
     rfs_json_end(json);
 }
 
+static void put_axes(struct rfs_json_write *json, const char *key, const struct rfs_layout *layout,
+                     void (*put)(FILE *out, const struct rfs_layout *layout))
+{
+    struct rfs_printed shown;
+
+    put(rfs_printed_begin(&shown), layout);
+    RFS_FREE char *text = rfs_printed_end(&shown);
+    rfs_json_print(json, key, "%s", text);
+}
+
 static void put_layout(struct rfs_json_write *json, const char *key,
                        const struct rfs_explained_side *side)
 {
@@ -34,7 +44,9 @@ static void put_layout(struct rfs_json_write *json, const char *key,
         return;
     }
     rfs_json_object(json, key, RFS_JSON_TIGHT);
-    rfs_json_put_layout(json, side->layout);
+    put_axes(json, "device_matrix", side->layout, rfs_put_matrix);
+    put_axes(json, "tensor_map", side->layout, rfs_put_map);
+    rfs_json_put_u64(json, "optimizer_shard", side->layout->opt_size);
     if (side->grid && side->grid->ndim > 0)
         rfs_json_put_u32s(json, "cuts", RFS_JSON_TIGHT, side->grid->pieces, side->grid->ndim);
     if (side->grid)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/explain/parts.h"
 
-#include "base/bisect.h"
-#include "base/text.h"
+#include "base/cleanup.h"
 #include "hfai/hfai.h"
 
 #include <errno.h>
@@ -151,7 +150,7 @@ static void set_geometry(struct rfs_explain_parts *parts, const struct rfs_hfai_
 static void say_side(char out[64], uint32_t held, uint32_t n)
 {
     if (held == RFS_HFAI_PIECES)
-        snprintf(out, 64, "a piece in each of %" PRIu32 " part%s", n, rfs_text_s(n));
+        snprintf(out, 64, "a piece in each of %" PRIu32 " part%s", n, n == 1 ? "" : "s");
     else if (held == RFS_HFAI_EVERY)
         snprintf(out, 64, "whole in every part");
     else
@@ -262,9 +261,16 @@ static bool cut(struct rfs_explain *explain, const struct rfs_hfai_listed *tenso
 {
     const struct rfs_slice *whole = &explain->parts->whole;
     const uint64_t item = explain->parts->geometry.item;
+    size_t i = 0;
 
-    for (size_t i = RFS_BISECT(k, whole->n, whole->blocks[k].dst_end > begin * item);
-         i < whole->n && whole->blocks[i].dst < end * item; i++)
+    for (size_t high = whole->n; i < high;) { /* the first that ends behind BEGIN */
+        const size_t middle = i + (high - i) / 2;
+        if (whole->blocks[middle].dst_end > begin * item)
+            high = middle;
+        else
+            i = middle + 1;
+    }
+    for (; i < whole->n && whole->blocks[i].dst < end * item; i++)
         if (!add_block(explain, tensor, &whole->blocks[i], begin, end, trace))
             return false;
     return true;

@@ -3,7 +3,6 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/explain/ranges.h"
@@ -352,7 +351,7 @@ static void draw(const struct picture *picture, FILE *out)
     rfs_svg_text(out, MARGIN, height - 30, "s",
                  "Each colour is one slice of the source, and on the right where its bytes go: %zu "
                  "piece%s, %s%s.",
-                 picture->pieces.n, rfs_text_s(picture->pieces.n), rfs_show_bytes(bytes, size),
+                 picture->pieces.n, picture->pieces.n == 1 ? "" : "s", rfs_show_bytes(bytes, size),
                  picture->explain->one ? "" : ", each slice once");
     rfs_svg_text(out, MARGIN, height - 14, "s",
                  "The %s named on the left are those that are read%s.",

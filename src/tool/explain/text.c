@@ -47,7 +47,12 @@ static void put_side(const char *title, const struct rfs_explained_side *side)
         return;
     }
     if (side->layout) {
-        rfs_put_layout(stdout, side->layout, "map");
+        fputs("devices ", stdout);
+        rfs_put_matrix(stdout, side->layout);
+        fputs(", map ", stdout);
+        rfs_put_map(stdout, side->layout);
+        if (side->layout->opt_size > 1)
+            printf(", optimizer shard %u", side->layout->opt_size);
         fputs(": ", stdout);
     }
     rfs_put_cuts(stdout, side->grid);
@@ -220,8 +225,9 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     putchar('\n');
     put_providers(explain, slice);
     printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", slice->trace.n,
-           rfs_text_s(slice->trace.n), n, n == 1 ? explain->words->source : explain->words->sources,
-           bytes, explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
+           slice->trace.n == 1 ? "" : "s", n,
+           n == 1 ? explain->words->source : explain->words->sources, bytes,
+           explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
     return 0;
 }
 

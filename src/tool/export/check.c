@@ -11,9 +11,10 @@
 #include "base/first_error.h"
 #include "base/pool.h"
 #include "base/read_whole.h"
-#include "tool/common/open.h"
+#include "base/secret.h"
 #include "tool/common/stop.h"
 #include "tool/common/tool.h"
+#include "view/ranges.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +24,24 @@
 #include <string.h>
 
 #define BUFFER ((size_t)1 << 20)
+
+void *rfs_export_buffer(const struct rfs_export *export, size_t bytes)
+{
+    struct rfs_secret *secret = export->view ? rfs_view_secret(export->view) : NULL;
+    void *out = NULL;
+
+    if (secret)
+        return rfs_secret_map(secret, bytes);
+    return posix_memalign(&out, 4096, bytes) == 0 ? out : NULL;
+}
+
+void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes)
+{
+    if (export->view && rfs_view_secret(export->view))
+        rfs_secret_unmap(buffer, bytes);
+    else
+        free(buffer);
+}
 
 /* ---- reading what is there ------------------------------------------------------------------- */
 
@@ -34,7 +53,7 @@ static int for_each_piece(struct rfs_export *export, const char *path, uint64_t 
 {
     struct stat st;
     RFS_CLOSE int fd = rfs_dest_open(&export->dest, path);
-    unsigned char *buffer = fd < 0 ? NULL : rfs_tool_memory(export->view, BUFFER);
+    unsigned char *buffer = fd < 0 ? NULL : rfs_export_buffer(export, BUFFER);
     int rc = fd < 0 ? fd : buffer ? 0 : -ENOMEM;
 
     if (rc == 0 && fstat(fd, &st) != 0)
@@ -51,7 +70,8 @@ static int for_each_piece(struct rfs_export *export, const char *path, uint64_t 
         rfs_progress_add(&export->progress, n);
         rfs_progress_tick(&export->progress);
     }
-    rfs_tool_memory_free(export->view, buffer, BUFFER);
+    if (buffer)
+        rfs_export_buffer_free(export, buffer, BUFFER);
     return rc;
 }
 
@@ -99,7 +119,7 @@ static int compare_piece(void *ctx, const unsigned char *bytes, size_t size, uin
 static int compare(struct rfs_export *export, const struct rfs_export_file *file,
                    struct rfs_hash *hash, struct rfs_error *err)
 {
-    struct comparison c = {.buffer = rfs_tool_memory(export->view, BUFFER)};
+    struct comparison c = {.buffer = rfs_export_buffer(export, BUFFER)};
     int rc = c.buffer ? reshard_reader_open(export->view, file->id, &c.reader) : -ENOMEM;
 
     XXH3_128bits_reset(&c.state);
@@ -108,7 +128,8 @@ static int compare(struct rfs_export *export, const struct rfs_export_file *file
     else
         rc = for_each_piece(export, file->path, file->size, compare_piece, &c);
     reshard_reader_close(c.reader);
-    rfs_tool_memory_free(export->view, c.buffer, BUFFER);
+    if (c.buffer)
+        rfs_export_buffer_free(export, c.buffer, BUFFER);
     *hash = rfs_hash_of(&c.state);
     if (c.source_failed)
         return rfs_export_source_failed(export, file, c.source_failed, err);

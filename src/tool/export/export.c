@@ -4,7 +4,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/json_write.h"
-#include "base/text.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/show.h"
@@ -76,11 +75,11 @@ static void print_summary(const struct rfs_export *export, double seconds)
     rfs_show_bytes(export->bytes_kept, kept);
     if (export->options->verify) {
         printf("%s: %" PRIu64 " file%s, %s: all as the manifest says\n", export->dest.path,
-               export->files_kept, rfs_text_s(export->files_kept), kept);
+               export->files_kept, export->files_kept == 1 ? "" : "s", kept);
         return;
     }
     printf("%s: %" PRIu64 " file%s written, %s in %.1f s; %" PRIu64 " %s there, %s",
-           export->dest.path, export->files_written, rfs_text_s(export->files_written),
+           export->dest.path, export->files_written, export->files_written == 1 ? "" : "s",
            rfs_show_bytes(export->bytes_written, written), seconds, export->files_kept,
            export->files_kept == 1 ? "was" : "were", kept);
     if (export->files_removed > 0)

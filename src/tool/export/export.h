@@ -91,6 +91,10 @@ unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t ta
 int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,
                        struct rfs_hash *out);
 
+/* Memory for what may be plain text of encrypted sources; NULL when out of memory. */
+void *rfs_export_buffer(const struct rfs_export *export, size_t bytes);
+void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes);
+
 /*
  * The XXH3-128 of a file of SIZE bytes in the folder; counted as progress. 0, -errno, or -EINVAL
  * for another size.

@@ -3,7 +3,6 @@
 #include "tool/export/write.h"
 
 #include "base/checked.h"
-#include "tool/common/open.h"
 #include "tool/common/stop.h"
 #include "view/ranges.h"
 
@@ -94,7 +93,7 @@ static void *work_on(void *arg)
 {
     struct rfs_writing_run *run = arg;
     const size_t room = (size_t)run->piece + RESHARD_SCRATCH_EXTRA;
-    void *scratch = rfs_tool_memory(run->export->view, room);
+    void *scratch = rfs_export_buffer(run->export, room);
     const struct rfs_wave_item *item;
     struct rfs_wave *wave;
     struct rfs_error err = {0};
@@ -108,7 +107,8 @@ static void *work_on(void *arg)
         give_back(run, wave);
         rfs_progress_tick(&run->export->progress);
     }
-    rfs_tool_memory_free(run->export->view, scratch, room);
+    if (scratch)
+        rfs_export_buffer_free(run->export, scratch, room);
     pthread_mutex_lock(&run->lock);
     const bool last = --run->workers == 0;
     pthread_mutex_unlock(&run->lock);

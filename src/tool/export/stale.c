@@ -8,7 +8,6 @@
 #include "tool/export/export.h"
 
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "tool/common/tool.h"
 
 #include <dirent.h>
@@ -80,7 +79,7 @@ int rfs_export_refuse_stale(const struct rfs_export *export, struct rfs_error *e
     return rfs_fail(err, -EEXIST, RFS_IN(export->dest.path),
                     "another DST, or --force to remove them",
                     "%zu file%s of another export %s in it, which this one does not have: %s%s", n,
-                    rfs_text_s(n), n == 1 ? "is" : "are", names, n > NAMED ? ", …" : "");
+                    n == 1 ? "" : "s", n == 1 ? "is" : "are", names, n > NAMED ? ", …" : "");
 }
 
 int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err)

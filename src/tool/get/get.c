@@ -37,6 +37,7 @@ struct getting {
     struct rfs_whole whole;
     const struct rfs_whole_tensor *tensor;
     struct rfs_output output;
+    struct rfs_progress progress;
 };
 
 /* ---- which tensor ---------------------------------------------------------------------------- */
@@ -163,6 +164,7 @@ static int write_tensor(struct getting *getting, struct rfs_error *err)
         .units = bytes_of,
         .work = is_read,
         .fold = write_piece,
+        .progress = &getting->progress,
         .phase = "writing",
     };
 
@@ -246,8 +248,10 @@ static int run(void *given, struct rfs_error *err)
 
     if (rc)
         return rc;
+    rfs_progress_init(&getting.progress, false);
     rfs_stop_catch();
     rc = get(&getting, err);
+    rfs_progress_destroy(&getting.progress);
     rfs_output_drop(&getting.output);
     rfs_whole_close(&getting.whole);
     return rc;

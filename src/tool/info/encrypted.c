@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be told of an encrypted checkpoint without its key. */
-#include "base/text.h"
 #include "source/crypt/cipher.h"
 #include "source/io/files.h"
 #include "tool/info/info.h"
@@ -44,7 +43,7 @@ int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs
     fprintf(report->say,
             "encrypted (%s, %" PRIu32 " block%s): what is in it is told to those who have its "
             "key, -o key_file=FILE\n",
-            mode, cipher.blocks, rfs_text_s(cipher.blocks));
+            mode, cipher.blocks, cipher.blocks == 1 ? "" : "s");
     rfs_json_put_text(&report->json, "mode", mode);
     return 0;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One checkpoint file, of any format, and the folder of a rank's. */
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "source/ckpt/walk.h"
 #include "source/safetensors/header.h"
 #include "source/scan/scan.h"
@@ -106,7 +105,7 @@ static void tell(struct work *work)
     fprintf(report->say,
             "checkpoint: %zu parameter%s, %" PRIu64 " bytes of content in a file of %" PRIu64
             "%s\n",
-            rows->n, rfs_text_s(rows->n), rows->bytes, work->size,
+            rows->n, rows->n == 1 ? "" : "s", rows->bytes, work->size,
             work->has_crc ? ", with a checksum" : "");
     rfs_info_tell_filter(report, &work->args->filter, rows);
     fprintf(report->say, "format: %s%s\n", format_name(work->kind),
@@ -114,8 +113,8 @@ static void tell(struct work *work)
     rfs_info_tell_types(report, rows);
     if (work->others > 0)
         fprintf(report->say, "and %zu value%s that %s no tensor%s\n", work->others,
-                rfs_text_s(work->others), work->others == 1 ? "is" : "are",
-                rfs_text_s(work->others));
+                work->others == 1 ? "" : "s", work->others == 1 ? "is" : "are",
+                work->others == 1 ? "" : "s");
     rfs_json_put_text(&report->json, "format", format_name(work->kind));
     rfs_json_put_u64(&report->json, "parameters", rows->n);
     rfs_json_put_u64(&report->json, "content_bytes", rows->bytes);

@@ -3,7 +3,6 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/read_whole.h"
-#include "base/text.h"
 #include "tool/export/manifest.h"
 #include "tool/info/info.h"
 
@@ -78,20 +77,20 @@ bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_fit_findin
 
     if (beside->several > 0 && beside->folders > 1)
         snprintf(more, sizeof more, " (%" PRIu32 " folder%s, %s the first)", beside->several,
-                 rfs_text_s(beside->several), beside->first_several);
+                 beside->several == 1 ? "" : "s", beside->first_several);
     if (beside->several > 0 &&
         !rfs_fit_findings_add(findings, finding("several checkpoints"),
                               "up to %" PRIu32 " in a folder%s: the last by name counts",
                               beside->most, more))
         return false;
     snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->empty,
-             rfs_text_s(beside->empty));
+             beside->empty == 1 ? "" : "s");
     if (beside->empty > 0 &&
         !rfs_fit_findings_add(findings, finding("empty file"), "%s has 0 bytes%s",
                               beside->first_empty, beside->folders > 1 ? more : ""))
         return false;
     snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->temporary,
-             rfs_text_s(beside->temporary));
+             beside->temporary == 1 ? "" : "s");
     return beside->temporary == 0 ||
            rfs_fit_findings_add(findings, finding("temporary file"),
                                 "%s is left over, or being written%s", beside->first_temporary,
@@ -149,7 +148,7 @@ static int tell_manifest(struct rfs_report *report, const char *folder,
     if (wrong > 0 && !rfs_fit_findings_add(
                          &report->findings, finding("export"),
                          "%zu file%s of the manifest %s not there, or not as long as it says: %s",
-                         wrong, rfs_text_s(wrong), wrong == 1 ? "is" : "are", first))
+                         wrong, wrong == 1 ? "" : "s", wrong == 1 ? "is" : "are", first))
         return rfs_fail_memory(err);
     return 0;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hfai's parts: the models' tensors, whole, and the files. */
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "hfai/hfai.h"
 #include "tool/info/info.h"
 
@@ -65,7 +64,8 @@ static void tell(struct rfs_info_args *args, struct rfs_catalog *catalog,
     fprintf(report->say,
             "parts: %" PRIu32 " of hfai's, %" PRIu64
             " bytes; %zu model%s with %zu tensors, %zu optimizer%s\n",
-            parts, bytes, models, rfs_text_s(models), rows->n, optimizers, rfs_text_s(optimizers));
+            parts, bytes, models, models == 1 ? "" : "s", rows->n, optimizers,
+            optimizers == 1 ? "" : "s");
     rfs_info_tell_filter(report, &args->filter, rows);
     rfs_info_tell_types(report, rows);
     rfs_json_put_text(&report->json, "format", "pt");

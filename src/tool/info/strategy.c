@@ -3,7 +3,6 @@
 #include "tool/strategy/strategy.h"
 #include "base/cleanup.h"
 #include "base/read_whole.h"
-#include "base/text.h"
 #include "layout/rules.h"
 #include "source/scan/group_proto.h"
 #include "source/scan/scan.h"
@@ -33,7 +32,9 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
     rfs_strategy_rows(strategy, NULL, args->filter.globs, &report->table);
     rfs_strategy_summary(strategy, summary, sizeof summary);
     fprintf(report->say, "%s\n", summary);
-    rfs_strategy_json(&report->json, strategy);
+    rfs_json_put_u64(&report->json, "parameters", rfs_strategy_count(strategy));
+    rfs_json_put_u64(&report->json, "stages", rfs_strategy_stages(strategy));
+    rfs_json_put_u64(&report->json, "devices", rfs_strategy_devices(strategy));
     rfs_strategy_free(strategy);
     return 0;
 }
@@ -84,6 +85,6 @@ int rfs_info_rules(struct rfs_report *report, struct rfs_error *err)
         rfs_table_text(&report->table, line);
         shown++;
     }
-    fprintf(report->say, "rules: %zu line%s\n", shown, rfs_text_s(shown));
+    fprintf(report->say, "rules: %zu line%s\n", shown, shown == 1 ? "" : "s");
     return 0;
 }

@@ -6,7 +6,6 @@
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "source/crypt/cipher.h"
 #include "view/rules.h"
 #include "view/strategy_files.h"
@@ -106,7 +105,7 @@ static void tell(struct rfs_info_tree *tree, const char *encrypted)
         least = headers->ranks[i].bytes < least ? headers->ranks[i].bytes : least;
         most = headers->ranks[i].bytes > most ? headers->ranks[i].bytes : most;
     }
-    fprintf(report->say, "tree: %" PRIu32 " rank%s", headers->n, rfs_text_s(headers->n));
+    fprintf(report->say, "tree: %" PRIu32 " rank%s", headers->n, headers->n == 1 ? "" : "s");
     if (headers->n != ranks)
         fprintf(report->say, ", %" PRIu32 " missing below the highest", ranks - headers->n);
     fprintf(report->say, ", %" PRIu64 " bytes", bytes);
@@ -138,8 +137,8 @@ static void tell(struct rfs_info_tree *tree, const char *encrypted)
         rfs_json_put_u64(json, "stages", tree->fit.stages);
         rfs_json_put_u64(json, "devices", tree->fit.devices);
         fprintf(report->say, "strategy: %" PRIu32 " stage%s of %" PRIu32 " device%s\n",
-                tree->fit.stages, rfs_text_s(tree->fit.stages), tree->fit.devices,
-                rfs_text_s(tree->fit.devices));
+                tree->fit.stages, tree->fit.stages == 1 ? "" : "s", tree->fit.devices,
+                tree->fit.devices == 1 ? "" : "s");
     }
     rfs_info_tell_filter(report, &tree->args->filter, &tree->rows);
     rfs_info_tell_types(report, &tree->rows);
@@ -181,11 +180,36 @@ static const char *find_encryption(const struct rfs_info_tree *tree)
     return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);
 }
 
+/* Files without a look into them. */
+static int list_only(struct rfs_info_tree *tree)
+{
+    struct rfs_headers *headers = &tree->headers;
+    struct rfs_files *files = rfs_catalog_files(tree->catalog);
+
+    headers->catalog = tree->catalog;
+    headers->ranks = calloc(rfs_catalog_present(tree->catalog), sizeof *headers->ranks);
+    if (!headers->ranks)
+        return rfs_fail_memory(tree->err);
+    for (uint32_t rank = 0; rank < rfs_catalog_ranks(tree->catalog); rank++) {
+        struct stat st;
+        if (!rfs_catalog_has(tree->catalog, rank))
+            continue;
+        struct rfs_headers_rank *at = &headers->ranks[headers->n++];
+        *at = (struct rfs_headers_rank){.rank = rank, .kind = RFS_NO_KIND};
+        if (rfs_files_stat(files, rfs_catalog_file(tree->catalog, rank), &st) == 0)
+            at->bytes = (uint64_t)st.st_size;
+    }
+    return 0;
+}
+
 static int read_tree(struct rfs_info_tree *tree)
 {
-    int rc = rfs_headers_read(tree->catalog, tree->args->source.pool, tree->args->all,
-                              &tree->headers, tree->err);
+    struct rfs_progress progress;
 
+    rfs_progress_init(&progress, false);
+    int rc = rfs_headers_read(tree->catalog, tree->args->source.pool, tree->args->all, &progress,
+                              &tree->headers, tree->err);
+    rfs_progress_destroy(&progress);
     if (rc == 0)
         rc = read_strategy(tree);
     return rc ? rc : rfs_info_tree_count(tree);
@@ -194,8 +218,7 @@ static int read_tree(struct rfs_info_tree *tree)
 static int show(struct rfs_info_tree *tree)
 {
     const char *encrypted = find_encryption(tree);
-    int rc =
-        encrypted ? rfs_headers_list(tree->catalog, &tree->headers, tree->err) : read_tree(tree);
+    int rc = encrypted ? list_only(tree) : read_tree(tree);
 
     if (rc)
         return rc;

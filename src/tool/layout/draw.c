@@ -166,8 +166,14 @@ static void put_names(const struct rfs_layout_job *job, const struct rfs_group *
 static void put_group(const struct rfs_layout_job *job, const struct rfs_group *group,
                       const struct strokes *strokes)
 {
-    printf("\n%zu parameter%s: ", group->n, rfs_text_s(group->n));
-    rfs_put_layout(stdout, group->layout, "map");
+    const struct rfs_layout *layout = group->layout;
+
+    printf("\n%zu parameter%s: devices ", group->n, group->n == 1 ? "" : "s");
+    rfs_put_matrix(stdout, layout);
+    fputs(", map ", stdout);
+    rfs_put_map(stdout, layout);
+    if (layout->opt_size > 1)
+        printf(", optimizer shard %" PRIu32, layout->opt_size);
     if (group->known) {
         fputs(", tensor ", stdout);
         rfs_put_dims(stdout, group->grid.ndim, group->whole);
@@ -186,9 +192,9 @@ void rfs_layout_draw(const struct rfs_layout_job *job, bool utf8)
     uint32_t stage = UINT32_MAX;
 
     printf("%zu parameter%s in %zu layout%s, %" PRIu32 " stage%s of %" PRIu32 " device%s\n",
-           rfs_strategy_count(job->strategy), rfs_text_s(rfs_strategy_count(job->strategy)),
-           rfs_strategy_layouts(job->strategy), rfs_text_s(rfs_strategy_layouts(job->strategy)),
-           stages, rfs_text_s(stages), devices, rfs_text_s(devices));
+           rfs_strategy_count(job->strategy), rfs_strategy_count(job->strategy) == 1 ? "" : "s",
+           rfs_strategy_layouts(job->strategy), rfs_strategy_layouts(job->strategy) == 1 ? "" : "s",
+           stages, stages == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
     for (size_t i = 0; i < job->groups.n; i++) {
         const struct rfs_group *group = &job->groups.data[i];
         if (stages > 1 && group->stage != stage)

@@ -43,11 +43,17 @@ static void put_rank(struct rfs_json_write *json, const struct rfs_group *group,
 static void put_group(struct rfs_json_write *json, const struct rfs_layout_job *job,
                       const struct rfs_group *group)
 {
+    const struct rfs_layout *layout = group->layout;
+    struct rfs_printed shown;
 
+    rfs_put_map(rfs_printed_begin(&shown), layout);
+    RFS_FREE char *map = rfs_printed_end(&shown);
     rfs_json_break(json);
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_u64(json, "stage", group->stage);
-    rfs_json_put_layout(json, group->layout);
+    rfs_json_put_u32s(json, "device_matrix", RFS_JSON_SPACED, layout->dev, layout->n_dev);
+    rfs_json_print(json, "tensor_map", "%s", map);
+    rfs_json_put_u64(json, "optimizer_shard", layout->opt_size);
     if (group->known)
         rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, group->whole, group->grid.ndim);
     else

@@ -4,7 +4,6 @@
  * drawing of the tensor in which the slice is marked.
  */
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/common/svg.h"
@@ -119,7 +118,12 @@ static double draw_group(const struct rfs_layout_job *job, const struct rfs_grou
     rfs_put_cuts(rfs_printed_begin(&shown), &group->grid);
     RFS_FREE char *cuts = rfs_printed_end(&shown);
     FILE *text = rfs_printed_begin(&shown);
-    rfs_put_layout(text, group->layout, "tensor map");
+    fputs("devices ", text);
+    rfs_put_matrix(text, group->layout);
+    fputs(", tensor map ", text);
+    rfs_put_map(text, group->layout);
+    if (group->layout->opt_size > 1)
+        fprintf(text, ", optimizer shard %" PRIu32, group->layout->opt_size);
     if (rfs_strategy_stages(job->strategy) > 1)
         fprintf(text, ", stage %" PRIu32, group->stage);
     RFS_FREE char *what = rfs_printed_end(&shown);
@@ -161,7 +165,7 @@ int rfs_layout_picture(const struct rfs_layout_job *job, struct rfs_error *err)
                  "%zu parameters, %" PRIu32 " stage%s of %" PRIu32
                  " devices. A colour is a slice: devices of one colour hold the same.",
                  rfs_strategy_count(job->strategy), rfs_strategy_stages(job->strategy),
-                 rfs_text_s(rfs_strategy_stages(job->strategy)),
+                 rfs_strategy_stages(job->strategy) == 1 ? "" : "s",
                  rfs_strategy_devices(job->strategy));
     double top = HEAD;
     for (size_t i = 0; i < job->groups.n; i++)

@@ -23,6 +23,7 @@ struct request {
 struct measuring {
     struct rfs_whole whole;
     struct rfs_moments *moments; /* [whole.n] */
+    struct rfs_progress progress;
 };
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -78,13 +79,17 @@ static int measure_all(struct measuring *measuring, unsigned threads, struct rfs
         .units = units,
         .work = measure,
         .fold = merge,
+        .progress = &measuring->progress,
         .phase = "measuring",
     };
 
     measuring->moments = calloc(whole->n + 1, sizeof *measuring->moments);
     if (!measuring->moments)
         return rfs_fail_memory(err);
-    return rfs_sweep_run(&sweep, threads, err);
+    rfs_progress_init(&measuring->progress, false);
+    const int rc = rfs_sweep_run(&sweep, threads, err);
+    rfs_progress_destroy(&measuring->progress);
+    return rc;
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/text.h"
 #include "tool/stats/stats.h"
 
 #include "tool/common/numbers.h"
@@ -162,7 +161,7 @@ static void print_summary(const struct rfs_whole *whole, const struct rfs_moment
         infinite += moments[i].above + moments[i].below;
     }
     printf("%s%zu tensor%s, %" PRIu64 " numbers: %" PRIu64 " NaN, %" PRIu64 " infinite\n",
-           whole->n > 0 ? "\n" : "", whole->n, rfs_text_s(whole->n), numbers, nan, infinite);
+           whole->n > 0 ? "\n" : "", whole->n, whole->n == 1 ? "" : "s", numbers, nan, infinite);
 }
 
 void rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json)

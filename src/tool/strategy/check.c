@@ -11,6 +11,11 @@ static const struct rfs_column columns[] = {
     {"stage", RFS_CELL_NUMBER}, {"rank", RFS_CELL_NUMBER},   {"text", RFS_CELL_TEXT},
 };
 
+static void free_strategy(struct rfs_strategy **strategy)
+{
+    rfs_strategy_free(*strategy);
+}
+
 static void add_number(struct rfs_table *table, int64_t number)
 {
     if (number < 0)
@@ -90,8 +95,8 @@ static int check(const struct rfs_strategy_args *args, const struct rfs_strategy
 int rfs_strategy_check(const struct rfs_strategy_args *args, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_strategy_tree_close) struct rfs_strategy_tree tree = {0};
-    RFS_CLEANUP(rfs_strategy_clean_up) struct rfs_strategy *strategy = NULL;
-    RFS_CLEANUP(rfs_strategy_clean_up) struct rfs_strategy *source = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
 
     if (args->whole && args->source)
         return rfs_fail_usage(err, "one of them",

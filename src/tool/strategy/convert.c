@@ -12,6 +12,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static void free_strategy(struct rfs_strategy **strategy)
+{
+    rfs_strategy_free(*strategy);
+}
+
 static void free_merge(struct rfs_merge **merge)
 {
     rfs_merge_free(*merge);
@@ -74,7 +79,7 @@ int rfs_strategy_convert(const struct rfs_strategy_args *args, struct rfs_error 
     const char *in = args->places.data[0];
     const char *out = args->places.data[1];
     RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
-    RFS_CLEANUP(rfs_strategy_clean_up) struct rfs_strategy *strategy = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
     RFS_CLEANUP(rfs_strategy_tree_close) struct rfs_strategy_tree tree = {0};
     RFS_FREE char *data = NULL;
     size_t size = 0;
@@ -129,7 +134,7 @@ int rfs_strategy_merge(const struct rfs_strategy_args *args, struct rfs_error *e
     RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist files = {0};
     RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
     RFS_CLEANUP(free_merge) struct rfs_merge *merge = NULL;
-    RFS_CLEANUP(rfs_strategy_clean_up) struct rfs_strategy *strategy = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
     int rc = list_files(args, &files, err);
     const bool input_is_json = rc == 0 && rfs_strategy_is_json(files.data[0]);
     const int json = rc ? rc : rfs_strategy_form(args, out, input_is_json, err);

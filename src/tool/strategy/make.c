@@ -16,6 +16,11 @@ static void free_rules(struct rfs_rules **rules)
     rfs_rules_free(*rules);
 }
 
+static void free_strategy(struct rfs_strategy **strategy)
+{
+    rfs_strategy_free(*strategy);
+}
+
 /* Where the number of a tensor's axes is known from. */
 struct known {
     const struct rfs_headers *headers;
@@ -105,8 +110,8 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     const char *out = args->places.data[0];
     RFS_CLEANUP(rfs_strategy_tree_close) struct rfs_strategy_tree tree = {0};
     RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
-    RFS_CLEANUP(rfs_strategy_clean_up) struct rfs_strategy *source = NULL;
-    RFS_CLEANUP(rfs_strategy_clean_up) struct rfs_strategy *made = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
     RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
 
     if (!args->rules || args->ranks == 0)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
-#include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"
@@ -68,8 +67,8 @@ void rfs_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t
     const uint32_t devices = rfs_strategy_devices(strategy);
 
     snprintf(out, size, "strategy: %zu parameters, %" PRIu32 " stage%s of %" PRIu32 " device%s",
-             rfs_strategy_count(strategy), stages, rfs_text_s(stages), devices,
-             rfs_text_s(devices));
+             rfs_strategy_count(strategy), stages, stages == 1 ? "" : "s", devices,
+             devices == 1 ? "" : "s");
 }
 
 void rfs_strategy_json(struct rfs_json_write *json, const struct rfs_strategy *strategy)

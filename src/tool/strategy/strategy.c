@@ -86,6 +86,8 @@ static const struct rfs_strategy_args defaults = {.to = RFS_FORM_BY_NAME};
 int rfs_strategy_tree_open(const char *path, const struct rfs_settings *options,
                            struct rfs_strategy_tree *tree, struct rfs_error *err)
 {
+    struct rfs_progress progress;
+
     *tree = (struct rfs_strategy_tree){.headers = {.n = 0}};
     int rc = rfs_tool_source_prepare(options, NULL, NULL, &tree->source, err);
     if (rc || !path)
@@ -96,7 +98,11 @@ int rfs_strategy_tree_open(const char *path, const struct rfs_settings *options,
                       "hfai's parts are not cut by a strategy");
     if (rc)
         return rc;
-    return rfs_headers_read(tree->source.catalog, tree->source.pool, false, &tree->headers, err);
+    rfs_progress_init(&progress, false);
+    rc = rfs_headers_read(tree->source.catalog, tree->source.pool, false, &progress, &tree->headers,
+                          err);
+    rfs_progress_destroy(&progress);
+    return rc;
 }
 
 void rfs_strategy_tree_close(struct rfs_strategy_tree *tree)

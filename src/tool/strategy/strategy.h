@@ -41,12 +41,6 @@ int rfs_strategy_tree_open(const char *path, const struct rfs_settings *options,
                            struct rfs_strategy_tree *tree, struct rfs_error *err);
 void rfs_strategy_tree_close(struct rfs_strategy_tree *tree);
 
-/* For RFS_CLEANUP. */
-static inline void rfs_strategy_clean_up(struct rfs_strategy **strategy)
-{
-    rfs_strategy_free(*strategy);
-}
-
 /* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */
 void rfs_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
                        struct rfs_globs *globs, struct rfs_table *table);

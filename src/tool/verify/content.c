@@ -75,7 +75,8 @@ static int check_copy(struct rfs_verify *verify, struct rfs_sweep_worker *worker
         return 0;
     }
     if (rc)
-        return rfs_fail_read(err, RFS_OF(verify->tree.path, tensor->name), rc);
+        return rfs_fail(err, rc, RFS_OF(verify->tree.path, tensor->name), NULL,
+                        "cannot be read: %s", strerror(-rc));
     if (copy.odd != RFS_NO_RANK)
         find_odd(verify, tensor, copy.odd);
     if (number > 0 && copy.others == 0)
@@ -277,6 +278,7 @@ int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err)
         .units = units,
         .work = check,
         .fold = sum_up,
+        .progress = &verify->progress,
         .phase = "verifying",
     };
 

@@ -110,7 +110,8 @@ static int check_rank(struct rfs_verify *verify, const struct rfs_whole_tensor *
     value->shown = (struct rfs_whole_tensor){.name = tensor->name, .type = shown, .target = target};
     rc = rfs_planner_slice(verify->shown.planner, rank, target, &value->wanted);
     if (rc)
-        return rfs_fail_read(err, RFS_OF(verify->shown.path, tensor->name), rc);
+        return rfs_fail(err, rc, RFS_OF(verify->shown.path, tensor->name), NULL,
+                        "cannot be read: %s", strerror(-rc));
     if (!value->quiet && shown->bytes == tensor->type->bytes)
         return compare(verify, tensor, value, begin, n, got, wanted, err);
     for (uint64_t at = 0; begin == 0 && rc == 0 && n > 0 && at < shown->bytes; at += n)

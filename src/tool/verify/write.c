@@ -175,7 +175,7 @@ static void print_counts(const struct rfs_verify *verify)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         if (counts[i].n == 0)
             continue;
-        printf("%s %zu %s%s%s", comma, counts[i].n, counts[i].what, rfs_text_s(counts[i].n),
+        printf("%s %zu %s%s%s", comma, counts[i].n, counts[i].what, counts[i].n == 1 ? "" : "s",
                counts[i].whose);
         comma = ",";
     }
@@ -192,7 +192,7 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
     for (size_t i = 0; i < n; i++)
         bytes += verify->items[i].tree->type->bytes;
     rfs_text_put(stdout, options->tree);
-    printf(": %zu tensor%s, %s: ", n, rfs_text_s(n), rfs_show_bytes(bytes, shown));
+    printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_show_bytes(bytes, shown));
     if (fault) {
         print_counts(verify);
         return;
@@ -202,7 +202,7 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
         fputs("the same as ", stdout);
         rfs_text_put(stdout, options->against);
         if (verify->values > 0)
-            printf(", with %zu value%s", verify->values, rfs_text_s(verify->values));
+            printf(", with %zu value%s", verify->values, verify->values == 1 ? "" : "s");
         comma = ", ";
     }
     if (options->manifest) {

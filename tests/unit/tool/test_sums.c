@@ -207,6 +207,7 @@ static int fold(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_swe
 
 static int sweep(struct pieces *pieces, unsigned threads, struct rfs_error *err)
 {
+    struct rfs_progress progress;
     const struct rfs_sweep all = {.ctx = pieces,
                                   .n = ITEMS,
                                   .sides = 1, /* and no checkpoint */
@@ -215,9 +216,13 @@ static int sweep(struct pieces *pieces, unsigned threads, struct rfs_error *err)
                                   .unit = unit,
                                   .work = work,
                                   .fold = fold,
+                                  .progress = &progress,
                                   .phase = "testing"};
 
-    return rfs_sweep_run(&all, threads, err);
+    rfs_progress_init(&progress, false);
+    const int rc = rfs_sweep_run(&all, threads, err);
+    rfs_progress_destroy(&progress);
+    return rc;
 }
 
 static void test_pieces_are_folded_in_order(void **state)

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * metadata.json, as save_metadata of MindSpore Transformers 2.1 writes it (one line):
+ *
+ *   {"state_dict_metadata": {
+ *      "w": {"properties": {"dtype": "BFloat16", "replica_id": 0, "allow_shape_mismatch": false,
+ *                           "allow_to_save": true},
+ *            "global_shape": [8, 6], "axis_fragmentations": [2, 2],
+ *            "layout": {"device_matrix": [2, 2, 2], "tensor_map": [0, 2],
+ *                       "interleaved_parallel": false, "alias_name": ["d0", "d1", "d2"],
+ *                       "rank_list": [0, 1, …]},
+ *            "chunk": [{"global_offset": [0], "local_shape": [4, 3]}, …]}, …},
+ *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": […]}]}}
+ *
+ * The reader takes the members of a layout by their order. Each slice is stored once, by the lowest
+ * rank that holds it; rank_group has all of them. A slice's number counts the pieces of the axes row
+ * by row. The device matrix is that of the grid: an axis for each digit of the rank.
+ */
+#include "image/mindformers.h"
+
+#include "base/cleanup.h"
+#include "base/json_write.h"
+#include "image/build.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The digits of a grid that have more than one value, the outermost first. */
+struct matrix {
+    uint32_t n;
+    const struct rfs_digit *axis[RFS_MAX_DIGITS];
+};
+
+static int by_stride(const void *a, const void *b)
+{
+    const struct rfs_digit *x = *(const struct rfs_digit *const *)a;
+    const struct rfs_digit *y = *(const struct rfs_digit *const *)b;
+    return (x->stride < y->stride) - (x->stride > y->stride);
+}
+
+static void make_matrix(const struct rfs_grid *grid, struct matrix *matrix)
+{
+    matrix->n = 0;
+    for (uint32_t i = 0; i < grid->n_digits; i++)
+        if (grid->digits[i].extent > 1)
+            matrix->axis[matrix->n++] = &grid->digits[i];
+    qsort(matrix->axis, matrix->n, sizeof matrix->axis[0], by_stride);
+}
+
+/* The entries of a tensor's axis, the outermost first. */
+static uint32_t entries_of(const struct matrix *matrix, uint32_t axis, int64_t *entries)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < matrix->n; k++) {
+        uint32_t at = n;
+        if (matrix->axis[k]->axis != (int32_t)axis)
+            continue;
+        for (n++; at > 0 && matrix->axis[matrix->n - 1 - (uint32_t)entries[at - 1]]->weight <
+                                matrix->axis[k]->weight;
+             at--)
+            entries[at] = entries[at - 1];
+        entries[at] = matrix->n - 1 - k;
+    }
+    return n;
+}
+
+static void put_map(struct rfs_json_write *json, const struct matrix *matrix, uint32_t ndim)
+{
+    rfs_json_array(json, "tensor_map", RFS_JSON_TIGHT);
+    for (uint32_t i = 0; i < ndim; i++) {
+        int64_t entries[RFS_MAX_DIGITS];
+        const uint32_t n = entries_of(matrix, i, entries);
+        if (n > 1)
+            rfs_json_array(json, NULL, RFS_JSON_TIGHT);
+        for (uint32_t k = 0; k < n; k++)
+            rfs_json_put_i64(json, NULL, entries[k]);
+        if (n > 1)
+            rfs_json_end(json);
+        if (n == 0)
+            rfs_json_put_i64(json, NULL, -1);
+    }
+    rfs_json_end(json);
+}
+
+static void put_layout(struct rfs_json_write *json, const struct rfs_mf_tensor *tensor,
+                       uint32_t ndim)
+{
+    struct matrix matrix;
+
+    if (!tensor->grid) {
+        rfs_json_put_null(json, "layout");
+        return;
+    }
+    make_matrix(tensor->grid, &matrix);
+    rfs_json_object(json, "layout", RFS_JSON_TIGHT);
+    rfs_json_array(json, "device_matrix", RFS_JSON_TIGHT);
+    for (uint32_t k = 0; k < matrix.n; k++)
+        rfs_json_put_u64(json, NULL, matrix.axis[k]->extent);
+    if (matrix.n == 0)
+        rfs_json_put_u64(json, NULL, 1);
+    rfs_json_end(json);
+    put_map(json, &matrix, ndim);
+    rfs_json_put_bool(json, "interleaved_parallel", false);
+    rfs_json_array(json, "alias_name", RFS_JSON_TIGHT);
+    for (uint32_t k = 0; k < matrix.n || k == 0; k++) {
+        char alias[16];
+        snprintf(alias, sizeof alias, "d%u", k);
+        rfs_json_put_text(json, NULL, alias);
+    }
+    rfs_json_end(json);
+    rfs_json_array(json, "rank_list", RFS_JSON_TIGHT);
+    for (uint32_t r = 0; r < tensor->ranks; r++)
+        rfs_json_put_u64(json, NULL, tensor->base + r);
+    rfs_json_end(json);
+    rfs_json_end(json);
+}
+
+/* The cell of slice NUMBER; false beyond the last. */
+static bool cell_of(const struct rfs_mf_tensor *tensor, uint64_t number, uint32_t *cell)
+{
+    for (uint32_t i = tensor->grid ? tensor->grid->ndim : 0; i-- > 0;) {
+        cell[i] = (uint32_t)(number % tensor->grid->pieces[i]);
+        number /= tensor->grid->pieces[i];
+    }
+    return number == 0;
+}
+
+static void put_tensor(struct rfs_json_write *json, struct rfs_catalog *catalog,
+                       const struct rfs_mf_tensor *tensor)
+{
+    const struct rfs_type *type = rfs_catalog_type(catalog, tensor->type);
+    uint64_t pieces[RFS_MAX_DIMS];
+    uint64_t local[RFS_MAX_DIMS];
+    uint32_t cell[RFS_MAX_DIMS];
+
+    for (uint32_t i = 0; i < type->ndim; i++) {
+        pieces[i] = tensor->grid ? tensor->grid->pieces[i] : 1;
+        local[i] = tensor->whole[i] / pieces[i];
+    }
+    rfs_json_object(json, rfs_catalog_name(catalog, tensor->name), RFS_JSON_TIGHT);
+    rfs_json_object(json, "properties", RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "dtype", rfs_dtype_name((enum rfs_dtype)type->dtype));
+    rfs_json_put_u64(json, "replica_id", 0);
+    rfs_json_put_bool(json, "allow_shape_mismatch", false);
+    rfs_json_put_bool(json, "allow_to_save", true);
+    rfs_json_end(json);
+    rfs_json_put_u64s(json, "global_shape", RFS_JSON_TIGHT, tensor->whole, type->ndim);
+    rfs_json_put_u64s(json, "axis_fragmentations", RFS_JSON_TIGHT, pieces, type->ndim);
+    put_layout(json, tensor, type->ndim);
+    rfs_json_array(json, "chunk", RFS_JSON_TIGHT);
+    for (uint64_t k = 0; cell_of(tensor, k, cell); k++) {
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64s(json, "global_offset", RFS_JSON_TIGHT, &k, 1);
+        rfs_json_put_u64s(json, "local_shape", RFS_JSON_TIGHT, local, type->ndim);
+        rfs_json_end(json);
+    }
+    rfs_json_end(json);
+    rfs_json_end(json);
+}
+
+/* The key of a slice: what Python prints for the tuple. */
+static void put_key(struct rfs_json_write *json, struct rfs_bytes *key, const char *name,
+                    uint64_t number)
+{
+    const char *quote = strchr(name, '\'') ? "\"" : "'";
+    char end[48];
+
+    key->n = 0;
+    rfs_bytes_put_text(key, "(");
+    rfs_bytes_put_text(key, quote);
+    rfs_bytes_put_text(key, name);
+    rfs_bytes_put_text(key, quote);
+    snprintf(end, sizeof end, ", (%llu,))", (unsigned long long)number);
+    rfs_bytes_put_text(key, end);
+    json->failed |= key->failed;
+    rfs_json_put_key(json, key->failed ? "" : (const char *)key->data, key->failed ? 0 : key->n);
+}
+
+static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
+                       struct rfs_catalog *catalog, const struct rfs_mf_tensor *tensor)
+{
+    const char *name = rfs_catalog_name(catalog, tensor->name);
+    uint32_t cell[RFS_MAX_DIMS];
+
+    for (uint64_t k = 0; cell_of(tensor, k, cell); k++) {
+        const uint32_t owner = tensor->grid ? rfs_grid_holder(tensor->grid, cell, 0) : 0;
+        const uint32_t holders = tensor->grid ? tensor->grid->replicas : tensor->ranks;
+        put_key(json, key, name, k);
+        rfs_json_array(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_text(json, "file_name", tensor->files[owner]);
+        rfs_json_put_u64(json, "storage_rank", tensor->base + owner);
+        rfs_json_array(json, "rank_group", RFS_JSON_TIGHT);
+        for (uint32_t h = 0; h < holders; h++)
+            rfs_json_put_u64(json, NULL,
+                             tensor->base +
+                                 (tensor->grid ? rfs_grid_replica(tensor->grid, owner, h) : h));
+        rfs_json_end(json);
+        rfs_json_end(json);
+        rfs_json_end(json);
+    }
+}
+
+static void builder_end(struct rfs_image_builder *builder)
+{
+    rfs_image_builder_end(builder);
+}
+
+int rfs_image_mf_metadata(struct rfs_catalog *catalog, const struct rfs_mf_tensor *tensors,
+                          size_t n, struct rfs_image **out)
+{
+    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes key = {0};
+    struct rfs_json_write json = {.bytes = &builder.literals, .escapes = RFS_JSON_UTF8};
+
+    *out = NULL;
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_object(&json, "state_dict_metadata", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < n; i++)
+        put_tensor(&json, catalog, &tensors[i]);
+    rfs_json_end(&json);
+    rfs_json_object(&json, "storage_data", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < n; i++)
+        put_slices(&json, &key, catalog, &tensors[i]);
+    rfs_json_end(&json);
+    rfs_json_end(&json);
+    return json.failed ? -ENOMEM : rfs_image_finish(&builder, NULL, out);
+}

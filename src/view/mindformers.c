@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder that save_checkpoint of MindSpore Transformers writes for an iteration, without
+ * redundancy:
+ *
+ *     metadata.json
+ *     common.json                           that of the source, if it is such a folder itself
+ *     model-0000000-0000004.safetensors …   of the ranks that store something of the model
+ *     opt-0000000-0000004.safetensors …     the same of the optimizer's state
+ *
+ * A slice that several ranks hold is stored by the lowest. A tensor is the optimizer's when its name
+ * is that of another tensor behind a word ("adam_m.layer.weight"), or has no dot at all
+ * ("global_step"): the modules of a model have names.
+ */
+#include "view/mindformers.h"
+
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "image/mindformers.h"
+#include "source/boxes/boxes.h"
+#include "view/groups.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COMMON_MOST = 1 << 20 };
+
+enum kind_of_file { MODEL, OPTIMIZER, N_KINDS };
+
+/* A tensor, in the stage of the destination that stores it. */
+struct stored {
+    const struct rfs_target *target; /* of the first rank of the stage */
+    uint32_t stage;
+    enum kind_of_file kind;
+};
+
+struct rfs_mf_view {
+    RFS_VEC(struct stored) tensors;
+    uint32_t *by_name; /* owned; by name id: 1 + the tensor, or 0 */
+    size_t n_names;
+    const char **files[N_KINDS]; /* owned; [n_ranks] names of the shown files, or NULL */
+    struct rfs_rank_plan plan;   /* of metadata.json */
+    struct rfs_rank_plan common; /* of common.json, which is file 1 if it has sources */
+};
+
+void rfs_mf_view_free(struct rfs_mf_view *mf)
+{
+    if (!mf)
+        return;
+    free(mf->tensors.data);
+    free(mf->by_name);
+    for (int k = 0; k < N_KINDS; k++)
+        free(mf->files[k]);
+    free(mf->plan.sources);
+    free(mf->common.sources);
+    free(mf);
+}
+
+/* ---- which tensors there are ----------------------------------------------------------------- */
+
+static bool note_name(struct rfs_mf_view *mf, uint32_t name, uint32_t number)
+{
+    if (name >= mf->n_names) {
+        const size_t n = (size_t)name + 1 + mf->n_names;
+        uint32_t *more = reallocarray(mf->by_name, n, sizeof *more);
+        if (!more)
+            return false;
+        memset(more + mf->n_names, 0, (n - mf->n_names) * sizeof *more);
+        mf->by_name = more;
+        mf->n_names = n;
+    }
+    mf->by_name[name] = number;
+    return true;
+}
+
+static const struct stored *find(const struct rfs_mf_view *mf, uint32_t name)
+{
+    return name < mf->n_names && mf->by_name[name] ? &mf->tensors.data[mf->by_name[name] - 1]
+                                                   : NULL;
+}
+
+static int check_target(struct rfs_view *view, const struct rfs_target *target,
+                        struct rfs_error *err)
+{
+    const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, target);
+    const struct rfs_type *type = rfs_catalog_type(view->catalog, target->shown_type);
+    const char *name = rfs_catalog_name(view->catalog, target->shown_name);
+
+    if (type->kind != RFS_TENSOR)
+        return rfs_fail(err, -EINVAL, RFS_OF(rfs_catalog_path(view->catalog), name),
+                        "names= mapping it to null to leave it out",
+                        "is no tensor, which view=mindformers needs");
+    if (strpbrk(name, ",'\"\\"))
+        return rfs_fail(err, -EINVAL, RFS_OF(rfs_catalog_path(view->catalog), name),
+                        "names= with another name",
+                        "MindSpore Transformers cannot read names with commas or quotes");
+    if (geometry && (geometry->dst.edge || geometry->dst.rounds > 1))
+        return rfs_fail(err, -ENOTSUP, RFS_OF(rfs_catalog_path(view->catalog), name), "view=dcp",
+                        "has slices of different sizes or fields, which a Checkpoint 2.0 cannot "
+                        "describe");
+    return 0;
+}
+
+static int add_stage(struct rfs_view *view, uint32_t stage, struct rfs_error *err)
+{
+    struct rfs_mf_view *mf = view->mf;
+    const struct rfs_rank_plan *plan;
+    int rc = rfs_planner_rank(view->planner, stage * view->scale.dst_devices, &plan, err);
+
+    for (size_t i = 0; rc == 0 && i < plan->params->n; i++) {
+        const struct rfs_target *target = &plan->params->targets[i];
+        if (find(mf, target->shown_name))
+            continue; /* a lower stage stores it */
+        rc = check_target(view, target, err);
+        if (rc == 0 && (!RFS_PUSH(&mf->tensors, (struct stored){target, stage, MODEL}) ||
+                        !note_name(mf, target->shown_name, (uint32_t)mf->tensors.n)))
+            rc = rfs_fail_memory(err);
+    }
+    return rc;
+}
+
+static void set_kinds(struct rfs_view *view)
+{
+    struct rfs_mf_view *mf = view->mf;
+    struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
+
+    for (size_t i = 0; i < mf->tensors.n; i++) {
+        struct stored *stored = &mf->tensors.data[i];
+        const char *name = rfs_catalog_name(view->catalog, stored->target->shown_name);
+        const char *dot = strchr(name, '.');
+        if (!dot || find(mf, rfs_intern_find(names, dot + 1, strlen(dot + 1))))
+            stored->kind = OPTIMIZER;
+    }
+}
+
+/* Whether a local rank of a tensor's stage stores something of it. */
+static bool owns(struct rfs_view *view, const struct rfs_target *target, uint32_t local)
+{
+    const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, target);
+
+    return geometry ? rfs_grid_replica(&geometry->dst, local, 0) == local : local == 0;
+}
+
+/* ---- the files ------------------------------------------------------------------------------- */
+
+/* Which ranks store something of a kind; how many. */
+static uint32_t mark_owners(struct rfs_view *view, enum kind_of_file kind, unsigned char *owners)
+{
+    const uint32_t devices = view->scale.dst_devices;
+    uint32_t n = 0;
+
+    for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
+        owners[rank] = 0;
+        for (size_t i = 0; !owners[rank] && i < view->mf->tensors.n; i++) {
+            const struct stored *stored = &view->mf->tensors.data[i];
+            owners[rank] = stored->kind == kind && stored->stage == rank / devices &&
+                           owns(view, stored->target, rank % devices);
+        }
+        n += owners[rank];
+    }
+    return n;
+}
+
+static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_error *err)
+{
+    RFS_FREE unsigned char *owners = malloc(view->n_ranks);
+    const char **files = view->mf->files[kind] = calloc(view->n_ranks, sizeof *files);
+    uint32_t number = 0;
+
+    if (!owners || !files)
+        return rfs_fail_memory(err);
+    const uint32_t n = mark_owners(view, kind, owners);
+    for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
+        struct shown_file *file = &view->files[view->n_files];
+        if (!owners[rank])
+            continue;
+        if (asprintf(&file->name, "%s-%07u-%07u.safetensors", kind == MODEL ? "model" : "opt",
+                     number++, n) < 0) {
+            file->name = NULL;
+            return rfs_fail_memory(err);
+        }
+        file->rank = rank;
+        file->mapped = true;
+        file->parameters = RFS_IN_PLAN;
+        files[rank] = file->name;
+        view->n_files++;
+    }
+    return 0;
+}
+
+/* The kind of a rank's file. */
+static enum kind_of_file kind_of(const struct rfs_view *view, size_t file)
+{
+    return view->mf->files[MODEL][view->files[file].rank] == view->files[file].name ? MODEL
+                                                                                    : OPTIMIZER;
+}
+
+static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image **out,
+                     struct rfs_error *err)
+{
+    const uint32_t rank = view->files[file].rank;
+    const enum kind_of_file kind = kind_of(view, file);
+    const struct rfs_rank_plan *plan;
+    struct rfs_image *image;
+
+    int rc = rfs_planner_rank(view->planner, rank, &plan, err);
+    if (rc)
+        return rc;
+    RFS_FREE uint32_t *positions = calloc(plan->params->n + 1, sizeof *positions);
+    struct rfs_selection selection = {.params = plan->params, .positions = positions};
+    if (!positions)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < plan->params->n; i++) {
+        const struct rfs_target *target = &plan->params->targets[i];
+        const struct stored *stored = find(view->mf, target->shown_name);
+        if (stored && stored->kind == kind && stored->stage == rank / view->scale.dst_devices &&
+            owns(view, target, rank % view->scale.dst_devices))
+            positions[selection.n++] = (uint32_t)i;
+    }
+    rc = rfs_image_safetensors(view->catalog, &selection, "ms", &image, err);
+    if (rc == 0)
+        *out = rfs_view_publish(&view->files[file], image);
+    return rc;
+}
+
+/* ---- metadata.json --------------------------------------------------------------------------- */
+
+/* What metadata.json depends on: the sources of all ranks. */
+static int take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    const uint32_t n_files = rfs_files_count_paths(files);
+    RFS_FREE unsigned char *taken = calloc((size_t)n_files + 1, 1);
+    int rc = 0;
+
+    plan->mode = 0444;
+    plan->sources = calloc((size_t)n_files + 1, sizeof *plan->sources);
+    if (!taken || !plan->sources)
+        return rfs_fail_memory(err);
+    for (uint32_t rank = 0; rc == 0 && rank < view->n_ranks; rank++) {
+        const struct rfs_rank_plan *of;
+        rc = rfs_planner_rank(view->planner, rank, &of, err);
+        for (uint32_t i = 0; rc == 0 && i < of->n_sources; i++)
+            if (!taken[of->sources[i]]) {
+                taken[of->sources[i]] = 1;
+                rc = rfs_plan_add_file(files, of->sources[i], plan, err);
+            }
+    }
+    return rc;
+}
+
+static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct rfs_error *err)
+{
+    const struct rfs_mf_view *mf = view->mf;
+    const uint32_t devices = view->scale.dst_devices;
+    RFS_FREE struct rfs_mf_tensor *tensors = calloc(mf->tensors.n + 1, sizeof *tensors);
+
+    if (!tensors)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < mf->tensors.n; i++) {
+        const struct stored *stored = &mf->tensors.data[i];
+        const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, stored->target);
+        const bool cut = geometry && geometry->dst.ranks > 1;
+        tensors[i] = (struct rfs_mf_tensor){
+            .name = stored->target->shown_name,
+            .type = stored->target->shown_type,
+            .whole = geometry ? geometry->whole
+                              : rfs_catalog_type(view->catalog, stored->target->shown_type)->dims,
+            .grid = cut ? &geometry->dst : NULL,
+            .base = stored->stage * devices,
+            .ranks = devices,
+            .files = mf->files[stored->kind] + (size_t)stored->stage * devices};
+    }
+    return rfs_image_mf_metadata(view->catalog, tensors, mf->tensors.n, out) ? rfs_fail_memory(err)
+                                                                             : 0;
+}
+
+static int show_metadata(struct rfs_view *view, const struct rfs_image **out, struct rfs_error *err)
+{
+    struct rfs_rank_plan plan = {.mode = 0};
+    struct rfs_image *image = NULL;
+
+    int rc = take_sources(view, &plan, err);
+    if (rc == 0)
+        rc = make_metadata(view, &image, err);
+    if (rc) {
+        free(plan.sources);
+        return rc;
+    }
+    pthread_mutex_lock(&view->lock);
+    if (!view->mf->plan.sources) {
+        view->mf->plan = plan;
+        plan.sources = NULL;
+    }
+    pthread_mutex_unlock(&view->lock);
+    free(plan.sources);
+    *out = rfs_view_publish(&view->files[0], image);
+    return 0;
+}
+
+/* ---- common.json ----------------------------------------------------------------------------- */
+
+/* The file's bytes, as they are. */
+static int read_common(struct rfs_view *view, uint32_t file, struct rfs_image **out,
+                       struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes bytes = {0};
+    const char *path = rfs_files_path(rfs_catalog_files(view->catalog), file);
+    struct rfs_reading reading;
+
+    int rc = rfs_reading_begin_quiet(rfs_catalog_files(view->catalog), file, &reading);
+    if (rc)
+        return rfs_files_fail(err, path, rc);
+    const bool fits = reading.size <= COMMON_MOST;
+    unsigned char *room = fits ? rfs_bytes_room(&bytes, reading.size + 1) : NULL;
+    if (room) {
+        rc = rfs_reading_pread(&reading, room, reading.size, 0);
+        bytes.n = reading.size;
+    }
+    const int ended = rfs_reading_end(&reading);
+    if (!fits)
+        return rfs_fail(err, -EFBIG, RFS_IN(path), "the file that MindSpore Transformers wrote",
+                        "has more than %d bytes", COMMON_MOST);
+    if (rc || ended)
+        return rfs_files_fail(err, path, rc ? rc : ended);
+    return room && rfs_image_bytes(&bytes, out) == 0 ? 0 : rfs_fail_memory(err);
+}
+
+/* A source of this kind says in common.json how far the training was. */
+static int show_common(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    RFS_FREE char *path = boxes ? rfs_path_join(boxes->folder, "common.json") : NULL;
+    struct shown_file *file = &view->files[1];
+    struct rfs_rank_plan *plan = &view->mf->common;
+
+    if (boxes && !path)
+        return rfs_fail_memory(err);
+    if (!boxes || access(path, F_OK) != 0)
+        return 0;
+    const uint32_t id = rfs_files_add(files, path);
+    plan->mode = 0444;
+    plan->sources = calloc(1, sizeof *plan->sources);
+    file->name = strdup("common.json");
+    view->n_files = 2;
+    if (id == UINT32_MAX || !plan->sources || !file->name)
+        return rfs_fail_memory(err);
+    int rc = rfs_plan_add_file(files, id, plan, err);
+    if (rc == 0)
+        rc = read_common(view, id, &file->own, err);
+    atomic_init(&file->image, file->own);
+    return rc;
+}
+
+/* ---- the kind of view ------------------------------------------------------------------------ */
+
+static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
+                    struct rfs_error *err)
+{
+    return file == 0 ? show_metadata(view, out, err) : show_rank(view, file, out, err);
+}
+
+static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
+{
+    if (file == 0)
+        return &view->mf->plan;
+    if (file == 1 && view->mf->common.n_sources > 0)
+        return &view->mf->common;
+    return rfs_planner_ready(view->planner, view->files[file].rank);
+}
+
+static const struct rfs_view_kind kind = {.image = image_of,
+                                          .plan = plan_of,
+                                          .tensors = rfs_groups_tensors,
+                                          .tensors_are_ready = rfs_groups_tensors_are_ready,
+                                          .name_group = rfs_groups_name_group};
+
+int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)
+{
+    view->kind = &kind;
+    view->n_groups = view->dst ? rfs_groups_count(view) : 1;
+    view->mf = calloc(1, sizeof *view->mf);
+    view->files = calloc(2 * (size_t)view->n_ranks + 2, sizeof *view->files);
+    if (!view->mf || !view->files)
+        return rfs_fail_memory(err);
+    view->n_files = 1;
+    view->files[0].name = strdup("metadata.json");
+    if (!view->files[0].name)
+        return rfs_fail_memory(err);
+    int rc = show_common(view, err);
+    for (uint32_t s = 0; rc == 0 && s < view->scale.dst_stages; s++)
+        rc = add_stage(view, s, err);
+    set_kinds(view);
+    for (int k = 0; rc == 0 && k < N_KINDS; k++)
+        rc = show_kind(view, (enum kind_of_file)k, err);
+    return rc;
+}
