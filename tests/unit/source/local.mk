@@ -13,6 +13,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_ckpt_match \
 	tests/unit/source/test_crc \
 	tests/unit/source/test_dcp \
+	tests/unit/source/test_dcp_item \
 	tests/unit/source/test_dcp_pickle \
 	tests/unit/source/test_dtype \
 	tests/unit/source/test_access \
@@ -107,6 +108,8 @@ tests_unit_source_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
 SOURCE_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(SOURCE_ARCHIVE)
 tests_unit_source_test_torch_SOURCES = tests/unit/source/test_torch.c $(SOURCE_TORCH)
 tests_unit_source_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_dcp_item_SOURCES = tests/unit/source/test_dcp_item.c $(SOURCE_TORCH)
+tests_unit_source_test_dcp_item_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/dcp tests/fixtures/make_ckpt.py tests/fixtures/make_dcp.py tests/fixtures/ckpt
 
 tests_unit_source_test_boxes_SOURCES = tests/unit/source/test_boxes.c
