@@ -103,7 +103,7 @@ typedef struct reshard_config {
      * The view's files are shown to other users, too. Sources are then opened beneath SOURCE only,
      * as in a process of root: symbolic links out of it fail with -EXDEV, unless the option
      * follow_links is given. A folder above a source that denies search removes the permissions
-     * from the modes. The hidden folder is for users who may read every source.
+     * from the modes. The hidden folder is for users that can read every source.
      */
     bool for_others;
     /* "pair_count" options, without escapes. They follow those of "options". */

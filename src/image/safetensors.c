@@ -94,7 +94,7 @@ static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *
     if (is_text(tensor, METADATA))
         return rfs_fail(err, -EINVAL, where,
                         alone ? "a .npy file" : "-o names= with a map that gives it another name",
-                        "has the name of what is no tensor in safetensors files");
+                        "has a name that safetensors files reserve");
     return 0;
 }
 

@@ -14,7 +14,7 @@
 
 struct rfs_bell {
     int fd;             /* an event descriptor */
-    atomic_bool asleep; /* the guard: nobody is to be looked after */
+    atomic_bool asleep; /* the guard has nothing to watch */
     atomic_bool ending; /* the mount is to end */
 };
 
@@ -28,7 +28,7 @@ static inline int64_t rfs_bell_now(void)
 }
 
 /*
- * Makes the guard look: at requests whose callers got a signal, or because nobody waits for
+ * Makes the guard look: at requests with callers that got a signal, or because no thread waits for
  * requests any more.
  */
 static inline void rfs_bell_ring(struct rfs_bell *bell)

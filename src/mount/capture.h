@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libfuse and fusermount3 print while they mount, caught, so that a failure is told once and
- * in our form. Only while the process has one thread.
+ * Catches the output of libfuse and fusermount3 while they mount, so that a failure is printed once
+ * and in our form. Only while the process has one thread.
  */
 #ifndef RFS_MOUNT_CAPTURE_H
 #define RFS_MOUNT_CAPTURE_H
@@ -13,7 +13,7 @@ struct rfs_capture {
     int file;  /* in memory */
 };
 
-/* Where it cannot be caught, output goes to stderr as ever. */
+/* If it cannot be caught, output goes to stderr. */
 void rfs_capture_start(struct rfs_capture *capture);
 /*
  * Ends it and gives the first line that was printed, without the name of the program; "" for none.

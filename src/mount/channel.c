@@ -85,7 +85,7 @@ static bool turn_away(struct rfs_channel *channel)
     return next || !last;
 }
 
-/* ---- what is held ---------------------------------------------------------------------------- */
+/* ---- requests that are held ---------------------------------------------------------------- */
 
 /* Takes the first; NULL when there is none. The caller has the lock. */
 static struct rfs_held_request *take_held(struct rfs_channel *channel)
@@ -135,10 +135,10 @@ static void refuse(struct fuse_session *session, const struct fuse_in_header *in
     const struct fuse_out_header out = {sizeof out, -error, in->unique};
 
     if (write(fuse_session_fd(session), &out, sizeof out) < 0)
-        return; /* the mount is gone, and so is who waits */
+        return; /* the mount and its callers are gone */
 }
 
-/* A caller got a signal. Whether what it waits for is held. */
+/* A caller got a signal. Returns whether its request is held. */
 static bool note_signal(struct rfs_channel *channel, const struct fuse_interrupt_in *about)
 {
     pthread_mutex_lock(&channel->lock);
@@ -287,8 +287,8 @@ static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
 }
 
 /*
- * What libfuse before 3.16 forgets to say of what op_init asked for: without it a name that is
- * being looked up keeps all others from looking into that folder, where nothing wakes them.
+ * Libfuse before 3.16 does not pass this wish of op_init on. Without it, one lookup blocks all
+ * other lookups in the same folder, and nothing wakes those.
  */
 static void allow_parallel_lookups(const struct iovec *iov, int count)
 {

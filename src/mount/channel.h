@@ -60,8 +60,8 @@ bool rfs_channel_is_unwatched(struct rfs_channel *channel);
 /* ---- for the guard ---- */
 
 /*
- * One request of the kernel, if there is any while no thread waits; signals to callers of what is
- * held are taken note of. *buf is the channel's, until the next call. 1, 0 for none, or -ENODEV
+ * Takes one request of the kernel, if there is any while no thread waits. Notes signals to the
+ * callers of held requests. *buf is the channel's, until the next call. 1, 0 for none, or -ENODEV
  * when the mount is gone.
  */
 int rfs_channel_take(struct rfs_channel *channel, struct fuse_session *session,

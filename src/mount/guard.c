@@ -36,7 +36,7 @@ struct guard {
     /* The thread's own. */
     bool foreground;
     int takes;      /* descriptor of the kernel's requests, when it takes them; or -1 */
-    bool deferred;  /* what it was about to answer may wait */
+    bool deferred;  /* the request at hand may wait */
     uint64_t turns; /* of the channel, at the last tick */
     unsigned quiet; /* ticks */
 };
@@ -117,13 +117,13 @@ static void end_process(struct guard *g)
         /* Whoever waits for the process may mount at the same place at once. */
         rfs_keeper_linger(g->mount->keeper, RFS_GUARD_PATIENCE);
     }
-    syscall(SYS_exit_group,
-            0); /* threads are left in the middle of their work: nobody is to look at that */
+    /* Threads stop in the middle of their work; no exit handler may see that. */
+    syscall(SYS_exit_group, 0);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* Takes what the kernel has, as long as no other thread does. The caller has the lock. */
+/* Takes requests while no other thread takes them. The caller has the lock. */
 static void take_requests(struct guard *g)
 {
     struct rfs_channel *channel = &g->mount->channel;
@@ -189,7 +189,7 @@ static void *run(void *arg)
         }
         if (!looks)
             g->takes = -1;
-        /* Whoever leaves nobody behind in the channel wakes it after that, or is seen here. */
+        /* The last thread that leaves the channel wakes the guard later, or is seen here. */
         atomic_store(&g->bell.asleep, g->quiet >= QUIET && g->ends == 0);
         if (looks && rfs_channel_is_unwatched(&g->mount->channel))
             atomic_store(&g->bell.asleep, false);

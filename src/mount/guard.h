@@ -5,12 +5,12 @@
  *
  *  - takes the signals that end the mount, which are blocked in all other threads;
  *  - gives up requests whose callers are killed (request.h);
- *  - takes the kernel's requests while all threads are busy (one, with -s) and nobody has taken any
- *    for a while: what waits for no source it answers, the rest is held until a thread is free
- *    (channel.h). So the kernel's word that a caller was killed, or that the mount is gone, is
- *    always heard, and folders are listed whatever the sources do;
- *  - when the mount ends, cancels what is under way; and if that has not ended within
- *    RFS_GUARD_PATIENCE, since a system call on a source hangs, unmounts and ends the process.
+ *  - takes the kernel's requests while all threads are busy (one, with --single-thread) and no
+ *    thread has taken any for a while. It answers requests that wait for no source, and holds the
+ *    others until a thread is free (channel.h). So the server always hears that a caller was killed
+ *    or that the mount is gone, and lists folders even if the sources hang;
+ *  - cancels the work under way when the mount ends. If that has not ended within
+ *    RFS_GUARD_PATIENCE, because a system call on a source hangs, it unmounts and ends the process.
  *
  * It sleeps while some thread waits for requests: a mount that is idle never wakes.
  */
@@ -24,15 +24,15 @@
 #include <stdint.h>
 
 #define RFS_GUARD_PATIENCE 1500 /* milliseconds */
-#define RFS_GUARD_SAVING                                                                           \
-    10000 /* more, for what is kept for the next mount, once this one is gone */
+/* More, to save data for the next mount once this one is gone. */
+#define RFS_GUARD_SAVING 10000
 
 struct rfs_mount;
 
 /*
- * Blocks the signals that the guard takes, in the calling thread and those that it starts: those
- * that end a program, but for ignored ones, and SIGHUP, which ends a mount in the foreground. Not
- * before there is a mount, whose guard takes them: whatever hangs until then is ended by them.
+ * Blocks the signals that the guard takes, in the calling thread and the threads that it starts:
+ * all that end a program, except ignored ones, and SIGHUP, which ends a mount in the foreground. To
+ * be called once there is a mount: until then these signals end the process, even if it hangs.
  */
 void rfs_guard_block(bool foreground);
 
@@ -40,18 +40,17 @@ void rfs_guard_block(bool foreground);
 int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err);
 
 /*
- * Returns once the guard looks at the mount and its session no more. It ends the process as ever if
- * that takes too long.
+ * Returns once the guard no longer uses the mount and its session. The guard still ends the process
+ * if that takes too long.
  */
 void rfs_guard_leave(void);
-/* What could have hung is over. */
+/* The work that could have hung is over. */
 void rfs_guard_rest(void);
 
 /* Whether the calling thread is the guard's, which must not wait for sources. */
 bool rfs_guard_is_me(void);
 /*
- * Of the guard's thread: REQ, of which nothing is known any more then, is to be held for another
- * one.
+ * In the guard's thread: holds REQ for another thread. The guard forgets REQ.
  */
 void rfs_guard_defer(fuse_req_t req);
 

@@ -111,9 +111,9 @@ static bool has_none(const struct rfs_mount *m)
 }
 
 /*
- * Whether the caller may have attributes. Of files, the kernel asks whether he may read them.
- * Folders tell of all sources, as the hidden one does, and are for those who may look into that: of
- * his groups only the first is known here.
+ * Whether the caller may have attributes. For files, the kernel checks the permission to read.
+ * Attributes of folders describe all sources, so they follow the rule of the hidden folder. Of the
+ * caller's groups only the first is known here.
  */
 static bool may_ask(const struct rfs_mount *m, fuse_req_t req, uint64_t id)
 {

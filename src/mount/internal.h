@@ -47,7 +47,7 @@ struct rfs_mount {
     struct rfs_log log;
     bool cached;              /* files go through the page cache; constant */
     bool by_file;             /* but only those that are mapped by their readers; constant */
-    struct rfs_secret secret; /* for whom buffers are guarded, with a key */
+    struct rfs_secret secret; /* that guarded buffers belong to, with a key */
 
     /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
     pthread_mutex_t handles_lock; /* of the lists of handles and drops; a leaf lock */
@@ -74,11 +74,11 @@ struct rfs_mount {
 int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
                    const struct rfs_mount_options *options, const char *mountpoint);
 /*
- * The mount is to go: what waits for it gets an error, and the keeper unmounts. Does nothing the
- * second time; from any thread.
+ * Ends the mount: waiting calls get an error, and the keeper unmounts. Does nothing the second
+ * time; from any thread.
  */
 void rfs_mount_let_go(struct rfs_mount *mount);
-/* Closes what is still open. No request may be running. */
+/* Closes the files that are still open. No request may be running. */
 void rfs_mount_end(struct rfs_mount *mount);
 
 #endif

@@ -47,8 +47,8 @@ static char *string_at(char **list, const char *at)
 }
 
 /*
- * What ps shows. The memory of the arguments and of the environment, which follows it, is wiped: a
- * key may be in it. PATH stays, for those who look for fusermount3.
+ * Sets the title that ps shows. The memory of the arguments and of the environment behind it is
+ * wiped, because it may hold a key. PATH stays, because libfuse looks for fusermount3 there.
  */
 static void retitle(char **argv, const char *mountpoint)
 {
@@ -132,8 +132,8 @@ static int mount_it(struct keeper *k, struct rfs_error *err)
 }
 
 /*
- * libfuse looks first whether the kernel has ended the mount, and then takes off what is at its
- * mount point, whoever has mounted that: after fusermount3 -uz it may be another file system.
+ * Libfuse checks whether the kernel has ended the mount, and then unmounts any file system at the
+ * mount point. After fusermount3 -uz that may be another one.
  */
 static void unmount_it(struct keeper *k)
 {

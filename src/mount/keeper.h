@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The keeper: a small process that mounts and unmounts for the server, which gives up the right to
- * both before it reads the first file (sandbox.h). It holds the mount's descriptor as well. Of the
- * server it takes three words and nothing else, and what they apply to was fixed before.
+ * both before it reads the first file (sandbox.h). It holds the mount's descriptor as well. It
+ * obeys three words of the server. Their mount point was fixed before.
  *
  *     server                            keeper
  *     rfs_keeper_mount   --- mount -->  mounts; sends the descriptor of /dev/fuse

@@ -44,7 +44,7 @@ static void show_version(void)
            RFS_SANDBOX_DEFAULT == RFS_SANDBOX_OFF ? "; not by default" : "");
 }
 
-/* How many ranks are read or planned, on a terminal, if that takes long enough to be asked about. */
+/* The count of ranks that are read or planned, shown on a terminal after half a second. */
 struct progress {
     const char *what;
     struct timespec begun, drawn;
@@ -70,7 +70,7 @@ static void show_progress(void *ctx, uint64_t done, uint64_t total)
     progress->shown = true;
 }
 
-/* What to call for progress; NULL where nobody looks. */
+/* The function that shows progress; NULL without a terminal. */
 static reshard_progress_fn *begin_progress(struct progress *progress, const char *what)
 {
     *progress = (struct progress){.what = what};
@@ -128,7 +128,7 @@ static int check_all(reshard_view *view, struct rfs_error *err)
     return rc;
 }
 
-/* What a mount is refused for; the rest is for those who open the files. */
+/* Refuses a mount for its strategies, or with check_first for any file. */
 static int check_first(const struct rfs_mount_options *options, reshard_view *view,
                        struct rfs_error *err)
 {
@@ -176,7 +176,7 @@ static int answers(void *ctx)
     return rfs_daemon_ready(g->daemon);
 }
 
-/* What is mounted, and by whom. */
+/* The mount point, and the processes that belong to it. */
 struct place {
     char *resolved; /* owned; NULL: nothing is mounted */
     struct rfs_keeper keeper;
@@ -199,8 +199,8 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
 }
 
 /*
- * From here on it is one process, with a keeper if it mounts: what the source has is read in the
- * sandbox.
+ * From here on there is one process, with a keeper if it mounts. The sandbox begins before any file
+ * of the source is read.
  */
 static int serve(const struct rfs_mount_options *options, struct place *place, char **argv,
                  struct rfs_error *err)
@@ -273,9 +273,8 @@ static void fill_standard_descriptors(void)
 }
 
 /*
- * Threads that each have a heap of their own keep what they have freed, each for itself. Little is
- * allocated while files are read, so that two heaps are enough for all; what is large goes back to
- * the system when it is freed.
+ * A heap for each thread would keep freed memory for that thread alone. Reads allocate little, so
+ * two heaps are enough for all threads. Large blocks go back to the system when they are freed.
  */
 static void bound_memory(void)
 {

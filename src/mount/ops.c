@@ -16,7 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* The tree does not change while it is mounted, so what the kernel knows stays true. Seconds. */
+/* The tree does not change while it is mounted, so the kernel may keep entries. Seconds. */
 #define FOREVER (365 * 86400.0)
 
 enum { SPANS = 64, NAME_BYTES = 255, SECTOR = 512 };
@@ -64,7 +64,7 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
         rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
     if (id == RESHARD_ROOT && m->options->set.control == RFS_HIDDEN_LISTED)
         st->st_nlink++;
-    /* The entry is there; what it is made of is not. */
+    /* The entry exists; its sources do not. */
     return rc == -ENOENT ? -EIO : rc;
 }
 
@@ -352,7 +352,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /*
- * With a key, the only pages are those of private mappings, of which this may have been the last.
+ * With a key, only private mappings have pages, and this may have been the last mapping.
  */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -439,11 +439,11 @@ int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
     };
     (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->hidden);
     /*
-     * auto: a .ckpt or .pt is read whole, and once; what is mapped is looked at page by page, by
-     * many.
+     * auto: programs read a .ckpt or .pt whole and once. They map other files, and several of them
+     * read the same pages.
      */
     mount->by_file = options->set.io == RFS_IO_AUTO;
-    /* What is decrypted is for no cache that outlives this process. */
+    /* No cache that outlives this process may keep decrypted content. */
     mount->cached =
         !rfs_options_keyed(&options->set) &&
         (options->set.io == RFS_IO_CACHED || (options->set.io == RFS_IO_AUTO && sum.mapped));

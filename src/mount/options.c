@@ -150,9 +150,9 @@ static int take_file(struct rfs_mount_options *o, const char *path,
 }
 
 /*
- * The command line counts before the environment, and that before the file: what is taken last
- * counts. mount(8) says rw where nobody did, with dev and suid or their opposites; asked for on its
- * own it is a mistake.
+ * The command line overrides the environment, and that the file, because the last value counts.
+ * mount(8) adds rw by itself, together with dev and suid or their opposites. A user's rw alone is a
+ * mistake.
  */
 static int take_settings(struct rfs_mount_options *o, const struct rfs_settings *command,
                          struct rfs_error *err)
@@ -174,8 +174,8 @@ static int take_settings(struct rfs_mount_options *o, const struct rfs_settings 
     if (rc == 0 && o->set.rw && !rfs_settings_last(command, "suid") &&
         !rfs_settings_last(command, "nosuid"))
         rc = rfs_fail_usage(err, "ro, or nothing: it is read-only in any case",
-                            "option 'rw' cannot be had: what is shown is made from the source, "
-                            "and nothing can be written to it");
+                            "option 'rw' is not possible: the files are made from the source, "
+                            "and cannot be written");
     return rc;
 }
 
@@ -249,7 +249,7 @@ static bool reads_a_source(const struct rfs_mount_options *o)
     return o->action == RFS_ACTION_MOUNT || o->action == RFS_ACTION_CHECK;
 }
 
-/* What asks for help or the version ends the line. */
+/* Reading ends with a flag for help or the version. */
 static int take_flags(struct rfs_mount_options *o, int argc, char **argv,
                       struct rfs_settings *settings, struct rfs_error *err)
 {
@@ -283,7 +283,7 @@ static int take_places(struct rfs_mount_options *o, int n, char **places, int ar
     return o->source && (n < 2 || o->mountpoint) ? 0 : -ENOMEM;
 }
 
-/* What is decrypted is for its owner alone, and for no cache that outlives this process. */
+/* Decrypted content is for its owner alone, and for no cache that outlives this process. */
 static int check_keyed(const struct rfs_options *o, struct rfs_error *err)
 {
     if (!rfs_options_keyed(o))
@@ -341,7 +341,7 @@ void rfs_mount_options_free(struct rfs_mount_options *options)
 }
 
 enum {
-    HELP_COLUMN = 28, /* of what an option does */
+    HELP_COLUMN = 28, /* of the explanations */
     NAMES_COLUMN = 15,
     HELP_WIDTH = 80,
 };
@@ -349,13 +349,13 @@ enum {
 static const char usage[] =
     "usage: reshardfs SRC MNT [-s FILE] [-d FILE] [-o OPTION,...] [-f]\n"
     "       reshardfs --check SRC [-s FILE] [-d FILE] [-o OPTION,...] | --version\n"
-    "Shows the checkpoint of many ranks in SRC as that of others on MNT, read-only.\n";
+    "Shows the checkpoint in SRC on MNT as other ranks would save it, read-only.\n";
 
 static const char notes[] =
     "Options also come from RESHARDFS_NAME=VALUE, and lines NAME = VALUE of config=.\n"
-    "A comma inside a value is \\, here. Unmount with: fusermount3 -u MNT\n";
+    "Write a comma inside a value as \\, . Unmount with: fusermount3 -u MNT\n";
 
-/* "  name=VALUE  what it does", in a line, which completions read. */
+/* "  name=VALUE  explanation" in one line, which completions read. */
 static void help_option(const struct rfs_option *option)
 {
     char takes[64];
@@ -380,7 +380,7 @@ void rfs_mount_options_help_all(void)
           "  --single-thread\n"
           "                one request at a time\n"
           "  --check       plan every rank, report, mount nothing\n"
-          "  -h, --help    the names of the options; --help-all: what they do\n"
+          "  -h, --help    list the options; --help-all: explain them\n"
           "  -V, --version\n",
           stdout);
     for (size_t i = 0; (option = rfs_option_at(i)); i++) {
@@ -389,7 +389,7 @@ void rfs_mount_options_help_all(void)
         if (option->help)
             help_option(option);
     }
-    fputs("\nro, nofail, noatime and what else mount(8) adds is accepted.\n", stdout);
+    fputs("\nOther options of mount(8), such as ro, nofail and noatime, have no effect.\n", stdout);
     fputs(notes, stdout);
 }
 
@@ -429,7 +429,7 @@ void rfs_mount_options_help(void)
     }
     fputs("\n\n"
           "-s, -d         src_strategy=, dst_strategy=; -f, --debug: stay in the foreground\n"
-          "--check        plan every rank, mount nothing; --help-all: what options do\n",
+          "--check        plan every rank, mount nothing; --help-all: explain the options\n",
           stdout);
     fputs(notes, stdout);
 }

@@ -37,7 +37,7 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
                             struct rfs_error *err);
 void rfs_mount_options_free(struct rfs_mount_options *options);
 
-/* The options by name, on a screen of 24 lines of 80 columns; and with what each does. */
+/* The names of the options, on a screen of 80 columns; and each with an explanation. */
 void rfs_mount_options_help(void);
 void rfs_mount_options_help_all(void);
 

@@ -33,7 +33,7 @@ char *rfs_path_absolute(const char *path)
     return out || errno == ENOMEM ? out : rfs_path_from_here(path);
 }
 
-/* The second is what a server that is just ending leaves for a moment. */
+/* A server that is ending leaves the second for a moment. */
 static bool is_dead(int code)
 {
     return code == ENOTCONN || code == ECONNABORTED;
@@ -81,7 +81,7 @@ static bool is_place_to_mount(const char *source)
     return empty || (rfs_table_find(source, &mounted) == 0 && mounted.ours);
 }
 
-/* The mount point is not empty: says what was probably meant. */
+/* The mount point is not empty: names the probable mistake. */
 static int tell_filled(const char *given, const char *resolved, const char *source,
                        const struct held *held, struct rfs_error *err)
 {
@@ -103,13 +103,13 @@ static int tell_filled(const char *given, const char *resolved, const char *sour
                         source);
     }
     return rfs_fail(err, -ENOTEMPTY, RFS_IN(given),
-                    "an empty folder, or -o nonempty to cover what is in this one",
+                    "an empty folder, or -o nonempty to cover its content",
                     "the mount point is not empty");
 }
 
 /*
- * Listed even where it need not be empty: what the kernel still knows of a dead mount answers a
- * stat.
+ * The folder is listed even with nonempty, because the kernel's kept attributes of a dead mount
+ * answer a stat.
  */
 static int refuse_filled(const char *given, const char *resolved, const char *source, bool nonempty,
                          struct rfs_error *err)

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 /*
- * The resolved path; where it does not resolve, the path after the current folder's, so that
- * whoever opens it says what is wrong. NULL when out of memory. The caller frees.
+ * The resolved path. If it does not resolve, the path after the current folder's, so that opening
+ * it gives the error. NULL when out of memory. The caller frees.
  */
 char *rfs_path_absolute(const char *path);
 
@@ -21,16 +21,15 @@ char *rfs_path_absolute(const char *path);
 char *rfs_path_from_here(const char *path);
 
 /*
- * Resolves the mount point and refuses what cannot or must not be mounted on: no folder, a dead
- * mount, inside or around the source, not empty (unless NONEMPTY). 0 with *out owned by the caller,
- * or -errno.
+ * Resolves the mount point. Refuses a path that is no folder, a dead mount, inside or around the
+ * source, or not empty (unless NONEMPTY). 0 with *out owned by the caller, or -errno.
  */
 int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
                         struct rfs_error *err);
 
 /*
- * Whether it is "/dev/fd/N": what mount.fuse3 passes where it has mounted the descriptor itself
- * (drop_privileges). It is taken as it is.
+ * Whether it is "/dev/fd/N", a descriptor that mount.fuse3 has mounted itself (drop_privileges). It
+ * is taken as it is.
  */
 bool rfs_path_is_descriptor(const char *mountpoint);
 

@@ -11,7 +11,7 @@
  * where this process may not.
  */
 int rfs_readahead_raise(dev_t dev);
-/* Logs one line saying who could, when RC, of rfs_readahead_raise, is not 0. */
+/* If RC, of rfs_readahead_raise, is not 0, logs a line that explains how root can raise it. */
 void rfs_readahead_tell(dev_t dev, int rc);
 
 #endif

@@ -17,7 +17,7 @@ static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_error;
 
-/* A thread ends: another may have what it worked with. */
+/* A thread ends: another thread may take its slot. */
 static void leave(void *p)
 {
     struct rfs_request *request = p;

@@ -26,16 +26,16 @@ struct rfs_mount;
 #define RFS_REQUEST_GRACE 500 /* milliseconds */
 
 /*
- * What one thread works on. The lock is held while a request is answered from outside its thread.
+ * The request of one thread. The lock is held while another thread answers the request.
  */
 struct rfs_request {
-    pthread_mutex_t lock; /* of what follows up to pid */
-    fuse_req_t about;     /* what the thread works on; never looked into */
+    pthread_mutex_t lock; /* of the members up to pid */
+    fuse_req_t about;     /* the thread's request; only compared */
     /* the same while it may be given up; NULL: it was, or it is not yet, or not any more */
     fuse_req_t req;
     int64_t signalled;        /* when its caller got a signal, in milliseconds; 0: it did not */
     pid_t pid;                /* of the caller; 0: it is not to be seen */
-    int64_t inherited;        /* the thread's own: signalled, of what it begins next */
+    int64_t inherited;        /* the thread's own: signalled, of its next request */
     reshard_cancel *cancel;   /* owned; constant */
     atomic_bool taken;        /* by a thread that is alive */
     struct rfs_request *next; /* constant */

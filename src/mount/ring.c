@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LINE_BYTES 4096 /* of which a message takes 2 KiB */
+#define LINE_BYTES 4096 /* a message takes 2 KiB of it */
 
 static struct {
     pthread_mutex_t lock; /* of the rest; a leaf lock */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The last lines of the log, for those who look after they were written. Older ones make room.
+ * The last lines of the log, to be read later. Older lines make room.
  *
- * Threads: all functions; the ring has a leaf lock. Cost: RFS_RING_BYTES, of which what was never
- * used takes no memory.
+ * Threads: all functions; the ring has a leaf lock. Cost: RFS_RING_BYTES; unused pages take no
+ * memory.
  */
 #ifndef RFS_MOUNT_RING_H
 #define RFS_MOUNT_RING_H

@@ -20,8 +20,8 @@ enum { LINE_BYTES = 256 };
 /* ---- new privileges, capabilities, limits ---- */
 
 /*
- * Nobody has messages in queues or runs in real time here, and a core file would have what was
- * read.
+ * The server needs no message queues and no real-time priority. A core file would contain data of
+ * the sources.
  */
 static void set_limits(void)
 {
@@ -97,7 +97,7 @@ static int drop_capabilities(struct rfs_sandbox *out)
     return 0;
 }
 
-/* ---- what is loaded when it is first needed, and could not be any more ---- */
+/* ---- files that would otherwise be opened at their first use, too late ---- */
 
 static void load_early(void)
 {
@@ -106,15 +106,15 @@ static void load_early(void)
 
 /* ---- the two steps ---- */
 
-/* A part that cannot be had: an error only where it was asked for by name. */
+/* A part is not available: an error with sandbox=on, otherwise a line in the log. */
 static int leave_out(enum rfs_sandbox_mode mode, const char *part, int rc, struct rfs_error *err)
 {
     char line[LINE_BYTES];
 
     if (mode == RFS_SANDBOX_ON)
         return rfs_fail(err, rc, RFS_NOWHERE, "sandbox=auto, to do without",
-                        "sandbox=on cannot be had: %s: %s", part, strerror(-rc));
-    snprintf(line, sizeof line, "sandbox: %s cannot be had here (%s)", part, strerror(-rc));
+                        "sandbox=on is not possible: %s: %s", part, strerror(-rc));
+    snprintf(line, sizeof line, "sandbox: %s is not available here (%s)", part, strerror(-rc));
     rfs_report_line(NULL, RESHARD_LOG_INFO, line);
     return 0;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the server gives up, so that a mistake in a parser is worth little to whoever wrote the
- * file: in two steps, because where sources are is known only when maps and links are read.
+ * The server gives up rights, so that the author of a file gains little by a mistake in a parser.
+ * It does so in two steps, because maps and links must be read to find all sources.
  *
  *     rfs_sandbox_enter   before any file of the source is read: new privileges, capabilities, limits, system calls
- *     rfs_sandbox_close   before anybody reads the mount: files, by Landlock
+ *     rfs_sandbox_close   before the mount can be read: files, by Landlock
  *
- * What the kernel or the build lacks is left out, and said; with RFS_SANDBOX_ON it is an error.
- * Both before any thread is started, as threads inherit what their creator has given up, and nobody
- * else does.
+ * A part that the kernel or the build lacks is left out, with a line in the log; with
+ * RFS_SANDBOX_ON it is an error. Call both before any thread starts: only new threads inherit the
+ * sandbox of their creator.
  */
 #ifndef RFS_MOUNT_SANDBOX_H
 #define RFS_MOUNT_SANDBOX_H
@@ -26,7 +26,7 @@ enum rfs_sandbox_filter {
     RFS_FILTER_KILL, /* which end the process */
 };
 
-/* What holds, or could. Zero-initialise. */
+/* The parts in effect, or possible. Zero-initialise. */
 struct rfs_sandbox {
     bool entered;       /* no new privileges */
     bool few_rights;    /* no capability but those that reading takes */
@@ -38,10 +38,10 @@ struct rfs_sandbox {
 
 /* The first step. 0, or -errno with *err filled. */
 int rfs_sandbox_enter(enum rfs_sandbox_mode mode, struct rfs_sandbox *out, struct rfs_error *err);
-/* The second, for the files of VIEW; logs what holds. */
+/* The second, for the files of VIEW; logs the parts in effect. */
 int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs_sandbox *out,
                       struct rfs_error *err);
-/* What this build and this kernel could do; nothing is given up. */
+/* The parts that this build and this kernel have; nothing is given up. */
 void rfs_sandbox_look(struct rfs_sandbox *out);
 /* "no new privileges, no capabilities, ...", or "off". */
 void rfs_sandbox_tell(const struct rfs_sandbox *sandbox, char *out, size_t cap);
@@ -58,7 +58,7 @@ bool rfs_sandbox_has_calls(void);
 
 /* Landlock (sandbox_files.c): its version, or 0. */
 int rfs_sandbox_landlock(void);
-/* Only what VIEW reads and writes can be opened from now on. 0 or -errno. */
+/* From now on only the files that VIEW reads and writes can be opened. 0 or -errno. */
 int rfs_sandbox_files(reshard_view *view, int landlock);
 
 #endif

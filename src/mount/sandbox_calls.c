@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls that a server makes; any other ends it (SIGSYS). The list is what our own code,
- * libfuse, OpenSSL and the C libraries of several years call. HACKING.md says how to add one,
- * doc/TROUBLESHOOTING.md what to do where one is missing.
+ * The system calls that a server makes; any other ends it (SIGSYS). The list covers our own code,
+ * libfuse, OpenSSL and the C libraries of several years. HACKING.md explains how to add one, and
+ * doc/TROUBLESHOOTING.md helps users for whom one is missing.
  */
 #include "mount/sandbox.h"
 
@@ -42,7 +42,7 @@ static const char *const allowed[] = {
     "ppoll ppoll_time64 select pselect6 pselect6_time64 send recv recvfrom recvmsg shutdown",
     /* memory */
     "brk munmap mremap madvise mlock mlock2 munlock mincore membarrier",
-    /* threads, and what they wait for */
+    /* threads and waiting */
     "futex futex_time64 futex_waitv set_robust_list get_robust_list rseq set_tid_address "
     "arch_prctl set_thread_area exit exit_group sched_yield sched_getaffinity sched_getparam "
     "sched_getscheduler getcpu restart_syscall",
@@ -93,7 +93,7 @@ static const struct condition conditions[] = {
     {"mprotect", 2, PROT_WRITE | PROT_EXEC, 0},
     {"mprotect", 2, PROT_WRITE | PROT_EXEC, PROT_WRITE},
     {"mprotect", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC},
-    /* To whom it is connected already: the keeper, and the system's log. */
+    /* Connections that exist already: to the keeper, and to the system's log. */
     {"sendto", 4, UINT64_MAX, 0},
     /* Whether something is a terminal (in the way of glibc from 2.42 on, too), and how wide. */
     {"ioctl", 1, ALL, TCGETS},
@@ -245,8 +245,8 @@ static int compile_apart(enum rfs_sandbox_filter how)
 }
 
 /*
- * 0, or -errno. A flag of kernels from 4.17 on: nobody runs foreign code here, whose speculation
- * would be dear to stop.
+ * 0, or -errno. The flag (kernels from 4.17 on) leaves speculation on: no foreign code runs here,
+ * and turning it off is expensive.
  */
 static int load(const struct sock_fprog *program)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Landlock: which files the process can still open. Sources are read, and so is /proc, the folder
- * of indexes is written, /dev/null is both, and nothing else is opened. Looking at names and
- * attributes is not restricted by it.
+ * Landlock: the files that the process can still open. It reads sources and /proc, writes the
+ * folder of indexes, does both with /dev/null, and opens no other file. Landlock does not restrict
+ * looking at names and attributes.
  */
 #include "base/cleanup.h"
 #include "mount/sandbox.h"
@@ -39,7 +39,7 @@ struct __attribute__((packed)) rule {
 #define MAKE_FILE (UINT64_C(1) << 8)
 #define TRUNCATE (UINT64_C(1) << 14)
 
-/* By version: what it knows of files. */
+/* The rights on files that a version of Landlock knows. */
 static uint64_t known_files(int version)
 {
     const unsigned bits = version >= 5 ? 16 : version >= 3 ? 15 : version >= 2 ? 14 : 13;
@@ -59,7 +59,7 @@ struct rules {
     uint64_t known;
 };
 
-/* What is not there can't be read, and what can't be looked into needs no rule. */
+/* A path that is missing or may not be entered needs no rule. */
 static int allow(const struct rules *rules, const char *path, uint64_t what)
 {
     RFS_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
@@ -95,8 +95,8 @@ int rfs_sandbox_files(reshard_view *view, int landlock)
         return -errno;
     rules.fd = fd;
     rc = allow(&rules, "/dev/null", READ_FILE | WRITE_FILE);
-    if (rc ==
-        0) /* whether those who wait are being killed; others' secrets there take the right to trace them */
+    /* It tells which callers are being killed. Secrets of others there need the right to trace. */
+    if (rc == 0)
         rc = allow(&rules, "/proc", READ_FILE);
     if (rc == 0)
         rc = reshard_folders(view, allow_folder, &rules);

@@ -15,8 +15,9 @@
 #define RFS_REQUEST_BYTES ((size_t)1 << 20)
 
 /*
- * From now on buffers hold what is decrypted: they are guarded for SECRET, and wiped in the end.
- * Borrowed until the last buffer was got; NULL for plain sources. Before the first is got.
+ * From now on buffers hold decrypted content: they are guarded for SECRET, and wiped in the end.
+ * SECRET is borrowed until the last buffer is taken; NULL for plain sources. To be called before
+ * the first buffer is taken.
  */
 void rfs_scratch_keep_secret(struct rfs_secret *secret);
 

@@ -134,7 +134,8 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rc = mount_session(s, err);
     if (rc < 0)
         return rc;
-    rfs_guard_block(s->mount.options->foreground); /* until here, a signal ends what may hang */
+    /* Until here, a signal ends the process, even if it hangs. */
+    rfs_guard_block(s->mount.options->foreground);
     rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
     if (s->keeper->fd >= 0 && rfs_table_find(s->mountpoint, &mounted) == 0) {

@@ -33,7 +33,7 @@ int rfs_settings_add_environment(struct rfs_settings *settings, char *const *env
 {
     int rc = 0;
 
-    if (getauxval(AT_SECURE)) /* as secure_getenv: it is the environment of who has fewer rights */
+    if (getauxval(AT_SECURE)) /* like secure_getenv: the caller may have fewer rights */
         return 0;
     for (; rc == 0 && *environment; environment++)
         if (strncmp(*environment, RFS_SETTINGS_VARIABLE, strlen(RFS_SETTINGS_VARIABLE)) == 0)
@@ -116,7 +116,7 @@ static int put_list(struct rfs_json_read *json, FILE *out)
     return json->wrong ? -EINVAL : 0;
 }
 
-/* The value at JSON, whose form was looked at, as text: -EINVAL for what is none of an option. */
+/* Puts the value at JSON, which is well-formed, as text. -EINVAL: no option has such a value. */
 static int put_value(struct rfs_json_read *json, FILE *out)
 {
     uint64_t number;

@@ -14,7 +14,7 @@
  *     strict                                      or strict = yes, as in the environment
  *
  *     {"cache": "2G", "strict": true}             or of JSON: texts, whole numbers, true and false; a list of
- *                                                 texts for what takes several paths
+ *                                                 texts for options with several paths
  *
  * Paths in a file are looked for from the folder of the file. Not thread-safe.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's table of what is mounted where. */
+/* The kernel's table of mounts. */
 #ifndef RFS_MOUNT_TABLE_H
 #define RFS_MOUNT_TABLE_H
 
@@ -7,10 +7,10 @@
 #include <sys/types.h>
 
 struct rfs_mounted {
-    unsigned long id; /* from 1 up, as nobody else has while it is mounted; 0: unknown */
+    unsigned long id; /* from 1 up, unique while it is mounted; 0: unknown */
     dev_t device;
     bool ours;         /* by its type, which subtype= replaces */
-    char source[4096]; /* what it shows, as mount(8) says; cut where it is longer */
+    char source[4096]; /* its source, as mount(8) prints it; cut if it is longer */
 };
 
 /*

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of finding NAME in folder PARENT, with the attributes of what is found. */
+/* Of finding NAME in folder PARENT, with its attributes. */
 bool rfs_waits_lookup(const struct rfs_mount *m, uint64_t parent, const char *name);
 bool rfs_waits_getattr(const struct rfs_mount *m, uint64_t id);
 /* Of listing folder DIR without attributes. */

@@ -107,7 +107,7 @@ static void report_replica(const struct planning *planning,
     if (lost != used && !rfs_catalog_has(planner->config.catalog, lost) &&
         !atomic_exchange(&planner->lost[lost - rfs_plan_base(planner, 0)], true))
         rfs_log(planner->config.log, RFS_WARNING,
-                "rank_%u is missing; what it holds is read from a replica, rank_%u", lost, used);
+                "rank_%u is missing; its slices are read from a replica, rank_%u", lost, used);
 }
 
 int rfs_plan_types_differ(const struct planning *planning, uint32_t name, uint32_t rank,

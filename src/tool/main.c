@@ -36,7 +36,7 @@ static void print_commands(void)
     fputs("usage: reshard COMMAND [option...]\n\n", stdout);
     for (size_t i = 0; i < COMMANDS; i++)
         printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\nreshard COMMAND --help tells the options of a command, reshard(1) all of it.\n"
+    fputs("\nreshard COMMAND --help lists the options of a command; reshard(1) explains them.\n"
           "The file system is reshardfs(1).\n",
           stdout);
 }

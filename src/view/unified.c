@@ -261,7 +261,8 @@ static void warn_of_lost(const struct unifying *u)
             first = &u->whole->targets[i];
     if (first)
         rfs_log(&u->view->log, RFS_WARNING,
-                "view=unified takes what is no parameter from rank_0 alone, as unified_safetensors "
+                "view=unified takes other values than parameters from rank_0 alone, as "
+                "unified_safetensors "
                 "does: "
                 "%zu value%s that rank_0 lacks %s left out: '%s'%s",
                 n, n == 1 ? "" : "s", n == 1 ? "is" : "are",

@@ -78,8 +78,8 @@ def test_what_differs_is_not_overwritten():
     path = os.path.join(target, "rank_1", "checkpoint_1.ckpt")
     os.makedirs(os.path.dirname(path))
     want = tree.expected(1)
-    for found, why in ((want[:-1], "is of another size than what is to be written"),
-                       (want[:-1] + b"?", "differs from what is to be written")):
+    for found, why in ((want[:-1], "has another size than the new content"),
+                       (want[:-1] + b"?", "differs from the new content")):
         with open(path, "wb") as file:
             file.write(found)
         os.rename(path, path)

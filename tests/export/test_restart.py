@@ -105,12 +105,12 @@ def test_another_export_is_not_mixed_with_it():
     export(tree, target)
     error = ("it is in {} already, and {}; try: --force to replace it, or another DST")
     got = export(tree, target, options=["dtype=float16"], status=1)
-    check(error.format(target, "is of another size than what is to be written") in got.stderr, got.stderr)
+    check(error.format(target, "has another size than the new content") in got.stderr, got.stderr)
     newer = Tree(folder("newer"), usual(), 4, 2, version=1)
     for rank in range(4):
         tree.write(rank, newer.source(rank))
     got = export(tree, target, "--trust", status=1)
-    check(error.format(target, "differs from what is to be written") in got.stderr, got.stderr)
+    check(error.format(target, "differs from the new content") in got.stderr, got.stderr)
     export(tree, target, "--force")
     is_right(newer, target)
 

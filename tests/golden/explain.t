@@ -105,7 +105,7 @@ rank 0  rank_0/checkpoint_0.ckpt; the same is on ranks 1-7
 1 piece from 1 source rank, 48 bytes
 $ mv src/rank_1 lost
 $ explain --param layer1.weight --rank 3 2>&1
-reshard: warning: rank_1 is missing; what it holds is read from a replica, rank_0
+reshard: warning: rank_1 is missing; its slices are read from a replica, rank_0
 layer1.weight: Float32 [768, 48], 144.0 KiB
 source       devices [2, 2, 2], map [-1, 1]: axis 1 in 2, on 4 ranks each; slices of [768, 24]
 destination  devices [4], map [0, -1]: axis 0 in 4; slices of [192, 48]

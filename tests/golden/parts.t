@@ -246,7 +246,7 @@ $ explain -o nshards=5 -d dst.ckpt --param embed
 reshard: error: the source is in hfai's parts, for which option dst_strategy does nothing; try: nshards=, large_size= and zip_crc alone
 (exit 2)
 $ rm saved/PART_001.pt; explain -o nshards=5 --param embed
-reshard: error: …/saved: the folder holds 2 files PART_*.pt, of which 'PART_002.pt' is none of PART_000.pt to PART_001.pt; try: move away what is left over from another save, or copy what is missing there
+reshard: error: …/saved: the folder holds 2 files PART_*.pt, and 'PART_002.pt' is none of PART_000.pt to PART_001.pt; try: move away what is left over from another save, or copy what is missing there
 (exit 1)
 
 # A manifest that cannot be read is said, also where a part is damaged.

@@ -107,19 +107,19 @@ $ against tree --json --name layer1.weight
 $ reshard verify tree -s work/dst_strategy.ckpt --name 'layer1.*'
 rank 1: there is no checkpoint of it
 layer1.bias: has other bytes than the ranks that hold the same in rank 2, first at [2], …/tree/rank_2/checkpoint_2.ckpt offset 36946
-layer1.weight: cannot be had whole: rank 1 is missing
+layer1.weight: is incomplete: rank 1 is missing
 tree: 1 tensor, 192 bytes: not right: 2 tensors, 1 rank
 (exit 1)
 $ reshard verify tree --against work/src -s work/src_strategy.ckpt --tree-options src_strategy=work/dst_strategy.ckpt --name 'layer1.*'
 rank 1: there is no checkpoint of it
 layer1.bias: has other bytes than the source in rank 2, first at [2], …/tree/rank_2/checkpoint_2.ckpt offset 36946
-layer1.weight: cannot be had whole: rank 1 is missing
+layer1.weight: is incomplete: rank 1 is missing
 tree: 1 tensor, 192 bytes: not right: 2 tensors, 1 rank
 (exit 1)
 $ against tree --manifest of8.json --name 'layer1.*'
 rank 1: there is no checkpoint of it
 layer1.bias: has other bytes than the source in rank 2, first at [2], …/tree/rank_2/checkpoint_2.ckpt offset 36946
-layer1.weight: cannot be had whole: rank 1 is missing
+layer1.weight: is incomplete: rank 1 is missing
 layer1.weight: has other bytes than the source in rank 0, …/tree/rank_0/checkpoint_0.ckpt offset 441
 tree: 2 tensors, 144.2 KiB: not right: 2 tensors, 1 rank
 (exit 1)
@@ -129,8 +129,8 @@ tree: 15 tensors, 334.2 KiB: not right: 1 rank
 (exit 1)
 $ reshard verify tree -s work/dst_strategy.ckpt --manifest none.json --name '*2.weight'; ls none.json
 rank 0: …/tree/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
-layer2.weight: cannot be had whole: rank 0 is damaged
-moments.layer2.weight: cannot be had whole: rank 0 is damaged
+layer2.weight: is incomplete: rank 0 is damaged
+moments.layer2.weight: is incomplete: rank 0 is damaged
 tree: 0 tensors, 0 bytes: not right: 2 tensors, 1 rank
 ls: cannot access 'none.json': No such file or directory
 (exit 2)
@@ -140,8 +140,8 @@ tree: 15 tensors, 334.2 KiB: not right: 1 rank
 (exit 1)
 $ reshard verify tree -s work/dst_strategy.ckpt --name '*2.weight'
 rank 3: …/tree/rank_3/checkpoint_3.ckpt: offset 0: not a protobuf field: the file is damaged, or not a checkpoint; try: compare the file with its original, or save it again
-layer2.weight: cannot be had whole: rank 3 is damaged
-moments.layer2.weight: cannot be had whole: rank 3 is damaged
+layer2.weight: is incomplete: rank 3 is damaged
+moments.layer2.weight: is incomplete: rank 3 is damaged
 tree: 0 tensors, 0 bytes: not right: 2 tensors, 1 rank
 (exit 1)
 $ rm tree/rank_3/checkpoint_3.ckpt; ln -s checkpoint_3.ckpt tree/rank_3; against tree
@@ -189,7 +189,7 @@ piped: 15 tensors, 334.2 KiB: not right: 1 tensor, 1 rank
 (exit 1)
 $ reshard verify piped -s pipe.json --name layer1.weight
 rank 5: there is no checkpoint of it
-layer1.weight: cannot be had whole: not all of it is left in pipeline stage 1
+layer1.weight: is incomplete: not all of it is left in pipeline stage 1
 piped: 1 tensor, 144.0 KiB: not right: 1 tensor, 1 rank
 (exit 1)
 $ rm -r piped/rank_[467]; reshard verify piped --against work/src -s work/src_strategy.ckpt -d pipe.json
@@ -198,10 +198,10 @@ piped: 15 tensors, 334.2 KiB: not right: 4 ranks
 (exit 1)
 $ reshard verify piped -s pipe.json
 ranks 4-7: there is no checkpoint of it
-layer3.bias: cannot be had whole: rank 4 is missing
-layer3.weight: cannot be had whole: rank 4 is missing
-moments.layer3.bias: cannot be had whole: rank 4 is missing
-moments.layer3.weight: cannot be had whole: rank 4 is missing
+layer3.bias: is incomplete: rank 4 is missing
+layer3.weight: is incomplete: rank 4 is missing
+moments.layer3.bias: is incomplete: rank 4 is missing
+moments.layer3.weight: is incomplete: rank 4 is missing
 note: rng_state: ranks 1-3 have values of their own; no strategy knows it
 piped: 11 tensors, 325.1 KiB: not right: 4 tensors, 4 ranks
 (exit 1)
@@ -222,7 +222,7 @@ rng_state: cannot be compared: rank 1 of the source is damaged
 new: 15 tensors, 334.2 KiB: not right: 8 tensors, 1 rank of the source
 (exit 1)
 $ rm -r source/rank_1; reshard verify new --against source -s work/dst_strategy.ckpt -d work/dst_strategy.ckpt --name 'layer1.*' --json
-reshard: warning: rank_1 is missing; what it holds is read from a replica, rank_0
+reshard: warning: rank_1 is missing; its slices are read from a replica, rank_0
 reshard: warning: parameter 'global_step': rank_1 is missing; the same value in all other ranks of its stage is used
 reshard: warning: parameter 'learning_rate': rank_1 is missing; the same value in all other ranks of its stage is used
 {"tree":"new","against":"source","manifest":null,"equal":false,

@@ -119,8 +119,8 @@ def test_environment():
 def test_rw_is_refused():
     tree, mnt = small(), folder("mnt")
     equal(bare(tree, "-o", tree.options("rw"), mnt=mnt),
-          (2, "", "reshardfs: error: option 'rw' cannot be had: what is shown is made from the source, and nothing "
-                  "can be written to it; try: ro, or nothing: it is read-only in any case\n"), "rw")
+          (2, "", "reshardfs: error: option 'rw' is not possible: the files are made from the source, and cannot "
+                  "be written; try: ro, or nothing: it is read-only in any case\n"), "rw")
     with Mount(tree.src, tree.options("ro")) as m:
         same_bytes(m.read(0), tree.expected(0), "ro")
 

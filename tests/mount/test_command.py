@@ -161,7 +161,7 @@ def test_nonempty():
     fails(
         1,
         f"{full}: the mount point is not empty; "
-        "try: an empty folder, or -o nonempty to cover what is in this one",
+        "try: an empty folder, or -o nonempty to cover its content",
         tree.src,
         full,
         "-o",

@@ -242,9 +242,9 @@ def test_sandbox_without_a_part_of_the_kernel():
     env = shim(RFS_WITHOUT=str(LANDLOCK))
     with Foreground(tree.src, tree.options(), env=env) as m:
         check(told(m.mnt).endswith("a filter of system calls, no Landlock"), told(m.mnt))
-        equal(m.log(), "reshardfs: sandbox: Landlock cannot be had here (Function not implemented)\n", "the log")
+        equal(m.log(), "reshardfs: sandbox: Landlock is not available here (Function not implemented)\n", "the log")
         same_bytes(m.read(0), tree.expected(0), "rank 0")
-    fails(1, "sandbox=on cannot be had: Landlock: Function not implemented; try: sandbox=auto, to do without",
+    fails(1, "sandbox=on is not possible: Landlock: Function not implemented; try: sandbox=auto, to do without",
           tree.src, m.mnt, "-o", tree.options("sandbox=on"), env=env)
 
 

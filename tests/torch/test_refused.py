@@ -60,7 +60,7 @@ def test_refused_calls():
         refused(put(archive(dumps(head(x=call)))), "the pickle in it uses ")
         refused(put(archive(dumps(head(x=call)))), name)
     damaged = "the pickle in it is damaged: "
-    refused(put(after_head(b"K\x01)R")), damaged + "a call of what is no callable")
+    refused(put(after_head(b"K\x01)R")), damaged + "a call of something that is not callable")
     refused(put(after_head(b"(K\x01K\x02tQ")), damaged + "a persistent id that is no storage")
     refused(put(after_head(b"X\x01\x00\x00\x00aQ")), damaged + "a persistent id that is no storage")
 
@@ -74,7 +74,7 @@ def test_refused_opcodes():
         (b"j" + word(2**32 - 1), "was never set"), (b"Nr" + word(2**32 - 1), "a memo number out of order"),
         (b"Nr" + word(10**6), "a memo number out of order"), (b"t", "no mark is set"), (b"u", "no mark is set"),
         (b"(K\x01u", "a key without a value"), (b"}(K\x01K\x02K\x03d", "a key without a value"),
-        (b"a", "items are added to what is no list"), (b"N" * 3, "items are set on what is no dict"), (b"\x80\x02", "a protocol number"),
+        (b"a", "items are added to something that is not a list"), (b"N" * 3, "items are set on something that is not a dict"), (b"\x80\x02", "a protocol number"),
         (b"0000", "nothing to drop"), (b"(", "items without a container"), (b"\x87", "too few values"),
         (b"U\x01\xff", "that is not ASCII"),
     ]:

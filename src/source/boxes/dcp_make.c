@@ -166,7 +166,7 @@ static int pop_call(struct rfs_dcp_machine *machine, uint32_t *callee, enum rfs_
     *args = rfs_dcp_tuple(machine->pickle, tuple, n);
     return *args && rfs_dcp_use(*callee, use)
                ? 0
-               : rfs_dcp_damaged(machine, "a call of what is no callable");
+               : rfs_dcp_damaged(machine, "a call of something that is not callable");
 }
 
 static bool are_texts(const uint32_t *values, uint32_t n)

@@ -212,7 +212,7 @@ static int check_place(const struct header *header, const struct tensor *tensor)
     const uint64_t bytes = tensor->type.bytes;
     if (tensor->begin != header->end)
         return FAIL_TENSOR(header,
-                           "its data_offsets begin at %llu, but what is before it ends at %llu: "
+                           "its data_offsets begin at %llu, but the one before it ends at %llu: "
                            "tensors overlap, are out of order or have a hole between them",
                            (unsigned long long)tensor->begin, (unsigned long long)header->end);
     if (tensor->end < tensor->begin || tensor->end - tensor->begin != bytes)

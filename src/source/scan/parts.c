@@ -76,7 +76,7 @@ static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
 
     if (last->number >= names->n) /* else they are all there: no two have one number */
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
-                        "the folder holds %zu files PART_*.pt, of which '%s' is none of "
+                        "the folder holds %zu files PART_*.pt, and '%s' is none of "
                         "PART_000.pt to PART_%03zu.pt",
                         names->n, last->name, names->n - 1);
     for (size_t i = 0; i < names->n; i++) {

@@ -55,7 +55,7 @@ static int find_dict(const struct walk *walk, const char *entry, const struct rf
     *out = node;
     return rfs_node_pairs(node) ? 0
                                 : rfs_fail(walk->err, -EINVAL, RFS_IN(walk->file), REMEDY_ENTRY,
-                                           "what it holds is not a dict of tensors");
+                                           "its content is not a dict of tensors");
 }
 
 static int take_tensor(struct walk *walk, uint32_t name, const struct rfs_torch_tensor *tensor)

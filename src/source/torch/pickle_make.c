@@ -100,8 +100,8 @@ int rfs_unpickle_add(struct rfs_unpickler *machine, int64_t height, bool dict)
         if (rc)
             return rc;
     } else {
-        return rfs_unpickle_fail(machine, dict ? "items are set on what is no dict"
-                                               : "items are added to what is no list");
+        return rfs_unpickle_fail(machine, dict ? "items are set on something that is not a dict"
+                                               : "items are added to something that is not a list");
     }
     return fold(machine, (size_t)height, items);
 }
@@ -157,7 +157,7 @@ int rfs_unpickle_call(struct rfs_unpickler *machine, enum rfs_node_kind kind)
     struct rfs_node *node = rfs_unpickle_node(machine, kind);
 
     if (!args || !callee || args->kind != RFS_NODE_TUPLE || callee->kind != RFS_NODE_GLOBAL)
-        return rfs_unpickle_fail(machine, "a call of what is no callable");
+        return rfs_unpickle_fail(machine, "a call of something that is not callable");
     if (!node)
         return rfs_unpickle_no_node(machine);
     node->of.call.callee = callee;

@@ -26,7 +26,7 @@ static const struct rfs_argument arguments[] = {
                    struct rfs_explain, rank, "one destination rank, with every byte range"),
     RFS_ARG_RANKS(
         "ranks", "LIST", "ranks and ranges of them, such as --ranks 0-63,70", struct rfs_explain,
-        ranks, "some, such as those of a node: 0-7. Together, what several\ntake is counted once"),
+        ranks, "some ranks, such as 0-7 on one node; bytes that several\nof them take count once"),
     RFS_ARG_TEXT("svg", "FILE", struct rfs_explain, svg,
                  "also draws the parameter; - for the standard output"),
     RFS_ARG_FLAG("json", struct rfs_explain, json, "for scripts"),
@@ -173,7 +173,7 @@ const struct rfs_command rfs_command_explain = {
     .usage = "reshard explain SRC -s FILE -d FILE --param NAME [--rank N] [--svg FILE]\n"
              "reshard explain SRC -s FILE -d FILE [--ranks LIST]\n"
              "reshard explain PARTS -o nshards=N [--param NAME] [--rank N]\n",
-    .summary = "tells which source ranks, files and bytes make a destination slice",
+    .summary = "shows the source ranks, files and bytes of a destination slice",
     .arguments = arguments,
     .request_bytes = sizeof defaults,
     .defaults = &defaults,

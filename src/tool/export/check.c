@@ -191,7 +191,7 @@ static int check_unknown(struct rfs_export *export, struct rfs_export_file *file
         return refuse(export, file, "", err);
     const int rc = compare(export, file, &entry->hash, err);
     if (rc == -EINVAL)
-        return refuse(export, file, "differs from what is to be written", err);
+        return refuse(export, file, "differs from the new content", err);
     entry->written_ms = rfs_record_now();
     return rc ? rc : keep(export, file, entry, err);
 }
@@ -215,7 +215,7 @@ static int check_file(struct rfs_export *export, struct rfs_export_file *file,
         return rfs_export_source_failed(export, file, rc, err);
     const struct rfs_manifest_entry *known = rfs_manifest_find(&export->known, file->path);
     if ((uint64_t)st.st_size != file->size)
-        return refuse(export, file, "is of another size than what is to be written", err);
+        return refuse(export, file, "has another size than the new content", err);
     return known && known->size == file->size && rfs_hash_equal(known->made_of, entry.made_of)
                ? check_known(export, file, known, err)
                : check_unknown(export, file, &entry, err);

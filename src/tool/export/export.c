@@ -261,9 +261,9 @@ const struct rfs_command rfs_command_export = {
     .name = "export",
     .usage = "reshard export SRC DST [-s FILE] [-d FILE] [-o OPTION,...] [option...]\n"
              "reshard export --verify DST\n",
-    .summary = "writes what a mount would show into a folder",
+    .summary = "writes the files of a mount into a folder",
     .arguments = rfs_export_arguments,
-    .after = "It goes on where it was stopped. On several machines: under srun or mpirun.\n",
+    .after = "A stopped export continues. On several machines: under srun or mpirun.\n",
     .request_bytes = sizeof(struct rfs_export_options),
     .run = run,
 };

@@ -41,8 +41,8 @@ int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs
     rfs_table_u64(&report->table, cipher.blocks);
     rfs_table_u64(&report->table, reading->size);
     fprintf(report->say,
-            "encrypted (%s, %" PRIu32 " block%s): what is in it is told to those who have its "
-            "key, -o key_file=FILE\n",
+            "encrypted (%s, %" PRIu32 " block%s): to see its content, give its key: "
+            "-o key_file=FILE\n",
             mode, cipher.blocks, cipher.blocks == 1 ? "" : "s");
     rfs_json_put_text(&report->json, "mode", mode);
     return 0;

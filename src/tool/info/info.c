@@ -77,13 +77,13 @@ static const char *const orders[] = {"file", "size", "name", "offset", NULL};
 static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("PATH", struct parsed, args.path, "one PATH"),
     RFS_ARG_VIEW('s', "FILE", "src_strategy", struct parsed, options,
-                 "a tree's strategy: whole shapes, cuts, what does not fit"),
+                 "a tree's strategy, for whole shapes, cuts and misfits"),
     RFS_ARG_VIEW('o', "OPTIONS", NULL, struct parsed, options,
-                 "how the source is to be read, as for a mount: step=5,\nkey_file=FILE, "
+                 "options to read it by, as for a mount: step=5,\nkey_file=FILE, "
                  "rank_dir=node%d, ..."),
     RFS_ARG_TEXTS("name", "GLOB", struct parsed, globs,
                   "only these parameters; may be given several times"),
-    RFS_ARG_OWN("dtype", "TYPE", take_dtype, "only those of a type, such as BFloat16"),
+    RFS_ARG_OWN("dtype", "TYPE", take_dtype, "only this element type, such as BFloat16"),
     RFS_ARG_WORD("sort", "ORDER", orders, "size, name, offset or file", struct parsed,
                  args.filter.order, "size (the largest first), name, offset or file"),
     {.letter = 'n',
@@ -94,7 +94,8 @@ static const struct rfs_argument arguments[] = {
      .remedy = "a number of rows",
      RFS_TO(struct parsed, args.filter.most),
      .help = "the first N of them"},
-    RFS_ARG_FLAG("all", struct parsed, args.all, "of a large tree, the headers of every rank"),
+    RFS_ARG_FLAG("all", struct parsed, args.all,
+                 "read the headers of every rank, also of a large tree"),
     RFS_ARG_FLAG("json", struct parsed, args.json, "for scripts"),
     {0},
 };
@@ -308,7 +309,7 @@ static const struct parsed defaults = {.args.filter = {.dtype = -1, .most = SIZE
 const struct rfs_command rfs_command_info = {
     .name = "info",
     .usage = "reshard info [option...] PATH\n",
-    .summary = "shows what a checkpoint, folder, tree, strategy or mount holds",
+    .summary = "lists the content of a checkpoint, tree, strategy or mount",
     .arguments = arguments,
     .request_bytes = sizeof defaults,
     .defaults = &defaults,

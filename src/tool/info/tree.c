@@ -116,7 +116,7 @@ static void tell(struct rfs_info_tree *tree, const char *encrypted)
     fputc('\n', report->say);
     if (encrypted)
         fprintf(report->say,
-                "format: ckpt, encrypted (%s): what is in it is told to those who have its key, "
+                "format: ckpt, encrypted (%s): to see its content, give its key: "
                 "-o key_file=FILE\n",
                 encrypted);
     else

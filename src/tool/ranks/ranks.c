@@ -122,7 +122,7 @@ static int run(void *request, struct rfs_error *err)
 const struct rfs_command rfs_command_ranks = {
     .name = "ranks",
     .usage = "reshard ranks [RANK] [-s FILE] [-d FILE] [--json]\n",
-    .summary = "tells which source ranks a destination rank needs, by the strategies",
+    .summary = "shows the source ranks that a destination rank needs",
     .arguments = arguments,
     .request_bytes = sizeof(struct job),
     .run = run,

@@ -16,7 +16,7 @@
 enum rfs_finding_kind {
     RFS_FOUND_RANK,        /* a rank has no file, or one that cannot be read; detail says why */
     RFS_FOUND_SOURCE_RANK, /* likewise, of the source; detail says why */
-    RFS_FOUND_PARTIAL,     /* a tensor cannot be had whole; detail says why */
+    RFS_FOUND_PARTIAL,     /* a tensor is incomplete; detail says why */
     RFS_FOUND_UNCOMPARED,  /* nor that of the source, to be compared with; detail says why */
     RFS_FOUND_MISSING,     /* a tensor is not there */
     RFS_FOUND_EXTRA,       /* or is, and should not be */

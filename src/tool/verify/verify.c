@@ -197,7 +197,7 @@ const struct rfs_command rfs_command_verify = {
     .name = "verify",
     .usage = "reshard verify TREE --against SRC [-s FILE] [-d FILE] [option…]\n"
              "reshard verify TREE [-s FILE] [--manifest FILE] [option…]\n",
-    .summary = "proves that a mount, an export or a tree holds what its source does",
+    .summary = "proves that a mount, an export or a tree equals its source",
     .arguments = rfs_verify_arguments,
     .after = "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
     .request_bytes = sizeof(struct rfs_verify_options),

@@ -3,7 +3,7 @@
  * `reshard verify`: a tree against its source, against a manifest, and against itself. The steps:
  *
  *     ranks     index every rank of the tree; what they list, against what the view of the source would show
- *     lost      which tensors of the tree, or of the source, cannot be had whole for want of a rank
+ *     lost      which tensors of the tree, or of the source, are incomplete for want of a rank
  *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
  *               checksum. What no strategy knows has no whole: rank by rank, own.c
  *     frames    the rest of the files, against those that the view of the source would show

@@ -17,7 +17,7 @@ static const struct {
 } kinds[] = {
     [RFS_FOUND_RANK] = {"rank", ""},
     [RFS_FOUND_SOURCE_RANK] = {"source_rank", ""},
-    [RFS_FOUND_PARTIAL] = {"partial", "cannot be had whole"},
+    [RFS_FOUND_PARTIAL] = {"partial", "is incomplete"},
     [RFS_FOUND_UNCOMPARED] = {"uncompared", "cannot be compared"},
     [RFS_FOUND_MISSING] = {"missing", "is missing"},
     [RFS_FOUND_EXTRA] = {"extra", "should not be there"},

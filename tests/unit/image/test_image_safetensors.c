@@ -313,7 +313,8 @@ static void test_refused(void **state)
     expect_refusal(w, -EINVAL, "parameter 'h': is of type HiFloat8");
     w->params->n = 1;
     add_tensor(w, "__metadata__", RFS_FLOAT32, DIMS(2));
-    expect_refusal(w, -EINVAL, "parameter '__metadata__': has the name of what is no tensor");
+    expect_refusal(w, -EINVAL,
+                   "parameter '__metadata__': has a name that safetensors files reserve");
     w->params->n = 1;
     add_target(w, "huge", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 59), UINT64_C(1) << 61);
     add_target(w, "huger", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 60), UINT64_C(1) << 62);

@@ -261,7 +261,7 @@ static void test_copies_of_a_lost_rank(void **state)
         write_rank(f, rank, "wm");
     open_tree(f, OVER("w", "[4]") ", " LAYOUT("m", "[2, 2]", "0"), OVER("w", "[4]"));
     expect_file(f, 0, "w1 m2");
-    assert_non_null(strstr(f->lines, "rank_0 is missing; what it holds is read from a replica"));
+    assert_non_null(strstr(f->lines, "rank_0 is missing; its slices are read from a replica"));
 }
 
 static void test_copies_that_nobody_has(void **state)

@@ -210,8 +210,8 @@ static void test_calls(void **state)
     DAMAGED("a call as torch makes none", NAME("\5", "torch", "\7", "float32") ")R");
     DAMAGED("an object as torch makes none", SIZE ")\x81");
     DAMAGED("an object as torch makes none", CHUNK "K\1\x85\x81");
-    DAMAGED("a call of what is no callable", "K\1)R");
-    DAMAGED("a call of what is no callable", SIZE "]R");
+    DAMAGED("a call of something that is not callable", "K\1)R");
+    DAMAGED("a call of something that is not callable", SIZE "]R");
 }
 
 static void test_dtypes(void **state)

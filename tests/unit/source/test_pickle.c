@@ -175,12 +175,12 @@ static void test_uses(void **state)
     NOT_ALLOWED("uses torch._utils._rebuild_tensor_v2", "ctorch._utils\n_rebuild_tensor_v2\n)R");
     NOT_ALLOWED("uses torch.Size", "ctorch\nSize\nJ\xff\xff\xff\xff\x85\x85R");
     NOT_ALLOWED("uses collections.defaultdict", "ccollections\ndefaultdict\nK\1\x85R");
-    DAMAGED("items are set on what is no dict", TENSOR "K\0K\1s");
-    DAMAGED("items are set on what is no dict", "cargparse\nNamespace\n)\x81K\0K\1s");
-    DAMAGED("items are added to what is no list", ODICT "K\0a");
+    DAMAGED("items are set on something that is not a dict", TENSOR "K\0K\1s");
+    DAMAGED("items are set on something that is not a dict", "cargparse\nNamespace\n)\x81K\0K\1s");
+    DAMAGED("items are added to something that is not a list", ODICT "K\0a");
     DAMAGED("an object with two states", "cargparse\nNamespace\n)\x81}b}b");
-    DAMAGED("a call of what is no callable", "K\1)R");
-    DAMAGED("a call of what is no callable", "ctorch\nSize\n]R");
+    DAMAGED("a call of something that is not callable", "K\1)R");
+    DAMAGED("a call of something that is not callable", "ctorch\nSize\n]R");
 }
 
 static void test_protocols(void **state)
@@ -209,9 +209,9 @@ static void test_stack(void **state)
     DAMAGED("items without a container", "Na");
     DAMAGED("items without a container", "(e");
     DAMAGED("items without a container", "N((e");
-    DAMAGED("items are added to what is no list", "}Na");
-    DAMAGED("items are set on what is no dict", "]NNs");
-    DAMAGED("items are set on what is no dict", "NNNs");
+    DAMAGED("items are added to something that is not a list", "}Na");
+    DAMAGED("items are set on something that is not a dict", "]NNs");
+    DAMAGED("items are set on something that is not a dict", "NNNs");
     DAMAGED("a key without a value", "}(Nu");
     DAMAGED("a key without a value", "(Nd");
     DAMAGED("nothing to remember", "q\0");

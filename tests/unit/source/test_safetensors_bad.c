@@ -216,11 +216,11 @@ static void test_places(void **state)
 {
     (void)state;
     REFUSED(8, "{" GOOD "," TENSOR("w", "I8", "[4]", 2, 6) "}",
-            "parameter 'w': ", "begin at 2, but what is before it ends at 4", "overlap");
+            "parameter 'w': ", "begin at 2, but the one before it ends at 4", "overlap");
     REFUSED(12, "{" GOOD "," TENSOR("w", "I8", "[4]", 8, 12) "}",
-            "parameter 'w': ", "begin at 8, but what is before it ends at 4", "hole");
+            "parameter 'w': ", "begin at 8, but the one before it ends at 4", "hole");
     REFUSED(8, "{" TENSOR("w", "I8", "[4]", 4, 8) "," GOOD "}",
-            "parameter 'w': ", "begin at 4, but what is before it ends at 0", "out of order");
+            "parameter 'w': ", "begin at 4, but the one before it ends at 0", "out of order");
     REFUSED(8, "{" GOOD "," TENSOR("w", "I8", "[4]", 0, 4) "}", "overlap");
     REFUSED(8, "{" TENSOR("w", "I8", "[4]", 0, 18446744073709551615) "}", "make it 4 bytes");
     REFUSED(8, "{" GOOD "," TENSOR("w", "I8", "[4]", 4, 3) "}", "data_offsets are 4 and 3");

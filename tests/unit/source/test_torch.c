@@ -211,7 +211,7 @@ static void test_refused_dicts(void **state)
     struct rfs_tables tables = tables_new();
     struct torch_file file = {0};
     torch_ops(&file, "]");
-    walk(&file, NULL, &tables, -EINVAL, "what it holds is not a dict of tensors");
+    walk(&file, NULL, &tables, -EINVAL, "its content is not a dict of tensors");
     torch_ops(&file, "}");
     walk(&file, NULL, &tables, -EINVAL, "the dict in it has no tensors");
     make(&file, TENSOR(.elements = 1, DIMS(1)), 4);

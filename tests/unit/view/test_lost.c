@@ -50,7 +50,7 @@ static void test_a_lost_rank_with_a_replica(void **state)
     assert_non_null(strstr(f->lines.text, "parameter 'steps': rank_2 is missing"));
     /* One line a lost rank, however many files need it. */
     const char *once =
-        strstr(f->lines.text, "rank_2 is missing; what it holds is read from a replica, rank_0");
+        strstr(f->lines.text, "rank_2 is missing; its slices are read from a replica, rank_0");
     assert_non_null(once);
     assert_null(strstr(once + 1, "rank_2 is missing; what"));
     bytes_free(&expected);
