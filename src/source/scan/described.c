@@ -134,7 +134,7 @@ bool rfs_scan_is_described(const char *path)
     struct rfs_scan scan = {0};
     struct rfs_error unused;
     const int rc = rfs_scan_described(&spec, &scan, &unused);
-    const bool is = rc == -EINVAL || scan.n > 0;
+    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.n > 0;
 
     rfs_scan_free(&scan);
     return is;

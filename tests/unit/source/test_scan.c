@@ -419,6 +419,24 @@ static void test_segmented_ranks(void **state)
     REFUSED(s, -EINVAL, "both");
 }
 
+/* torch.distributed.checkpoint. */
+static void test_distributed(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "__0_0.distcp");
+    REFUSED(s, -EINVAL, "the folder has .distcp files and no '.metadata'");
+    assert_true(rfs_scan_is_described(s->spec.path));
+    put(s, "__0.metadata");
+    REFUSED(s, -ENOTSUP, "each rank was saved by itself", "use_collectives=True");
+    assert_true(rfs_scan_is_described(s->spec.path));
+    put(s, ".metadata");
+    scanned(s);
+    assert_int_equal(s->scan.described, RFS_DCP);
+    assert_string_equal(files_of(s, 0), ".metadata");
+    s->spec.segmented = true;
+    MISUSED(s, "describes itself by '.metadata'");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scanning_setup, scanning_teardown)
 
 int main(void)
@@ -438,6 +456,7 @@ int main(void)
         TEST(test_ranks_as_steps),
         TEST(test_saves),
         TEST(test_segmented_ranks),
+        TEST(test_distributed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
