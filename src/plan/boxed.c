@@ -145,7 +145,8 @@ static bool group(struct locating *locating)
     const struct rfs_chunk *chunks = locating->boxes->chunks.data;
     const uint32_t *list = locating->chunks.data;
 
-    qsort_r(locating->chunks.data, locating->chunks.n, sizeof *list, by_file, locating->boxes);
+    if (locating->chunks.n > 1)
+        qsort_r(locating->chunks.data, locating->chunks.n, sizeof *list, by_file, locating->boxes);
     for (size_t i = 0; i < locating->chunks.n; i++)
         if ((i == 0 || chunks[list[i]].file != chunks[list[i - 1]].file) &&
             !RFS_PUSH(&locating->files, i))
