@@ -348,7 +348,7 @@ enum {
 
 static const char usage[] =
     "usage: reshardfs SRC MNT [-s FILE] [-d FILE] [-o OPTION,...] [-f]\n"
-    "       reshardfs --check SRC [-s FILE] [-d FILE] [-o OPTION,...] | --version\n"
+    "       reshardfs --check SRC [-s FILE] [-d FILE] [-o OPTION,...] | --help-all\n"
     "Shows the checkpoint in SRC on MNT as other ranks would save it, read-only.\n";
 
 static const char notes[] =
@@ -428,8 +428,7 @@ void rfs_mount_options_help(void)
             column = help_name(option, !next || !next->help || next->heading, column);
     }
     fputs("\n\n"
-          "-s, -d         src_strategy=, dst_strategy=; -f, --debug: stay in the foreground\n"
-          "--check        plan every rank, mount nothing; --help-all: explain the options\n",
+          "-s, -d         src_strategy=, dst_strategy=; --check: plan every rank, no mount\n",
           stdout);
     fputs(notes, stdout);
 }
