@@ -1,20 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """What views of a source show, against the model: rank files for the destination, and whole tensors."""
+import contextlib
 import os
 import subprocess
+import time
 
 import values
 
 TIMEOUT = 120
+MOUNTED = 4  # of so many cases one is mounted, too
 
 
-def export(source, target, options):
+def export(case, source, target, options):
     """None, or what it said."""
     reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
     given = ",".join(f"{k}={v}" for k, v in options.items())
     done = subprocess.run([reshard, "export", source, target, "-o", given], stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
-    return None if done.returncode == 0 else f"export exits with {done.returncode}: {done.stdout.strip()}"
+    said = done.stdout.strip()
+    if case.says not in said:
+        return f"'{case.says}' is not in: {said}"
+    if case.refusal:
+        refused = done.returncode == 1 and case.refusal in said and not os.path.exists(target)
+        return None if refused else f"exit {done.returncode} instead of a refusal that has '{case.refusal}': {said}"
+    return f"export exits with {done.returncode}: {said}" if done.returncode else None
+
+
+@contextlib.contextmanager
+def mounted(source, target, options):
+    """A mount, or an exception with what it said."""
+    reshardfs = os.environ.get("RESHARDFS") or os.path.join(os.environ.get("top_builddir", "."), "reshardfs")
+    given = ",".join(f"{k}={v}" for k, v in options.items())
+    os.makedirs(target)
+    done = subprocess.run([reshardfs, source, target, "-o", given], stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
+    if done.returncode:
+        raise OSError(f"mounting exits with {done.returncode}: {done.stdout.strip()}")
+    try:
+        yield
+    finally:
+        for wait in (0, 0.1, 0.3, 1, 2):
+            time.sleep(wait)
+            if subprocess.run(["fusermount3", "-u", target], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                break
 
 
 def differs(path, wanted):
@@ -34,25 +62,39 @@ def differs(path, wanted):
     return None
 
 
-def check_ranks(case, source, options, folder):
-    target = os.path.join(folder, "ranks")
-    problem = export(source, target, options)
+def ranks_differ(case, target):
     for rank in range(case.devices):
-        path = os.path.join(target, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-        problem = problem or differs(path, case.wanted(rank))
+        problem = differs(os.path.join(target, f"rank_{rank}", f"checkpoint_{rank}.ckpt"), case.wanted(rank))
         if problem:
             return f"rank {rank}: {problem}"
     return None
 
 
+def check_ranks(case, source, options, folder):
+    target = os.path.join(folder, "ranks")
+    problem = export(case, source, target, options)
+    if problem or case.refusal:
+        return problem
+    problem = ranks_differ(case, target)
+    if problem or sum(map(ord, case.name)) % MOUNTED or os.environ.get("RFS_NO_FUSE"):
+        return problem
+    with mounted(source, os.path.join(folder, "mnt"), options):
+        problem = ranks_differ(case, os.path.join(folder, "mnt"))
+        return f"mounted: {problem}" if problem else None
+
+
 def check_whole(case, source, folder):
     target = os.path.join(folder, "whole")
-    problem = export(source, target, {"view": "huggingface"})
-    return problem or differs(os.path.join(target, "model.safetensors"), case.whole())
+    problem = export(case, source, target, {"view": "huggingface"})
+    if problem or case.refusal:
+        return problem
+    return differs(os.path.join(target, "model.safetensors"), case.whole())
 
 
 def check(case, folder, source, options):
     """None when the views are what the model says; else how they differ."""
+    if case.damage:
+        case.damage(case.iteration)
     problem = check_whole(case, source, folder)
     if not problem and options:
         problem = check_ranks(case, source, options, folder)

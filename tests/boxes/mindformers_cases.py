@@ -3,6 +3,7 @@
 
 A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
 """
+import glob
 import os
 import random
 
@@ -36,10 +37,14 @@ def program(version):
 class Case:
     """A checkpoint, and the layouts of another count of ranks. Ranks of the destination are of one stage."""
 
-    def __init__(self, name, checkpoint, devices=1, target=None, note=""):
-        self.name, self.checkpoint, self.note = name, checkpoint, note
+    def __init__(self, name, checkpoint, devices=1, target=None):
+        self.name, self.checkpoint = name, checkpoint
         self.devices = devices
         self.target = target or {}  # name -> layouts.Layout
+        self.damage = None          # called with the folder of the iteration, after it was read by its own program
+        self.says = ""              # what an export must print
+        self.refusal = ""           # instead of all that it may not do
+        self.options = {}           # more of them
 
     def describe(self):
         rows = [self.checkpoint.describe(), f"  to {self.devices} rank(s)"]
@@ -48,7 +53,7 @@ class Case:
     def write(self, folder):
         """Returns the source, and the options that name the destination."""
         source = os.path.join(folder, "checkpoint")
-        saves.write(program(self.checkpoint.version), self.checkpoint, source)
+        self.iteration = saves.write(program(self.checkpoint.version), self.checkpoint, source)
         if not self.target:
             return source, {}
         path = os.path.join(folder, "dst.ckpt")
@@ -66,11 +71,11 @@ class Case:
 
     def check_oracle(self, folder):
         """What MindSpore Transformers itself reads from the folder; None, or how it differs from the model."""
+        del folder
         real = program(self.checkpoint.version)
-        folder = os.path.join(folder, "checkpoint", f"iteration_{self.checkpoint.iteration:08d}")
         for rank in range(self.devices):
             named = saves.infos(self.readable(), range(self.devices), lambda t: self.target.get(t.name))
-            loaded = real.load(folder, rank, self.devices, named)
+            loaded = real.load(self.iteration, rank, self.devices, named)
             wanted = self.wanted(rank)
             if sorted(loaded) != sorted(named):
                 return f"rank {rank}: mindformers loads {sorted(loaded)}"
@@ -79,7 +84,7 @@ class Case:
                 want = wanted[name]
                 if (dtype, shape, content) != (want.dtype, tuple(want.shape), want.data.tobytes()):
                     return f"rank {rank}: mindformers loads another {name}"
-        return self.check_areas(real, folder)
+        return self.check_areas(real, self.iteration)
 
     def check_views(self, folder, source, options):
         """What reshard writes of it; None, or how it differs from the model."""
@@ -251,4 +256,51 @@ def single_card(name):
     """No metadata.json: each file has whole tensors."""
     case = one(name, Layout([1], [-1, -1]), (4, 4), Layout([2, 2], [0, 1]))
     case.checkpoint.tensors.append(Tensor("adam_m.w", numbered(None, (4, 4)), Layout([1], [-1, -1]), kind="opt"))
+    return case
+
+
+def without(pattern):
+    """A damage: files are missing."""
+    def damage(folder):
+        gone = glob.glob(os.path.join(folder, pattern))
+        assert gone
+        for path in gone:
+            os.remove(path)
+    return damage
+
+
+@fixed
+def missing_copies(name):
+    """Every rank saved its slices, and the files of half of them are gone: the others have the same."""
+    case = one(name, Layout([2, 2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
+    case.damage = without("CKP-model-000000[014]-*")
+    case.says = "slices come from copies in other files: 'CKP-model-0000000-0000008.safetensors' and another file are missing"
+    return case
+
+
+@fixed
+def missing_slices(name):
+    """One copy of each slice was saved, and a file is gone."""
+    case = one(name, Layout([2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]), balanced=True)
+    case.damage = without("CKP-model-0000001-*")
+    case.refusal = "in 'CKP-model-0000001-0000002.safetensors', which is not there, and in no file that is"
+    return case
+
+
+@fixed
+def unfinished(name):
+    """metadata.json is written when all files are there."""
+    case = one(name, Layout([2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
+    case.damage = without("metadata.json")
+    case.refusal = "iteration_00000001 has no 'metadata.json' with safetensors files: its save has not ended"
+    return case
+
+
+@fixed
+def two_saves(name):
+    """A file of another save, in which the tensor had another shape."""
+    case = one(name, Layout([2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
+    case.damage = lambda folder: saves.save_file(
+        os.path.join(folder, "CKP-model-0000001-0000002.safetensors"), [("w", numbered(None, (2, 6)))])
+    case.refusal = "the metadata describes its slice as Float32[4, 6], the file has Float32[2, 6]"
     return case

@@ -33,6 +33,9 @@ tests_fuzz_fuzz_output_map_SOURCES = tests/fuzz/fuzz_output_map.c $(FUZZ_MAIN)
 FUZZ_TARGETS += tests/fuzz/fuzz_safetensors
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_mindformers
+tests_fuzz_fuzz_mindformers_SOURCES = tests/fuzz/fuzz_mindformers.c $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_scan
 tests_fuzz_fuzz_scan_SOURCES = tests/fuzz/fuzz_scan.c $(FUZZ_MAIN)
 

@@ -231,10 +231,11 @@ uint32_t rfs_boxes_file(struct rfs_boxes *boxes, const char *path, size_t length
 static struct rfs_chunk *find_corner(const struct rfs_boxes *boxes,
                                      const struct rfs_boxed_tensor *tensor, uint64_t corner)
 {
-    struct rfs_chunk *chunks = &boxes->chunks.data[tensor->first];
-    const size_t at = RFS_BISECT(i, tensor->n, chunks[i].corner >= corner);
+    struct rfs_chunk *chunks = boxes->chunks.data;
+    const size_t first = tensor->first;
+    const size_t at = first + RFS_BISECT(i, tensor->n, chunks[first + i].corner >= corner);
 
-    return at < tensor->n && chunks[at].corner == corner ? &chunks[at] : NULL;
+    return at < first + tensor->n && chunks[at].corner == corner ? &chunks[at] : NULL;
 }
 
 int rfs_boxes_store(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,

@@ -282,6 +282,10 @@ static void test_refused_tensors(void **state)
             "more than 16 axes");
     refused(w, with("[4, 6]", "{}"), -EINVAL, "an array is expected here");
     refused(w, WHOLE(W "," W, W_STORAGE), -EINVAL, "describes the tensor twice");
+    refused(w, WHOLE(TENSOR("v", "[4]", "[1]", "null", ""), ""), -EINVAL,
+            "no chunk for any of its");
+    refused(w, WHOLE(TENSOR("v", "[4]", "[1]", "null", ""), STORED("v", "0", "a")), -EINVAL,
+            "no chunk for any of its");
 }
 
 static void test_refused_storage(void **state)
