@@ -7,6 +7,7 @@
 #include "hfai/hfai.h"
 #include "layout/strategy.h"
 #include "source/boxes/dcp.h"
+#include "source/boxes/mindformers.h"
 #include "source/io/json_map.h"
 #include "source/scan/group_proto.h"
 #include "source/torch/index.h"
@@ -257,12 +258,38 @@ static void test_groups(void **state)
     check_all(hostile_groups, parse_group, 64 * MIB / 4);
 }
 
+/* In a folder with the file "a". */
+static int parse_metadata(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_files *files = rfs_files_new(NULL);
+    struct rfs_boxes *boxes = NULL;
+    char *root = tree_new();
+
+    tree_write(root, "a", "", 0);
+    tree_write(root, "metadata.json", input->data, input->n);
+    if (!files || rfs_files_add(files, tree_path(root, "metadata.json")) != 0)
+        abort();
+    const int rc = rfs_mindformers_open(root, files, &tables, NULL, &boxes, err);
+    rfs_boxes_free(boxes);
+    rfs_files_free(files);
+    tree_remove(root);
+    return rc;
+}
+
+static void test_metadata(void **state)
+{
+    (void)state;
+    check_all(hostile_metadata, parse_metadata, 3 * INPUT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch),  cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_maps),   cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_dcp),
+        cmocka_unit_test(test_torch),    cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_maps),     cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_groups),   cmocka_unit_test(test_dcp),
+        cmocka_unit_test(test_metadata),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,7 @@ extern const struct hostile hostile_dcp[];      /* .metadata of distributed chec
 extern const struct hostile hostile_maps[];     /* JSON that says which file has what */
 extern const struct hostile hostile_json[];     /* strategies in JSON */
 extern const struct hostile hostile_protobuf[]; /* strategies in protobuf */
+extern const struct hostile hostile_metadata[]; /* metadata.json of Checkpoint 2.0 */
 extern const struct hostile hostile_groups[];   /* group info */
 
 #endif

@@ -74,6 +74,82 @@ const struct hostile hostile_maps[] = {
     END,
 };
 
+/* ---- metadata.json of Checkpoint 2.0 --------------------------------------------------------- */
+
+#define TENSOR_OF(shape, cuts, chunks)                                                             \
+    "{\"properties\":{\"dtype\":\"Int8\"},\"global_shape\":[" shape                                \
+    "],\"axis_fragmentations\":[" cuts "],\"layout\":{\"device_matrix\":[" cuts                    \
+    "],\"tensor_map\":[0]},\"chunk\":[" chunks "]}"
+#define WHOLE(number) "{\"global_offset\":[0],\"local_shape\":[" number "]}"
+#define HEAD "{\"state_dict_metadata\":{"
+#define MIDDLE "},\"storage_data\":{"
+
+/* No two of a shape. */
+static void many_tensors(struct bytes *out, size_t n)
+{
+    char item[400];
+    unsigned count = 0;
+
+    for (text(out, HEAD); out->n < n / 4 * 3; count++) {
+        snprintf(item, sizeof item, "%s\"%x\":" TENSOR_OF("%u", "1", WHOLE("%u")), count ? "," : "",
+                 count, count + 1, count + 1);
+        text(out, item);
+    }
+    text(out, MIDDLE);
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(item, sizeof item, "%s\"('%x', (0,))\":[{\"file_name\":\"a\",\"storage_rank\":0}]",
+                 i ? "," : "", i);
+        text(out, item);
+    }
+    text(out, "}}");
+}
+
+/* Each is in a file that is not there. */
+static void many_slices(struct bytes *out, size_t n)
+{
+    const unsigned count = (unsigned)(n / 130);
+    char item[400];
+
+    snprintf(item, sizeof item, HEAD "\"w\":" TENSOR_OF("%u", "%u", ""), count, count, count);
+    item[strlen(item) - 2] = '\0';
+    text(out, item);
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(item, sizeof item, "%s{\"global_offset\":[%u],\"local_shape\":[1]}", i ? "," : "",
+                 i);
+        text(out, item);
+    }
+    text(out, "]}" MIDDLE);
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(item, sizeof item,
+                 "%s\"('w', (%u,))\":[{\"file_name\":\"a\",\"storage_rank\":1},"
+                 "{\"file_name\":\"%x\",\"storage_rank\":0}]",
+                 i ? "," : "", i, i);
+        text(out, item);
+    }
+    text(out, "}}");
+}
+
+#define COPY "{\"file_name\":\"a\",\"storage_rank\":0}"
+
+const struct hostile hostile_metadata[] = {
+    MADE("many tensors", many_tensors),
+    MADE("many slices", many_slices),
+    REPEATED("one tensor", HEAD "\"w\":" TENSOR_OF("4", "1", WHOLE("4")),
+             ",\"w\":" TENSOR_OF("4", "1", WHOLE("4")), MIDDLE "}}"),
+    REPEATED("one slice", HEAD "\"w\":{\"chunk\":[" WHOLE("4"), "," WHOLE("4"), "]}" MIDDLE "}}"),
+    REPEATED("copies of a slice",
+             HEAD "\"w\":" TENSOR_OF("4", "1", WHOLE("4")) MIDDLE "\"('w', (0,))\":[" COPY,
+             "," COPY, "]}}"),
+    REPEATED("a long shape", HEAD "\"w\":{\"global_shape\":[1", ",1", "]}" MIDDLE "}}"),
+    REPEATED("a list of ranks", HEAD "\"w\":{\"layout\":{\"rank_list\":[0", ", 1",
+             "]}}" MIDDLE "}}"),
+    REPEATED("a long name", HEAD "\"w", "ww", "\":{}" MIDDLE "}}"),
+    REPEATED("storage first", "{\"storage_data\":{\"x\":[0", ",0",
+             "]},\"state_dict_metadata\":{}}"),
+    REPEATED("nested", HEAD "\"w\":{\"x\":", "[", ""),
+    END,
+};
+
 /* ---- strategies in JSON ---------------------------------------------------------------------- */
 
 #define LAYOUT                                                                                     \

@@ -130,11 +130,15 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
 
 bool rfs_scan_is_described(const char *path)
 {
-    const struct rfs_source_spec spec = {.path = path};
+    const struct rfs_source_spec spec = {
+        .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
     struct rfs_scan scan = {0};
     struct rfs_error unused;
-    const int rc = rfs_scan_described(&spec, &scan, &unused);
-    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.n > 0;
+    int rc = rfs_scan_described(&spec, &scan, &unused);
+    if (rc == 0 && scan.n == 0)
+        rc = rfs_scan_iterations(&spec, NULL, &scan, NULL, &unused);
+    /* One of a single rank is as any other file. */
+    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described != RFS_NOT_DESCRIBED;
 
     rfs_scan_free(&scan);
     return is;

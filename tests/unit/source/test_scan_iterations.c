@@ -47,6 +47,8 @@ static void test_tracker(void **state)
     put_text(s, TRACKER, " 10\n");
     is_iteration(s, 10);
     assert_int_equal(s->lines.n, 0);
+    assert_true(rfs_scan_is_described(s->tree.root));
+    assert_true(rfs_scan_is_described(tree_path(&s->tree, "iteration_00000009")));
     s->spec.step = 9;
     is_iteration(s, 9);
     s->spec.step = 11;
@@ -114,6 +116,8 @@ static void test_one_rank(void **state)
     s->spec.path = tree_path(&s->tree, "iteration_00000001");
     scanned(s);
     assert_int_equal(s->scan.data[0].n_files, 2);
+    assert_false(rfs_scan_is_described(s->spec.path));
+    assert_false(rfs_scan_is_described(s->tree.root));
 }
 
 /* Others have names that are like these. */
