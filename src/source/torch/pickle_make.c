@@ -11,8 +11,10 @@
 /* Moves the nodes above HEIGHT to ITEMS. */
 static int fold(struct rfs_unpickler *machine, size_t height, struct rfs_items *items)
 {
-    if (!rfs_items_add(&machine->pickle->arena, items, machine->stack.data + height,
-                       machine->stack.n - height))
+    const size_t n = machine->stack.n - height;
+
+    /* A stack that was never used has no memory. */
+    if (n > 0 && !rfs_items_add(&machine->pickle->arena, items, machine->stack.data + height, n))
         return rfs_fail_memory(machine->err);
     machine->stack.n = height;
     return 0;
