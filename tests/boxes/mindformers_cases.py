@@ -88,7 +88,8 @@ class Case:
 
     def check_views(self, folder, source, options):
         """What reshard writes of it; None, or how it differs from the model."""
-        return compared.check(self, folder, source, options) or self.check_shown(folder, source, options)
+        problem = compared.check(self, folder, source, options)
+        return problem if problem or self.refusal else self.check_shown(folder, source, options)
 
     def check_shown(self, folder, source, options):
         """view=mindformers: mindformers itself and reshard read it again."""
@@ -96,7 +97,8 @@ class Case:
             return None  # its reader does not take such names
         os.mkdir(folder + "/again")
         shown = os.path.join(folder, "shown")
-        problem = compared.export(source, shown, {"view": "mindformers", **options})
+        problem = compared.export(self, source, shown, {"view": "mindformers", **options})
+        self.says = ""  # which is of the source alone
         problem = problem or compared.check_whole(self, shown, folder + "/again")
         iteration = os.path.join(source, f"iteration_{self.checkpoint.iteration:08d}")
         if not problem and os.path.exists(os.path.join(iteration, "metadata.json")):
