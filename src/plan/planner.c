@@ -165,11 +165,11 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     *out = rfs_planner_ready(planner, rank);
     if (*out)
         return 0;
+    if (rfs_planning_begin(planner, rank, &planning, err))
+        return -ENOMEM;
     RFS_CLEANUP(plan_free) struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
         return rfs_fail_memory(err);
-    if (rfs_planning_begin(planner, rank, &planning, err))
-        return -ENOMEM;
     struct rfs_use use;
     rfs_catalog_begin(planner->config.catalog, &use);
     const int rc = make_plan(&planning, plan);
