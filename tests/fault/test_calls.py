@@ -222,19 +222,26 @@ def test_a_read_error_in_an_encrypted_source():
 # ---- what passes -----------------------------------------------------------------------------------------
 
 
-def passes(calls, code):
-    """The call fails once; the errno is its own, and the next try is as if nothing had been."""
+def passes(calls, code, when=1):
+    """The call fails for one try; the errno is its own, and the next try is as if nothing had been."""
     tree = new()
-    with injected(tree, calls, f"error={code}:when=1", "--single-thread") as m:
+    with injected(tree, calls, f"error={code}:when={when}", "--single-thread") as m:
         equal(outcome(read_all, m.file(VICTIM)), code, "the first try")
         all_right(m, tree)
     was_injected(tree)
 
 
 def test_no_descriptor_for_the_moment():
-    for code in ("EMFILE", "ENFILE", "ENOMEM"):
-        passes("openat", code)
+    for code in ("EMFILE", "ENFILE"):
+        passes("openat", code, "1..2")  # after the first, the descriptor of another source is closed for it
         shutil.rmtree(folder("tree"))
+    passes("openat", "ENOMEM")
+    for code in ("EMFILE", "ENFILE"):
+        shutil.rmtree(folder("tree"))
+        tree = new()
+        with injected(tree, "openat", f"error={code}:when=1", "--single-thread") as m:
+            all_right(m, tree)
+        was_injected(tree)
 
 
 def test_try_again():

@@ -305,8 +305,6 @@ def test_a_wheel_with_the_library_needs_nothing_else():
     assert made.returncode == 0 and "manylinux" in wheel, made
     subprocess.run([sys.executable, "-m", "venv", path("alone")], check=True)
     python = path("alone", "bin", "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
-                    os.path.join(TOP, wheel)], check=True)
     shutil.copytree(path("e", "src"), path("sealed"))
     for name in glob.glob(path("sealed", "rank_*", "*.ckpt")):
         with open(name, "rb+") as file:
@@ -317,6 +315,8 @@ def test_a_wheel_with_the_library_needs_nothing_else():
         os.chmod(path("key"), 0o600)
         file.write(seal.KEY)
     environment = {name: value for name, value in os.environ.items() if name not in ("RESHARD_LIBRARY", "PYTHONPATH")}
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+                    os.path.join(TOP, wheel)], env=environment, check=True)
     got = subprocess.run([python, "-c", ALONE, path("sealed"), *strategies().values(), path("key"), path("exported")],
                          env=environment, cwd=place, text=True, capture_output=True, check=False)
     assert got.stdout == "equal\n", got
