@@ -3,7 +3,7 @@
  * JSON (RFC 8259) read from front to back, for texts of one fixed shape that may be large and
  * hostile: no tree is built, numbers are exact, nesting is bounded. Stricter than most: a string
  * with a NUL, with half a surrogate pair or that is not UTF-8 is wrong. The text is in memory, or
- * comes in blocks, of which one is in memory.
+ * comes in blocks; one of them is in memory.
  *
  * Functions return false when the text is not of the requested form; then wrong is the reason,
  * rfs_json_read_place the place, and every later call returns false, too. Not thread-safe.

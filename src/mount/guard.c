@@ -114,7 +114,7 @@ static void end_process(struct guard *g)
     pthread_mutex_lock(&g->lock);
     if (g->mount) {
         rfs_mount_let_go(g->mount);
-        /* Whoever waits for the process may mount at the same place at once. */
+        /* A caller that waits for the process may mount at the same place at once. */
         rfs_keeper_linger(g->mount->keeper, RFS_GUARD_PATIENCE);
     }
     /* Threads stop in the middle of their work; no exit handler may see that. */

@@ -4,8 +4,8 @@
  * name is first asked for.
  *
  * Names lie in chunks that never move, as in base/intern.c: chunk k holds 2^(k + FIRST_BITS) of
- * them. A place is written by whoever needs it first, or by several threads at once, which write the
- * same; src comes last and tells that the others are there. Without memory for a chunk, the name is
+ * them. The first thread that needs a place writes it. Several may do so at once: they write the
+ * same. src comes last and tells that the others are there. Without memory for a chunk, the name is
  * looked up each time.
  */
 #include "plan/internal.h"
