@@ -4,6 +4,7 @@ import os
 import shutil
 
 import costs
+import steady
 
 READ_AHEAD_KIB = 1024  # what a mount sets where it may
 
@@ -42,7 +43,7 @@ def beside_local(bench, mounted, tree, side, figures):
     mount, local = bench.path("mnt.mapped"), bench.path("local.safetensors")
     with mounted(bench.server(tree, mount, "format=safetensors"), mount):
         shutil.copyfile(file_of(mount), local)
-    os.sync()
+    steady.write_out(local)
     side.ask("map", local)
     times = {True: 0.0, False: 0.0}
     again = 0.0
