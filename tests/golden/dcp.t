@@ -118,10 +118,10 @@ reshard: error: option chunk_size is for view=dcp; try: -o view=dcp
 $ mkdir torn; cp dcp/__0_0.distcp torn; reshard info torn
 reshard: error: …/work/torn: the folder has .distcp files and no '.metadata'; try: a save that has ended: torch.distributed.checkpoint writes .metadata last
 (exit 1)
-$ cp -r dcp bad; head -c 500 dcp/.metadata >bad/.metadata; reshard verify bad
+$ cp -r dcp bad; chmod -R u+w bad; head -c 500 dcp/.metadata >bad/.metadata; reshard verify bad
 reshard: error: …/work/bad/.metadata: offset 486: the pickle in it is damaged: it has no end; try: compare the file with its original, or save the checkpoint again
 (exit 1)
-$ cp dcp/.metadata bad/.metadata; chmod u+w bad/*; truncate -s 60000 bad/__1_0.distcp; reshard verify bad
+$ cp dcp/.metadata bad/.metadata; truncate -s 60000 bad/__1_0.distcp; reshard verify bad
 reshard: error: …/work/bad/__1_0.distcp: parameter 'layer2.weight': lies at offset 56720 with 7082 bytes, and the file has only 60000; try: compare the file with its original, or save the checkpoint again
 (exit 1)
 $ rm bad/__1_0.distcp; reshard info bad | tail -n 4
