@@ -31,6 +31,7 @@ librfs_la_SOURCES += \
 	src/base/secret_slots.c src/base/secret_slots.h \
 	src/base/settings.c src/base/settings.h \
 	src/base/share.c src/base/share.h \
+	src/base/store.c src/base/store.h \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/term.c src/base/term.h \
 	src/base/text.c src/base/text.h \

@@ -2,6 +2,7 @@
 #include "base/path.h"
 
 #include "base/cleanup.h"
+#include "base/store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,11 +19,7 @@ char *rfs_path_join(const char *folder, const char *name)
 int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_error *err)
 {
     const char *slash = strrchr(path, '/');
-    RFS_FREE char *parent = !slash          ? strdup(".")
-                            : slash == path ? strdup("/")
-                                            : strndup(path, (size_t)(slash - path));
-    errno = ENOMEM;
-    *folder = parent ? realpath(parent, NULL) : NULL;
+    *folder = rfs_store_parent(path);
     if (!*folder)
         return errno == ENOMEM ? rfs_fail_memory(err)
                                : rfs_fail(err, -errno, RFS_IN(path), NULL,
@@ -47,7 +44,9 @@ static int resolve_file(const char *source, char **path, struct rfs_error *err)
 int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
 {
     struct stat st;
-    *path = realpath(source, NULL);
+    *path = rfs_store_realpath(source);
+    if (*path && rfs_is_url(source))
+        return 0;
     if (*path && stat(*path, &st) == 0 && S_ISREG(st.st_mode)) {
         free(*path);
         return resolve_file(source, path, err);
@@ -59,5 +58,5 @@ int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
         return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
     return rfs_fail(err, -code, RFS_IN(source),
                     code == EACCES ? "check the permissions of the folders above it" : NULL,
-                    "the source cannot be reached: %s", strerror(code));
+                    "the source cannot be reached: %s", rfs_store_why(source, code));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pathlist.h"
 
+#include "base/store.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -16,6 +17,15 @@ static bool exists(const char *path)
     return lstat(path, &st) == 0;
 }
 
+/* How many bytes of TEXT are a URL: up to the first ':' behind its host and its port. */
+static size_t next_url(const char *text)
+{
+    const char *host = strstr(text, "://") + 3;
+    const char *path = host + strcspn(host, "/");
+
+    return (size_t)(path - text) + strcspn(path, ":");
+}
+
 /*
  * How many bytes of TEXT, up to a ':' or the end, are the next path. Names longer than what the
  * system takes do not exist, so that the time is in the length of the text, not its square.
@@ -25,6 +35,8 @@ static size_t next_path(const char *text)
     const size_t first = strcspn(text, ":");
     char path[PATH_MAX];
 
+    if (rfs_is_url(text))
+        return next_url(text);
     for (size_t n = strnlen(text, sizeof path - 1); n > first; n--) {
         if (text[n] != ':' && text[n] != '\0')
             continue;

@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,8 @@ static int fail_errno(struct rfs_error *err, const char *path, int code)
     const char *remedy = code == ENOENT || code == ENOTDIR ? "check the path"
                          : code == EACCES                  ? "check the file's permissions"
                                                            : NULL;
-    return rfs_fail(err, -code, RFS_IN(path), remedy, "cannot be read: %s", strerror(code));
+    return rfs_fail(err, -code, RFS_IN(path), remedy, "cannot be read: %s",
+                    rfs_store_why(path, code));
 }
 
 static int fail_limit(struct rfs_error *err, const char *path, size_t limit)
@@ -39,10 +41,45 @@ static int fail_limit(struct rfs_error *err, const char *path, size_t limit)
                     "the file is larger than %zu bytes", limit);
 }
 
+static int read_object(struct rfs_object *object, const struct stat *st, const char *url,
+                       size_t limit, char **data, size_t *size, struct rfs_error *err)
+{
+    if ((uint64_t)st->st_size > limit || limit >= SIZE_MAX - 1)
+        return fail_limit(err, url, limit);
+    const size_t n = (size_t)st->st_size;
+    RFS_FREE char *buf = malloc(n + 1);
+    if (!buf)
+        return rfs_fail_memory_of(err, url);
+    struct iovec span = {buf, n};
+    const int rc = n > 0 ? rfs_store_objects()->read(object, &span, 1, 0) : 0;
+    if (rc < 0)
+        return fail_errno(err, url, -rc);
+    buf[n] = '\0';
+    *data = RFS_STEAL(buf);
+    *size = n;
+    return 0;
+}
+
+/* An object. */
+static int read_url(const char *url, size_t limit, char **data, size_t *size, struct rfs_error *err)
+{
+    struct rfs_object *object = NULL;
+    struct stat st;
+    int rc = rfs_store_objects()->hold(url, &object, &st);
+
+    if (rc < 0)
+        return fail_errno(err, url, -rc);
+    rc = read_object(object, &st, url, limit, data, size, err);
+    rfs_store_objects()->let_go(object);
+    return rc;
+}
+
 int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size, struct rfs_error *err)
 {
     int fd;
 
+    if (rfs_is_url(path))
+        return read_url(path, limit, data, size, err);
     do
         fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR && !rfs_cancelled());

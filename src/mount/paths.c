@@ -2,6 +2,7 @@
 #include "mount/paths.h"
 
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "mount/report.h"
 #include "mount/table.h"
 
@@ -18,7 +19,7 @@
 
 char *rfs_path_from_here(const char *path)
 {
-    RFS_FREE char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    RFS_FREE char *cwd = path[0] == '/' || rfs_is_url(path) ? NULL : getcwd(NULL, 0);
     char *out;
 
     if (!cwd)
@@ -28,7 +29,7 @@ char *rfs_path_from_here(const char *path)
 
 char *rfs_path_absolute(const char *path)
 {
-    char *out = realpath(path, NULL);
+    char *out = rfs_is_url(path) ? strdup(path) : realpath(path, NULL);
 
     return out || errno == ENOMEM ? out : rfs_path_from_here(path);
 }

@@ -9,6 +9,7 @@
 #include "plan/internal.h"
 
 #include "base/cancel.h"
+#include "base/store.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -30,8 +31,8 @@ static bool rank_bytes(struct rfs_catalog *catalog, uint32_t rank, uint64_t *byt
         if (rfs_files_leads_home(files, id))
             return false;
         do
-            rc = rfs_cancelled() ? -1 : stat(rfs_files_path(files, id), &st);
-        while (rc != 0 && errno == EINTR && !rfs_cancelled());
+            rc = rfs_cancelled() ? -EINTR : rfs_store_stat(rfs_files_path(files, id), &st);
+        while (rc == -EINTR && !rfs_cancelled());
         if (rc != 0)
             return false;
         *bytes += (uint64_t)st.st_size;

@@ -5,6 +5,7 @@
  * to it needs access to all sources.
  */
 #include "source/io/access.h"
+#include "base/store.h"
 #include "view/internal.h"
 
 #include <sys/stat.h>
@@ -15,14 +16,15 @@ void rfs_view_take_folder(struct reshard_view *set, const char *path)
     unsigned list = 0444;
     struct stat st, now;
 
-    if (stat(path, &st) == 0) {
+    if (rfs_store_stat(path, &st) == 0) {
         const bool folder = S_ISDIR(st.st_mode);
         access = rfs_access_of(path, &st, folder ? RFS_MAY_SEARCH : RFS_MAY_READ);
         if (set->config.for_others)
             access = rfs_access_below(rfs_access_above(NULL, path), access);
         if (folder)
             list = rfs_access_mode(rfs_access_of(path, &st, RFS_MAY_READ), 0444);
-        if (set->config.for_others && (stat(path, &now) != 0 || !rfs_access_is_of(&st, &now)))
+        if (set->config.for_others &&
+            (rfs_store_stat(path, &now) != 0 || !rfs_access_is_of(&st, &now)))
             access = rfs_access_own();
         if (list != 0444 && (access.uid != st.st_uid || access.gid != st.st_gid))
             list = 0400; /* they are not the same people */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which folders a view uses, for a program that gives up the right to all others. */
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "source/io/places.h"
 #include "source/saved/folder.h"
 #include "view/internal.h"
@@ -30,6 +31,8 @@ static int tell_sources(struct rfs_view *view, struct teller *teller)
 
     if (!root)
         return -ENOMEM;
+    if (rfs_is_url(root))
+        return rfs_places_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
     if (stat(root, &st) == 0 && !S_ISDIR(st.st_mode)) {
         char *slash = strrchr(root, '/');
         slash[slash == root] = '\0'; /* "/" stays */

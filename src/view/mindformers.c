@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/store.h"
 #include "image/mindformers.h"
 #include "source/boxes/boxes.h"
 #include "view/groups.h"
@@ -340,7 +341,7 @@ static int show_common(struct rfs_view *view, struct rfs_error *err)
 
     if (boxes && !path)
         return rfs_fail_memory(err);
-    if (!boxes || access(path, F_OK) != 0)
+    if (!boxes || !rfs_store_there(path))
         return 0;
     const uint32_t id = rfs_files_add(files, path);
     plan->mode = 0444;

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/read_whole.h"
+#include "base/store.h"
 #include "plan/geometry.h"
 #include "view/strategy_files.h"
 
@@ -45,7 +46,7 @@ int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules 
     struct stat st;
     size_t size;
 
-    if (stat(value, &st) != 0 && is_text(value))
+    if (rfs_store_stat(value, &st) != 0 && is_text(value))
         return parse_text(option, value, out, err);
     const int rc = rfs_read_whole(value, RFS_RULES_BYTES, &data, &size, err);
     return rc ? rc : rfs_rules_parse(value, data, size, out, err);

@@ -10,6 +10,7 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/publish.h"
+#include "base/store.h"
 #include "layout/digest.h"
 #include "source/saved/index.h"
 #include "view/outputs.h"
@@ -154,7 +155,8 @@ static int look_at(void *ctx, size_t batch)
         const char *path = rfs_files_path(files, (uint32_t)i);
         struct stat st;
         if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
-            rfs_cancelled() || rfs_files_leads_home(files, (uint32_t)i) || stat(path, &st) != 0)
+            rfs_cancelled() || rfs_files_leads_home(files, (uint32_t)i) ||
+            rfs_store_stat(path, &st) != 0)
             return -1;
         const struct rfs_mark mark = rfs_mark_of(&st);
         if (memcmp(&mark, &source->mark, sizeof mark) != 0)

@@ -8,9 +8,9 @@
 
 #include "base/cleanup.h"
 #include "base/read_whole.h"
+#include "base/store.h"
 #include "layout/merge.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,17 +23,11 @@ static void merge_cleanup(struct rfs_merge **merge)
     rfs_merge_free(*merge);
 }
 
-static void dir_cleanup(DIR **dir)
-{
-    if (*dir)
-        closedir(*dir);
-}
-
 static bool is_folder(const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return rfs_store_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 static bool ends_in(const char *name, const char *end)
@@ -47,19 +41,20 @@ static bool ends_in(const char *name, const char *end)
 static int fail_folder(const char *folder, int code, struct rfs_error *err)
 {
     return rfs_fail(err, -code, RFS_IN(folder), NULL, "the folder cannot be listed: %s",
-                    strerror(code));
+                    rfs_store_why(folder, code));
 }
 
 /* The folder's files with the names that MindSpore takes, or with any. */
 static int list_folder(const char *folder, bool any, struct rfs_pathlist *out,
                        struct rfs_error *err)
 {
-    RFS_CLEANUP(dir_cleanup) DIR *dir = opendir(folder);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
+    const int failed = rfs_dir_open(folder, &dir);
 
-    if (!dir)
-        return fail_folder(folder, errno, err);
-    while (errno = 0, (entry = readdir(dir)) != NULL) {
+    if (failed)
+        return fail_folder(folder, -failed, err);
+    while ((entry = rfs_dir_next(&dir)) != NULL) {
         RFS_FREE char *path = NULL;
         struct stat st;
         const bool named = ends_in(entry->d_name, ".ckpt") || ends_in(entry->d_name, ".json");
@@ -69,7 +64,7 @@ static int list_folder(const char *folder, bool any, struct rfs_pathlist *out,
             path = NULL;
             return rfs_fail_memory(err);
         }
-        if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        if (rfs_store_stat(path, &st) == 0 && !S_ISREG(st.st_mode))
             /* entries that cannot be examined are read, so that the failure is reported */
             continue;
         if (!rfs_pathlist_add(out, RFS_STEAL(path)))

@@ -2,6 +2,7 @@
 /* Opening and closing a view, and its general properties. */
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "source/io/beneath.h"
 #include "source/io/encrypted.h"
 #include "source/saved/folder.h"
@@ -269,7 +270,7 @@ bool rfs_view_has_parts(const char *source)
 
     if (asprintf(&first, "%s/PART_000.pt", source) < 0)
         return false;
-    const bool there = access(first, F_OK) == 0;
+    const bool there = rfs_store_there(first);
     free(first);
     return there;
 }

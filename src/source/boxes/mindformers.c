@@ -16,6 +16,7 @@
 #include "source/boxes/mindformers.h"
 
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "source/boxes/headers.h"
 #include "source/boxes/mindformers_internal.h"
 
@@ -67,20 +68,20 @@ static void mf_end(struct rfs_mf *mf)
 
 static int list_folder(struct rfs_mf *mf)
 {
-    DIR *dir = opendir(mf->boxes->folder);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
+    const int failed = rfs_dir_open(mf->boxes->folder, &dir);
 
-    if (!dir)
-        return rfs_fail_read(mf->err, RFS_IN(mf->boxes->folder), -errno);
+    if (failed)
+        return rfs_fail_read(mf->err, RFS_IN(mf->boxes->folder), failed);
     mf->listing = rfs_intern_new();
-    while (mf->listing && (errno = 0, entry = readdir(dir)) != NULL) {
+    while (mf->listing && (entry = rfs_dir_next(&dir)) != NULL) {
         if (rfs_intern_add(mf->listing, entry->d_name, strlen(entry->d_name)) != RFS_NO_ID)
             continue;
         rfs_intern_free(mf->listing);
         mf->listing = NULL;
     }
     const int code = errno;
-    closedir(dir);
     if (!mf->listing)
         return rfs_fail_memory(mf->err);
     return code ? rfs_fail_read(mf->err, RFS_IN(mf->boxes->folder), -code) : 0;

@@ -14,6 +14,7 @@
 #include "source/io/access.h"
 
 #include "base/cleanup.h"
+#include "base/store.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -115,9 +116,8 @@ struct rfs_access rfs_access_of(const char *path, const struct stat *st, unsigne
     char small[256];
     RFS_FREE char *large = NULL;
 
-    if (!access.group &&
-        !access.others) /* a list grants no more, as the group's bits are its mask */
-        return access;
+    if (rfs_is_url(path) || (!access.group && !access.others))
+        return access; /* a list grants no more, as the group's bits are its mask */
     ssize_t n = getxattr(path, LIST, small, sizeof small);
     if (n < 0 && errno == ERANGE && (large = malloc(LIST_BYTES)))
         n = getxattr(path, LIST, large, LIST_BYTES);
@@ -240,7 +240,7 @@ struct rfs_access rfs_access_above(struct rfs_access_above *above, const char *p
 {
     RFS_FREE char *folder = strdup(path);
 
-    if (!folder)
+    if (!folder || rfs_is_url(path))
         return rfs_access_own();
     if (!cut_name(folder))
         return search("/");

@@ -42,6 +42,8 @@ int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_er
     struct stat st;
 
     *out = NULL;
+    if (rfs_is_url(source))
+        return 0;
     int rc = rfs_path_resolve(source, &path, err);
     if (rc < 0)
         return rc;
@@ -182,6 +184,8 @@ int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct
 {
     int failed;
 
+    if (rfs_is_url(path))
+        return rfs_store_stat(path, st);
     if (!beneath) {
         do /* as network file systems may */
             failed = stat(path, st);
@@ -196,9 +200,19 @@ int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct
     return failed ? -errno : 0;
 }
 
+int rfs_beneath_dir(const struct rfs_beneath *beneath, const char *path, struct rfs_dir *out)
+{
+    if (rfs_is_url(path))
+        return rfs_dir_open(path, out);
+    const int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_DIRECTORY);
+    return fd < 0 ? fd : rfs_dir_of(fd, out);
+}
+
 int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
                      size_t *size, struct rfs_error *err)
 {
+    if (rfs_is_url(path))
+        return rfs_read_whole(path, limit, data, size, err);
     RFS_CLOSE const int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 
     return fd == -EXDEV ? rfs_beneath_fail(err, path)

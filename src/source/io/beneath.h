@@ -10,6 +10,7 @@
 #define RFS_SOURCE_IO_BENEATH_H
 
 #include "base/error.h"
+#include "base/store.h"
 
 #include <stddef.h>
 #include <sys/stat.h>
@@ -18,7 +19,8 @@ struct rfs_beneath;
 
 /*
  * The folder of a source, which is held open: SOURCE itself, or the one that the file SOURCE is in.
- * Links in SOURCE itself, which the user gave, are followed. 0, or -errno with *err filled.
+ * Links in SOURCE itself, which the user gave, are followed. 0, or -errno with *err filled. Object
+ * stores have no links: *out is NULL.
  */
 int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_error *err);
 /* Does nothing with NULL. */
@@ -33,6 +35,8 @@ void rfs_beneath_free(struct rfs_beneath *beneath);
 int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int flags);
 /* As stat(2), of what rfs_beneath_file opens; it may be unreadable. 0 or -errno. */
 int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct stat *st);
+/* As rfs_dir_open, of what rfs_beneath_file opens. */
+int rfs_beneath_dir(const struct rfs_beneath *beneath, const char *path, struct rfs_dir *out);
 
 /* As rfs_read_whole, of what rfs_beneath_file opens. */
 int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,

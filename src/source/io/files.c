@@ -45,6 +45,7 @@ void rfs_files_free(struct rfs_files *files)
         free(files->list.data[i]->path);
         free(atomic_load(&files->list.data[i]->why));
         free(atomic_load(&files->list.data[i]->cipher));
+        rfs_file_let_go(atomic_load(&files->list.data[i]->object));
         free(files->list.data[i]);
     }
     if (files->fds == &files->own_fds)
@@ -81,7 +82,7 @@ struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const s
     const char *path = files->list.data[id]->path;
     const struct rfs_access access = rfs_access_of(path, st, RFS_MAY_READ);
     struct stat now;
-    if (!files->for_others)
+    if (!files->for_others || rfs_is_url(path))
         return access;
     RFS_FREE char *real = realpath(path, NULL);
     if (!real)
@@ -107,6 +108,7 @@ uint32_t rfs_files_add(struct rfs_files *files, const char *path)
         return UINT32_MAX;
     }
     file->path = copy;
+    file->is_object = rfs_is_url(copy);
     file->fd = RFS_FD_CLOSED;
     // cppcheck-suppress memleak; the list has it
     return (uint32_t)files->list.n - 1;
@@ -164,7 +166,7 @@ int rfs_files_fail(struct rfs_error *err, const char *path, int code)
     return rfs_fail(err, code, RFS_IN(path),
                     code == -EACCES || code == -EPERM
                         ? "check the permissions of the file and of its folders"
-                    : code == -EIO ? "check the disk, then mount again"
+                    : code == -EIO ? rfs_store_remedy(path)
                                    : NULL,
-                    "the file cannot be read: %s", strerror(-code));
+                    "the file cannot be read: %s", rfs_store_why(path, code));
 }

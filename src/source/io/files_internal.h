@@ -3,6 +3,7 @@
 #ifndef RFS_SOURCE_IO_FILES_INTERNAL_H
 #define RFS_SOURCE_IO_FILES_INTERNAL_H
 
+#include "base/store.h"
 #include "base/vec.h"
 #include "source/io/encrypted.h"
 #include "source/io/fds.h"
@@ -22,7 +23,9 @@ struct rfs_identity {
 struct rfs_file {
     char *path;
     struct rfs_fd fd;
-    _Atomic int failed;   /* 0, or the -errno that stuck */
+    bool is_object;                      /* the path is a URL: it has no descriptor */
+    _Atomic(struct rfs_object *) object; /* the version that is read, from its first use on */
+    _Atomic int failed;                  /* 0, or the -errno that stuck */
     _Atomic(char *) why;  /* the line that was logged of that; owned; set before it, or NULL */
     atomic_bool walked;   /* its path leads not home */
     atomic_bool recorded; /* set, with release, after id; id never changes then */
@@ -60,6 +63,8 @@ int rfs_file_stick_line(struct rfs_files *files, struct rfs_file *file, int code
 /* The system call CALL on the file failed with CODE, an errno: -errno, which may have stuck. */
 int rfs_file_call_failed(struct rfs_files *files, struct rfs_file *file, const char *call,
                          int code);
+/* NULL is fine. */
+void rfs_file_let_go(struct rfs_object *object);
 /* Compares with the identity that is recorded, or records it. 0, or the -errno that stuck. */
 int rfs_file_compare(struct rfs_files *files, struct rfs_file *file, const struct stat *st);
 

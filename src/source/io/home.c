@@ -6,6 +6,7 @@
 #include "source/io/home.h"
 
 #include "base/cleanup.h"
+#include "base/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -107,7 +108,7 @@ bool rfs_leads_home(const char *path, dev_t device)
     struct walk walk = {.from = -1};
     enum place place = ELSEWHERE;
 
-    if (turn(&walk, strdup(path)))
+    if (!rfs_is_url(path) && turn(&walk, strdup(path)))
         while (step(&walk, device, &place))
             continue;
     if (walk.from >= 0)

@@ -33,7 +33,7 @@ int rfs_file_stick(struct rfs_files *files, struct rfs_file *file, int code, con
     snprintf(line, sizeof line, "%s: %s; try: %s", file->path, what,
              code == -ESTALE  ? "mount again"
              : code == -ELOOP ? "a source outside of the mount, and mount again"
-                              : "check the disk, then mount again");
+                              : rfs_store_remedy(file->path));
     return stick_line(files, file, code, line, false);
 }
 
@@ -65,6 +65,14 @@ static void tell_denied(struct rfs_files *files, const struct rfs_file *file, co
                     what);
 }
 
+/* The store of objects gave no answer that can be used; it may give one later. */
+static int store_failed(struct rfs_files *files, const struct rfs_file *file, const char *what)
+{
+    rfs_log_limited(files->log, RFS_ERROR, "%s: %s; try: %s", file->path, what,
+                    rfs_store_remedy(file->path));
+    return passing_failure(files, EIO);
+}
+
 bool rfs_files_may_pass(int code)
 {
     return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EINTR ||
@@ -81,10 +89,12 @@ static int led_out(struct rfs_files *files, struct rfs_file *file)
 
 int rfs_file_call_failed(struct rfs_files *files, struct rfs_file *file, const char *call, int code)
 {
-    char what[128];
+    char what[1024];
     if (code == EINTR && rfs_cancelled())
         return -EINTR;
-    snprintf(what, sizeof what, "%s: %s", call, strerror(code));
+    snprintf(what, sizeof what, "%s: %s", call, rfs_store_why(file->path, code));
+    if (file->is_object && code == EIO)
+        return store_failed(files, file, what);
     if (code == EACCES || code == EPERM)
         tell_denied(files, file, what);
     if (rfs_files_may_pass(-code))
@@ -114,6 +124,12 @@ static struct rfs_identity identity_of(const struct stat *st)
 static bool same_time(struct timespec a, struct timespec b)
 {
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+void rfs_file_let_go(struct rfs_object *object)
+{
+    if (object)
+        rfs_store_objects()->let_go(object);
 }
 
 /* Compares with what was recorded, or records it at the first time. 0 or what stuck. */

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/store.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,6 +48,8 @@ int rfs_places_outside(const struct rfs_files *files, const char *root, rfs_plac
     int rc = 0;
 
     for (uint32_t id = 0; rc == 0 && id < rfs_files_count_paths(files); id++) {
+        if (rfs_is_url(rfs_files_path(files, id)))
+            continue;
         RFS_FREE char *path = strdup(rfs_files_path(files, id));
         if (!path)
             return -ENOMEM;

@@ -15,7 +15,7 @@
 struct raw {
     struct rfs_files *files;
     uint32_t id;
-    int fd;
+    int fd;     /* -1: of an object */
     bool ahead; /* no request depends on it: failures do not stick */
 };
 
@@ -45,11 +45,30 @@ static int read_failed(const struct raw *raw, ssize_t n)
                                         "the file was truncated");
 }
 
+/* The same of an object: the store tries again what may succeed. */
+static int read_object(const struct raw *raw, struct iovec *spans, int count, uint64_t offset)
+{
+    struct rfs_files *files = raw->files;
+    struct rfs_file *file = files->list.data[raw->id];
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += spans[i].iov_len;
+    atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
+    const int rc = rfs_store_objects()->read(
+        atomic_load_explicit(&file->object, memory_order_acquire), spans, count, offset);
+    if (rc < 0)
+        return raw->ahead ? rc : rfs_file_call_failed(files, file, "read", -rc);
+    atomic_fetch_add_explicit(&files->bytes, bytes, memory_order_relaxed);
+    return 0;
+}
+
 /* Fills all spans with the file's bytes from OFFSET on. EINTR and short reads are retried. */
 static int read_spans(void *ctx, struct iovec *spans, int count, uint64_t offset)
 {
     const struct raw *raw = ctx;
     struct rfs_files *files = raw->files;
+    if (raw->fd < 0 && count > 0)
+        return rfs_cancelled() ? -EINTR : read_object(raw, spans, count, offset);
     while (count > 0) {
         if (rfs_cancelled())
             return -EINTR;
@@ -133,6 +152,37 @@ static int pread_sealed(struct rfs_reading *reading, void *buf, size_t size, uin
 
 /* ---- beginning and ending -------------------------------------------------------------------- */
 
+/* Holds the version of the object that is recorded, or records it: the first time alone. */
+static int take_object(struct rfs_files *files, struct rfs_file *file, bool ahead)
+{
+    struct rfs_object *object = NULL;
+    struct stat st;
+    if (atomic_load_explicit(&file->object, memory_order_acquire))
+        return 0;
+    int rc = rfs_store_objects()->hold(file->path, &object, &st);
+    if (rc < 0)
+        return ahead ? rc : rfs_file_call_failed(files, file, "open", -rc);
+    atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
+    rc = rfs_file_compare(files, file, &st);
+    if (rc < 0)
+        rfs_file_let_go(object);
+    else
+        RFS_PUBLISH(&file->object, object, rfs_file_let_go);
+    return rc;
+}
+
+static bool is_open(struct rfs_files *files, struct rfs_file *file)
+{
+    return file->is_object ? atomic_load_explicit(&file->object, memory_order_acquire) != NULL
+                           : rfs_fds_is_open(files->fds, &file->fd);
+}
+
+static void give_fd(struct rfs_files *files, struct rfs_file *file, bool drop)
+{
+    if (!file->is_object)
+        rfs_fds_give(files->fds, &file->fd, drop);
+}
+
 /*
  * Pins the file's descriptor. A fresh one is compared, since the path may have been given to
  * another file meanwhile, and so is a file that was not KNOWN.
@@ -142,6 +192,9 @@ static int take_fd(struct rfs_files *files, struct rfs_file *file, bool known, b
     struct stat st;
     bool fresh;
     int failed;
+    *fd = -1;
+    if (file->is_object)
+        return take_object(files, file, ahead);
     int rc = rfs_fds_take(files->fds, &file->fd, files->beneath, file->path, fd, &fresh);
     if (fresh)
         atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
@@ -171,7 +224,7 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
     /* A file opened beneath a folder need not be examined before. */
     const bool known =
         !files->beneath || atomic_load_explicit(&file->recorded, memory_order_acquire);
-    if (known && (!trusted || !rfs_fds_is_open(files->fds, &file->fd)))
+    if (known && (!trusted || !is_open(files, file)))
         rc = rfs_files_check(files, id);
     if (rc == 0)
         rc = take_fd(files, file, known, false, &fd);
@@ -180,7 +233,7 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
     uint64_t size = (uint64_t)file->id.size;
     rc = files->sealed ? open_sealed(files, id, fd, quiet, &size) : 0;
     if (rc < 0) {
-        rfs_fds_give(files->fds, &file->fd, true);
+        give_fd(files, file, true);
         return rc;
     }
     *reading =
@@ -224,7 +277,7 @@ int rfs_reading_end(struct rfs_reading *reading)
 {
     struct rfs_files *files = reading->files;
     const int rc = rfs_files_check(files, reading->id);
-    rfs_fds_give(files->fds, &files->list.data[reading->id]->fd, rc < 0);
+    give_fd(files, files->list.data[reading->id], rc < 0);
     reading->fd = -1;
     return rc;
 }
@@ -232,8 +285,7 @@ int rfs_reading_end(struct rfs_reading *reading)
 void rfs_reading_leave(struct rfs_reading *reading)
 {
     struct rfs_files *files = reading->files;
-    rfs_fds_give(files->fds, &files->list.data[reading->id]->fd,
-                 rfs_files_state(files, reading->id) < 0);
+    give_fd(files, files->list.data[reading->id], rfs_files_state(files, reading->id) < 0);
     reading->fd = -1;
 }
 

@@ -16,37 +16,31 @@
 #include <stdio.h>
 #include <string.h>
 
-void rfs_close_dir(DIR **dir)
-{
-    if (*dir)
-        closedir(*dir);
-}
-
 static int fail_folder(struct rfs_error *err, const char *path, int code)
 {
     if (code == EXDEV)
         return rfs_beneath_fail(err, path);
     return rfs_fail(err, -code, RFS_IN(path), code == EACCES ? "check its permissions" : NULL,
-                    "the folder cannot be listed: %s", strerror(code));
+                    "the folder cannot be listed: %s", rfs_store_why(path, code));
 }
 
-int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, struct rfs_error *err)
+int rfs_entry_next(struct rfs_dir *dir, const char *path, const struct dirent **entry,
+                   struct rfs_error *err)
 {
-    errno = 0;
-    *entry = readdir(dir);
+    *entry = rfs_dir_next(dir);
     return *entry || errno == 0 ? 0 : fail_folder(err, path, errno);
 }
 
 int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_error *err)
 {
-    RFS_CLOSE_DIR DIR *dir = opendir(path);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry = NULL;
-    int rc = 0;
+    int rc = rfs_dir_open(path, &dir);
 
-    if (!dir)
-        return rfs_fail(err, -errno, RFS_IN(path), "check the folder's permissions",
-                        "the source cannot be listed: %s", strerror(errno));
-    while (rc == 0 && (rc = rfs_entry_next(dir, path, &entry, err)) == 0 && entry)
+    if (rc < 0)
+        return rfs_fail(err, rc, RFS_IN(path), "check the folder's permissions",
+                        "the source cannot be listed: %s", rfs_store_why(path, rc));
+    while (rc == 0 && (rc = rfs_entry_next(&dir, path, &entry, err)) == 0 && entry)
         rc = each(ctx, entry);
     return rc;
 }
@@ -104,17 +98,14 @@ static bool add_found(struct rfs_listing *listing, struct rfs_found *found, cons
 int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
                      struct rfs_listing *out, struct rfs_error *err)
 {
-    RFS_CLOSE int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_DIRECTORY);
-    if (fd < 0)
-        return fail_folder(err, path, -fd);
-    RFS_CLOSE_DIR DIR *dir = fdopendir(fd);
-    if (!dir)
-        return fail_folder(err, path, errno);
-    (void)rfs_steal_fd(&fd); /* the stream's */
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const int failed = rfs_beneath_dir(beneath, path, &dir);
+    if (failed < 0)
+        return fail_folder(err, path, -failed);
     for (;;) {
         const struct dirent *entry;
         struct rfs_found found = {0};
-        int rc = rfs_entry_next(dir, path, &entry, err);
+        int rc = rfs_entry_next(&dir, path, &entry, err);
         if (rc < 0)
             return rc;
         if (!entry)

@@ -54,19 +54,20 @@ static const struct foreign *find(const char *name)
 
 int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
 {
-    RFS_CLOSE_DIR DIR *dir = rc < 0 && err && !err->usage ? opendir(path) : NULL;
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     RFS_FREE char *name = NULL;
     const struct foreign *found = NULL;
     const struct dirent *entry;
 
     if (rc >= 0 || !err || err->usage || rc == -ENOMEM)
         return rc;
-    if (!dir) {
+    const int failed = rfs_dir_open(path, &dir);
+    if (failed < 0) {
         const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-        found = errno == ENOTDIR ? find(base) : NULL;
+        found = failed == -ENOTDIR ? find(base) : NULL;
         return found ? fail_foreign(path, found, base, err) : rc;
     }
-    while ((entry = readdir(dir)) != NULL) {
+    while ((entry = rfs_dir_next(&dir)) != NULL) {
         const struct foreign *row = find(entry->d_name);
         if (rfs_scan_is_rank(entry->d_name))
             return rc;
@@ -83,10 +84,11 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
 
 static bool holds_ranks(const char *path)
 {
-    RFS_CLOSE_DIR DIR *dir = opendir(path);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
+    const int failed = rfs_dir_open(path, &dir);
 
-    while (dir && (entry = readdir(dir)) != NULL)
+    while (failed == 0 && (entry = rfs_dir_next(&dir)) != NULL)
         if (rfs_scan_is_rank(entry->d_name))
             return true;
     return false;
@@ -94,11 +96,12 @@ static bool holds_ranks(const char *path)
 
 char *rfs_scan_below(const char *path)
 {
-    RFS_CLOSE_DIR DIR *dir = opendir(path);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
     char *found = NULL;
+    const int failed = rfs_dir_open(path, &dir);
 
-    while (dir && (entry = readdir(dir)) != NULL) {
+    while (failed == 0 && (entry = rfs_dir_next(&dir)) != NULL) {
         RFS_FREE char *folder = entry->d_name[0] == '.' ? NULL : rfs_path_join(path, entry->d_name);
         if (!folder || (found && strcmp(found, folder) <= 0) || !holds_ranks(folder))
             continue;

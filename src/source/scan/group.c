@@ -69,13 +69,14 @@ static bool is_group_file(const char *name)
 /* Reads the group files of a folder, and with DEEPER those of the folders in it. */
 static int add_folder(struct groups *groups, const char *path, bool deeper)
 {
-    RFS_CLOSE_DIR DIR *dir = opendir(path);
-    if (!dir)
-        return rfs_fail(groups->err, -errno, RFS_IN(path), NULL, "the folder cannot be listed: %s",
-                        strerror(errno));
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const int failed = rfs_dir_open(path, &dir);
+    if (failed < 0)
+        return rfs_fail(groups->err, failed, RFS_IN(path), NULL, "the folder cannot be listed: %s",
+                        rfs_store_why(path, failed));
     for (;;) {
         const struct dirent *entry;
-        int rc = rfs_entry_next(dir, path, &entry, groups->err);
+        int rc = rfs_entry_next(&dir, path, &entry, groups->err);
         if (rc < 0 || !entry)
             return rc;
         const bool file = is_group_file(entry->d_name);
@@ -97,7 +98,7 @@ static int read_groups(const char *path, struct groups *groups)
 {
     struct stat st;
     size_t named = 0;
-    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const bool folder = rfs_store_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     const int rc = folder ? add_folder(groups, path, true) : add_file(groups, strdup(path));
     if (rc < 0)
         return rc;

@@ -4,10 +4,10 @@
 #define RFS_SOURCE_SCAN_INTERNAL_H
 
 #include "base/path.h"
+#include "base/store.h"
 #include "source/io/beneath.h"
 #include "source/scan/scan.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 /* ---- names (name.c) ---- */
@@ -28,11 +28,9 @@ int rfs_name_compare(const char *a, const char *b);
 
 /* ---- folders (folder.c) ---- */
 
-void rfs_close_dir(DIR **dir);
-#define RFS_CLOSE_DIR RFS_CLEANUP(rfs_close_dir)
-
 /* The next entry, NULL at the end. 0, or -errno with a message about PATH. */
-int rfs_entry_next(DIR *dir, const char *path, const struct dirent **entry, struct rfs_error *err);
+int rfs_entry_next(struct rfs_dir *dir, const char *path, const struct dirent **entry,
+                   struct rfs_error *err);
 /* Calls EACH, until one fails, for all entries of the source's folder PATH. */
 typedef int rfs_entry_fn(void *ctx, const struct dirent *entry);
 int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_error *err);

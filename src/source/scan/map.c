@@ -49,7 +49,7 @@ static int check_file(const struct rfs_beneath *beneath, const char *map, const 
         return rfs_fail(err, failed, RFS_IN(map),
                         "paths in it begin in its own folder, unless they are absolute",
                         "the file of rank %s, %s, cannot be found: %s", key, path,
-                        strerror(-failed));
+                        rfs_store_why(path, failed));
     if (!S_ISREG(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(map), "name a checkpoint",
                         "the file of rank %s, %s, is not a regular file", key, path);
@@ -73,8 +73,9 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
         return rfs_fail(err, -EINVAL, RFS_IN(map), "files of one kind",
                         "it names both .ckpt and .safetensors files");
     out->format = format;
-    RFS_FREE char *path =
-        pair->value[0] == '/' ? strdup(pair->value) : rfs_path_join(folder, pair->value);
+    RFS_FREE char *path = pair->value[0] == '/' || rfs_is_url(pair->value)
+                              ? strdup(pair->value)
+                              : rfs_path_join(folder, pair->value);
     struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
     if (!item)
         return rfs_fail_memory(err);

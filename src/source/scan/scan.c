@@ -136,7 +136,7 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
         return rc;
     if (spec->files)
         return rfs_scan_map(spec, out, err);
-    if (stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+    if (rfs_store_stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, out, err);
     return scan_folders(spec, log, out, saves, err);
 }

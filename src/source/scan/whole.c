@@ -55,7 +55,7 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
 {
     enum rfs_format format;
     struct stat st;
-    if (stat(spec->path, &st) == 0 && !S_ISREG(st.st_mode))
+    if (rfs_store_stat(spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
     if (!rfs_name_format(spec->path, &format)) {
@@ -115,7 +115,8 @@ static int take_named(const struct rfs_source_spec *spec, const char *index, con
         return rfs_beneath_fail(err, path);
     if (failed)
         return rfs_fail(err, failed, RFS_IN(index), "copy it there",
-                        "it names '%s', which cannot be found: %s", name, strerror(-failed));
+                        "it names '%s', which cannot be found: %s", name,
+                        rfs_store_why(path, failed));
     if (!S_ISREG(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(index), NULL,
                         "it names '%s', which is not a regular file", name);

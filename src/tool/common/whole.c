@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/secret.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "source/scan/scan.h"
 #include "tool/common/open.h"
@@ -66,16 +67,16 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params
 static int find_rank_file(const char *path, const struct rfs_options *options, char **out,
                           struct rfs_error *err)
 {
-    RFS_FREE char *folder = realpath(path, NULL);
+    RFS_FREE char *folder = rfs_store_realpath(path);
     RFS_FREE char *name = NULL;
     const char *slash = folder ? strrchr(folder, '/') : NULL;
     struct stat st;
 
     *out = NULL;
-    if (!slash || !rfs_scan_is_rank(slash + 1) || stat(folder, &st) != 0 || !S_ISDIR(st.st_mode) ||
-        options->src_strategy || options->src_rules || options->file || options->files ||
-        options->segmented || options->all_steps || options->step != RFS_ANY_NUMBER ||
-        options->epoch != RFS_ANY_NUMBER)
+    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
+        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
+        options->files || options->segmented || options->all_steps ||
+        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
         return 0;
     const int rc = rfs_scan_folder(folder, &name, err);
     if (rc || !name || asprintf(out, "%s/%s", folder, name) >= 0)

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/store.h"
 #include "base/write_whole.h"
 #include "tool/common/show.h"
 
@@ -98,7 +99,7 @@ int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
         return rfs_fail(err, -errno, RFS_IN(given), "a folder in one that is there",
                         "cannot be written to: %s", strerror(errno));
     /* What is no source is told when it is opened. */
-    RFS_FREE char *from = source ? realpath(source, NULL) : NULL;
+    RFS_FREE char *from = source ? rfs_store_realpath(source) : NULL;
     const int rc = from ? refuse_overlap(out->path, from, err) : 0;
     return rc ? rc : open_folder(out, err);
 }

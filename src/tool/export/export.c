@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "base/store.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/show.h"
@@ -129,7 +130,7 @@ static int begin_record(struct rfs_export *export, struct rfs_error *err)
         mine->total_files += !rfs_manifest_find(&export->known, export->files.data[i].path);
     mine->task = export->task.number;
     mine->tasks = export->task.count;
-    mine->source = realpath(export->options->source, NULL);
+    mine->source = rfs_store_realpath(export->options->source);
     mine->options = rfs_settings_text(&export->options->view);
     return mine->source && mine->options ? 0 : rfs_fail_memory(err);
 }

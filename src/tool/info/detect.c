@@ -15,24 +15,23 @@
  */
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "source/crypt/cipher.h"
 #include "source/scan/group_proto.h"
 #include "source/scan/scan.h"
 #include "tool/info/info.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define REMEDY "a checkpoint, a folder of one, or a strategy"
 #define HEAD 65536 /* bytes that are looked at */
 
-static int fail_open(const char *path, struct rfs_error *err)
+static int fail_open(const char *path, int code, struct rfs_error *err)
 {
-    return rfs_fail(err, -errno, RFS_IN(path), REMEDY, "cannot open: %s", strerror(errno));
+    return rfs_fail(err, code, RFS_IN(path), REMEDY, "cannot open: %s", rfs_store_why(path, code));
 }
 
 bool rfs_info_ends(const char *name, const char *end)
@@ -46,22 +45,9 @@ bool rfs_info_ends(const char *name, const char *end)
 /* The first bytes of a file. Their number, or -errno. */
 static ssize_t read_head(const char *path, unsigned char *head, struct rfs_error *err)
 {
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t n = 0;
+    const ssize_t n = rfs_store_head(path, head, HEAD);
 
-    if (fd < 0)
-        return fail_open(path, err);
-    while (n < HEAD) {
-        const ssize_t got = pread(fd, head + n, HEAD - n, (off_t)n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return rfs_fail(err, -errno, RFS_IN(path), NULL, "cannot read: %s", strerror(errno));
-        if (got == 0)
-            break;
-        n += (size_t)got;
-    }
-    return (ssize_t)n;
+    return n >= 0 ? n : fail_open(path, (int)n, err);
 }
 
 static bool has(const unsigned char *head, size_t n, const char *word)
@@ -173,29 +159,30 @@ int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, stru
     bool parts = false;
     bool json = false;
 
-    if (stat(path, &st) != 0)
-        return fail_open(path, err);
+    int rc = rfs_store_stat(path, &st);
+    if (rc)
+        return fail_open(path, rc, err);
     if (S_ISREG(st.st_mode))
         return detect_file(path, keyed, kind, err);
     if (!S_ISDIR(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "neither a file nor a folder");
-    DIR *dir = opendir(path);
-    if (!dir)
-        return fail_open(path, err);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    rc = rfs_dir_open(path, &dir);
+    if (rc)
+        return fail_open(path, rc, err);
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
         ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
         parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
         json = json || (rfs_info_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
                         strncmp(entry->d_name, "reshard-manifest", 16) != 0);
     }
-    closedir(dir);
     *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;
     if (parts || ranks)
         return 0;
     *kind = RFS_INFO_BOXES;
     if (rfs_scan_is_described(path))
         return 0;
-    const int rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
+    rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
     RFS_FREE char *name = NULL;
     struct rfs_error unused;
     /* Strategies in JSON have no ending of checkpoints. */

@@ -3,10 +3,10 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/read_whole.h"
+#include "base/store.h"
 #include "tool/export/manifest.h"
 #include "tool/info/info.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,15 +37,16 @@ static void keep_first(uint32_t *count, char out[512], const char *folder, const
 
 void rfs_info_look_beside(const char *folder, const char *name, struct rfs_beside *beside)
 {
-    DIR *dir = opendir(folder);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     uint32_t checkpoints = 0;
     bool temporary = false;
     bool empty = false;
 
-    if (!dir)
+    if (rfs_dir_open(folder, &dir))
         return;
     beside->folders++;
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
+        RFS_FREE char *path = rfs_path_join(folder, entry->d_name);
         struct stat st;
         if (!temporary && is_temporary(entry->d_name)) {
             keep_first(&beside->temporary, beside->first_temporary, name, entry->d_name);
@@ -54,13 +55,12 @@ void rfs_info_look_beside(const char *folder, const char *name, struct rfs_besid
         if (!is_checkpoint(entry->d_name))
             continue;
         checkpoints++;
-        if (!empty && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode) &&
+        if (!empty && path && rfs_store_stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
             st.st_size == 0) {
             keep_first(&beside->empty, beside->first_empty, name, entry->d_name);
             empty = true;
         }
     }
-    closedir(dir);
     if (checkpoints > 1 && beside->several++ == 0)
         snprintf(beside->first_several, sizeof beside->first_several, "%s", name);
     beside->most = checkpoints > beside->most ? checkpoints : beside->most;
@@ -122,7 +122,8 @@ static size_t count_wrong(const char *folder, const struct rfs_manifest *manifes
         const char *name = rfs_intern_text(manifest->paths, (uint32_t)i);
         RFS_FREE char *path = rfs_printed_memory(rfs_path_join(folder, name));
         struct stat st;
-        if (stat(path, &st) == 0 && (uint64_t)st.st_size == manifest->entries.data[i].size)
+        if (rfs_store_stat(path, &st) == 0 &&
+            (uint64_t)st.st_size == manifest->entries.data[i].size)
             continue;
         if (wrong++ == 0)
             snprintf(first, size, "%s", name);
@@ -156,17 +157,16 @@ static int tell_manifest(struct rfs_report *report, const char *folder,
 int rfs_info_manifest(struct rfs_report *report, const char *path, struct rfs_error *err)
 {
     struct rfs_manifest manifest;
-    DIR *dir = opendir(path);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const bool listed = rfs_dir_open(path, &dir) == 0;
     bool found = false;
     int rc = rfs_manifest_init(&manifest) ? rfs_fail_memory(err) : 0;
 
-    for (struct dirent *entry; dir && rc == 0 && (entry = readdir(dir)) != NULL;)
+    for (const struct dirent *entry; listed && rc == 0 && (entry = rfs_dir_next(&dir)) != NULL;)
         if (rfs_manifest_is_name(entry->d_name)) {
             rc = add_manifest(path, entry->d_name, &manifest, err);
             found = true;
         }
-    if (dir)
-        closedir(dir);
     if (rc == 0 && found)
         rc = tell_manifest(report, path, &manifest, err);
     rfs_manifest_free(&manifest);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a path is in a mount of reshardfs. */
 #include "base/mountinfo.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "tool/info/info.h"
 
@@ -77,7 +78,7 @@ void rfs_info_mount(struct rfs_report *report, const char *path)
 {
     struct stat st;
 
-    if (stat(path, &st) != 0)
+    if (rfs_is_url(path) || stat(path, &st) != 0)
         return;
     struct search search = {report, path, st.st_dev};
     (void)rfs_mountinfo_each(take, &search); /* without the table nothing is said of it */

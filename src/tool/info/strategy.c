@@ -3,6 +3,7 @@
 #include "tool/strategy/strategy.h"
 #include "base/cleanup.h"
 #include "base/read_whole.h"
+#include "base/store.h"
 #include "layout/rules.h"
 #include "source/scan/group_proto.h"
 #include "source/scan/scan.h"
@@ -22,7 +23,7 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
     int rc = rfs_view_read_strategy(report->path, &strategy, err);
     RFS_FREE char *below = rc ? rfs_scan_below(report->path) : NULL;
 
-    if (rc == -EINVAL && stat(report->path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (rc == -EINVAL && rfs_store_stat(report->path, &st) == 0 && S_ISDIR(st.st_mode))
         rc = rfs_fail(err, rc, RFS_IN(report->path),
                       below ? below : "one of its files, or a folder beside them",
                       "holds strategies, not checkpoints, and not those of the stages of one run");

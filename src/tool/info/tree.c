@@ -6,6 +6,7 @@
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "source/crypt/cipher.h"
 #include "view/rules.h"
 #include "view/strategy_files.h"
@@ -173,8 +174,7 @@ static const char *find_encryption(const struct rfs_info_tree *tree)
         rank++;
     const char *path =
         rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank));
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (tree->args->source.sealed || fd < 0 || pread(fd, head, sizeof head, 0) != sizeof head)
+    if (tree->args->source.sealed || rfs_store_head(path, head, sizeof head) != sizeof head)
         return NULL;
     const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
     return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);

@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/pathlist.h"
 #include "base/read_whole.h"
+#include "base/store.h"
 #include "layout/merge.h"
 #include "tool/common/output.h"
 #include "tool/strategy/strategy.h"
@@ -118,7 +119,7 @@ static int list_files(const struct rfs_strategy_args *args, struct rfs_pathlist 
         const char *place = args->places.data[i];
         struct stat st;
         int rc = 0;
-        if (stat(place, &st) == 0 && S_ISDIR(st.st_mode))
+        if (rfs_store_stat(place, &st) == 0 && S_ISDIR(st.st_mode))
             rc = rfs_view_list_strategies(place, files, err);
         else if (!rfs_pathlist_add(files, strdup(place)))
             rc = rfs_fail_memory(err);

@@ -58,6 +58,15 @@ static void what_exists_keeps_its_colons(void **unused)
     tree_remove(root);
 }
 
+static void urls_keep_theirs(void **unused)
+{
+    (void)unused;
+    EXPECT("s3://bucket/a:b", "s3://bucket/a", "b");
+    EXPECT("a:s3://bucket/b", "a", "s3://bucket/b");
+    EXPECT("http://host:9000/a:https://host/b", "http://host:9000/a", "https://host/b");
+    EXPECT("s3://bucket", "s3://bucket");
+}
+
 /* Longer than a path may be: nothing of it exists, and it takes no time to find that out. */
 static void a_long_list(void **unused)
 {
@@ -83,6 +92,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_does_not_exist_ends_at_the_next_colon),
         cmocka_unit_test(what_exists_keeps_its_colons),
+        cmocka_unit_test(urls_keep_theirs),
         cmocka_unit_test(a_long_list),
     };
 

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/store.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- without objects ------------------------------------------------------------------------- */
+
+static int none(void)
+{
+    return rfs_store_told(-ENOTSUP, "this build reads no sources from object storage");
+}
+
+static int no_stat(const char *url, struct stat *st)
+{
+    (void)url;
+    (void)st;
+    return none();
+}
+
+static int no_list(const char *url, struct rfs_store_names *out)
+{
+    (void)url;
+    (void)out;
+    return none();
+}
+
+static void no_forget(void)
+{
+}
+
+static int no_hold(const char *url, struct rfs_object **out, struct stat *st)
+{
+    (void)url;
+    (void)st;
+    *out = NULL;
+    return none();
+}
+
+static int no_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
+{
+    (void)object;
+    (void)spans;
+    (void)count;
+    (void)offset;
+    return none();
+}
+
+static void no_let_go(struct rfs_object *object)
+{
+    (void)object;
+}
+
+static const struct rfs_store no_objects = {no_stat, no_list, no_forget,
+                                            no_hold, no_read, no_let_go};
+static const struct rfs_store *objects = &no_objects;
+
+void rfs_store_register(const struct rfs_store *store)
+{
+    objects = store;
+}
+
+const struct rfs_store *rfs_store_objects(void)
+{
+    return objects;
+}
+
+/* ---- names and attributes -------------------------------------------------------------------- */
+
+int rfs_store_stat(const char *path, struct stat *st)
+{
+    if (rfs_is_url(path))
+        return objects->stat(path, st);
+    return stat(path, st) == 0 ? 0 : -errno;
+}
+
+bool rfs_store_there(const char *path)
+{
+    struct stat st;
+
+    return rfs_is_url(path) ? objects->stat(path, &st) == 0 : access(path, F_OK) == 0;
+}
+
+/* A URL without the slashes at its end. */
+static char *without_slash(const char *url)
+{
+    size_t n = strlen(url);
+
+    while (n > 0 && url[n - 1] == '/')
+        n--;
+    return strndup(url, n);
+}
+
+char *rfs_store_realpath(const char *path)
+{
+    struct stat st;
+
+    if (!rfs_is_url(path))
+        return realpath(path, NULL);
+    RFS_FREE char *url = without_slash(path);
+    if (!url)
+        return NULL;
+    const int rc = objects->stat(url, &st);
+    errno = -rc;
+    return rc == 0 ? RFS_STEAL(url) : NULL;
+}
+
+char *rfs_store_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (rfs_is_url(path))
+        return strndup(path, (size_t)(slash - path));
+    RFS_FREE char *parent = !slash          ? strdup(".")
+                            : slash == path ? strdup("/")
+                                            : strndup(path, (size_t)(slash - path));
+    errno = ENOMEM;
+    return parent ? realpath(parent, NULL) : NULL;
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+int rfs_dir_open(const char *path, struct rfs_dir *out)
+{
+    *out = (struct rfs_dir){0};
+    if (rfs_is_url(path))
+        return objects->list(path, &out->names);
+    out->dir = opendir(path);
+    return out->dir ? 0 : -errno;
+}
+
+int rfs_dir_of(int fd, struct rfs_dir *out)
+{
+    *out = (struct rfs_dir){.dir = fdopendir(fd)};
+    const int rc = out->dir ? 0 : -errno;
+    if (rc < 0)
+        close(fd);
+    return rc;
+}
+
+const struct dirent *rfs_dir_next(struct rfs_dir *dir)
+{
+    errno = 0;
+    if (dir->dir)
+        return readdir(dir->dir);
+    while (dir->at < dir->names.n) {
+        const struct rfs_store_name *name = &dir->names.data[dir->at++];
+        const size_t n = strlen(name->name);
+        if (n >= sizeof dir->entry.d_name)
+            continue;
+        memcpy(dir->entry.d_name, name->name, n + 1);
+        dir->entry.d_type = name->folder ? DT_DIR : DT_REG;
+        return &dir->entry;
+    }
+    return NULL;
+}
+
+void rfs_dir_close(struct rfs_dir *dir)
+{
+    if (dir->dir)
+        closedir(dir->dir);
+    for (size_t i = 0; i < dir->names.n; i++)
+        free(dir->names.data[i].name);
+    free(dir->names.data);
+    *dir = (struct rfs_dir){0};
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static ssize_t object_head(const char *url, void *data, size_t size)
+{
+    struct rfs_object *object = NULL;
+    struct stat st;
+    int rc = objects->hold(url, &object, &st);
+
+    if (rc < 0)
+        return rc;
+    const size_t n = (uint64_t)st.st_size < size ? (size_t)st.st_size : size;
+    struct iovec span = {data, n};
+    if (n > 0)
+        rc = objects->read(object, &span, 1, 0);
+    objects->let_go(object);
+    return rc < 0 ? rc : (ssize_t)n;
+}
+
+ssize_t rfs_store_head(const char *path, void *data, size_t size)
+{
+    if (rfs_is_url(path))
+        return object_head(path, data, size);
+    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+    if (fd < 0)
+        return -errno;
+    while (n < size) {
+        const ssize_t got = pread(fd, (char *)data + n, size - n, (off_t)n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        n += (size_t)got;
+    }
+    return (ssize_t)n;
+}
+
+/* ---- why ------------------------------------------------------------------------------------- */
+
+static _Thread_local struct {
+    int code;
+    char text[768];
+} told;
+
+const char *rfs_store_why(const char *path, int code)
+{
+    code = code < 0 ? -code : code;
+    return told.code == code && code != 0 && rfs_is_url(path) ? told.text : strerror(code);
+}
+
+const char *rfs_store_remedy(const char *path)
+{
+    return rfs_is_url(path) ? "look at the store and at the network, then read again"
+                            : "check the disk, then mount again";
+}
+
+int rfs_store_told(int code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(told.text, sizeof told.text, fmt, args);
+    va_end(args);
+    told.code = code < 0 ? -code : code;
+    return code;
+}

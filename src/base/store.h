@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where files lie: on the machine, or in an object store. A path says which, and all that reads
+ * sources goes through here or through source/io/files.h: paths of the machine make the system
+ * calls that they would make without it, URLs go to the store of objects that is registered. Both
+ * give names, attributes and bytes of the same kind, so that nothing above has to know.
+ *
+ * Threads: all functions but rfs_store_register.
+ */
+#ifndef RFS_BASE_STORE_H
+#define RFS_BASE_STORE_H
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+/* Whether a path names something in an object store. */
+static inline bool rfs_is_url(const char *path)
+{
+    return strncmp(path, "s3://", 5) == 0 || strncmp(path, "https://", 8) == 0 ||
+           strncmp(path, "http://", 7) == 0;
+}
+
+/* A version of one object; all of its bytes are of that version. Belongs to its store. */
+struct rfs_object;
+
+/* What a folder of objects holds. */
+struct rfs_store_names {
+    struct rfs_store_name {
+        char *name; /* owned */
+        bool folder;
+    } * data;
+    size_t n, cap;
+};
+
+/*
+ * A store of objects. Paths are URLs; functions return 0 or -errno, and tell more of a failure by
+ * rfs_store_told.
+ */
+struct rfs_store {
+    /* As stat(2), of objects and of folders, which are there while something is in them. */
+    int (*stat)(const char *url, struct stat *st);
+    /* What a folder holds, to be freed in any case. */
+    int (*list)(const char *url, struct rfs_store_names *out);
+    /* What was learned before counts no longer: a source is opened anew. */
+    void (*forget)(void);
+    /* The object's present version, with its attributes; to be given back by let_go. */
+    int (*hold)(const char *url, struct rfs_object **out, struct stat *st);
+    /* Fills all spans, which it changes, from OFFSET on; -ESTALE once it is another version. */
+    int (*read)(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
+    void (*let_go)(struct rfs_object *object);
+};
+
+/* Before any thread starts; STORE lasts for ever. */
+void rfs_store_register(const struct rfs_store *store);
+/* The store of objects; never NULL: without one, its functions fail with -ENOTSUP. */
+const struct rfs_store *rfs_store_objects(void);
+
+/* As stat(2): 0 or -errno. It is not tried again after a signal. */
+int rfs_store_stat(const char *path, struct stat *st);
+/* Whether there is something of that name. */
+bool rfs_store_there(const char *path);
+/* As realpath(3). Of a URL: without slashes at its end. */
+char *rfs_store_realpath(const char *path);
+/* FOLDER of FOLDER/NAME as realpath(3) gives it, or NULL with errno. */
+char *rfs_store_parent(const char *path);
+
+/*
+ * A folder that is listed. Zero-initialise; a failed open needs no close, but may have one. Names
+ * of objects that no file could have are left out.
+ */
+struct rfs_dir {
+    DIR *dir;
+    struct rfs_store_names names;
+    size_t at;
+    struct dirent entry;
+};
+/* 0 or -errno. */
+int rfs_dir_open(const char *path, struct rfs_dir *out);
+/* Of a descriptor, which belongs to *out afterwards, or is closed. */
+int rfs_dir_of(int fd, struct rfs_dir *out);
+/* The next entry, until the next call; NULL at the end, and with errno where that failed. */
+const struct dirent *rfs_dir_next(struct rfs_dir *dir);
+void rfs_dir_close(struct rfs_dir *dir);
+#define RFS_CLOSE_DIR RFS_CLEANUP(rfs_dir_close)
+
+/* SIZE bytes from OFFSET on, or fewer at the end: their number, or -errno. */
+ssize_t rfs_store_head(const char *path, void *data, size_t size);
+
+/*
+ * The text of an errno, positive or negative, as strerror has it; of a URL, where that is how the
+ * calling thread's last call to the store failed, what the store said.
+ */
+const char *rfs_store_why(const char *path, int code);
+/* What helps where reading PATH gave EIO. */
+const char *rfs_store_remedy(const char *path);
+/* For stores: keeps what is known of a failure with CODE, which it returns. */
+int rfs_store_told(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
