@@ -3,6 +3,7 @@ librfs_la_SOURCES += \
 	src/base/arena.c src/base/arena.h \
 	src/base/bisect.h \
 	src/base/bytes.c src/base/bytes.h \
+	src/base/budget.c src/base/budget.h \
 	src/base/cancel.c src/base/cancel.h \
 	src/base/checked.h \
 	src/base/cleanup.h \

@@ -5,8 +5,9 @@
  *
  * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and
  * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters
- * in every part), 64 bytes for each tensor or state entry, and 48 for each piece of a large tensor;
- * all is linear in these. Immutable once open, so any thread may use it.
+ * in every part) as graphs (source/torch/pickle.h) with 8 bytes more for each node, 128 for each
+ * tensor or state entry, and 96 for each piece of a large tensor; all is linear in these, and
+ * within the catalogue's index_most. Immutable once open, so any thread may use it.
  */
 #ifndef RFS_HFAI_HFAI_H
 #define RFS_HFAI_HFAI_H
@@ -24,8 +25,9 @@ struct rfs_hfai;
 /*
  * CATALOG's ranks are the parts; it is borrowed and outlives the result. UNEVEN_STEPS: parts whose
  * optimizers count different steps are accepted as one save. 0 with *out owned by the caller;
- * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, errors of
- * rfs_torch_open and of reads, -ENOMEM; each with *err filled.
+ * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, -EFBIG for
+ * those that need more memory than that, errors of rfs_torch_open and of reads, -ENOMEM; each with
+ * *err filled.
  */
 int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
                   struct rfs_error *err);

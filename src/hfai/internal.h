@@ -3,6 +3,7 @@
 #ifndef RFS_HFAI_INTERNAL_H
 #define RFS_HFAI_INTERNAL_H
 
+#include "base/budget.h"
 #include "base/intern.h"
 #include "hfai/hfai.h"
 
@@ -34,6 +35,8 @@ struct hfai_entry {
 #define HFAI_WORK_TENSOR                                                                           \
     1024 /* a tensor of an optimizer's state, which each file that is shown looks at again */
 #define HFAI_WORK_READ 2048 /* a number that is read from the file */
+
+#define HFAI_GROWN 2 /* a list that grows takes so many times the memory of its items */
 
 /* Ranges that follow each other: the bytes of one tensor. */
 struct hfai_row {
@@ -82,6 +85,7 @@ struct rfs_hfai {
     struct hfai_state *models;
     struct hfai_state *optimizers;
     struct rfs_torch_shown large; /* of all parts: how many bytes their large tensors have */
+    struct rfs_budget memory;
 };
 
 const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part);
@@ -93,6 +97,8 @@ struct hfai_reading {
     const char *path;
     struct rfs_error *err;
 };
+/* Takes memory for what the part has: 0, or -EFBIG with the error filled. */
+int rfs_hfai_pay(const struct hfai_reading *reading, uint64_t bytes);
 /* -EINVAL, about the part. */
 int rfs_hfai_fail(const struct hfai_reading *reading, const char *what);
 /* The same, about what has that key. */
@@ -117,7 +123,7 @@ int rfs_hfai_check_large(const struct hfai_reading *reading, struct hfai_state *
 int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n);
 /* Whether a key of a part is one that save() itself writes. */
 bool rfs_hfai_is_own(const struct rfs_node *key);
-/* What that takes of the budget. */
+/* What that takes of the budget; as bytes, no less than the memory of an interned key. */
 uint64_t rfs_hfai_key_bytes(const struct rfs_node *key);
 /* A key for messages. */
 void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap);

@@ -60,7 +60,11 @@ static int add_piece(const struct hfai_reading *reading, struct hfai_state *stat
     struct hfai_large large = {.key = key, .next = HFAI_NONE, .first = i * reading->hfai->n_parts};
     struct rfs_torch_tensor piece;
 
-    const int rc = read_piece(reading, key, value, &piece, &large);
+    int rc = read_piece(reading, key, value, &piece, &large);
+    if (rc == 0) /* they are copied once, when they are put in order */
+        rc = rfs_hfai_pay(reading, (HFAI_GROWN + 1) * sizeof(struct rfs_range));
+    if (rc == 0 && reading->part == 0)
+        rc = rfs_hfai_pay(reading, HFAI_GROWN * sizeof large + rfs_hfai_key_bytes(key));
     if (rc)
         return rc;
     if (reading->part == 0) {

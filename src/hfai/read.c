@@ -37,6 +37,11 @@ int rfs_hfai_fail_key(const struct hfai_reading *reading, const struct rfs_node 
                     what);
 }
 
+int rfs_hfai_pay(const struct hfai_reading *reading, uint64_t bytes)
+{
+    return rfs_budget_take(&reading->hfai->memory, bytes, reading->path, reading->err);
+}
+
 int rfs_hfai_canonical(const struct hfai_reading *reading, const struct rfs_node *key, char **out,
                        size_t *n)
 {
@@ -66,9 +71,11 @@ static int open_part(const struct hfai_reading *reading)
     int rc = rfs_reading_begin_quiet(files, part->file, &source);
     if (rc)
         return rfs_files_fail(reading->err, reading->path, rc);
-    rc = rfs_torch_open(read_source, &source, source.size, (uint16_t)reading->part, reading->path,
-                        &part->torch, reading->err);
+    rc = rfs_torch_keep(read_source, &source, source.size, (uint16_t)reading->part, reading->path,
+                        &reading->hfai->memory, &part->torch, reading->err);
     part->open = rc == 0;
+    if (rc == 0) /* for what is noted of its nodes: part->same, and known of weighers */
+        rc = rfs_hfai_pay(reading, part->torch.pickle.n_nodes * sizeof *part->same);
     part->work = HFAI_WORK_MORE;
     if (rc == 0)
         part->work += HFAI_WORK_TIMES * (uint64_t)part->torch.pickle.n_bytes;
@@ -142,8 +149,12 @@ static int add_entry(const struct hfai_reading *reading, struct hfai_state *stat
     if (id == RFS_NO_ID)
         return rfs_fail_memory(reading->err);
     const struct hfai_entry entry = {key, value, reading->part, HFAI_NONE};
-    if (id == state->entries.n)
+    if (id == state->entries.n) {
+        const int paid = rfs_hfai_pay(reading, HFAI_GROWN * sizeof entry + rfs_hfai_key_bytes(key));
+        if (paid)
+            return paid;
         return RFS_PUSH(&state->entries, entry) ? 0 : rfs_fail_memory(reading->err);
+    }
     if (state->entries.data[id].part == reading->part)
         return rfs_hfai_fail_key(reading, key, "is twice in the part");
     state->entries.data[id].value = value;
@@ -333,6 +344,7 @@ int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfa
     if (!hfai)
         return rfs_fail_memory(err);
     hfai->catalog = catalog;
+    hfai->memory.most = rfs_catalog_index_most(catalog);
     hfai->n_parts = rfs_catalog_ranks(catalog);
     hfai->parts = calloc(hfai->n_parts, sizeof *hfai->parts);
     if (!hfai->parts)

@@ -37,7 +37,7 @@ struct rfs_source_spec {
     /* the text of these options: for the key of saved data; or NULL */
     const struct rfs_options *options;
     struct timespec opened; /* a moment before anything of the source is looked at; 0: now */
-    uint64_t index_most;    /* bytes of memory that indexes may take for long; 0: any */
+    uint64_t index_most;    /* bytes of memory that indexes, or hfai's pickles, may keep; 0: any */
     struct rfs_fds *fds;    /* descriptors that it shares with other sources; NULL: its own */
     /*
      * Called by the reading thread after the headers of a rank were read, with the number done and

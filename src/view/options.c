@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/options.h"
 
+#include "base/checked.h"
+
 #include <errno.h>
 #include <stdio.h>
+
+#define INDEX_LEAST (UINT64_C(64) << 20) /* bytes of memory for indexes */
 
 /* Rules take the place of a strategy file, and need the number of ranks. */
 static int check_rules(const char *side, const char *strategy, const char *rules, uint32_t ranks,
@@ -65,5 +69,6 @@ struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const
         .segmented_skip = options->segmented_skip,
         .check_crc = options->check >= 0,
         .options = options,
+        .index_most = rfs_max_u64(options->cache / 4, INDEX_LEAST),
     };
 }

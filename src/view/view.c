@@ -26,8 +26,7 @@
 #include <unistd.h>
 
 #define POOL_MAX 8
-#define LINE_BYTES 2200                  /* a message, and the name of its save before it */
-#define INDEX_LEAST (UINT64_C(64) << 20) /* of memory for indexes, or a quarter of the cache */
+#define LINE_BYTES 2200 /* a message, and the name of its save before it */
 
 void rfs_view_give(void *to, void *from, size_t size)
 {
@@ -86,7 +85,6 @@ static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
 struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
                                      const struct rfs_options *options, const char *source)
 {
-    const uint64_t share = options->cache / 4;
     struct rfs_source_spec spec = rfs_options_spec(options, source);
 
     spec.fds = set->has_fds ? (struct rfs_fds *)&set->fds : NULL;
@@ -96,7 +94,6 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
     spec.saved = set->saved;
     spec.indexed = forward_progress;
     spec.indexed_ctx = set;
-    spec.index_most = share > INDEX_LEAST ? share : INDEX_LEAST;
     return spec;
 }
 

@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 enum { SECONDS = 10, MIB = 1 << 20 };
+#define KEPT ((size_t)64 * MIB) /* of headers, with a cache of up to 256 MiB */
 /* Sanitizers take several times as long: less is enough for what they look for. */
 #define INPUT ((size_t)(SMAPS_NO_LOCKS ? 3 : 20) * MIB)
 
@@ -79,8 +80,8 @@ static void parse_here(parse_fn *parse, const struct bytes *input, int fd)
         abort();
 }
 
-/* In a process of its own, which is stopped when it takes too long. */
-static void check(const struct hostile *hostile, parse_fn *parse, size_t most)
+/* In a process of its own, which is stopped when it takes too long: an input of N bytes. */
+static void check(const struct hostile *hostile, parse_fn *parse, size_t n, size_t most)
 {
     struct bytes input = {0};
     struct outcome out;
@@ -88,7 +89,7 @@ static void check(const struct hostile *hostile, parse_fn *parse, size_t most)
     int fds[2];
     int how;
 
-    hostile_make(hostile, &input, INPUT);
+    hostile_make(hostile, &input, n);
     assert_return_code(pipe(fds), errno);
     const pid_t child = fork();
     assert_return_code(child, errno);
@@ -117,7 +118,7 @@ static void check_all(const struct hostile *list, parse_fn *parse, size_t most)
 
     for (; list->name; list++)
         if (!only || strstr(list->name, only))
-            check(list, parse, most);
+            check(list, parse, INPUT, most);
 }
 
 static int read_memory(void *ctx, void *buf, size_t n, uint64_t offset)
@@ -153,7 +154,7 @@ static void test_torch(void **state)
     check_all(hostile_torch, parse_torch, 12 * INPUT);
 }
 
-static int parse_parts(const struct bytes *input, struct rfs_error *err)
+static int parse_within(const struct bytes *input, uint64_t index_most, struct rfs_error *err)
 {
     char *root = tree_new();
     struct rfs_catalog *catalog;
@@ -165,7 +166,7 @@ static int parse_parts(const struct bytes *input, struct rfs_error *err)
     tree_write(root, "PART_000.pt", input->data, input->n);
     tree_write(root, "PART_001.pt", input->data, input->n);
     const struct rfs_source_spec spec = {
-        .path = root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+        .path = root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER, .index_most = index_most};
     int rc = rfs_catalog_open(&spec, NULL, NULL, &catalog, err);
     if (rc == 0) {
         rc = rfs_hfai_open(catalog, false, &hfai, err);
@@ -184,10 +185,30 @@ static int parse_parts(const struct bytes *input, struct rfs_error *err)
     return rc;
 }
 
+static int parse_parts(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_within(input, 0, err);
+}
+
+static int parse_parts_kept(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_within(input, KEPT, err);
+}
+
+/* How long they take, if they may take any memory. */
 static void test_parts(void **state)
 {
     (void)state;
-    check_all(hostile_parts, parse_parts, 24 * INPUT);
+    check_all(hostile_parts, parse_parts, 100 * INPUT);
+}
+
+/* Small ones are not refused for their pickles alone. */
+static void test_parts_kept(void **state)
+{
+    (void)state;
+    for (size_t n = INPUT; n > INPUT / 20; n /= 4)
+        for (const struct hostile *hostile = hostile_parts; hostile->name; hostile++)
+            check(hostile, parse_parts_kept, n, KEPT + 64 * MIB);
 }
 
 static int parse_dcp(const struct bytes *input, struct rfs_error *err)
@@ -286,10 +307,10 @@ static void test_metadata(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch),    cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_maps),     cmocka_unit_test(test_strategies),
-        cmocka_unit_test(test_groups),   cmocka_unit_test(test_dcp),
-        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_torch),      cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_kept), cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_strategies), cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_dcp),        cmocka_unit_test(test_metadata),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

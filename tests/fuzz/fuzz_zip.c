@@ -33,12 +33,12 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_zip zip;
     struct rfs_error err = {0};
 
-    const int rc = rfs_zip_open(fuzz_read, &input, size, "x.pt", &zip, &err);
+    const int rc = rfs_zip_open(fuzz_read, &input, size, "x.pt", NULL, &zip, &err);
     require_result(rc, &err);
     REQUIRE(rc == 0 || rc == -EINVAL || rc == -ENOTSUP);
     for (size_t i = 0; rc == 0 && i < zip.n; i++)
         check_entry(&zip, i, &input);
     rfs_zip_free(&zip);
-    REQUIRE(rfs_zip_open(fuzz_read, &input, size, "x.pt", &zip, NULL) == rc);
+    REQUIRE(rfs_zip_open(fuzz_read, &input, size, "x.pt", NULL, &zip, NULL) == rc);
     rfs_zip_free(&zip);
 }

@@ -292,6 +292,28 @@ static void one_text(struct bytes *out, size_t n)
     finish(&file, out);
 }
 
+/* One long text in the pair of keys of each entry. */
+static void one_text_in_keys(struct bytes *out, size_t n)
+{
+    struct torch_file file;
+    begin(&file);
+    keep_text(&file, n / 100);
+    begin_part(&file);
+    begin_optimizer(&file);
+    torch_text(&file, "state");
+    torch_ops(&file, "}");
+    for (unsigned i = 0; i < 2000; i++) {
+        const unsigned char entry[] = {'h',  0,   'M', (unsigned char)i, (unsigned char)(i >> 8),
+                                       0x86, 'N', 's'};
+        bytes_add(&file.pickle, entry, sizeof entry);
+    }
+    torch_text(&file, "padding");
+    torch_ops(&file, "]");
+    BATCHES(&file, "K\1", "e", n);
+    end_optimizer(&file);
+    finish(&file, out);
+}
+
 /* The same large state for each parameter. */
 static void one_state(struct bytes *out, size_t n)
 {
@@ -342,6 +364,7 @@ const struct hostile hostile_parts[] = {
     {.name = "one name for each parameter", .make = one_parameter},
     {.name = "lists of two, 50 levels", .make = doubled},
     {.name = "one text to compare", .make = one_text},
+    {.name = "one text in all keys", .make = one_text_in_keys},
     {.name = "one state for each parameter", .make = one_state},
     {.name = "one list of parameters", .make = one_group},
     {.name = NULL},

@@ -263,6 +263,11 @@ struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog)
     return catalog->files;
 }
 
+uint64_t rfs_catalog_index_most(const struct rfs_catalog *catalog)
+{
+    return catalog->most > 0 ? catalog->most : UINT64_MAX;
+}
+
 struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)
 {
     return &catalog->tables;

@@ -116,6 +116,9 @@ struct rfs_use {
 void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use);
 void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
 
+/* Bytes of memory that what is kept of headers may take. */
+uint64_t rfs_catalog_index_most(const struct rfs_catalog *catalog);
+
 /*
  * Saves the indexes that are there, if some are not saved yet. Not for sources with a key or a map
  * of their files, and not for ranks whose files cause log messages.

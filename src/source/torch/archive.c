@@ -33,6 +33,7 @@ struct opening {
     uint64_t size;
     uint16_t origin;
     const char *file;
+    struct rfs_budget *budget; /* or NULL */
     struct rfs_torch *torch;
     struct rfs_error *err;
 };
@@ -178,8 +179,7 @@ static int read_pickle(const struct opening *opening)
     if (rc)
         return rc;
     const size_t n = (size_t)entry->bytes;
-    RFS_SHARED share = 0;
-    rc = rfs_share_take(&share, n + rfs_pickle_memory(n));
+    rc = rfs_share_take(&opening->torch->share, n + rfs_pickle_memory(n));
     if (rc < 0)
         return rfs_files_fail(opening->err, opening->file, rc);
     RFS_FREE unsigned char *bytes = malloc(n + 1);
@@ -188,27 +188,46 @@ static int read_pickle(const struct opening *opening)
     rc = read_at(opening, bytes, n, entry->offset);
     if (rc)
         return rc;
-    const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin};
+    const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin,
+                                         opening->budget};
     return rfs_pickle_read(RFS_STEAL(bytes), n, &from, &opening->torch->pickle, opening->err);
+}
+
+static int open_all(const struct opening *opening)
+{
+    struct rfs_torch *torch = opening->torch;
+
+    *torch = (struct rfs_torch){.prefix = ""};
+    int rc = check_magic(opening);
+    if (rc == 0)
+        rc = rfs_zip_open(opening->read, opening->ctx, opening->size, opening->file,
+                          opening->budget, &torch->zip, opening->err);
+    if (rc == 0)
+        rc = find_prefix(opening);
+    if (rc == 0)
+        rc = check_versions(opening);
+    if (rc == 0)
+        rc = read_pickle(opening);
+    if (rc < 0)
+        rfs_torch_free(torch);
+    return rc;
 }
 
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct opening opening = {read, ctx, size, origin, file, out, err};
+    const struct opening opening = {read, ctx, size, origin, file, NULL, out, err};
 
-    *out = (struct rfs_torch){.prefix = ""};
-    int rc = check_magic(&opening);
-    if (rc == 0)
-        rc = rfs_zip_open(read, ctx, size, file, &out->zip, err);
-    if (rc == 0)
-        rc = find_prefix(&opening);
-    if (rc == 0)
-        rc = check_versions(&opening);
-    if (rc == 0)
-        rc = read_pickle(&opening);
-    if (rc < 0)
-        rfs_torch_free(out);
+    return open_all(&opening);
+}
+
+int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
+                   struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
+{
+    const struct opening opening = {read, ctx, size, origin, file, budget, out, err};
+    const int rc = open_all(&opening);
+
+    rfs_share_give(&out->share);
     return rc;
 }
 
@@ -216,5 +235,6 @@ void rfs_torch_free(struct rfs_torch *torch)
 {
     rfs_zip_free(&torch->zip);
     rfs_pickle_free(&torch->pickle);
+    rfs_share_give(&torch->share);
     *torch = (struct rfs_torch){.prefix = ""};
 }

@@ -17,15 +17,20 @@ struct rfs_torch {
     struct rfs_pickle pickle;
     const char *prefix; /* of all entries, "PART_000" or "archive"; the zip's, not terminated */
     size_t prefix_bytes;
+    size_t share; /* of the memory for headers (base/share.h); 0 once it is kept */
 };
 
 /*
  * READ, SIZE and FILE as of rfs_ckpt_walk; nodes get ORIGIN. 0; -EINVAL for an invalid file,
  * -ENOTSUP for one of the format before torch 1.6, a TorchScript, or of another byte order, the
- * errors of rfs_zip_open and rfs_pickle_read; each with *err filled.
+ * errors of rfs_zip_open and rfs_pickle_read; each with *err filled. The caller is to free it
+ * before it reads other headers.
  */
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err);
+/* The same of a file that is kept, whose memory BUDGET pays. */
+int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
+                   struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
 void rfs_torch_free(struct rfs_torch *torch);
 
 /* The entry NAME of the archive's folder, or NULL. O(log n). */

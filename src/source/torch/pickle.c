@@ -19,6 +19,7 @@
  */
 #include "source/torch/pickle_internal.h"
 
+#include "base/checked.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -254,6 +255,8 @@ static size_t memory_of(const struct rfs_unpickler *machine)
 
 static int fail_size(const struct rfs_unpickler *machine)
 {
+    if (machine->budget && memory_of(machine) > rfs_budget_rest(machine->budget))
+        return rfs_budget_fail(machine->budget, machine->file, machine->err);
     return rfs_fail(machine->err, -EFBIG, rfs_unpickle_where(machine), REMEDY_LISTS,
                     "the pickle in it would take more than %zu bytes of memory", machine->most);
 }
@@ -370,6 +373,7 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
 {
     struct rfs_unpickler machine = {.pickle = out,
                                     .most = rfs_pickle_memory(n),
+                                    .budget = from->budget,
                                     .file = from->file,
                                     .offset = from->offset,
                                     .origin = from->origin,
@@ -378,7 +382,15 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
     *out = (struct rfs_pickle){.bytes = bytes, .n_bytes = n};
     machine.p = machine.op = bytes;
     machine.end = bytes + n;
-    const int rc = run(&machine);
+    int rc = 0;
+    if (machine.budget) {
+        rc = rfs_budget_take(machine.budget, n, from->file, err);
+        machine.most = (size_t)rfs_min_u64(machine.most, rfs_budget_rest(machine.budget));
+    }
+    if (rc == 0)
+        rc = run(&machine);
+    if (rc == 0 && machine.budget)
+        rc = rfs_budget_take(machine.budget, out->arena.bytes, from->file, err);
     free(machine.stack.data);
     free(machine.marks.data);
     free(machine.memo.data);

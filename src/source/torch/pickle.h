@@ -16,6 +16,7 @@
 #define RFS_SOURCE_TORCH_PICKLE_H
 
 #include "base/arena.h"
+#include "base/budget.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -120,11 +121,13 @@ struct rfs_pickle_from {
     const char *file;
     uint64_t offset;
     uint16_t origin;
+    struct rfs_budget *budget; /* that pays for it if it is valid; or NULL */
 };
 
 /*
  * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for an invalid pickle, -ENOTSUP
- * for a name or call that is not allowed, or another protocol; *err (may be NULL) is filled.
+ * for a name or call that is not allowed, or another protocol, -EFBIG for what takes more memory
+ * than allowed; *err (may be NULL) is filled.
  */
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err);

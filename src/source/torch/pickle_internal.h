@@ -15,7 +15,8 @@ struct rfs_unpickler {
     RFS_VEC(uint32_t) marks; /* heights of the stack */
     RFS_VEC(struct rfs_node *) memo;
     uint32_t pushes;
-    size_t most;     /* bytes of memory */
+    size_t most; /* bytes of memory */
+    struct rfs_budget *budget;
     uint64_t offset; /* of the pickle in the file */
     uint16_t origin;
 };

@@ -23,6 +23,8 @@
 #include "base/bisect.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/share.h"
+#include "source/io/files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,6 +53,7 @@ struct source {
     void *ctx;
     uint64_t size;
     const char *file;
+    struct rfs_budget *budget; /* or NULL */
     struct rfs_error *err;
     uint64_t window_offset;
     size_t window_bytes; /* 0: nothing was read yet */
@@ -361,13 +364,21 @@ static int check_apart(const struct source *source, struct rfs_zip *zip)
 static int read_directory(struct source *source, const struct directory *directory,
                           struct rfs_zip *zip)
 {
-    RFS_FREE unsigned char *bytes = malloc((size_t)directory->bytes + 1);
+    const uint64_t kept = directory->bytes + directory->entries * (sizeof *zip->entries + 1);
+    RFS_SHARED share = 0;
 
+    int rc = source->budget ? rfs_budget_take(source->budget, kept, source->file, source->err) : 0;
+    if (rc)
+        return rc;
+    rc = rfs_share_take(&share, (size_t)(directory->bytes + kept));
+    if (rc)
+        return rfs_files_fail(source->err, source->file, rc);
+    RFS_FREE unsigned char *bytes = malloc((size_t)directory->bytes + 1);
     zip->entries = calloc((size_t)directory->entries + 1, sizeof *zip->entries);
     zip->names = malloc((size_t)(directory->bytes + directory->entries + 1));
     if (!bytes || !zip->entries || !zip->names)
         return rfs_fail_memory(source->err);
-    int rc = fetch(source, bytes, (size_t)directory->bytes, directory->offset);
+    rc = fetch(source, bytes, (size_t)directory->bytes, directory->offset);
     char *names = zip->names;
     uint64_t at = 0;
     while (rc == 0 && zip->n < directory->entries) {
@@ -384,10 +395,11 @@ static int read_directory(struct source *source, const struct directory *directo
     return rc;
 }
 
-int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, struct rfs_zip *out,
-                 struct rfs_error *err)
+int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                 struct rfs_budget *budget, struct rfs_zip *out, struct rfs_error *err)
 {
-    struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
+    struct source source = {
+        .read = read, .ctx = ctx, .size = size, .file = file, .budget = budget, .err = err};
     struct directory directory = {0, 0, 0};
 
     *out = (struct rfs_zip){0};

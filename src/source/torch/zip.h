@@ -12,7 +12,7 @@
 #ifndef RFS_SOURCE_TORCH_ZIP_H
 #define RFS_SOURCE_TORCH_ZIP_H
 
-#include "base/error.h"
+#include "base/budget.h"
 #include "source/walker.h"
 
 #include <stddef.h>
@@ -39,10 +39,11 @@ struct rfs_zip {
 
 /*
  * READ, SIZE and FILE as of rfs_ckpt_walk. 0; -EINVAL for an invalid archive, -ENOTSUP for
- * compressed, encrypted or split ones, -ENOMEM, or READ's error, each with *err filled.
+ * compressed, encrypted or split ones, -EFBIG beyond the BUDGET (or NULL) that pays for what is kept,
+ * -ENOMEM, or READ's error, each with *err filled. The caller must hold no share (base/share.h).
  */
-int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, struct rfs_zip *out,
-                 struct rfs_error *err);
+int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                 struct rfs_budget *budget, struct rfs_zip *out, struct rfs_error *err);
 void rfs_zip_free(struct rfs_zip *zip);
 
 /* The entry of that name, or NULL. O(log n). */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that is kept for long, with a limit: what it is needed for follows the input, so an input
+ * that needs more is refused. Not thread-safe.
+ */
+#ifndef RFS_BASE_BUDGET_H
+#define RFS_BASE_BUDGET_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+struct rfs_budget {
+    uint64_t used;
+    uint64_t most; /* bytes; UINT64_MAX: any */
+};
+
+static inline uint64_t rfs_budget_rest(const struct rfs_budget *budget)
+{
+    return budget->most - budget->used;
+}
+
+/* Takes BYTES for what FILE makes necessary: 0, or -EFBIG with *err filled. */
+int rfs_budget_take(struct rfs_budget *budget, uint64_t bytes, const char *file,
+                    struct rfs_error *err);
+/* That error. */
+int rfs_budget_fail(const struct rfs_budget *budget, const char *file, struct rfs_error *err);
+
+#endif
