@@ -30,6 +30,10 @@ interop_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/interop-$mindspore_versio
 mindformers_versions=(2.0.0 2.1.0)
 mindformers_numpy_version=1.26.4
 mindformers_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mindformers
+# The Megatron that writes and reads torch_dist.
+megatron_version=0.16.1
+packaging_version=26.3
+megatron_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/megatron
 # And of those that numbers and checksums are compared with.
 numpy_version=2.4.6
 ml_dtypes_version=0.6.0
@@ -159,6 +163,18 @@ make_mindformers() {
     [ -x "$interop_venv/bin/python" ] || return 0
     make_venv "$mindformers_folder" none \
         "mindformers ${mindformers_versions[*]} numpy $mindformers_numpy_version" fill_mindformers
+}
+
+# Of all that it depends on, its checkpoints need torch, and this package to compare versions.
+fill_megatron() {
+    "$current_torch_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --target "$1" "megatron-core==$megatron_version" "packaging==$packaging_version"
+}
+
+make_megatron() {
+    [ -x "$current_torch_venv/bin/python" ] || return 0
+    make_venv "$megatron_folder" none "megatron-core $megatron_version packaging $packaging_version" \
+        fill_megatron
 }
 
 fill_numbers_venv() {

@@ -35,8 +35,22 @@ struct rfs_dcp_item {
     uint64_t corner; /* the number of its first element, row by row */
 };
 
-/* .metadata for items that are grouped by name. 0 or -ENOMEM. */
-int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_item *items, size_t n,
+/* A value that is no tensor, and its item. */
+struct rfs_dcp_object {
+    uint32_t name; /* as in an item */
+    uint64_t begin, bytes;
+};
+
+/* What .metadata says. */
+struct rfs_dcp_listing {
+    const struct rfs_dcp_item *items; /* grouped by name */
+    size_t n;
+    const struct rfs_dcp_object *objects; /* of other names */
+    size_t n_objects;
+    const char *objects_file; /* the name of the file that has them all */
+};
+/* 0 or -ENOMEM. */
+int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_listing *listing,
                            struct rfs_image **out);
 
 #endif

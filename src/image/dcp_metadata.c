@@ -4,12 +4,12 @@
  * dataclasses of torch.distributed.checkpoint.metadata, and _StorageInfo of filesystem:
  *
  *     Metadata
- *       state_dict_metadata  {name: TensorStorageMetadata}
+ *       state_dict_metadata  {name: TensorStorageMetadata, or BytesStorageMetadata}
  *                              properties  TensorProperties, whose state is a tuple
  *                              size        torch.Size of the whole tensor
  *                              chunks      [ChunkStorageMetadata: offsets, sizes]
  *       planner_data         {name: (name,)}
- *       storage_data         {MetadataIndex: fqn, offset, index:
+ *       storage_data         {MetadataIndex: fqn, offset, index (both None of bytes):
  *                               _StorageInfo: relative_path, offset, length}
  *       storage_meta, version  None, "1.0.0"
  *
@@ -32,6 +32,7 @@ enum class {
     CLASS_METADATA,
     CLASS_TENSOR,
     CLASS_PROPERTIES,
+    CLASS_BYTES,
     CLASS_CHUNK,
     CLASS_INDEX,
     CLASS_INFO,
@@ -44,6 +45,7 @@ static const struct {
     [CLASS_METADATA] = {METADATA, "Metadata"},
     [CLASS_TENSOR] = {METADATA, "TensorStorageMetadata"},
     [CLASS_PROPERTIES] = {METADATA, "TensorProperties"},
+    [CLASS_BYTES] = {METADATA, "BytesStorageMetadata"},
     [CLASS_CHUNK] = {METADATA, "ChunkStorageMetadata"},
     [CLASS_INDEX] = {METADATA, "MetadataIndex"},
     [CLASS_INFO] = {"torch.distributed.checkpoint.filesystem", "_StorageInfo"},
@@ -171,14 +173,6 @@ static void put_properties(struct pickler *p, enum rfs_dtype dtype)
     p->properties[dtype] = memoize(p);
 }
 
-static void unravel(const struct rfs_type *whole, uint64_t number, uint64_t *at)
-{
-    for (uint32_t i = whole->ndim; i-- > 0;) {
-        at[i] = whole->dims[i] ? number % whole->dims[i] : 0;
-        number /= whole->dims[i] ? whole->dims[i] : 1;
-    }
-}
-
 static const struct rfs_type *type_of(const struct pickler *p, uint32_t type)
 {
     return rfs_catalog_type(p->catalog, type);
@@ -198,7 +192,7 @@ static void put_tensor(struct pickler *p, const struct rfs_dcp_item *items, size
     put_field(p, CHUNKS);
     rfs_bytes_put_text(p->out, "](");
     for (size_t i = 0; i < n; i++) {
-        unravel(whole, items[i].corner, at);
+        rfs_type_place(whole, items[i].corner, at);
         begin_object(p, CLASS_CHUNK);
         put_field(p, OFFSETS);
         put_size(p, whole->ndim, at);
@@ -210,6 +204,18 @@ static void put_tensor(struct pickler *p, const struct rfs_dcp_item *items, size
     end_object(p);
 }
 
+static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64_t bytes)
+{
+    begin_object(p, CLASS_INFO);
+    put_field(p, PATH);
+    put_text(p, path);
+    put_field(p, OFFSET);
+    put_int(p, begin);
+    put_field(p, LENGTH);
+    put_int(p, bytes);
+    end_object(p);
+}
+
 /* A MetadataIndex and its _StorageInfo. */
 static void put_item(struct pickler *p, const struct rfs_dcp_item *item, uint32_t name,
                      uint64_t number)
@@ -218,7 +224,7 @@ static void put_item(struct pickler *p, const struct rfs_dcp_item *item, uint32_
     uint64_t at[RFS_MAX_DIMS];
     char path[48];
 
-    unravel(whole, item->corner, at);
+    rfs_type_place(whole, item->corner, at);
     snprintf(path, sizeof path, "__%u_0.distcp", item->file);
     begin_object(p, CLASS_INDEX);
     put_field(p, FQN);
@@ -228,14 +234,22 @@ static void put_item(struct pickler *p, const struct rfs_dcp_item *item, uint32_
     put_field(p, INDEX);
     put_int(p, number);
     end_object(p);
-    begin_object(p, CLASS_INFO);
-    put_field(p, PATH);
-    put_text(p, path);
+    put_info(p, path, item->begin, item->bytes);
+}
+
+/* The same of an object. */
+static void put_object(struct pickler *p, const struct rfs_dcp_object *object, const char *path,
+                       uint32_t name)
+{
+    begin_object(p, CLASS_INDEX);
+    put_field(p, FQN);
+    recall(p, name);
     put_field(p, OFFSET);
-    put_int(p, item->begin);
-    put_field(p, LENGTH);
-    put_int(p, item->bytes);
+    put(p, 'N');
+    put_field(p, INDEX);
+    put(p, 'N');
     end_object(p);
+    put_info(p, path, object->begin, object->bytes);
 }
 
 /* Where the items of the name that is item I's end. */
@@ -248,25 +262,58 @@ static size_t end_of(const struct rfs_dcp_item *items, size_t n, size_t i)
     return end;
 }
 
-/* Puts all; NAMES has room for the memo number of each name. */
-static void put_all(struct pickler *p, const struct rfs_dcp_item *items, size_t n, uint32_t *names)
+/* The key of a value that follows. Its memo number. */
+static uint32_t put_name(struct pickler *p, uint32_t name)
+{
+    put_text(p, rfs_catalog_name(p->catalog, name));
+    return memoize(p);
+}
+
+/* state_dict_metadata. How many names there are; NAMES gets the memo number of each. */
+static size_t put_values(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
 {
     size_t k = 0;
 
+    for (size_t i = 0, end; i < listing->n; i = end) {
+        end = end_of(listing->items, listing->n, i);
+        names[k++] = put_name(p, listing->items[i].name);
+        put_tensor(p, listing->items + i, end - i);
+    }
+    for (size_t i = 0; i < listing->n_objects; i++) {
+        names[k++] = put_name(p, listing->objects[i].name);
+        put_class(p, CLASS_BYTES);
+        rfs_bytes_put_text(p->out, ")\x81"); /* EMPTY_TUPLE NEWOBJ */
+    }
+    return k;
+}
+
+/* storage_data. */
+static void put_places(struct pickler *p, const struct rfs_dcp_listing *listing,
+                       const uint32_t *names)
+{
+    size_t k = 0;
+
+    for (size_t i = 0, end; i < listing->n; i = end, k++) {
+        end = end_of(listing->items, listing->n, i);
+        for (size_t item = i; item < end; item++)
+            put_item(p, &listing->items[item], names[k], item - i);
+    }
+    for (size_t i = 0; i < listing->n_objects; i++)
+        put_object(p, &listing->objects[i], listing->objects_file, names[k++]);
+}
+
+/* Puts all; NAMES has room for the memo number of each name. */
+static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
+{
     rfs_bytes_put(p->out, "\x80\x04", 2);
     begin_object(p, CLASS_METADATA);
     put_text(p, "state_dict_metadata");
     rfs_bytes_put_text(p->out, "}(");
-    for (size_t i = 0, end; i < n; i = end) {
-        end = end_of(items, n, i);
-        put_text(p, rfs_catalog_name(p->catalog, items[i].name));
-        names[k++] = memoize(p);
-        put_tensor(p, items + i, end - i);
-    }
+    const size_t n = put_values(p, listing, names);
     put(p, 'u');
     put_text(p, "planner_data");
     rfs_bytes_put_text(p->out, "}(");
-    for (size_t i = 0; i < k; i++) {
+    for (size_t i = 0; i < n; i++) {
         recall(p, names[i]);
         recall(p, names[i]);
         put(p, '\x85'); /* TUPLE1 */
@@ -274,12 +321,7 @@ static void put_all(struct pickler *p, const struct rfs_dcp_item *items, size_t 
     put(p, 'u');
     put_text(p, "storage_data");
     rfs_bytes_put_text(p->out, "}(");
-    k = 0;
-    for (size_t i = 0, end; i < n; i = end, k++) {
-        end = end_of(items, n, i);
-        for (size_t item = i; item < end; item++)
-            put_item(p, &items[item], names[k], item - i);
-    }
+    put_places(p, listing, names);
     put(p, 'u');
     put_text(p, "storage_meta");
     put(p, 'N');
@@ -294,16 +336,16 @@ static void builder_end(struct rfs_image_builder *builder)
     rfs_image_builder_end(builder);
 }
 
-int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_item *items, size_t n,
+int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_listing *listing,
                            struct rfs_image **out)
 {
     RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
-    RFS_FREE uint32_t *names = calloc(n + 1, sizeof *names);
+    RFS_FREE uint32_t *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
     struct pickler pickler = {.catalog = catalog, .out = &builder.literals};
 
     *out = NULL;
     if (!names)
         return -ENOMEM;
-    put_all(&pickler, items, n, names);
+    put_all(&pickler, listing, names);
     return rfs_image_finish(&builder, NULL, out);
 }

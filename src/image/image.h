@@ -92,6 +92,14 @@ int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_ma
 /* A file of these bytes, which it takes over. 0 or -ENOMEM. */
 int rfs_image_bytes(struct rfs_bytes *bytes, struct rfs_image **out);
 
+/* A range of a source file. */
+struct rfs_copied {
+    uint32_t file; /* in the catalogue's files */
+    uint64_t offset, bytes;
+};
+/* A file of these ranges, one after the other. 0, -ENOMEM, or -EFBIG. */
+int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image **out);
+
 void rfs_image_free(struct rfs_image *image);
 
 /* The region that holds byte OFFSET, which is below image->bytes. O(log n). */

@@ -4,6 +4,7 @@ librfs_la_SOURCES += \
 	src/image/build.c \
 	src/image/build.h \
 	src/image/ckpt.c \
+	src/image/copied.c \
 	src/image/dcp.c \
 	src/image/dcp.h \
 	src/image/dcp_metadata.c \

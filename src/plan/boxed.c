@@ -65,13 +65,6 @@ int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
     return 0;
 }
 
-static int by_destination(const void *a, const void *b)
-{
-    const struct rfs_block *x = a;
-    const struct rfs_block *y = b;
-    return (x->dst > y->dst) - (x->dst < y->dst);
-}
-
 int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
                          const struct rfs_target *target, struct rfs_slice *slice)
 {
@@ -89,7 +82,7 @@ int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
         rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err.text);
     if (rc)
         return rc;
-    qsort(slice->blocks, slice->n, sizeof *slice->blocks, by_destination);
+    qsort(slice->blocks, slice->n, sizeof *slice->blocks, rfs_block_by_destination);
     return 0;
 }
 

@@ -175,13 +175,6 @@ static int copied_slice(struct taking *taking)
     return 0;
 }
 
-static int by_destination(const void *a, const void *b)
-{
-    const struct rfs_block *x = a;
-    const struct rfs_block *y = b;
-    return (x->dst > y->dst) - (x->dst < y->dst);
-}
-
 static int cut_slice(struct taking *taking, uint32_t local)
 {
     const struct rfs_geometry *geometry = taking->geometry;
@@ -198,7 +191,8 @@ static int cut_slice(struct taking *taking, uint32_t local)
             return rc;
         rfs_geometry_block(geometry, &cells, cell, strides, block);
     } while (rfs_cells_next(geometry, &cells, cell));
-    qsort(taking->slice->blocks, taking->slice->n, sizeof *taking->slice->blocks, by_destination);
+    qsort(taking->slice->blocks, taking->slice->n, sizeof *taking->slice->blocks,
+          rfs_block_by_destination);
     return 0;
 }
 

@@ -11,6 +11,13 @@ void rfs_slice_free(struct rfs_slice *slice)
     *slice = (struct rfs_slice){0};
 }
 
+int rfs_block_by_destination(const void *a, const void *b)
+{
+    const struct rfs_block *x = a;
+    const struct rfs_block *y = b;
+    return (x->dst > y->dst) - (x->dst < y->dst);
+}
+
 void rfs_slice_name(struct rfs_slice *slice)
 {
     XXH3_state_t state;

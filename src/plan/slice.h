@@ -55,6 +55,8 @@ void rfs_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t *len, 
                    const uint64_t *dst_stride, const uint64_t *src_stride);
 /* Sets a block to move a whole value; its strides are row-major if STRIDES is NULL. */
 void rfs_block_whole(struct rfs_block *block, const struct rfs_type *type, const uint64_t *strides);
+/* Compares blocks by where they begin in the slice, for qsort. */
+int rfs_block_by_destination(const void *a, const void *b);
 /* Sets the id of a slice whose bytes and blocks are set: which source bytes go where. */
 void rfs_slice_name(struct rfs_slice *slice);
 void rfs_slice_free(struct rfs_slice *slice);

@@ -77,7 +77,7 @@ static int by_destination(const void *a, const void *b)
 {
     const struct rfs_piece_trace *x = a;
     const struct rfs_piece_trace *y = b;
-    return (x->block.dst > y->block.dst) - (x->block.dst < y->block.dst);
+    return rfs_block_by_destination(&x->block, &y->block);
 }
 
 static int trace_cut(const struct provider_query *provider_query, uint32_t local,

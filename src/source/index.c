@@ -38,6 +38,24 @@ bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes)
     return true;
 }
 
+uint64_t rfs_type_number(const struct rfs_type *type, const uint64_t *place)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = 0; i < type->ndim; i++)
+        number = number * type->dims[i] + place[i];
+    return number;
+}
+
+void rfs_type_place(const struct rfs_type *type, uint64_t number, uint64_t *place)
+{
+    for (uint32_t i = type->ndim; i-- > 0;) {
+        const uint64_t dim = rfs_max_u64(type->dims[i], 1);
+        place[i] = number % dim;
+        number /= dim;
+    }
+}
+
 size_t rfs_index_memory(const struct rfs_index *index)
 {
     return sizeof *index + index->n * (sizeof *index->entries + sizeof *index->by_name) +

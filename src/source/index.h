@@ -103,6 +103,9 @@ size_t rfs_index_free(struct rfs_index *index);
  * False when they are more than 2^63 - 1, with 1 for each dimension that is 0.
  */
 bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes);
+/* The number of the element at a place of a tensor, row by row; and the place of a number. */
+uint64_t rfs_type_number(const struct rfs_type *type, const uint64_t *place);
+void rfs_type_place(const struct rfs_type *type, uint64_t number, uint64_t *place);
 
 /*
  * While it is built: sorts by_name, which it allocates if it is NULL, for the given entries. 0,

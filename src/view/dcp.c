@@ -2,15 +2,19 @@
 /*
  * The files that torch.distributed.checkpoint writes: __0_0.distcp and so on, a file for each rank,
  * and .metadata, which says what is in them. Each is made when it is looked at first; .metadata
- * depends on all ranks.
+ * depends on all ranks. Of such a folder the objects are passed on, in a second file of rank 0, and
+ * what Megatron keeps beside the metadata.
  *
  * Ranks whose chunks have the same shapes share an image: an item says nothing of the place of its
  * chunk in the tensor. Only .metadata does.
  */
 #include "view/dcp.h"
 
+#include "base/bisect.h"
+#include "base/checked.h"
 #include "base/cleanup.h"
-#include "base/publish.h"
+#include "source/boxes/dcp.h"
+#include "view/beside.h"
 #include "view/dcp_chunks.h"
 #include "view/groups.h"
 
@@ -20,6 +24,11 @@
 #include <string.h>
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
+
+#define OBJECTS_NAME "__0_1.distcp"
+/* Megatron's: everything that is not sharded, and the format's name. */
+static const char *const passed_on[] = {"common.pt", "metadata.json"};
+enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on, MORE_MOST = N_PASSED_ON + 1 };
 
 /* The image of some ranks, and where its items begin and end. */
 struct shared {
@@ -32,6 +41,9 @@ struct rfs_dcp_view {
     uint32_t *stages;            /* owned; of rfs_dcp_stages; or NULL */
     RFS_VEC(struct shared) list; /* under the view's lock */
     struct rfs_rank_plan plan;   /* of .metadata: all files; set before its image is published */
+    RFS_VEC(struct rfs_dcp_object) objects; /* constant once the view is open */
+    size_t first_more;                      /* files that no rank has: those of */
+    struct rfs_rank_plan more[MORE_MOST];
 };
 
 void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
@@ -45,6 +57,9 @@ void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
     free(dcp->list.data);
     free(dcp->stages);
     free(dcp->plan.sources);
+    free(dcp->objects.data);
+    for (size_t i = 0; i < MORE_MOST; i++)
+        free(dcp->more[i].sources);
     free(dcp);
 }
 
@@ -120,32 +135,11 @@ static void chunks_end(struct rfs_dcp_chunks *chunks)
 
 struct items {
     RFS_VEC(struct rfs_dcp_item) list;
-    unsigned char *sources; /* by file of the catalogue: it is depended on */
-    uint32_t n_files;
-    uint32_t n_sources;
 };
 
 static void items_end(struct items *items)
 {
     free(items->list.data);
-    free(items->sources);
-}
-
-static uint64_t number_of(const struct rfs_type *whole, const uint64_t *corner)
-{
-    uint64_t number = 0;
-
-    for (uint32_t i = 0; i < whole->ndim; i++)
-        number = number * whole->dims[i] + corner[i];
-    return number;
-}
-
-static void note_sources(struct items *items, const struct rfs_rank_plan *plan)
-{
-    for (uint32_t i = 0; i < plan->n_sources; i++) {
-        items->n_sources += !items->sources[plan->sources[i]];
-        items->sources[plan->sources[i]] = 1;
-    }
 }
 
 static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks *chunks,
@@ -158,7 +152,6 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks 
         rc = share(view, chunks, &shared, err);
     if (rc)
         return rc;
-    note_sources(items, chunks->plan);
     for (size_t i = 0; i < chunks->n; i++) {
         const struct rfs_dcp_chunk *chunk = &chunks->data[i];
         const struct rfs_dcp_item item = {
@@ -168,7 +161,8 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks 
             .file = rank,
             .begin = shared.ends[i],
             .bytes = shared.ends[i + 1] - shared.ends[i],
-            .corner = number_of(rfs_catalog_type(view->catalog, chunk->whole), chunk->corner)};
+            .corner =
+                rfs_type_number(rfs_catalog_type(view->catalog, chunk->whole), chunk->corner)};
         if (!RFS_PUSH(&items->list, item))
             return rfs_fail_memory(err);
     }
@@ -187,69 +181,132 @@ static int by_name(const void *a, const void *b)
     return (x->file > y->file) - (x->file < y->file);
 }
 
-/* Access and times of .metadata: those of all sources. */
-static int take_sources(struct rfs_view *view, const struct items *items,
-                        struct rfs_rank_plan *plan, struct rfs_error *err)
+/* A name that an object has is no tensor's, as names= could have it. */
+static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
 {
-    int rc = 0;
+    const struct rfs_dcp_item *list = items->list.data;
+    const size_t n = items->list.n;
 
-    plan->mode = 0444;
-    plan->sources = calloc((size_t)items->n_sources + 1, sizeof *plan->sources);
-    if (!plan->sources)
-        return rfs_fail_memory(err);
-    for (uint32_t i = 0; rc == 0 && i < items->n_files; i++)
-        if (items->sources[i])
-            rc = rfs_plan_add_file(rfs_catalog_files(view->catalog), i, plan, err);
-    return rc;
+    for (size_t i = 0; i < view->dcp->objects.n; i++) {
+        const uint32_t name = view->dcp->objects.data[i].name;
+        const size_t at = RFS_BISECT(k, n, list[k].name >= name);
+        if (at < n && list[at].name == name)
+            return rfs_fail(
+                err, -EINVAL,
+                RFS_OF(rfs_catalog_path(view->catalog), rfs_catalog_name(view->catalog, name)),
+                "names= with another name for one of them",
+                "a tensor and a value that is none are both shown by this name");
+    }
+    return 0;
 }
 
-static int metadata_image(struct rfs_view *view, struct rfs_image **out, struct rfs_rank_plan *plan,
-                          struct rfs_error *err)
+static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct rfs_error *err)
 {
     RFS_CLEANUP(chunks_end) struct rfs_dcp_chunks chunks = {.n = 0};
-    RFS_CLEANUP(items_end) struct items items = {.n_sources = 0};
+    RFS_CLEANUP(items_end) struct items items = {.list = {0}};
     int rc = 0;
 
-    items.n_files = rfs_files_count_paths(rfs_catalog_files(view->catalog));
-    items.sources = calloc((size_t)items.n_files + 1, 1);
-    if (!items.sources)
-        return rfs_fail_memory(err);
     for (uint32_t rank = 0; rc == 0 && rank < view->n_ranks; rank++)
         rc = add_rank(view, rank, &chunks, &items, err);
-    if (rc == 0)
-        rc = take_sources(view, &items, plan, err);
     if (rc)
         return rc;
     if (items.list.n > 1)
         qsort(items.list.data, items.list.n, sizeof *items.list.data, by_name);
-    rc = rfs_image_dcp_metadata(view->catalog, items.list.data, items.list.n, out);
-    return rc == -ENOMEM ? rfs_fail_memory(err) : rc;
+    rc = check_names(view, &items, err);
+    if (rc)
+        return rc;
+    const struct rfs_dcp_listing listing = {.items = items.list.data,
+                                            .n = items.list.n,
+                                            .objects = view->dcp->objects.data,
+                                            .n_objects = view->dcp->objects.n,
+                                            .objects_file = OBJECTS_NAME};
+    return rfs_image_dcp_metadata(view->catalog, &listing, out) ? rfs_fail_memory(err) : 0;
+}
+
+/* ---- what is passed on ----------------------------------------------------------------------- */
+
+/* The objects of the source that are shown: where their bytes are. */
+static int list_objects(struct rfs_view *view, struct rfs_copied *copied, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
+    uint64_t end = 0;
+
+    for (size_t i = 0; i < boxes->objects.n; i++) {
+        const struct rfs_boxed_object *object = &boxes->objects.data[i];
+        const char *shown =
+            rfs_output_map_name(view->output_map, rfs_intern_text(names, object->name));
+        if (!shown)
+            continue;
+        const struct rfs_dcp_object item = {.name = rfs_intern_add(names, shown, strlen(shown)),
+                                            .begin = end,
+                                            .bytes = object->item_bytes};
+        copied[view->dcp->objects.n] =
+            (struct rfs_copied){object->file, object->item, object->item_bytes};
+        if (item.name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, item))
+            return rfs_fail_memory(err);
+        if (!rfs_add_u64(end, object->item_bytes, &end))
+            return rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
+                            "its objects would be larger than a file can be");
+    }
+    return 0;
+}
+
+/* The file of the objects depends on all files that have one. */
+static int take_files(struct rfs_view *view, const struct rfs_copied *copied,
+                      struct rfs_rank_plan *plan, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    RFS_FREE unsigned char *taken = calloc((size_t)boxes->n_files + 1, 1);
+    int rc = 0;
+
+    plan->mode = 0444;
+    plan->sources = calloc((size_t)boxes->n_files + 1, sizeof *plan->sources);
+    if (!taken || !plan->sources)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; rc == 0 && i < view->dcp->objects.n; i++)
+        if (!taken[copied[i].file - boxes->first_file]++)
+            rc = rfs_plan_add_file(boxes->files, copied[i].file, plan, err);
+    return rc;
+}
+
+static int show_objects(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct shown_file *file = &view->files[view->n_files];
+    RFS_FREE struct rfs_copied *copied = calloc(boxes->objects.n + 1, sizeof *copied);
+
+    int rc = copied ? list_objects(view, copied, err) : rfs_fail_memory(err);
+    if (rc || view->dcp->objects.n == 0)
+        return rc;
+    rc = take_files(view, copied, &view->dcp->more[0], err);
+    if (rc)
+        return rc;
+    file->name = strdup(OBJECTS_NAME);
+    rc = rfs_image_copied(copied, view->dcp->objects.n, &file->own);
+    atomic_init(&file->image, file->own);
+    view->n_files++;
+    return file->name && rc == 0 ? 0 : rfs_fail_memory(err);
+}
+
+/* The files behind those of the ranks; the plan of each is that of its place. */
+static int show_more(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct rfs_dcp_view *dcp = view->dcp;
+
+    dcp->first_more = view->n_files;
+    if (!boxes || !rfs_boxes_are_dcp(boxes))
+        return 0;
+    int rc = show_objects(view, err);
+    for (size_t i = 0; rc == 0 && i < N_PASSED_ON; i++)
+        rc = rfs_view_pass_on(view, passed_on[i], &dcp->more[view->n_files - dcp->first_more], err);
+    return rc;
 }
 
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
-static int show_metadata(struct rfs_view *view, const struct rfs_image **out, struct rfs_error *err)
-{
-    struct rfs_rank_plan plan = {.mode = 0};
-    struct rfs_image *image = NULL;
-    const int rc = metadata_image(view, &image, &plan, err);
-
-    if (rc) {
-        free(plan.sources);
-        return rc;
-    }
-    pthread_mutex_lock(&view->lock);
-    if (!view->dcp->plan.sources) {
-        view->dcp->plan = plan;
-        plan.sources = NULL;
-    }
-    pthread_mutex_unlock(&view->lock);
-    free(plan.sources);
-    *out = rfs_view_publish(&view->files[0], image);
-    return 0;
-}
-
-/* File 0 is .metadata; file 1 + R is rank R's. */
+/* File 0 is .metadata; file 1 + R is rank R's. Those behind are ready. */
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
@@ -257,7 +314,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     struct shared shared;
 
     if (file == 0)
-        return show_metadata(view, out, err);
+        return rfs_view_describe(view, 0, make_metadata, &view->dcp->plan, out, err);
     int rc = rfs_dcp_chunks(view, view->dcp->stages, (uint32_t)file - 1, &chunks, err);
     if (rc == 0)
         rc = share(view, &chunks, &shared, err);
@@ -268,7 +325,10 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
 {
-    return file == 0 ? &view->dcp->plan : rfs_planner_ready(view->planner, view->files[file].rank);
+    if (file == 0)
+        return &view->dcp->plan;
+    return file < view->dcp->first_more ? rfs_planner_ready(view->planner, view->files[file].rank)
+                                        : &view->dcp->more[file - view->dcp->first_more];
 }
 
 static const struct rfs_view_kind kind = {.image = image_of,
@@ -284,7 +344,7 @@ int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
     if (!view->dst)
         view->n_ranks = view->options.dst_ranks ? view->options.dst_ranks : 1;
     view->dcp = calloc(1, sizeof *view->dcp);
-    view->files = calloc((size_t)view->n_ranks + 1, sizeof *view->files);
+    view->files = calloc((size_t)view->n_ranks + 1 + MORE_MOST, sizeof *view->files);
     if (!view->dcp || !view->files)
         return rfs_fail_memory(err);
     view->n_files = (size_t)view->n_ranks + 1;
@@ -299,5 +359,6 @@ int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
         file->rank = rank == 0 || !view->dst ? 0 : rank - 1;
         file->parameters = rank == 0 ? 0 : RFS_IN_PLAN;
     }
-    return rfs_dcp_stages(view, &view->dcp->stages, err);
+    const int rc = show_more(view, err);
+    return rc ? rc : rfs_dcp_stages(view, &view->dcp->stages, err);
 }

@@ -132,13 +132,13 @@ static int add_held(struct listing *listing, const struct rfs_target *target, ui
     if (rfs_grid_replica(&geometry->dst, local, 0) != local)
         return 0;
     for (uint32_t k = 0; rc == 0 && k < geometry->dst.rounds; k++) {
-        uint64_t bytes = rfs_dtype_bytes((enum rfs_dtype)whole.dtype);
+        struct rfs_type piece = whole;
         box = (struct rfs_box){.at = {0}};
         rfs_trace_box(&geometry->dst, geometry->whole, local, k, &box);
-        for (uint32_t i = 0; i < geometry->ndim; i++)
-            bytes *= box.len[i];
+        memcpy(piece.dims, box.len, piece.ndim * sizeof *piece.dims);
+        rfs_type_bytes(&piece, &piece.bytes); /* no more than the whole's */
         rc = add_box(listing, &box, at);
-        at += bytes;
+        at += piece.bytes;
     }
     return rc;
 }

@@ -2,6 +2,8 @@
 librfs_la_SOURCES += \
 	src/view/access.c \
 	src/view/attributes.c \
+	src/view/beside.c \
+	src/view/beside.h \
 	src/view/budget.c \
 	src/view/budget.h \
 	src/view/check.c \

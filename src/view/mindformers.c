@@ -15,19 +15,14 @@
 #include "view/mindformers.h"
 
 #include "base/cleanup.h"
-#include "base/path.h"
-#include "base/store.h"
 #include "image/mindformers.h"
-#include "source/boxes/boxes.h"
+#include "view/beside.h"
 #include "view/groups.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { COMMON_MOST = 1 << 20 };
 
 enum kind_of_file { MODEL, OPTIMIZER, N_KINDS };
 
@@ -229,30 +224,6 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
 
 /* ---- metadata.json --------------------------------------------------------------------------- */
 
-/* What metadata.json depends on: the sources of all ranks. */
-static int take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err)
-{
-    struct rfs_files *files = rfs_catalog_files(view->catalog);
-    const uint32_t n_files = rfs_files_count_paths(files);
-    RFS_FREE unsigned char *taken = calloc((size_t)n_files + 1, 1);
-    int rc = 0;
-
-    plan->mode = 0444;
-    plan->sources = calloc((size_t)n_files + 1, sizeof *plan->sources);
-    if (!taken || !plan->sources)
-        return rfs_fail_memory(err);
-    for (uint32_t rank = 0; rc == 0 && rank < view->n_ranks; rank++) {
-        const struct rfs_rank_plan *of;
-        rc = rfs_planner_rank(view->planner, rank, &of, err);
-        for (uint32_t i = 0; rc == 0 && i < of->n_sources; i++)
-            if (!taken[of->sources[i]]) {
-                taken[of->sources[i]] = 1;
-                rc = rfs_plan_add_file(files, of->sources[i], plan, err);
-            }
-    }
-    return rc;
-}
-
 static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct rfs_error *err)
 {
     const struct rfs_mf_view *mf = view->mf;
@@ -279,90 +250,13 @@ static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct r
                                                                              : 0;
 }
 
-static int show_metadata(struct rfs_view *view, const struct rfs_image **out, struct rfs_error *err)
-{
-    struct rfs_rank_plan plan = {.mode = 0};
-    struct rfs_image *image = NULL;
-
-    int rc = take_sources(view, &plan, err);
-    if (rc == 0)
-        rc = make_metadata(view, &image, err);
-    if (rc) {
-        free(plan.sources);
-        return rc;
-    }
-    pthread_mutex_lock(&view->lock);
-    if (!view->mf->plan.sources) {
-        view->mf->plan = plan;
-        plan.sources = NULL;
-    }
-    pthread_mutex_unlock(&view->lock);
-    free(plan.sources);
-    *out = rfs_view_publish(&view->files[0], image);
-    return 0;
-}
-
-/* ---- common.json ----------------------------------------------------------------------------- */
-
-/* The file's bytes, as they are. */
-static int read_common(struct rfs_view *view, uint32_t file, struct rfs_image **out,
-                       struct rfs_error *err)
-{
-    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes bytes = {0};
-    const char *path = rfs_files_path(rfs_catalog_files(view->catalog), file);
-    struct rfs_reading reading;
-
-    int rc = rfs_reading_begin_quiet(rfs_catalog_files(view->catalog), file, &reading);
-    if (rc)
-        return rfs_files_fail(err, path, rc);
-    const bool fits = reading.size <= COMMON_MOST;
-    unsigned char *room = fits ? rfs_bytes_room(&bytes, reading.size + 1) : NULL;
-    if (room) {
-        rc = rfs_reading_pread(&reading, room, reading.size, 0);
-        bytes.n = reading.size;
-    }
-    const int ended = rfs_reading_end(&reading);
-    if (!fits)
-        return rfs_fail(err, -EFBIG, RFS_IN(path), "the file that MindSpore Transformers wrote",
-                        "has more than %d bytes", COMMON_MOST);
-    if (rc || ended)
-        return rfs_files_fail(err, path, rc ? rc : ended);
-    return room && rfs_image_bytes(&bytes, out) == 0 ? 0 : rfs_fail_memory(err);
-}
-
-/* A source of this kind says in common.json how far the training was. */
-static int show_common(struct rfs_view *view, struct rfs_error *err)
-{
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
-    struct rfs_files *files = rfs_catalog_files(view->catalog);
-    RFS_FREE char *path = boxes ? rfs_path_join(boxes->folder, "common.json") : NULL;
-    struct shown_file *file = &view->files[1];
-    struct rfs_rank_plan *plan = &view->mf->common;
-
-    if (boxes && !path)
-        return rfs_fail_memory(err);
-    if (!boxes || !rfs_store_there(path))
-        return 0;
-    const uint32_t id = rfs_files_add(files, path);
-    plan->mode = 0444;
-    plan->sources = calloc(1, sizeof *plan->sources);
-    file->name = strdup("common.json");
-    view->n_files = 2;
-    if (id == UINT32_MAX || !plan->sources || !file->name)
-        return rfs_fail_memory(err);
-    int rc = rfs_plan_add_file(files, id, plan, err);
-    if (rc == 0)
-        rc = read_common(view, id, &file->own, err);
-    atomic_init(&file->image, file->own);
-    return rc;
-}
-
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
-    return file == 0 ? show_metadata(view, out, err) : show_rank(view, file, out, err);
+    return file == 0 ? rfs_view_describe(view, 0, make_metadata, &view->mf->plan, out, err)
+                     : show_rank(view, file, out, err);
 }
 
 static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
@@ -392,7 +286,7 @@ int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)
     view->files[0].name = strdup("metadata.json");
     if (!view->files[0].name)
         return rfs_fail_memory(err);
-    int rc = show_common(view, err);
+    int rc = rfs_view_pass_on(view, "common.json", &view->mf->common, err);
     for (uint32_t s = 0; rc == 0 && s < view->scale.dst_stages; s++)
         rc = add_stage(view, s, err);
     set_kinds(view);

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "image/pt.h"
+#include "source/boxes/boxes.h"
 #include "view/dcp.h"
 #include "view/flat.h"
 #include "view/groups.h"
@@ -158,11 +159,25 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
+/* Of a source that describes itself: values that are no tensors. */
+static void tell_left_out(struct rfs_view *view)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const size_t n = boxes && view->options.shown != RFS_SHOW_DCP ? boxes->objects.n : 0;
+
+    if (n > 0)
+        rfs_log(&view->log, RFS_WARNING,
+                n == 1 ? "%s: %zu value that is no tensor is left out"
+                       : "%s: %zu values that are no tensors are left out",
+                rfs_files_path(boxes->files, boxes->metadata), n);
+}
+
 int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_rank_plan *plan;
 
     view->format = rfs_view_format(&view->options);
+    tell_left_out(view);
     if (view->options.shown == RFS_SHOW_RANKS)
         return show_ranks(view, err);
     if (view->options.shown == RFS_SHOW_DCP)

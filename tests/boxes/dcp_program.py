@@ -175,12 +175,24 @@ def save(folder, world, items, **options):
     ranks[0].writer.finish(whole, [r.write(p) for r, p in zip(ranks, plans)])
 
 
+def blank(value):
+    """Of the same form, without its values: lists and dicts are saved entry by entry."""
+    if isinstance(value, dict):
+        return {k: blank(v) for k, v in value.items()}
+    return [blank(v) for v in value] if isinstance(value, list) else None
+
+
 def load(folder, items):
-    """{path: tensor}, as torch reads them."""
-    into = {path: torch.empty_like(v.full) for path, v in items.items() if hasattr(v, "full")}
+    """{path: value}, as torch reads them."""
+    into = nested({path: torch.empty_like(v.full) if hasattr(v, "full") else blank(v) for path, v in items.items()})
     reader = dcp.FileSystemReader(folder)
     if "no_dist" in inspect.signature(getattr(dcp, "load", load)).parameters:
-        dcp.load(nested(into), storage_reader=reader, no_dist=True)
+        dcp.load(into, storage_reader=reader, no_dist=True)
     else:
-        dcp.load_state_dict(nested(into), reader, no_dist=True)
-    return into
+        dcp.load_state_dict(into, reader, no_dist=True)
+    out = {}
+    for path in items:
+        out[path] = into
+        for key in path:
+            out[path] = out[path][key]
+    return out

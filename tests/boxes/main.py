@@ -18,7 +18,7 @@ sys.path[:0] = [here, os.path.join(here, "..", "interop")]
 
 # Each is a module NAME_cases with FIXED, name -> function(name) that makes a Case, make(seed, number) for the random ones,
 # and prepare(). It needs a Python of its own, that of RFS_BOXES_NAME; RFS_BOXES_NAME_SKIP says why there is none.
-FAMILIES = ["dcp", "mindformers"]
+FAMILIES = ["dcp", "megatron", "mindformers"]
 
 
 def arguments():

@@ -216,12 +216,11 @@ static int parse_dcp(const struct bytes *input, struct rfs_error *err)
     static const struct rfs_boxes_format format = {.name = "test"};
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    size_t left_out;
 
     if (!files || rfs_files_add(files, "/c/.metadata") != 0)
         abort();
     struct rfs_boxes *boxes = rfs_boxes_new(&format, "/c", 0, files, &tables, NULL);
-    return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, boxes, &left_out, err);
+    return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, boxes, err);
 }
 
 static void test_dcp(void **state)

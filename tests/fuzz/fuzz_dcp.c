@@ -47,13 +47,12 @@ static int describe(struct fuzz_input *input, struct rfs_error *err)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    size_t left_out;
 
     REQUIRE(files && tables.names && tables.types);
     REQUIRE(rfs_files_add(files, FOLDER ".metadata") == 0);
     struct rfs_boxes *boxes = rfs_boxes_new(&format, "/checkpoint", 0, files, &tables, NULL);
     REQUIRE(boxes);
-    const int rc = rfs_dcp_describe(fuzz_read, input, input->size, boxes, &left_out, err);
+    const int rc = rfs_dcp_describe(fuzz_read, input, input->size, boxes, err);
     if (rc == 0)
         check(boxes);
     rfs_boxes_free(boxes);

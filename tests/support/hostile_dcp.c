@@ -114,14 +114,19 @@ static void small_tensors(struct bytes *out, size_t n)
 /* Names of one value that is no tensor. */
 static void names_of_objects(struct bytes *out, size_t n)
 {
+    size_t count = 0;
+
     dcp_begin(out);
     dcp_left_out(out, "a");
     dcp_ops(out, "\x94");
-    for (size_t i = 0; out->n < n; i++) {
-        dcp_text(out, name_of(i));
+    for (; out->n < n / 6; count++) {
+        dcp_text(out, name_of(count));
         DCP_BYTES(out, "h\0");
     }
     dcp_storage(out);
+    dcp_place(out, "a", 0, NULL, "a", 0, 1000);
+    for (size_t i = 0; i < count; i++)
+        dcp_place(out, name_of(i), 0, NULL, "a", 0, 1000);
     dcp_end(out, NULL);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A checkpoint that describes itself: tensors with their full shapes, each stored as chunks. A chunk
- * is a box of elements with a place in some file; the chunks of a tensor tile it.
+ * is a box of elements with a place in some file; the chunks of a tensor tile it. Beside them there
+ * may be objects, which are passed on as they are.
  *
  * A reader of a format (dcp.h, mindformers.h) declares every tensor with its chunks, then sets where
  * each chunk is stored. rfs_boxes_finish proves that the chunks tile their tensors: no gap, no
@@ -53,6 +54,13 @@ struct rfs_boxed_tensor {
     struct rfs_chunk_grid *grid;
 };
 
+/* A value that is no tensor: its item's bytes are all that is known of it. */
+struct rfs_boxed_object {
+    uint32_t name; /* id in the tables; no tensor has it */
+    uint32_t file; /* RFS_NO_ID: not stored yet */
+    uint64_t item, item_bytes;
+};
+
 struct rfs_boxes;
 
 /* What a format does. */
@@ -76,7 +84,8 @@ struct rfs_boxes {
     uint32_t metadata; /* the file that describes it, which everything depends on */
     RFS_VEC(struct rfs_boxed_tensor) tensors; /* in the order of the metadata */
     RFS_VEC(struct rfs_chunk) chunks;         /* by tensor, then by corner */
-    RFS_VEC(uint32_t) by_name;                /* by name id: 1 + the tensor; 0: there is none */
+    RFS_VEC(struct rfs_boxed_object) objects; /* in the order of the metadata */
+    RFS_VEC(uint32_t) by_name;                /* by name id: what rfs_boxes_find looks up */
     struct rfs_intern *paths;                 /* of files, while it is built: id + first_file */
     uint32_t first_file, n_files;
 };
@@ -103,6 +112,9 @@ int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
  */
 int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint64_t *size,
                     struct rfs_error *err);
+/* A value that is no tensor, of a name that does not occur yet. 0, or -errno with *err filled. */
+int rfs_boxes_object(struct rfs_boxes *boxes, const char *name, size_t length,
+                     struct rfs_error *err);
 /* Ends the declarations. 0, or -EINVAL with *err filled: two chunks begin at the same element. */
 int rfs_boxes_declared(struct rfs_boxes *boxes, struct rfs_error *err);
 
@@ -120,10 +132,13 @@ const struct rfs_boxed_tensor *rfs_boxes_find(const struct rfs_boxes *boxes, con
 int rfs_boxes_store(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                     const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
                     struct rfs_error *err);
+/* Says where the object of that name is stored. 0, or -errno with *err filled, as above. */
+int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t length, uint32_t file,
+                           uint64_t item, uint64_t item_bytes, struct rfs_error *err);
 
 /*
- * Proves that all chunks are stored and tile their tensors. 0, or -errno with *err filled: the
- * tensor and the box.
+ * Proves that all objects and chunks are stored, and that these tile their tensors. 0, or -errno with *err filled:
+ * the tensor and the box.
  */
 int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err);
 

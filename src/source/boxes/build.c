@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define CHUNKS_MOST UINT32_C(0x7fffffff)
+/* by_name has 1 + the number of a tensor, or this and the number of an object; 0: nothing. */
+#define OBJECT UINT32_C(0x80000000)
 
 struct rfs_boxes *rfs_boxes_new(const struct rfs_boxes_format *format, const char *folder,
                                 uint32_t metadata, struct rfs_files *files,
@@ -44,6 +46,7 @@ void rfs_boxes_free(struct rfs_boxes *boxes)
         rfs_boxes_free_grid(boxes->tensors.data[i].grid);
     free(boxes->tensors.data);
     free(boxes->chunks.data);
+    free(boxes->objects.data);
     free(boxes->by_name.data);
     if (boxes->paths)
         rfs_intern_free(boxes->paths);
@@ -51,24 +54,51 @@ void rfs_boxes_free(struct rfs_boxes *boxes)
     free(boxes);
 }
 
-/* Notes the last tensor under its name. False when out of memory. */
-static bool note_name(struct rfs_boxes *boxes, uint32_t name)
+/* Notes what is by a name. False when out of memory. */
+static bool note_name(struct rfs_boxes *boxes, uint32_t name, uint32_t what)
 {
     while (boxes->by_name.n <= name)
         if (!RFS_PUSH(&boxes->by_name, 0))
             return false;
-    boxes->by_name.data[name] = (uint32_t)boxes->tensors.n;
+    boxes->by_name.data[name] = what;
     return true;
+}
+
+/* What is by a name; 0: nothing. */
+static uint32_t noted(const struct rfs_boxes *boxes, const char *name, size_t length)
+{
+    const uint32_t id = rfs_intern_find(boxes->tables->names, name, length);
+
+    return id < boxes->by_name.n ? boxes->by_name.data[id] : 0;
 }
 
 const struct rfs_boxed_tensor *rfs_boxes_find(const struct rfs_boxes *boxes, const char *name,
                                               size_t length)
 {
-    const uint32_t id = rfs_intern_find(boxes->tables->names, name, length);
+    const uint32_t what = noted(boxes, name, length);
 
-    if (id >= boxes->by_name.n || boxes->by_name.data[id] == 0)
-        return NULL;
-    return &boxes->tensors.data[boxes->by_name.data[id] - 1];
+    return what == 0 || (what & OBJECT) ? NULL : &boxes->tensors.data[what - 1];
+}
+
+static int fail_twice(const struct rfs_boxes *boxes, uint32_t name, struct rfs_error *err)
+{
+    return rfs_fail(err, -EINVAL, RFS_BOXES_NAMED(boxes, name), NULL,
+                    "the metadata describes it twice");
+}
+
+int rfs_boxes_object(struct rfs_boxes *boxes, const char *name, size_t length,
+                     struct rfs_error *err)
+{
+    const struct rfs_boxed_object object = {
+        .name = rfs_intern_add(boxes->tables->names, name, length), .file = RFS_NO_ID};
+
+    if (object.name != RFS_NO_ID && noted(boxes, name, length))
+        return fail_twice(boxes, object.name, err);
+    return object.name != RFS_NO_ID && boxes->objects.n < CHUNKS_MOST &&
+                   note_name(boxes, object.name, OBJECT | (uint32_t)boxes->objects.n) &&
+                   RFS_PUSH(&boxes->objects, object)
+               ? 0
+               : rfs_fail_memory_of(err, rfs_files_path(boxes->files, boxes->metadata));
 }
 
 int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
@@ -80,27 +110,16 @@ int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
     tensor.name = rfs_intern_add(boxes->tables->names, name, length);
     if (tensor.name == RFS_NO_ID)
         return rfs_fail_memory_of(err, path);
-    if (rfs_boxes_find(boxes, name, length))
-        return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, &tensor), NULL,
-                        "the metadata describes the tensor twice");
+    if (noted(boxes, name, length))
+        return fail_twice(boxes, tensor.name, err);
     if (!rfs_type_bytes(type, &type->bytes))
         return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, &tensor), NULL,
                         "the tensor would have more than 2^63 bytes");
     tensor.type = rfs_intern_add(boxes->tables->types, type, sizeof *type);
     if (tensor.type == RFS_NO_ID || !RFS_PUSH(&boxes->tensors, tensor) ||
-        !note_name(boxes, tensor.name))
+        !note_name(boxes, tensor.name, (uint32_t)boxes->tensors.n))
         return rfs_fail_memory_of(err, path);
     return 0;
-}
-
-/* The number of the element at OFFSET, row by row; below the tensor's elements. */
-static uint64_t number_of(const struct rfs_type *whole, const uint64_t *offset)
-{
-    uint64_t number = 0;
-
-    for (uint32_t i = 0; i < whole->ndim; i++)
-        number = number * whole->dims[i] + offset[i];
-    return number;
 }
 
 int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint64_t *size,
@@ -129,7 +148,7 @@ int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint6
     rfs_type_bytes(&type, &type.bytes); /* no more than the whole's */
     if (type.bytes == 0)
         return 0;
-    struct rfs_chunk chunk = {.corner = number_of(whole, offset), .file = RFS_NO_ID};
+    struct rfs_chunk chunk = {.corner = rfs_type_number(whole, offset), .file = RFS_NO_ID};
     atomic_init(&chunk.at, RFS_NOT_LOCATED);
     chunk.type = rfs_intern_add(boxes->tables->types, &type, sizeof type);
     if (chunk.type == RFS_NO_ID || boxes->chunks.n >= CHUNKS_MOST ||
@@ -252,7 +271,7 @@ int rfs_boxes_store(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tens
         beyond |= offset[i] > whole->dims[i];
     }
     struct rfs_chunk *chunk =
-        at_end || beyond ? NULL : find_corner(boxes, tensor, number_of(whole, offset));
+        at_end || beyond ? NULL : find_corner(boxes, tensor, rfs_type_number(whole, offset));
     if (at_end && !beyond)
         return 0; /* nothing can begin there */
     if (!chunk || chunk->file != RFS_NO_ID)
@@ -266,9 +285,35 @@ int rfs_boxes_store(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tens
     return 0;
 }
 
+int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t length, uint32_t file,
+                           uint64_t item, uint64_t item_bytes, struct rfs_error *err)
+{
+    const uint32_t what = noted(boxes, name, length);
+    struct rfs_boxed_object *object = what & OBJECT ? &boxes->objects.data[what & ~OBJECT] : NULL;
+
+    if (!object || object->file != RFS_NO_ID)
+        return rfs_fail(err, -EINVAL, RFS_OF(rfs_files_path(boxes->files, boxes->metadata), name),
+                        NULL,
+                        object ? "the metadata stores it twice"
+                               : "the metadata stores it and does not describe it");
+    object->file = file;
+    object->item = item;
+    object->item_bytes = item_bytes;
+    return 0;
+}
+
+static int check_objects(const struct rfs_boxes *boxes, struct rfs_error *err)
+{
+    for (size_t i = 0; i < boxes->objects.n; i++)
+        if (boxes->objects.data[i].file == RFS_NO_ID)
+            return rfs_fail(err, -EINVAL, RFS_BOXES_NAMED(boxes, boxes->objects.data[i].name), NULL,
+                            "the metadata does not say where it is stored");
+    return 0;
+}
+
 int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err)
 {
-    int rc = 0;
+    int rc = check_objects(boxes, err);
 
     for (size_t i = 0; rc == 0 && i < boxes->tensors.n; i++)
         rc = rfs_boxes_make_grid(boxes, &boxes->tensors.data[i], err);

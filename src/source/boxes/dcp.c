@@ -48,23 +48,21 @@ static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *er
 static const struct rfs_boxes_format format = {.name = "torch.distributed.checkpoint",
                                                .locate = locate};
 
+bool rfs_boxes_are_dcp(const struct rfs_boxes *boxes)
+{
+    return boxes->format == &format;
+}
+
 static int read_metadata(struct rfs_boxes *boxes, struct rfs_error *err)
 {
     const char *path = rfs_files_path(boxes->files, boxes->metadata);
     struct rfs_reading reading;
-    size_t left_out = 0;
     int rc = rfs_reading_begin_quiet(boxes->files, boxes->metadata, &reading);
 
     if (rc < 0)
         return rfs_files_fail(err, path, rc);
-    rc = rfs_dcp_describe(read_source, &reading, reading.size, boxes, &left_out, err);
-    rc = end(boxes->files, boxes->metadata, &reading, rc, err);
-    if (rc == 0 && left_out > 0)
-        rfs_log(boxes->log, RFS_WARNING,
-                left_out == 1 ? "%s: %zu value that is no tensor is left out"
-                              : "%s: %zu values that are no tensors are left out",
-                path, left_out);
-    return rc;
+    rc = rfs_dcp_describe(read_source, &reading, reading.size, boxes, err);
+    return end(boxes->files, boxes->metadata, &reading, rc, err);
 }
 
 int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,

@@ -6,7 +6,7 @@
  * elements in the second.
  *
  * Tensors have the names of the metadata: the keys of nested dicts, joined by dots. Values that are
- * no tensors are stored as items, too: they are left out.
+ * no tensors are stored as items, too: they are the objects of the boxes.
  *
  * Cost of opening: linear time, but for sorting the chunks of each tensor; memory for a moment
  * rfs_dcp_memory. Of locating a chunk: two reads of 4 KiB.
@@ -24,11 +24,14 @@
 int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                  struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
 
+/* Whether boxes are of this format. */
+bool rfs_boxes_are_dcp(const struct rfs_boxes *boxes);
+
 /*
- * The part of it that reads: READ and SIZE, as of rfs_ckpt_walk, of the .metadata; *left_out is the
- * number of values that are no tensors. Declares, stores and finishes.
+ * The part of it that reads: READ and SIZE, as of rfs_ckpt_walk, of the .metadata. Declares, stores
+ * and finishes.
  */
 int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_boxes *boxes,
-                     size_t *left_out, struct rfs_error *err);
+                     struct rfs_error *err);
 
 #endif

@@ -129,7 +129,7 @@ static int declare_tensor(struct reading *reading, uint32_t key, uint32_t value)
     return rc;
 }
 
-static int declare_all(struct reading *reading, size_t *left_out)
+static int declare_all(struct reading *reading)
 {
     const struct rfs_dcp_pickle *pickle = &reading->pickle;
     const uint32_t names = rfs_dcp_field(pickle, pickle->root, RFS_DCP_STATE_DICT_METADATA);
@@ -148,7 +148,7 @@ static int declare_all(struct reading *reading, size_t *left_out)
         if (rfs_dcp_class(pickle, value) == RFS_DCP_TENSOR)
             rc = declare_tensor(reading, key, value);
         else if (rfs_dcp_class(pickle, value) == RFS_DCP_BYTES)
-            (*left_out)++;
+            rc = rfs_boxes_object(reading->boxes, name, n, reading->err);
         else
             rc = damaged(reading, name, "it is neither a tensor nor an object");
     }
@@ -157,8 +157,14 @@ static int declare_all(struct reading *reading, size_t *left_out)
 
 /* ---- where chunks are stored ---- */
 
-static int store_chunk(struct reading *reading, const struct rfs_boxed_tensor *tensor,
-                       const char *name, const uint64_t *corner, uint32_t info)
+/* Which bytes of which file are an item. */
+struct place {
+    uint32_t file;
+    uint64_t offset, bytes;
+};
+
+static int read_place(const struct reading *reading, const char *name, uint32_t info,
+                      struct place *out)
 {
     const struct rfs_dcp_pickle *pickle = &reading->pickle;
     const uint32_t transforms = rfs_dcp_field(pickle, info, RFS_DCP_TRANSFORMS);
@@ -170,36 +176,50 @@ static int store_chunk(struct reading *reading, const struct rfs_boxed_tensor *t
     rfs_dcp_integer(pickle, rfs_dcp_field(pickle, info, RFS_DCP_OFFSET), &offset);
     rfs_dcp_integer(pickle, rfs_dcp_field(pickle, info, RFS_DCP_LENGTH), &bytes);
     if (!path || offset < 0 || bytes < 0 || bytes > INT64_MAX - offset)
-        return damaged(reading, name, "a chunk is stored without a file, an offset or a length");
+        return damaged(reading, name, "it is stored without a file, an offset or a length");
     if (!is_none(transforms) && rfs_dcp_count(pickle, transforms) > 0)
         return rfs_fail(reading->err, -ENOTSUP, RFS_OF(reading->file, name),
                         "save it without extensions of the writer",
                         "is stored compressed, or by another extension of torch's writer");
-    const uint32_t file = rfs_boxes_file(reading->boxes, path, n, reading->err);
-    return file == RFS_NO_ID ? (reading->err ? reading->err->code : -EINVAL)
-                             : rfs_boxes_store(reading->boxes, tensor, corner, file,
-                                               (uint64_t)offset, (uint64_t)bytes, reading->err);
+    *out = (struct place){.offset = (uint64_t)offset, .bytes = (uint64_t)bytes};
+    out->file = rfs_boxes_file(reading->boxes, path, n, reading->err);
+    return out->file != RFS_NO_ID ? 0 : reading->err ? reading->err->code : -EINVAL;
+}
+
+static int store_chunk(const struct reading *reading, const char *name, size_t n, uint32_t offset,
+                       const struct place *place)
+{
+    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(reading->boxes, name, n);
+    uint64_t corner[RFS_MAX_DIMS];
+    uint32_t ndim = 0;
+
+    if (!tensor || !take_shape(&reading->pickle, offset, &ndim, corner) ||
+        ndim != rfs_boxes_type(reading->boxes, tensor->type)->ndim)
+        return damaged(reading, name, "it stores a chunk of a tensor that it does not describe");
+    return rfs_boxes_store(reading->boxes, tensor, corner, place->file, place->offset, place->bytes,
+                           reading->err);
 }
 
 static int store(struct reading *reading, uint32_t index, uint32_t info)
 {
     const struct rfs_dcp_pickle *pickle = &reading->pickle;
     const uint32_t offset = rfs_dcp_field(pickle, index, RFS_DCP_OFFSET);
-    uint64_t corner[RFS_MAX_DIMS];
-    uint32_t ndim = 0;
+    struct place place = {.file = RFS_NO_ID};
     size_t n = 0;
     const char *name = rfs_dcp_text(pickle, rfs_dcp_field(pickle, index, RFS_DCP_FQN), &n);
 
     if (rfs_dcp_class(pickle, index) != RFS_DCP_INDEX ||
         rfs_dcp_class(pickle, info) != RFS_DCP_STORAGE_INFO || !name)
         return damaged(reading, NULL, "its storage_data has something else than places");
-    if (is_none(offset)) /* an object's */
-        return 0;
-    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(reading->boxes, name, n);
-    if (!tensor || !take_shape(pickle, offset, &ndim, corner) ||
-        ndim != rfs_boxes_type(reading->boxes, tensor->type)->ndim)
-        return damaged(reading, name, "it stores a chunk of a tensor that it does not describe");
-    return store_chunk(reading, tensor, name, corner, info);
+    const int rc = read_place(reading, name, info, &place);
+    if (rc)
+        return rc;
+    if (!is_none(offset))
+        return store_chunk(reading, name, n, offset, &place);
+    if (rfs_boxes_find(reading->boxes, name, n))
+        return damaged(reading, name, "it stores a chunk without an offset");
+    return rfs_boxes_store_object(reading->boxes, name, n, place.file, place.offset, place.bytes,
+                                  reading->err);
 }
 
 static int store_all(struct reading *reading)
@@ -238,13 +258,12 @@ static int check_root(struct reading *reading)
 }
 
 int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_boxes *boxes,
-                     size_t *left_out, struct rfs_error *err)
+                     struct rfs_error *err)
 {
     struct reading reading = {
         .file = rfs_files_path(boxes->files, boxes->metadata), .boxes = boxes, .err = err};
     RFS_SHARED share = 0;
 
-    *left_out = 0;
     int rc = rfs_share_take(&share, rfs_dcp_memory(size));
     if (rc < 0)
         return rfs_files_fail(err, reading.file, rc);
@@ -252,7 +271,7 @@ int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_box
     if (rc == 0)
         rc = check_root(&reading);
     if (rc == 0)
-        rc = declare_all(&reading, left_out);
+        rc = declare_all(&reading);
     if (rc == 0)
         rc = store_all(&reading);
     rfs_dcp_pickle_free(&reading.pickle);

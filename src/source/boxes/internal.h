@@ -20,9 +20,10 @@ struct rfs_box_text {
 const char *rfs_boxes_print(uint32_t ndim, const uint64_t *lo, const uint64_t *hi,
                             struct rfs_box_text *out);
 
-/* A message about a tensor of the metadata. */
-#define RFS_BOXES_OF(boxes, tensor)                                                                \
+/* A message about a name of the metadata, and about a tensor. */
+#define RFS_BOXES_NAMED(boxes, name)                                                               \
     RFS_OF(rfs_files_path((boxes)->files, (boxes)->metadata),                                      \
-           rfs_intern_text((boxes)->tables->names, (tensor)->name))
+           rfs_intern_text((boxes)->tables->names, name))
+#define RFS_BOXES_OF(boxes, tensor) RFS_BOXES_NAMED(boxes, (tensor)->name)
 
 #endif

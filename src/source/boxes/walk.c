@@ -21,11 +21,7 @@ const char *rfs_boxes_name_of(const struct rfs_boxes *boxes, uint32_t chunk)
 void rfs_boxes_corner(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                       uint32_t chunk, uint64_t *offset)
 {
-    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->type);
-    uint64_t number = boxes->chunks.data[chunk].corner;
-
-    for (uint32_t i = whole->ndim; i-- > 0; number /= whole->dims[i])
-        offset[i] = number % whole->dims[i];
+    rfs_type_place(rfs_boxes_type(boxes, tensor->type), boxes->chunks.data[chunk].corner, offset);
 }
 
 int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err)

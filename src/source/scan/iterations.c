@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What MindSpore Transformers saves to: a folder of iterations, each a Checkpoint 2.0.
+ * What MindSpore Transformers and Megatron save to: a folder of iterations, each a checkpoint that
+ * describes itself.
  *
  *   latest_checkpointed_iteration.txt     "20", written last, but not at once: it may be empty
  *   iteration_00000010/
  *   iteration_00000020/                   metadata.json, CKP-model-0000000-0000008.safetensors …
  *
- * An iteration without metadata.json is one whose save has not ended, unless it is of one rank.
+ *   iter_0000020/                         Megatron's: .metadata, __0_0.distcp, common.pt …
+ *
+ * An iteration without its metadata is one whose save has not ended, unless MindSpore Transformers
+ * saved it of one rank.
  */
 #include "base/cleanup.h"
 #include "base/vec.h"
@@ -18,14 +22,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFIX "iteration_"
 #define TRACKER "latest_checkpointed_iteration.txt"
 #define TRACKER_MOST 4096
 #define DIGITS_MOST 18
 #define NONE INT64_C(-1)
 
+static const struct style {
+    const char *prefix; /* of the folders' names, before */
+    int digits;         /* or more */
+    const char *lacks;  /* what an iteration whose save has not ended has not */
+} styles[] = {
+    {"iteration_", 8, "'metadata.json' with safetensors files"},
+    {"iter_", 7, "'.metadata' of the format torch_dist"},
+};
+
 struct iterations {
     const struct rfs_source_spec *spec;
+    const struct style *style;
     struct rfs_error *err;
     RFS_VEC(int64_t) numbers; /* ascending */
 };
@@ -50,9 +63,9 @@ static int64_t number_of(const char *text, const char *end)
     return number;
 }
 
-static void name_of(int64_t number, char *out, size_t size)
+static void name_of(const struct style *style, int64_t number, char *out, size_t size)
 {
-    snprintf(out, size, PREFIX "%08" PRId64, number);
+    snprintf(out, size, "%s%0*" PRId64, style->prefix, style->digits, number);
 }
 
 static int add(void *ctx, const struct dirent *entry)
@@ -61,10 +74,12 @@ static int add(void *ctx, const struct dirent *entry)
     const char *name = entry->d_name;
     char expected[48];
 
-    if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0)
+    const size_t prefix = strlen(all->style->prefix);
+
+    if (strncmp(name, all->style->prefix, prefix) != 0)
         return 0;
-    const int64_t number = number_of(name + sizeof PREFIX - 1, name + strlen(name));
-    name_of(number, expected, sizeof expected);
+    const int64_t number = number_of(name + prefix, name + strlen(name));
+    name_of(all->style, number, expected, sizeof expected);
     if (number == NONE || strcmp(name, expected) != 0)
         return 0;
     const int is = rfs_entry_is(all->spec->beneath, all->spec->path, entry, S_IFDIR, all->err);
@@ -118,7 +133,7 @@ static int scan_one(const struct iterations *all, int64_t number, struct rfs_sca
     struct rfs_source_spec spec = *all->spec;
     char name[48];
 
-    name_of(number, name, sizeof name);
+    name_of(all->style, number, name, sizeof name);
     RFS_FREE char *path = rfs_path_join(all->spec->path, name);
     if (!path)
         return rfs_fail_memory(err);
@@ -151,13 +166,12 @@ static int fail_unfinished(const struct iterations *all, int64_t number)
     char name[48];
     char remedy[80] = "the folder of another save";
 
-    name_of(number, name, sizeof name);
+    name_of(all->style, number, name, sizeof name);
     if (before != NONE)
         snprintf(remedy, sizeof remedy, "step=%" PRId64 ", the last before it that is whole",
                  before);
     return rfs_fail(all->err, -EINVAL, RFS_IN(all->spec->path), remedy,
-                    "%s has no 'metadata.json' with safetensors files: its save has not ended",
-                    name);
+                    "%s has no %s: its save has not ended", name, all->style->lacks);
 }
 
 static int take(const struct iterations *all, int64_t number, struct rfs_scan *out)
@@ -178,7 +192,7 @@ static int fail_absent(const struct iterations *all)
 {
     char last[48];
 
-    name_of(all->numbers.data[all->numbers.n - 1], last, sizeof last);
+    name_of(all->style, all->numbers.data[all->numbers.n - 1], last, sizeof last);
     return rfs_fail(all->err, -ENOENT, RFS_IN(all->spec->path), "one of those",
                     "no iteration %" PRId64 " in it; there are %zu, the last of which is %s",
                     all->spec->step, all->numbers.n, last);
@@ -222,13 +236,16 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
 {
     RFS_CLEANUP(free_iterations) struct iterations all = {.spec = spec, .err = err};
     int64_t number;
-    int rc = rfs_entry_each(spec->path, add, &all, err);
+    int rc = 0;
 
+    for (size_t i = 0; rc == 0 && all.numbers.n == 0 && i < sizeof styles / sizeof *styles; i++) {
+        all.style = &styles[i];
+        rc = rfs_entry_each(spec->path, add, &all, err);
+    }
     if (rc || all.numbers.n == 0)
         return rc;
     if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
-        return rfs_fail_usage(err, "step=N",
-                              "option epoch: iterations of Checkpoint 2.0 have none");
+        return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
     qsort(all.numbers.data, all.numbers.n, sizeof *all.numbers.data, compare);
     if (saves)
         return list_saves(&all, saves);

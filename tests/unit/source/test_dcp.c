@@ -19,7 +19,6 @@ struct world {
     struct rfs_files *files;
     struct rfs_tables tables;
     struct rfs_boxes *boxes;
-    size_t left_out;
 };
 
 static const struct rfs_boxes_format format = {.name = "test"};
@@ -39,7 +38,7 @@ static int describe(struct bytes *bytes, struct world *world, struct rfs_error *
     assert_int_equal(rfs_files_add(world->files, "/c/.metadata"), 0);
     world->boxes = rfs_boxes_new(&format, "/c", 0, world->files, &world->tables, NULL);
     assert_non_null(world->boxes);
-    return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->boxes, &world->left_out, err);
+    return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->boxes, err);
 }
 
 static void end(struct world *world)
@@ -157,7 +156,7 @@ static void test_fixture(const char *version)
     }
     fclose(expected);
     assert_int_equal(world.boxes->chunks.n, chunks);
-    assert_int_equal(world.left_out, objects);
+    assert_int_equal(world.boxes->objects.n, objects);
     assert_int_equal(world.boxes->tensors.n, 5);
     assert_true(chunks > 5);
     end(&world);
@@ -282,7 +281,7 @@ static void test_missing(void **state)
     put_first(&b);
     dcp_place(&b, "w", 2, NULL, "a", 0, 1000);
     dcp_end(&b, NULL);
-    refused(b, -EINVAL, "does not say where the chunk at [2, 0] is stored");
+    refused(b, -EINVAL, "it stores a chunk without an offset");
 }
 
 /* One chunk of a tensor [4, 2] and one that is given. */
@@ -338,7 +337,7 @@ static void test_tensors(void **state)
         many[i] = 1;
     refused(one("w", "float32", RFS_MAX_DIMS + 1, many, 1), -EINVAL, "without a size or chunks");
     refused(one("w", "float32", 2, DIMS(INT64_MAX, 9), 1), -EINVAL, "more than 2^63 bytes");
-    refused(one("w", "float32", 1, DIMS(2), 2), -EINVAL, "describes the tensor twice");
+    refused(one("w", "float32", 1, DIMS(2), 2), -EINVAL, "the metadata describes it twice");
     refused(one("", "float32", 1, DIMS(2), 1), -EINVAL, "a name that is not UTF-8 text");
     refused(one("w", "float8_e8m0fnu", 1, DIMS(2), 1), -ENOTSUP, "names torch.float8_e8m0fnu");
     refused(one("w", "Size", 1, DIMS(2), 1), -EINVAL, "a tensor without a dtype or a layout");
@@ -384,6 +383,47 @@ static void test_transforms(void **state)
     refused(b, -ENOTSUP, "parameter 'w': is stored compressed, or by another extension");
 }
 
+/* An object that is declared, and stored at these places. */
+static struct bytes object(const char *declared, const char *stored, unsigned times)
+{
+    struct bytes b = {0};
+
+    dcp_begin(&b);
+    dcp_left_out(&b, declared);
+    dcp_storage(&b);
+    for (unsigned i = 0; i < times; i++)
+        dcp_place(&b, stored, 0, NULL, "__0_0.distcp", 100 * (int64_t)i, 50);
+    dcp_end(&b, NULL);
+    return b;
+}
+
+static void test_objects(void **state)
+{
+    struct bytes b = object("step", "step", 1);
+    struct rfs_error err = {0};
+    struct world world;
+
+    (void)state;
+    assert_int_equal(describe(&b, &world, &err), 0);
+    assert_int_equal(world.boxes->objects.n, 1);
+    assert_true(world.boxes->objects.data[0].item == 0 &&
+                world.boxes->objects.data[0].item_bytes == 50);
+    assert_null(rfs_boxes_find(world.boxes, "step", 4));
+    end(&world);
+    bytes_free(&b);
+    refused(object("step", "step", 0), -EINVAL,
+            "parameter 'step': the metadata does not say where");
+    refused(object("step", "step", 2), -EINVAL, "parameter 'step': the metadata stores it twice");
+    refused(object("step", "other", 1), -EINVAL, "parameter 'other': the metadata stores it and");
+    b = (struct bytes){0};
+    dcp_begin(&b);
+    dcp_left_out(&b, "step");
+    dcp_left_out(&b, "step");
+    dcp_storage(&b);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "parameter 'step': the metadata describes it twice");
+}
+
 static void test_others(void **state)
 {
     (void)state;
@@ -415,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_missing),    cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_tensors),    cmocka_unit_test(test_fields),
         cmocka_unit_test(test_transforms), cmocka_unit_test(test_others),
+        cmocka_unit_test(test_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,7 +281,7 @@ static void test_refused_tensors(void **state)
     refused(w, with("[4, 6]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"), -ENOTSUP,
             "more than 16 axes");
     refused(w, with("[4, 6]", "{}"), -EINVAL, "an array is expected here");
-    refused(w, WHOLE(W "," W, W_STORAGE), -EINVAL, "describes the tensor twice");
+    refused(w, WHOLE(W "," W, W_STORAGE), -EINVAL, "the metadata describes it twice");
     refused(w, WHOLE(TENSOR("v", "[4]", "[1]", "null", ""), ""), -EINVAL,
             "no chunk for any of its");
     refused(w, WHOLE(TENSOR("v", "[4]", "[1]", "null", ""), STORED("v", "0", "a")), -EINVAL,

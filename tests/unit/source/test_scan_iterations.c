@@ -120,6 +120,52 @@ static void test_one_rank(void **state)
     assert_false(rfs_scan_is_described(s->tree.root));
 }
 
+static void put_megatron(const struct scanning *s, unsigned number, bool finished)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "iter_%07u/__0_0.distcp", number);
+    put(s, name);
+    snprintf(name, sizeof name, "iter_%07u/common.pt", number);
+    put(s, name);
+    snprintf(name, sizeof name, "iter_%07u/metadata.json", number);
+    put(s, name);
+    snprintf(name, sizeof name, "iter_%07u/.metadata", number);
+    if (finished)
+        put(s, name);
+}
+
+static void test_megatron(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+
+    put_megatron(s, 9, true);
+    put_megatron(s, 10, true);
+    put_megatron(s, 11, false);
+    put(s, "iter_9/.metadata");          /* no name that is written */
+    put(s, "iteration_9/metadata.json"); /* neither is this */
+    put_text(s, TRACKER, "9");
+    scanned(s);
+    assert_true(s->scan.whole && s->scan.described == RFS_DCP);
+    assert_string_equal(files_of(s, 0), "iter_0000009/.metadata");
+    assert_true(rfs_scan_is_described(s->tree.root));
+    put_text(s, TRACKER, "release"); /* a folder of that name: not one of these */
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "iter_0000010/.metadata");
+    assert_non_null(strstr(s->lines.last, "iteration 10 is read, the last whose save has ended"));
+    assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
+    assert_int_equal(saves.n, 2);
+    free(saves.data);
+    s->spec.step = 11;
+    REFUSED(s, -EINVAL,
+            "iter_0000011 has no '.metadata' of the format torch_dist: its save has not",
+            "step=10");
+    s->spec.step = 12;
+    REFUSED(s, -ENOENT, "no iteration 12 in it; there are 3, the last of which is iter_0000011");
+}
+
 /* Others have names that are like these. */
 static void test_other_names(void **state)
 {
@@ -167,8 +213,8 @@ static void test_all_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_tracker),  TEST(test_no_tracker),  TEST(test_unfinished),
-        TEST(test_one_rank), TEST(test_other_names), TEST(test_all_steps),
+        TEST(test_tracker),     TEST(test_no_tracker), TEST(test_unfinished), TEST(test_one_rank),
+        TEST(test_other_names), TEST(test_all_steps),  TEST(test_megatron),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/beside.h"
+
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/store.h"
+#include "source/boxes/boxes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the file that describes all others ------------------------------------------------------ */
+
+/* Access and times: those of the sources of all ranks, each once. */
+static int take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    const uint32_t n_files = rfs_files_count_paths(files);
+    const uint32_t ranks = view->dst ? view->n_ranks : 1; /* without a strategy one is planned */
+    RFS_FREE unsigned char *taken = calloc((size_t)n_files + 1, 1);
+    int rc = 0;
+
+    plan->mode = 0444;
+    plan->sources = calloc((size_t)n_files + 1, sizeof *plan->sources);
+    if (!taken || !plan->sources)
+        return rfs_fail_memory(err);
+    for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++) {
+        const struct rfs_rank_plan *of;
+        rc = rfs_planner_rank(view->planner, rank, &of, err);
+        for (uint32_t i = 0; rc == 0 && i < of->n_sources; i++)
+            if (!taken[of->sources[i]]) {
+                taken[of->sources[i]] = 1;
+                rc = rfs_plan_add_file(files, of->sources[i], plan, err);
+            }
+    }
+    return rc;
+}
+
+static void plan_end(struct rfs_rank_plan *plan)
+{
+    free(plan->sources);
+}
+
+int rfs_view_describe(struct rfs_view *view, size_t file,
+                      int (*make)(struct rfs_view *view, struct rfs_image **out,
+                                  struct rfs_error *err),
+                      struct rfs_rank_plan *plan, const struct rfs_image **out,
+                      struct rfs_error *err)
+{
+    RFS_CLEANUP(plan_end) struct rfs_rank_plan fresh = {.mode = 0};
+    struct rfs_image *image = NULL;
+
+    int rc = take_sources(view, &fresh, err);
+    if (rc == 0)
+        rc = make(view, &image, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&view->lock);
+    if (!plan->sources) {
+        *plan = fresh;
+        fresh.sources = NULL;
+    }
+    pthread_mutex_unlock(&view->lock);
+    *out = rfs_view_publish(&view->files[file], image);
+    return 0;
+}
+
+/* ---- files that are passed on ---------------------------------------------------------------- */
+
+static int show_copy(struct rfs_view *view, uint32_t id, struct shown_file *file,
+                     struct rfs_rank_plan *plan, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    struct rfs_copied all = {.file = id};
+    struct stat st;
+
+    int rc = rfs_files_stat(files, id, &st);
+    if (rc)
+        return rfs_files_fail(err, rfs_files_path(files, id), rc);
+    all.bytes = (uint64_t)st.st_size;
+    rc = rfs_plan_add_file(files, id, plan, err);
+    if (rc == 0 && rfs_image_copied(&all, 1, &file->own))
+        rc = rfs_fail_memory(err);
+    atomic_init(&file->image, file->own);
+    return rc;
+}
+
+int rfs_view_pass_on(struct rfs_view *view, const char *name, struct rfs_rank_plan *plan,
+                     struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    RFS_FREE char *path = boxes ? rfs_path_join(boxes->folder, name) : NULL;
+    struct shown_file *file = &view->files[view->n_files];
+
+    if (boxes && !path)
+        return rfs_fail_memory(err);
+    if (!boxes || !rfs_store_there(path))
+        return 0;
+    const uint32_t id = rfs_files_add(rfs_catalog_files(view->catalog), path);
+    plan->mode = 0444;
+    plan->sources = calloc(1, sizeof *plan->sources);
+    file->name = strdup(name);
+    view->n_files++;
+    if (id == UINT32_MAX || !plan->sources || !file->name)
+        return rfs_fail_memory(err);
+    return show_copy(view, id, file, plan, err);
+}

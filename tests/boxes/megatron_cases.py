@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "megatron": iterations that Megatron saves as torch_dist, and what must be seen through views of them.
+
+A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
+"""
+import os
+import random
+
+import torch
+
+import dcp_cases
+import megatron_program as program
+from dcp_cases import differ, numbered
+from megatron_program import Layers, Object
+
+FIXED = {}
+DTYPES = ["float32", "bfloat16", "bfloat16", "float16", "int64", "uint8"]
+
+
+class Case:
+    def __init__(self, name, items):
+        self.name, self.items = name, items
+
+    def describe(self):
+        return "\n".join(f"    {key}: {value.describe() if hasattr(value, 'describe') else value}"
+                         for key, value in self.items.items())
+
+    def tensors(self):
+        return {key: value for key, value in self.items.items() if isinstance(value, Layers)}
+
+    def write(self, folder):
+        root = os.path.join(folder, "checkpoint")
+        program.save(root, 9, {"other": Layers(numbered(1, 2), {})})
+        program.save(root, 10, self.items)
+        return root, {}
+
+    def check_read(self, what, folder):
+        """What Megatron itself reads there."""
+        have = program.load(folder, self.items)
+        for key, value in self.items.items():
+            if isinstance(value, Layers):
+                for i, (part, _) in enumerate(value.pieces()):
+                    if said := differ(what, f"{key}/{i}", have[f"{key}/{i}"], part):
+                        return said
+            elif isinstance(value, Object):
+                if [have[f"{key}/{i}"] for i in range(len(value.values))] != value.values:
+                    return f"{what}: {key} has other values"
+            elif have[key] != value:
+                return f"{what}: {key} of common.pt is {have[key]}"
+        return None
+
+    def check_oracle(self, folder):
+        return self.check_read("megatron", os.path.join(folder, "checkpoint", "iter_0000010"))
+
+    def check_views(self, folder, source, _options):
+        whole = {key: value.full for key, value in self.tensors().items()}
+        if said := dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface", whole):
+            return said
+        out = os.path.join(folder, "dcp")
+        return (dcp_cases.export(source, out, "view=dcp,dst_ranks=3,chunk_size=64") or
+                self.check_read("megatron of view=dcp", out))
+
+
+def prepare():
+    dcp_cases.prepare()
+    program.start()
+
+
+def make(seed, number):
+    rng = random.Random(f"{seed}/{number}")
+    values = dcp_cases.Maker(seed, number)
+    layers = rng.randint(1, 5)
+    items = {"iteration": number, "args": {"lr": rng.random()}}
+    for i in range(rng.randint(1, 6)):
+        shape = [rng.choice([2, 4, 6, 12]) for _ in range(rng.randint(1, 3))]
+        cuts = {axis: rng.choice([n for n in (1, 2, 3, 4) if dim % n == 0])
+                for axis, dim in enumerate(shape) if rng.random() < 0.6}
+        full = values.full([layers, *shape], getattr(torch, rng.choice(DTYPES)))
+        items[f"decoder.layers.{'abcdef'[i]}.weight"] = Layers(full, cuts)
+    if rng.random() < 0.7:
+        items["decoder.layers._extra_state"] = Object([{"layer": i, "scale": rng.random()} for i in range(layers)])
+    return Case(f"megatron-{seed}-{number}", items)
+
+
+def fixed(function):
+    FIXED["megatron-" + function.__name__.replace("_", "-")] = function
+    return function
+
+
+@fixed
+def layers(name):
+    """Three layers on one axis, which two ranks cut across; objects of each layer; what common.pt has."""
+    return Case(name, {"decoder.layers.mlp.linear_fc1.weight": Layers(numbered(3, 8, 6), {0: 2}),
+                       "decoder.layers.mlp.linear_fc2.weight": Layers(numbered(3, 8, 6, dtype=torch.bfloat16), {1: 3}),
+                       "decoder.layers._extra_state": Object([b"one", {"two": 2}, None]),
+                       "iteration": 10, "args": {"hidden_size": 8}})

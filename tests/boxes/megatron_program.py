@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron's dist_checkpointing, which saves and loads the format torch_dist, in one process with torch's gloo. Only what
+it asks of a graphics card is answered here.
+"""
+import os
+import queue
+import sys
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+sys.path.insert(0, os.environ["RFS_MEGATRON"])
+
+
+def start():
+    """Once for all cases."""
+    torch.cuda.synchronize = lambda *_: None
+    torch.cuda.current_device = lambda: "cpu"
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    from megatron.core.dist_checkpointing.strategies import filesystem_async
+    # Its writer asks for a process that passes results on, and for psutil to log how much memory it takes.
+    filesystem_async._process_memory = lambda: 0
+    filesystem_async._results_queue = queue.Queue()
+
+
+class Layers:
+    """A weight of several layers, FULL with an axis in front of it for them, and how the others are cut: {axis: parts}."""
+
+    def __init__(self, full, cuts):
+        self.full, self.cuts = full, cuts
+
+    def describe(self):
+        return f"layers, cuts {self.cuts}"
+
+    def pieces(self):
+        """(its bytes, where it lies), one for each place."""
+        boxes = [([], self.full[layer]) for layer in range(self.full.shape[0])]
+        places = [[(0, layer, self.full.shape[0])] for layer in range(self.full.shape[0])]
+        parts = [box for _, box in boxes]
+        for axis, n in self.cuts.items():
+            parts, places = ([p for part in parts for p in torch.chunk(part, n, dim=axis)],
+                             [place + [(axis + 1, i, n)] for place in places for i in range(n)])
+        return list(zip(parts, places))
+
+
+class Object:
+    """A value of each layer that is no tensor."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def describe(self):
+        return f"objects {self.values}"
+
+
+def sharded(items, empty):
+    """The state dict that is saved, or with EMPTY tensors the one that is loaded into."""
+    from megatron.core.dist_checkpointing import ShardedTensor
+    from megatron.core.dist_checkpointing.mapping import ShardedObject
+    out = {}
+    for key, value in items.items():
+        if isinstance(value, Layers):
+            for i, (part, place) in enumerate(value.pieces()):
+                data = torch.zeros_like(part) if empty else part.clone()
+                out[f"{key}/{i}"] = ShardedTensor.from_rank_offsets(key, data.contiguous(), *place, prepend_axis_num=1)
+        elif isinstance(value, Object):
+            for i, one in enumerate(value.values):
+                out[f"{key}/{i}"] = ShardedObject(key, None if empty else one, (len(value.values),), (i,))
+        elif not empty:
+            out[key] = value  # for common.pt
+    return out
+
+
+def save(root, iteration, items):
+    from megatron.core import dist_checkpointing
+    folder = os.path.join(root, f"iter_{iteration:07d}")
+    os.makedirs(folder)
+    dist_checkpointing.save(sharded(items, False), folder)
+    with open(os.path.join(root, "latest_checkpointed_iteration.txt"), "w") as file:
+        file.write(str(iteration))
+    return folder
+
+
+def load(folder, items):
+    """What it reads as the pieces of ITEMS, and what is in common.pt: both by key."""
+    from megatron.core import dist_checkpointing
+    return dist_checkpointing.load(sharded(items, True), folder)
