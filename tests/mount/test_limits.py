@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a mount takes of the machine, and what it does with less of it: memory, threads, descriptors, lines of a log."""
+import json
 import os
 import random
 import re
@@ -8,7 +9,7 @@ import signal
 import threading
 import time
 
-from forge import Param, Tree, elements
+from forge import Param, Tree, elements, number, text
 from harness import *
 
 LOADED = 20  # seconds
@@ -83,6 +84,27 @@ def test_memory_under_a_mixed_load():
             peak = load(m, want, 64) / 1024
             check(peak > cache, f"only {peak:.1f} MiB of {cache}: no load")
             check(peak <= most, f"{peak:.1f} MiB at most, with {cache} MiB of cache and {threads} threads; expected {most:.1f}")
+
+
+def test_memory_of_strategies_and_maps():
+    """Their files are in memory while they are read, one at a time, and given back."""
+    if is_sanitized():
+        return
+    tree, grown = Tree(folder("tree"), [Param("w", (64, 64), 0, 1)], 4, 2), 48
+    files = {str(rank): tree.path(rank) for rank in range(4)}
+    sides = [f"{side}_strategy.ckpt" for side in ("src", "dst")]
+    small, peaks = [read_all(os.path.join(tree.dir, name)) for name in sides], []
+    for size in 0, grown << 20:
+        for name, data in zip(sides, small):  # with an operator whose name is long
+            operator = text(1, "x" * size) + text(2, number(1, 0) + text(2, number(1, 1)))
+            tree.put_strategy(name, data + (text(2, operator) if size else b""))
+        tree.put_strategy("map.json", json.dumps(files).encode() + b" " * size)
+        with Mount(tree.src, tree.options(f"files={tree.dir}/map.json,cache=32M")) as m:
+            same_bytes(m.read(0), tree.expected(0), "rank 0")
+            peaks.append((status_of(m.pid, "VmHWM"), status_of(m.pid, "VmRSS")))
+    (least, idle), (most, after) = ((high >> 10, now >> 10) for high, now in peaks)
+    check(grown - 2 <= most - least <= grown + 4, f"{most} MiB at most for files of {grown}, {least} for small ones")
+    check(after - idle <= 4, f"{after} MiB when they were read, {idle} after small ones")
 
 
 def limited(what):
