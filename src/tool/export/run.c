@@ -204,11 +204,11 @@ static int place_file(const struct rfs_export *export, size_t i, struct rfs_wave
     const uint32_t *sources = rfs_view_sources(export->view, file->id, &n, &files);
     uint32_t *numbers = calloc((size_t)n + 1, sizeof *numbers);
 
+    if (!numbers)
+        return -ENOMEM;
     *out =
         (struct rfs_wave_file){.file = i, .size = file->size, .sources = numbers, .n_sources = n};
     rfs_view_has_crc(export->view, file->id, &out->cut);
-    if (!numbers)
-        return -ENOMEM;
     for (uint32_t s = 0; s < n; s++) {
         const char *path = rfs_files_path(files, sources[s]);
         numbers[s] = rfs_intern_find(export->source_paths, path, strlen(path));
@@ -230,10 +230,12 @@ static int put_in_order(struct rfs_writing_run *run)
         if (rfs_export_is_mine(export, file) && file->todo != RFS_EXPORT_KEEP)
             rc = place_file(export, i, &run->order[run->n++]);
     }
+    if (rc)
+        return rc;
     run->flat = run->n > 0 &&
                 rfs_view_rank(export->view, export->files.data[run->order->file].id) == RFS_NO_RANK;
     rfs_wave_sort(run->order, run->n, run->flat);
-    return rc;
+    return 0;
 }
 
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
