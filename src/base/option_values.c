@@ -267,7 +267,7 @@ int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, c
 
     if (strcmp(name, "key") == 0) /* its value is secret, and must not appear in the message */
         return rfs_fail_usage(err, "-o key_file=FILE, key_env=NAME or key_fd=N",
-                              "a key is not taken from a command line, which everybody sees");
+                              "a key cannot be given on a command line, where other users see it");
     if (!option || (option->flags & flags) != flags)
         return rfs_option_refuse(name, flags, err);
     if (!valued && value)

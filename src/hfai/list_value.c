@@ -347,7 +347,7 @@ static int visit(struct hfai_listing *listing, const struct rfs_node *node, unsi
         return rc;
     if (depth >= HFAI_LIST_DEPTH)
         return rfs_fail(listing->err, -EFBIG, RFS_IN(path), RFS_HFAI_REMEDY,
-                        "what the pickle in it holds is nested deeper than %d levels",
+                        "the content of its pickle is nested deeper than %d levels",
                         RFS_PICKLE_DEPTH);
     /* One that is lazily conjugate is no tensor here, but what it is made of. */
     if (is_call && rfs_torch_tensor(&listing->hfai->parts[node->origin].torch, node, "", "",

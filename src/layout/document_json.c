@@ -194,8 +194,8 @@ static int check_nesting(const struct rfs_strategy_doc *doc, struct rfs_error *e
         if (rfs_doc_is_nested(layout) && !layout->has_shape)
             return rfs_fail(err, -EINVAL, RFS_OF(doc->name, rfs_strategy_doc_param(doc, i)),
                             "--tree SRC with the checkpoint, which tells",
-                            "it has an axis that several device axes cut: JSON has to have the "
-                            "tensor's shape then, which protobuf does not tell");
+                            "several device axes cut one of its axes: JSON then needs the tensor's "
+                            "shape, and protobuf does not have it");
     }
     return 0;
 }

@@ -339,7 +339,8 @@ static int check_kind(const struct job *job)
         return rfs_fail(job->err, -EINVAL, job->where, NULL, "a tensor with %u axes", job->ndim);
     if (layout->unclear != RFS_CLEAR)
         return rfs_fail(job->err, -ENOTSUP, job->where, "a strategy without it",
-                        "nothing says which rank holds what under %s", rfs_layout_unclear(layout));
+                        "it is not defined which rank holds which slice under %s",
+                        rfs_layout_unclear(layout));
     if (layout->n_axes == job->ndim ||
         (layout->n_expanded > 0 && job->ndim > 0 && layout->n_axes > job->ndim &&
          layout->edge == NULL && layout->field == 0))

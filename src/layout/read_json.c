@@ -88,7 +88,7 @@ static void pass_unknown(const struct reading *reading, struct rfs_json_read *js
     struct rfs_layout_builder *item = reading->item;
 
     rfs_fail(rfs_strategy_doc_lost(item->doc), -EINVAL, RFS_OF(item->file, name),
-             "the file without it", "'%s' is not known to this program, and would be lost",
+             "the file without it", "this program does not know '%s', and would lose it",
              json->text);
     rfs_json_read_skip(json);
 }

@@ -216,7 +216,7 @@ static void note_others(const struct rfs_layout_builder *item, const char *name,
 {
     if (item->doc && rfs_proto_has_others(message, shape))
         rfs_fail(rfs_strategy_doc_lost(item->doc), -EINVAL, RFS_OF(item->file, name), NULL,
-                 "it has a field that this program does not know, and which would be lost");
+                 "it has a field that this program does not know, and would lose");
 }
 
 /* The numbers of an input of an operator, for the document. */

@@ -87,9 +87,8 @@ static int split_name(const struct rfs_layout_builder *item, const char **name, 
                                    "the name has more than one \"-\"; it must be <stage>-<name>");
         for (const char *p = item->name; p < dash; p++) {
             if (*p < '0' || *p > '9')
-                return rfs_layout_fail(
-                    item, "parameter names without \"-\"",
-                    "what stands before \"-\" in the name is not a stage number");
+                return rfs_layout_fail(item, "parameter names without \"-\"",
+                                       "the text before \"-\" in the name is not a stage number");
             *stage = *stage * 10 + (uint32_t)(*p - '0');
             if (*stage >= RFS_MAX_DEVICES)
                 return rfs_layout_fail(item, NULL, "the stage in the name is too large");

@@ -75,7 +75,7 @@ static int nobody_gives(const struct planning *planning,
     return rfs_fail(planning->err, lost > 0 ? -ENOENT : -EINVAL, where,
                     "the checkpoints as they were saved",
                     "rank_%u of the destination needs the slice of %s, which %s, though other "
-                    "ranks have theirs: a redundancy hole that nobody fills",
+                    "ranks have theirs: a hole that no replica fills",
                     planning->rank, names.text,
                     lost > 0      ? "have no checkpoint or none with it"
                     : names.n > 1 ? "do not have it"

@@ -123,13 +123,13 @@ static int read_shown(struct names *names, struct rfs_json_read *json, const cha
         return 0;
     if (!rfs_json_read_peek(json, '"'))
         return rfs_fail(err, -EINVAL, RFS_OF(names->path, key), REMEDY,
-                        "what it is to be shown as is neither a text nor null");
+                        "its value is neither a text nor null");
     if (!rfs_json_read_string(json))
         return fail_json(names, json, err);
     const int rc = check_name(names, key, json->text, err);
     return rc ? rc
               : add_once(names, names->to, key, json->text,
-                         "another one is to be shown by the same name", to, err);
+                         "another parameter is shown by the same name", to, err);
 }
 
 static int read_pairs(struct names *names, struct rfs_json_read *json, struct rfs_error *err)

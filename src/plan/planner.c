@@ -87,8 +87,7 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     pthread_mutex_init(&planner->lock, NULL);
     if (config->src && rfs_catalog_boxes(config->catalog))
         return rfs_fail_usage(err, "leave src_strategy and src_rules out",
-                              "the source itself says how its tensors are cut, so that a strategy "
-                              "of it means nothing");
+                              "the source describes its own cuts, and takes no strategy");
     int rc = rfs_plan_check_strategies(planner, err);
     if (!rc && !config->late && !config->lacking)
         rc = rfs_plan_check_lost(planner, err);

@@ -81,11 +81,10 @@ static void report_empty(const struct rfs_planner *planner, const struct stage_u
             rfs_plan_note(&note, rank);
         }
     if (note.n > 0)
-        rfs_log(
-            planner->config.log, RFS_WARNING,
-            "the checkpoint%s of %s in pipeline stage %u %s empty, which remove_redundancy leaves "
-            "of a rank that keeps nothing, and a full disk of any other",
-            note.n == 1 ? "" : "s", note.names, s, note.n == 1 ? "is" : "are");
+        rfs_log(planner->config.log, RFS_WARNING,
+                "the checkpoint%s of %s in pipeline stage %u %s empty: remove_redundancy leaves "
+                "such a file of a rank that keeps nothing, and so does a full disk",
+                note.n == 1 ? "" : "s", note.names, s, note.n == 1 ? "is" : "are");
 }
 
 static bool all_list_the_same(const struct rfs_presence *presence)

@@ -403,10 +403,10 @@ static int report_stage(struct planning *planning, uint32_t s)
     const struct stage_use *use = &planning->stages[s];
 
     if (use->damage && !atomic_exchange(&planner->reported_damaged[s], true))
-        rfs_log(
-            planner->config.log, RFS_WARNING,
-            "pipeline stage %u has a damaged checkpoint: what only that one has is not found: %s",
-            s, use->damage);
+        rfs_log(planner->config.log, RFS_WARNING,
+                "pipeline stage %u has a damaged checkpoint: parameters in that one alone are left "
+                "out: %s",
+                s, use->damage);
 
     const struct rfs_lacking *lacking = planner->config.lacking; /* its owner reports */
     if ((use->presence || use->bereft) && !(lacking && lacking->damaged.n > 0) &&

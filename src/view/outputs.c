@@ -29,7 +29,7 @@ int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *
                               "view=dcp is made of the files of torch.distributed.checkpoint");
     if (options->shown != RFS_SHOW_RANKS && strcmp(options->prefix, RFS_PREFIX) != 0)
         return rfs_fail_usage(err, "leave prefix= out",
-                              "view=%s has names of its own, which no prefix begins", shown);
+                              "view=%s has file names of its own, without a prefix", shown);
     if ((whole || options->shown == RFS_SHOW_MINDFORMERS) && !safetensors)
         return rfs_fail_usage(err, "leave format= out", "view=%s is made of safetensors files",
                               shown);

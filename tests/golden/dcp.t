@@ -104,10 +104,10 @@ $ reshard get by_rank layer1.bias a.npy && reshard get src layer1.bias b.npy -s 
 
 # what is refused
 $ reshard info dcp -o rank_dir=node%d
-reshard: error: the source describes itself by '.metadata', so that rank_dir, file, group_info, segmented, entry and keys choose nothing; try: the folder alone
+reshard: error: the source describes itself by '.metadata': rank_dir, file, group_info, segmented, entry and keys have no effect; try: the folder alone
 (exit 2)
 $ reshard verify dcp -s src_strategy.ckpt
-reshard: error: the source itself says how its tensors are cut, so that a strategy of it means nothing; try: leave src_strategy and src_rules out
+reshard: error: the source describes its own cuts, and takes no strategy; try: leave src_strategy and src_rules out
 (exit 2)
 $ reshard export src x -s src_strategy.ckpt -o view=dcp,format=pt
 reshard: error: view=dcp is made of the files of torch.distributed.checkpoint; try: leave format= out

@@ -101,7 +101,7 @@ $ reshard info src -o step
 reshard: error: option step needs a value; try: reshardfs --help
 (exit 2)
 $ reshard info src -o step=7
-reshard: error: …/work/src: no checkpoint in it is named PREFIX-EPOCH_STEP, so that a step or an epoch chooses none; try: file=GLOB to choose by name
+reshard: error: …/work/src: no checkpoint in it is named PREFIX-EPOCH_STEP, so step= and epoch= select none; try: file=GLOB to choose by name
 (exit 1)
 
 # for scripts

@@ -84,7 +84,7 @@ $ reshard stats whole -o dst_strategy=work/dst_strategy.ckpt
 reshard: error: whole tensors are read here: -o takes no destination; try: -d FILE where there is such an option
 (exit 2)
 $ reshard stats whole -o step=all
-reshard: error: …/whole: no checkpoint in it is named PREFIX-EPOCH_STEP, so that a step or an epoch chooses none; try: file=GLOB to choose by name
+reshard: error: …/whole: no checkpoint in it is named PREFIX-EPOCH_STEP, so step= and epoch= select none; try: file=GLOB to choose by name
 (exit 1)
 $ reshard stats whole --name 'moment.*'
 reshard: error: no name is like 'moment.*'; try: --name 'moments.layer1.weight'

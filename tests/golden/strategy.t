@@ -72,16 +72,16 @@ reshard: error: src8.json: is there already; try: another name, or --force to re
 (exit 1)
 $ reshard strategy convert src8.json src8.json --force
 $ reshard strategy convert $fixtures/layout8.ckpt l.json
-reshard: error: …/tests/fixtures/strategies/layout8.ckpt: parameter 'moments.b1': it has an axis that several device axes cut: JSON has to have the tensor's shape then, which protobuf does not tell; try: --tree SRC with the checkpoint, which tells
+reshard: error: …/tests/fixtures/strategies/layout8.ckpt: parameter 'moments.b1': several device axes cut one of its axes: JSON then needs the tensor's shape, and protobuf does not have it; try: --tree SRC with the checkpoint, which tells
 (exit 1)
 $ reshard strategy convert $fixtures/layout8.json l.ckpt
-reshard: error: …/tests/fixtures/strategies/layout8.json: parameter 'b1': it may be a tensor with an axis that several device axes cut: JSON does not tell, and protobuf has to; try: --tree SRC with the checkpoint, which tells
+reshard: error: …/tests/fixtures/strategies/layout8.json: parameter 'b1': several device axes may cut one of its axes: protobuf has to say so, and JSON does not; try: --tree SRC with the checkpoint, which tells
 (exit 1)
 $ reshard strategy convert src8.json x.ckpt --to json
 reshard: error: 'x.ckpt' would be read as protobuf; try: a name that ends in .json
 (exit 2)
 $ sed 's/"field":0/"field":0,"speed":1/' src8.json >fast.json; reshard strategy convert fast.json fast.ckpt
-reshard: error: fast.json: parameter 'layer1.bias': 'speed' is not known to this program, and would be lost; try: the file without it
+reshard: error: fast.json: parameter 'layer1.bias': this program does not know 'speed', and would lose it; try: the file without it
 (exit 1)
 $ reshard strategy convert src8.json no/such/x.ckpt
 reshard: error: no/such/x.ckpt: cannot create: No such file or directory; try: a folder that is there and that you may write to
@@ -132,7 +132,7 @@ $ reshard strategy new - --to json --rules 'like source with dp 8 -> 6' --ranks 
 reshard: error: --rules: line 1: parameter 'moments.layer3.weight': none of its device axes has 8 devices and cuts no axis of the tensor; try: a rule for this parameter alone
 (exit 1)
 $ reshard strategy new x.ckpt --rules '*: whole' --ranks 4
-reshard: error: nothing says which parameters there are; try: --tree SRC, or -s FILE
+reshard: error: there is no list of the parameters; try: --tree SRC, or -s FILE
 (exit 2)
 $ reshard strategy new x.ckpt --rules '*: whole' -s src_strategy.ckpt
 reshard: error: new needs --rules and --ranks; try: --rules '*: whole' --ranks 8
@@ -199,7 +199,7 @@ $ rm -r src/rank_2; cp -f odd/src/rank_1/checkpoint_1.ckpt src/rank_5/checkpoint
 $ chmod -R u+w src; : >src/rank_3/checkpoint_3.ckpt; reshard strategy check src_strategy.ckpt src | grep empty
 note: no parameters: …/work/src/rank_3/checkpoint_3.ckpt: the file is empty; try: copy or save it again; a full disk leaves such files
 $ reshardfs --check src -o src_strategy=src_strategy.ckpt,dst_strategy=dst_strategy.ckpt 2>&1 | grep empty
-reshardfs: warning: the checkpoint of rank_3 in pipeline stage 0 is empty, which remove_redundancy leaves of a rank that keeps nothing, and a full disk of any other
+reshardfs: warning: the checkpoint of rank_3 in pipeline stage 0 is empty: remove_redundancy leaves such a file of a rank that keeps nothing, and so does a full disk
 $ reshard strategy check src_strategy.ckpt src -s src_strategy.ckpt --whole
 reshard: error: -s says how the tree is cut, and --whole that it is not; try: one of them
 (exit 2)
@@ -207,5 +207,5 @@ $ reshard strategy
 reshard: error: strategy takes show, convert, merge, new or check; try: reshard strategy --help
 (exit 2)
 $ reshard strategy draw src_strategy.ckpt
-reshard: error: 'draw' is nothing that strategy does; try: reshard strategy --help
+reshard: error: 'draw' is not a command of strategy; try: reshard strategy --help
 (exit 2)

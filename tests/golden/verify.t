@@ -209,7 +209,7 @@ piped: 11 tensors, 325.1 KiB: not right: 4 tensors, 4 ranks
 # Of the source: what nobody has left cannot be compared.
 $ cp -r new source; chmod -R u+w source; truncate -s 5000 source/rank_1/checkpoint_1.ckpt; flip new/rank_0/checkpoint_0.ckpt 36946
 $ reshard verify new --against source -s work/dst_strategy.ckpt -d work/dst_strategy.ckpt
-reshard: warning: pipeline stage 0 has a damaged checkpoint: what only that one has is not found: …/source/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
+reshard: warning: pipeline stage 0 has a damaged checkpoint: parameters in that one alone are left out: …/source/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
 rank 1 of the source: …/source/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 4959 of its 36864 bytes; try: compare the file with its original, or save it again
 layer1.bias: has other bytes than the source in rank 0, first at [2], …/new/rank_0/checkpoint_0.ckpt offset 36946
 layer1.weight: cannot be compared: rank 1 of the source is damaged

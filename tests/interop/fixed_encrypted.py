@@ -55,7 +55,7 @@ def of_mode(mode, key_bytes):
         options = write(case, folder, rng.bytes(key_bytes), mode)
         if mode != "AES-GCM":
             options["key_mode"] = mode
-        says = () if mode == "AES-GCM" else ("which cannot tell a changed byte",)
+        says = () if mode == "AES-GCM" else ("which does not detect changes",)
         return Story(options, expected=os.path.join(folder, "expected"), says=says,
                      check=lambda mnt: load_all(mnt, case))
 

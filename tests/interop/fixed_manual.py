@@ -303,7 +303,7 @@ def manual_split_of_negative_rows(rng, folder):
 def field_slicing_with_replicas(rng, folder):
     """A field over some of the devices only: nothing says what that means."""
     return refusal(rng, folder, {"dense": ([2, 2], [0, -1], None, 6, [24, 5])},
-                   {"dense": [(12, 5)] * 4}, "nothing says which rank holds what")
+                   {"dense": [(12, 5)] * 4}, "it is not defined which rank holds which slice")
 
 
 @story

@@ -585,4 +585,4 @@ def names_given_twice(rng, folder):
     values.save(os.path.join(folder, "src", "rank_0", "net.ckpt"), [("w", random_value(rng, "Int8", (2,)))])
     write_map(folder, {"w": "v", "x": "v"})
     return Story({"names": os.path.join(folder, "map.json")},
-                 refusal="another one is to be shown by the same name")
+                 refusal="another parameter is shown by the same name")

@@ -356,7 +356,7 @@ def removed_redundancy_hole(rng, folder):
     with open(gone, "rb") as f:
         assert b"v" in f.read()
     values.save(gone, [("step_num", random_value(rng, "Int64", ()))])
-    out.expected, out.refusal = "", "a redundancy hole that nobody fills"
+    out.expected, out.refusal = "", "a hole that no replica fills"
     return out
 
 

@@ -238,7 +238,7 @@ def lost_rank_that_kept_something(rng, folder):
     info = os.path.join(folder, "group.pb")
     group_info(info, [0, 2])
     return Story({"src_strategy": os.path.join(folder, "src.ckpt"), "group_info": info},
-                 refusal="a redundancy hole that nobody fills")
+                 refusal="a hole that no replica fills")
 
 
 @story

@@ -77,7 +77,7 @@ def test_configs_that_are_refused():
         "\n\nio = fast": "FILE: line 3: option io=fast: not one that is known; try: io=auto, direct or cached",
         "strict = perhaps": "FILE: line 1: option strict is on or off, not 'perhaps'; try: yes or no",
         "cache": "FILE: line 1: option cache needs a value; try: reshardfs --help",
-        "key = 0123": "FILE: line 1: a key is not taken from a command line, which everybody sees; "
+        "key = 0123": "FILE: line 1: a key cannot be given on a command line, where other users see it; "
                       "try: -o key_file=FILE, key_env=NAME or key_fd=N",
         "[mount]\n": "FILE: line 1: there is no section [mount]; try: [reshardfs], or no section at all",
         '{"cache": 1.5}': "FILE: the value of 'cache' is none of an option; "

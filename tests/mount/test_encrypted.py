@@ -32,7 +32,7 @@ def test_encrypted_sources():
         tree = Tree(folder(f"tree{number}"), usual(), 4, 2)
         seal_tree(tree, KEY[:n], mode)
         with Mount(tree.src, tree.options(f"key_file={key_file(tree, KEY[:n])}")) as m:
-            warned = f"encrypted by {mode}, which cannot tell a changed byte" in m.stderr
+            warned = f"encrypted by {mode}, which does not detect changes" in m.stderr
             equal(warned, mode != "AES-GCM", f"{mode}: a warning when mounting")
             all_right(m, tree)
             equal(stat.S_IMODE(os.stat(m.file(0)).st_mode), 0o400, "mode")
@@ -131,7 +131,7 @@ def test_refused_with_a_key():
     def refused(line, *options):
         fails(2, line, tree.src, mnt, "-o", tree.options(*options))
 
-    refused("a key is not taken from a command line, which everybody sees; try: -o key_file=FILE, key_env=NAME "
+    refused("a key cannot be given on a command line, where other users see it; try: -o key_file=FILE, key_env=NAME "
             "or key_fd=N", "key=" + KEY.decode())
     refused("there is more than one place for the key, or none; try: one of key_file, key_env and key_fd",
             key, "key_env=HOME")

@@ -325,7 +325,7 @@ def test_redundancy_hole():
     found_later(
         tree,
         f"{tree.src}: parameter 'rows': rank_0 of the destination needs the slice of rank_1, which does not have "
-        "it, though other ranks have theirs: a redundancy hole that nobody fills; try: the checkpoints as they "
+        "it, though other ranks have theirs: a hole that no replica fills; try: the checkpoints as they "
         "were saved",
         ranks=(0,),
     )

@@ -123,7 +123,7 @@ int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
     rc = rfs_torch_tensor(&torch, torch.pickle.root, label, item->param, &tensor, err);
     if (rc == 0)
         rc = rfs_fail(err, -EINVAL, RFS_OF(label, item->param), REMEDY_COPY,
-                      "what lies here is not a tensor");
+                      "there is no tensor here");
     else if (rc == 1)
         rc = check_tensor(&tensor, item, label, err);
     if (rc == 0)

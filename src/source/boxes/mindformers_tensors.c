@@ -167,7 +167,7 @@ static int read_slice(struct rfs_mf *mf, struct tensor *tensor)
         (shape.n != tensor->slice.n ||
          memcmp(shape.data, tensor->slice.data, shape.n * sizeof *shape.data) != 0))
         return fail(mf, "its slices differ in local_shape: pipeline stages hold it in different "
-                        "layouts, of which metadata.json has one");
+                        "layouts, and metadata.json has only one");
     tensor->slice = shape;
     tensor->has_slice = true;
     return RFS_PUSH(&mf->slices, number.data[0]) ? 0 : rfs_fail_memory_of(mf->err, mf->path);

@@ -149,8 +149,8 @@ static int find_mode(struct scan *scan, const unsigned char *header, size_t n,
                 return rfs_fail(scan->err, -EINVAL, RFS_IN(path),
                                 "key_mode=AES-CBC or key_mode=AES-GCM-untagged, whichever it was "
                                 "saved with",
-                                "the file is encrypted as MindSpore 1 did, which neither says how "
-                                "nor tells a changed byte");
+                                "the file is encrypted as by MindSpore 1: it does not name its "
+                                "cipher, and changes are not detected");
             mode = wanted;
         }
     }

@@ -60,11 +60,10 @@ static void warn(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher, 
 {
     if (cipher->mode == RFS_AES_GCM || atomic_exchange(&sealed->warned, true))
         return;
-    rfs_log(
-        sealed->secret.log, RFS_WARNING,
-        "%s: the file is encrypted by %s, which cannot tell a changed byte: whoever may write to "
-        "such files may change what is read; try: AES-GCM",
-        path, rfs_cipher_name(cipher->mode));
+    rfs_log(sealed->secret.log, RFS_WARNING,
+            "%s: the file is encrypted by %s, which does not detect changes: a writer of the file "
+            "can change the values in it; try: AES-GCM",
+            path, rfs_cipher_name(cipher->mode));
 }
 
 int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_input *input,

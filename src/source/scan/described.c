@@ -62,8 +62,8 @@ static int take(const struct rfs_source_spec *spec, enum rfs_described described
     if (spec->rank_dir || spec->file || spec->group_info || spec->segmented || spec->entry ||
         spec->sealed)
         return rfs_fail_usage(err, "the folder alone",
-                              "the source describes itself by '%s', so that rank_dir, file, "
-                              "group_info, segmented, entry and keys choose nothing",
+                              "the source describes itself by '%s': rank_dir, file, "
+                              "group_info, segmented, entry and keys have no effect",
                               name);
     out->described = described;
     out->format = described == RFS_DCP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS;

@@ -141,7 +141,7 @@ static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *p
         return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
                         "the folder has several .pt files, '%s' and '%s'", a, b);
     return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
-                    "the numbers in '%s' and '%s' don't tell which of them is the last", a, b);
+                    "the numbers in '%s' and '%s' don't say which one is the last", a, b);
 }
 
 int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum rfs_format format,

@@ -194,7 +194,7 @@ static int fail_absent(const struct iterations *all)
 
     name_of(all->style, all->numbers.data[all->numbers.n - 1], last, sizeof last);
     return rfs_fail(all->err, -ENOENT, RFS_IN(all->spec->path), "one of those",
-                    "no iteration %" PRId64 " in it; there are %zu, the last of which is %s",
+                    "no iteration %" PRId64 " in it; there are %zu, and the last is %s",
                     all->spec->step, all->numbers.n, last);
 }
 

@@ -102,8 +102,8 @@ static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
     if (spec->files &&
         (spec->rank_dir || spec->file || rfs_spec_asks_save(spec) || spec->segmented))
         return rfs_fail_usage(err, "files= alone",
-                              "the map of files= says which file each rank has, so that rank_dir, "
-                              "file, step, epoch and segmented choose nothing");
+                              "the map of files= names the file of each rank: rank_dir, file, "
+                              "step, epoch and segmented have no effect");
     return 0;
 }
 

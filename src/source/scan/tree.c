@@ -250,8 +250,7 @@ static int fail_no_save(const struct tree *tree)
     if (all.n == 0)
         return rfs_fail(
             tree->err, -ENOENT, RFS_IN(tree->spec->path), "file=GLOB to choose by name",
-            "no checkpoint in it is named PREFIX-EPOCH_STEP, so that a step or an epoch "
-            "chooses none");
+            "no checkpoint in it is named PREFIX-EPOCH_STEP, so step= and epoch= select none");
     if (!*asked)
         return 0;
     return rfs_fail(tree->err, -ENOENT, RFS_IN(tree->spec->path), "one of those",

@@ -65,9 +65,9 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
         return rfs_scan_foreign(spec->path, rc, err);
     }
     if (spec->rank_dir || spec->file || rfs_spec_asks_save(spec))
-        return rfs_fail_usage(err, "the folder that the file is in",
-                              "the source is one file, so that rank_dir, file, step and epoch "
-                              "choose nothing");
+        return rfs_fail_usage(
+            err, "the folder that the file is in",
+            "the source is one file: rank_dir, file, step and epoch have no effect");
     return take_path(out, format, strdup(spec->path), err);
 }
 

@@ -145,11 +145,11 @@ int rfs_unpickle_global(struct rfs_unpickler *machine)
 
 static int fail_call(const struct rfs_unpickler *machine, const struct rfs_node *callee)
 {
-    return rfs_fail(machine->err, -ENOTSUP, rfs_unpickle_where(machine), REMEDY_PLAIN,
-                    "the pickle in it uses %.*s.%.*s as nothing that is read does; nothing was "
-                    "executed",
-                    (int)callee->of.global.module_bytes, callee->of.global.module,
-                    (int)callee->of.global.name_bytes, rfs_node_global_name(callee));
+    return rfs_fail(
+        machine->err, -ENOTSUP, rfs_unpickle_where(machine), REMEDY_PLAIN,
+        "the pickle in it uses %.*s.%.*s in a way that is not read; nothing was executed",
+        (int)callee->of.global.module_bytes, callee->of.global.module,
+        (int)callee->of.global.name_bytes, rfs_node_global_name(callee));
 }
 
 int rfs_unpickle_call(struct rfs_unpickler *machine, enum rfs_node_kind kind)

@@ -117,8 +117,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     if (!args->rules || args->ranks == 0)
         return rfs_fail_usage(err, "--rules '*: whole' --ranks 8", "new needs --rules and --ranks");
     if (!args->tree && !args->source)
-        return rfs_fail_usage(err, "--tree SRC, or -s FILE",
-                              "nothing says which parameters there are");
+        return rfs_fail_usage(err, "--tree SRC, or -s FILE", "there is no list of the parameters");
     const int json = rfs_strategy_form(args, out, false, err);
     int rc = json < 0 ? json : rfs_view_read_rules("--rules", args->rules, &rules, err);
     if (rc == 0 && args->source)

@@ -60,7 +60,7 @@ static int take_subcommand(void *request, const char *name, struct rfs_error *er
         if (strcmp(subcommands[args->which].name, name) == 0)
             return 0;
     return rfs_fail_usage(err, "reshard strategy --help",
-                          *name ? "'%s' is nothing that strategy does"
+                          *name ? "'%s' is not a command of strategy"
                                 : "strategy takes show, convert, merge, new or check",
                           name);
 }

@@ -107,12 +107,12 @@ static void test_what_would_be_lost(void **state)
     static const struct {
         const char *text, *what;
     } lost[] = {
-        {"{\"speed\":1," PARAMS "}", "a.json: 'speed' is not known"},
+        {"{\"speed\":1," PARAMS "}", "a.json: this program does not know 'speed'"},
         {"{\"parallel_layout_item\":{\"w\":{\"speed\":1,\"dev_matrix\":[2],\"field\":0,"
          "\"opt_weight_shard_size\":0,\"opt_weight_shard_step\":0,\"tensor_map\":[0]}}}",
-         "parameter 'w': 'speed' is not known"},
+         "parameter 'w': this program does not know 'speed'"},
         {"{\"parallel_strategy_item\":{\"n\":{\"stage\":0,\"speed\":1}}," PARAMS "}",
-         "parameter 'n': 'speed' is not known"},
+         "parameter 'n': this program does not know 'speed'"},
         {"{\"parallel_strategy_item\":{\"n\":{\"stage\":0},\"m\":[1]}," PARAMS "}",
          "parameter 'm': 'stage' is not there, or is not a stage"},
         {"{\"parallel_strategy_item\":{\"n\":{\"stage\":0,\"parallel_strategy\":[[1],2]}}," PARAMS
@@ -126,7 +126,7 @@ static void test_what_would_be_lost(void **state)
     for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
         expect_lost("a.json", lost[i].text, strlen(lost[i].text), lost[i].what);
     put_number(&proto, 9, 1);
-    expect_lost("a.ckpt", proto.data, proto.n, "would be lost");
+    expect_lost("a.ckpt", proto.data, proto.n, "would lose");
     text_free(&proto);
 }
 

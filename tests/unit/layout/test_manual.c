@@ -297,7 +297,8 @@ static void what_is_not_proved_is_refused_by_use(void **unused)
         const char *dev, *map, *more, *what;
     } cases[] = {
         {"2", "0,-1", "\"indices_offset\":[0,4]" PLAIN,
-         "nothing says which rank holds what under indices_offset without param_split_shape"},
+         "it is not defined which rank holds which slice under indices_offset without "
+         "param_split_shape"},
         {"2,2", "1,-1", "\"param_split_shape\":[4,4],\"field\":0,\"opt_weight_shard_size\":-1",
          "under a manual split (param_split_shape) of a nested tensor map, with an optimizer"},
         {"2", "0,-1", "\"param_split_shape\":[4,4],\"field\":2,\"opt_weight_shard_size\":0",

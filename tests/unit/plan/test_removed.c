@@ -284,10 +284,10 @@ static void test_a_hole(void **state)
     for (unsigned rank = 0; rank < 4; rank++)
         write_rank(f, rank, rank == 3 ? "wvs" : "vs");
     open_tree(f, LAYOUT("w", "[2, 2]", "0") ", " OVER("v", "[4]"), OVER("w", "[1]"));
-    expect_refusal(f, 0, -EINVAL,
-                   "parameter 'w': rank_0 of the destination needs the slice of rank_0, rank_2, "
-                   "which do not have it, though other ranks have theirs: a redundancy hole that "
-                   "nobody fills");
+    expect_refusal(
+        f, 0, -EINVAL,
+        "parameter 'w': rank_0 of the destination needs the slice of rank_0, rank_2, "
+        "which do not have it, though other ranks have theirs: a hole that no replica fills");
 }
 
 static void test_a_hole_beside_a_lost_rank(void **state)
@@ -488,9 +488,9 @@ static void test_a_damaged_file_that_is_asked(void **state)
     expect_file(f, 0, "w0 s0");
     expect_refusal(f, 2, -EINVAL, "rank_2/net-1_1.ckpt: offset");
     expect_file(f, 1, "w1 s1");
-    assert_non_null(strstr(f->lines,
-                           "pipeline stage 0 has a damaged checkpoint: what only that one "
-                           "has is not found: "));
+    assert_non_null(strstr(
+        f->lines,
+        "pipeline stage 0 has a damaged checkpoint: parameters in that one alone are left out: "));
 }
 
 /* MindSpore writes a file of no bytes for a rank that keeps nothing. */

@@ -256,7 +256,7 @@ static void test_warning(void **state)
         assert_int_equal(f->lines.n, i > 0);
     }
     assert_non_null(
-        strstr(f->lines.last, "/c: the file is encrypted by AES-CBC, which cannot tell"));
+        strstr(f->lines.last, "/c: the file is encrypted by AES-CBC, which does not detect"));
     free(plain);
 }
 

@@ -399,10 +399,10 @@ static void test_old_files(void **state)
     const struct seal how = {RFS_AES_GCM, seal_key(16), 16, BLOCK, true};
     f->n = seal(&how, f->plain, PLAIN, 1, f->sealed);
     assert_int_equal(try_all(f), -EINVAL);
-    assert_says(f, "encrypted as MindSpore 1 did");
+    assert_says(f, "encrypted as by MindSpore 1");
     struct rfs_key *key = load_key(f, seal_key(16), 16, RFS_AES_GCM);
     assert_int_equal(try_key(f, key), -EINVAL);
-    assert_says(f, "encrypted as MindSpore 1 did");
+    assert_says(f, "encrypted as by MindSpore 1");
     rfs_key_free(key);
     key = load_key(f, seal_key(16), 16, RFS_AES_GCM_UNTAGGED);
     assert_int_equal(try_key(f, key), 0);

@@ -152,7 +152,7 @@ static void test_other_contents(void **state)
     torch_int(&object, 7);
     const struct bytes *all = torch_end(&object);
     item = item_of(0, all->n, two);
-    refused(all, &item, -EINVAL, "what lies here is not a tensor");
+    refused(all, &item, -EINVAL, "there is no tensor here");
     torch_free(&object);
 }
 

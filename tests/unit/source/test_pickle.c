@@ -139,7 +139,7 @@ static void test_names(void **state)
 static void test_uses(void **state)
 {
     (void)state;
-    NOT_ALLOWED("uses __builtin__.bytes as nothing that is read does",
+    NOT_ALLOWED("uses __builtin__.bytes in a way that is not read",
                 "c__builtin__\nbytes\nJ\xff\xff\xff\x7f\x85R");
     NOT_ALLOWED("uses __builtin__.bytearray", "c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R");
     NOT_ALLOWED("uses _codecs.encode", ENCODE TEXT1("\2", "ab") TEXT1("\3", "hex") "\x86R");

@@ -155,7 +155,7 @@ static void test_safetensors(void **state)
     put(s, "rank_0/net_1-10_2.safetensors");
     REFUSED(s, -EINVAL,
             "rank_0: the numbers in 'net-10_2.safetensors' and "
-            "'net_1-10_2.safetensors' don't tell",
+            "'net_1-10_2.safetensors' don't say",
             "file=GLOB");
     s->spec.file = "net-*";
     scanned(s);

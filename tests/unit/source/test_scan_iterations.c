@@ -52,7 +52,7 @@ static void test_tracker(void **state)
     s->spec.step = 9;
     is_iteration(s, 9);
     s->spec.step = 11;
-    REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, the last of which is",
+    REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, and the last is",
             "iteration_123456789");
     s->spec.step = RFS_ANY_NUMBER;
     s->spec.epoch = 3;
@@ -99,7 +99,7 @@ static void test_unfinished(void **state)
     plain(s);
     s->spec.step = 9;
     s->spec.rank_dir = "node%d";
-    MISUSED(s, "choose nothing");
+    MISUSED(s, "have no effect");
 }
 
 static void test_one_rank(void **state)

@@ -92,7 +92,7 @@ static void test_modes(void **state)
         if (kinds[i].mode == RFS_AES_GCM)
             assert_string_equal(f->lines.text, "");
         else
-            assert_says(f->lines.text, "which cannot tell a changed byte");
+            assert_says(f->lines.text, "which does not detect changes");
         const size_t said = strlen(f->lines.text);
         expect_all(f);
         assert_int_equal(strlen(f->lines.text), said);
@@ -134,7 +134,7 @@ static void test_options(void **state)
     struct fixture *f = *state;
     char options[1024];
     seal_ranks(f, &GCM);
-    refuse_usage(f, "key=0123456789abcdef", "a key is not taken from a command line");
+    refuse_usage(f, "key=0123456789abcdef", "a key cannot be given on a command line");
     assert_null(strstr(f->err.message, "0123"));
     refuse_usage(f, "key_mode=AES-GCM", "there is a key_mode, but no key");
     refuse_usage(f, "key_fd=secret", "option key_fd");

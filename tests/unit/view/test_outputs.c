@@ -118,7 +118,7 @@ static void test_contradictions(void **state)
     expect_usage(f, "view=huggingface", "view=huggingface shows one whole checkpoint");
     expect_usage(f, "view=unified", "view=unified shows one whole checkpoint");
     expect_usage(f, "view=unified,format=ckpt", "view=unified is made of safetensors files");
-    expect_usage(f, "view=unified,prefix=x", "view=unified has names of its own");
+    expect_usage(f, "view=unified,prefix=x", "view=unified has file names of its own");
     expect_usage(f, "view=unified,file_size=0", "option file_size=0: not a size");
     expect_usage(f, "segmented_skip=w", "option segmented_skip leaves out");
     assert_int_equal(open_options(f, "view=huggingface,crc"), -EINVAL);

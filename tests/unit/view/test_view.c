@@ -180,7 +180,7 @@ static void test_a_hole_that_nobody_fills(void **state)
     assert_int_equal(stat_rank(f, 0, &st), -EINVAL);
     assert_non_null(strstr(f->err.message, "parameter 'w'"));
     assert_non_null(strstr(f->err.message, "the slice of rank_1"));
-    assert_non_null(strstr(f->err.message, "a redundancy hole that nobody fills"));
+    assert_non_null(strstr(f->err.message, "a hole that no replica fills"));
 }
 
 static void test_more_folders_than_ranks(void **state)
