@@ -17,6 +17,7 @@
 #include "view/beside.h"
 #include "view/dcp_chunks.h"
 #include "view/groups.h"
+#include "view/objects.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -191,11 +192,8 @@ static int check_names(struct rfs_view *view, const struct items *items, struct 
         const uint32_t name = view->dcp->objects.data[i].name;
         const size_t at = RFS_BISECT(k, n, list[k].name >= name);
         if (at < n && list[at].name == name)
-            return rfs_fail(
-                err, -EINVAL,
-                RFS_OF(rfs_catalog_path(view->catalog), rfs_catalog_name(view->catalog, name)),
-                "names= with another name for one of them",
-                "a tensor and a value that is none are both shown by this name");
+            return rfs_objects_same_name(rfs_catalog_path(view->catalog),
+                                         rfs_catalog_name(view->catalog, name), err);
     }
     return 0;
 }

@@ -80,8 +80,9 @@ struct rfs_view {
     char save[48]; /* EPOCH_STEP, before each line of its log; "": it is the only one */
     struct rfs_options options; /* of the save alone; the texts are the set's */
     struct rfs_log log;
-    bool opened;              /* all of it is: there may be something to save */
-    struct rfs_strategy *src; /* NULL: unsharded */
+    bool opened;               /* all of it is: there may be something to save */
+    atomic_bool told_left_out; /* values that no output has */
+    struct rfs_strategy *src;  /* NULL: unsharded */
     struct rfs_strategy *dst;
     struct rfs_catalog *catalog;
     struct rfs_output_map *output_map; /* NULL: names and dtypes as they are */

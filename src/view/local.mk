@@ -34,6 +34,8 @@ librfs_la_SOURCES += \
 	src/view/internal.h \
 	src/view/mindformers.c \
 	src/view/mindformers.h \
+	src/view/objects.c \
+	src/view/objects.h \
 	src/view/options.c \
 	src/view/options.h \
 	src/view/outputs.c \

@@ -7,11 +7,11 @@
 
 #include "base/cleanup.h"
 #include "image/pt.h"
-#include "source/boxes/boxes.h"
 #include "view/dcp.h"
 #include "view/flat.h"
 #include "view/groups.h"
 #include "view/mindformers.h"
+#include "view/objects.h"
 #include "view/outputs.h"
 
 #include <errno.h>
@@ -19,11 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A dict of tensors, as torch.save writes it. */
+/* A dict of tensors and objects, as torch.save writes it. */
 static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
                         struct rfs_image **out, struct rfs_error *err)
 {
     struct rfs_document document = {0};
+    struct rfs_objects objects = {.open = {0}};
     const struct rfs_pt_config config = {
         .catalog = view->catalog,
         .document = &document,
@@ -34,8 +35,11 @@ static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
 
     int rc = rfs_document_params(&document, view->catalog, params, err);
     if (rc == 0)
+        rc = rfs_objects_add(view, params, &document, &objects, err);
+    if (rc == 0)
         rc = rfs_image_pt(&config, out, err);
     rfs_document_free(&document);
+    rfs_objects_end(&objects);
     return rc;
 }
 
@@ -159,25 +163,12 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-/* Of a source that describes itself: values that are no tensors. */
-static void tell_left_out(struct rfs_view *view)
-{
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
-    const size_t n = boxes && view->options.shown != RFS_SHOW_DCP ? boxes->objects.n : 0;
-
-    if (n > 0)
-        rfs_log(&view->log, RFS_WARNING,
-                n == 1 ? "%s: %zu value that is no tensor is left out"
-                       : "%s: %zu values that are no tensors are left out",
-                rfs_files_path(boxes->files, boxes->metadata), n);
-}
-
 int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_rank_plan *plan;
 
     view->format = rfs_view_format(&view->options);
-    tell_left_out(view);
+    rfs_objects_tell(view);
     if (view->options.shown == RFS_SHOW_RANKS)
         return show_ranks(view, err);
     if (view->options.shown == RFS_SHOW_DCP)

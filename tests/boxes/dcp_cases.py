@@ -75,6 +75,9 @@ class Case:
             said = check_export(source, os.path.join(folder, name), options, self.whole())
             if said:
                 return said
+        have, want = read_all(os.path.join(folder, "pt")), program.objects(source, self.items)
+        if any(n not in have or have[n] != value for n, value in want.items()):
+            return f"format=pt has other objects than {want}: {[n for n in have if n not in self.whole()]}"
         return self.check_folder(source, os.path.join(folder, "dcp"))
 
     def check_folder(self, source, out):
@@ -102,7 +105,7 @@ def export(source, out, options):
 def check_export(source, out, options, want):
     if said := export(source, out, options):
         return said
-    have = read_all(out)
+    have = {n: v for n, v in read_all(out).items() if isinstance(v, torch.Tensor)}
     if sorted(have) != sorted(want):
         return f"{options}: shows {sorted(have)}"
     return next((said for n, t in want.items() if (said := differ(options, n, have[n], t))), None)

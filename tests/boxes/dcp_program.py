@@ -196,3 +196,15 @@ def load(folder, items):
         for key in path:
             out[path] = out[path][key]
     return out
+
+
+def objects(folder, items):
+    """{name: value} of what are no tensors, by the names that torch gave them."""
+    described = dcp.FileSystemReader(folder).read_metadata()
+    out = {}
+    for name, value in described.state_dict_metadata.items():
+        if isinstance(value, metadata.BytesStorageMetadata):
+            out[name] = nested(items)
+            for key in described.planner_data[name]:
+                out[name] = out[name][key]
+    return out

@@ -45,6 +45,25 @@ static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *er
     return rc;
 }
 
+int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
+                        struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
+{
+    const struct rfs_dcp_item item = {.file = rfs_files_path(boxes->files, object->file),
+                                      .param = rfs_intern_text(boxes->tables->names, object->name),
+                                      .offset = object->item,
+                                      .bytes = object->item_bytes};
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
+
+    if (rc < 0)
+        return rfs_files_fail(err, item.file, rc);
+    rc = rfs_dcp_item_open(&item, read_source, &reading, reading.size, budget, out, err);
+    const int ended = end(boxes->files, object->file, &reading, rc, err);
+    if (rc == 0 && ended)
+        rfs_torch_free(out);
+    return ended;
+}
+
 static const struct rfs_boxes_format format = {.name = "torch.distributed.checkpoint",
                                                .locate = locate};
 

@@ -14,7 +14,9 @@
 #ifndef RFS_SOURCE_BOXES_DCP_H
 #define RFS_SOURCE_BOXES_DCP_H
 
+#include "base/budget.h"
 #include "source/boxes/boxes.h"
+#include "source/torch/archive.h"
 
 /*
  * As rfs_boxes_open, of a FOLDER whose .metadata is file 0 of FILES. Errors: -EINVAL for metadata
@@ -26,6 +28,14 @@ int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables 
 
 /* Whether boxes are of this format. */
 bool rfs_boxes_are_dcp(const struct rfs_boxes *boxes);
+
+/*
+ * Opens the item of an object of such boxes, whose memory BUDGET pays. 0; -ENOTSUP for one with
+ * names that are not read, -EFBIG beyond the budget, -EINVAL for a damaged one, or a read's error,
+ * each with *err filled. Any thread may do so.
+ */
+int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
+                        struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
 
 /*
  * The part of it that reads: READ and SIZE, as of rfs_ckpt_walk, of the .metadata. Declares, stores

@@ -99,6 +99,38 @@ static int check_tensor(const struct rfs_torch_tensor *tensor, const struct rfs_
     return 0;
 }
 
+/* Whether the item is in the file, and an archive. */
+static int check_item(struct window *window, uint64_t file_bytes, struct rfs_error *err)
+{
+    const struct rfs_dcp_item *item = window->item;
+
+    if (item->offset > file_bytes || item->bytes > file_bytes - item->offset)
+        return rfs_fail(err, -EINVAL, RFS_OF(item->file, item->param), REMEDY_COPY,
+                        "lies at offset %llu with %llu bytes, and the file has only %llu",
+                        (unsigned long long)item->offset, (unsigned long long)item->bytes,
+                        (unsigned long long)file_bytes);
+    return check_format(window, err);
+}
+
+static const char *name_item(const struct rfs_dcp_item *item, char label[LABEL_BYTES])
+{
+    snprintf(label, LABEL_BYTES, "%s (item at %llu)", item->file, (unsigned long long)item->offset);
+    return label;
+}
+
+int rfs_dcp_item_open(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                      uint64_t file_bytes, struct rfs_budget *budget, struct rfs_torch *out,
+                      struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    char label[LABEL_BYTES];
+    const int rc = check_item(&window, file_bytes, err);
+
+    return rc ? rc
+              : rfs_torch_keep(read_window, &window, item->bytes, 0, name_item(item, label), budget,
+                               out, err);
+}
+
 int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
                       uint64_t file_bytes, uint64_t *at, struct rfs_error *err)
 {
@@ -107,16 +139,10 @@ int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
     struct rfs_torch_tensor tensor;
     char label[LABEL_BYTES];
 
-    if (item->offset > file_bytes || item->bytes > file_bytes - item->offset)
-        return rfs_fail(err, -EINVAL, RFS_OF(item->file, item->param), REMEDY_COPY,
-                        "lies at offset %llu with %llu bytes, and the file has only %llu",
-                        (unsigned long long)item->offset, (unsigned long long)item->bytes,
-                        (unsigned long long)file_bytes);
-    int rc = check_format(&window, err);
+    int rc = check_item(&window, file_bytes, err);
     if (rc)
         return rc;
-    snprintf(label, sizeof label, "%s (item at %llu)", item->file,
-             (unsigned long long)item->offset);
+    name_item(item, label);
     rc = rfs_torch_open(read_window, &window, item->bytes, 0, label, &torch, err);
     if (rc)
         return rc;

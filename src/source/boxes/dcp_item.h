@@ -8,8 +8,10 @@
 #ifndef RFS_SOURCE_BOXES_DCP_ITEM_H
 #define RFS_SOURCE_BOXES_DCP_ITEM_H
 
+#include "base/budget.h"
 #include "base/error.h"
 #include "source/dtype.h"
+#include "source/torch/archive.h"
 #include "source/walker.h"
 
 #include <stdint.h>
@@ -34,5 +36,13 @@ struct rfs_dcp_item {
  */
 int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
                       uint64_t file_bytes, uint64_t *at, struct rfs_error *err);
+
+/*
+ * The same of an item that holds anything: it is opened and kept, and BUDGET pays its memory; what
+ * the metadata says of a tensor is not looked at. Errors also as of rfs_torch_keep.
+ */
+int rfs_dcp_item_open(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                      uint64_t file_bytes, struct rfs_budget *budget, struct rfs_torch *out,
+                      struct rfs_error *err);
 
 #endif

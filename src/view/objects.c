@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * In a file of torch.save an object is written again as a part of its dict, from the nodes of its
+ * own pickle. What stays outside: an object with tensors in it, whose storages the file would need;
+ * one with names that are not read; and what is left when the memory for all of them is used up.
+ */
+#include "view/objects.h"
+
+#include "base/cleanup.h"
+#include "source/boxes/dcp.h"
+#include "view/outputs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_MOST (UINT64_C(256) << 20)
+
+static void tell(struct rfs_view *view, size_t n)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+
+    if (n > 0 && !atomic_exchange(&view->told_left_out, true))
+        rfs_log(&view->log, RFS_WARNING,
+                n == 1 ? "%s: %zu value that is no tensor is left out"
+                       : "%s: %zu values that are no tensors are left out",
+                rfs_files_path(boxes->files, boxes->metadata), n);
+}
+
+void rfs_objects_tell(struct rfs_view *view)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+
+    if (boxes && rfs_view_format(&view->options) != RFS_FORMAT_TORCH)
+        tell(view, boxes->objects.n);
+}
+
+int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err)
+{
+    return rfs_fail(err, -EINVAL, RFS_OF(source, name), "names= with another name for one of them",
+                    "a tensor and a value that is none are both shown by this name");
+}
+
+void rfs_objects_end(struct rfs_objects *objects)
+{
+    for (size_t i = 0; i < objects->open.n; i++)
+        rfs_torch_free(&objects->open.data[i]);
+    free(objects->open.data);
+}
+
+/* Whether its pickle names storages: the archive has them, in its folder data. */
+static bool has_storages(const struct rfs_torch *torch)
+{
+    static const char data[] = "/data/";
+
+    for (size_t i = 0; i < torch->zip.n; i++) {
+        const struct rfs_zip_entry *entry = &torch->zip.entries[i];
+        if (entry->name_bytes > torch->prefix_bytes + sizeof data - 1 &&
+            memcmp(entry->name + torch->prefix_bytes, data, sizeof data - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* 1 with *out to be freed, 0 for an object that is left out, or -errno with *err filled. */
+static int open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
+                       struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
+{
+    struct rfs_error why = {0};
+    const int rc = rfs_dcp_open_object(boxes, object, budget, out, &why);
+
+    if (rc == -ENOTSUP || rc == -EFBIG)
+        return 0;
+    if (rc) {
+        *err = why;
+        return rc;
+    }
+    if (!has_storages(out))
+        return 1;
+    rfs_torch_free(out);
+    return 0;
+}
+
+/* Which names, by id, the tensors have. NULL when out of memory. */
+static unsigned char *names_taken(struct rfs_view *view, const struct rfs_params *params)
+{
+    const size_t n = rfs_intern_count(rfs_catalog_tables(view->catalog)->names);
+    unsigned char *taken = calloc(n + 1, 1);
+
+    for (size_t i = 0; taken && i < params->n; i++)
+        taken[params->targets[i].shown_name] = 1;
+    return taken;
+}
+
+static int check_name(struct rfs_view *view, const unsigned char *taken, const char *shown,
+                      struct rfs_error *err)
+{
+    const uint32_t id =
+        rfs_intern_find(rfs_catalog_tables(view->catalog)->names, shown, strlen(shown));
+
+    return id == RFS_NO_ID || !taken[id]
+               ? 0
+               : rfs_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
+}
+
+static int add(struct rfs_document *document, const char *name, const struct rfs_torch *torch,
+               struct rfs_error *err)
+{
+    struct rfs_node *dict = (struct rfs_node *)(uintptr_t)document->root; /* its own */
+
+    return rfs_document_add(document, dict, rfs_document_text(document, name)) &&
+                   rfs_document_add(document, dict, torch->pickle.root)
+               ? 0
+               : rfs_fail_memory(err);
+}
+
+int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
+                    struct rfs_document *document, struct rfs_objects *objects,
+                    struct rfs_error *err)
+{
+    struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    RFS_FREE unsigned char *taken = boxes ? names_taken(view, params) : NULL;
+    struct rfs_budget budget = {.most = MEMORY_MOST};
+    size_t left_out = 0;
+    int rc = 0;
+
+    if (boxes && !taken)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; boxes && rc == 0 && i < boxes->objects.n; i++) {
+        const struct rfs_boxed_object *object = &boxes->objects.data[i];
+        const char *shown =
+            rfs_output_map_name(view->output_map, rfs_catalog_name(view->catalog, object->name));
+        struct rfs_torch torch;
+        if (!shown)
+            continue;
+        rc = check_name(view, taken, shown, err);
+        if (rc)
+            return rc;
+        rc = open_object(boxes, object, &budget, &torch, err);
+        left_out += rc == 0;
+        if (rc <= 0)
+            continue;
+        if (!RFS_PUSH(&objects->open, torch)) {
+            rfs_torch_free(&torch);
+            return rfs_fail_memory(err);
+        }
+        rc = add(document, shown, &torch, err);
+    }
+    tell(view, left_out);
+    return rc;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the room: values that are no tensors, of a source that describes itself. */
+#ifndef RFS_VIEW_OBJECTS_H
+#define RFS_VIEW_OBJECTS_H
+
+#include "hfai/document.h"
+#include "view/internal.h"
+
+/* Logs how many of them the files of the view do not have; of files of torch.save nothing. */
+void rfs_objects_tell(struct rfs_view *view);
+
+/* The objects that a document takes nodes from; zero-initialise, and end it after the document. */
+struct rfs_objects {
+    RFS_VEC(struct rfs_torch) open;
+};
+void rfs_objects_end(struct rfs_objects *objects);
+
+/*
+ * Adds the objects that can be read to a document, whose root is a dict of the tensors of PARAMS, by
+ * their shown names. The others are left out, and the log says so once. 0 or -errno with *err
+ * filled.
+ */
+int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
+                    struct rfs_document *document, struct rfs_objects *objects,
+                    struct rfs_error *err);
+
+/* A name that names= gave both to a tensor and to an object: -EINVAL with *err filled. */
+int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err);
+
+#endif
