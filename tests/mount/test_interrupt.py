@@ -284,6 +284,25 @@ def test_signals_end_it_while_sources_hang():
                     check(reader.stderr.read(), f"{what}: no error was told")
 
 
+def test_ctrl_c_ends_mounting_while_sources_hang():
+    """The headers of one rank are read before reshardfs returns: in the foreground, and by the process behind it."""
+    tree, mnt = slow_tree(), folder("mnt")
+    for flags in ((), ("-f",)):
+        with slowly(tree.src, "-d", "1000") as (source, process):
+            with hung(process):
+                command = (reshardfs, source, mnt, *flags, "-o", tree.options("index_cache=no"))
+                starter = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
+                )
+                time.sleep(2)
+                equal(starter.poll(), None, f"mounting does not wait, with {flags}")
+                os.killpg(starter.pid, signal.SIGINT)
+                ends_soon(starter, f"mounting, with {flags}")
+                eventually(lambda: not servers(mnt), f"its processes end, with {flags}")
+            time.sleep(1)
+            check(not mounted(mnt), f"something is mounted, with {flags}")
+
+
 def test_signals_end_it_while_it_works():
     """Summing up, planning, and reading ahead from storage that is slow, in the foreground and behind it."""
     tree = slow_tree()
