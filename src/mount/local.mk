@@ -21,6 +21,7 @@ reshardfs_SOURCES = \
 	src/base/read_whole.c \
 	src/base/secret.c \
 	src/base/settings.c \
+	src/base/store.c \
 	src/base/suggest.c \
 	src/base/term.c \
 	src/base/text.c \
