@@ -32,6 +32,17 @@ static inline uint64_t rfs_min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* The greatest common divisor. */
+static inline uint64_t rfs_gcd_u64(uint64_t a, uint64_t b)
+{
+    while (b > 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static inline uint64_t rfs_max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -216,13 +215,6 @@ void rfs_json_put_text(struct rfs_json_write *json, const char *key, const char 
         put_chars(json, "null");
 }
 
-void rfs_json_put_bytes(struct rfs_json_write *json, const char *key, const char *text, size_t n)
-{
-    assert(json->escapes != RFS_JSON_SHOWN);
-    begin_value(json, key);
-    put_string(json, text, n);
-}
-
 static void put_formatted(struct rfs_json_write *json, const char *fmt, va_list args)
 {
     char text[128];
@@ -264,14 +256,6 @@ void rfs_json_put_u64(struct rfs_json_write *json, const char *key, uint64_t num
 void rfs_json_put_i64(struct rfs_json_write *json, const char *key, int64_t number)
 {
     rfs_json_print(json, key, "%" PRId64, number);
-}
-
-void rfs_json_put_double(struct rfs_json_write *json, const char *key, double number)
-{
-    if (isfinite(number))
-        rfs_json_print(json, key, "%.17g", number);
-    else
-        rfs_json_put_null(json, key);
 }
 
 void rfs_json_put_bool(struct rfs_json_write *json, const char *key, bool value)

@@ -72,12 +72,8 @@ void rfs_json_stay(struct rfs_json_write *json);
 void rfs_json_put_key(struct rfs_json_write *json, const char *key, size_t n);
 /* NULL: null. */
 void rfs_json_put_text(struct rfs_json_write *json, const char *key, const char *text);
-/* A text of N bytes; not of RFS_JSON_SHOWN. */
-void rfs_json_put_bytes(struct rfs_json_write *json, const char *key, const char *text, size_t n);
 void rfs_json_put_u64(struct rfs_json_write *json, const char *key, uint64_t number);
 void rfs_json_put_i64(struct rfs_json_write *json, const char *key, int64_t number);
-/* With all digits; null when it is not finite. */
-void rfs_json_put_double(struct rfs_json_write *json, const char *key, double number);
 void rfs_json_put_bool(struct rfs_json_write *json, const char *key, bool value);
 void rfs_json_put_null(struct rfs_json_write *json, const char *key);
 /* Text that is JSON already, such as a number of some format. */

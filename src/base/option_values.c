@@ -93,6 +93,7 @@ static const struct rfs_options defaults = {
     .epoch = RFS_ANY_NUMBER,
     .check = -1,
     .key_fd = -1,
+    .key_mode = -1,
     .format = -1,
     .large_size = RFS_NO_SIZE,
     .prefix = default_prefix,

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SUGGEST_WITHIN = 3 }; /* edits */
-
 enum {
     VIEW = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_RANKS,
     PARTS = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_PARTS,
@@ -18,6 +16,7 @@ enum {
 };
 
 static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
+static const char *const ciphers[] = {"AES-GCM", "AES-CBC", "SM4-CBC", "AES-GCM-untagged", NULL};
 static const char *const checks[] = {"crc", NULL};
 static const char *const shown[] = {"ranks", "huggingface", "unified", "dcp", "mindformers", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
@@ -70,7 +69,7 @@ static const struct rfs_option options[] = {
     ROW(key_env, TEXT, VIEW | ASKS, .help = "the variable with the key"),
     ROW(key_fd, DESCRIPTOR, VIEW | ASKS, .example = "3",
         .help = "the descriptor to read the key from"),
-    ROW(key_mode, TEXT, VIEW, .help = "the cipher, such as AES-GCM"),
+    ROW(key_mode, WORD, VIEW, .words = ciphers, .help = "the cipher"),
 
     ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files",
         .heading = "output"),
@@ -196,18 +195,13 @@ const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t 
 static const struct rfs_option *nearest_option(const char *name, unsigned flags)
 {
     const struct rfs_option *nearest = NULL;
-    unsigned least = SUGGEST_WITHIN + 1;
+    struct rfs_suggest suggest = rfs_suggest_begin(name, RFS_SUGGEST_WORD);
 
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        const unsigned edits = rfs_suggest_distance(name, options[i].name);
-
-        /* At least half of the word must be right; what does nothing is never meant. */
-        if (options[i].help && (options[i].flags & flags) == flags && edits < least &&
-            2 * (size_t)edits <= strlen(name)) {
-            least = edits;
+    /* Options without an effect have no help. */
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (options[i].help && (options[i].flags & flags) == flags &&
+            rfs_suggest_offer(&suggest, options[i].name))
             nearest = &options[i];
-        }
-    }
     return nearest;
 }
 

@@ -88,7 +88,7 @@ struct rfs_options {
     char *key_file;    /* a path */
     char *key_env;     /* the name of an environment variable */
     int key_fd;        /* -1 when not given */
-    char *key_mode;    /* which encryption all files must have */
+    int key_mode;      /* 1 less than the enum rfs_cipher_mode that all files must have */
 
     int format;          /* of the outputs, an rfs_format; -1: depends on the view */
     int shown;           /* an rfs_shown: the option view */

@@ -36,6 +36,25 @@ unsigned rfs_suggest_distance(const char *a, const char *b)
     return d[n][m];
 }
 
+struct rfs_suggest rfs_suggest_begin(const char *name, unsigned most_edits)
+{
+    const size_t half = strlen(name) / 2;
+
+    return (struct rfs_suggest){
+        .name = name, .within = 1 + min2(most_edits, half < WORD_MAX ? (unsigned)half : WORD_MAX)};
+}
+
+bool rfs_suggest_offer(struct rfs_suggest *suggest, const char *word)
+{
+    const unsigned edits = rfs_suggest_distance(suggest->name, word);
+
+    if (edits >= suggest->within)
+        return false;
+    suggest->within = edits;
+    suggest->nearest = word;
+    return true;
+}
+
 /* Whether PATH, or what follows the last '=' or ':' in it, is there, with or without its list. */
 static bool is_there(const char *path)
 {

@@ -14,6 +14,16 @@
  */
 unsigned rfs_suggest_distance(const char *a, const char *b);
 
+/* The word that NAME was probably meant to be: of those that were offered, at least half is right. */
+struct rfs_suggest {
+    const char *name, *nearest; /* borrowed; NULL: none so far */
+    unsigned within;            /* edits, of which there are fewer */
+};
+#define RFS_SUGGEST_WORD 3 /* edits of a short word; longer ones may take any number */
+struct rfs_suggest rfs_suggest_begin(const char *name, unsigned most_edits);
+/* Whether WORD is the nearest so far. */
+bool rfs_suggest_offer(struct rfs_suggest *suggest, const char *word);
+
 /*
  * Whether the shell divided one of the N arguments at a blank: the parts are the name of a file
  * that exists, or one ends in the comma of a list of options. OUT is then the remedy.

@@ -72,16 +72,12 @@ static int help(const char *name)
 static void refuse(const char *name, struct rfs_error *err)
 {
     char remedy[64] = "reshard --help";
-    unsigned least = (unsigned)strlen(name) / 2 + 1; /* at least half of the word must be right */
+    struct rfs_suggest suggest = rfs_suggest_begin(name, RFS_SUGGEST_WORD);
 
-    for (size_t i = 0; i < COMMANDS; i++) {
-        const unsigned edits = rfs_suggest_distance(name, commands[i]->name);
-
-        if (edits < least && edits <= 3) {
-            least = edits;
-            snprintf(remedy, sizeof remedy, "reshard %s", commands[i]->name);
-        }
-    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        rfs_suggest_offer(&suggest, commands[i]->name);
+    if (suggest.nearest)
+        snprintf(remedy, sizeof remedy, "reshard %s", suggest.nearest);
     rfs_fail_usage(err, remedy, "unknown command '%s'", name);
 }
 

@@ -34,21 +34,16 @@ int reshard_guard_keys(void)
 int rfs_view_read_key(const struct rfs_options *options, struct rfs_log *log, struct rfs_key **out,
                       struct rfs_error *err)
 {
-    struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
-                                    RFS_NOT_ENCRYPTED};
-    if (options->key_mode) {
-        config.mode = rfs_cipher_named(options->key_mode);
-        if (config.mode == RFS_NOT_ENCRYPTED)
-            return rfs_fail_usage(err, "key_mode=AES-GCM, AES-CBC, SM4-CBC or AES-GCM-untagged",
-                                  "option key_mode: not one that is known");
-    }
+    const struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
+                                          (enum rfs_cipher_mode)(options->key_mode + 1)};
+
     return rfs_key_load(&config, log, out, err);
 }
 
 int rfs_view_load_key(struct reshard_view *set, struct rfs_error *err)
 {
     if (!rfs_options_keyed(&set->options))
-        return set->options.key_mode
+        return set->options.key_mode >= 0
                    ? rfs_fail_usage(err, "key_file=FILE", "there is a key_mode, but no key")
                    : 0;
     const int rc = rfs_view_read_key(&set->options, &set->log, &set->key, err);

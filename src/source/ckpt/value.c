@@ -66,70 +66,80 @@ static int read_content(struct rfs_wire *wire, uint64_t end, struct rfs_value *v
     return 0;
 }
 
+/* Dimensions, one or packed. */
+static int read_dims(struct rfs_wire *wire, uint64_t end, enum rfs_wire_type type,
+                     struct rfs_value *value)
+{
+    uint64_t length;
+
+    if (type == RFS_VARINT)
+        return read_dim(wire, end, value);
+    int rc = rfs_wire_length(wire, end, &length);
+    const uint64_t stop = wire->pos + (rc == 0 ? length : 0);
+    while (rc == 0 && wire->pos < stop)
+        rc = read_dim(wire, stop, value);
+    return rc;
+}
+
+static int read_tensor_field(struct rfs_wire *wire, uint64_t end,
+                             const struct rfs_wire_field *field, struct rfs_value *value)
+{
+    if (field->number == 1 && (field->type == RFS_VARINT || field->type == RFS_LEN))
+        return read_dims(wire, end, field->type, value);
+    if (field->number == 2 && field->type == RFS_LEN && !value->has_type) {
+        value->has_type = true;
+        return read_type(wire, end, value);
+    }
+    if (field->number == 3 && field->type == RFS_LEN && !value->has_content) {
+        value->has_content = true;
+        return read_content(wire, end, value);
+    }
+    return field->number > 3
+               ? rfs_wire_skip(wire, end, field->number, field->type)
+               : rfs_wire_fail(wire, -EINVAL, field->begin, REMEDY_COPY,
+                               "field %u of a tensor comes twice or has the wrong type",
+                               field->number);
+}
+
 /* A tensor up to END; for one of a map only the framing is looked at. */
 static int read_tensor(struct rfs_wire *wire, uint64_t end, struct rfs_value *value)
 {
+    struct rfs_wire_field field;
+    int rc;
+
     value->has_type = value->has_content = false;
-    while (wire->pos < end) {
-        const uint64_t begin = wire->pos;
-        uint32_t field;
-        enum rfs_wire_type type;
-        int rc = rfs_wire_key(wire, end, &field, &type);
-        if (rc < 0)
-            return rc;
-        if (field == 1 && type == RFS_VARINT) {
-            rc = read_dim(wire, end, value);
-        } else if (field == 1 && type == RFS_LEN) {
-            uint64_t length;
-            rc = rfs_wire_length(wire, end, &length);
-            const uint64_t stop = wire->pos + (rc == 0 ? length : 0);
-            while (rc == 0 && wire->pos < stop)
-                rc = read_dim(wire, stop, value);
-        } else if (field == 2 && type == RFS_LEN && !value->has_type) {
-            value->has_type = true;
-            rc = read_type(wire, end, value);
-        } else if (field == 3 && type == RFS_LEN && !value->has_content) {
-            value->has_content = true;
-            rc = read_content(wire, end, value);
-        } else if (field <= 3) {
-            rc = rfs_wire_fail(wire, -EINVAL, begin, REMEDY_COPY,
-                               "field %u of a tensor comes twice or has the wrong type", field);
-        } else {
-            rc = rfs_wire_skip(wire, end, field, type);
-        }
-        if (rc < 0)
-            return rc;
-    }
-    if (!value->has_type || !value->has_content)
+    while ((rc = rfs_wire_next(wire, end, &field)) == 1)
+        if ((rc = read_tensor_field(wire, end, &field, value)) < 0)
+            break;
+    if (rc == 0 && (!value->has_type || !value->has_content))
         return rfs_wire_fail(wire, -EINVAL, wire->pos, REMEDY_COPY, "a tensor without its %s",
                              value->has_type ? "content" : "element type");
-    return 0;
+    return rc;
+}
+
+static int read_map_field(struct rfs_wire *wire, uint64_t end, const struct rfs_wire_field *field,
+                          struct rfs_value *value)
+{
+    uint64_t length;
+
+    if (field->number != 1)
+        return rfs_wire_skip(wire, end, field->number, field->type);
+    if (field->type != RFS_LEN)
+        return rfs_wire_fail(wire, -EINVAL, field->begin, REMEDY_COPY,
+                             "a map tensor holds something that is not a tensor");
+    const int rc = rfs_wire_length(wire, end, &length);
+    return rc < 0 ? rc : read_tensor(wire, wire->pos + length, value);
 }
 
 static int read_map(struct rfs_wire *wire, uint64_t end, struct rfs_value *value)
 {
-    while (wire->pos < end) {
-        const uint64_t begin = wire->pos;
-        uint32_t field;
-        enum rfs_wire_type type;
-        int rc = rfs_wire_key(wire, end, &field, &type);
-        if (rc < 0)
-            return rc;
-        if (field == 1 && type == RFS_LEN) {
-            uint64_t length;
-            rc = rfs_wire_length(wire, end, &length);
-            if (rc == 0)
-                rc = read_tensor(wire, wire->pos + length, value);
-        } else if (field == 1) {
-            rc = rfs_wire_fail(wire, -EINVAL, begin, REMEDY_COPY,
-                               "a map tensor holds something that is not a tensor");
-        } else {
-            rc = rfs_wire_skip(wire, end, field, type);
-        }
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
+    struct rfs_wire_field field;
+    int rc;
+
+    while ((rc = rfs_wire_next(wire, end, &field)) == 1)
+        if ((rc = read_map_field(wire, end, &field, value)) < 0)
+            break;
+    return rc;
 }
 
 static int read_tag(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_value *value)
@@ -154,37 +164,47 @@ static int read_tag(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs
     return 0;
 }
 
+static int read_body(struct rfs_wire *wire, const struct rfs_wire_field *field,
+                     struct rfs_value *value)
+{
+    uint64_t length;
+
+    value->has_body = true;
+    value->type.kind = field->number == 2 ? RFS_TENSOR : RFS_MAP;
+    const int rc = rfs_wire_length(wire, value->end, &length);
+    if (rc < 0)
+        return rc;
+    const uint64_t stop = wire->pos + length;
+    if (value->type.kind == RFS_TENSOR)
+        return read_tensor(wire, stop, value);
+    value->map = (struct rfs_extent){wire->pos, length};
+    return read_map(wire, stop, value);
+}
+
+static int read_field(struct rfs_wire *wire, struct rfs_tables *tables,
+                      const struct rfs_wire_field *field, struct rfs_value *value)
+{
+    if (field->number == 1 && field->type == RFS_LEN && !value->has_tag)
+        return read_tag(wire, tables, value);
+    if ((field->number == 2 || field->number == 3) && field->type == RFS_LEN && !value->has_body)
+        return read_body(wire, field, value);
+    return field->number > 3
+               ? rfs_wire_skip(wire, value->end, field->number, field->type)
+               : rfs_wire_fail(wire, -EINVAL, field->begin, REMEDY_COPY,
+                               "field %u of a parameter comes twice or has the wrong type",
+                               field->number);
+}
+
 int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_value *value)
 {
-    struct rfs_extent body = {0, 0};
+    struct rfs_wire_field field;
+    int rc;
 
-    while (wire->pos < value->end) {
-        const uint64_t begin = wire->pos;
-        uint32_t field;
-        enum rfs_wire_type type;
-        uint64_t length;
-        int rc = rfs_wire_key(wire, value->end, &field, &type);
-        if (rc < 0)
-            return rc;
-        if (field == 1 && type == RFS_LEN && !value->has_tag) {
-            rc = read_tag(wire, tables, value);
-        } else if ((field == 2 || field == 3) && type == RFS_LEN && !value->has_body) {
-            value->has_body = true;
-            value->type.kind = field == 2 ? RFS_TENSOR : RFS_MAP;
-            rc = rfs_wire_length(wire, value->end, &length);
-            body = (struct rfs_extent){wire->pos, rc == 0 ? length : 0};
-            const uint64_t stop = body.offset + body.bytes;
-            if (rc == 0)
-                rc = field == 2 ? read_tensor(wire, stop, value) : read_map(wire, stop, value);
-        } else if (field <= 3) {
-            rc = rfs_wire_fail(wire, -EINVAL, begin, REMEDY_COPY,
-                               "field %u of a parameter comes twice or has the wrong type", field);
-        } else {
-            rc = rfs_wire_skip(wire, value->end, field, type);
-        }
-        if (rc < 0)
-            return rc;
-    }
+    while ((rc = rfs_wire_next(wire, value->end, &field)) == 1)
+        if ((rc = read_field(wire, tables, &field, value)) < 0)
+            break;
+    if (rc < 0)
+        return rc;
     if (!value->has_tag || !value->has_body)
         return rfs_wire_fail(wire, -EINVAL, value->begin, REMEDY_COPY, "a value without a %s",
                              value->has_tag ? "tensor" : "name");
@@ -192,7 +212,7 @@ int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_
         value->type.kind = RFS_STRING;
     if (value->type.kind == RFS_MAP) {
         value->type.dtype = RFS_UINT8;
-        value->extent = body;
+        value->extent = value->map;
     }
     return 0;
 }

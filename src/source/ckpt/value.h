@@ -18,6 +18,7 @@ struct rfs_value {
     uint32_t name;
     struct rfs_type type; /* but for its bytes */
     struct rfs_extent extent;
+    struct rfs_extent map; /* the body of a map tensor */
 };
 
 /*

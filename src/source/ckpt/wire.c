@@ -120,6 +120,15 @@ int rfs_wire_key(struct rfs_wire *wire, uint64_t end, uint32_t *field, enum rfs_
     return 0;
 }
 
+int rfs_wire_next(struct rfs_wire *wire, uint64_t end, struct rfs_wire_field *field)
+{
+    if (wire->pos >= end)
+        return 0;
+    field->begin = wire->pos;
+    const int rc = rfs_wire_key(wire, end, &field->number, &field->type);
+    return rc < 0 ? rc : 1;
+}
+
 int rfs_wire_length(struct rfs_wire *wire, uint64_t end, uint64_t *length)
 {
     const uint64_t begin = wire->pos;

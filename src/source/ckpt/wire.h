@@ -54,6 +54,14 @@ int rfs_wire_fail(const struct rfs_wire *wire, int code, uint64_t offset, const 
 int rfs_wire_varint(struct rfs_wire *wire, uint64_t end, uint64_t *value);
 /* A field's number and type. */
 int rfs_wire_key(struct rfs_wire *wire, uint64_t end, uint32_t *field, enum rfs_wire_type *type);
+/* A field whose key was read, which begins at BEGIN. */
+struct rfs_wire_field {
+    uint64_t begin;
+    uint32_t number;
+    enum rfs_wire_type type;
+};
+/* The next field of a message: 1, 0 at its end, or -errno. */
+int rfs_wire_next(struct rfs_wire *wire, uint64_t end, struct rfs_wire_field *field);
 /* The length of a field; it ends at wire->pos + *length, which is within END. */
 int rfs_wire_length(struct rfs_wire *wire, uint64_t end, uint64_t *length);
 /* LENGTH bytes at the position, which moves behind them. *bytes is valid until the next call. */

@@ -24,6 +24,7 @@
 #include "source/crypt/cipher.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,33 +38,19 @@
 
 #define REMEDY_COPY "compare the file with its original, or save it again"
 
-static const struct {
-    const char *name;
-    unsigned char first; /* byte of the magic; the others are 5e 3a 7f */
-} modes[RFS_CIPHER_COUNT] = {
-    [RFS_AES_GCM] = {"AES-GCM", 0xd8},
-    [RFS_AES_CBC] = {"AES-CBC", 0xd9},
-    [RFS_SM4_CBC] = {"SM4-CBC", 0xda},
-    [RFS_AES_GCM_UNTAGGED] = {"AES-GCM-untagged", 0xd8},
-};
+/* The first bytes of magics; the others are 5e 3a 7f. */
+static const unsigned char magics[] = {
+    [RFS_AES_GCM] = 0xd8, [RFS_AES_CBC] = 0xd9, [RFS_SM4_CBC] = 0xda};
 
 const char *rfs_cipher_name(enum rfs_cipher_mode mode)
 {
-    return modes[mode].name;
-}
-
-enum rfs_cipher_mode rfs_cipher_named(const char *name)
-{
-    for (int mode = RFS_AES_GCM; mode < RFS_CIPHER_COUNT; mode++)
-        if (strcmp(modes[mode].name, name) == 0)
-            return (enum rfs_cipher_mode)mode;
-    return RFS_NOT_ENCRYPTED;
+    return rfs_option_word("key_mode", (int)mode - 1);
 }
 
 enum rfs_cipher_mode rfs_cipher_detect(const unsigned char head[4])
 {
     for (int mode = RFS_AES_GCM; mode <= RFS_SM4_CBC; mode++)
-        if (head[0] == modes[mode].first && memcmp(head + 1, "\x5e\x3a\x7f", 3) == 0)
+        if (head[0] == magics[mode] && memcmp(head + 1, "\x5e\x3a\x7f", 3) == 0)
             return (enum rfs_cipher_mode)mode;
     return RFS_NOT_ENCRYPTED;
 }

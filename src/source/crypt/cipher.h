@@ -18,6 +18,7 @@
 
 struct rfs_key;
 
+/* After the first, in the order of the words of option key_mode. */
 enum rfs_cipher_mode {
     RFS_NOT_ENCRYPTED,
     RFS_AES_GCM,
@@ -27,10 +28,8 @@ enum rfs_cipher_mode {
     RFS_CIPHER_COUNT
 };
 
-/* "AES-GCM", as MindSpore's dec_mode. */
+/* "AES-GCM", as MindSpore's dec_mode; NULL for RFS_NOT_ENCRYPTED. */
 const char *rfs_cipher_name(enum rfs_cipher_mode mode);
-/* RFS_NOT_ENCRYPTED when it is no such name. */
-enum rfs_cipher_mode rfs_cipher_named(const char *name);
 /* By the first 4 bytes of a file. */
 enum rfs_cipher_mode rfs_cipher_detect(const unsigned char head[4]);
 

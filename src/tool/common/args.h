@@ -112,6 +112,11 @@ struct rfs_argument {
         .name = option, .value = shown, .as = RFS_AS_VIEW, .key = of_view, RFS_TO(type, member),   \
         .help = text                                                                               \
     }
+/* A view of SRC as a destination: three rows. */
+#define RFS_ARG_DESTINATION(type, member, strategies, any_option)                                  \
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", type, member, NULL),                                 \
+        RFS_ARG_VIEW('d', "FILE", "dst_strategy", type, member, strategies),                       \
+        RFS_ARG_VIEW('o', "OPTION,…", NULL, type, member, any_option)
 #define RFS_ARG_NUMBER(option, shown, from, to, refused, type, member, text)                       \
     {                                                                                              \
         .name = option, .value = shown, .as = RFS_AS_NUMBER, .least = from, .most = to,            \

@@ -24,16 +24,6 @@ struct maker {
     bool failed;  /* out of memory */
 };
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
     return value == 0 ? unit : (value + unit - 1) / unit * unit;
@@ -279,7 +269,7 @@ int rfs_net_make(const struct rfs_net_options *options, struct rfs_net *net, str
     *net = (struct rfs_net){.ranks = {options->ranks[SRC], options->ranks[DST]}};
     const uint64_t m = options->ranks[SRC];
     const uint64_t n = options->ranks[DST];
-    struct maker maker = {.options = options, .net = net, .lcm = m / gcd(m, n) * n};
+    struct maker maker = {.options = options, .net = net, .lcm = m / rfs_gcd_u64(m, n) * n};
     int rc = 0;
     if (options->layers > MAX_LAYERS || options->hidden > MAX_DIM / 16 ||
         options->run_bytes > MAX_DIM)

@@ -13,11 +13,8 @@
 
 static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("SRC", struct rfs_explain, source, "one SRC"),
-    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct rfs_explain, options, NULL),
-    RFS_ARG_VIEW('d', "FILE", "dst_strategy", struct rfs_explain, options,
-                 "the strategies of SRC and of the destination"),
-    RFS_ARG_VIEW('o', "OPTION,...", NULL, struct rfs_explain, options,
-                 "any option of the view, see reshardfs(1)"),
+    RFS_ARG_DESTINATION(struct rfs_explain, options, "the strategies of SRC and of the destination",
+                        "any option of the view, see reshardfs(1)"),
     RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_explain, options,
                        "of the destination: ckpt, safetensors or pt"),
     RFS_ARG_TEXT("param", "NAME", struct rfs_explain, param,

@@ -67,18 +67,12 @@ static const char *closest_name(const struct rfs_explain *explain)
 {
     const struct rfs_params *params =
         rfs_planner_ready(explain->rooms.planner, explain->selected[0])->params;
-    const char *closest = NULL;
-    unsigned least = 4; /* edits, of which there are fewer */
+    struct rfs_suggest suggest = rfs_suggest_begin(explain->param, RFS_SUGGEST_WORD);
 
-    for (size_t i = 0; i < params->n; i++) {
-        const char *name = rfs_catalog_name(explain->rooms.catalog, params->targets[i].shown_name);
-        const unsigned edits = rfs_suggest_distance(explain->param, name);
-        if (edits < least && 2 * (size_t)edits <= strlen(explain->param)) {
-            least = edits;
-            closest = name;
-        }
-    }
-    return closest;
+    for (size_t i = 0; i < params->n; i++)
+        rfs_suggest_offer(&suggest,
+                          rfs_catalog_name(explain->rooms.catalog, params->targets[i].shown_name));
+    return suggest.nearest;
 }
 
 /* Where it is, if the strategies know it. */

@@ -16,6 +16,7 @@
 #include "view/internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,20 +59,13 @@ static const struct rfs_whole_tensor *find(const struct rfs_whole *whole, const 
     return found;
 }
 
-/* The name that is most like it, if at least half of that is right. */
 static const char *nearest(const struct rfs_whole *whole, const char *name)
 {
-    const char *out = NULL;
-    unsigned least = (unsigned)strlen(name) / 2 + 1;
+    struct rfs_suggest suggest = rfs_suggest_begin(name, UINT_MAX);
 
-    for (size_t i = 0; i < whole->n; i++) {
-        const unsigned edits = rfs_suggest_distance(name, whole->tensors[i].name);
-        if (edits < least) {
-            least = edits;
-            out = whole->tensors[i].name;
-        }
-    }
-    return out;
+    for (size_t i = 0; i < whole->n; i++)
+        rfs_suggest_offer(&suggest, whole->tensors[i].name);
+    return suggest.nearest;
 }
 
 static int has_none(const struct getting *getting, struct rfs_error *err)
@@ -196,11 +190,8 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("SRC", struct request, source, NULL),
     RFS_ARG_PLACE("NAME", struct request, name, NULL),
     RFS_ARG_PLACE("OUT", struct request, out, "one SRC, one NAME and one OUT"),
-    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options, NULL),
-    RFS_ARG_VIEW('d', "FILE", "dst_strategy", struct request, options,
-                 "the strategies of SRC and of the destination"),
-    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
-                 "any option of the view, see reshardfs(1)"),
+    RFS_ARG_DESTINATION(struct request, options, "the strategies of SRC and of the destination",
+                        "any option of the view, see reshardfs(1)"),
     RFS_ARG_NUMBER("rank", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",
                    struct request, rank, "the slice of this destination rank, not the whole"),
     RFS_ARG_WORD("to", "FORMAT", formats, "npy or safetensors", struct request, format,

@@ -144,16 +144,6 @@ int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *d
 
 /* ---- shapes that no strategy has ------------------------------------------------------------- */
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b > 0) {
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* What axes must be a multiple of to be cut by a layout, fields included. */
 static uint64_t unit_of(const struct rfs_layout *layout)
 {
@@ -175,7 +165,7 @@ static bool make_shape(const struct pair *pair, uint32_t *ndim, uint64_t *whole)
     uint64_t both;
 
     *ndim = fewer->n_axes;
-    if (*ndim > RFS_GRID_DIMS || !rfs_mul_u64(a / common_divisor(a, b), b, &both))
+    if (*ndim > RFS_GRID_DIMS || !rfs_mul_u64(a / rfs_gcd_u64(a, b), b, &both))
         return false;
     for (uint32_t i = 0; i < *ndim; i++)
         whole[i] = given ? given->expanded[i] : both;

@@ -40,9 +40,6 @@ static void put_numbers(struct rfs_json_write *json)
     rfs_json_array(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_u64(json, NULL, UINT64_MAX);
     rfs_json_put_i64(json, NULL, INT64_MIN);
-    rfs_json_put_double(json, NULL, 0.1);
-    rfs_json_put_double(json, NULL, NAN);
-    rfs_json_put_double(json, NULL, -INFINITY);
     rfs_json_put_bool(json, NULL, true);
     rfs_json_put_bool(json, NULL, false);
     rfs_json_put_null(json, NULL);
@@ -58,9 +55,7 @@ static void test_numbers(void **state)
 
     (void)state;
     snprintf(text, sizeof text,
-             "[18446744073709551615,-9223372036854775808,0.10000000000000001,null,null,true,false,"
-             "null,null,1.500,%0200d]",
-             1);
+             "[18446744073709551615,-9223372036854775808,true,false,null,null,1.500,%0200d]", 1);
     IS(put_numbers, text, .indent = 0);
 }
 
@@ -165,7 +160,7 @@ static void put_nul(struct rfs_json_write *json)
 {
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_key(json, "a\0b", 3);
-    rfs_json_put_bytes(json, NULL, "\0c", 2);
+    rfs_json_put_null(json, NULL);
     rfs_json_end(json);
 }
 
@@ -182,7 +177,7 @@ static void test_escapes(void **state)
     IS(put_odd, "{" UTF8 ":" UTF8 "}", .escapes = RFS_JSON_UTF8);
     IS(put_odd, "{" ASCII ":" ASCII "}", .escapes = RFS_JSON_ASCII);
     IS(put_foreign, "\"\\\\xff\\\\xe2\\\\x80\\\\xae\"", .escapes = RFS_JSON_SHOWN);
-    IS(put_nul, "{\"a\\u0000b\":\"\\u0000c\"}", .escapes = RFS_JSON_UTF8);
+    IS(put_nul, "{\"a\\u0000b\":null}", .escapes = RFS_JSON_UTF8);
 }
 
 int main(void)

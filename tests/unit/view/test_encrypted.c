@@ -141,7 +141,7 @@ static void test_options(void **state)
     snprintf(options, sizeof options, "key_file=%s,key_env=HOME", tree_path(f->root, "key"));
     refuse_usage(f, options, "more than one place for the key");
     snprintf(options, sizeof options, "key_file=%s,key_mode=AES", tree_path(f->root, "key"));
-    refuse_usage(f, options, "option key_mode: not one that is known");
+    refuse_usage(f, options, "option key_mode=AES: not one that is known");
     snprintf(options, sizeof options, "key_file=%s,cache=79M", tree_path(f->root, "key"));
     refuse_usage(f, options, "the cache is too small for encrypted sources");
     assert_int_equal(open_by_file(f, "key_mode=AES-CBC"), -EINVAL);
