@@ -28,6 +28,10 @@ librfs_la_SOURCES += \
 	src/source/boxes/mindformers_tensors.c \
 	src/source/boxes/open.c \
 	src/source/boxes/open.h \
+	src/source/boxes/pieces.c \
+	src/source/boxes/pieces.h \
+	src/source/boxes/shards.c \
+	src/source/boxes/shards.h \
 	src/source/boxes/walk.c \
 	src/source/catalog/build.c \
 	src/source/catalog/build.h \

@@ -95,6 +95,23 @@ class Case:
         return None
 
 
+class Shards(Case):
+    """The same as safetensors of each rank."""
+
+    def __init__(self, name, world, items):
+        super().__init__(name, world, {path: v for path, v in items.items() if hasattr(v, "full")},
+                         writer=program.safetensors_writer)
+
+    def check_oracle(self, folder):
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+        have = program.load(os.path.join(folder, "checkpoint"), self.items, HuggingFaceStorageReader)
+        return next((said for path, v in self.items.items() if (said := differ("torch", path, have[path], v.full))), None)
+
+    def check_views(self, folder, source, _options):
+        said = check_export(source, os.path.join(folder, "hf"), "view=huggingface", self.whole())
+        return said or self.check_folder(source, os.path.join(folder, "dcp"))
+
+
 def export(source, out, options):
     """None, or what went wrong."""
     reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
@@ -213,7 +230,16 @@ class Maker:
             items[("extra", f"object{i}")] = rng.choice(OBJECTS)
         if rng.random() < 0.4:
             items[("optim", "param_groups")] = [{"lr": 0.1, "betas": (0.9, 0.95), "params": ["a", "b"]}]
+        some = {path: v for path, v in items.items() if may_be_safetensors(v)}
+        if program.VERSION >= (2, 9) and some and rng.random() < 0.3:
+            return Shards(name, self.world, some)
         return Case(name, self.world, items, single_file_per_rank=rng.random() < 0.7, thread_count=rng.randint(1, 3))
+
+
+def may_be_safetensors(value):
+    """Not every dtype can be, no two boxes of one rank, and torch 2.9 does not find a tensor again that no file has."""
+    return (hasattr(value, "full") and not isinstance(value, Boxes) and value.full.numel() > 0 and
+            not value.full.is_complex() and "uint" not in str(value.full.dtype))
 
 
 def prepare():
@@ -231,6 +257,10 @@ def fixed(function):
 
 def fixed_since_2_2(function):
     return function if OLD else fixed(function)
+
+
+def fixed_since_2_9(function):
+    return function if program.VERSION < (2, 9) else fixed(function)
 
 
 def numbered(*shape, dtype=torch.float32):
@@ -287,3 +317,13 @@ def pinwheel(name):
     """Boxes that no cuts across the whole tensor make."""
     boxes = [((0, 0), (2, 3)), ((0, 3), (3, 2)), ((2, 0), (3, 2)), ((3, 2), (2, 3)), ((2, 2), (1, 1))]
     return Case(name, 3, {("w",): Boxes(numbered(5, 5), boxes)})
+
+
+@fixed_since_2_9
+def safetensors(name):
+    """Cut on two axes, unevenly, not at all, and a scalar: each rank's pieces in a safetensors file of its own."""
+    return Shards(name, 4, {
+        ("model", "w"): Sharded(numbered(10, 6), (2, 2), [0, 1]),
+        ("model", "odd"): Sharded(numbered(5, 3, dtype=torch.bfloat16), (4,), [0]),
+        ("it's", '"é"'): Sharded(numbered(5), (2, 2), [0, None]),
+        ("scalar",): Plain(torch.tensor(3.5))})

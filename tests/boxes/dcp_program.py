@@ -145,14 +145,20 @@ def through(value):
     return pickle.loads(pickle.dumps(value))
 
 
+def safetensors_writer(folder):
+    """Each rank's pieces in a safetensors file."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    return HuggingFaceStorageWriter(folder, save_distributed=True)
+
+
 class Rank:
-    def __init__(self, folder, rank, world, items, options):
+    def __init__(self, folder, rank, world, items, options, writer):
         dist.init_process_group("fake", rank=rank, world_size=world, store=fake_pg.FakeStore())
         try:
             state = nested({path: v.on(rank, world) if hasattr(v, "on") else v for path, v in items.items()
                             if not isinstance(v, Boxes)})
             self.planner = Planner().of_rank(items, rank, world)
-            self.writer = dcp.FileSystemWriter(folder, **options)
+            self.writer = writer(folder, **options)
             try:
                 self.planner.set_up_planner(state, None, rank == 0)
             except TypeError:
@@ -166,10 +172,10 @@ class Rank:
         return through(self.writer.write_data(self.planner.finish_plan(through(plan)), self.planner).wait())
 
 
-def save(folder, world, items, **options):
+def save(folder, world, items, writer=dcp.FileSystemWriter, **options):
     """ITEMS: {path of keys: Sharded, Boxes, Plain, or any other value}."""
     os.makedirs(folder, exist_ok=True)
-    ranks = [Rank(folder, r, world, items, options) for r in range(world)]
+    ranks = [Rank(folder, r, world, items, options, writer) for r in range(world)]
     plans, whole = ranks[0].planner.create_global_plan([r.plan for r in ranks])
     plans = ranks[0].writer.prepare_global_plan(plans)
     ranks[0].writer.finish(whole, [r.write(p) for r, p in zip(ranks, plans)])
@@ -182,10 +188,10 @@ def blank(value):
     return [blank(v) for v in value] if isinstance(value, list) else None
 
 
-def load(folder, items):
+def load(folder, items, reader=dcp.FileSystemReader):
     """{path: value}, as torch reads them."""
     into = nested({path: torch.empty_like(v.full) if hasattr(v, "full") else blank(v) for path, v in items.items()})
-    reader = dcp.FileSystemReader(folder)
+    reader = reader(folder)
     if "no_dist" in inspect.signature(getattr(dcp, "load", load)).parameters:
         dcp.load(into, storage_reader=reader, no_dist=True)
     else:

@@ -36,6 +36,9 @@ tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)
 FUZZ_TARGETS += tests/fuzz/fuzz_mindformers
 tests_fuzz_fuzz_mindformers_SOURCES = tests/fuzz/fuzz_mindformers.c $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_shards
+tests_fuzz_fuzz_shards_SOURCES = tests/fuzz/fuzz_shards.c $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_scan
 tests_fuzz_fuzz_scan_SOURCES = tests/fuzz/fuzz_scan.c $(FUZZ_MAIN)
 

@@ -4,18 +4,19 @@
 #include "base/path.h"
 #include "source/boxes/dcp.h"
 #include "source/boxes/mindformers.h"
+#include "source/boxes/shards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* Each reader declares what the metadata says. */
-static int read_metadata(enum rfs_described described, const char *folder, struct rfs_files *files,
-                         struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
-                         struct rfs_error *err)
-{
-    return described == RFS_DCP ? rfs_dcp_open(folder, files, tables, log, out, err)
-                                : rfs_mindformers_open(folder, files, tables, log, out, err);
-}
+static int (*const readers[])(const char *folder, struct rfs_files *files,
+                              struct rfs_tables *tables, struct rfs_log *log,
+                              struct rfs_boxes **out, struct rfs_error *err) = {
+    [RFS_DCP] = rfs_dcp_open,
+    [RFS_MINDFORMERS] = rfs_mindformers_open,
+    [RFS_SHARDS] = rfs_shards_open,
+};
 
 int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,
                    struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
@@ -27,7 +28,7 @@ int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct 
     *out = NULL;
     if (!folder)
         return rfs_fail_memory_of(err, metadata);
-    const int rc = read_metadata(scan->described, folder, files, tables, log, out, err);
+    const int rc = readers[scan->described](folder, files, tables, log, out, err);
     free(folder);
     return rc;
 }

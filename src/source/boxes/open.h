@@ -7,7 +7,8 @@
 #include "source/scan/scan.h"
 
 /*
- * Reads the metadata of a checkpoint that a scan found (scan->boxes); FILES has no file yet. 0 with
+ * Reads the metadata of a checkpoint that a scan found (scan->described); FILES has the files of
+ * rank 0 alone. 0 with
  * *out owned by the caller, or -errno with *err filled.
  */
 int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,

@@ -4,6 +4,7 @@
  *
  *   torch.distributed.checkpoint       .metadata, __0_0.distcp …
  *   the same of Megatron, torch_dist   common.pt and metadata.json beside these
+ *   the same in safetensors            shard-00001-model-00001-of-00001.safetensors …
  *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
  *   the same, of one rank              CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
  */
@@ -15,10 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SHARDS "shard-*-model-*-of-*.safetensors"
 #define DIGITS 7 /* of the numbers in the names of MindSpore Transformers */
 
 struct seen {
-    bool dcp, distcp, alone, json, safetensors;
+    bool dcp, distcp, alone, json, safetensors, shards;
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
 };
 
@@ -47,6 +49,7 @@ static int look(void *ctx, const struct dirent *entry)
     seen->json |= strcmp(entry->d_name, "metadata.json") == 0;
     seen->alone |= rfs_glob_match("__*.metadata", entry->d_name);
     seen->distcp |= rfs_glob_match("*.distcp", entry->d_name);
+    seen->shards |= rfs_glob_match(SHARDS, entry->d_name);
     seen->safetensors |= rfs_glob_match("*.safetensors", entry->d_name);
     const uint64_t files = files_of_save(entry->d_name);
     seen->one_rank |= files == 1;
@@ -54,24 +57,36 @@ static int look(void *ctx, const struct dirent *entry)
     return 0;
 }
 
-static int take(const struct rfs_source_spec *spec, enum rfs_described described, const char *name,
-                struct rfs_scan *out, struct rfs_error *err)
+/* Options that choose files have nothing to choose from. */
+static int check_options(const struct rfs_source_spec *spec, const char *by, struct rfs_error *err)
 {
-    struct rfs_scanned *item = rfs_scan_add(out, 0, NULL);
-
     if (spec->rank_dir || spec->file || spec->group_info || spec->segmented || spec->entry ||
         spec->sealed)
         return rfs_fail_usage(err, "the folder alone",
                               "the source describes itself by '%s': rank_dir, file, "
                               "group_info, segmented, entry and keys have no effect",
-                              name);
+                              by);
+    return 0;
+}
+
+static void set(struct rfs_scan *out, enum rfs_described described, enum rfs_format format)
+{
     out->described = described;
-    out->format = described == RFS_DCP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS;
+    out->format = format;
     out->whole = true;
     out->present = 1;
-    if (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, name)))
+}
+
+static int take(const struct rfs_source_spec *spec, enum rfs_described described, const char *name,
+                struct rfs_scan *out, struct rfs_error *err)
+{
+    const int rc = check_options(spec, name, err);
+    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
+
+    set(out, described, described == RFS_DCP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS);
+    if (rc == 0 && (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, name))))
         return rfs_fail_memory(err);
-    return 0;
+    return rc;
 }
 
 static void free_listing(struct rfs_listing *listing)
@@ -79,23 +94,37 @@ static void free_listing(struct rfs_listing *listing)
     rfs_listing_free(listing);
 }
 
-/* Of one rank there is no metadata: each file has whole tensors. */
-static int take_one_rank(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                         struct rfs_error *err)
+/* All files of the folder that a pattern names are rank 0's. */
+static int take_all(const struct rfs_source_spec *spec, const char *pattern, struct rfs_scan *out,
+                    struct rfs_error *err)
 {
     RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
-    const int rc = rfs_listing_read(spec->beneath, spec->path, "*.safetensors", &listing, err);
+    const int rc = rfs_listing_read(spec->beneath, spec->path, pattern, &listing, err);
     struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
 
     if (rc)
         return rc;
-    out->format = RFS_FORMAT_SAFETENSORS;
-    out->whole = true;
-    out->present = 1;
     for (size_t i = 0; item && i < listing.n; i++)
         if (!rfs_scan_add_file(item, rfs_path_join(spec->path, listing.data[i].name)))
             item = NULL;
     return item ? 0 : rfs_fail_memory(err);
+}
+
+static int take_shards(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                       struct rfs_error *err)
+{
+    const int rc = check_options(spec, SHARDS, err);
+
+    set(out, RFS_SHARDS, RFS_FORMAT_SAFETENSORS);
+    return rc ? rc : take_all(spec, SHARDS, out, err);
+}
+
+/* Of one rank there is no metadata: each file has whole tensors. */
+static int take_one_rank(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                         struct rfs_error *err)
+{
+    set(out, RFS_NOT_DESCRIBED, RFS_FORMAT_SAFETENSORS);
+    return take_all(spec, "*.safetensors", out, err);
 }
 
 int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
@@ -117,6 +146,8 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
                         "a save that has ended: torch.distributed.checkpoint writes .metadata last",
                         "the folder has .distcp files and no '.metadata'");
+    if (seen.shards)
+        return take_shards(spec, out, err);
     if (seen.json && seen.safetensors)
         return take(spec, RFS_MINDFORMERS, "metadata.json", out, err);
     if (seen.many_ranks)

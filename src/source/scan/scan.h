@@ -24,11 +24,16 @@ struct rfs_scanned {
 };
 
 /* A checkpoint that describes itself, by the files of its folder. */
-enum rfs_described { RFS_NOT_DESCRIBED, RFS_DCP, RFS_MINDFORMERS };
+enum rfs_described {
+    RFS_NOT_DESCRIBED,
+    RFS_DCP,
+    RFS_MINDFORMERS,
+    RFS_SHARDS, /* all its files do, each of itself */
+};
 
 struct rfs_scan {
     enum rfs_format format;       /* of all files */
-    enum rfs_described described; /* then rank 0's file has the metadata */
+    enum rfs_described described; /* then rank 0's first file has the metadata */
     bool parts;                   /* the ranks are the parts of hfai's dist_ckpt */
     bool whole;                   /* one checkpoint for all ranks: rank 0 is the only one */
     struct rfs_scanned *data;     /* ascending by rank, each rank once */

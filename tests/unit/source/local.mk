@@ -21,6 +21,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_files \
 	tests/unit/source/test_key \
 	tests/unit/source/test_mindformers \
+	tests/unit/source/test_shards \
 	tests/unit/source/test_key_schedule \
 	tests/unit/source/test_parts \
 	tests/unit/source/test_pickle \
@@ -114,5 +115,7 @@ EXTRA_DIST += tests/fixtures/dcp tests/fixtures/make_ckpt.py tests/fixtures/make
 
 tests_unit_source_test_boxes_SOURCES = tests/unit/source/test_boxes.c
 tests_unit_source_test_boxes_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_shards_SOURCES = tests/unit/source/test_shards.c $(SOURCE_TREE)
+tests_unit_source_test_shards_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_mindformers_SOURCES = tests/unit/source/test_mindformers.c $(SOURCE_TREE)
 tests_unit_source_test_mindformers_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -163,7 +163,7 @@ static void test_megatron(void **state)
             "iter_0000011 has no '.metadata' of the format torch_dist: its save has not",
             "step=10");
     s->spec.step = 12;
-    REFUSED(s, -ENOENT, "no iteration 12 in it; there are 3, the last of which is iter_0000011");
+    REFUSED(s, -ENOENT, "no iteration 12 in it; there are 3, and the last is iter_0000011");
 }
 
 /* Others have names that are like these. */
