@@ -1,0 +1,650 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/compile.h"
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "convert/compile_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the rules are run for: first the names that they know, then the links. */
+enum pass { FIND_SIDE, MAKE };
+
+static void compiling_end(struct compiling *c)
+{
+    for (int side = 0; side < 2; side++) {
+        if (c->sides[side].names)
+            rfs_intern_free(c->sides[side].names);
+        free(c->sides[side].tensors.data);
+    }
+    free(c->known.data);
+    free(c->takings.data);
+    free(c->pieces.data);
+    free(c->text.data);
+    free(c->patterns.data);
+    rfs_convert_map_free(c->map);
+}
+
+/* ---- statements that say something ------------------------------------------------------------- */
+
+static int check_model(struct compiling *c)
+{
+    const struct rfs_hf_value *model = rfs_hf_config_find(c->input->config, "model_type");
+    char known[200] = "";
+    size_t n = 0;
+
+    for (const struct word *word = c->statement->words; word; word = word->next) {
+        if (model && model->kind == RFS_HF_TEXT && strcmp(model->text, word->text) == 0)
+            return 0;
+        if (n < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "",
+                                  word->text);
+    }
+    return rfs_convert_fail(rfs_hf_config_name(c->input->config), 0, NULL,
+                            "the rules for that model, or its own config.json", c->err,
+                            "is for a model of type '%s', and the rules %s for %s",
+                            model && model->kind == RFS_HF_TEXT ? model->text : "",
+                            rfs_convert_rules_name(c->rules), known);
+}
+
+static int learn(struct compiling *c, const struct known *known)
+{
+    if (rfs_convert_known(c, known->name))
+        return CONVERT_FAIL(c, NULL, NULL, "'%s' is given twice", known->name);
+    return RFS_PUSH(&c->known, *known) ? 0 : rfs_fail_memory(c->err);
+}
+
+static int learn_number(struct compiling *c)
+{
+    struct known known = {.kind = KNOWN_NUMBER, .name = c->statement->name};
+    const int rc = rfs_convert_number(c, c->statement->a, &known.value);
+
+    return rc ? rc : learn(c, &known);
+}
+
+static int learn_index(struct compiling *c)
+{
+    struct known known = {.kind = KNOWN_INDEX, .name = c->statement->name};
+    int rc = rfs_convert_number(c, c->statement->a, &known.from);
+
+    if (rc == 0)
+        rc = rfs_convert_number(c, c->statement->b, &known.to);
+    if (rc == 0 && (known.from < 0 || known.to < known.from || known.to > INT32_MAX))
+        return CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                            "index '%s' would go from %lld to %lld", known.name,
+                            (long long)known.from, (long long)known.to);
+    return rc ? rc : learn(c, &known);
+}
+
+/* The words of an option, for a message. */
+static void show_words(const struct word *words, char *out, size_t cap)
+{
+    size_t n = 0;
+
+    for (; words && n < cap; words = words->next)
+        n += (size_t)snprintf(out + n, cap - n, "%s%s", n > 0 ? " or " : "", words->text);
+}
+
+/* The word that the user gives an option, or its first. */
+static int learn_option(struct compiling *c)
+{
+    const struct statement *statement = c->statement;
+    struct known known = {.kind = KNOWN_OPTION,
+                          .name = statement->name,
+                          .word = statement->words->text,
+                          .words = statement->words};
+    const size_t length = strlen(statement->name);
+
+    for (const char *at = c->input->options; at && *at;) {
+        const size_t n = strcspn(at, ":");
+        if (n > length && at[length] == '=' && memcmp(at, statement->name, length) == 0) {
+            const struct word *word = statement->words;
+            const size_t given = n - length - 1;
+            while (word &&
+                   (strlen(word->text) != given || memcmp(word->text, at + length + 1, given) != 0))
+                word = word->next;
+            char words[200] = "";
+            show_words(statement->words, words, sizeof words);
+            if (!word)
+                return rfs_fail_usage(c->err, words, "convert_options: '%s' cannot be '%.*s'",
+                                      statement->name, (int)given, at + length + 1);
+            known.word = word->text;
+        }
+        at += n + (at[n] == ':');
+    }
+    return learn(c, &known);
+}
+
+/* Each option that the user gives must be one of the rules. */
+static int check_options(const struct compiling *c)
+{
+    for (const char *at = c->input->options; at && *at;) {
+        const size_t n = strcspn(at, ":");
+        const char *equals = memchr(at, '=', n);
+        const size_t length = equals ? (size_t)(equals - at) : n;
+        char names[300] = "";
+        bool found = false;
+        size_t used = 0;
+        for (size_t i = 0; i < c->known.n; i++) {
+            const struct known *known = &c->known.data[i];
+            if (known->kind != KNOWN_OPTION)
+                continue;
+            found |=
+                equals && strlen(known->name) == length && memcmp(known->name, at, length) == 0;
+            if (used < sizeof names)
+                used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                         used > 0 ? ", " : "", known->name);
+        }
+        if (!found)
+            return rfs_fail_usage(
+                c->err, "convert_options=NAME=WORD:NAME=WORD",
+                "convert_options: '%.*s' is no option of the rules %s, which have "
+                "%s",
+                (int)n, at, rfs_convert_rules_name(c->rules), used > 0 ? names : "none");
+        at += n + (at[n] == ':');
+    }
+    return 0;
+}
+
+static int check_required(struct compiling *c)
+{
+    int64_t value;
+    const int rc = rfs_convert_number(c, c->statement->a, &value);
+
+    if (rc || value)
+        return rc;
+    return CONVERT_FAIL(c, NULL, "the rules for that model, or its own config.json",
+                        "requires %s, which is not so by %s", c->statement->text,
+                        rfs_hf_config_name(c->input->config));
+}
+
+/* ---- which side the source is ------------------------------------------------------------------ */
+
+struct sighting {
+    size_t seen[2]; /* names of a side that the source has */
+    char names[2][256];
+};
+
+static void see(struct compiling *c, struct sighting *sighting, int side, const char *name)
+{
+    if (rfs_intern_find(c->sides[SIDE_LEFT].names, name, strlen(name)) == RFS_NO_ID)
+        return;
+    if (sighting->seen[side]++ == 0)
+        snprintf(sighting->names[side], sizeof sighting->names[side], "%s", name);
+}
+
+/* Names that a rule knows, with the first value of each index. */
+static int sight_right(struct compiling *c, const struct node *node, const char *left,
+                       struct sighting *sighting)
+{
+    struct known *index = node->kind == NODE_STACK ? rfs_convert_known(c, node->index) : NULL;
+    int rc = 0;
+
+    if (node->kind == NODE_TENSOR) {
+        rc = rfs_convert_spell(c, node->name);
+        if (rc == 0 && strcmp(c->text.data, left) != 0)
+            see(c, sighting, SIDE_RIGHT, c->text.data);
+        return rc;
+    }
+    if (index) {
+        index->bound = true;
+        index->value = index->from;
+    }
+    for (const struct node *kid = node->kids; kid && rc == 0; kid = kid->next)
+        rc = sight_right(c, kid, left, sighting);
+    if (index)
+        index->bound = false;
+    return rc;
+}
+
+static int sight_rule(struct compiling *c, struct sighting *sighting)
+{
+    const struct node *left = c->statement->left;
+    const struct node *right = c->statement->right;
+    struct turns turns;
+    int rc = rfs_convert_turns_begin(c, left, &turns);
+
+    while (left->kind == NODE_ROWS)
+        left = left->kids;
+    if (rc == 0 && rfs_convert_turns_next(&turns)) {
+        rc = rfs_convert_spell(c, left->name);
+        RFS_FREE char *name = rc == 0 ? strdup(c->text.data) : NULL;
+        if (rc == 0 && !name)
+            rc = rfs_fail_memory(c->err);
+        if (rc == 0)
+            rc = sight_right(c, right, name, sighting);
+        if (rc == 0 && (right->kind != NODE_TENSOR || strcmp(name, c->text.data) != 0))
+            see(c, sighting, SIDE_LEFT, name);
+    }
+    rfs_convert_turns_end(&turns);
+    return rc;
+}
+
+/* ---- rules ------------------------------------------------------------------------------------- */
+
+/* The rows that a left side takes of its tensor. */
+static int read_left_rows(struct compiling *c, const struct node *left, const struct shape *real,
+                          struct left_rows *rows, struct taking *taking, struct shape *taken)
+{
+    int rc = rfs_convert_axis(c, left->axis, real->ndim, &taking->axis);
+
+    taking->step = 1;
+    if (!rc)
+        rc = rfs_convert_count(c, left->first, "the first row", 0, &taking->first);
+    if (!rc)
+        rc = rfs_convert_count(c, left->n, "the number of rows", 1, &taking->count);
+    if (!rc && left->step)
+        rc = rfs_convert_count(c, left->step, "the step from row to row", 1, &taking->step);
+    if (rc)
+        return rc;
+    *taken = *real;
+    taken->dims[taking->axis] = taking->count;
+    *rows = (struct left_rows){taking->axis, taking->first, taking->step};
+    return 0;
+}
+
+/*
+ * The shape that an expression makes. A tensor of the source may have the axes that the rule joins
+ * or splits in the end: its elements are in the same order.
+ */
+static int find_shape(struct compiling *c, const struct node **right, uint32_t ndim,
+                      struct shape *shape)
+{
+    int rc = rfs_convert_shape(c, *right, shape);
+
+    while (rc == 0 && shape->known &&
+           (((*right)->kind == NODE_JOIN && ndim > shape->ndim) ||
+            ((*right)->kind == NODE_SPLIT && ndim < shape->ndim))) {
+        *right = (*right)->kids;
+        rc = rfs_convert_shape(c, *right, shape);
+    }
+    return rc;
+}
+
+/* The source is on the left: its tensor says what shape the rule has to make. */
+static int make_from_left(struct compiling *c, const struct node *left)
+{
+    const struct node *right = c->statement->right;
+    const struct node *leaf = left;
+    struct left_rows rows;
+    struct taking taking;
+    struct shape want;
+    struct shape shape;
+    uint32_t tensor;
+
+    while (leaf->kind == NODE_ROWS)
+        leaf = leaf->kids;
+    int rc = rfs_convert_spell(c, leaf->name);
+    if (!rc)
+        rc = rfs_convert_need(c, c->text.data, &tensor);
+    if (rc)
+        return rc;
+    const char *name = rfs_convert_tensor_name(c, SIDE_LEFT, tensor);
+    struct side_tensor *of = &c->sides[SIDE_LEFT].tensors.data[tensor];
+    want = of->shape;
+    rc = rfs_convert_annotated(c, leaf, &shape);
+    if (!rc)
+        rc = rfs_convert_unify(c, name, &want, &shape);
+    if (!rc && left != leaf && left->kids != leaf)
+        rc = CONVERT_FAIL(c, name, NULL, "takes rows of rows");
+    if (!rc && left != leaf) {
+        of->loose = true;
+        rc = read_left_rows(c, left, &of->shape, &rows, &taking, &want);
+    }
+    if (!rc)
+        rc = left != leaf ? rfs_convert_take_rows(c, SIDE_LEFT, tensor, &taking)
+                          : rfs_convert_take_all(c, SIDE_LEFT, tensor);
+    if (!rc)
+        rc = find_shape(c, &right, want.ndim, &shape);
+    if (rc)
+        return rc;
+    rc = rfs_convert_unify(c, name, &want, &shape);
+    if (!rc)
+        rc = rfs_convert_pieces(c, right, &shape);
+    return rc ? rc : rfs_convert_link(c, tensor, &rows, left != leaf, &want);
+}
+
+/* The source is on the right. */
+static int make_from_right(struct compiling *c, const struct node *left)
+{
+    struct shape shape;
+    struct shape annotated;
+
+    if (left->kind == NODE_ROWS)
+        return CONVERT_FAIL(c, rfs_convert_leaf_name(c, left), "the other direction",
+                            "is made of rows alone: this rule cannot be inverted");
+    int rc = rfs_convert_shape(c, c->statement->right, &shape);
+    if (!rc)
+        rc = rfs_convert_annotated(c, left, &annotated);
+    if (!rc)
+        rc = rfs_convert_spell(c, left->name);
+    if (rc)
+        return rc;
+    const uint32_t tensor = rfs_convert_tensor_add(c, SIDE_LEFT, c->text.data);
+    if (tensor == NO_TENSOR)
+        return -EINVAL;
+    const char *name = rfs_convert_tensor_name(c, SIDE_LEFT, tensor);
+    rc = rfs_convert_unify(c, name, &annotated, &shape);
+    if (!rc)
+        rc = rfs_convert_take_all(c, SIDE_LEFT, tensor);
+    if (!rc)
+        rc = rfs_convert_pieces(c, c->statement->right, &shape);
+    return rc ? rc : rfs_convert_link(c, tensor, NULL, 0, &shape);
+}
+
+static int make_rule(struct compiling *c)
+{
+    const struct node *left = c->statement->left;
+    struct turns turns;
+    int rc = rfs_convert_turns_begin(c, left, &turns);
+
+    while (rc == 0 && rfs_convert_turns_next(&turns)) {
+        c->pieces.n = 0;
+        rc = c->source == SIDE_LEFT ? make_from_left(c, left) : make_from_right(c, left);
+    }
+    rfs_convert_turns_end(&turns);
+    return rc;
+}
+
+/* ---- running the statements -------------------------------------------------------------------- */
+
+static int run_statement(struct compiling *c, enum pass pass, struct sighting *sighting)
+{
+    switch (c->statement->kind) {
+    case STATEMENT_MODELS:
+        return check_model(c);
+    case STATEMENT_LET:
+        return learn_number(c);
+    case STATEMENT_OPTION:
+        return learn_option(c);
+    case STATEMENT_INDEX:
+        return learn_index(c);
+    case STATEMENT_REQUIRE:
+        return check_required(c);
+    case STATEMENT_RULE:
+        return pass == FIND_SIDE ? sight_rule(c, sighting) : make_rule(c);
+    default:
+        return pass == FIND_SIDE || RFS_PUSH(&c->patterns, c->statement) ? 0
+                                                                         : rfs_fail_memory(c->err);
+    }
+}
+
+/* The branches that are open: whether this one counts, and whether one of its condition did. */
+struct branches {
+    struct {
+        bool counts, done, outer, last;
+    } open[CONVERT_LEVELS];
+    unsigned n;
+};
+
+static bool counts(const struct branches *branches)
+{
+    return branches->n == 0 || branches->open[branches->n - 1].counts;
+}
+
+static int condition(struct compiling *c, bool asked, bool *value)
+{
+    int64_t number = 1;
+    const int rc = asked && c->statement->a ? rfs_convert_number(c, c->statement->a, &number) : 0;
+
+    *value = asked && number != 0;
+    return rc;
+}
+
+static int branch(struct compiling *c, struct branches *branches)
+{
+    const bool outer = counts(branches);
+
+    if (c->statement->kind == STATEMENT_IF) {
+        if (branches->n == CONVERT_LEVELS)
+            return CONVERT_FAIL(c, NULL, NULL, "conditions are nested more than %d times",
+                                CONVERT_LEVELS);
+        branches->open[branches->n].outer = outer;
+        branches->open[branches->n].last = false;
+        const int rc = condition(c, outer, &branches->open[branches->n].counts);
+        branches->open[branches->n].done = branches->open[branches->n].counts;
+        branches->n++;
+        return rc;
+    }
+    if (branches->n == 0)
+        return CONVERT_FAIL(c, NULL, NULL, "there is no 'if' before this");
+    if (c->statement->kind == STATEMENT_END) {
+        branches->n--;
+        return 0;
+    }
+    struct branches *b = branches;
+    const unsigned i = b->n - 1;
+    if (b->open[i].last)
+        return CONVERT_FAIL(c, NULL, NULL, "there is no 'if' before this");
+    b->open[i].last = c->statement->a == NULL;
+    const int rc = condition(c, b->open[i].outer && !b->open[i].done, &b->open[i].counts);
+    b->open[i].done |= b->open[i].counts;
+    return rc;
+}
+
+static int run(struct compiling *c, enum pass pass, struct sighting *sighting)
+{
+    struct branches branches = {.n = 0};
+    int rc = 0;
+
+    c->known.n = 0;
+    for (size_t i = 0; i < c->rules->statements.n && rc == 0; i++) {
+        c->statement = &c->rules->statements.data[i];
+        const enum statement_kind kind = c->statement->kind;
+        if (kind == STATEMENT_IF || kind == STATEMENT_ELSE || kind == STATEMENT_END)
+            rc = branch(c, &branches);
+        else if (counts(&branches))
+            rc = run_statement(c, pass, sighting);
+    }
+    if (rc == 0 && branches.n > 0)
+        return CONVERT_FAIL(c, NULL, NULL, "the rules end before the 'end' of a condition");
+    return rc;
+}
+
+/* ---- what no rule takes ------------------------------------------------------------------------ */
+
+static bool like_any(const struct word *patterns, const char *name)
+{
+    for (; patterns; patterns = patterns->next)
+        if (rfs_glob_match(patterns->text, name))
+            return true;
+    return false;
+}
+
+static void drop(struct compiling *c, uint32_t tensor)
+{
+    c->sides[c->source].tensors.data[tensor].dropped = true;
+    if (c->map->dropped++ == 0)
+        c->map->first_dropped = c->input->tensors[tensor].name;
+}
+
+static int settle(struct compiling *c, uint32_t tensor)
+{
+    const char *name = rfs_convert_tensor_name(c, c->source, tensor);
+
+    for (size_t i = 0; i < c->patterns.n; i++) {
+        const struct statement *statement = c->patterns.data[i];
+        c->statement = statement;
+        if (statement->kind == STATEMENT_DROP && statement->side == c->source &&
+            like_any(statement->words, name)) {
+            drop(c, tensor);
+            return 0;
+        }
+        if (statement->kind == STATEMENT_KEEP && like_any(statement->words, name)) {
+            uint32_t same;
+            int rc = rfs_convert_need(c, name, &same);
+            if (rc == 0)
+                rc = rfs_convert_take_all(c, c->source, tensor);
+            return rc ? rc : rfs_convert_link_same(c, tensor, name);
+        }
+    }
+    return 0;
+}
+
+/* ---- copies of what is made -------------------------------------------------------------------- */
+
+/* The tensor NAME of the made side gets the links of another. */
+static int repeat_links(struct compiling *c, uint32_t from, const char *name)
+{
+    struct rfs_convert_map *map = c->map;
+    const int side = !c->source;
+    const uint32_t to = rfs_convert_tensor_add(c, side, name);
+
+    if (to == NO_TENSOR)
+        return -EINVAL;
+    struct side_tensor *tensors = c->sides[side].tensors.data;
+    if (tensors[to].taken)
+        return rfs_convert_take_all(c, side, to);
+    tensors[to] = tensors[from];
+    tensors[to].takings = 0;
+    tensors[to].taken = c->statement;
+    const size_t n = map->links.n;
+    for (size_t i = 0; i < n; i++) {
+        struct rfs_convert_link link = map->links.data[i];
+        if (link.made != from)
+            continue;
+        link.made = to;
+        if (!RFS_PUSH(&map->links, link))
+            return rfs_fail_memory(c->err);
+    }
+    return 0;
+}
+
+static int repeat_one(struct compiling *c)
+{
+    const struct statement *statement = c->statement;
+    int rc = rfs_convert_spell(c, statement->names[1]);
+
+    if (rc)
+        return rc;
+    const uint32_t from = rfs_convert_tensor_find(c, statement->side, c->text.data);
+    if (from == NO_TENSOR || !c->sides[statement->side].tensors.data[from].taken)
+        return CONVERT_FAIL(c, c->text.data, NULL, "is repeated, and no rule %s it",
+                            statement->side == c->source ? "uses" : "makes");
+    rc = rfs_convert_spell(c, statement->names[0]);
+    if (rc)
+        return rc;
+    if (statement->side != c->source)
+        return repeat_links(c, from, c->text.data);
+    const uint32_t copy = rfs_convert_tensor_find(c, c->source, c->text.data);
+    if (copy != NO_TENSOR && !c->sides[c->source].tensors.data[copy].taken)
+        drop(c, copy);
+    return 0;
+}
+
+static int repeat_all(struct compiling *c)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < c->patterns.n && rc == 0; i++) {
+        struct turns turns;
+        c->statement = c->patterns.data[i];
+        if (c->statement->kind != STATEMENT_REPEAT)
+            continue;
+        rc = rfs_convert_turns_of_name(c, c->statement->names[0], &turns);
+        while (rc == 0 && rfs_convert_turns_next(&turns))
+            rc = repeat_one(c);
+        rfs_convert_turns_end(&turns);
+    }
+    return rc;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------- */
+
+/* The source's tensors, in its order, as those of a side. */
+static int take_source(struct compiling *c, int side)
+{
+    for (size_t i = 0; i < c->input->n; i++) {
+        const struct rfs_convert_tensor *from = &c->input->tensors[i];
+        const uint32_t id = rfs_convert_tensor_add(c, side, from->name);
+        if (id == NO_TENSOR)
+            return -ENOMEM;
+        struct side_tensor *tensor = &c->sides[side].tensors.data[id];
+        tensor->there = true;
+        tensor->kind = from->type->kind;
+        tensor->dtype = from->type->dtype;
+        tensor->shape = (struct shape){.known = true, .ndim = from->type->ndim};
+        memcpy(tensor->shape.dims, from->type->dims, sizeof tensor->shape.dims);
+    }
+    return 0;
+}
+
+static int renew_names(struct compiling *c)
+{
+    for (int side = 0; side < 2; side++) {
+        if (c->sides[side].names)
+            rfs_intern_free(c->sides[side].names);
+        c->sides[side].names = rfs_intern_new();
+        c->sides[side].tensors.n = 0;
+        if (!c->sides[side].names)
+            return rfs_fail_memory(c->err);
+    }
+    return 0;
+}
+
+static int find_side(struct compiling *c)
+{
+    struct sighting sighting = {.seen = {0, 0}};
+    const char *rules = rfs_convert_rules_name(c->rules);
+    int rc = renew_names(c);
+
+    if (!rc)
+        rc = take_source(c, SIDE_LEFT); /* names alone matter here */
+    if (!rc)
+        rc = run(c, FIND_SIDE, &sighting);
+    if (!rc)
+        rc = check_options(c);
+    if (rc)
+        return rc;
+    if (sighting.seen[SIDE_LEFT] > 0 && sighting.seen[SIDE_RIGHT] > 0)
+        return rfs_convert_fail(c->input->source, 0, NULL, "a source of one of both", c->err,
+                                "has names of both sides of %s: '%s' of %s, and '%s' of %s", rules,
+                                sighting.names[SIDE_LEFT], c->rules->sides[SIDE_LEFT],
+                                sighting.names[SIDE_RIGHT], c->rules->sides[SIDE_RIGHT]);
+    if (sighting.seen[SIDE_LEFT] == 0 && sighting.seen[SIDE_RIGHT] == 0)
+        return rfs_convert_fail(c->input->source, 0,
+                                c->input->n > 0 ? c->input->tensors[0].name : NULL,
+                                "the rules for these tensors", c->err,
+                                "and the others have names of neither side of %s, %s or %s", rules,
+                                c->rules->sides[SIDE_LEFT], c->rules->sides[SIDE_RIGHT]);
+    c->source = sighting.seen[SIDE_LEFT] > 0 ? SIDE_LEFT : SIDE_RIGHT;
+    return 0;
+}
+
+int rfs_convert_compile(const struct rfs_convert_rules *rules,
+                        const struct rfs_convert_input *input, struct rfs_convert_map **out,
+                        struct rfs_error *err)
+{
+    struct rfs_error own = {0};
+    RFS_CLEANUP(compiling_end)
+    struct compiling c = {.rules = rules, .input = input, .err = err ? err : &own};
+
+    *out = NULL;
+    c.map = calloc(1, sizeof *c.map);
+    if (!c.map || !RFS_PUSH(&c.text, '\0'))
+        return rfs_fail_memory(err);
+    int rc = find_side(&c);
+    if (!rc)
+        rc = renew_names(&c);
+    if (!rc)
+        rc = take_source(&c, c.source);
+    if (!rc)
+        rc = run(&c, MAKE, NULL);
+    if (!rc)
+        rc = repeat_all(&c);
+    for (uint32_t i = 0; !rc && i < input->n; i++)
+        if (!c.sides[c.source].tensors.data[i].taken && !c.sides[c.source].tensors.data[i].dropped)
+            rc = settle(&c, i);
+    if (!rc)
+        rc = rfs_convert_prove(&c);
+    if (!rc)
+        rc = rfs_convert_link_finish(&c);
+    if (rc)
+        return rc;
+    c.map->from_left = c.source == SIDE_LEFT;
+    *out = RFS_STEAL(c.map);
+    return 0;
+}

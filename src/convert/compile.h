@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applies rules to a source: the numbers come from a config, the shapes from the source's tensors.
+ * Proves that every tensor of the source is used once or left out on purpose, that every made
+ * tensor is complete, and that all shapes agree.
+ *
+ * Whether the source is the left side or the right one is known by its names.
+ *
+ * Cost: time in the tensors of both sides; a name and a link for each.
+ */
+#ifndef RFS_CONVERT_COMPILE_H
+#define RFS_CONVERT_COMPILE_H
+
+#include "convert/config.h"
+#include "convert/map.h"
+#include "convert/rules.h"
+
+/* A tensor of the source. Borrowed. */
+struct rfs_convert_tensor {
+    const char *name;
+    const struct rfs_type *type; /* of any kind; only tensors can be taken by rules */
+};
+
+struct rfs_convert_input {
+    const struct rfs_hf_config *config;
+    const char *options; /* "NAME=WORD:NAME=WORD", or NULL */
+    const char *source;  /* its path, for messages */
+    const struct rfs_convert_tensor *tensors;
+    size_t n;
+};
+
+/* 0 with *out owned by the caller, or -errno with *err filled. */
+int rfs_convert_compile(const struct rfs_convert_rules *rules,
+                        const struct rfs_convert_input *input, struct rfs_convert_map **out,
+                        struct rfs_error *err);
+
+#endif

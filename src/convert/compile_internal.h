@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files that apply rules; between internal.h and compile.h. */
+#ifndef RFS_CONVERT_COMPILE_INTERNAL_H
+#define RFS_CONVERT_COMPILE_INTERNAL_H
+
+#include "base/intern.h"
+#include "convert/compile.h"
+#include "convert/internal.h"
+
+#define NO_TENSOR UINT32_MAX
+#define ANY_SIZE UINT64_MAX /* not known yet */
+/* Names that rules make, and links: what a config with hostile numbers can ask for. */
+#define CONVERT_MOST_TENSORS ((size_t)1 << 22)
+#define CONVERT_MOST_LINKS ((size_t)1 << 23)
+
+struct shape {
+    bool known; /* how many axes it has */
+    uint32_t ndim;
+    uint64_t dims[RFS_MAX_DIMS]; /* or ANY_SIZE */
+};
+
+/* What is known by a name: a number, the values of an index, or the word of an option. */
+struct known {
+    enum { KNOWN_NUMBER, KNOWN_INDEX, KNOWN_OPTION } kind;
+    const char *name;
+    int64_t value;    /* of a number, or the present one of an index */
+    int64_t from, to; /* of an index */
+    bool bound;       /* an index has a present value */
+    const char *word;
+    const struct word *words;
+};
+
+/* A selection of the rows of an axis that one use of a tensor takes. */
+struct taking {
+    uint32_t axis;
+    uint64_t first, count, step;
+    uint32_t next; /* 1 + another of the same tensor, or 0 */
+};
+
+/* A tensor of either side. */
+struct side_tensor {
+    struct shape shape;
+    uint8_t dtype;
+    uint8_t kind;
+    bool there;   /* of the source: it has it; of the other side: a rule makes it */
+    bool dropped; /* left out */
+    bool loose;   /* rows of it on the left: the rest is left out */
+    const struct statement *taken; /* the rule that takes or makes it */
+    uint32_t takings;              /* 1 + the first of parts; 0: all of it */
+};
+
+struct side {
+    struct rfs_intern *names; /* by tensor */
+    RFS_VEC(struct side_tensor) tensors;
+};
+
+struct digit {
+    uint64_t count, step; /* along the axis of what is made so far */
+    uint64_t leaf_step;
+    uint8_t axis, leaf_axis;
+};
+
+/* A right tensor's place in what is made so far. */
+struct piece {
+    uint32_t tensor;
+    uint32_t n;
+    uint64_t at[RFS_MAX_DIMS];
+    uint64_t leaf_at[RFS_MAX_DIMS];
+    struct digit digits[RFS_CONVERT_DIGITS];
+    bool casts[2];
+    enum rfs_dtype dtypes[2];
+};
+
+struct compiling {
+    const struct rfs_convert_rules *rules;
+    const struct rfs_convert_input *input;
+    struct rfs_error *err;
+    const struct statement *statement; /* the present one */
+    RFS_VEC(struct known) known;
+    struct side sides[2];
+    int source; /* the side of the source */
+    RFS_VEC(struct taking) takings;
+    RFS_VEC(struct piece) pieces; /* of the present rule */
+    RFS_VEC(char) text;           /* of the name at hand */
+    struct rfs_convert_map *map;
+    RFS_VEC(const struct statement *) patterns; /* keep and drop that count */
+};
+
+/* Fails at the present statement. */
+#define CONVERT_FAIL(c, param, remedy, ...)                                                        \
+    rfs_convert_fail((c)->statement->file, (c)->statement->line, param, remedy, (c)->err,          \
+                     __VA_ARGS__)
+
+/* values.c: numbers, names. 0 or -errno. */
+int rfs_convert_number(struct compiling *c, const struct number *number, int64_t *value);
+/* One that is at least LEAST. WHAT is for messages. */
+int rfs_convert_count(struct compiling *c, const struct number *number, const char *what,
+                      int64_t least, uint64_t *value);
+struct known *rfs_convert_known(struct compiling *c, const char *name);
+/* A name with the present values of indexes, in c->text, with a NUL. */
+int rfs_convert_spell(struct compiling *c, const struct name_part *name);
+/* Runs the values of an index that a name's holes use; see values.c. */
+struct turns {
+    struct known *index[4];
+    uint32_t n;
+    bool begun;
+};
+int rfs_convert_turns_begin(struct compiling *c, const struct node *left, struct turns *turns);
+bool rfs_convert_turns_next(struct turns *turns);
+void rfs_convert_turns_end(struct turns *turns);
+int rfs_convert_turns_of_name(struct compiling *c, const struct name_part *name,
+                              struct turns *turns);
+
+/* shapes.c */
+/* The shape of a tensor expression as far as it is known by what it is made of. */
+int rfs_convert_shape(struct compiling *c, const struct node *node, struct shape *shape);
+/* Completes SHAPE by WANT, axis by axis; they must agree. NAME for messages. */
+int rfs_convert_unify(struct compiling *c, const char *name, const struct shape *want,
+                      struct shape *shape);
+/* The number of an axis of NDIM. */
+int rfs_convert_axis(struct compiling *c, const struct number *number, uint32_t ndim,
+                     uint32_t *axis);
+/* The dims as "[2, 3]". */
+struct shape_text {
+    char text[160];
+};
+struct shape_text rfs_convert_show(const struct shape *shape);
+/* The right tensor of a leaf, by name, in *tensor. */
+int rfs_convert_leaf(struct compiling *c, const struct node *node, uint32_t *tensor);
+/* The first leaf's name, in c->text, for messages. */
+const char *rfs_convert_leaf_name(struct compiling *c, const struct node *node);
+int rfs_convert_annotated(struct compiling *c, const struct node *node, struct shape *shape);
+
+/* pieces.c: adds the pieces of an expression of that shape, which is complete. */
+int rfs_convert_pieces(struct compiling *c, const struct node *node, const struct shape *want);
+
+/* sides.c */
+uint32_t rfs_convert_tensor_add(struct compiling *c, int side, const char *name);
+uint32_t rfs_convert_tensor_find(const struct compiling *c, int side, const char *name);
+const char *rfs_convert_tensor_name(const struct compiling *c, int side, uint32_t tensor);
+/* The tensor of the source that a rule needs. */
+int rfs_convert_need(struct compiling *c, const char *name, uint32_t *tensor);
+/* Notes that the present rule takes or makes a tensor, or rows of it. */
+int rfs_convert_take_all(struct compiling *c, int side, uint32_t tensor);
+int rfs_convert_take_rows(struct compiling *c, int side, uint32_t tensor,
+                          const struct taking *taking);
+/* Proves that every tensor is used once, and completely. */
+int rfs_convert_prove(struct compiling *c);
+
+/* links.c: the links of the present rule, from the pieces. */
+struct left_rows {
+    uint32_t axis;
+    uint64_t first, step;
+};
+int rfs_convert_link(struct compiling *c, uint32_t left, const struct left_rows *rows,
+                     uint32_t n_rows, const struct shape *shape);
+int rfs_convert_link_same(struct compiling *c, uint32_t source, const char *name);
+/* Orders links by what they make, and makes the list of that. */
+int rfs_convert_link_finish(struct compiling *c);
+
+#endif

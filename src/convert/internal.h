@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the convert room only: rules as they are parsed. */
+#ifndef RFS_CONVERT_INTERNAL_H
+#define RFS_CONVERT_INTERNAL_H
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "convert/rules.h"
+#include "source/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SIDE_LEFT, SIDE_RIGHT };
+
+/* Nesting of expressions, conditions and included files. */
+#define CONVERT_LEVELS 48
+#define CONVERT_INCLUDES 8
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+enum number_kind {
+    NUMBER_INTEGER,
+    NUMBER_NAME,   /* of let, index */
+    NUMBER_CONFIG, /* NAME is the key */
+    NUMBER_IS,     /* A is a name or a key, NAME the word */
+    NUMBER_NEGATIVE,
+    NUMBER_NOT,
+    NUMBER_ADD,
+    NUMBER_SUBTRACT,
+    NUMBER_MULTIPLY,
+    NUMBER_DIVIDE,
+    NUMBER_REMAINDER,
+    NUMBER_EQUAL,
+    NUMBER_UNEQUAL,
+    NUMBER_LESS,
+    NUMBER_AT_MOST,
+    NUMBER_MORE,
+    NUMBER_AT_LEAST,
+    NUMBER_AND,
+    NUMBER_OR,
+    NUMBER_DEFAULT,
+};
+
+struct number {
+    enum number_kind kind;
+    int64_t value;
+    const char *name;
+    const struct number *a, *b;
+    unsigned depth; /* of operators in it */
+};
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* A piece of a name: text, then the number of a hole, if there is one. */
+struct name_part {
+    const char *text;
+    size_t n;
+    const struct number *hole;
+    const struct name_part *next;
+};
+
+struct size {
+    const struct number *number; /* NULL: any */
+    const char *text;            /* as it is written, for messages */
+    const struct size *next;
+};
+
+enum node_kind {
+    NODE_TENSOR,
+    NODE_CONCAT,
+    NODE_GROUPS,
+    NODE_STACK,
+    NODE_TRANSPOSE,
+    NODE_JOIN,
+    NODE_SPLIT,
+    NODE_ROWS,
+    NODE_CAST,
+};
+
+struct node {
+    enum node_kind kind;
+    const struct node *kids, *next;
+
+    const struct name_part *name; /* of a tensor */
+    bool sized;                   /* it has a list of sizes */
+    const struct size *sizes;
+
+    const char *index;          /* of stack */
+    const struct number *axis;  /* of all that have one */
+    const struct number *n;     /* groups, split; rows: how many */
+    const struct number *first; /* rows */
+    const struct number *step;  /* rows; NULL: 1 */
+    bool casts[2];              /* cast: by side, false: same */
+    enum rfs_dtype dtypes[2];
+};
+
+/* ---- statements ------------------------------------------------------------------------------ */
+
+enum statement_kind {
+    STATEMENT_MODELS,
+    STATEMENT_LET,
+    STATEMENT_OPTION,
+    STATEMENT_INDEX,
+    STATEMENT_RULE,
+    STATEMENT_REPEAT,
+    STATEMENT_KEEP,
+    STATEMENT_DROP,
+    STATEMENT_REQUIRE,
+    STATEMENT_IF,
+    STATEMENT_ELSE,
+    STATEMENT_END,
+};
+
+struct word {
+    const char *text;
+    const struct word *next;
+};
+
+struct statement {
+    enum statement_kind kind;
+    const char *file;
+    uint32_t line;
+    const char *text;                 /* of a condition, as it is written */
+    const char *name;                 /* of let, option, index */
+    const struct word *words;         /* models, option, keep, drop */
+    int side;                         /* drop, repeat */
+    const struct number *a, *b;       /* let, index, require, if, else (or NULL) */
+    const struct node *left, *right;  /* rule */
+    const struct name_part *names[2]; /* repeat */
+};
+
+struct rfs_convert_rules {
+    struct rfs_arena arena; /* of all that follows */
+    const char *name;
+    const char *sides[2];
+    RFS_VEC(struct statement) statements; /* owned */
+};
+
+/* -EINVAL: "FILE: line N: parameter 'PARAM': …". */
+int rfs_convert_fail(const char *file, uint32_t line, const char *param, const char *remedy,
+                     struct rfs_error *err, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* One statement of a file: a line, without comments. */
+struct convert_parser {
+    struct rfs_convert_rules *rules;
+    struct rfs_error *err;
+    const char *file;
+    uint32_t line;
+    const char *at, *end;
+    unsigned level;
+};
+
+/* parse_number.c. NULL: it failed, *err is filled. */
+const struct number *rfs_convert_parse_number(struct convert_parser *p);
+/* parse_tensor.c; the same. */
+const struct node *rfs_convert_parse_tensor(struct convert_parser *p);
+const struct name_part *rfs_convert_parse_name(struct convert_parser *p);
+
+/* parse_text.c: what all parsers use. */
+void rfs_convert_skip(struct convert_parser *p);
+/* Passes TEXT if it is next, after blanks. */
+bool rfs_convert_take(struct convert_parser *p, const char *text);
+/* The same of a whole word. */
+bool rfs_convert_take_word(struct convert_parser *p, const char *word);
+/* The length of the word (letters, digits, _) that is next. */
+size_t rfs_convert_word(struct convert_parser *p);
+/* A word that begins with a letter or _, in the arena; NULL: it failed. */
+const char *rfs_convert_name(struct convert_parser *p, const char *what);
+const char *rfs_convert_text(struct convert_parser *p, const char *text, size_t n);
+void *rfs_convert_new(struct convert_parser *p, size_t size);
+/* Fails at this statement; SOMETHING was expected and something else comes. Returns NULL. */
+void *rfs_convert_expected(struct convert_parser *p, const char *something);
+/* False, having failed, when expressions are nested too deeply; else one level deeper. */
+bool rfs_convert_deeper(struct convert_parser *p);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What rules make of a source: the tensors of the other side, and links, which say where their
+ * elements are in the source's tensors.
+ *
+ * A link relates elements of one made tensor to as many of one source tensor. Its digits count
+ * them: for digits d0, d1, … the element at
+ *     axis a: at[a] + Σ d_k * step_k over the digits of axis a
+ * of the one tensor is that of the other tensor, with the at and the steps that the link has for
+ * it. Each digit belongs to one axis on either side. So every operation of the language (splitting
+ * in groups, stacking, transposing, joining axes) is a list of links, and each reads both ways.
+ *
+ * Links of a tensor cover each of its elements exactly once: rfs_convert_compile proves that.
+ *
+ * Immutable. Cost: 40 bytes a link, 8 for each axis of both tensors and 32 a digit; 200 a tensor.
+ */
+#ifndef RFS_CONVERT_MAP_H
+#define RFS_CONVERT_MAP_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "source/index.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RFS_CONVERT_DIGITS 12 /* of a link, at most */
+
+struct rfs_convert_digit {
+    uint64_t count;
+    uint64_t step[2]; /* along the axis: of the made tensor, and of the source's */
+    uint8_t axis[2];
+};
+enum { RFS_MADE, RFS_SOURCE }; /* the order of those two */
+
+struct rfs_convert_link {
+    uint32_t made, source; /* tensors, by number */
+    uint32_t digits, n;    /* the first of them in the map's digits, and how many */
+    size_t at[2];          /* the first axis' at of either tensor, in the map's ats */
+};
+
+/* A tensor that rules make. */
+struct rfs_convert_made {
+    const char *name;
+    struct rfs_type type; /* its elements are as in the source; bytes are set */
+    enum rfs_dtype shown; /* what a cast makes of them */
+    const char *file;     /* of the rule, for reports; NULL: kept as it is */
+    uint32_t line;
+    size_t links, n; /* the first of them, and how many */
+};
+
+struct rfs_convert_map {
+    struct rfs_arena arena;                 /* of names */
+    bool from_left;                         /* the source has the names of the left side */
+    RFS_VEC(struct rfs_convert_made) made;  /* in the order of what they are made of */
+    RFS_VEC(struct rfs_convert_link) links; /* by made tensor */
+    RFS_VEC(struct rfs_convert_digit) digits;
+    RFS_VEC(uint64_t) ats;
+    size_t dropped;            /* tensors of the source that rules leave out */
+    const char *first_dropped; /* borrowed from the source */
+};
+
+void rfs_convert_map_free(struct rfs_convert_map *map);
+
+/* ---- boxes of links ---------------------------------------------------------------------------- */
+
+/* The values that each digit of a link may have: first … end, exclusive. */
+struct rfs_convert_span {
+    uint64_t first[RFS_CONVERT_DIGITS];
+    uint64_t end[RFS_CONVERT_DIGITS];
+};
+
+struct rfs_convert_spans {
+    struct rfs_convert_span *data;
+    size_t n, cap;
+};
+
+/*
+ * Appends the spans of a link's digits whose elements lie in the box from LO to HI (exclusive) of
+ * the tensor SIDE, of NDIM axes, each element in one span; within FROM, if it is not NULL. 0 or
+ * -ENOMEM. A box that cuts through digits makes some more spans: at most 2 for each digit but one,
+ * for each axis.
+ */
+int rfs_convert_spans_in(const struct rfs_convert_map *map, const struct rfs_convert_link *link,
+                         int side, uint32_t ndim, const uint64_t *lo, const uint64_t *hi,
+                         const struct rfs_convert_span *from, struct rfs_convert_spans *out);
+/* All values of a link's digits. */
+void rfs_convert_span_all(const struct rfs_convert_map *map, const struct rfs_convert_link *link,
+                          struct rfs_convert_span *span);
+/* The box of the tensor SIDE that holds all elements of a span. */
+void rfs_convert_span_box(const struct rfs_convert_map *map, const struct rfs_convert_link *link,
+                          int side, uint32_t ndim, const struct rfs_convert_span *span,
+                          uint64_t *lo, uint64_t *hi);
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names with holes, and what is made of tensors; rules.h has the grammar. */
+#include "convert/internal.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define MOST_SIZES 16
+
+static bool ends_name(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == '(' || c == ')' ||
+           c == '[' || c == ']' || c == '=';
+}
+
+/* A name up to its end, with what is between braces. */
+static size_t name_length(struct convert_parser *p)
+{
+    size_t n = 0;
+    bool hole = false;
+
+    rfs_convert_skip(p);
+    while (p->at + n < p->end && (hole || !ends_name(p->at[n]))) {
+        hole = p->at[n] == '{' || (hole && p->at[n] != '}');
+        n++;
+    }
+    return n;
+}
+
+/* The number in a hole, whose brace is passed. */
+static const struct number *parse_hole(struct convert_parser *p, const char *end)
+{
+    const char *close = memchr(p->at, '}', (size_t)(end - p->at));
+
+    if (!close)
+        return rfs_convert_expected(p, "a number and '}'");
+    struct convert_parser inner = *p;
+    inner.end = close;
+    const struct number *number = rfs_convert_parse_number(&inner);
+    rfs_convert_skip(&inner);
+    if (number && inner.at < inner.end)
+        return rfs_convert_expected(&inner, "'}'");
+    p->at = close + 1;
+    return number;
+}
+
+const struct name_part *rfs_convert_parse_name(struct convert_parser *p)
+{
+    const size_t n = name_length(p);
+    const char *end = p->at + n;
+    const struct name_part *first = NULL;
+    const struct name_part **last = &first;
+
+    if (n == 0)
+        return rfs_convert_expected(p, "the name of a tensor");
+    while (p->at < end) {
+        struct name_part *part = rfs_convert_new(p, sizeof *part);
+        if (!part)
+            return NULL;
+        const char *open = memchr(p->at, '{', (size_t)(end - p->at));
+        part->n = (size_t)((open ? open : end) - p->at);
+        part->text = rfs_convert_text(p, p->at, part->n);
+        p->at += part->n;
+        if (open) {
+            p->at++;
+            part->hole = parse_hole(p, end);
+        }
+        if (!part->text || (open && !part->hole))
+            return NULL;
+        *last = part;
+        last = (const struct name_part **)&part->next;
+    }
+    return first;
+}
+
+/* ---- a tensor with its sizes ------------------------------------------------------------------- */
+
+static const struct size *parse_size(struct convert_parser *p)
+{
+    struct size *size = rfs_convert_new(p, sizeof *size);
+
+    if (!size)
+        return NULL;
+    rfs_convert_skip(p);
+    const char *begin = p->at;
+    if (!rfs_convert_take_word(p, "_")) {
+        size->number = rfs_convert_parse_number(p);
+        if (!size->number)
+            return NULL;
+    }
+    size->text = rfs_convert_text(p, begin, (size_t)(p->at - begin));
+    return size->text ? size : NULL;
+}
+
+static bool parse_sizes(struct convert_parser *p, struct node *node)
+{
+    const struct size **last = &node->sizes;
+    unsigned n = 0;
+
+    node->sized = rfs_convert_take(p, "[");
+    if (!node->sized || rfs_convert_take(p, "]"))
+        return true;
+    do {
+        const struct size *size = parse_size(p);
+        if (!size)
+            return false;
+        if (++n > MOST_SIZES)
+            return rfs_convert_expected(p, "']', as a tensor has 16 axes at most,") != NULL;
+        *last = size;
+        last = (const struct size **)&((struct size *)size)->next;
+    } while (rfs_convert_take(p, ","));
+    return rfs_convert_take(p, "]") || rfs_convert_expected(p, "',' or ']'") != NULL;
+}
+
+static const struct node *parse_leaf(struct convert_parser *p)
+{
+    struct node *node = rfs_convert_new(p, sizeof *node);
+
+    if (!node)
+        return NULL;
+    node->kind = NODE_TENSOR;
+    node->name = rfs_convert_parse_name(p);
+    return node->name && parse_sizes(p, node) ? node : NULL;
+}
+
+/* ---- functions --------------------------------------------------------------------------------- */
+
+static bool take_comma(struct convert_parser *p)
+{
+    return rfs_convert_take(p, ",") || rfs_convert_expected(p, "','") != NULL;
+}
+
+/* A number and the comma behind it. */
+static bool parse_argument(struct convert_parser *p, const struct number **out)
+{
+    *out = rfs_convert_parse_number(p);
+    return *out && take_comma(p);
+}
+
+static bool parse_kids(struct convert_parser *p, struct node *node, bool several)
+{
+    const struct node **last = &node->kids;
+
+    do {
+        const struct node *kid = rfs_convert_parse_tensor(p);
+        if (!kid)
+            return false;
+        *last = kid;
+        last = (const struct node **)&((struct node *)kid)->next;
+    } while (several && rfs_convert_take(p, ","));
+    return true;
+}
+
+static bool parse_concat(struct convert_parser *p, struct node *node)
+{
+    return parse_argument(p, &node->axis) && parse_kids(p, node, true);
+}
+
+static bool parse_groups(struct convert_parser *p, struct node *node)
+{
+    return parse_argument(p, &node->n) && parse_argument(p, &node->axis) &&
+           parse_kids(p, node, true);
+}
+
+static bool parse_stack(struct convert_parser *p, struct node *node)
+{
+    node->index = rfs_convert_name(p, "the name of an index");
+    return node->index && take_comma(p) && parse_argument(p, &node->axis) &&
+           parse_kids(p, node, false);
+}
+
+static bool parse_transpose(struct convert_parser *p, struct node *node)
+{
+    return parse_kids(p, node, false);
+}
+
+static bool parse_join(struct convert_parser *p, struct node *node)
+{
+    return parse_argument(p, &node->axis) && parse_kids(p, node, false);
+}
+
+static bool parse_split(struct convert_parser *p, struct node *node)
+{
+    return parse_argument(p, &node->axis) && parse_argument(p, &node->n) &&
+           parse_kids(p, node, false);
+}
+
+/* Whether another argument follows before the one that ends with the bracket of the function. */
+static bool has_step(const struct convert_parser *p)
+{
+    unsigned open = 0;
+
+    for (const char *c = p->at; c < p->end; c++) {
+        open += *c == '(' || *c == '[' || *c == '{';
+        if (*c == ')' || *c == ']' || *c == '}') {
+            if (open == 0)
+                return false;
+            open--;
+        }
+        if (*c == ',' && open == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool parse_rows(struct convert_parser *p, struct node *node)
+{
+    if (!parse_argument(p, &node->axis) || !parse_argument(p, &node->first) ||
+        !parse_argument(p, &node->n) || (has_step(p) && !parse_argument(p, &node->step)))
+        return false;
+    return parse_kids(p, node, false);
+}
+
+static bool parse_dtype(struct convert_parser *p, struct node *node, int side)
+{
+    const size_t n = rfs_convert_word(p);
+
+    for (unsigned d = 0; d < RFS_DTYPE_COUNT; d++) {
+        const enum rfs_dtype dtype = (enum rfs_dtype)d;
+        const char *name = rfs_dtype_name(dtype);
+        if (rfs_dtype_is_float_target(dtype) && strlen(name) == n &&
+            strncasecmp(p->at, name, n) == 0) {
+            node->casts[side] = true;
+            node->dtypes[side] = dtype;
+            p->at += n;
+            return take_comma(p);
+        }
+    }
+    return rfs_convert_take_word(p, "same")
+               ? take_comma(p)
+               : rfs_convert_expected(p, "float16, bfloat16, float32, float64 or same") != NULL;
+}
+
+static bool parse_cast(struct convert_parser *p, struct node *node)
+{
+    return parse_dtype(p, node, SIDE_LEFT) && parse_dtype(p, node, SIDE_RIGHT) &&
+           parse_kids(p, node, false);
+}
+
+static const struct function {
+    const char *name;
+    enum node_kind kind;
+    bool (*parse)(struct convert_parser *p, struct node *node);
+} functions[] = {
+    {"concat", NODE_CONCAT, parse_concat}, {"groups", NODE_GROUPS, parse_groups},
+    {"stack", NODE_STACK, parse_stack},    {"transpose", NODE_TRANSPOSE, parse_transpose},
+    {"join", NODE_JOIN, parse_join},       {"split", NODE_SPLIT, parse_split},
+    {"rows", NODE_ROWS, parse_rows},       {"cast", NODE_CAST, parse_cast},
+};
+
+static const struct function *find_function(struct convert_parser *p)
+{
+    const size_t n = rfs_convert_word(p);
+    const char *next = p->at + n;
+
+    while (next < p->end && *next == ' ')
+        next++;
+    if (next == p->end || *next != '(')
+        return NULL;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strlen(functions[i].name) == n && memcmp(functions[i].name, p->at, n) == 0) {
+            p->at = next + 1;
+            return &functions[i];
+        }
+    return NULL;
+}
+
+const struct node *rfs_convert_parse_tensor(struct convert_parser *p)
+{
+    if (!rfs_convert_deeper(p))
+        return NULL;
+    const struct function *function = find_function(p);
+    if (!function) {
+        p->level--;
+        return parse_leaf(p);
+    }
+    struct node *node = rfs_convert_new(p, sizeof *node);
+    if (!node)
+        return NULL;
+    node->kind = function->kind;
+    if (!function->parse(p, node))
+        return NULL;
+    p->level--;
+    return rfs_convert_take(p, ")") ? node : rfs_convert_expected(p, "')'");
+}

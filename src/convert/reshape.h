@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What operations on axes do to a piece. */
+#ifndef RFS_CONVERT_RESHAPE_H
+#define RFS_CONVERT_RESHAPE_H
+
+#include "convert/compile_internal.h"
+
+/*
+ * Makes every digit of the axis count either whole blocks of SIZE or entries within one. False when
+ * that cannot be done.
+ */
+bool rfs_convert_divide(struct piece *piece, uint32_t axis, uint64_t size);
+/* A new axis, in which the piece is at AT. */
+void rfs_convert_insert(struct piece *piece, uint32_t axis, uint64_t at);
+/* Axis LAST and the one before it change places. */
+void rfs_convert_swap(struct piece *piece, uint32_t last);
+/* The axis and the one behind it, of INNER entries, become one. */
+void rfs_convert_join(struct piece *piece, uint32_t axis, uint64_t inner);
+/* An axis becomes two, the second of INNER entries. False when that cannot be done. */
+bool rfs_convert_split(struct piece *piece, uint32_t axis, uint64_t inner);
+
+#endif
