@@ -49,6 +49,11 @@ static const struct rfs_option options[] = {
     ROW(dst_ranks, COUNT, VIEW, .example = "4",
         .help = "the number of ranks for dst_rules, or of files for view=dcp"),
 
+    ROW(convert, RULES, VIEW | ASKS, .help = "rules from the names of training to HuggingFace's",
+        .heading = "conversion"),
+    ROW(hf_config, PATH, VIEW, .help = "the model's config.json"),
+    ROW(convert_options, TEXT, VIEW, .help = "options of the rules, as NAME=WORD:NAME=WORD"),
+
     ROW(rank_dir, TEXT, VIEW | INDEX, .help = "the name of rank folders, with one %d",
         .heading = "source"),
     ROW(file, TEXT, VIEW | INDEX, .help = "use only files with names that match this pattern"),

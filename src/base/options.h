@@ -74,6 +74,10 @@ struct rfs_options {
     uint32_t src_ranks; /* that the rules are for; 0 when not given */
     uint32_t dst_ranks;
 
+    char *convert;         /* conversion rules: a name, or a path */
+    char *hf_config;       /* a path; NULL: that of the source */
+    char *convert_options; /* of the rules */
+
     char *rank_dir; /* source/spec.h documents these */
     char *file;
     char *files;

@@ -220,7 +220,9 @@ int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rf
     slice->n = 0;
     slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
     rfs_catalog_begin(planner->config.catalog, &use);
-    if (slice->bytes > 0 && rfs_catalog_boxes(planner->config.catalog))
+    if (slice->bytes > 0 && planner->config.converted)
+        rc = rfs_plan_converted_slice(planner, local, target, slice);
+    else if (slice->bytes > 0 && rfs_catalog_boxes(planner->config.catalog))
         rc = rfs_plan_boxed_slice(planner, local, target, slice);
     else if (slice->bytes > 0)
         rc = taking.geometry ? cut_slice(&taking, local) : copied_slice(&taking);

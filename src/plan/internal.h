@@ -340,6 +340,11 @@ int rfs_plan_check_match(struct planning *planning);
 bool rfs_plan_matches_nothing(struct planning *planning);
 /* Reports it in the log, as far as that is news. 0 or -ENOMEM. */
 int rfs_plan_report_unproved(struct planning *planning);
+/* Of a planner of what rules make; converted.c. As those of boxed.h. */
+int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
+                             const struct rfs_target *target, struct rfs_slice *slice);
+/* The attributes are those of the whole source. 0 or -errno with *err filled. */
+int rfs_plan_converted_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /* The parameter list; params.c. */
 int rfs_plan_params(struct planning *planning, const struct rfs_params **out);
 

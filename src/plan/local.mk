@@ -3,6 +3,8 @@ librfs_la_SOURCES += \
 	src/plan/attributes.c \
 	src/plan/boxed.c \
 	src/plan/boxed.h \
+	src/plan/converted.c \
+	src/plan/converted.h \
 	src/plan/copies.c \
 	src/plan/copies.h \
 	src/plan/dtype_rules.c \
@@ -35,6 +37,8 @@ librfs_la_SOURCES += \
 	src/plan/slice.c \
 	src/plan/slice.h \
 	src/plan/sources.c \
+	src/plan/stored.c \
+	src/plan/stored.h \
 	src/plan/trace.c \
 	src/plan/trace.h \
 	src/plan/unproved.c

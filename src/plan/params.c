@@ -6,6 +6,7 @@
  * order). Where redundancy was removed MindSpore has no order; the same one is taken over all files
  * of those stages.
  */
+#include "plan/converted.h"
 #include "plan/internal.h"
 
 #include "base/checked.h"
@@ -103,13 +104,17 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
     const struct rfs_output_map *output_map = planner->config.output_map;
     const struct rfs_type *type = rfs_catalog_type(catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
+    const enum rfs_dtype cast =
+        planner->config.converted
+            ? rfs_converted_dtype(planner->config.converted, target->name, from)
+            : from;
 
     target->shown_name = target->name;
     target->shown_type = target->type;
     if (shown != rfs_catalog_name(catalog, target->name))
         target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
     const enum rfs_dtype to =
-        type->kind == RFS_TENSOR ? rfs_output_map_dtype(output_map, shown, from) : from;
+        type->kind == RFS_TENSOR ? rfs_output_map_dtype(output_map, shown, cast) : from;
     if (to != from) {
         struct rfs_type changed = *type;
         changed.dtype = (uint8_t)to;

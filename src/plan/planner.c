@@ -150,7 +150,8 @@ static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
     if (!rc)
         rc = rfs_plan_params(planning, &plan->params);
     if (!rc)
-        rc = rfs_catalog_boxes(planning->planner->config.catalog)
+        rc = planning->planner->config.converted ? rfs_plan_converted_attributes(planning, plan)
+             : rfs_catalog_boxes(planning->planner->config.catalog)
                  ? rfs_plan_boxed_attributes(planning, plan)
                  : rfs_plan_attributes(planning, plan);
     return !rc && rfs_cancelled() ? -EINTR : rc;

@@ -33,6 +33,7 @@
 
 #include <time.h>
 
+struct rfs_converted;
 struct rfs_planner;
 
 /* The remedy where a source needs a strategy and none is given. */
@@ -73,6 +74,11 @@ struct rfs_planner_config {
      * planned one at a time.
      */
     struct rfs_lacking *lacking;
+    /*
+     * What rules make of a source; then the catalogue is the one derived by them. NULL: the
+     * catalogue is of files.
+     */
+    const struct rfs_converted *converted;
     /* whether the source is one stage by itself is as there; or NULL */
     const struct rfs_planner *template;
 };

@@ -38,6 +38,7 @@ librfs_la_SOURCES += \
 	src/source/catalog/catalog.c \
 	src/source/catalog/catalog.h \
 	src/source/catalog/content.c \
+	src/source/catalog/derived.c \
 	src/source/catalog/evict.c \
 	src/source/catalog/internal.h \
 	src/source/catalog/kept.c \

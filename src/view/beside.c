@@ -89,7 +89,7 @@ static int show_copy(struct rfs_view *view, uint32_t id, struct shown_file *file
 int rfs_view_pass_on(struct rfs_view *view, const char *name, struct rfs_rank_plan *plan,
                      struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->stored);
     RFS_FREE char *path = boxes ? rfs_path_join(boxes->folder, name) : NULL;
     struct shown_file *file = &view->files[view->n_files];
 

@@ -71,15 +71,15 @@ static int try_file(struct rfs_files *files, uint32_t id)
 
 int rfs_view_try_key(struct rfs_view *view, struct rfs_error *err)
 {
-    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    struct rfs_files *files = rfs_catalog_files(view->stored);
     int first = 0;
     unsigned tried = 0;
     if (!view->set->sealed || view->set->key_fits)
         return 0;
-    for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->catalog) && tried < TRIED; rank++) {
-        if (!rfs_catalog_has(view->catalog, rank))
+    for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->stored) && tried < TRIED; rank++) {
+        if (!rfs_catalog_has(view->stored, rank))
             continue;
-        const uint32_t id = rfs_catalog_file(view->catalog, rank);
+        const uint32_t id = rfs_catalog_file(view->stored, rank);
         const int rc = try_file(files, id);
         tried += rc <= 0;
         if (rc == 0) {

@@ -31,12 +31,12 @@ uint64_t flat_bytes(const struct rfs_view *view, const struct rfs_target *target
     return rfs_catalog_type(view->catalog, target->shown_type)->bytes;
 }
 
-int flat_group(struct rfs_view *view, struct flat_parts *parts, struct rfs_error *err)
+int flat_group(struct rfs_view *view, struct flat_parts *parts, size_t more, struct rfs_error *err)
 {
     parts->names = calloc(parts->n_parts + 1, sizeof *parts->names);
     parts->order = calloc(parts->n + 1, sizeof *parts->order);
     parts->ends = calloc(parts->n_parts + 1, sizeof *parts->ends);
-    view->files = calloc((size_t)parts->n_parts + 2, sizeof *view->files);
+    view->files = calloc((size_t)parts->n_parts + more, sizeof *view->files);
     if (!parts->names || !parts->order || !parts->ends || !view->files)
         return rfs_fail_memory(err);
     /* Ends are begins first: each is moved on by what is put there. */

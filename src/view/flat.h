@@ -31,10 +31,10 @@ void flat_parts_end(struct flat_parts *parts);
 uint64_t flat_bytes(const struct rfs_view *view, const struct rfs_target *target);
 
 /*
- * Groups the targets by part and gives room for the names and for the files and two more. 0, or
+ * Groups the targets by part and gives room for the names and for the files and MORE others. 0, or
  * -ENOMEM with *err filled.
  */
-int flat_group(struct rfs_view *view, struct flat_parts *parts, struct rfs_error *err);
+int flat_group(struct rfs_view *view, struct flat_parts *parts, size_t more, struct rfs_error *err);
 
 /*
  * Shows an image, which it takes over in any case, of so many parameters. 0, or -ENOMEM with *err

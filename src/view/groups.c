@@ -22,6 +22,7 @@ static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct
         .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
         .output_map = view->output_map,
         .template = view->planner,
+        .converted = view->convert.made,
     };
     struct rfs_planner *fresh = NULL;
 

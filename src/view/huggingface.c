@@ -6,6 +6,7 @@
  * (split_state_dict_into_shards_factory): one that is larger than a file may be has a file for
  * itself, one that the file at hand has no room for begins the next.
  */
+#include "view/convert.h"
 #include "view/flat.h"
 
 #include "base/cleanup.h"
@@ -56,11 +57,14 @@ int rfs_view_huggingface(struct rfs_view *view, const struct rfs_params *params,
 {
     const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;
     RFS_CLEANUP(flat_parts_end) struct flat_parts parts = {.format = "pt"};
+    RFS_CLEANUP(rfs_view_convert_files_end) struct convert_files files = {.folder = NULL};
 
     if (!flat_parts_init(&parts, params, params->n))
         return rfs_fail_memory(err);
     divide(view, &parts, most);
-    int rc = flat_group(view, &parts, err);
+    int rc = rfs_view_convert_list(view, &files, err);
+    if (!rc)
+        rc = flat_group(view, &parts, 2 + files.names.n, err);
     for (uint32_t p = 0; !rc && p < parts.n_parts; p++) {
         const int n =
             parts.n_parts == 1
@@ -73,8 +77,8 @@ int rfs_view_huggingface(struct rfs_view *view, const struct rfs_params *params,
     }
     if (!rc)
         rc = flat_show_parts(view, &parts, err);
-    if (rc || parts.n_parts == 1)
-        return rc;
-    return flat_show_map(view, &parts, parts.n_parts, "model.safetensors.index.json",
-                         RFS_WEIGHT_MAP_HUGGINGFACE, err);
+    if (!rc && parts.n_parts > 1)
+        rc = flat_show_map(view, &parts, parts.n_parts, "model.safetensors.index.json",
+                           RFS_WEIGHT_MAP_HUGGINGFACE, err);
+    return rc ? rc : rfs_view_convert_show(view, &files, err);
 }

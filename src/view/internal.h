@@ -82,9 +82,16 @@ struct rfs_view {
     struct rfs_log log;
     bool opened;               /* all of it is: there may be something to save */
     atomic_bool told_left_out; /* values that no output has */
-    struct rfs_strategy *src;  /* NULL: unsharded */
+    struct rfs_strategy *src;  /* of what is planned; NULL: unsharded */
     struct rfs_strategy *dst;
-    struct rfs_catalog *catalog;
+    struct rfs_catalog *stored;  /* of the source's files */
+    struct rfs_catalog *catalog; /* that is planned: the same, or of what rules make of it */
+    struct {                     /* convert.h; all owned; NULL without rules */
+        struct rfs_planner *whole;
+        struct rfs_converted *made;
+        struct rfs_strategy *src; /* of the source */
+        char *config;             /* the path of the model's config.json */
+    } convert;
     struct rfs_output_map *output_map; /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;       /* NULL with hfai */
     struct rfs_hfai_view *hfai;        /* NULL with planner */

@@ -8,6 +8,8 @@ librfs_la_SOURCES += \
 	src/view/budget.h \
 	src/view/check.c \
 	src/view/cancel.c \
+	src/view/convert.c \
+	src/view/convert.h \
 	src/view/counters.c \
 	src/view/counters.h \
 	src/view/crc.c \

@@ -32,6 +32,10 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "segmented as well, or names= with null for each",
                               "option segmented_skip leaves out parameters of segmented "
                               "checkpoints only");
+    if (!rc && !o->convert && (o->hf_config || o->convert_options))
+        return rfs_fail_usage(err, "convert=NAME as well",
+                              "option %s is for conversion rules, and none are given",
+                              o->hf_config ? "hf_config" : "convert_options");
     if (!rc && o->shown == RFS_SHOW_DCP && !o->dst_rules && !o->dst_strategy)
         return 0; /* dst_ranks alone says how many files there are */
     return rc ? rc : check_rules("dst", o->dst_strategy, o->dst_rules, o->dst_ranks, err);

@@ -367,9 +367,9 @@ static void save_sizes(struct rfs_view *view)
 
 void rfs_view_save(struct rfs_view *view)
 {
-    if (!view->catalog || !rfs_catalog_saved(view->catalog) || view->n_files == 0)
+    if (!view->stored || !rfs_catalog_saved(view->stored) || view->n_files == 0)
         return;
-    rfs_catalog_save(view->catalog);
+    rfs_catalog_save(view->stored);
     const size_t planned = count_planned(view);
     pthread_mutex_lock(&view->lock);
     const bool more = atomic_exchange(&view->sizes.wrong, false) || (planned > view->sizes.saved);
@@ -392,6 +392,6 @@ static void save_later(void *arg)
 void rfs_view_sizes_planned(struct rfs_view *view)
 {
     if (atomic_fetch_add(&view->sizes.planned, 1) + 1 == view->n_files &&
-        rfs_catalog_saved(view->catalog))
+        rfs_catalog_saved(view->stored))
         rfs_pool_submit(view->set->pool, save_later, view, 1024);
 }

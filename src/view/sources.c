@@ -33,15 +33,14 @@ static bool has_any(const struct rfs_sources *sources, uint32_t first, uint32_t 
 
 static int name_ranks(const struct rfs_view *view, struct rfs_sources *sources)
 {
-    const uint32_t n = rfs_catalog_ranks(view->catalog);
+    const uint32_t n = rfs_catalog_ranks(view->stored);
 
     sources->ranks = malloc(((size_t)n + 1) * sizeof *sources->ranks);
     if (!sources->ranks)
         return -ENOMEM;
     for (uint32_t r = 0; r < n; r++)
-        if (rfs_catalog_has(view->catalog, r) && !rfs_catalog_stands_in(view->catalog, r) &&
-            has_any(sources, rfs_catalog_file(view->catalog, r),
-                    rfs_catalog_parts(view->catalog, r)))
+        if (rfs_catalog_has(view->stored, r) && !rfs_catalog_stands_in(view->stored, r) &&
+            has_any(sources, rfs_catalog_file(view->stored, r), rfs_catalog_parts(view->stored, r)))
             sources->ranks[sources->n_ranks++] = r;
     return 0;
 }
@@ -80,13 +79,13 @@ int rfs_sources_of_target(const struct rfs_view *view, const struct rfs_tensors 
 
 int rfs_sources_of_all(const struct rfs_view *view, struct rfs_sources *out)
 {
-    const uint32_t n = rfs_catalog_ranks(view->catalog);
+    const uint32_t n = rfs_catalog_ranks(view->stored);
 
     out->ranks = malloc(((size_t)n + 1) * sizeof *out->ranks);
     if (!out->ranks)
         return -ENOMEM;
     for (uint32_t r = 0; r < n; r++)
-        if (rfs_catalog_has(view->catalog, r))
+        if (rfs_catalog_has(view->stored, r))
             out->ranks[out->n_ranks++] = r;
     return 0;
 }

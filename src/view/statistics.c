@@ -11,7 +11,7 @@ static void add_statistics(const struct rfs_view *view, reshard_statistics *sum)
     struct rfs_assembler_counters assembler;
 
     rfs_files_count(rfs_catalog_files(view->catalog), &files);
-    rfs_catalog_count(view->catalog, &catalog);
+    rfs_catalog_count(view->stored, &catalog);
     rfs_assembler_count(view->assembler, &assembler);
     rfs_counters_add(&view->counters, sum);
     sum->source_reads += files.reads;

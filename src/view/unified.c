@@ -298,7 +298,7 @@ int rfs_view_unified(struct rfs_view *view, const struct rfs_params *params, str
     if (!rc)
         rc = take_rest(&u);
     if (!rc)
-        rc = flat_group(view, &u.parts, err);
+        rc = flat_group(view, &u.parts, 2, err);
     if (!rc)
         rc = name_parts(&u);
     if (!rc)

@@ -6,6 +6,7 @@
 #include "source/io/beneath.h"
 #include "source/io/encrypted.h"
 #include "source/saved/folder.h"
+#include "view/convert.h"
 #include "view/crypt.h"
 #include "view/dcp.h"
 #include "view/hfai_view.h"
@@ -109,7 +110,7 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
                               "option %s is for hfai's PART_000.pt and so on, which the source "
                               "does not have",
                               unused->name);
-    if (options->entry && rfs_catalog_format(view->catalog) != RFS_FORMAT_TORCH)
+    if (options->entry && rfs_catalog_format(view->stored) != RFS_FORMAT_TORCH)
         return rfs_fail_usage(err, "leave entry out",
                               "option entry says where in a .pt file the tensors are, and the "
                               "source has none");
@@ -139,6 +140,7 @@ static int open_planned(struct rfs_view *view, struct rfs_error *err)
         .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
         .output_map = view->output_map,
         .late = view->set->late,
+        .converted = view->convert.made,
     };
     rc = rfs_planner_new(&config, &view->planner, err);
     if (rc)
@@ -153,13 +155,13 @@ static int open_files(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_use use; /* opening uses indexes of planned ranks */
 
-    view->assembler = rfs_assembler_new(view->catalog, view->options.cache, view->set->pool);
+    view->assembler = rfs_assembler_new(view->stored, view->options.cache, view->set->pool);
     if (!view->assembler)
         return rfs_fail_memory(err);
-    rfs_catalog_begin(view->catalog, &use);
-    const int rc = rfs_catalog_has_parts(view->catalog) ? rfs_hfai_view_open(view, err)
-                                                        : open_planned(view, err);
-    rfs_catalog_end(view->catalog, &use);
+    rfs_catalog_begin(view->stored, &use);
+    const int rc = rfs_catalog_has_parts(view->stored) ? rfs_hfai_view_open(view, err)
+                                                       : open_planned(view, err);
+    rfs_catalog_end(view->stored, &use);
     return rc;
 }
 
@@ -181,7 +183,8 @@ static int open_plain(struct rfs_view *view, const char *source, struct rfs_erro
 {
     const struct rfs_source_spec spec = rfs_view_spec(view->set, &view->options, source);
 
-    int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->catalog, err);
+    int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->stored, err);
+    view->catalog = view->stored;
     if (rc == 0)
         rc = rfs_view_try_key(view, err);
     if (rc == 0)
@@ -202,7 +205,8 @@ static void close_plain(struct rfs_view *view)
     rfs_mf_view_free(view->mf);
     rfs_planner_free(view->planner);
     rfs_output_map_free(view->output_map);
-    rfs_catalog_close(view->catalog);
+    rfs_view_convert_free(view);
+    rfs_catalog_close(view->stored);
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
     for (size_t i = 0; i < view->images.n; i++)

@@ -176,6 +176,20 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     return 0;
 }
 
+/* What a derived catalogue has from another. */
+static void free_tables(struct rfs_catalog *catalog)
+{
+    rfs_files_free(catalog->files);
+    if (catalog->extents)
+        rfs_intern_free(catalog->extents);
+    if (catalog->lengths)
+        rfs_intern_free(catalog->lengths);
+    if (catalog->tables.names)
+        rfs_intern_free(catalog->tables.names);
+    if (catalog->tables.types)
+        rfs_intern_free(catalog->tables.types);
+}
+
 void rfs_catalog_close(struct rfs_catalog *catalog)
 {
     if (!catalog)
@@ -192,15 +206,8 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     free(catalog->key);
     rfs_index_free(catalog->wholes);
     rfs_boxes_free(catalog->boxes);
-    rfs_files_free(catalog->files);
-    if (catalog->extents)
-        rfs_intern_free(catalog->extents);
-    if (catalog->lengths)
-        rfs_intern_free(catalog->lengths);
-    if (catalog->tables.names)
-        rfs_intern_free(catalog->tables.names);
-    if (catalog->tables.types)
-        rfs_intern_free(catalog->tables.types);
+    if (!catalog->from)
+        free_tables(catalog);
     pthread_cond_destroy(&catalog->done);
     pthread_mutex_destroy(&catalog->lock);
     free(catalog->ranks);

@@ -39,6 +39,13 @@ struct rfs_catalog;
  */
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err);
+/*
+ * A catalogue of one rank, whose file has these values, made of what FROM has: of its files, names
+ * and types, which it shares and which outlive it. Nothing can be read by the index. 0 with *out
+ * owned by the caller, or -ENOMEM with *err filled.
+ */
+int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
+                       struct rfs_catalog **out, struct rfs_error *err);
 /* Frees it with its indexes, files and tables. No other call may be running. NULL is fine. */
 void rfs_catalog_close(struct rfs_catalog *catalog);
 

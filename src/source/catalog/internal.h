@@ -27,6 +27,7 @@ struct catalog_rank {
 };
 
 struct rfs_catalog {
+    const struct rfs_catalog *from; /* owns the files and tables of a derived one; or NULL */
     char *path;
     struct rfs_log *log; /* borrowed, as the pool */
     struct rfs_pool *pool;

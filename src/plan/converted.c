@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/converted.h"
+
+#include "base/cleanup.h"
+#include "plan/stored.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rfs_converted {
+    struct rfs_converted_config config;
+    const struct rfs_rank_plan *plan; /* of the whole source */
+    struct rfs_convert_map *map;
+    struct rfs_catalog *catalog;
+    const struct rfs_index *index; /* its, by number of what is made */
+};
+
+void rfs_converted_free(struct rfs_converted *converted)
+{
+    if (!converted)
+        return;
+    rfs_catalog_close(converted->catalog);
+    rfs_convert_map_free(converted->map);
+    free(converted);
+}
+
+static void converted_cleanup(struct rfs_converted **converted)
+{
+    rfs_converted_free(*converted);
+}
+
+static int compile(struct rfs_converted *converted, struct rfs_error *err)
+{
+    struct rfs_catalog *catalog = converted->config.catalog;
+    const struct rfs_params *params = converted->plan->params;
+    RFS_FREE struct rfs_convert_tensor *tensors = calloc(params->n + 1, sizeof *tensors);
+    const struct rfs_convert_input input = {.config = converted->config.hf_config,
+                                            .options = converted->config.options,
+                                            .source = rfs_catalog_path(catalog),
+                                            .tensors = tensors,
+                                            .n = params->n};
+
+    if (!tensors)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < params->n; i++)
+        tensors[i] =
+            (struct rfs_convert_tensor){rfs_catalog_name(catalog, params->targets[i].name),
+                                        rfs_catalog_type(catalog, params->targets[i].type)};
+    const int rc = rfs_convert_compile(converted->config.rules, &input, &converted->map, err);
+    if (rc)
+        return rc;
+    if (converted->map->dropped > 0)
+        rfs_log(converted->config.log, RFS_INFO,
+                "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
+                converted->map->dropped, params->n, converted->map->first_dropped,
+                converted->map->dropped > 1 ? " and others" : "");
+    return 0;
+}
+
+static int derive(struct rfs_converted *converted, struct rfs_error *err)
+{
+    const struct rfs_convert_map *map = converted->map;
+    struct rfs_tables *tables = rfs_catalog_tables(converted->config.catalog);
+    RFS_FREE struct rfs_entry *entries = calloc(map->made.n + 1, sizeof *entries);
+
+    if (!entries)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < map->made.n; i++) {
+        const struct rfs_convert_made *made = &map->made.data[i];
+        entries[i].name = rfs_intern_add(tables->names, made->name, strlen(made->name));
+        entries[i].type = rfs_intern_add(tables->types, &made->type, sizeof made->type);
+        if (entries[i].name == RFS_NO_ID || entries[i].type == RFS_NO_ID)
+            return rfs_fail_memory(err);
+    }
+    const int rc = rfs_catalog_derive(converted->config.catalog, entries, map->made.n,
+                                      &converted->catalog, err);
+    if (rc == 0)
+        converted->index = rfs_catalog_ready(converted->catalog, 0);
+    return rc;
+}
+
+int rfs_converted_new(const struct rfs_converted_config *config, struct rfs_converted **out,
+                      struct rfs_error *err)
+{
+    RFS_CLEANUP(converted_cleanup) struct rfs_converted *converted = calloc(1, sizeof *converted);
+
+    *out = NULL;
+    if (!converted)
+        return rfs_fail_memory(err);
+    converted->config = *config;
+    int rc = rfs_planner_rank(config->whole, 0, &converted->plan, err);
+    if (!rc)
+        rc = compile(converted, err);
+    if (!rc)
+        rc = derive(converted, err);
+    if (!rc)
+        *out = RFS_STEAL(converted);
+    return rc;
+}
+
+struct rfs_catalog *rfs_converted_catalog(const struct rfs_converted *converted)
+{
+    return converted->catalog;
+}
+
+const struct rfs_convert_map *rfs_converted_map(const struct rfs_converted *converted)
+{
+    return converted->map;
+}
+
+struct rfs_planner *rfs_converted_whole(const struct rfs_converted *converted)
+{
+    return converted->config.whole;
+}
+
+const struct rfs_target *rfs_converted_target(const struct rfs_converted *converted,
+                                              uint32_t source)
+{
+    return &converted->plan->params->targets[source];
+}
+
+const struct rfs_convert_made *rfs_converted_made(const struct rfs_converted *converted,
+                                                  uint32_t name)
+{
+    const struct rfs_entry *entry = rfs_index_find(converted->index, name);
+
+    return entry ? &converted->map->made.data[entry - converted->index->entries] : NULL;
+}
+
+enum rfs_dtype rfs_converted_dtype(const struct rfs_converted *converted, uint32_t name,
+                                   enum rfs_dtype from)
+{
+    const struct rfs_convert_made *made = rfs_converted_made(converted, name);
+
+    return made ? made->shown : from;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------ */
+
+/* A slice while its blocks are found. */
+struct slicing {
+    const struct rfs_converted *converted;
+    struct rfs_slice *slice;
+    uint32_t item;
+    /* The present box of the destination; where it lies in the slice; strides there, in bytes. */
+    const struct rfs_cells *cells;
+    uint64_t stride[RFS_MAX_DIMS];
+    uint32_t made_ndim;
+    /* The present link, and the digits that lie in the box. */
+    const struct rfs_convert_link *link;
+    const struct rfs_convert_span *span;
+    uint32_t source_ndim;
+    struct rfs_convert_spans spans; /* in a stored box */
+};
+
+/* Whether the runs of the block are ascending in the source, one behind the other. */
+static bool is_nested(const struct rfs_block *block)
+{
+    uint64_t extent = block->run;
+
+    for (uint32_t i = block->n_loops; i-- > 0;) {
+        if (block->loop[i].src_stride < extent)
+            return false;
+        extent += (block->loop[i].count - 1) * block->loop[i].src_stride;
+    }
+    return true;
+}
+
+static int add_block(struct slicing *slicing, const struct rfs_stored *stored,
+                     const struct rfs_convert_span *span)
+{
+    const struct rfs_convert_map *map = slicing->converted->map;
+    const struct rfs_convert_link *link = slicing->link;
+    const uint64_t *made_at = &map->ats.data[link->at[RFS_MADE]];
+    const uint64_t *source_at = &map->ats.data[link->at[RFS_SOURCE]];
+    struct rfs_slice *slice = slicing->slice;
+    uint64_t dst[RFS_MAX_DIMS] = {0}; /* of the first element, along each axis */
+    uint64_t src[RFS_MAX_DIMS] = {0};
+    uint64_t len[RFS_CONVERT_DIGITS];
+    uint64_t dst_stride[RFS_CONVERT_DIGITS];
+    uint64_t src_stride[RFS_CONVERT_DIGITS];
+
+    for (uint32_t a = 0; a < slicing->made_ndim; a++)
+        dst[a] = made_at[a];
+    for (uint32_t a = 0; a < slicing->source_ndim; a++)
+        src[a] = source_at[a];
+    for (uint32_t k = 0; k < link->n; k++) {
+        const struct rfs_convert_digit *digit = &map->digits.data[link->digits + k];
+        len[k] = span->end[k] - span->first[k];
+        dst[digit->axis[RFS_MADE]] += span->first[k] * digit->step[RFS_MADE];
+        src[digit->axis[RFS_SOURCE]] += span->first[k] * digit->step[RFS_SOURCE];
+        dst_stride[k] = digit->step[RFS_MADE] * slicing->stride[digit->axis[RFS_MADE]];
+        src_stride[k] = digit->step[RFS_SOURCE] * stored->stride[digit->axis[RFS_SOURCE]];
+    }
+    if (slice->n == slice->cap &&
+        !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+        return -ENOMEM;
+    struct rfs_block *block = &slice->blocks[slice->n++];
+    *block =
+        (struct rfs_block){.file = stored->file, .content = stored->content, .src = stored->begin};
+    for (uint32_t a = 0; a < slicing->made_ndim; a++)
+        block->dst += (dst[a] - slicing->cells->lo[a] + (a == 0 ? slicing->cells->row : 0)) *
+                      slicing->stride[a];
+    for (uint32_t a = 0; a < slicing->source_ndim; a++)
+        block->src += (src[a] - stored->at[a]) * stored->stride[a];
+    rfs_block_box(block, link->n, len, slicing->item, dst_stride, src_stride);
+    block->strided = !is_nested(block);
+    return 0;
+}
+
+/* What of the present digits a stored box has. */
+static int take_stored(void *ctx, const struct rfs_stored *stored)
+{
+    struct slicing *slicing = ctx;
+    uint64_t hi[RFS_MAX_DIMS];
+    int rc;
+
+    for (uint32_t a = 0; a < slicing->source_ndim; a++)
+        hi[a] = stored->at[a] + stored->size[a];
+    slicing->spans.n = 0;
+    rc = rfs_convert_spans_in(slicing->converted->map, slicing->link, RFS_SOURCE,
+                              slicing->source_ndim, stored->at, hi, slicing->span, &slicing->spans);
+    for (size_t i = 0; rc == 0 && i < slicing->spans.n; i++)
+        rc = add_block(slicing, stored, &slicing->spans.data[i]);
+    return rc;
+}
+
+/* What a link gives of the present box of the destination. */
+static int take_link(struct slicing *slicing, const struct rfs_convert_link *link)
+{
+    const struct rfs_converted *converted = slicing->converted;
+    const struct rfs_convert_map *map = converted->map;
+    const struct rfs_target *target = &converted->plan->params->targets[link->source];
+    struct rfs_convert_span all;
+    struct rfs_convert_spans spans = {0};
+    uint64_t lo[RFS_MAX_DIMS];
+    uint64_t hi[RFS_MAX_DIMS];
+
+    rfs_convert_span_all(map, link, &all);
+    rfs_convert_span_box(map, link, RFS_MADE, slicing->made_ndim, &all, lo, hi);
+    for (uint32_t a = 0; a < slicing->made_ndim; a++)
+        if (hi[a] <= slicing->cells->lo[a] || lo[a] >= slicing->cells->hi[a])
+            return 0;
+    slicing->link = link;
+    slicing->source_ndim = rfs_catalog_type(converted->config.catalog, target->type)->ndim;
+    int rc = rfs_convert_spans_in(map, link, RFS_MADE, slicing->made_ndim, slicing->cells->lo,
+                                  slicing->cells->hi, NULL, &spans);
+    for (size_t i = 0; rc == 0 && i < spans.n; i++) {
+        slicing->span = &spans.data[i];
+        rfs_convert_span_box(map, link, RFS_SOURCE, slicing->source_ndim, slicing->span, lo, hi);
+        rc = rfs_plan_stored(converted->config.whole, target, lo, hi, take_stored, slicing);
+    }
+    free(spans.data);
+    return rc;
+}
+
+/* All boxes of a local rank of the destination. */
+static int take_boxes(struct slicing *slicing, const struct rfs_geometry *geometry, uint32_t local,
+                      const struct rfs_convert_made *made)
+{
+    struct rfs_cells cells;
+    uint32_t cell[RFS_MAX_DIMS];
+    uint64_t step = slicing->item;
+    int rc = 0;
+
+    for (uint32_t a = geometry->ndim; a-- > 0; step *= geometry->dst_dims[a])
+        slicing->stride[a] = step;
+    slicing->cells = &cells;
+    rfs_geometry_cells(geometry, local, &cells, cell);
+    do {
+        for (size_t i = 0; rc == 0 && i < made->n; i++)
+            rc = take_link(slicing, &slicing->converted->map->links.data[made->links + i]);
+    } while (rc == 0 && rfs_cells_next(geometry, &cells, cell));
+    return rc;
+}
+
+int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
+                             const struct rfs_target *target, struct rfs_slice *slice)
+{
+    const struct rfs_converted *converted = planner->config.converted;
+    const struct rfs_convert_made *made = rfs_converted_made(converted, target->name);
+    const struct rfs_geometry *geometry;
+    struct rfs_geometry whole;
+    struct rfs_use use;
+    int rc = 0;
+
+    if (!made)
+        return -EIO;
+    struct slicing slicing = {.converted = converted,
+                              .slice = slice,
+                              .item = rfs_dtype_bytes((enum rfs_dtype)made->type.dtype),
+                              .made_ndim = made->type.ndim};
+    if (target->geometry == RFS_NO_ID)
+        rc = rfs_geometry_resolve(&made->type, NULL, NULL, NULL, NULL, made->name, &whole, NULL);
+    geometry =
+        target->geometry == RFS_NO_ID ? &whole : rfs_plan_geometry_at(planner, target->geometry);
+    if (rc)
+        return rc;
+    rfs_catalog_begin(converted->config.catalog, &use);
+    rc = take_boxes(&slicing, geometry, target->geometry == RFS_NO_ID ? 0 : local, made);
+    rfs_catalog_end(converted->config.catalog, &use);
+    free(slicing.spans.data);
+    if (rc == 0 && slice->n > 1)
+        qsort(slice->blocks, slice->n, sizeof *slice->blocks, rfs_block_by_destination);
+    return rc;
+}
+
+int rfs_plan_converted_attributes(struct planning *planning, struct rfs_rank_plan *plan)
+{
+    const struct rfs_rank_plan *whole = planning->planner->config.converted->plan;
+    const struct rfs_params *params = plan->params;
+
+    *plan = *whole;
+    plan->params = params;
+    plan->sources = malloc((whole->n_sources + 1) * sizeof *plan->sources);
+    if (!plan->sources)
+        return rfs_fail_memory(planning->err);
+    memcpy(plan->sources, whole->sources, whole->n_sources * sizeof *plan->sources);
+    return 0;
+}

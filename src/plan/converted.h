@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What conversion rules make of a source (convert/map.h), as a source of its own: a derived
+ * catalogue lists the made tensors as one whole checkpoint, which a planner cuts as any other. That
+ * planner's slices are found in two steps: links lead from a box of the destination to elements of
+ * whole source tensors, and an unsharded plan of the source says where those are stored.
+ *
+ * Cost: the unsharded plan, for which all source ranks that give something are indexed; the map. A
+ * slice takes time in the links of its tensor, and in the stored boxes that it touches.
+ *
+ * Threads: as planners.
+ */
+#ifndef RFS_PLAN_CONVERTED_H
+#define RFS_PLAN_CONVERTED_H
+
+#include "convert/compile.h"
+#include "plan/planner.h"
+
+struct rfs_converted_config {
+    /* of the source, borrowed; its destination is unsharded, and nothing is renamed */
+    struct rfs_planner *whole;
+    struct rfs_catalog *catalog; /* the planner's */
+    const struct rfs_convert_rules *rules;
+    const struct rfs_hf_config *hf_config;
+    const char *options; /* of the rules, or NULL */
+    struct rfs_log *log;
+};
+
+/* Plans the source, and applies the rules. 0 with *out owned, or -errno with *err filled. */
+int rfs_converted_new(const struct rfs_converted_config *config, struct rfs_converted **out,
+                      struct rfs_error *err);
+void rfs_converted_free(struct rfs_converted *converted);
+
+/* The catalogue of what is made; lives as long. */
+struct rfs_catalog *rfs_converted_catalog(const struct rfs_converted *converted);
+const struct rfs_convert_map *rfs_converted_map(const struct rfs_converted *converted);
+/* The unsharded plan of the source, and its target that a link's source number stands for. */
+struct rfs_planner *rfs_converted_whole(const struct rfs_converted *converted);
+const struct rfs_target *rfs_converted_target(const struct rfs_converted *converted,
+                                              uint32_t source);
+/* What is made by that name, id in the catalogue's names; or NULL. */
+const struct rfs_convert_made *rfs_converted_made(const struct rfs_converted *converted,
+                                                  uint32_t name);
+/* The dtype that a cast gives it; FROM without one. */
+enum rfs_dtype rfs_converted_dtype(const struct rfs_converted *converted, uint32_t name,
+                                   enum rfs_dtype from);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/convert.h"
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/path.h"
+#include "base/read_whole.h"
+#include "plan/converted.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ENDING ".rules"
+#define FILE_MOST ((size_t)256 << 20) /* of one shown as it is: they are kept in memory */
+
+/* ---- the rules --------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *ending)
+{
+    const size_t n = strlen(text);
+    const size_t m = strlen(ending);
+
+    return n > m && strcmp(text + n - m, ending) == 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Files of a folder that are like a pattern, sorted; nothing of a folder that is not there. */
+static int list_files(const char *folder, const char *const *patterns, struct convert_files *files,
+                      struct rfs_error *err)
+{
+    DIR *dir = opendir(folder);
+    bool room = true;
+
+    for (const struct dirent *entry; dir && room && (entry = readdir(dir));) {
+        bool like = false;
+        for (size_t i = 0; patterns[i]; i++)
+            like = like || rfs_glob_match_file(patterns[i], entry->d_name);
+        char *name = like ? strdup(entry->d_name) : NULL;
+        room = !like || (name && RFS_PUSH(&files->names, name));
+        if (!room)
+            free(name);
+    }
+    if (dir)
+        closedir(dir);
+    if (files->names.n > 1)
+        qsort(files->names.data, files->names.n, sizeof *files->names.data, by_name);
+    return room ? 0 : rfs_fail_memory(err);
+}
+
+/* There are no rules of that name: which there are. */
+static int fail_unknown(const char *name, struct rfs_error *err)
+{
+    static const char *const patterns[] = {"*" ENDING, NULL};
+    RFS_CLEANUP(rfs_view_convert_files_end) struct convert_files files = {.folder = NULL};
+    char names[400] = "a file of rules, convert=FILE" ENDING;
+    size_t n = 0;
+
+    if (list_files(RFS_CONVERT_DIR, patterns, &files, err))
+        return -ENOMEM;
+    for (size_t i = 0; i < files.names.n && n < sizeof names; i++) {
+        const char *file = files.names.data[i];
+        if (strncmp(file, "common", strlen("common")) != 0)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s",
+                                  n > 0 ? ", " : "convert=", (int)(strlen(file) - strlen(ENDING)),
+                                  file);
+    }
+    return rfs_fail_usage(err, names, "there are no conversion rules '%s' in %s", name,
+                          RFS_CONVERT_DIR);
+}
+
+int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, struct rfs_error *err)
+{
+    RFS_FREE char *path = NULL;
+
+    *out = NULL;
+    if (strchr(value, '/') || ends_with(value, ENDING))
+        return rfs_convert_rules_open(value, RFS_CONVERT_DIR, out, err);
+    if (asprintf(&path, "%s/%s%s", RFS_CONVERT_DIR, value, ENDING) < 0) {
+        path = NULL;
+        return rfs_fail_memory(err);
+    }
+    if (access(path, F_OK) != 0)
+        return fail_unknown(value, err);
+    return rfs_convert_rules_open(path, RFS_CONVERT_DIR, out, err);
+}
+
+/* ---- the config -------------------------------------------------------------------------------- */
+
+/* That of the options, or of a source that has one. Owned; NULL with *err filled. */
+static char *find_config(const struct rfs_view *view, struct rfs_error *err)
+{
+    const char *given = view->options.hf_config;
+    char *path =
+        given ? strdup(given) : rfs_path_join(rfs_catalog_path(view->stored), "config.json");
+
+    if (!path)
+        rfs_fail_memory(err);
+    if (!path || given || access(path, F_OK) == 0)
+        return path;
+    free(path);
+    rfs_fail_usage(err, "hf_config=config.json",
+                   "option convert needs the model's config.json, and the source has none");
+    return NULL;
+}
+
+static void free_rules(struct rfs_convert_rules **rules)
+{
+    rfs_convert_rules_free(*rules);
+}
+
+static void free_config(struct rfs_hf_config **config)
+{
+    rfs_hf_config_free(*config);
+}
+
+int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+    RFS_CLEANUP(free_rules) struct rfs_convert_rules *rules = NULL;
+    RFS_CLEANUP(free_config) struct rfs_hf_config *config = NULL;
+
+    if (!options->convert)
+        return 0;
+    view->convert.config = find_config(view, err);
+    if (!view->convert.config)
+        return err->code;
+    int rc = rfs_view_convert_rules(options->convert, &rules, err);
+    if (rc == 0)
+        rc = rfs_hf_config_open(view->convert.config, &config, err);
+    if (rc)
+        return rc;
+    const struct rfs_planner_config whole = {
+        .catalog = view->stored,
+        .src = view->src,
+        .pool = view->set->pool,
+        .log = &view->log,
+        .strict = options->strict,
+        .keep_empty = true,
+        .late = view->set->late,
+    };
+    rc = rfs_planner_new(&whole, &view->convert.whole, err);
+    if (rc)
+        return rc;
+    const struct rfs_converted_config converted = {
+        .whole = view->convert.whole,
+        .catalog = view->stored,
+        .rules = rules,
+        .hf_config = config,
+        .options = options->convert_options,
+        .log = &view->log,
+    };
+    rc = rfs_converted_new(&converted, &view->convert.made, err);
+    if (rc)
+        return rc;
+    view->catalog = rfs_converted_catalog(view->convert.made);
+    view->convert.src = view->src;
+    view->src = NULL;
+    return 0;
+}
+
+void rfs_view_convert_free(struct rfs_view *view)
+{
+    rfs_converted_free(view->convert.made);
+    rfs_planner_free(view->convert.whole);
+    rfs_strategy_free(view->convert.src);
+    free(view->convert.config);
+}
+
+/* ---- the files of the model -------------------------------------------------------------------- */
+
+void rfs_view_convert_files_end(struct convert_files *files)
+{
+    for (size_t i = 0; i < files->names.n; i++)
+        free(files->names.data[i]);
+    free(files->names.data);
+    free(files->folder);
+}
+
+int rfs_view_convert_list(const struct rfs_view *view, struct convert_files *files,
+                          struct rfs_error *err)
+{
+    static const char *const patterns[] = {"generation_config.json",
+                                           "tokenizer*",
+                                           "vocab.*",
+                                           "merges.txt",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "chat_template*",
+                                           "preprocessor_config.json",
+                                           "*.tiktoken",
+                                           "configuration_*.py",
+                                           "modeling_*.py",
+                                           "tokenization_*.py",
+                                           NULL};
+
+    if (!view->convert.config)
+        return 0;
+    const int rc = rfs_path_parent(view->convert.config, &files->folder, NULL, err);
+    return rc ? rc : list_files(files->folder, patterns, files, err);
+}
+
+static int show_file(struct rfs_view *view, const char *path, const char *name,
+                     struct rfs_error *err)
+{
+    struct rfs_image *image;
+    RFS_FREE char *text = NULL;
+    size_t n;
+
+    const int rc = rfs_read_whole(path, FILE_MOST, &text, &n, err);
+    if (rc)
+        return rc;
+    struct rfs_bytes bytes = {.n = 0};
+    if (!rfs_bytes_put(&bytes, text, n) || rfs_image_bytes(&bytes, &image)) {
+        rfs_bytes_free(&bytes);
+        return rfs_fail_memory(err);
+    }
+    return flat_show(view, name, 0, image, err);
+}
+
+int rfs_view_convert_show(struct rfs_view *view, const struct convert_files *files,
+                          struct rfs_error *err)
+{
+    int rc = view->convert.config ? show_file(view, view->convert.config, "config.json", err) : 0;
+
+    for (size_t i = 0; i < files->names.n && rc == 0; i++) {
+        RFS_FREE char *path = rfs_path_join(files->folder, files->names.data[i]);
+        rc = path ? show_file(view, path, files->names.data[i], err) : rfs_fail_memory(err);
+    }
+    return rc;
+}
