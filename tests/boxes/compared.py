@@ -21,8 +21,9 @@ def export(case, source, target, options):
     if case.says not in said:
         return f"'{case.says}' is not in: {said}"
     if case.refusal:
-        refused = done.returncode == 1 and case.refusal in said and not os.path.exists(target)
-        return None if refused else f"exit {done.returncode} instead of a refusal that has '{case.refusal}': {said}"
+        parts = [case.refusal] if isinstance(case.refusal, str) else case.refusal
+        refused = done.returncode == case.status and all(part in said for part in parts) and not os.path.exists(target)
+        return None if refused else f"exit {done.returncode} instead of a refusal that has {parts}: {said}"
     return f"export exits with {done.returncode}: {said}" if done.returncode else None
 
 

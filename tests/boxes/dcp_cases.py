@@ -3,7 +3,6 @@
 
 A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
 """
-import json
 import logging
 import math
 import os
@@ -13,6 +12,7 @@ import subprocess
 import torch
 
 import dcp_program as program
+import safetensors_file
 from dcp_program import Boxes, Plain, Sharded
 
 FIXED = {}
@@ -134,18 +134,11 @@ SAFETENSORS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bf
 
 
 def read_safetensors(path):
-    """By the format: the library does not know every dtype."""
-    with open(path, "rb") as file:
-        data = bytearray(file.read())
-    begin = 8 + int.from_bytes(data[:8], "little")
     out = {}
-    for name, entry in json.loads(data[8:begin]).items():
-        if name == "__metadata__":
-            continue
-        first, end = entry["data_offsets"]
-        dtype = getattr(torch, SAFETENSORS[entry["dtype"]])
-        part = torch.tensor(data[begin + first:begin + end], dtype=torch.uint8)
-        out[name] = part.view(dtype).reshape(entry["shape"]) if end > first else torch.empty(entry["shape"], dtype=dtype)
+    for name, kind, shape, data in safetensors_file.entries(path):
+        dtype = getattr(torch, SAFETENSORS[kind])
+        out[name] = torch.frombuffer(data, dtype=torch.uint8).view(dtype).reshape(shape) if data else \
+            torch.empty(shape, dtype=dtype)
     return out
 
 

@@ -44,6 +44,7 @@ class Case:
         self.damage = None          # called with the folder of the iteration, after it was read by its own program
         self.says = ""              # what an export must print
         self.refusal = ""           # instead of all that it may not do
+        self.status = 1             # with which it is refused
         self.options = {}           # more of them
 
     def describe(self):

@@ -17,11 +17,13 @@ VERSIONS = ("2.0.0", "2.1.0")
 
 
 class Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules whose names are whatever is asked for: those of training, and of other packages."""
+    """Modules whose names are whatever is asked for: those of training, and of other packages, but for the KNOWN ones."""
+
+    def __init__(self, *known):
+        self.known = known
 
     def find_spec(self, name, path=None, target=None):
-        known = name.startswith("mindformers.checkpoint.")
-        if known or name.split(".")[0] not in ("mindformers", "hyper_parallel"):
+        if name.startswith(self.known) or name.split(".")[0] not in ("mindformers", "hyper_parallel"):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -51,7 +53,7 @@ class Program:
             raise FileNotFoundError(f"there is no {self.folder}; try: scripts/test mindformers-packages")
         for name in [n for n in sys.modules if n.split(".")[0] in ("mindformers", "hyper_parallel")]:
             del sys.modules[name]
-        finder = Stubs()
+        finder = Stubs("mindformers.checkpoint.")
         sys.meta_path.insert(0, finder)
         try:
             package("mindformers", self.folder)
