@@ -645,6 +645,12 @@ int rfs_convert_compile(const struct rfs_convert_rules *rules,
     if (rc)
         return rc;
     c.map->from_left = c.source == SIDE_LEFT;
+    for (int side = 0; side < 2; side++) {
+        const char *name = rules->sides[side];
+        c.map->side[side] = rfs_arena_text(&c.map->arena, name, strlen(name));
+        if (!c.map->side[side])
+            return rfs_fail_memory(err);
+    }
     *out = RFS_STEAL(c.map);
     return 0;
 }

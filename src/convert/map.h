@@ -53,6 +53,7 @@ struct rfs_convert_made {
 struct rfs_convert_map {
     struct rfs_arena arena;                 /* of names */
     bool from_left;                         /* the source has the names of the left side */
+    const char *side[2];                    /* what the left and the right side are called */
     RFS_VEC(struct rfs_convert_made) made;  /* in the order of what they are made of */
     RFS_VEC(struct rfs_convert_link) links; /* by made tensor */
     RFS_VEC(struct rfs_convert_digit) digits;

@@ -109,6 +109,11 @@ const struct rfs_convert_map *rfs_converted_map(const struct rfs_converted *conv
     return converted->map;
 }
 
+size_t rfs_converted_sources(const struct rfs_converted *converted)
+{
+    return converted->plan->params->n;
+}
+
 struct rfs_planner *rfs_converted_whole(const struct rfs_converted *converted)
 {
     return converted->config.whole;
@@ -152,6 +157,8 @@ struct slicing {
     const struct rfs_convert_span *span;
     uint32_t source_ndim;
     struct rfs_convert_spans spans; /* in a stored box */
+    rfs_converted_fn *each;         /* NULL but in a walk */
+    void *ctx;
 };
 
 /* Whether the runs of the block are ascending in the source, one behind the other. */
@@ -206,7 +213,11 @@ static int add_block(struct slicing *slicing, const struct rfs_stored *stored,
         block->src += (src[a] - stored->at[a]) * stored->stride[a];
     rfs_block_box(block, link->n, len, slicing->item, dst_stride, src_stride);
     block->strided = !is_nested(block);
-    return 0;
+    if (!slicing->each)
+        return 0;
+    const struct rfs_converted_piece piece = {link,  span,       stored->rank,
+                                              block, stored->at, stored->slice_at};
+    return slicing->each(slicing->ctx, &piece);
 }
 
 /* What of the present digits a stored box has. */
@@ -275,34 +286,53 @@ static int take_boxes(struct slicing *slicing, const struct rfs_geometry *geomet
     return rc;
 }
 
-int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
-                             const struct rfs_target *target, struct rfs_slice *slice)
+/* SLICING has its slice, and what is called for each piece. */
+static int take_target(struct slicing *slicing, struct rfs_planner *planner, uint32_t local,
+                       const struct rfs_target *target)
 {
     const struct rfs_converted *converted = planner->config.converted;
     const struct rfs_convert_made *made = rfs_converted_made(converted, target->name);
-    const struct rfs_geometry *geometry;
+    const bool cut = target->geometry != RFS_NO_ID;
     struct rfs_geometry whole;
     struct rfs_use use;
     int rc = 0;
 
     if (!made)
         return -EIO;
-    struct slicing slicing = {.converted = converted,
-                              .slice = slice,
-                              .item = rfs_dtype_bytes((enum rfs_dtype)made->type.dtype),
-                              .made_ndim = made->type.ndim};
-    if (target->geometry == RFS_NO_ID)
+    slicing->converted = converted;
+    slicing->item = rfs_dtype_bytes((enum rfs_dtype)made->type.dtype);
+    slicing->made_ndim = made->type.ndim;
+    if (!cut)
         rc = rfs_geometry_resolve(&made->type, NULL, NULL, NULL, NULL, made->name, &whole, NULL);
-    geometry =
-        target->geometry == RFS_NO_ID ? &whole : rfs_plan_geometry_at(planner, target->geometry);
     if (rc)
         return rc;
     rfs_catalog_begin(converted->config.catalog, &use);
-    rc = take_boxes(&slicing, geometry, target->geometry == RFS_NO_ID ? 0 : local, made);
+    rc = take_boxes(slicing, cut ? rfs_plan_geometry_at(planner, target->geometry) : &whole,
+                    cut ? local : 0, made);
     rfs_catalog_end(converted->config.catalog, &use);
-    free(slicing.spans.data);
+    free(slicing->spans.data);
+    return rc;
+}
+
+int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
+                             const struct rfs_target *target, struct rfs_slice *slice)
+{
+    struct slicing slicing = {.slice = slice};
+    const int rc = take_target(&slicing, planner, local, target);
+
     if (rc == 0 && slice->n > 1)
         qsort(slice->blocks, slice->n, sizeof *slice->blocks, rfs_block_by_destination);
+    return rc;
+}
+
+int rfs_planner_converted_walk(struct rfs_planner *planner, uint32_t rank,
+                               const struct rfs_target *target, rfs_converted_fn *each, void *ctx)
+{
+    struct rfs_slice slice = {0};
+    struct slicing slicing = {.slice = &slice, .each = each, .ctx = ctx};
+    const int rc = take_target(&slicing, planner, rank % planner->scale.dst_devices, target);
+
+    rfs_slice_free(&slice);
     return rc;
 }
 

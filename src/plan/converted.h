@@ -34,6 +34,8 @@ void rfs_converted_free(struct rfs_converted *converted);
 /* The catalogue of what is made; lives as long. */
 struct rfs_catalog *rfs_converted_catalog(const struct rfs_converted *converted);
 const struct rfs_convert_map *rfs_converted_map(const struct rfs_converted *converted);
+/* How many values the source has. */
+size_t rfs_converted_sources(const struct rfs_converted *converted);
 /* The unsharded plan of the source, and its target that a link's source number stands for. */
 struct rfs_planner *rfs_converted_whole(const struct rfs_converted *converted);
 const struct rfs_target *rfs_converted_target(const struct rfs_converted *converted,
@@ -44,5 +46,23 @@ const struct rfs_convert_made *rfs_converted_made(const struct rfs_converted *co
 /* The dtype that a cast gives it; FROM without one. */
 enum rfs_dtype rfs_converted_dtype(const struct rfs_converted *converted, uint32_t name,
                                    enum rfs_dtype from);
+
+/* Elements of a slice that come from one link and one stored box. */
+struct rfs_converted_piece {
+    const struct rfs_convert_link *link;
+    const struct rfs_convert_span *span; /* of its digits */
+    uint32_t rank; /* of the source; of one that describes itself, the number of the file */
+    const struct rfs_block *block;
+    /* Where the stored box begins in the source tensor, and in what that rank has of it. */
+    const uint64_t *at, *slice_at;
+};
+/* 0 or -errno, which ends the walk. */
+typedef int rfs_converted_fn(void *ctx, const struct rfs_converted_piece *piece);
+/*
+ * For diagnostics: the pieces of a target of a planned rank of a planner of what is made, in the
+ * order of links. 0 or -errno.
+ */
+int rfs_planner_converted_walk(struct rfs_planner *planner, uint32_t rank,
+                               const struct rfs_target *target, rfs_converted_fn *each, void *ctx);
 
 #endif

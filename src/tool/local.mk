@@ -25,6 +25,7 @@ librfstool_la_SOURCES = \
 	src/tool/common/whole.c src/tool/common/whole.h \
 	src/tool/common/whole_parts.c src/tool/common/whole_parts.h
 
+include src/tool/convert/local.mk
 include src/tool/diff/local.mk
 include src/tool/example/local.mk
 include src/tool/explain/local.mk

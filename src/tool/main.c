@@ -14,7 +14,7 @@
 static const struct rfs_command *const commands[] = {
     &rfs_command_info,   &rfs_command_strategy, &rfs_command_explain, &rfs_command_ranks,
     &rfs_command_layout, &rfs_command_verify,   &rfs_command_diff,    &rfs_command_stats,
-    &rfs_command_get,    &rfs_command_export,   &rfs_command_example,
+    &rfs_command_get,    &rfs_command_export,   &rfs_command_convert, &rfs_command_example,
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

@@ -11,6 +11,8 @@ int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct 
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
     *out = (struct rfs_view_plans){.planner = view->planner,
                                    .catalog = view->catalog,
+                                   .converted = view->convert.made,
+                                   .stored = view->stored,
                                    .pool = set->pool,
                                    .src = view->src,
                                    .dst = view->dst,

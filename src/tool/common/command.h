@@ -24,6 +24,7 @@ struct rfs_command {
     int (*run)(void *request, struct rfs_error *err);
 };
 
+extern const struct rfs_command rfs_command_convert;
 extern const struct rfs_command rfs_command_diff;
 extern const struct rfs_command rfs_command_example;
 extern const struct rfs_command rfs_command_explain;

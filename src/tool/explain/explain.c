@@ -138,6 +138,8 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
         rc = prepare(explain, err);
     if (rc == 0 && explain->param)
         rc = rfs_explain_check(explain, err);
+    if (rc == 0 && explain->rooms.converted)
+        return rfs_explain_converted(explain, err);
     if (rc == 0 && explain->svg)
         rc = rfs_explain_picture(explain, err);
     if (rc == 0 && explain->json)

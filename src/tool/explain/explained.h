@@ -101,6 +101,8 @@ uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct r
 
 /* What is printed, all of it, or -errno with *err filled. */
 int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err);
+/* The same of what conversion rules make. */
+int rfs_explain_converted(struct rfs_explain *explain, struct rfs_error *err);
 int rfs_explain_json(struct rfs_explain *explain, struct rfs_error *err);
 /* Writes the picture of the parameter to explain->svg. */
 int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err);

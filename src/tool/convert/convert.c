@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reshard convert check: whether conversion rules fit a source, and what they make of it. */
+#include "base/cleanup.h"
+#include "plan/converted.h"
+#include "tool/common/command.h"
+#include "tool/common/open.h"
+#include "tool/common/table.h"
+#include "tool/common/tool.h"
+#include "view/plans.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct request {
+    const char *rules, *source;
+    struct rfs_settings options; /* of the view */
+    bool list, json;
+    bool checks; /* the word before the arguments was there */
+};
+
+static int take_word(void *given, const char *word, struct rfs_error *err)
+{
+    struct request *request = given;
+
+    request->checks = strcmp(word, "check") == 0;
+    return request->checks
+               ? 0
+               : rfs_fail_usage(err, "reshard convert check", "unknown action '%s'", word);
+}
+
+/* Of how many source tensors it is made. */
+static size_t count_sources(const struct rfs_convert_map *map, const struct rfs_convert_made *made)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < made->n; i++) {
+        const struct rfs_convert_link *link = &map->links.data[made->links + i];
+        n += i == 0 || link->source != link[-1].source;
+    }
+    return n;
+}
+
+static const struct rfs_column columns[] = {
+    {"tensor", RFS_CELL_TEXT},    {"shape", RFS_CELL_JSON}, {"dtype", RFS_CELL_TEXT},
+    {"sources", RFS_CELL_NUMBER}, {"rule", RFS_CELL_TEXT},
+};
+
+static void list_made(const struct rfs_convert_map *map, struct rfs_table *table)
+{
+    for (size_t i = 0; i < map->made.n; i++) {
+        const struct rfs_convert_made *made = &map->made.data[i];
+        rfs_table_text(table, made->name);
+        rfs_table_dims(table, made->type.ndim, made->type.dims);
+        rfs_table_text(table, rfs_dtype_name(made->shown));
+        rfs_table_u64(table, count_sources(map, made));
+        rfs_table_add(table, "%s: line %" PRIu32, made->file, made->line);
+    }
+}
+
+static void print(const struct request *request, const struct rfs_view_plans *plans)
+{
+    const struct rfs_convert_map *map = rfs_converted_map(plans->converted);
+    const size_t sources = rfs_converted_sources(plans->converted);
+    struct rfs_table table = RFS_TABLE(columns, request->json);
+
+    list_made(map, &table);
+    if (request->json) {
+        struct rfs_json_write json = {.file = stdout, .indent = 2};
+        rfs_json_object(&json, NULL, RFS_JSON_LINES);
+        rfs_json_put_text(&json, "from", map->side[!map->from_left]);
+        rfs_json_put_text(&json, "to", map->side[map->from_left]);
+        rfs_json_put_u64(&json, "source_tensors", sources);
+        rfs_json_put_u64(&json, "dropped", map->dropped);
+        rfs_table_put_json(&table, &json, "made");
+        rfs_json_end(&json);
+        putchar('\n');
+    } else {
+        if (request->list)
+            rfs_table_print(&table, stdout);
+        printf("%s: %zu tensors of %s make %zu of %s; %zu more are left out\n", request->source,
+               sources - map->dropped, map->side[!map->from_left], map->made.n,
+               map->side[map->from_left], map->dropped);
+    }
+    rfs_table_free(&table);
+}
+
+static void close_view(reshard_view **view)
+{
+    reshard_close(*view);
+}
+
+static int run(void *given, struct rfs_error *err)
+{
+    struct request *request = given;
+    RFS_CLEANUP(close_view) reshard_view *view = NULL;
+    struct rfs_view_plans plans;
+
+    if (!request->checks || !request->source)
+        return rfs_fail_usage(err, "reshard convert check RULES SRC --hf-config FILE",
+                              "convert takes an action, rules and a source");
+    int rc = rfs_settings_add(&request->options, "convert", request->rules, NULL)
+                 ? rfs_fail_memory(err)
+                 : 0;
+    if (rc == 0)
+        rc = rfs_tool_open(request->source, &request->options, NULL, NULL, false, &view, err);
+    if (rc == 0)
+        rc = rfs_view_plans(view, &plans, err);
+    if (rc == 0 && !plans.converted)
+        rc = rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
+    if (rc == 0)
+        print(request, &plans);
+    return rc;
+}
+
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_PLACE("RULES", struct request, rules, NULL),
+    RFS_ARG_PLACE("SRC", struct request, source, "one RULES and one SRC"),
+    RFS_ARG_VIEW_NAMED("hf-config", "FILE", "hf_config", struct request, options,
+                       "the model's config.json (that of SRC, if it has one)"),
+    RFS_ARG_VIEW_NAMED("convert-options", "NAME=WORD:…", "convert_options", struct request, options,
+                       "options of the rules"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options, "the strategy of SRC"),
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
+                 "any option of the view, see reshardfs(1)"),
+    RFS_ARG_FLAG("list", struct request, list, "each tensor that is made, and its rule"),
+    RFS_ARG_FLAG("json", struct request, json, "for scripts"),
+    {0},
+};
+
+const struct rfs_command rfs_command_convert = {
+    .name = "convert",
+    .usage = "reshard convert check RULES SRC [--hf-config FILE] [option…]\n",
+    .summary = "checks that conversion rules fit a checkpoint",
+    .arguments = arguments,
+    .request_bytes = sizeof(struct request),
+    .take_word = take_word,
+    .run = run,
+};

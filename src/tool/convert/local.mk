@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+librfstool_la_SOURCES += \
+	src/tool/convert/convert.c

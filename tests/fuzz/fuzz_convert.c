@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Conversion rules. What parses is applied to a small model of either side; what that makes must
+ * have each element once.
+ */
+#include "convert/compile.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char config_text[] =
+    "{\"model_type\": \"m\", \"hidden\": 4, \"heads\": 4, \"groups\": 2, \"head\": 2, \"ffn\": 6, "
+    "\"layers\": 2, \"experts\": 2, \"tied\": false, \"text\": {\"word\": \"sigmoid\"}}";
+
+#define TENSOR(tensor, ...)                                                                        \
+    {                                                                                              \
+        tensor,                                                                                    \
+        {                                                                                          \
+            .dims = {__VA_ARGS__}, .ndim = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t),   \
+            .dtype = RFS_BFLOAT16, .kind = RFS_TENSOR                                              \
+        }                                                                                          \
+    }
+
+struct named {
+    const char *name;
+    struct rfs_type type;
+};
+static struct named right[] = {TENSOR("q", 8, 4),    TENSOR("k", 4, 4),   TENSOR("v", 4, 4),
+                               TENSOR("gate", 6, 4), TENSOR("up", 6, 4),  TENSOR("m.0.x", 3),
+                               TENSOR("m.1.x", 3),   TENSOR("e.0", 6, 4), TENSOR("e.1", 6, 4)};
+static struct named left[] = {TENSOR("qkv", 16, 4), TENSOR("fc1", 12, 4), TENSOR("l.0.a", 3),
+                              TENSOR("l.1.a", 3), TENSOR("w", 8, 6)};
+
+static void check_made(const struct rfs_convert_map *map, const struct named *source)
+{
+    for (size_t i = 0; i < map->made.n; i++) {
+        const struct rfs_convert_made *made = &map->made.data[i];
+        uint64_t elems = 0;
+        for (size_t k = 0; k < made->n; k++) {
+            const struct rfs_convert_link *link = &map->links.data[made->links + k];
+            const struct rfs_type *types[2] = {&made->type, &source[link->source].type};
+            struct rfs_convert_span all;
+            uint64_t n = 1;
+            rfs_convert_span_all(map, link, &all);
+            for (uint32_t d = 0; d < link->n; d++)
+                n *= all.end[d];
+            elems += n;
+            for (int side = 0; side < 2; side++) {
+                uint64_t lo[RFS_MAX_DIMS];
+                uint64_t hi[RFS_MAX_DIMS];
+                rfs_convert_span_box(map, link, side, types[side]->ndim, &all, lo, hi);
+                for (uint32_t a = 0; a < types[side]->ndim; a++)
+                    REQUIRE(hi[a] <= types[side]->dims[a]);
+            }
+        }
+        REQUIRE(elems * 2 == made->type.bytes);
+    }
+}
+
+static void apply(const struct rfs_convert_rules *rules, const struct rfs_hf_config *config,
+                  struct named *named, size_t n)
+{
+    struct rfs_convert_tensor tensors[16];
+    const struct rfs_convert_input input = {config, "way=b", "source", tensors, n};
+    struct rfs_convert_map *map;
+    struct rfs_error err = {0};
+
+    for (size_t i = 0; i < n; i++) {
+        REQUIRE(rfs_type_bytes(&named[i].type, &named[i].type.bytes));
+        tensors[i] = (struct rfs_convert_tensor){named[i].name, &named[i].type};
+    }
+    if (rfs_convert_compile(rules, &input, &map, &err) != 0) {
+        require_refusal(&err);
+        return;
+    }
+    check_made(map, named);
+    rfs_convert_map_free(map);
+}
+
+void fuzz_one(const uint8_t *data, size_t size)
+{
+    struct rfs_convert_rules *rules;
+    struct rfs_hf_config *config;
+    struct rfs_error err = {0};
+
+    if (rfs_convert_rules_parse("f", (const char *)data, size, NULL, NULL, &rules, &err) != 0) {
+        require_refusal(&err);
+        return;
+    }
+    REQUIRE(rfs_hf_config_read("c", config_text, sizeof config_text - 1, &config, &err) == 0);
+    apply(rules, config, right, sizeof right / sizeof *right);
+    apply(rules, config, left, sizeof left / sizeof *left);
+    rfs_hf_config_free(config);
+    rfs_convert_rules_free(rules);
+}
