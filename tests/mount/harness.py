@@ -276,6 +276,13 @@ def alone(test):
     return test
 
 
+def waiting(module):
+    """Marks the tests of a module that sleep most of the time: they run beside as many others as are run without them."""
+    for name, test in vars(module).items():
+        if name.startswith("test_") and callable(test):
+            test.waits = True
+
+
 def begin_worker():
     """A folder for the tests of this process, and for what sanitizers find in the programs that they start."""
     global root
@@ -299,8 +306,8 @@ def run_some(tests, turns, verdicts):
         shutil.rmtree(root, ignore_errors=True)
 
 
-def run_beside(tests, jobs):
-    """Runs tests in JOBS processes; returns the first letters of their verdicts. A process that dies leaves some out."""
+def start_beside(tests, jobs):
+    """Starts tests in JOBS processes, for end_beside."""
     turns, put = os.pipe()
     get, verdicts = os.pipe()
     os.write(put, b"".join(i.to_bytes(2, "big") for i in range(len(tests))))
@@ -322,6 +329,12 @@ def run_beside(tests, jobs):
         workers.append(pid)
     os.close(turns)
     os.close(verdicts)
+    return get, workers
+
+
+def end_beside(started):
+    """The first letters of their verdicts. A process that dies leaves some out."""
+    get, workers = started
     with os.fdopen(get, "rb") as file:
         letters = file.read().decode()
     for pid in workers:
@@ -330,7 +343,7 @@ def run_beside(tests, jobs):
 
 
 def run_all(tests, chosen, jobs=None):
-    """Most tests wait most of the time: JOBS of them, RFS_TEST_JOBS, or twice the processors, run at once."""
+    """Most tests wait half of the time: JOBS of them, RFS_TEST_JOBS, or twice the processors, run at once."""
     jobs = int(os.environ.get("RFS_TEST_JOBS") or jobs or 2 * (os.cpu_count() or 1))
     os.environ.setdefault("LC_ALL", "C.UTF-8")
     signal.signal(signal.SIGALRM, on_alarm)
@@ -342,7 +355,10 @@ def run_all(tests, chosen, jobs=None):
     os.umask(0o022)
     tests = [(n, f) for n, f in tests if not chosen or any(word in n for word in chosen)]
     quiet = [t for t in tests if hasattr(t[1], "alone")]
-    letters = run_beside([t for t in tests if t not in quiet], jobs) + run_beside(quiet, 1)
+    waits = [t for t in tests if hasattr(t[1], "waits") and t not in quiet]
+    others = [t for t in tests if t not in waits and t not in quiet]
+    letters = "".join(map(end_beside, [start_beside(waits, jobs), start_beside(others, jobs)]))
+    letters += end_beside(start_beside(quiet, 1))
     passed, skipped = letters.count("o"), letters.count("S")
     failed = len(tests) - passed - skipped
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
