@@ -12,6 +12,7 @@ tests_fault_test_hostile_SOURCES = \
 	tests/support/hostile_pickles.c \
 	tests/support/hostile_texts.c \
 	tests/support/smaps.h \
+	tests/support/valgrind.h \
 	tests/support/torch_file.c \
 	tests/support/torch_file.h \
 	tests/support/tree.c \

@@ -3,13 +3,15 @@
 #ifndef TESTS_SUPPORT_SMAPS_H
 #define TESTS_SUPPORT_SMAPS_H
 
+#include "tests/support/valgrind.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Sanitizers make nothing of mlock. */
+/* Sanitizers make nothing of mlock; theirs and valgrind's memory is too much to search. */
 #ifdef __has_feature
 #define SMAPS_FEATURE(x) __has_feature(x)
 #else
@@ -20,7 +22,7 @@
     SMAPS_FEATURE(memory_sanitizer)
 #define SMAPS_NO_LOCKS 1
 #else
-#define SMAPS_NO_LOCKS 0
+#define SMAPS_NO_LOCKS is_under_valgrind()
 #endif
 
 /*

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pool.h"
 
+#include "tests/support/valgrind.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -333,7 +335,8 @@ static void test_for_gets_no_more_where_they_compute(void **state)
 
     (void)state;
     assert_int_equal(rfs_pool_for(pool, 50000, two_of, &most), 0);
-    assert_in_range(most, 1, 3);
+    /* under valgrind all but one thread wait */
+    assert_in_range(most, 1, is_under_valgrind() ? 64 : 3);
     rfs_pool_free(pool);
 }
 
