@@ -21,6 +21,10 @@ _reshard() {
         return
     fi
     case $before in
+    strategy)
+        mapfile -t COMPREPLY < <(compgen -W "show convert merge new check" -- "$word")
+        return
+        ;;
     --format)
         mapfile -t COMPREPLY < <(compgen -W "ckpt safetensors pt" -- "$word")
         return

@@ -38,11 +38,9 @@ _reshardfs_piece() {
     esac
     compopt -o nospace
     # readline has taken what stands before the last '=' or ':' off the word
-    if [ ${#COMPREPLY[@]} -gt 0 ] && declare -F __ltrim_colon_completions >/dev/null; then
-        for reply in "${!COMPREPLY[@]}"; do
-            COMPREPLY[reply]=${COMPREPLY[reply]#"$2"}
-        done
-    fi
+    for reply in "${!COMPREPLY[@]}"; do
+        COMPREPLY[reply]=${COMPREPLY[reply]#"$2"}
+    done
 }
 
 _reshardfs() {
