@@ -49,6 +49,7 @@ wheel_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/wheel-$auditwheel_version
 python_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/python
 torch_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/torch
 current_torch_venv=$torch_venv-$torch_version
+transformers_version=4.57.6
 
 say() {
     printf '%s\n' "$*"
@@ -234,16 +235,17 @@ fill_current_torch_venv() {
     "$2" -m venv "$1" &&
         "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
             filelock fsspec jinja2 networkx numpy sympy typing-extensions \
-            "safetensors==$safetensors_version" &&
+            "safetensors==$safetensors_version" "transformers==$transformers_version" &&
         "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
             "torch==$torch_version" &&
         "$1/bin/python" "$top/tests/torch/without_cuda.py" "$1"/lib/python3*/site-packages/torch &&
-        "$1/bin/python" -c 'import torch, safetensors.torch; torch.ones(2) + 1'
+        "$1/bin/python" -c 'import torch, safetensors.torch, transformers; torch.ones(2) + 1'
 }
 
 make_current_torch_venv() {
     install_packages "${torch_packages[@]}" &&
-        make_venv "$current_torch_venv" python3 "torch $torch_version, safetensors $safetensors_version" \
+        make_venv "$current_torch_venv" python3 \
+            "torch $torch_version, safetensors $safetensors_version, transformers $transformers_version" \
             fill_current_torch_venv
 }
 

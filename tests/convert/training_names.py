@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same models as training programs keep them, said row by row and element by element.
+
+None of it uses code of those programs, nor the rules: it is the yardstick for both. Sources: the modules of MindSpore
+Transformers (parallel_core) and the scripts of its toolkit, and Megatron-Core's gpt_layer_specs, attention and mlp.
+"""
+import numpy as np
+from values import Value
+
+
+def rows_of(parts, rows):
+    """A tensor made of rows: [(name of a part, its row)]."""
+    return np.stack([parts[part][row] for part, row in rows])
+
+
+def grouped(heads, groups, head):
+    """For each group of heads: the rows of its heads' q, then of its k, then of its v."""
+    per_group = heads // groups
+    rows = []
+    for group in range(groups):
+        for one in range(per_group):
+            rows += [("q", (group * per_group + one) * head + row) for row in range(head)]
+        rows += [("k", group * head + row) for row in range(head)]
+        rows += [("v", group * head + row) for row in range(head)]
+    return rows
+
+
+def contiguous(heads, groups, head):
+    return [("q", r) for r in range(heads * head)] + [(part, r) for part in "kv" for r in range(groups * head)]
+
+
+def alternating(ffn):
+    return [(part, row) for row in range(ffn) for part in ("gate", "up")]
+
+
+def one_behind_the_other(ffn):
+    return [(part, row) for part in ("gate", "up") for row in range(ffn)]
+
+
+class Reader:
+    """HuggingFace's tensors of a model, by name; all that were taken are counted."""
+
+    def __init__(self, model):
+        self.model, self.taken = model, set()
+
+    def __getitem__(self, name):
+        self.taken.add(name)
+        return self.model.tensors[name].data
+
+    def like(self, name, data):
+        return Value(self.model.tensors[name].dtype, np.ascontiguousarray(data))
+
+
+class Maker:
+    """Common to all: OUT, name -> Value, of the names of a training program."""
+
+    def __init__(self, model, options):
+        self.m, self.hf, self.options, self.out = model, Reader(model), options, {}
+        self.groups = model.config.get("num_key_value_heads") or model.num_attention_heads
+        self.head = model.config.get("head_dim") or model.hidden_size // model.num_attention_heads
+
+    def same(self, name, of):
+        self.out[name] = self.hf.like(of, self.hf[of])
+
+    def maybe(self, name, of):
+        if of in self.m.tensors:
+            self.same(name, of)
+
+    def joined_qkv(self, name, at, what, rows):
+        """q, k and v of the layer AT: WHAT is weight or bias."""
+        parts = {part: self.hf[f"{at}.self_attn.{part}_proj.{what}"] for part in "qkv"}
+        self.out[name] = self.hf.like(f"{at}.self_attn.q_proj.{what}", rows_of(parts, rows))
+
+    def joined_mlp(self, name, at, rows):
+        parts = {part: self.hf[f"{at}.{part}_proj.weight"] for part in ("gate", "up")}
+        self.out[name] = self.hf.like(f"{at}.gate_proj.weight", rows_of(parts, rows))
+
+    def qkv_rows(self, kind):
+        return kind(self.m.num_attention_heads, self.groups, self.head)
+
+    def has_bias(self, at):
+        return f"{at}.self_attn.q_proj.bias" in self.m.tensors
+
+
+class Mindformers(Maker):
+    """The names of MindSpore Transformers' Mcore models."""
+
+    def qkv(self, to, at):
+        kind = contiguous if self.options.get("qkv") == "contiguous" else grouped
+        for what in ("weight", "bias"):
+            if what == "weight" or self.has_bias(at):
+                self.joined_qkv(f"{to}.self_attention.linear_qkv.{what}", at, what, self.qkv_rows(kind))
+
+    def latent(self, to, at):
+        for theirs, ours in (("linear_q_proj", "q_proj"), ("linear_q_down_proj", "q_a_proj"), ("q_layernorm", "q_a_layernorm"),
+                             ("linear_q_up_proj", "q_b_proj"), ("linear_kv_down_proj", "kv_a_proj_with_mqa"),
+                             ("kv_layernorm", "kv_a_layernorm"), ("linear_kv_up_proj", "kv_b_proj")):
+            self.maybe(f"{to}.self_attention.{theirs}.weight", f"{at}.self_attn.{ours}.weight")
+
+    def mlp(self, to, at, ffn):
+        kind = one_behind_the_other if self.options.get("gate_up") == "split" else alternating
+        self.joined_mlp(f"{to}.linear_fc1.weight", at, kind(ffn))
+        self.same(f"{to}.linear_fc2.weight", f"{at}.down_proj.weight")
+
+    def experts(self, to, at):
+        count, hidden, ffn = self.m.count(), self.m.hidden_size, self.m.moe_intermediate_size
+        first = f"{at}.experts.0.gate_proj.weight"
+        kept = self.hf[first].dtype
+        one, two = np.empty((count, hidden, 2 * ffn), kept), np.empty((count, ffn, hidden), kept)
+        for e in range(count):
+            gate, up, down = (self.hf[f"{at}.experts.{e}.{part}_proj.weight"] for part in ("gate", "up", "down"))
+            for h in range(hidden):
+                for f in range(ffn):
+                    one[e, h, f], one[e, h, ffn + f], two[e, f, h] = gate[f, h], up[f, h], down[h, f]
+        if self.options.get("experts_axis") != "own":
+            one, two = one.reshape(count * hidden, 2 * ffn), two.reshape(count * ffn, hidden)
+        self.out[f"{to}.experts.weight1"] = self.hf.like(first, one)
+        self.out[f"{to}.experts.weight2"] = self.hf.like(first, two)
+
+    def layer(self, to, layer):
+        at = f"model.layers.{layer}"
+        self.same(f"{to}.input_layernorm.weight", f"{at}.input_layernorm.weight")
+        self.same(f"{to}.pre_mlp_layernorm.weight", f"{at}.post_attention_layernorm.weight")
+        (self.latent if self.m.kind == "deepseek_v3" else self.qkv)(to, at)
+        for what in ("weight", "bias"):
+            self.maybe(f"{to}.self_attention.linear_proj.{what}", f"{at}.self_attn.o_proj.{what}")
+        for part in "qk":
+            self.maybe(f"{to}.self_attention.{part}_layernorm.weight", f"{at}.self_attn.{part}_norm.weight")
+        if layer in self.m.dense():
+            self.mlp(f"{to}.mlp", f"{at}.mlp", self.m.intermediate_size)
+            return
+        self.same(f"{to}.mlp.router.weight", f"{at}.mlp.gate.weight")
+        self.experts(f"{to}.mlp", f"{at}.mlp")
+        if self.m.kind == "deepseek_v3":
+            self.same(f"{to}.mlp.router.expert_bias", f"{at}.mlp.gate.e_score_correction_bias")
+            self.mlp(f"{to}.mlp.shared_experts", f"{at}.mlp.shared_experts",
+                     self.m.moe_intermediate_size * self.m.n_shared_experts)
+
+    def prediction(self, number):
+        to, at = f"mtp.layers.{number}", f"model.layers.{self.m.num_hidden_layers + number}"
+        for name in ("enorm", "hnorm", "eh_proj"):
+            self.same(f"{to}.{name}.weight", f"{at}.{name}.weight")
+        self.same(f"{to}.final_layernorm.weight", f"{at}.shared_head.norm.weight")
+        self.layer(f"{to}.transformer_layer", self.m.num_hidden_layers + number)
+
+    def make(self):
+        self.same("embedding.word_embeddings.weight", "model.embed_tokens.weight")
+        for layer in self.m.layers():
+            self.layer(f"decoder.layers.{layer}", layer)
+        self.same("decoder.final_layernorm.weight", "model.norm.weight")
+        self.maybe("output_layer.weight", "lm_head.weight")
+        for number in range(self.m.extra()):
+            self.prediction(number)
+        return self.out
+
+
+class Legacy(Maker):
+    """The older names, attention.wq and feed_forward.w1."""
+
+    def parts(self, to, at):
+        for what in ("weight", "bias"):
+            for part in "qkv":
+                self.maybe(f"{to}.attention.w{part}.{what}", f"{at}.self_attn.{part}_proj.{what}")
+        self.same(f"{to}.feed_forward.w1.weight", f"{at}.mlp.gate_proj.weight")
+        self.same(f"{to}.feed_forward.w3.weight", f"{at}.mlp.up_proj.weight")
+
+    def joined(self, to, at):
+        self.joined_qkv(f"{to}.attention.w_qkv.weight", at, "weight", self.qkv_rows(grouped))
+        if self.has_bias(at):
+            self.joined_qkv(f"{to}.attention.w_qkv.bias", at, "bias", self.qkv_rows(grouped))
+        self.joined_mlp(f"{to}.feed_forward.w_gate_hidden.weight", f"{at}.mlp", alternating(self.m.intermediate_size))
+
+    def make(self):
+        self.same("model.tok_embeddings.embedding_weight", "model.embed_tokens.weight")
+        for layer in self.m.layers():
+            at = to = f"model.layers.{layer}"
+            self.same(f"{to}.attention_norm.weight", f"{at}.input_layernorm.weight")
+            self.same(f"{to}.ffn_norm.weight", f"{at}.post_attention_layernorm.weight")
+            for what in ("weight", "bias"):
+                self.maybe(f"{to}.attention.wo.{what}", f"{at}.self_attn.o_proj.{what}")
+            self.same(f"{to}.feed_forward.w2.weight", f"{at}.mlp.down_proj.weight")
+            (self.joined if self.options.get("qkv") == "fused" else self.parts)(to, at)
+        self.same("model.norm_out.weight", "model.norm.weight")
+        self.maybe("lm_head.weight", "lm_head.weight")
+        return self.out
+
+
+class Megatron(Maker):
+    """Megatron-Core's GPT: each layer by its number here; torch_dist stacks the layers."""
+
+    def layer(self, layer):
+        to, at = f"decoder.layers.{layer}", f"model.layers.{layer}"
+        self.same(f"{to}.self_attention.linear_qkv.layer_norm_weight", f"{at}.input_layernorm.weight")
+        for what in ("weight", "bias"):
+            if what == "weight" or self.has_bias(at):
+                self.joined_qkv(f"{to}.self_attention.linear_qkv.{what}", at, what, self.qkv_rows(grouped))
+        self.same(f"{to}.self_attention.linear_proj.weight", f"{at}.self_attn.o_proj.weight")
+        for part in "qk":
+            self.maybe(f"{to}.self_attention.{part}_layernorm.weight", f"{at}.self_attn.{part}_norm.weight")
+        self.same(f"{to}.mlp.linear_fc1.layer_norm_weight", f"{at}.post_attention_layernorm.weight")
+        self.joined_mlp(f"{to}.mlp.linear_fc1.weight", f"{at}.mlp", one_behind_the_other(self.m.intermediate_size))
+        self.same(f"{to}.mlp.linear_fc2.weight", f"{at}.mlp.down_proj.weight")
+
+    def stacked(self):
+        """The layers of each weight in one tensor, with a layer axis in front."""
+        out = {}
+        for name, value in self.out.items():
+            words = name.split(".")
+            if words[:2] != ["decoder", "layers"]:
+                out[name] = value
+            elif words[2] == "0":
+                rest = ".".join(words[3:])
+                of_all = [self.out[f"decoder.layers.{layer}.{rest}"].data for layer in self.m.layers()]
+                out[f"decoder.layers.{rest}"] = Value(value.dtype, np.stack(of_all))
+        return out
+
+    def make(self):
+        self.same("embedding.word_embeddings.weight", "model.embed_tokens.weight")
+        for layer in self.m.layers():
+            self.layer(layer)
+        self.same("decoder.final_layernorm.weight", "model.norm.weight")
+        self.maybe("output_layer.weight", "lm_head.weight")
+        return self.out if self.options.get("layers") == "numbered" else self.stacked()
+
+
+def make(which, model, repeated, **options):
+    """The tensors of MODEL in the names of WHICH, one of the classes above. All but what is REPEATED must have been used."""
+    maker = which(model, options)
+    out = maker.make()
+    unused = set(model.tensors) - maker.hf.taken - set(repeated)
+    assert not unused, f"the model of {which.__name__} leaves out {sorted(unused)}"
+    return out

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "transformers": the library itself loads the mount, and computes what it computes with the original."""
+import contextlib
+import os
+import random
+import re
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is to be looked up anywhere
+
+import architectures  # noqa: E402
+import compared  # noqa: E402
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import training_names  # noqa: E402
+import transformers  # noqa: E402
+import views  # noqa: E402
+from values import Value  # noqa: E402
+
+FIXED = {}
+
+
+def small_value(data, dtype, shape):
+    """Weights with which a network computes numbers, not infinity."""
+    numbers = (0.3 * data.standard_normal(shape)).astype(np.float32)
+    return Value(dtype, (numbers.view(np.uint32) >> 16).astype(np.uint16) if dtype == "BFloat16" else numbers)
+
+
+def predicted(model):
+    """The tensors of the layers of multi-token prediction, which transformers leaves out."""
+    found = {n: re.match(r"model\.layers\.(\d+)\.", n) for n in model.tensors}
+    return {n for n, at in found.items() if at and int(at[1]) >= model.num_hidden_layers}
+
+
+def logits(folder, model, dtype="auto"):
+    """What the model says to a few tokens, and that it was loaded with all of its weights."""
+    loaded, told = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, output_loading_info=True, dtype=dtype, local_files_only=True)
+    more = sorted(set(told["unexpected_keys"]) - predicted(model))
+    if told["missing_keys"] or told["mismatched_keys"] or more:
+        raise ValueError(f"transformers misses {told['missing_keys']}, does not fit {told['mismatched_keys']}, "
+                         f"does not expect {more}")
+    for parameter in loaded.parameters():  # not in mapped files: sums differ in the last bit by where in memory weights begin
+        parameter.data = parameter.data.clone()
+    with torch.no_grad():
+        return loaded.eval()(torch.arange(model.vocab_size)[None] % 7).logits
+
+
+class Case:
+    def __init__(self, name, model, rng):
+        self.name, self.model, self.rng = name, model, rng
+        self.trained = training_names.make(training_names.Mindformers, model, architectures.repeated(model))
+        self.devices, self.files = rng.choice([1, 2, 2, 4]), rng.choice([1, 2])
+        self.says, self.refusal, self.status = "", "", 1
+
+    def describe(self):
+        return f"  {self.model.describe()}\n  from {self.devices} rank(s)"
+
+    def write(self, folder):
+        views.write_huggingface(os.path.join(folder, "hf"), self.model, self.model.tensors, self.files)
+        source = os.path.join(folder, "trained")
+        views.write_ranks(source, self.trained,
+                          {n: views.fitting_layout(self.rng, self.devices, v.shape) for n, v in self.trained.items()})
+        return source, {"src_strategy": source + ".json", "convert": views.rules(self.model.kind), "view": "huggingface",
+                        "hf_config": os.path.join(folder, "hf", "config.json")}
+
+    def check_oracle(self, folder):
+        self.wanted = logits(os.path.join(folder, "hf"), self.model)
+        return None if torch.isfinite(self.wanted).all() else "the model's numbers are not finite"
+
+    def check_views(self, folder, source, options):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(compared.mounted(source, os.path.join(folder, "mnt"), options))
+            got = logits(os.path.join(folder, "mnt"), self.model)
+        return None if torch.equal(got, self.wanted) else "the model that is loaded from the mount says something else"
+
+
+def make(seed, number):
+    rng = random.Random(f"{seed}/{number}")
+    config = architectures.random_config(rng, architectures.KINDS[number % len(architectures.KINDS)])
+    data = np.random.default_rng(rng.getrandbits(64))
+    model = architectures.fill(data, config, rng.choice(["BFloat16", "Float32"]), small_value)
+    return Case(f"transformers-{seed}-{number}", model, rng)
+
+
+def prepare():
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
