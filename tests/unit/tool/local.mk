@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += $(TOOL_TESTS)
-TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/messages tests/unit/tool/options
+TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/options
 TOOL_TESTS = \
 	tests/unit/tool/test_explain \
 	tests/unit/tool/test_export \
