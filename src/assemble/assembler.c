@@ -4,6 +4,7 @@
  * borrowed from them.
  */
 #include "assemble/ahead.h"
+#include "assemble/band.h"
 #include "assemble/internal.h"
 
 #include "base/checked.h"
@@ -59,6 +60,7 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     rfs_ahead_stop(assembler);
     rfs_prefetch_free(assembler->prefetch);
     rfs_cache_free(assembler->cache);
+    rfs_band_free(assembler);
     while (assembler->scratch) {
         struct scratch *scratch = assembler->scratch;
         assembler->scratch = scratch->next;
@@ -93,8 +95,7 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch)
     pthread_mutex_unlock(&assembler->lock);
 }
 
-/* The files that the piece's bytes come from, each once. */
-static void note_files(struct rfs_piece *piece, const struct rfs_slice *slice, uint64_t begin)
+void rfs_piece_note_files(struct rfs_piece *piece, const struct rfs_slice *slice, uint64_t begin)
 {
     const uint64_t end = begin + piece->size;
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
@@ -118,10 +119,12 @@ int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice
     int got = rfs_cache_get(assembler->cache, &key, size, slice->n, want, out);
     if (got == RFS_GOT_CLAIM) {
         (*out)->passing = passing;
-        note_files(*out, slice, begin);
+        rfs_piece_note_files(*out, slice, begin);
         const bool ahead = want == RFS_WANT_ABSENT;
-        const int rc = rfs_fetch(assembler, slice, begin, begin + size, (*out)->data,
-                                 RFS_GATHER_UNPROVEN, ahead);
+        int rc = rfs_band_make(assembler, slice, number, *out, ahead);
+        if (rc > 0)
+            rc = rfs_fetch(assembler, slice, begin, begin + size, (*out)->data, RFS_GATHER_UNPROVEN,
+                           ahead);
         /*
          * A thread that waits for a piece that was refused ahead, or cancelled, makes it itself or
          * meets the failure.

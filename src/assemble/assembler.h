@@ -14,8 +14,10 @@
  * A cached piece is given out only while the source files it was made from are unchanged (one stat
  * each); otherwise the read fails with -ESTALE, as one from the file would.
  *
+ * Pieces of transposed tensors are made in bands (band.h), so that a source byte is read about once.
+ *
  * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it
- * converts. Lock order: the cache's lock and the assembler's are leaf locks, never taken together
+ * converts, and a band (16 MiB and some rows) where it transposes. Lock order: the cache's lock and the assembler's are leaf locks, never taken together
  * and not held across I/O or copying.
  */
 #ifndef RFS_ASSEMBLE_ASSEMBLER_H

@@ -51,9 +51,10 @@ static int fetch_by_windows(const struct fetch *fetch, uint64_t begin, uint64_t 
     if (hold.n_windows == 0 && !halve)
         return fetch_plainly(fetch, begin, end);
     if (!halve)
-        rc = rfs_gather_with(assembler->files, fetch->slice, begin, end, fetch->scratch,
-                             fetch->dst + (begin - fetch->begin), fetch->proof,
-                             &(struct rfs_gather_held){hold.parts, hold.n, fetch->ahead});
+        rc = rfs_gather_with(
+            assembler->files, fetch->slice, begin, end, fetch->scratch,
+            fetch->dst + (begin - fetch->begin), fetch->proof,
+            &(struct rfs_gather_held){.parts = hold.parts, .n = hold.n, .ahead = fetch->ahead});
     rfs_prefetch_release(assembler->prefetch, &hold);
     if (!halve)
         return rc;
@@ -72,6 +73,20 @@ int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, ui
     const struct fetch fetch = {assembler, slice, scratch->bytes, dst, begin, proof, ahead};
     const int rc = rfs_prefetch_is_slow(assembler->prefetch) ? fetch_by_windows(&fetch, begin, end)
                                                              : fetch_plainly(&fetch, begin, end);
+    rfs_scratch_give(assembler, scratch);
+    return rc;
+}
+
+int rfs_fetch_exactly(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                      uint64_t begin, uint64_t end, unsigned char *dst, bool ahead)
+{
+    const struct rfs_gather_held held = {.ahead = ahead, .exactly = true};
+    struct scratch *scratch = rfs_scratch_take(assembler);
+
+    if (!scratch)
+        return -ENOMEM;
+    const int rc = rfs_gather_with(assembler->files, slice, begin, end, scratch->bytes, dst,
+                                   RFS_GATHER_UNPROVEN, &held);
     rfs_scratch_give(assembler, scratch);
     return rc;
 }

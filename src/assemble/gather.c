@@ -138,6 +138,13 @@ int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t 
     return read_content(job, scratch, size, offset);
 }
 
+int rfs_gather_scratch(const struct rfs_gather_job *job, uint64_t at, uint64_t size,
+                       uint64_t offset)
+{
+    return job->ranges ? note_content(job, size, offset)
+                       : read_content(job, job->scratch + at, size, offset);
+}
+
 /* A read whose bytes have to go where copying is slow: by a window from which it is not. */
 static int read_by_window(const struct rfs_gather_job *job, unsigned char *dst, uint64_t size,
                           uint64_t offset)
@@ -366,6 +373,7 @@ int rfs_gather_with(struct rfs_files *files, const struct rfs_slice *slice, uint
             reading.ahead = held->ahead;
             reading.held = held->parts;
             reading.n_held = held->n;
+            job.exactly = held->exactly;
             rc = run_job(&job);
         }
     }

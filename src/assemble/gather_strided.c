@@ -9,12 +9,16 @@
 
 #include "assemble/gather.h"
 #include "assemble/kernels.h"
+#include "assemble/transpose.h"
 #include "base/checked.h"
 
 #include <string.h>
 
 /* Windows have at most so many bytes for each that is wanted. */
 #define SPARSE 8
+/* Steps of at least so many bytes are read one by one, so many together. */
+#define PACKED_LEAST 512
+#define PACKED_STEPS 64
 
 /* Loops of a box, the longest source stride first. */
 struct box {
@@ -58,13 +62,19 @@ static void scatter(const struct box *box, uint32_t level, uint64_t count, uint6
                       (size_t)count);
         return;
     }
+    if (level + 2 == box->n && loop->dst_stride == run && loop[1].src_stride == run &&
+        rfs_transpose_knows(run)) {
+        rfs_transpose(dst, (size_t)loop[1].dst_stride, src, (size_t)loop->src_stride, (size_t)run,
+                      (size_t)count, (size_t)loop[1].count);
+        return;
+    }
     const uint64_t inner = level + 1 < box->n ? box->loop[level + 1].count : 1;
     for (uint64_t i = 0; i < count; i++)
         scatter(box, level + 1, inner, run, dst + i * loop->dst_stride, src + i * loop->src_stride);
 }
 
 /* How many steps of loop LEVEL make a window that is worth reading at once; 0: not even one. */
-static uint64_t steps_at_once(const struct box *box, uint32_t level)
+static uint64_t steps_at_once(const struct box *box, uint32_t level, bool exactly)
 {
     const struct rfs_loop *loop = &box->loop[level];
     const uint64_t inner = box->span[level + 1];
@@ -73,9 +83,37 @@ static uint64_t steps_at_once(const struct box *box, uint32_t level)
         return 0;
     if (loop->src_stride == 0)
         return loop->count;
-    const bool near = loop->src_stride / SPARSE <= box->wanted[level + 1] ||
-                      loop->src_stride < inner + RFS_LONG_GAP / SPARSE;
+    const uint64_t wanted = box->wanted[level + 1];
+    const bool near = exactly ? loop->src_stride - rfs_min_u64(loop->src_stride, wanted) <=
+                                    loop->src_stride / SPARSE
+                              : loop->src_stride / SPARSE <= wanted ||
+                                    loop->src_stride < inner + RFS_LONG_GAP / SPARSE;
     return near ? rfs_min_u64(loop->count, (RFS_SCRATCH - inner) / loop->src_stride + 1) : 1;
+}
+
+/* Steps of loop LEVEL, read one by one side by side into the scratch, and scattered together. */
+static int fetch_packed(const struct rfs_gather_job *job, const struct box *box, uint32_t level,
+                        uint64_t place, uint64_t source)
+{
+    const uint64_t size = box->span[level + 1];
+    const struct rfs_loop *loop = &box->loop[level];
+    const uint64_t most = rfs_min_u64(RFS_SCRATCH / size, PACKED_STEPS);
+    struct box packed = *box;
+
+    packed.loop[level].src_stride = size;
+    for (uint64_t i = 0, n; i < loop->count; i += n) {
+        n = rfs_min_u64(most, loop->count - i);
+        for (uint64_t k = 0; k < n; k++) {
+            const int rc =
+                rfs_gather_scratch(job, k * size, size, source + (i + k) * loop->src_stride);
+            if (rc < 0)
+                return rc;
+        }
+        if (!job->ranges)
+            scatter(&packed, level, n, job->shape.run, job->dst + place + i * loop->dst_stride,
+                    job->scratch);
+    }
+    return 0;
 }
 
 static int fetch(const struct rfs_gather_job *job, const struct box *box, uint32_t level,
@@ -86,7 +124,9 @@ static int fetch(const struct rfs_gather_job *job, const struct box *box, uint32
     if (level == box->n)
         return rfs_gather_read_run(job, place, run, source);
     const struct rfs_loop *loop = &box->loop[level];
-    const uint64_t group = steps_at_once(box, level);
+    const uint64_t group = steps_at_once(box, level, job->exactly);
+    if (job->exactly && group == 1 && box->span[level + 1] >= PACKED_LEAST)
+        return fetch_packed(job, box, level, place, source);
     for (uint64_t i = 0, n; i < loop->count; i += n) {
         const uint64_t to = place + i * loop->dst_stride;
         const uint64_t from = source + i * loop->src_stride;

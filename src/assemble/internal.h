@@ -38,8 +38,10 @@ struct rfs_assembler {
     struct scratch *scratch;
     struct rfs_ahead_job queue[RFS_AHEAD_QUEUE]; /* the oldest first */
     unsigned n_queued;
-    unsigned n_runners; /* pool jobs that empty the queue */
-    uint64_t ahead;     /* pieces made ahead */
+    unsigned n_runners;  /* pool jobs that empty the queue */
+    uint64_t ahead;      /* pieces made ahead */
+    unsigned char *band; /* memory of the last band (band.h), for the next; owned; or NULL */
+    size_t band_bytes;
 };
 
 /* To be given back; NULL when out of memory. */
@@ -53,6 +55,14 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
  */
 int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
               uint64_t end, unsigned char *dst, enum rfs_gather_proof proof, bool ahead);
+/*
+ * The same of a band, unproven: what lies between wanted bytes is not read with them, unless it is
+ * an eighth at most.
+ */
+int rfs_fetch_exactly(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                      uint64_t begin, uint64_t end, unsigned char *dst, bool ahead);
+/* The files that the piece's bytes come from, each once. */
+void rfs_piece_note_files(struct rfs_piece *piece, const struct rfs_slice *slice, uint64_t begin);
 /*
  * They are about to be fetched, by one or more calls: what slow sources have of them is read at
  * once.

@@ -32,7 +32,7 @@ void rfs_convert_span_box(const struct rfs_convert_map *map, const struct rfs_co
                           int side, uint32_t ndim, const struct rfs_convert_span *span,
                           uint64_t *lo, uint64_t *hi)
 {
-    const uint64_t *at = &map->ats.data[link->at[side]];
+    const uint64_t *at = map->ats.data + link->at[side];
 
     for (uint32_t a = 0; a < ndim; a++) {
         lo[a] = at[a];
@@ -152,7 +152,7 @@ int rfs_convert_spans_in(const struct rfs_convert_map *map, const struct rfs_con
                                     .n = link->n,
                                     .side = side,
                                     .ndim = ndim,
-                                    .at = &map->ats.data[link->at[side]],
+                                    .at = map->ats.data + link->at[side],
                                     .lo = lo,
                                     .hi = hi,
                                     .out = out};

@@ -149,7 +149,7 @@ struct slicing {
     struct rfs_slice *slice;
     uint32_t item;
     /* The present box of the destination; where it lies in the slice; strides there, in bytes. */
-    const struct rfs_cells *cells;
+    struct rfs_cells cells;
     uint64_t stride[RFS_MAX_DIMS];
     uint32_t made_ndim;
     /* The present link, and the digits that lie in the box. */
@@ -179,8 +179,8 @@ static int add_block(struct slicing *slicing, const struct rfs_stored *stored,
 {
     const struct rfs_convert_map *map = slicing->converted->map;
     const struct rfs_convert_link *link = slicing->link;
-    const uint64_t *made_at = &map->ats.data[link->at[RFS_MADE]];
-    const uint64_t *source_at = &map->ats.data[link->at[RFS_SOURCE]];
+    const uint64_t *made_at = map->ats.data + link->at[RFS_MADE];
+    const uint64_t *source_at = map->ats.data + link->at[RFS_SOURCE];
     struct rfs_slice *slice = slicing->slice;
     uint64_t dst[RFS_MAX_DIMS] = {0}; /* of the first element, along each axis */
     uint64_t src[RFS_MAX_DIMS] = {0};
@@ -207,7 +207,7 @@ static int add_block(struct slicing *slicing, const struct rfs_stored *stored,
     *block =
         (struct rfs_block){.file = stored->file, .content = stored->content, .src = stored->begin};
     for (uint32_t a = 0; a < slicing->made_ndim; a++)
-        block->dst += (dst[a] - slicing->cells->lo[a] + (a == 0 ? slicing->cells->row : 0)) *
+        block->dst += (dst[a] - slicing->cells.lo[a] + (a == 0 ? slicing->cells.row : 0)) *
                       slicing->stride[a];
     for (uint32_t a = 0; a < slicing->source_ndim; a++)
         block->src += (src[a] - stored->at[a]) * stored->stride[a];
@@ -251,14 +251,14 @@ static int take_link(struct slicing *slicing, const struct rfs_convert_link *lin
     rfs_convert_span_all(map, link, &all);
     rfs_convert_span_box(map, link, RFS_MADE, slicing->made_ndim, &all, lo, hi);
     for (uint32_t a = 0; a < slicing->made_ndim; a++)
-        if (hi[a] <= slicing->cells->lo[a] || lo[a] >= slicing->cells->hi[a])
+        if (hi[a] <= slicing->cells.lo[a] || lo[a] >= slicing->cells.hi[a])
             return 0;
     slicing->link = link;
     slicing->source_ndim = rfs_catalog_type(converted->config.catalog, target->type)->ndim;
-    int rc = rfs_convert_spans_in(map, link, RFS_MADE, slicing->made_ndim, slicing->cells->lo,
-                                  slicing->cells->hi, NULL, &spans);
+    int rc = rfs_convert_spans_in(map, link, RFS_MADE, slicing->made_ndim, slicing->cells.lo,
+                                  slicing->cells.hi, NULL, &spans);
     for (size_t i = 0; rc == 0 && i < spans.n; i++) {
-        slicing->span = &spans.data[i];
+        slicing->span = spans.data + i;
         rfs_convert_span_box(map, link, RFS_SOURCE, slicing->source_ndim, slicing->span, lo, hi);
         rc = rfs_plan_stored(converted->config.whole, target, lo, hi, take_stored, slicing);
     }
@@ -270,19 +270,18 @@ static int take_link(struct slicing *slicing, const struct rfs_convert_link *lin
 static int take_boxes(struct slicing *slicing, const struct rfs_geometry *geometry, uint32_t local,
                       const struct rfs_convert_made *made)
 {
-    struct rfs_cells cells;
+    struct rfs_cells *cells = &slicing->cells;
     uint32_t cell[RFS_MAX_DIMS];
     uint64_t step = slicing->item;
     int rc = 0;
 
     for (uint32_t a = geometry->ndim; a-- > 0; step *= geometry->dst_dims[a])
         slicing->stride[a] = step;
-    slicing->cells = &cells;
-    rfs_geometry_cells(geometry, local, &cells, cell);
+    rfs_geometry_cells(geometry, local, cells, cell);
     do {
         for (size_t i = 0; rc == 0 && i < made->n; i++)
             rc = take_link(slicing, &slicing->converted->map->links.data[made->links + i]);
-    } while (rc == 0 && rfs_cells_next(geometry, &cells, cell));
+    } while (rc == 0 && rfs_cells_next(geometry, cells, cell));
     return rc;
 }
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the room: pieces of transposed tensors. One piece of such a tensor takes a little of each
+ * source row, so several pieces that follow each other, a band, are made together: then each source
+ * byte is read about once.
+ */
+#ifndef RFS_ASSEMBLE_BAND_H
+#define RFS_ASSEMBLE_BAND_H
+
+#include "assemble/internal.h"
+
+#define RFS_BAND_PIECES 16
+
+/*
+ * Makes a claimed piece, and those of its band that are not there, which are published. 0 or -errno
+ * of the piece, which the caller publishes; 1 when it is not made, as it is to be made by itself.
+ */
+int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
+                  struct rfs_piece *piece, bool ahead);
+void rfs_band_free(struct rfs_assembler *assembler);
+
+#endif

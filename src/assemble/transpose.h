@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A matrix in memory to another place, its rows as columns. */
+#ifndef RFS_ASSEMBLE_TRANSPOSE_H
+#define RFS_ASSEMBLE_TRANSPOSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Whether elements of so many bytes can be transposed: 1, 2, 4 and 8. */
+bool rfs_transpose_knows(size_t item);
+/*
+ * Element (R, C) of ROWS rows, at src + R * src_stride + C * item, goes to dst + C * dst_stride + R
+ * * item. No overlap.
+ */
+void rfs_transpose(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                   size_t src_stride, size_t item, size_t rows, size_t cols);
+
+#endif
