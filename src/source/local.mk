@@ -28,6 +28,8 @@ librfs_la_SOURCES += \
 	src/source/boxes/mindformers_tensors.c \
 	src/source/boxes/open.c \
 	src/source/boxes/open.h \
+	src/source/boxes/fsdp.c \
+	src/source/boxes/fsdp.h \
 	src/source/boxes/pieces.c \
 	src/source/boxes/pieces.h \
 	src/source/boxes/shards.c \

@@ -112,6 +112,35 @@ class Shards(Case):
         return said or self.check_folder(source, os.path.join(folder, "dcp"))
 
 
+class Ranks(Case):
+    """A file of torch.save for each rank, of DTensors."""
+
+    def __init__(self, name, world, items):
+        super().__init__(name, world, {path: v for path, v in items.items() if not isinstance(v, Boxes)})
+
+    def write(self, folder):
+        source = os.path.join(folder, "checkpoint")
+        program.save_ranks(source, self.world, self.items)
+        return source, {}
+
+    def check_oracle(self, folder):
+        for rank in range(self.world):
+            have = program.load_rank(os.path.join(folder, "checkpoint"), rank, self.world)
+            for path, v in self.items.items():
+                if isinstance(v, Sharded) and have[".".join(path)][0] != v.full.shape:
+                    return f"torch: rank {rank}: {path} is {have['.'.join(path)][0]}"
+        return None
+
+    def check_views(self, folder, source, _options):
+        said = (check_export(source, os.path.join(folder, "hf"), "view=huggingface", self.whole())
+                if all(safetensors_can(v) for v in self.items.values()) else None)
+        return said or check_export(source, os.path.join(folder, "pt"), "format=pt", self.whole())
+
+
+def safetensors_can(value):
+    return not hasattr(value, "full") or not value.full.is_complex()
+
+
 def export(source, out, options):
     """None, or what went wrong."""
     reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
@@ -223,6 +252,8 @@ class Maker:
             items[("extra", f"object{i}")] = rng.choice(OBJECTS)
         if rng.random() < 0.4:
             items[("optim", "param_groups")] = [{"lr": 0.1, "betas": (0.9, 0.95), "params": ["a", "b"]}]
+        if not OLD and rng.random() < 0.3 and any(not isinstance(v, Boxes) for v in items.values()):
+            return Ranks(name, self.world, items)
         some = {path: v for path, v in items.items() if may_be_safetensors(v)}
         if program.VERSION >= (2, 9) and some and rng.random() < 0.3:
             return Shards(name, self.world, some)
@@ -320,3 +351,76 @@ def safetensors(name):
         ("model", "odd"): Sharded(numbered(5, 3, dtype=torch.bfloat16), (4,), [0]),
         ("it's", '"é"'): Sharded(numbered(5), (2, 2), [0, None]),
         ("scalar",): Plain(torch.tensor(3.5))})
+
+
+@fixed_since_2_2
+def ranks(name):
+    """As FSDP saves them: cut along one axis, along both, twice along one, not at all; a scalar, and what is no tensor."""
+    return Ranks(name, 8, {
+        ("one",): Sharded(numbered(10, 6), (2, 4), [None, 0]),
+        ("both",): Sharded(numbered(5, 7, dtype=torch.bfloat16), (2, 4), [1, 0]),
+        ("twice",): Sharded(numbered(16, 2), (2, 4), [0, 0]),
+        ("few",): Sharded(numbered(3, 2), (2, 4), [None, 0]),
+        ("copied",): Sharded(numbered(3, 2), (2, 4), [None, None]),
+        ("scalar",): Plain(torch.tensor(7)), ("step",): 3})
+
+
+class Refused(Ranks):
+    """Files that are not read, and what is said of them."""
+
+    def __init__(self, name, world, items, said, damage=None):
+        super().__init__(name, world, items)
+        self.said, self.damage = said, damage
+
+    def check_oracle(self, folder):
+        return None
+
+    def check_views(self, folder, source, _options):
+        if self.damage:
+            self.damage(source, self.world)
+        have = export(source, os.path.join(folder, "pt"), "format=pt")
+        return None if have and self.said in have else f"{have!r} does not say {self.said!r}"
+
+
+def strided():
+    from torch.distributed.tensor import placement_types
+    return placement_types._StridedShard(0, split_factor=2)
+
+
+@fixed_since_2_9
+def ranks_strided(name):
+    """FSDP2 on top of tensor parallelism interleaves rows: the placement is refused by its name."""
+    return Refused(name, 2, {("w",): Sharded(numbered(4, 2), (2,), [0], [strided()])},
+                   "placement_types._StridedShard, which is not read; nothing was executed")
+
+
+@fixed_since_2_9
+def ranks_partial(name):
+    """Sums that were not made."""
+    from torch.distributed.tensor import Partial
+    return Refused(name, 2, {("w",): Sharded(numbered(4, 2), (2,), [None], [Partial()])},
+                   "placement_types.Partial, which is not read")
+
+
+@fixed_since_2_2
+def ranks_missing(name):
+    """The file of one rank."""
+    return Refused(name, 4, {("w",): Sharded(numbered(4, 2), (4,), [0])}, "the metadata has no chunk for [2:3, 0:2]",
+                   lambda folder, world: os.remove(program.file_of(folder, 2, world)))
+
+
+@fixed_since_2_2
+def ranks_of_two_saves(name):
+    """One file is of a save with another shape."""
+    def damage(folder, world):
+        program.save_ranks(folder + "2", world, {("w",): Sharded(numbered(5, 2), (4,), [0])})
+        os.replace(program.file_of(folder + "2", 3, world), program.file_of(folder, 3, world))
+    return Refused(name, 4, {("w",): Sharded(numbered(4, 2), (4,), [0])},
+                   "the shape of the whole tensor, is another than in other files", damage)
+
+
+@fixed_since_2_2
+def ranks_placed_wrongly(name):
+    """A piece of another shape than its placement gives."""
+    return Refused(name, 2, {("w",): Sharded(numbered(4, 2), (2,), [1], [program.Shard(0)])},
+                   "its tensor has another shape than its placements give it")

@@ -48,8 +48,8 @@ def piece(tensor, axis, n, i):
 class Sharded:
     """A DTensor: MESH, ranks of each mesh axis, and for each of them the axis that is cut, or None."""
 
-    def __init__(self, full, mesh, cuts):
-        self.full, self.mesh, self.cuts = full, mesh, cuts
+    def __init__(self, full, mesh, cuts, places=None):
+        self.full, self.mesh, self.cuts, self.places = full, mesh, cuts, places
 
     def describe(self):
         return f"mesh {self.mesh} cuts {self.cuts}"
@@ -63,7 +63,7 @@ class Sharded:
             left //= n
         for n, i, axis in zip(self.mesh, at, self.cuts):
             local = local if axis is None else piece(local, axis, n, i)
-        places = [Replicate() if axis is None else Shard(axis) for axis in self.cuts]
+        places = self.places or [Replicate() if axis is None else Shard(axis) for axis in self.cuts]
         if VERSION < (2, 3):
             return DTensor(local.contiguous(), mesh, places, shape=self.full.shape, dtype=self.full.dtype,
                            requires_grad=False, stride=self.full.stride())
@@ -214,3 +214,36 @@ def objects(folder, items):
             for key in described.planner_data[name]:
                 out[name] = out[name][key]
     return out
+
+
+class As:
+    """This process as a rank of a world."""
+
+    def __init__(self, rank, world):
+        self.rank, self.world = rank, world
+
+    def __enter__(self):
+        dist.init_process_group("fake", rank=self.rank, world_size=self.world, store=fake_pg.FakeStore())
+
+    def __exit__(self, *_):
+        dist.destroy_process_group()
+
+
+def file_of(folder, rank, world):
+    return os.path.join(folder, f"model_world_size_{world}_rank_{rank}.pt")
+
+
+def save_ranks(folder, world, items):
+    """A file of torch.save for each rank, with DTensors as FSDP's state dicts have them."""
+    os.makedirs(folder, exist_ok=True)
+    for rank in range(world):
+        with As(rank, world):
+            state = {".".join(path): v.on(rank, world) if hasattr(v, "on") else v for path, v in items.items()}
+            torch.save(state, file_of(folder, rank, world))
+
+
+def load_rank(folder, rank, world):
+    """{name: (shape of the whole, the piece)}; of other values the value."""
+    with As(rank, world):
+        state = torch.load(file_of(folder, rank, world), weights_only=False)
+        return {n: (v.shape, v.to_local()) if isinstance(v, DTensor) else v for n, v in state.items()}

@@ -78,7 +78,7 @@ static int key_of(void *ctx, const struct rfs_node *storage, uint32_t *key)
 /* Written, read and written once more: the same bytes. */
 static void check_written(const struct rfs_pickle *pickle)
 {
-    const struct rfs_pickle_from from = {"y.pt", 0, 0, NULL};
+    const struct rfs_pickle_from from = {"y.pt", 0, 0, NULL, false};
     struct rfs_bytes out = {0};
     struct rfs_bytes again = {0};
     struct rfs_pickle second;

@@ -56,6 +56,9 @@ FUZZ_PICKLES = tests/fuzz/pickle_mutate.c tests/fuzz/wrap.c tests/fuzz/wrap.h
 FUZZ_TARGETS += tests/fuzz/fuzz_torch
 tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_fsdp
+tests_fuzz_fuzz_fsdp_SOURCES = tests/fuzz/fuzz_fsdp.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_dcp
 tests_fuzz_fuzz_dcp_SOURCES = tests/fuzz/fuzz_dcp.c tests/fuzz/pickle_mutate.c $(FUZZ_MAIN)
 

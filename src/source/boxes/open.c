@@ -3,6 +3,7 @@
 
 #include "base/path.h"
 #include "source/boxes/dcp.h"
+#include "source/boxes/fsdp.h"
 #include "source/boxes/mindformers.h"
 #include "source/boxes/shards.h"
 
@@ -16,6 +17,7 @@ static int (*const readers[])(const char *folder, struct rfs_files *files,
     [RFS_DCP] = rfs_dcp_open,
     [RFS_MINDFORMERS] = rfs_mindformers_open,
     [RFS_SHARDS] = rfs_shards_open,
+    [RFS_FSDP] = rfs_fsdp_open,
 };
 
 int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,

@@ -5,6 +5,7 @@
  *   torch.distributed.checkpoint       .metadata, __0_0.distcp …
  *   the same of Megatron, torch_dist   common.pt and metadata.json beside these
  *   the same in safetensors            shard-00001-model-00001-of-00001.safetensors …
+ *   PyTorch's FSDP, rank by rank       model_world_size_8_rank_0.pt …
  *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
  *   the same, of one rank              CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
  */
@@ -17,10 +18,11 @@
 #include <string.h>
 
 #define SHARDS "shard-*-model-*-of-*.safetensors"
+#define FSDP "model_world_size_*_rank_*.pt"
 #define DIGITS 7 /* of the numbers in the names of MindSpore Transformers */
 
 struct seen {
-    bool dcp, distcp, alone, json, safetensors, shards;
+    bool dcp, distcp, alone, json, safetensors, shards, fsdp;
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
 };
 
@@ -49,6 +51,7 @@ static int look(void *ctx, const struct dirent *entry)
     seen->json |= strcmp(entry->d_name, "metadata.json") == 0;
     seen->alone |= rfs_glob_match("__*.metadata", entry->d_name);
     seen->distcp |= rfs_glob_match("*.distcp", entry->d_name);
+    seen->fsdp |= rfs_glob_match(FSDP, entry->d_name);
     seen->shards |= rfs_glob_match(SHARDS, entry->d_name);
     seen->safetensors |= rfs_glob_match("*.safetensors", entry->d_name);
     const uint64_t files = files_of_save(entry->d_name);
@@ -110,13 +113,14 @@ static int take_all(const struct rfs_source_spec *spec, const char *pattern, str
     return item ? 0 : rfs_fail_memory(err);
 }
 
-static int take_shards(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                       struct rfs_error *err)
+/* Files that each say what they are of the whole. */
+static int take_each(const struct rfs_source_spec *spec, enum rfs_described described,
+                     const char *pattern, struct rfs_scan *out, struct rfs_error *err)
 {
-    const int rc = check_options(spec, SHARDS, err);
+    const int rc = check_options(spec, pattern, err);
 
-    set(out, RFS_SHARDS, RFS_FORMAT_SAFETENSORS);
-    return rc ? rc : take_all(spec, SHARDS, out, err);
+    set(out, described, described == RFS_FSDP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS);
+    return rc ? rc : take_all(spec, pattern, out, err);
 }
 
 /* Of one rank there is no metadata: each file has whole tensors. */
@@ -147,7 +151,9 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         "a save that has ended: torch.distributed.checkpoint writes .metadata last",
                         "the folder has .distcp files and no '.metadata'");
     if (seen.shards)
-        return take_shards(spec, out, err);
+        return take_each(spec, RFS_SHARDS, SHARDS, out, err);
+    if (seen.fsdp)
+        return take_each(spec, RFS_FSDP, FSDP, out, err);
     if (seen.json && seen.safetensors)
         return take(spec, RFS_MINDFORMERS, "metadata.json", out, err);
     if (seen.many_ranks)

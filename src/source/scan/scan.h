@@ -28,7 +28,8 @@ enum rfs_described {
     RFS_NOT_DESCRIBED,
     RFS_DCP,
     RFS_MINDFORMERS,
-    RFS_SHARDS, /* all its files do, each of itself */
+    RFS_SHARDS, /* all its files do, each of itself; so do those */
+    RFS_FSDP,
 };
 
 struct rfs_scan {

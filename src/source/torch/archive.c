@@ -36,6 +36,7 @@ struct opening {
     struct rfs_budget *budget; /* or NULL */
     struct rfs_torch *torch;
     struct rfs_error *err;
+    bool pieces;
 };
 
 static int read_at(const struct opening *opening, void *buf, size_t n, uint64_t offset)
@@ -189,7 +190,7 @@ static int read_pickle(const struct opening *opening)
     if (rc)
         return rc;
     const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin,
-                                         opening->budget};
+                                         opening->budget, opening->pieces};
     return rfs_pickle_read(RFS_STEAL(bytes), n, &from, &opening->torch->pickle, opening->err);
 }
 
@@ -216,7 +217,15 @@ static int open_all(const struct opening *opening)
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct opening opening = {read, ctx, size, origin, file, NULL, out, err};
+    const struct opening opening = {read, ctx, size, origin, file, NULL, out, err, false};
+
+    return open_all(&opening);
+}
+
+int rfs_torch_open_pieces(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                          struct rfs_torch *out, struct rfs_error *err)
+{
+    const struct opening opening = {read, ctx, size, 0, file, NULL, out, err, true};
 
     return open_all(&opening);
 }
@@ -224,7 +233,7 @@ int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin,
 int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct opening opening = {read, ctx, size, origin, file, budget, out, err};
+    const struct opening opening = {read, ctx, size, origin, file, budget, out, err, false};
     const int rc = open_all(&opening);
 
     rfs_share_give(&out->share);

@@ -377,6 +377,7 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
                                     .file = from->file,
                                     .offset = from->offset,
                                     .origin = from->origin,
+                                    .pieces = from->pieces,
                                     .err = err};
 
     *out = (struct rfs_pickle){.bytes = bytes, .n_bytes = n};

@@ -103,6 +103,7 @@ enum rfs_callable {
     RFS_CALL_TENSOR,    /* _rebuild_tensor_v2 */
     RFS_CALL_TENSOR_V3, /* with a dtype that has no storage class */
     RFS_CALL_PARAMETER,
+    RFS_CALL_WRAPPED,       /* _rebuild_from_type_v2, of a DTensor */
     RFS_CALL_STORAGE_CLASS, /* not called: named by persistent ids */
     RFS_CALL_DTYPE,         /* not called: an object by its name */
     RFS_CALL_PLAIN,         /* makes a value that is carried along as it is */
@@ -122,6 +123,7 @@ struct rfs_pickle_from {
     uint64_t offset;
     uint16_t origin;
     struct rfs_budget *budget; /* that pays for it if it is valid; or NULL */
+    bool pieces;               /* DTensors and what they are made of may be named */
 };
 
 /*

@@ -19,6 +19,7 @@ struct rfs_unpickler {
     struct rfs_budget *budget;
     uint64_t offset; /* of the pickle in the file */
     uint16_t origin;
+    bool pieces;
 };
 
 /* ---- nodes (pickle_node.c) ---- */
@@ -63,9 +64,9 @@ int rfs_unpickle_storage(struct rfs_unpickler *machine);
 
 /*
  * The place of "MODULE\nNAME", N bytes, among the names that may stand in a pickle; -1 when it is
- * none.
+ * none. PIECES: as in struct rfs_pickle_from.
  */
-int rfs_pickle_find_name(const unsigned char *both, size_t n);
+int rfs_pickle_find_name(const unsigned char *both, size_t n, bool pieces);
 enum rfs_callable rfs_pickle_callable(uint16_t place);
 /* Whether a CALL (or a NEW) is one that Python makes when it pickles what the name stands for. */
 bool rfs_pickle_may_call(const struct rfs_node *call);

@@ -126,7 +126,7 @@ int rfs_unpickle_global(struct rfs_unpickler *machine)
     if (!last || first - module > NAME_MOST || last - name > NAME_MOST)
         return rfs_unpickle_fail(machine, "a name without an end");
     machine->p = last + 1;
-    const int place = rfs_pickle_find_name(module, (size_t)(last - module));
+    const int place = rfs_pickle_find_name(module, (size_t)(last - module), machine->pieces);
     if (place < 0)
         return rfs_fail(machine->err, -ENOTSUP, rfs_unpickle_where(machine), REMEDY_PLAIN,
                         "the pickle in it names %.*s.%.*s, which is not read; nothing was executed",

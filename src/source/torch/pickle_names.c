@@ -101,8 +101,30 @@ static bool a_parameter(const struct rfs_items *args)
 {
     return args->n == 3 &&
            (is_call_of(args->data[0], "torch._utils\n_rebuild_tensor_v2") ||
+            is_call_of(args->data[0], "torch._tensor\n_rebuild_from_type_v2") ||
             is_call_of(args->data[0], "torch._utils\n_rebuild_tensor_v3")) &&
            is_kind(args, 1, RFS_NODE_BOOL) && an_ordered_dict(args->data[2]);
+}
+
+/* (_rebuild_wrapper_subclass, DTensor, (DTensor, dtype, size, …), (None, {"_local_tensor": …, …})) */
+static bool a_wrapped(const struct rfs_items *args)
+{
+    return args->n == 4 && is_kind(args, 0, RFS_NODE_GLOBAL) && is_kind(args, 1, RFS_NODE_GLOBAL) &&
+           is_kind(args, 2, RFS_NODE_TUPLE) && is_kind(args, 3, RFS_NODE_TUPLE) &&
+           args->data[3]->of.items.n == 2 && is_kind(&args->data[3]->of.items, 0, RFS_NODE_NONE) &&
+           is_kind(&args->data[3]->of.items, 1, RFS_NODE_DICT) &&
+           strcmp(text_of(args->data[0]), "torch._utils\n_rebuild_wrapper_subclass") == 0;
+}
+
+/* Of a shape, strides and a dtype. */
+static bool a_meta(const struct rfs_items *args)
+{
+    return args->n == 3;
+}
+
+static bool a_layout(const struct rfs_items *args)
+{
+    return args->n == 1 && is_kind(args, 0, RFS_NODE_TEXT);
 }
 
 static bool a_device(const struct rfs_items *args)
@@ -309,27 +331,61 @@ static const struct name names[] = {
     NAME("numpy._core.multiarray", "_reconstruct", PLAIN, a_numpy_array, is_array_state, NOTHING),
 };
 
-static const char *text_of(const struct rfs_node *global)
+/* What a DTensor is made of. */
+#define PIECE(module, name) NAME(module, name, PLAIN, no_args, a_dict, BY_NEW)
+#define SPEC "torch.distributed.tensor._dtensor_spec"
+#define PLACES "torch.distributed.tensor.placement_types"
+#define OLD_PLACES "torch.distributed._tensor.placement_types"
+
+static const struct name piece_names[] = {
+    NAME("torch._tensor", "_rebuild_from_type_v2", WRAPPED, a_wrapped, NULL, NOTHING),
+    TYPE("torch._utils", "_rebuild_wrapper_subclass"),
+    TYPE("torch.distributed.tensor", "DTensor"),
+    TYPE("torch.distributed._tensor.api", "DTensor"),
+    NAME("torch.serialization", "_get_layout", PLAIN, a_layout, NULL, NOTHING),
+    PIECE(SPEC, "DTensorSpec"),
+    PIECE(OLD_PLACES, "DTensorSpec"),
+    PIECE(PLACES, "Shard"),
+    PIECE(OLD_PLACES, "Shard"),
+    PIECE(PLACES, "Replicate"),
+    PIECE(OLD_PLACES, "Replicate"),
+    PIECE("torch.distributed.device_mesh", "DeviceMesh"),
+    PIECE("torch.distributed._mesh_layout", "_MeshLayout"),
+    PIECE("torch.distributed._mesh_layout", "_FlatLayout"),
+    NAME(SPEC, "TensorMeta", PLAIN, a_meta, NULL, BY_NEW),
+    NAME(OLD_PLACES, "TensorMeta", PLAIN, a_meta, NULL, BY_NEW),
+};
+
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static const struct name *at(uint16_t place)
 {
-    return names[global->of.global.place].text;
+    return place < N_NAMES ? &names[place] : &piece_names[place - N_NAMES];
 }
 
-int rfs_pickle_find_name(const unsigned char *both, size_t n)
+static const char *text_of(const struct rfs_node *global)
 {
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i].bytes == n && memcmp(names[i].text, both, n) == 0)
+    return at(global->of.global.place)->text;
+}
+
+int rfs_pickle_find_name(const unsigned char *both, size_t n, bool pieces)
+{
+    const size_t all = N_NAMES + (pieces ? sizeof piece_names / sizeof *piece_names : 0);
+
+    for (uint16_t i = 0; i < all; i++)
+        if (at(i)->bytes == n && memcmp(at(i)->text, both, n) == 0)
             return (int)i;
     return -1;
 }
 
 enum rfs_callable rfs_pickle_callable(uint16_t place)
 {
-    return names[place].callable;
+    return at(place)->callable;
 }
 
 bool rfs_pickle_may_call(const struct rfs_node *call)
 {
-    const struct name *name = &names[call->of.call.callee->of.global.place];
+    const struct name *name = at(call->of.call.callee->of.global.place);
 
     return name->called && (name->takes == BY_NEW) == (call->kind == RFS_NODE_NEW) &&
            name->called(&call->of.call.args->of.items);
@@ -337,12 +393,12 @@ bool rfs_pickle_may_call(const struct rfs_node *call)
 
 bool rfs_pickle_may_add(const struct rfs_node *call, bool dict)
 {
-    return names[call->of.call.callee->of.global.place].takes == (dict ? DICT_ITEMS : LIST_ITEMS);
+    return at(call->of.call.callee->of.global.place)->takes == (dict ? DICT_ITEMS : LIST_ITEMS);
 }
 
 bool rfs_pickle_may_build(const struct rfs_node *call, const struct rfs_node *state)
 {
-    const struct name *name = &names[call->of.call.callee->of.global.place];
+    const struct name *name = at(call->of.call.callee->of.global.place);
 
     return name->given && name->given(state) &&
            (name->given != is_dtype_state || fits_dtype(call, state));

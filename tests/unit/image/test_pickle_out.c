@@ -303,7 +303,7 @@ static void same_graph(const struct rfs_pickle *a, const struct rfs_pickle *b)
 
 static void read_pickle(const void *bytes, size_t n, struct rfs_pickle *out)
 {
-    const struct rfs_pickle_from from = {"x.pt", 0, 0, NULL};
+    const struct rfs_pickle_from from = {"x.pt", 0, 0, NULL, false};
     struct rfs_error err = {0};
     unsigned char *copy = malloc(n + 1);
 

@@ -30,7 +30,7 @@
 
 static int read_bytes(const void *bytes, size_t n, struct rfs_pickle *out, struct rfs_error *err)
 {
-    const struct rfs_pickle_from from = {"a.pt", 1000, 7, NULL};
+    const struct rfs_pickle_from from = {"a.pt", 1000, 7, NULL, false};
     unsigned char *copy = malloc(n + 1);
     memcpy(copy, bytes, n);
     return rfs_pickle_read(copy, n, &from, out, err);
@@ -247,7 +247,7 @@ static void test_bombs(void **state)
     for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
         struct rfs_pickle pickle;
         struct rfs_error err = {0};
-        const struct rfs_pickle_from from = {"a.pt", 0, 0, NULL};
+        const struct rfs_pickle_from from = {"a.pt", 0, 0, NULL, false};
         unsigned char *bytes = malloc(bombs[i].n + 3);
         assert_non_null(bytes);
         memset(bytes, bombs[i].op, bombs[i].n + 3);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What PyTorch's FSDP saves rank by rank, with torch.save: model_world_size_8_rank_0.pt and so on,
+ * state dicts of DTensors. fsdp.c draws these.
+ *
+ * Cost of opening: the pickles of all files, one after the other.
+ */
+#ifndef RFS_SOURCE_BOXES_FSDP_H
+#define RFS_SOURCE_BOXES_FSDP_H
+
+#include "source/boxes/boxes.h"
+
+/*
+ * As rfs_boxes_open, of the files of FOLDER that are in FILES. 0 with *out owned by the caller, or
+ * -errno with *err filled: -ENOTSUP for placements other than Shard and Replicate.
+ */
+int rfs_fsdp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
+                  struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
+
+#endif
