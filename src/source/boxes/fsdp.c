@@ -10,7 +10,8 @@
  *                   _coordinate_on_dim: [0, 1]; since torch 2.15 its sizes are in _layout instead, a
  *                   _MeshLayout with axes: (_FlatLayout with shape: (2,), …)
  *
- * Each mesh axis with a Shard cuts what the axes before it have left, as torch.chunk does. A tensor
+ * Each mesh axis with a Shard cuts what the axes before it have left, as torch.chunk does. (torch 2.15
+ * can cut in another order: shard_order of the DTensorSpec says so, and such a tensor is refused.) A tensor
  * that is no DTensor is whole in every file.
  *
  * Source: torch/distributed/tensor of torch 2.9 and 2.15, and torch/distributed/_tensor of torch 2.3.
@@ -120,6 +121,27 @@ static bool read_sizes(const struct rfs_node *mesh, struct mesh *out)
     return true;
 }
 
+/* Whether mesh axes cut in their own order: the axes of each ShardOrderEntry ascend. */
+static bool is_in_order(const struct rfs_node *spec)
+{
+    const struct rfs_node *order = field(spec, "shard_order");
+
+    if (!order || order->kind != RFS_NODE_TUPLE)
+        return !order || order->kind == RFS_NODE_NONE;
+    for (uint32_t i = 0; i < order->of.items.n; i++) {
+        const struct rfs_node *entry = order->of.items.data[i];
+        uint64_t axes[RFS_MAX_DIMS];
+        uint32_t n = 0;
+        if (!is_of(entry, "ShardOrderEntry") ||
+            !numbers_of(entry->of.call.args->of.items.data[1], &n, axes))
+            return false;
+        for (uint32_t k = 1; k < n; k++)
+            if (axes[k] <= axes[k - 1])
+                return false;
+    }
+    return true;
+}
+
 static int read_mesh(const struct rank_file *rank, const char *param, const struct rfs_node *spec,
                      struct mesh *out)
 {
@@ -131,6 +153,10 @@ static int read_mesh(const struct rank_file *rank, const char *param, const stru
         !numbers_of(field(mesh, "_coordinate_on_dim"), &n, out->at) || n != out->n ||
         placements->of.items.n != n)
         return damaged(rank, param, "it has no mesh, no place in it or no placements");
+    if (!is_in_order(spec))
+        return rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param),
+                        "torch.distributed.checkpoint, whose folders are read",
+                        "its mesh axes cut it in another order than their own");
     out->placements = placements;
     for (uint32_t i = 0; i < n; i++)
         if (out->at[i] >= out->sizes[i])

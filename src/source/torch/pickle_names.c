@@ -122,6 +122,12 @@ static bool a_meta(const struct rfs_items *args)
     return args->n == 3;
 }
 
+/* Of an axis, and of the mesh axes that cut it. */
+static bool an_order(const struct rfs_items *args)
+{
+    return args->n == 2 && are_counts(args->data[1]);
+}
+
 static bool a_layout(const struct rfs_items *args)
 {
     return args->n == 1 && is_kind(args, 0, RFS_NODE_TEXT);
@@ -352,6 +358,7 @@ static const struct name piece_names[] = {
     PIECE("torch.distributed.device_mesh", "DeviceMesh"),
     PIECE("torch.distributed._mesh_layout", "_MeshLayout"),
     PIECE("torch.distributed._mesh_layout", "_FlatLayout"),
+    NAME(SPEC, "ShardOrderEntry", PLAIN, an_order, NULL, BY_NEW),
     NAME(SPEC, "TensorMeta", PLAIN, a_meta, NULL, BY_NEW),
     NAME(OLD_PLACES, "TensorMeta", PLAIN, a_meta, NULL, BY_NEW),
 };
