@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a part may take of the message, so that a long path never pushes the reason or the remedy
- * out. */
+/*
+ * The most characters of one part of the message, so that a long path never pushes the reason or
+ * the remedy out.
+ */
 enum { FILE_SHOWN = 640, PARAM_SHOWN = 320, WRONG_SHOWN = 640 };
 
 struct text {

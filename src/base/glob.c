@@ -122,7 +122,7 @@ static bool step(const char **pattern, const char **text)
 bool rfs_glob_match(const char *pattern, const char *text)
 {
     const char *after_star = NULL; /* in the pattern */
-    const char *taken = NULL;      /* what the star has taken ends here */
+    const char *taken = NULL;      /* end of the characters that the star has taken */
 
     while (*text) {
         if (*pattern == '*') {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process gives up before it reads a key. */
+/* Rights that the process gives up before it reads a key. */
 #ifndef RFS_BASE_HARDEN_H
 #define RFS_BASE_HARDEN_H
 

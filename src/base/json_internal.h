@@ -10,8 +10,8 @@ bool rfs_json_fail_from(struct rfs_json_read *json, uint64_t place, const char *
 bool rfs_json_fail_memory(struct rfs_json_read *json);
 
 /*
- * Reads on where the text comes in blocks: what is not passed yet moves to the front. False at the
- * end of the text.
+ * Reads on where the text comes in blocks: bytes that are not passed yet move to the front. False
+ * at the end of the text.
  */
 bool rfs_json_refill(struct rfs_json_read *json);
 /* Whether there is another byte, data[at]. */

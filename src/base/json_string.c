@@ -9,7 +9,7 @@ static bool reserve_text(struct rfs_json_read *json, size_t more)
 {
     if (json->text_cap - json->text_n > more)
         return true;
-    /* Of a text in memory: no overflow. What has no escapes is as long as it will be. */
+    /* Of a text in memory: no overflow. Without escapes the string is no longer than its text. */
     const size_t cap = json->text_n + more + 64 + json->text_n / 2;
     char *text = realloc(json->text, cap);
     if (!text)
@@ -51,7 +51,7 @@ static bool read_unit(struct rfs_json_read *json, uint32_t *unit)
     return true;
 }
 
-/* What follows \u; a pair of surrogates is one character. */
+/* The digits after \u; a pair of surrogates is one character. */
 static bool read_unicode(struct rfs_json_read *json)
 {
     uint32_t c;
@@ -91,7 +91,7 @@ static bool read_unicode(struct rfs_json_read *json)
     return add_bytes(json, utf8, n);
 }
 
-/* What follows a backslash. */
+/* The character after a backslash. */
 static bool read_escape(struct rfs_json_read *json)
 {
     static const char from[] = "\"\\/bfnrt";
@@ -120,7 +120,7 @@ static size_t cut_character(const unsigned char *text, size_t n)
     return 0;
 }
 
-/* What stands before the next quote, backslash or end of the block, where reading is then. */
+/* The bytes before the next quote, backslash or end of the block, where reading is then. */
 static bool read_plain(struct rfs_json_read *json, uint64_t begin)
 {
     size_t end = json->at;
@@ -150,7 +150,7 @@ bool rfs_json_read_string(struct rfs_json_read *json)
     for (json->at++;;) {
         if (!read_plain(json, begin))
             return false;
-        /* What is left of a block is part of a character, if anything. */
+        /* The rest of a block is part of a character, or empty. */
         const unsigned char c = json->at < json->n ? json->data[json->at] : 0x80;
         if (c >= 0x80) {
             if (!rfs_json_refill(json))

@@ -32,7 +32,7 @@ enum rfs_json_form {
     RFS_JSON_LINES,  /* spaced, and all begin a line, indented; so does the closing bracket */
 };
 
-/* What becomes of texts beside \" and \\. */
+/* How texts are escaped, beside \" and \\. */
 enum rfs_json_escapes {
     /* from any source: bytes that are not printable UTF-8 become \xNN in its value (base/text.h) */
     RFS_JSON_SHOWN,

@@ -10,7 +10,7 @@ void rfs_limits_raise_files(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
         return;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* what there was does, too */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* the earlier limit does, too */
 }
 
 unsigned rfs_limits_files(unsigned most)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process may have of the machine (getrlimit(2)). Threads: all functions but raise. */
+/* Limits of the process (getrlimit(2)). Threads: all functions but raise. */
 #ifndef RFS_BASE_LIMITS_H
 #define RFS_BASE_LIMITS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's table of what is mounted where. */
+/* The kernel's table of mounts. */
 #ifndef RFS_BASE_MOUNTINFO_H
 #define RFS_BASE_MOUNTINFO_H
 

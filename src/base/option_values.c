@@ -134,7 +134,7 @@ int rfs_option_switch(const char *value)
     return -1;
 }
 
-/* What numbers of the kind can be at most. */
+/* The greatest number of the kind. */
 static uint64_t most_of(const struct rfs_option *option)
 {
     return option->most                            ? option->most

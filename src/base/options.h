@@ -37,7 +37,7 @@ enum rfs_shown {
 };
 
 enum rfs_io {
-    RFS_IO_AUTO,   /* what suits the readers of each kind of file */
+    RFS_IO_AUTO,   /* as it suits the readers of each kind of file */
     RFS_IO_DIRECT, /* past the page cache */
     RFS_IO_CACHED, /* through the page cache */
 };
@@ -49,9 +49,9 @@ enum rfs_hidden_mode {
     RFS_HIDDEN_NOT,      /* not there, nor are extended attributes */
 };
 
-/* What the server gives up: mount/sandbox.h. */
+/* The rights that the server gives up: mount/sandbox.h. */
 enum rfs_sandbox_mode {
-    RFS_SANDBOX_AUTO, /* what can be had */
+    RFS_SANDBOX_AUTO, /* as far as the kernel can */
     RFS_SANDBOX_ON,   /* all of it, or no mount */
     /* system calls are logged by the kernel, not refused; files are not looked at */
     RFS_SANDBOX_LOG,
@@ -87,7 +87,7 @@ struct rfs_options {
     char *entry;
     bool segmented;
     char *segmented_skip;
-    int check;         /* 0: what carries a checksum is verified */
+    int check;         /* 0: files with a checksum are verified */
     bool follow_links; /* out of the source, too, where others might read what they lead to */
     char *key_file;    /* a path */
     char *key_env;     /* the name of an environment variable */
@@ -147,7 +147,7 @@ enum rfs_option_kind {
     RFS_OPTION_NUMBER,     /* int64_t, from 0 on */
     RFS_OPTION_STEP,       /* the same, or "all" */
     RFS_OPTION_DESCRIPTOR, /* int, from 0 on */
-    RFS_OPTION_IGNORED,    /* what mount(8) adds, or means something to it alone */
+    RFS_OPTION_IGNORED,    /* added by mount(8), or of use to it alone */
 };
 
 enum {
@@ -171,7 +171,7 @@ struct rfs_option {
     const char *example;      /* a value, for messages; NULL: none */
     const char *help;         /* a line; NULL: it is not listed */
     const char *heading;      /* of --help, above the first of a group; or NULL */
-    uint64_t least, most;     /* of numbers and sizes; most 0: what the member can hold */
+    uint64_t least, most;     /* of numbers and sizes; most 0: the member's range */
 };
 
 /* By number from 0 on; NULL beyond the last. */
@@ -186,7 +186,7 @@ static inline bool rfs_option_is_valued(const struct rfs_option *option)
 {
     return option->kind != RFS_OPTION_SWITCH && option->kind != RFS_OPTION_IGNORED;
 }
-/* "FILE", "N", "ckpt|safetensors|pt": what its value is. For --help. */
+/* "FILE", "N", "ckpt|safetensors|pt": the form of its value. For --help. */
 const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t cap);
 /* The word with that number of an option that has words; NULL for a number that has none. */
 const char *rfs_option_word(const char *name, int number);

@@ -30,7 +30,7 @@ void rfs_pool_free(struct rfs_pool *pool);
 void rfs_pool_hold(struct rfs_pool *pool, bool held);
 
 /*
- * What the pool's threads work for, unless they help a caller of rfs_pool_for: given up, with all
+ * The work of the pool's threads, unless they help a caller of rfs_pool_for: given up, with all
  * that is below it, once the pool's work is not wanted any more. Lives as long as the pool.
  */
 struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool);

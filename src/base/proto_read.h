@@ -39,7 +39,7 @@ bool rfs_proto_number(struct rfs_proto_field *field, uint64_t *number);
 /* How many fields of that number a message has. O(bytes). */
 size_t rfs_proto_count(struct rfs_proto message, uint32_t number);
 
-/* What a message may hold. Other fields are passed over. */
+/* The fields of a message. Others are passed over. */
 struct rfs_proto_shape {
     struct {
         uint32_t number; /* 0 ends the list */

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* What was published, or NULL. */
+/* The published object, or NULL. */
 #define RFS_PUBLISHED(slot) atomic_load_explicit((slot), memory_order_acquire)
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for what must not get out: keys, and the plain text of encrypted files. It is left out of
+ * Memory for secrets: keys, and the plain text of encrypted files. It is left out of
  * core files, kept from the swap as far as the limits allow (RLIMIT_MEMLOCK), and wiped before it
  * is given back to the system.
  *

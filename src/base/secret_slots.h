@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small pieces of guarded memory (secret.h), for what another library keeps of a key for a moment.
- * There is one room for the whole process, as the other library's allocator is.
+ * Small pieces of guarded memory (secret.h), for another library that keeps part of a key for a
+ * moment. There is one room for the whole process, as the other library's allocator is.
  *
  * Threads: all functions but open, under a leaf lock.
  */

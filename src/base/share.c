@@ -5,7 +5,8 @@
 
 #include <pthread.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf lock, of what follows */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* a leaf lock; guards the variables below */
 static pthread_cond_t given;
 static pthread_once_t once = PTHREAD_ONCE_INIT; /* of given */
 static size_t used;

@@ -16,7 +16,7 @@
  * no lock. 0, or -EINTR when the caller's work was cancelled meanwhile (cancel.h).
  */
 int rfs_share_take(size_t *share, size_t bytes);
-/* Gives back what was taken, which may be nothing. */
+/* Gives back the share, which may be 0. */
 void rfs_share_give(size_t *share);
 
 /* A share that ends with the scope: RFS_SHARED share = 0; */

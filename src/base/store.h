@@ -28,7 +28,7 @@ static inline bool rfs_is_url(const char *path)
 /* A version of one object; all of its bytes are of that version. Belongs to its store. */
 struct rfs_object;
 
-/* What a folder of objects holds. */
+/* The entries of a folder of objects. */
 struct rfs_store_names {
     struct rfs_store_name {
         char *name; /* owned */
@@ -44,7 +44,7 @@ struct rfs_store_names {
 struct rfs_store {
     /* As stat(2), of objects and of folders, which are there while something is in them. */
     int (*stat)(const char *url, struct stat *st);
-    /* What a folder holds, to be freed in any case. */
+    /* The entries of a folder, to be freed in any case. */
     int (*list)(const char *url, struct rfs_store_names *out);
     /* What was learned before counts no longer: a source is opened anew. */
     void (*forget)(void);
@@ -96,9 +96,9 @@ ssize_t rfs_store_head(const char *path, void *data, size_t size);
  * calling thread's last call to the store failed, what the store said.
  */
 const char *rfs_store_why(const char *path, int code);
-/* What helps where reading PATH gave EIO. */
+/* The remedy when reading PATH gave EIO. */
 const char *rfs_store_remedy(const char *path);
-/* For stores: keeps what is known of a failure with CODE, which it returns. */
+/* For stores: keeps the details of a failure with CODE, which it returns. */
 int rfs_store_told(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

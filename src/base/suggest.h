@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "Did you mean …": the known word that takes the fewest edits to reach; what the shell took apart,
- * in one piece.
+ * "Did you mean …": the known word that takes the fewest edits to reach; an argument that the shell
+ * took apart, in one piece.
  */
 #ifndef RFS_BASE_SUGGEST_H
 #define RFS_BASE_SUGGEST_H
@@ -14,7 +14,9 @@
  */
 unsigned rfs_suggest_distance(const char *a, const char *b);
 
-/* The word that NAME was probably meant to be: of those that were offered, at least half is right. */
+/*
+ * The word that NAME was probably meant to be: of those that were offered, at least half is right.
+ */
 struct rfs_suggest {
     const char *name, *nearest; /* borrowed; NULL: none so far */
     unsigned within;            /* edits, of which there are fewer */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a terminal takes. Threads: any. */
+/* Properties of terminals. Threads: any. */
 #ifndef RFS_BASE_TERM_H
 #define RFS_BASE_TERM_H
 

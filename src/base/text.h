@@ -10,7 +10,7 @@
 
 /*
  * Copies text to out (cap bytes with the NUL, cap > 0), control characters and bytes that are not
- * UTF-8 as \xNN. Cuts before a character that does not fit. Returns the length of what was written.
+ * UTF-8 as \xNN. Cuts before a character that does not fit. Returns the length of the written text.
  */
 size_t rfs_text_printable(char *out, size_t cap, const char *text);
 /* All of it so, malloc'ed; NULL when out of memory. */

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What takes no longer is not waiting; ns. */
+/* Shorter times are not waiting; ns. */
 #define RFS_WAIT_LEAST UINT64_C(200000)
 /* So many are looked at closely, at first and after a long one. */
 #define RFS_WAIT_CLOSELY 16u

@@ -55,7 +55,7 @@ int rfs_temporary_open(const char *path, char **name, int *fd)
         *name = NULL;
         return rc;
     }
-    /* What mkostemp makes is for its owner alone. */
+    /* The file of mkostemp is for its owner alone. */
     const mode_t mask = umask(0);
     umask(mask);
     return fchmod(*fd, 0666 & ~mask) == 0 ? 0 : -errno;

@@ -21,7 +21,7 @@ int rfs_rename(int folder, const char *from, const char *to, bool replace);
 /*
  * A new file beside PATH, with the permissions that the process gives to new files, which is to get
  * that name: *NAME (owned) and *FD. FINISH brings it to the disk and renames it. DROP, in any case,
- * closes it and removes what has not got its name. 0 or -errno.
+ * closes it and removes a file that has not got its name. 0 or -errno.
  */
 int rfs_temporary_open(const char *path, char **name, int *fd);
 int rfs_temporary_finish(char **name, int *fd, const char *path, bool replace);

@@ -108,7 +108,7 @@ static int heavier(const void *a, const void *b)
     return x->item < y->item ? -1 : 1;
 }
 
-/* A part and what it has so far; in a heap, the one that has least on top. */
+/* A part and its bytes so far; in a heap, the one with the fewest on top. */
 struct load {
     uint64_t sum;
     uint32_t part;

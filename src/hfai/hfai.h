@@ -17,7 +17,7 @@
 #include "hfai/storages.h"
 #include "source/catalog/catalog.h"
 
-#define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; what hfai calls large is more than that */
+#define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; hfai calls larger tensors large */
 #define RFS_HFAI_PARTS 4096                /* more parts are refused, and not shown */
 
 struct rfs_hfai;
@@ -53,7 +53,7 @@ void rfs_hfai_division_free(struct rfs_hfai_division *division);
  * The files, as documents for the caller to free (rfs_document_free) in any case. 0, -ENOMEM or
  * -EINVAL, with *err filled.
  */
-/* One part. O(what it holds), a piece of each tensor that is cut included. */
+/* One part. O(its values), with a piece of each tensor that is cut. */
 int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
                   struct rfs_error *err);
 /* All that dist_ckpt.load returns. */
@@ -75,7 +75,7 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
  * "optimizer.state.0.exp_avg", "ema.2.weight"; entries of the only model by their own names. The
  * list does not depend on the number of parts, but for the order.
  */
-/* What a tensor goes with when the state is divided; for rfs_hfai_hold. */
+/* The item that a tensor goes with when the state is divided; for rfs_hfai_hold. */
 struct rfs_hfai_owner {
     uint32_t state;               /* a model, or models + an optimizer; models + optimizers: none */
     uint32_t item;                /* of it: an entry, or entries + a large tensor; or UINT32_MAX */
@@ -100,8 +100,8 @@ struct rfs_hfai_list {
     values; /* values other than tensors; containers, too, without their items */
 };
 /*
- * 0, -EFBIG for what takes more than HFAI_WORK_TIMES its pickles, as rfs_hfai_tensor, or -ENOMEM,
- * with *err filled; *out to be freed in any case.
+ * 0, -EFBIG for pickles whose list takes more than HFAI_WORK_TIMES their bytes, as rfs_hfai_tensor,
+ * or -ENOMEM, with *err filled; *out to be freed in any case.
  */
 int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
@@ -119,8 +119,8 @@ void rfs_hfai_list_free(struct rfs_hfai_list *list);
 int rfs_hfai_hold(const struct rfs_hfai_division *division, const struct rfs_hfai_list *list,
                   uint32_t *parts, struct rfs_error *err);
 /*
- * What torch.chunk gives of a tensor that is cut over N parts: elements [*begin, *end) for this
- * part; later parts may get nothing.
+ * The piece that torch.chunk gives of a tensor that is cut over N parts: elements [*begin, *end)
+ * for this part; later parts may get nothing.
  */
 void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begin, uint64_t *end);
 

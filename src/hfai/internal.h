@@ -24,9 +24,9 @@ struct hfai_entry {
 };
 
 /*
- * A pickle can have a value again for two bytes. So all walks through what a part holds, when it is
- * opened, share a budget: so many units for each byte of its pickle. A unit is about as much time
- * as a byte takes to be copied.
+ * A pickle can have a value again for two bytes. So all walks through the values of a part, when it
+ * is opened, share a budget: so many units for each byte of its pickle. A unit is about as much
+ * time as a byte takes to be copied.
  */
 #define HFAI_WORK_TIMES 64
 #define HFAI_WORK_MORE (UINT64_C(1) << 20)
@@ -97,18 +97,18 @@ struct hfai_reading {
     const char *path;
     struct rfs_error *err;
 };
-/* Takes memory for what the part has: 0, or -EFBIG with the error filled. */
+/* Takes memory for the values of the part: 0, or -EFBIG with the error filled. */
 int rfs_hfai_pay(const struct hfai_reading *reading, uint64_t bytes);
 /* -EINVAL, about the part. */
 int rfs_hfai_fail(const struct hfai_reading *reading, const char *what);
-/* The same, about what has that key. */
+/* The same, about the value of that key. */
 int rfs_hfai_fail_key(const struct hfai_reading *reading, const struct rfs_node *key,
                       const char *what);
 /* As rfs_hfai_key, within the budget and with the error filled. */
 int rfs_hfai_canonical(const struct hfai_reading *reading, const struct rfs_node *key, char **out,
                        size_t *n);
 /*
- * Takes a part's pieces of a state's large tensors. 0 or -errno with *err filled, as what follows.
+ * Takes a part's pieces of a state's large tensors. 0 or -errno with *err filled, as of the next.
  */
 int rfs_hfai_read_large(const struct hfai_reading *reading, struct hfai_state *state,
                         const struct rfs_items *pairs);
@@ -123,7 +123,7 @@ int rfs_hfai_check_large(const struct hfai_reading *reading, struct hfai_state *
 int rfs_hfai_key(const struct rfs_node *key, char **out, size_t *n);
 /* Whether a key of a part is one that save() itself writes. */
 bool rfs_hfai_is_own(const struct rfs_node *key);
-/* What that takes of the budget; as bytes, no less than the memory of an interned key. */
+/* The units of the budget for that; as bytes, no less than the memory of an interned key. */
 uint64_t rfs_hfai_key_bytes(const struct rfs_node *key);
 /* A key for messages. */
 void rfs_hfai_show_key(const struct rfs_node *key, char *out, size_t cap);

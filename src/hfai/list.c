@@ -111,7 +111,7 @@ static int list_optimizers(struct hfai_listing *listing)
     return rc;
 }
 
-/* What else was given to save(). */
+/* The other values that were given to save(). */
 static int list_others(struct hfai_listing *listing)
 {
     const struct rfs_items *first = rfs_node_pairs(listing->hfai->parts[0].torch.pickle.root);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists what a value holds. Items of dicts are listed by their paths, because their order differs
- * between parts: the hash of a dict itself covers its class and attributes. The hash of any other
- * value covers its contents in turn; only tensors and dicts in it are listed by themselves. All of
- * it is charged to a budget, since a pickle can have a value again for two bytes.
+ * Lists the contents of a value. Items of dicts are listed by their paths, because their order
+ * differs between parts: the hash of a dict itself covers its class and attributes. The hash of any
+ * other value covers its contents in turn; only tensors and dicts in it are listed by themselves.
+ * All of it is charged to a budget, since a pickle can have a value again for two bytes.
  */
 #include "hfai/listing.h"
 
@@ -189,7 +189,7 @@ static int list_storage(struct hfai_listing *listing, const struct rfs_node *nod
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* What stands by itself, at the path as it is. */
+/* A value by itself, at the path as it is. */
 static int list_here(struct hfai_listing *listing, const struct rfs_node *node, unsigned depth)
 {
     struct rfs_hfai_value listed;
@@ -243,7 +243,7 @@ static int visit_items(struct hfai_listing *listing, const struct rfs_items *ite
     int rc = say(listing, &items->n, sizeof items->n);
 
     for (uint32_t i = 0; rc == 0 && i < items->n; i++) {
-        if (items->data[i]->kind >= RFS_NODE_TUPLE) /* what holds nothing needs no path */
+        if (items->data[i]->kind >= RFS_NODE_TUPLE) /* scalars need no path */
             rfs_hfai_step_to(listing, i);
         rc = visit_below(listing, before, items->data[i], depth + 1);
     }
@@ -349,7 +349,7 @@ static int visit(struct hfai_listing *listing, const struct rfs_node *node, unsi
         return rfs_fail(listing->err, -EFBIG, RFS_IN(path), RFS_HFAI_REMEDY,
                         "the content of its pickle is nested deeper than %d levels",
                         RFS_PICKLE_DEPTH);
-    /* One that is lazily conjugate is no tensor here, but what it is made of. */
+    /* A lazily conjugate one is no tensor here, but the call that makes it. */
     if (is_call && rfs_torch_tensor(&listing->hfai->parts[node->origin].torch, node, "", "",
                                     &tensor, NULL) == 1) {
         const bool cut =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A list in the making (rfs_hfai_list): what list.c has of list_value.c. Functions return 0, or
- * -errno with the error filled.
+ * A list in the making (rfs_hfai_list): the functions of list_value.c for list.c. Functions return
+ * 0, or -errno with the error filled.
  */
 #ifndef RFS_HFAI_LISTING_H
 #define RFS_HFAI_LISTING_H

@@ -74,7 +74,7 @@ static int open_part(const struct hfai_reading *reading)
     rc = rfs_torch_keep(read_source, &source, source.size, (uint16_t)reading->part, reading->path,
                         &reading->hfai->memory, &part->torch, reading->err);
     part->open = rc == 0;
-    if (rc == 0) /* for what is noted of its nodes: part->same, and known of weighers */
+    if (rc == 0) /* for notes on its nodes: part->same, and known of weighers */
         rc = rfs_hfai_pay(reading, part->torch.pickle.n_nodes * sizeof *part->same);
     part->work = HFAI_WORK_MORE;
     if (rc == 0)
@@ -189,7 +189,7 @@ static int read_model(const struct hfai_reading *reading, struct hfai_state *sta
 }
 
 /*
- * Takes of the budget what each walk through the state of a parameter costs, however many
+ * Takes the cost of each walk through the state of a parameter from the budget, however many
  * parameters share it.
  */
 static int spend_value(const struct hfai_reading *reading, const struct rfs_node *value)

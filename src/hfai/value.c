@@ -220,8 +220,8 @@ static bool same_kind(struct walk *walk, const struct rfs_node *a, const struct 
 }
 
 /*
- * Where it is kept what a container of this part is the same as; NULL for another value, or when
- * out of memory.
+ * The place of the node that a container of this part is the same as; NULL for another value, or
+ * when out of memory.
  */
 static const struct rfs_node **same_as(const struct walk *walk, const struct rfs_node *node)
 {
@@ -329,7 +329,7 @@ static uint64_t weigh(struct hfai_weigher *weigher, const struct rfs_node *value
     if (!known)
         return 0;
     if (*known == 0) {
-        *known = 1; /* what contains itself weighs nothing there */
+        *known = 1; /* a container in itself weighs nothing there */
         *known = weigh_container(weigher, value, depth) + 1;
     }
     return *known - 1;

@@ -51,7 +51,7 @@ static int fail(const struct opening *opening, int code, const char *remedy, con
     return rfs_fail(opening->err, code, RFS_IN(opening->file), remedy, "%s", what);
 }
 
-/* What the file is, by its first bytes. */
+/* The kind of file, by its first bytes. */
 static int check_magic(const struct opening *opening)
 {
     static const unsigned char legacy[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc};

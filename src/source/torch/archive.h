@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of torch.save: what it holds, as a graph of nodes, and where the bytes of its storages
+ * A file of torch.save: its object, as a graph of nodes, and where the bytes of its storages
  * lie. No storage is read.
  *
  * Cost: that of the pickle (pickle.h) and of the directory (zip.h). Immutable once open.

@@ -10,7 +10,7 @@
  *     29 74 85 86 87       tuples: empty, to mark, of one, two, three
  *     5d 6c 61 65          lists: empty, to mark; append one, append to mark
  *     7d 64 73 75          dicts: empty, to mark; set one, set to mark
- *     71 u1 72 u4          memo: keep the top        68 u1 6a u4          push what was kept
+ *     71 u1 72 u4          memo: keep the top        68 u1 6a u4          push the kept value
  *     52 81 62             call, new object, build: give the object below a state
  *     51                   persistent id
  *

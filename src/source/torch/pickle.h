@@ -25,9 +25,9 @@
 
 #define RFS_PICKLE_MOST ((size_t)256 << 20) /* bytes of a pickle that is read */
 /*
- * Bytes of memory that a pickle of N bytes may take besides those: what torch.save writes takes
- * about 4 times its bytes, lists of numbers 6 times, lists of pairs 8 times. Opcodes that take 40
- * times theirs are refused.
+ * Bytes of memory that a pickle of N bytes may take besides those: a pickle of torch.save
+ * takes about 4 times its bytes, lists of numbers 6 times, lists of pairs 8 times. Opcodes that
+ * take 40 times theirs are refused.
  */
 static inline size_t rfs_pickle_memory(size_t n)
 {
@@ -60,7 +60,7 @@ struct rfs_items {
     uint32_t n, cap;
 };
 
-/* What follows a call: appended items, set items, a state. Any may be NULL. */
+/* The additions to a call: appended items, set items, a state. Any may be NULL. */
 struct rfs_after {
     struct rfs_node *list;
     struct rfs_node *dict;
@@ -96,7 +96,7 @@ struct rfs_node {
     } of;
 };
 
-/* The names that a pickle may call, and what they are good for. */
+/* The names that a pickle may call, by their use. */
 enum rfs_callable {
     RFS_CALL_ORDERED_DICT,
     RFS_CALL_SIZE,
@@ -117,7 +117,7 @@ struct rfs_pickle {
     uint32_t n_nodes;
 };
 
-/* Where a pickle is from: for messages, and what its nodes get. */
+/* Where a pickle is from: for messages, and the origin of its nodes. */
 struct rfs_pickle_from {
     const char *file;
     uint64_t offset;
@@ -128,8 +128,8 @@ struct rfs_pickle_from {
 
 /*
  * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for an invalid pickle, -ENOTSUP
- * for a name or call that is not allowed, or another protocol, -EFBIG for what takes more memory
- * than allowed; *err (may be NULL) is filled.
+ * for a name or call that is not allowed, or another protocol, -EFBIG for one that takes more
+ * memory than allowed; *err (may be NULL) is filled.
  */
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err);
@@ -143,7 +143,7 @@ bool rfs_node_same_name(const struct rfs_node *a, const struct rfs_node *b);
 /* Whether a TEXT is exactly this. */
 bool rfs_node_is_text(const struct rfs_node *node, const char *text);
 /*
- * The value of a dict (or of what was set on a call) by a text key; NULL when it is not there.
+ * The value of a dict (or of the items set on a call) by a text key; NULL when it is not there.
  * O(n).
  */
 const struct rfs_node *rfs_node_get(const struct rfs_node *node, const char *key);

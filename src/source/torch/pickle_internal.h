@@ -51,7 +51,7 @@ int64_t rfs_unpickle_pop_mark(struct rfs_unpickler *machine);
 /* HEIGHT: of the stack, from which on the nodes are taken, or -errno, which is handed on. */
 int rfs_unpickle_fold(struct rfs_unpickler *machine, enum rfs_node_kind kind, int64_t height);
 int rfs_unpickle_tuple(struct rfs_unpickler *machine, size_t n);
-/* Adds the nodes from HEIGHT on to the list or dict below them, or to what a call makes. */
+/* Adds the nodes from HEIGHT on to the list, dict or call below them. */
 int rfs_unpickle_add(struct rfs_unpickler *machine, int64_t height, bool dict);
 /* The same for the last N. */
 int rfs_unpickle_add_last(struct rfs_unpickler *machine, size_t n, bool dict);
@@ -60,7 +60,7 @@ int rfs_unpickle_call(struct rfs_unpickler *machine, enum rfs_node_kind kind);
 int rfs_unpickle_build(struct rfs_unpickler *machine);
 int rfs_unpickle_storage(struct rfs_unpickler *machine);
 
-/* ---- what may be named (pickle_names.c) ---- */
+/* ---- the allowed names (pickle_names.c) ---- */
 
 /*
  * The place of "MODULE\nNAME", N bytes, among the names that may stand in a pickle; -1 when it is
@@ -68,9 +68,9 @@ int rfs_unpickle_storage(struct rfs_unpickler *machine);
  */
 int rfs_pickle_find_name(const unsigned char *both, size_t n, bool pieces);
 enum rfs_callable rfs_pickle_callable(uint16_t place);
-/* Whether a CALL (or a NEW) is one that Python makes when it pickles what the name stands for. */
+/* Whether a CALL (or a NEW) is one that Python makes when it pickles an object of that name. */
 bool rfs_pickle_may_call(const struct rfs_node *call);
-/* Whether items may be appended to what it makes or, DICT, set on it. */
+/* Whether items may be appended to its object or, DICT, set on it. */
 bool rfs_pickle_may_add(const struct rfs_node *call, bool dict);
 /* Whether it may be given that state. */
 bool rfs_pickle_may_build(const struct rfs_node *call, const struct rfs_node *state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the opcodes of a pickle make of the nodes on its stack. */
+/* The opcodes of a pickle that make nodes of those on its stack. */
 #include "source/torch/pickle_internal.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static bool is_call(const struct rfs_node *node)
     return node->kind == RFS_NODE_CALL || node->kind == RFS_NODE_NEW;
 }
 
-/* The items that appending to what a call makes (or, of a dict, setting) adds to. */
+/* The items that are appended to the object of a call (or, of a dict, set on it). */
 static int items_after(struct rfs_unpickler *machine, struct rfs_node *call, bool dict,
                        struct rfs_items **items)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes, and looking at them. None, booleans and small numbers are most of what a state consists of
+ * Nodes, and looking at them. None, booleans and small numbers are most of the nodes of a state
  * (the dimensions of tensors, the numbers of parameters, which each of a thousand parts lists):
  * they are one node each for all pickles, made at the first use.
  */

@@ -185,7 +185,7 @@ static int find_directory(const struct source *source, struct directory *out)
     return 0;
 }
 
-/* Takes what overflowed from the zip64 extra field. False when it is not there. */
+/* Takes the numbers that overflowed from the zip64 extra field. False when it is not there. */
 static bool take_extra64(const unsigned char *extra, size_t n, uint64_t *size, uint64_t *csize,
                          uint64_t *offset)
 {

@@ -39,7 +39,7 @@ struct rfs_zip {
 
 /*
  * READ, SIZE and FILE as of rfs_ckpt_walk. 0; -EINVAL for an invalid archive, -ENOTSUP for
- * compressed, encrypted or split ones, -EFBIG beyond the BUDGET (or NULL) that pays for what is kept,
+ * compressed, encrypted or split ones, -EFBIG beyond the BUDGET (or NULL) for its memory,
  * -ENOMEM, or READ's error, each with *err filled. The caller must hold no share (base/share.h).
  */
 int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
