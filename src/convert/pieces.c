@@ -207,6 +207,13 @@ static int fail_cut(struct compiling *c, const struct node *node)
                         "is cut where no part of it ends, which links cannot say");
 }
 
+/* Moves the pieces from FIRST on behind those of other parts. */
+static void shift(struct compiling *c, size_t first, uint32_t axis, uint64_t base)
+{
+    for (size_t i = first; i < c->pieces.n; i++)
+        c->pieces.data[i].at[axis] += base;
+}
+
 /* Moves the pieces from FIRST on to their groups: of SIZE, beginning at BASE, one each STRIDE. */
 static int spread(struct compiling *c, const struct node *kid, size_t first, uint32_t axis,
                   uint64_t size, uint64_t base, uint64_t stride)
@@ -247,7 +254,9 @@ static int pieces_of_parts(struct compiling *c, const struct node *node, const s
                                 "groups",
                                 (unsigned long long)size, axis, (unsigned long long)n);
         rc = rfs_convert_pieces(c, kid, &part);
-        if (!rc && size > 0)
+        if (!rc && n == 1)
+            shift(c, first, axis, sum);
+        else if (!rc && size > 0)
             rc = spread(c, kid, first, axis, size / n, sum, want->dims[axis] / n);
         if (!rc && !rfs_add_u64(sum, size / n, &sum))
             return -EINVAL;

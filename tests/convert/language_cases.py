@@ -152,10 +152,22 @@ class Maker:
         return out
 
 
+class Given(Maker):
+    """One rule for l.w, of right tensors with these shapes."""
+
+    def __init__(self, expression, shapes):
+        super().__init__(random.Random(0))
+        self.lines.append(f"l.w = {expression}")
+        self.shapes = {n: (shape, ()) for n, shape in shapes.items()}
+
+    def rule(self, number):
+        del number
+
+
 class Case:
-    def __init__(self, name, rng):
+    def __init__(self, name, rng, maker=None):
         self.name, self.rng = name, rng
-        maker = Maker(rng)
+        maker = maker or Maker(rng)
         self.text, self.config = maker.make(), maker.config
         data, dtype = np.random.default_rng(rng.getrandbits(64)), rng.choice(DTYPES)
         self.right = {n: values.random_value(data, dtype, shape) for n, shape in maker.right().items()}
@@ -225,3 +237,16 @@ def make(seed, number):
 
 def prepare():
     pass
+
+
+def fixed(function):
+    FIXED["language-" + function.__name__.replace("_", "-")] = function
+    return function
+
+
+@fixed
+def parts_of_parts(name):
+    """A concat in a concat, with groups in it whose size has nothing to do with the outer sizes."""
+    maker = Given("concat(0, concat(0, r.a [1], r.e [1], groups(4, 0, r.b [4 * 4], r.c [4])), r.d [1], r.f [1])",
+                  {"r.a": (1,), "r.e": (1,), "r.b": (16,), "r.c": (4,), "r.d": (1,), "r.f": (1,)})
+    return Case(name, random.Random(name), maker)
