@@ -4,6 +4,7 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,7 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     *out = NULL;
     if (!planner)
         return rfs_fail_memory(err);
+    assert(rfs_catalog_is_derived(config->catalog) == (config->converted != NULL));
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
     if (config->src && rfs_catalog_boxes(config->catalog))

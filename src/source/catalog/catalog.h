@@ -46,6 +46,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
  */
 int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
                        struct rfs_catalog **out, struct rfs_error *err);
+bool rfs_catalog_is_derived(const struct rfs_catalog *catalog);
 /* Frees it with its indexes, files and tables. No other call may be running. NULL is fine. */
 void rfs_catalog_close(struct rfs_catalog *catalog);
 

@@ -21,6 +21,11 @@ static uint32_t lowest_rank(const struct rfs_catalog *catalog)
     return rank;
 }
 
+bool rfs_catalog_is_derived(const struct rfs_catalog *catalog)
+{
+    return catalog->from != NULL;
+}
+
 int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
                        struct rfs_catalog **out, struct rfs_error *err)
 {

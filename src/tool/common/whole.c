@@ -137,6 +137,7 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
         .output_map = view->output_map,
         .template = view->planner,
         .lacking = view->set->late ? &whole->lacking : NULL,
+        .converted = view->convert.made,
     };
     const struct rfs_rank_plan *plan;
     struct rfs_scale scale;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += $(TOOL_TESTS)
-TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/options
+TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/convert tests/unit/tool/options
 TOOL_TESTS = \
 	tests/unit/tool/test_explain \
 	tests/unit/tool/test_export \
@@ -23,4 +23,4 @@ tests_unit_tool_test_value_SOURCES = tests/unit/tool/test_value.c
 tests_unit_tool_test_value_LDADD = librfstool.la $(CMOCKA_LIBS) -lm
 tests_unit_tool_test_write_SOURCES = tests/unit/tool/test_write.c
 tests_unit_tool_test_write_LDADD = librfstool.la $(CMOCKA_LIBS)
-dist_check_SCRIPTS += tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/messages tests/unit/tool/options
+dist_check_SCRIPTS += tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/convert tests/unit/tool/messages tests/unit/tool/options
