@@ -126,6 +126,6 @@ reshard: error: …/work/bad/__1_0.distcp: parameter 'layer2.weight': lies at of
 (exit 1)
 $ rm bad/__1_0.distcp; reshard info bad | tail -n 4
 export: 4 of 4 files completed, of …/work/src
-note: log: …/work/bad/__1_0.distcp: the file was removed; try: mount again
+note: log: …/work/bad/__1_0.distcp: the file is not there; try: mount again
 odd: missing: 1 of the files that the metadata names is not there
 note: export: 1 file of the manifest is not there, or not as long as it says: __1_0.distcp

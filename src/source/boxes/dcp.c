@@ -2,6 +2,7 @@
 #include "source/boxes/dcp.h"
 
 #include "source/boxes/dcp_item.h"
+#include "source/boxes/internal.h"
 
 static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
 {
@@ -37,7 +38,7 @@ static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *er
     int rc = rfs_reading_begin_quiet(boxes->files, chunk->file, &reading);
 
     if (rc < 0)
-        return rfs_files_fail(err, item.file, rc);
+        return rfs_boxes_fail_file(boxes, chunk->file, rc, err);
     rc = rfs_dcp_item_find(&item, read_source, &reading, reading.size, &at, err);
     rc = end(boxes->files, chunk->file, &reading, rc, err);
     if (rc == 0)
@@ -56,7 +57,7 @@ int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *
     int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
 
     if (rc < 0)
-        return rfs_files_fail(err, item.file, rc);
+        return rfs_boxes_fail_file(boxes, object->file, rc, err);
     rc = rfs_dcp_item_open(&item, read_source, &reading, reading.size, budget, out, err);
     const int ended = end(boxes->files, object->file, &reading, rc, err);
     if (rc == 0 && ended)

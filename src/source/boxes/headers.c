@@ -58,7 +58,7 @@ static int read_header(const struct rfs_boxes *boxes, uint32_t file, struct rfs_
     *index = NULL;
     int rc = rfs_reading_begin_quiet(boxes->files, file, &reading);
     if (rc < 0)
-        return rfs_files_fail(err, path, rc);
+        return rfs_boxes_fail_file(boxes, file, rc, err);
     rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, boxes->tables, NULL, index,
                               err);
     const int end = rfs_reading_end(&reading);

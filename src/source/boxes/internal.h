@@ -13,6 +13,10 @@ int rfs_boxes_make_grid(const struct rfs_boxes *boxes, struct rfs_boxed_tensor *
                         struct rfs_error *err);
 void rfs_boxes_free_grid(struct rfs_chunk_grid *grid);
 
+/* The message about a file of the boxes that could not be taken into use. Returns RC. */
+int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc,
+                        struct rfs_error *err);
+
 /* "[0:4, 8:16]", for messages. */
 struct rfs_box_text {
     char text[RFS_MAX_DIMS * 44 + 8];

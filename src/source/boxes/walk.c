@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finished boxes: where chunks are, and the chunks that a box touches. */
 #include "base/bisect.h"
+#include "base/store.h"
 #include "source/boxes/internal.h"
 
+#include <errno.h>
 #include <string.h>
 
 const struct rfs_boxed_tensor *rfs_boxes_tensor_of(const struct rfs_boxes *boxes, uint32_t chunk)
@@ -22,6 +24,16 @@ void rfs_boxes_corner(const struct rfs_boxes *boxes, const struct rfs_boxed_tens
                       uint32_t chunk, uint64_t *offset)
 {
     rfs_type_place(rfs_boxes_type(boxes, tensor->type), boxes->chunks.data[chunk].corner, offset);
+}
+
+int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(boxes->files, file);
+
+    if (rc == -ESTALE && !rfs_store_there(path))
+        return rfs_fail(err, rc, RFS_IN(path), "copy it there, and mount again",
+                        "the metadata of the checkpoint names this file, and it is not there");
+    return rfs_files_fail(err, path, rc);
 }
 
 int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err)

@@ -104,7 +104,10 @@ int rfs_file_call_failed(struct rfs_files *files, struct rfs_file *file, const c
         return led_out(files, file);
     case ENOENT:
     case ENOTDIR:
-        return rfs_file_stick(files, file, -ESTALE, "the file was removed");
+        return rfs_file_stick(files, file, -ESTALE,
+                              atomic_load_explicit(&file->recorded, memory_order_relaxed)
+                                  ? "the file was removed"
+                                  : "the file is not there");
     case ELOOP:
         return rfs_file_stick(files, file, -ELOOP, CIRCLE);
     case ESTALE:

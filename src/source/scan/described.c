@@ -166,17 +166,33 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
     return seen.one_rank ? take_one_rank(spec, out, err) : 0;
 }
 
-bool rfs_scan_is_described(const char *path)
+/* As scanning a folder without options: the checkpoint, or the iteration, that it is of. */
+static int scan_plain(const char *path, struct rfs_scan *out)
 {
     const struct rfs_source_spec spec = {
         .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
-    struct rfs_scan scan = {0};
     struct rfs_error unused;
-    int rc = rfs_scan_described(&spec, &scan, &unused);
-    if (rc == 0 && scan.n == 0)
-        rc = rfs_scan_iterations(&spec, NULL, &scan, NULL, &unused);
+    const int rc = rfs_scan_described(&spec, out, &unused);
+
+    return rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
+}
+
+bool rfs_scan_is_described(const char *path)
+{
+    struct rfs_scan scan = {0};
+    const int rc = scan_plain(path, &scan);
     /* One of a single rank is as any other file. */
     const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described != RFS_NOT_DESCRIBED;
+
+    rfs_scan_free(&scan);
+    return is;
+}
+
+bool rfs_scan_is_of_one_rank(const char *path)
+{
+    struct rfs_scan scan = {0};
+    const int rc = scan_plain(path, &scan);
+    const bool is = rc == 0 && scan.n == 1 && scan.described == RFS_NOT_DESCRIBED;
 
     rfs_scan_free(&scan);
     return is;

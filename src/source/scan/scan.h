@@ -72,6 +72,8 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
  * it has the message.
  */
 bool rfs_scan_is_described(const char *path);
+/* Whether it has a Checkpoint 2.0 of one rank, which has no metadata. */
+bool rfs_scan_is_of_one_rank(const char *path);
 /* Whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*

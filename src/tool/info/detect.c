@@ -177,7 +177,7 @@ int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, stru
                         strncmp(entry->d_name, "reshard-manifest", 16) != 0);
     }
     *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;
-    if (parts || ranks)
+    if (parts || ranks || rfs_scan_is_of_one_rank(path))
         return 0;
     *kind = RFS_INFO_BOXES;
     if (rfs_scan_is_described(path))

@@ -118,6 +118,10 @@ static void test_one_rank(void **state)
     assert_int_equal(s->scan.data[0].n_files, 2);
     assert_false(rfs_scan_is_described(s->spec.path));
     assert_false(rfs_scan_is_described(s->tree.root));
+    assert_true(rfs_scan_is_of_one_rank(s->tree.root));
+    assert_true(rfs_scan_is_of_one_rank(s->spec.path));
+    put_iteration(s, 2, true);
+    assert_false(rfs_scan_is_of_one_rank(s->tree.root));
 }
 
 static void put_megatron(const struct scanning *s, unsigned number, bool finished)
