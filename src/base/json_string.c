@@ -154,7 +154,9 @@ bool rfs_json_read_string(struct rfs_json_read *json)
         const unsigned char c = json->at < json->n ? json->data[json->at] : 0x80;
         if (c >= 0x80) {
             if (!rfs_json_refill(json))
-                return rfs_json_read_fail(json, "it ends in a string");
+                return json->at < json->n
+                           ? rfs_json_fail_from(json, begin, "a string that is not UTF-8")
+                           : rfs_json_read_fail(json, "it ends in a string");
             continue;
         }
         if (c < 0x20)

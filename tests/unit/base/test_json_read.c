@@ -356,6 +356,7 @@ static void test_blocks(void **state)
         "\"\\ud83d\\u0041\"",
         "\"\\ud83d",
         "\"abc",
+        "\"abc\xc3",
         "{} x",
         "",
     };
