@@ -10,11 +10,11 @@ jobs=$(nproc 2>/dev/null || echo 2)
 # Debian's names.
 # shellcheck disable=SC2034 # used by those who source this
 build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev
-    libxxhash-dev zlib1g-dev libssl-dev libfuse3-dev fuse3
+    libxxhash-dev zlib1g-dev libssl-dev libcurl4-openssl-dev libfuse3-dev fuse3
     libseccomp-dev libcmocka-dev)
 # shellcheck disable=SC2034
 check_packages=(acl clang clang-format cppcheck openmpi-bin strace python3 python3-numpy
-    python3-venv xfsprogs)
+    python3-venv xfsprogs nginx-light)
 # shellcheck disable=SC2034
 torch_packages=(python3-torch unzip)
 # shellcheck disable=SC2034
@@ -39,6 +39,8 @@ numpy_version=2.4.6
 ml_dtypes_version=0.6.0
 xxhash_version=4.1.0
 numbers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/numbers-$numpy_version
+moto_version=5.2.5
+objects_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/objects-$moto_version
 torch_version=2.9.1 # the current one; Debian's is what it is
 fsspec_version=2025.3.0
 mypy_version=1.15.0
@@ -189,6 +191,17 @@ fill_numbers_venv() {
 make_numbers_venv() {
     make_venv "$numbers_venv" python3 \
         "numpy $numpy_version ml_dtypes $ml_dtypes_version xxhash $xxhash_version" fill_numbers_venv
+}
+
+fill_objects_venv() {
+    "$2" -m venv "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server,s3]==$moto_version" &&
+        "$1/bin/python" -c 'import moto.server, boto3'
+}
+
+# That of tests/objects.
+make_objects_venv() {
+    make_venv "$objects_venv" python3 "moto $moto_version" fill_objects_venv
 }
 
 fill_torch_venv() {

@@ -107,6 +107,13 @@ struct rfs_options {
     bool zip_crc;        /* compute the checksums of archives that take reading */
     char *prefix;        /* never NULL */
     bool strict;
+    char *endpoint; /* of objects: source/remote/settings.h */
+    char *region;
+    char *profile;
+    bool path_style;
+    bool anonymous;
+    uint32_t connections, tries, timeout; /* 0 when not given */
+
     char *index_cache; /* a folder, or "no"; NULL: the user's */
     uint64_t cache;    /* bytes; or RFS_NO_SIZE */
     bool cache_given;  /* it is not the default of rfs_options_take */

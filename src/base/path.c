@@ -57,6 +57,8 @@ int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
     if (code == ENOENT)
         return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
     return rfs_fail(err, -code, RFS_IN(source),
-                    code == EACCES ? "check the permissions of the folders above it" : NULL,
+                    rfs_is_url(source) ? rfs_store_remedy(source, code)
+                    : code == EACCES   ? "check the permissions of the folders above it"
+                                       : NULL,
                     "the source cannot be reached: %s", rfs_store_why(source, code));
 }

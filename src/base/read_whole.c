@@ -29,6 +29,7 @@ int rfs_pread_all(int fd, void *buf, size_t n, uint64_t offset)
 static int fail_errno(struct rfs_error *err, const char *path, int code)
 {
     const char *remedy = code == ENOENT || code == ENOTDIR ? "check the path"
+                         : rfs_is_url(path)                ? rfs_store_remedy(path, code)
                          : code == EACCES                  ? "check the file's permissions"
                                                            : NULL;
     return rfs_fail(err, -code, RFS_IN(path), remedy, "cannot be read: %s",

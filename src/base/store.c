@@ -86,8 +86,7 @@ bool rfs_store_there(const char *path)
     return rfs_is_url(path) ? objects->stat(path, &st) == 0 : access(path, F_OK) == 0;
 }
 
-/* A URL without the slashes at its end. */
-static char *without_slash(const char *url)
+char *rfs_store_without_slash(const char *url)
 {
     size_t n = strlen(url);
 
@@ -102,7 +101,7 @@ char *rfs_store_realpath(const char *path)
 
     if (!rfs_is_url(path))
         return realpath(path, NULL);
-    RFS_FREE char *url = without_slash(path);
+    RFS_FREE char *url = rfs_store_without_slash(path);
     if (!url)
         return NULL;
     const int rc = objects->stat(url, &st);
@@ -213,6 +212,7 @@ ssize_t rfs_store_head(const char *path, void *data, size_t size)
 
 static _Thread_local struct {
     int code;
+    const char *remedy; /* or NULL */
     char text[768];
 } told;
 
@@ -222,10 +222,20 @@ const char *rfs_store_why(const char *path, int code)
     return told.code == code && code != 0 && rfs_is_url(path) ? told.text : strerror(code);
 }
 
-const char *rfs_store_remedy(const char *path)
+const char *rfs_store_remedy(const char *path, int code)
 {
-    return rfs_is_url(path) ? "look at the store and at the network, then read again"
-                            : "check the disk, then mount again";
+    code = code < 0 ? -code : code;
+    if (rfs_is_url(path))
+        return told.code == code && told.remedy
+                   ? told.remedy
+                   : "look at the store and at the network, then read again";
+    return code == EIO ? "check the disk, then mount again"
+                       : "check the permissions of the file and of its folders";
+}
+
+void rfs_store_told_remedy(const char *remedy)
+{
+    told.remedy = remedy;
 }
 
 int rfs_store_told(int code, const char *fmt, ...)
@@ -236,5 +246,6 @@ int rfs_store_told(int code, const char *fmt, ...)
     vsnprintf(told.text, sizeof told.text, fmt, args);
     va_end(args);
     told.code = code < 0 ? -code : code;
+    told.remedy = NULL;
     return code;
 }

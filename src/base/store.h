@@ -66,6 +66,8 @@ int rfs_store_stat(const char *path, struct stat *st);
 bool rfs_store_there(const char *path);
 /* As realpath(3). Of a URL: without slashes at its end. */
 char *rfs_store_realpath(const char *path);
+/* A URL without the slashes at its end; malloc'ed. */
+char *rfs_store_without_slash(const char *url);
 /* FOLDER of FOLDER/NAME as realpath(3) gives it, or NULL with errno. */
 char *rfs_store_parent(const char *path);
 
@@ -96,8 +98,10 @@ ssize_t rfs_store_head(const char *path, void *data, size_t size);
  * calling thread's last call to the store failed, what the store said.
  */
 const char *rfs_store_why(const char *path, int code);
-/* The remedy when reading PATH gave EIO. */
-const char *rfs_store_remedy(const char *path);
+/* The remedy when reading PATH gave EIO or EACCES. */
+const char *rfs_store_remedy(const char *path, int code);
+/* For stores: the remedy of what was told last; a constant. */
+void rfs_store_told_remedy(const char *remedy);
 /* For stores: keeps the details of a failure with CODE, which it returns. */
 int rfs_store_told(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -29,6 +29,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -199,6 +200,22 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
 }
 
 /*
+ * The view has its copies, in memory of their own; these are read by whoever may read
+ * /proc/PID/environ.
+ */
+static void wipe_credentials(void)
+{
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *value = getenv(names[i]);
+        if (value)
+            explicit_bzero(value, strlen(value));
+    }
+}
+
+/*
  * From here on there is one process, with a keeper if it mounts. The sandbox begins before any file
  * of the source is read.
  */
@@ -216,9 +233,12 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
     if (rc == 0 && place->resolved)
         rc = rfs_unwind_load(err);
     if (rc == 0)
-        rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox, &sandbox, err);
+        rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox,
+                               rfs_mount_options_objects(options), &sandbox, err);
     if (rc == 0)
         rc = open_view(options, &view, err);
+    if (rfs_mount_options_objects(options))
+        wipe_credentials();
     if (rc == 0 && mounts)
         rc = rfs_path_device(err);
     if (rc == 0)
@@ -242,7 +262,7 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     if (mounts)
         rc = rfs_path_mountpoint(options->mountpoint, options->source, options->set.nonempty,
                                  &place.resolved, err);
-    if (rc == 0 && rfs_options_keyed(&options->set))
+    if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
         rc = rfs_harden(err);
     if (rc == 0 && rfs_options_keyed(&options->set))
         (void)reshard_guard_keys(); /* nothing has used OpenSSL yet */

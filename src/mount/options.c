@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/pathlist.h"
+#include "base/store.h"
 #include "base/suggest.h"
 #include "mount/paths.h"
 #include "mount/settings.h"
@@ -431,4 +432,20 @@ void rfs_mount_options_help(void)
           "-s, -d         src_strategy=, dst_strategy=; --check: plan every rank, no mount\n",
           stdout);
     fputs(notes, stdout);
+}
+
+bool rfs_mount_options_objects(const struct rfs_mount_options *options)
+{
+    bool any = options->source && rfs_is_url(options->source);
+
+    for (size_t i = 0; i < options->view.list.n; i++) {
+        const char *value = options->view.list.data[i].value;
+        const struct rfs_option *option = rfs_option_find(options->view.list.data[i].name);
+        const bool is_path =
+            option && option->kind >= RFS_OPTION_PATH && option->kind <= RFS_OPTION_RULES;
+        any |= is_path && value &&
+               (rfs_is_url(value) || strstr(value, ":s3://") || strstr(value, ":http://") ||
+                strstr(value, ":https://"));
+    }
+    return any;
 }

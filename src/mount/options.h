@@ -41,4 +41,7 @@ void rfs_mount_options_free(struct rfs_mount_options *options);
 void rfs_mount_options_help(void);
 void rfs_mount_options_help_all(void);
 
+/* Whether the source, or a file that an option names, is in object storage. */
+bool rfs_mount_options_objects(const struct rfs_mount_options *options);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -99,9 +100,14 @@ static int drop_capabilities(struct rfs_sandbox *out)
 
 /* ---- files that would otherwise be opened at their first use, too late ---- */
 
-static void load_early(void)
+static void load_early(bool network)
 {
+    struct addrinfo *found = NULL;
+
     tzset(); /* for syslog's times */
+    /* The C library's modules for names of hosts. */
+    if (network && getaddrinfo("localhost", NULL, NULL, &found) == 0)
+        freeaddrinfo(found);
 }
 
 /* ---- the two steps ---- */
@@ -119,7 +125,8 @@ static int leave_out(enum rfs_sandbox_mode mode, const char *part, int rc, struc
     return 0;
 }
 
-int rfs_sandbox_enter(enum rfs_sandbox_mode mode, struct rfs_sandbox *out, struct rfs_error *err)
+int rfs_sandbox_enter(enum rfs_sandbox_mode mode, bool network, struct rfs_sandbox *out,
+                      struct rfs_error *err)
 {
     const enum rfs_sandbox_filter filter =
         mode == RFS_SANDBOX_LOG ? RFS_FILTER_LOG : RFS_FILTER_KILL;
@@ -127,18 +134,19 @@ int rfs_sandbox_enter(enum rfs_sandbox_mode mode, struct rfs_sandbox *out, struc
 
     if (mode == RFS_SANDBOX_OFF)
         return 0;
-    load_early();
+    load_early(network);
     set_limits();
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return rfs_fail(err, -errno, RFS_NOWHERE, "sandbox=off",
                         "new privileges cannot be given up: %s", strerror(errno));
     out->entered = true;
+    out->network = network;
     rc = drop_capabilities(out);
     if (rc < 0)
         rc = leave_out(mode, "giving up capabilities", rc, err);
     if (rc < 0)
         return rc;
-    rc = rfs_sandbox_calls(filter);
+    rc = rfs_sandbox_calls(filter, network);
     if (rc < 0)
         return leave_out(mode, "a filter of system calls", rc, err);
     out->filter = filter;
@@ -155,7 +163,7 @@ int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs
     if (mode == RFS_SANDBOX_AUTO || mode == RFS_SANDBOX_ON) {
         const int landlock = rfs_sandbox_landlock();
 
-        rc = landlock > 0 ? rfs_sandbox_files(view, landlock) : -ENOSYS;
+        rc = landlock > 0 ? rfs_sandbox_files(view, landlock, out->network) : -ENOSYS;
         out->landlock = rc == 0 ? landlock : 0;
         if (rc < 0)
             rc = leave_out(mode, "Landlock", rc, err);
@@ -209,5 +217,6 @@ void rfs_sandbox_tell(const struct rfs_sandbox *s, char *out, size_t cap)
     if (s->landlock > 0)
         snprintf(landlock, sizeof landlock, "Landlock %d", s->landlock);
     tell_rights(s, rights, sizeof rights);
-    snprintf(out, cap, "no new privileges, %s, %s, %s", rights, filters[s->filter], landlock);
+    snprintf(out, cap, "no new privileges, %s, %s, %s%s", rights, filters[s->filter], landlock,
+             s->network ? ", connections to object storage" : "");
 }

@@ -34,10 +34,15 @@ struct rfs_sandbox {
     bool in_background; /* the parent tells how it ended */
     enum rfs_sandbox_filter filter;
     int landlock; /* its version; 0: none */
+    bool network; /* connections may be made */
 };
 
-/* The first step. 0, or -errno with *err filled. */
-int rfs_sandbox_enter(enum rfs_sandbox_mode mode, struct rfs_sandbox *out, struct rfs_error *err);
+/*
+ * The first step. NETWORK: a source is in object storage, so that connections may be made. 0, or -errno with *err
+ * filled.
+ */
+int rfs_sandbox_enter(enum rfs_sandbox_mode mode, bool network, struct rfs_sandbox *out,
+                      struct rfs_error *err);
 /* The second, for the files of VIEW; logs the parts in effect. */
 int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs_sandbox *out,
                       struct rfs_error *err);
@@ -52,13 +57,16 @@ void rfs_sandbox_tell(const struct rfs_sandbox *sandbox, char *out, size_t cap);
  * The filter of system calls (sandbox_calls.c). 0, or -errno: -ENOSYS where the build or the kernel
  * has none.
  */
-int rfs_sandbox_calls(enum rfs_sandbox_filter filter);
+int rfs_sandbox_calls(enum rfs_sandbox_filter filter, bool network);
 /* Whether there is a filter in this build and this kernel. */
 bool rfs_sandbox_has_calls(void);
 
 /* Landlock (sandbox_files.c): its version, or 0. */
 int rfs_sandbox_landlock(void);
-/* From now on only the files that VIEW reads and writes can be opened. 0 or -errno. */
-int rfs_sandbox_files(reshard_view *view, int landlock);
+/*
+ * From now on only the files that VIEW reads and writes can be opened; with NETWORK also those that
+ * names of hosts and certificates take. 0 or -errno.
+ */
+int rfs_sandbox_files(reshard_view *view, int landlock, bool network);
 
 #endif

@@ -70,6 +70,14 @@ struct condition {
     uint64_t mask, value;
 };
 
+/*
+ * With a source in object storage: connections, the names of hosts, and the addresses of this
+ * machine that they are chosen by.
+ */
+static const char network_calls[] =
+    "connect sendto sendmsg sendmmsg recvmmsg getsockname getpeername getsockopt setsockopt "
+    "socketpair bind";
+
 #define ALL UINT32_MAX /* of an int */
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -111,6 +119,13 @@ static const struct condition conditions[] = {
     {"prctl", 0, ALL, PR_GET_NO_NEW_PRIVS},
     /* Its own limits. */
     {"prlimit64", 0, ALL, 0},
+};
+
+static const struct condition network_conditions[] = {
+    {"socket", 0, ALL, AF_INET},
+    {"socket", 0, ALL, AF_INET6},
+    {"socket", 0, ALL, AF_NETLINK},
+    {"ioctl", 1, ALL, FIONBIO},
 };
 
 /* Of fcntl: none of them has signals sent to others. */
@@ -178,7 +193,16 @@ static int add_commands(scmp_filter_ctx filter)
     return rc;
 }
 
-static int fill(scmp_filter_ctx filter, pid_t self)
+static int add_network(scmp_filter_ctx filter)
+{
+    int rc = add_allowed(filter, network_calls);
+
+    for (size_t i = 0; rc == 0 && i < sizeof network_conditions / sizeof *network_conditions; i++)
+        rc = add_condition(filter, SCMP_ACT_ALLOW, &network_conditions[i]);
+    return rc;
+}
+
+static int fill(scmp_filter_ctx filter, pid_t self, bool network)
 {
     /* Signals go to threads of this process alone. */
     const struct condition to_itself = {"tgkill", 0, ALL, (uint64_t)self};
@@ -198,6 +222,8 @@ static int fill(scmp_filter_ctx filter, pid_t self)
         rc = add(filter, SCMP_ACT_ERRNO((uint32_t)refused[i].code), refused[i].name, 0, NULL);
     if (rc == 0)
         rc = add_commands(filter);
+    if (rc == 0 && network)
+        rc = add_network(filter);
     if (rc == 0)
         rc = add_condition(filter, SCMP_ACT_ALLOW, &to_itself);
     return rc == 0 ? add_condition(filter, SCMP_ACT_ERRNO(EPERM), &anew) : rc;
@@ -211,13 +237,13 @@ bool rfs_sandbox_has_calls(void)
 }
 
 /* The filter for process SELF, as the kernel takes it. 0 or -errno. */
-static int compile(enum rfs_sandbox_filter how, pid_t self, int fd)
+static int compile(enum rfs_sandbox_filter how, bool network, pid_t self, int fd)
 {
     const scmp_filter_ctx filter =
         seccomp_init(how == RFS_FILTER_LOG ? SCMP_ACT_LOG : SCMP_ACT_KILL_PROCESS);
     if (!filter)
         return -ENOMEM;
-    int rc = fill(filter, self);
+    int rc = fill(filter, self, network);
     if (rc == 0)
         rc = seccomp_export_bpf(filter, fd);
     seccomp_release(filter);
@@ -228,7 +254,7 @@ static int compile(enum rfs_sandbox_filter how, pid_t self, int fd)
  * By a process of its own: where memory is short, libseccomp 2.5 may crash. Gives a file of memory,
  * or -errno.
  */
-static int compile_apart(enum rfs_sandbox_filter how)
+static int compile_apart(enum rfs_sandbox_filter how, bool network)
 {
     RFS_CLOSE int fd = memfd_create("filter", MFD_CLOEXEC);
     const pid_t self = getpid(), child = fd < 0 ? -1 : fork();
@@ -237,7 +263,7 @@ static int compile_apart(enum rfs_sandbox_filter how)
     if (child < 0)
         return -errno;
     if (child == 0)
-        _exit(compile(how, self, fd) == 0 ? 0 : 1);
+        _exit(compile(how, network, self, fd) == 0 ? 0 : 1);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
@@ -273,14 +299,14 @@ static int load_same(int one, int two)
     return load(&program);
 }
 
-int rfs_sandbox_calls(enum rfs_sandbox_filter how)
+int rfs_sandbox_calls(enum rfs_sandbox_filter how, bool network)
 {
     if (!rfs_sandbox_has_calls())
         return -ENOSYS;
-    RFS_CLOSE int one = compile_apart(how);
+    RFS_CLOSE int one = compile_apart(how, network);
     if (one < 0)
         return one;
-    RFS_CLOSE int two = compile_apart(how);
+    RFS_CLOSE int two = compile_apart(how, network);
     return two < 0 ? two : load_same(one, two);
 }
 
@@ -291,9 +317,10 @@ bool rfs_sandbox_has_calls(void)
     return false;
 }
 
-int rfs_sandbox_calls(enum rfs_sandbox_filter how)
+int rfs_sandbox_calls(enum rfs_sandbox_filter how, bool network)
 {
     (void)how;
+    (void)network;
     return -ENOSYS;
 }
 

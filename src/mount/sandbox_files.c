@@ -10,8 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -63,8 +65,11 @@ struct rules {
 static int allow(const struct rules *rules, const char *path, uint64_t what)
 {
     RFS_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
-    const struct rule rule = {.allowed = what & rules->known, .folder = fd};
+    struct rule rule = {.allowed = what & rules->known, .folder = fd};
+    struct stat st;
 
+    if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode))
+        rule.allowed &= ~READ_DIR; /* there is no such right to a file */
     if (fd < 0)
         return errno == ENOENT || errno == EACCES || errno == ENOTDIR ? 0 : -errno;
     return syscall(SYS_landlock_add_rule, rules->fd, RULE_BENEATH, &rule, 0) == 0 ? 0 : -errno;
@@ -77,12 +82,45 @@ static int allow_folder(void *ctx, const char *path, bool written)
                      (written ? WRITE_FILE | REMOVE_FILE | MAKE_FILE | TRUNCATE : 0));
 }
 
-int rfs_sandbox_files(reshard_view *view, int landlock)
+/* What finding hosts and trusting their certificates reads, with each new connection. */
+static int allow_network(const struct rules *rules)
+{
+    static const char *const paths[] = {
+        "/etc/resolv.conf",
+        "/etc/hosts",
+        "/etc/host.conf",
+        "/etc/gai.conf",
+        "/etc/nsswitch.conf",
+        "/etc/services",
+        "/etc/ssl",
+        "/etc/pki",
+        "/etc/ca-certificates",
+        "/usr/lib/ssl",
+        "/usr/share/ca-certificates",
+        "/usr/local/share/ca-certificates",
+        "/run/systemd/resolve",
+    };
+    static const char *const variables[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof paths / sizeof *paths; i++)
+        rc = allow(rules, paths[i], READ_FILE | READ_DIR);
+    for (size_t i = 0; rc == 0 && i < sizeof variables / sizeof *variables; i++) {
+        const char *path = secure_getenv(variables[i]);
+        rc = path && *path ? allow(rules, path, READ_FILE) : 0;
+    }
+    return rc;
+}
+
+int rfs_sandbox_files(reshard_view *view, int landlock, bool network)
 {
     const struct ruleset set = {
         .files = known_files(landlock),
-        .network = landlock >= 4 ? 3 : 0, /* binding and connecting TCP sockets */
-        .scoped = landlock >= 6 ? 3 : 0,  /* abstract sockets of others, signals to others */
+        /* Binding TCP sockets, and connecting them. */
+        .network = landlock < 4 ? 0
+                   : network    ? 1
+                                : 3,
+        .scoped = landlock >= 6 ? 3 : 0, /* abstract sockets of others, signals to others */
     };
     const size_t bytes = landlock >= 6   ? sizeof set
                          : landlock >= 4 ? 2 * sizeof(uint64_t)
@@ -100,6 +138,8 @@ int rfs_sandbox_files(reshard_view *view, int landlock)
         rc = allow(&rules, "/proc", READ_FILE);
     if (rc == 0)
         rc = reshard_folders(view, allow_folder, &rules);
+    if (rc == 0 && network)
+        rc = allow_network(&rules);
     if (rc == 0 && syscall(SYS_landlock_restrict_self, fd, 0) != 0)
         rc = -errno;
     return rc;

@@ -60,6 +60,8 @@ librfs_la_SOURCES += \
 	src/source/crypt/cipher.c \
 	src/source/crypt/cipher.h \
 	src/source/crypt/evp.c \
+	src/source/crypt/hmac.c \
+	src/source/crypt/hmac.h \
 	src/source/crypt/key.c \
 	src/source/crypt/key.h \
 	src/source/dtype.c \

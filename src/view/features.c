@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reshard.h"
 #include "source/crypt/cipher.h"
+#include "source/remote/remote.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,9 +16,11 @@ static char features[256];
 
 static void tell(void)
 {
-    snprintf(features, sizeof features,
-             "reads ckpt, safetensors, pt, hfai; shows ckpt, safetensors, pt, hfai; %s; %s kernels",
-             rfs_cipher_library(), AVX2() ? "AVX2" : "portable");
+    snprintf(
+        features, sizeof features,
+        "reads ckpt, safetensors, pt, hfai; shows ckpt, safetensors, pt, hfai; %s; %s; %s kernels",
+        rfs_cipher_library(), rfs_remote_library() ? rfs_remote_library() : "no object storage",
+        AVX2() ? "AVX2" : "portable");
 }
 
 const char *reshard_version(void)

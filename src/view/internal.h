@@ -134,6 +134,7 @@ struct rfs_view {
 };
 
 struct reshard_view {
+    bool objects; /* some of its files are in object storage */
     struct rfs_options options;
     reshard_config config; /* has the log's receiver */
     struct rfs_log log;

@@ -2,6 +2,7 @@
 #include "view/options.h"
 
 #include "base/checked.h"
+#include "source/remote/remote.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,4 +76,21 @@ struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const
         .options = options,
         .index_most = rfs_max_u64(options->cache / 4, INDEX_LEAST),
     };
+}
+
+int rfs_options_take_objects(const struct rfs_options *options, const char *source, bool *taken,
+                             struct rfs_error *err)
+{
+    const char *const paths[] = {
+        source,
+        options->src_strategy,
+        options->dst_strategy,
+        options->src_rules,
+        options->dst_rules,
+        options->files,
+        options->group_info,
+        options->names,
+    };
+
+    return rfs_remote_take(options, paths, sizeof paths / sizeof *paths, taken, err);
 }

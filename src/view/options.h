@@ -19,4 +19,11 @@ struct rfs_source_spec rfs_options_spec(const struct rfs_options *options, const
 /* An eighth of the smaller of the machine's memory and the limits of the process's cgroups. */
 uint64_t rfs_options_default_cache(void);
 
+/*
+ * Prepares for reading SOURCE and the files that the options name from object storage, as far as
+ * they are URLs: rfs_remote_take. 0, or -errno with *err filled.
+ */
+int rfs_options_take_objects(const struct rfs_options *options, const char *source, bool *taken,
+                             struct rfs_error *err);
+
 #endif

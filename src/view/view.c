@@ -5,6 +5,7 @@
 #include "base/store.h"
 #include "source/io/beneath.h"
 #include "source/io/encrypted.h"
+#include "source/remote/remote.h"
 #include "source/saved/folder.h"
 #include "view/convert.h"
 #include "view/crypt.h"
@@ -295,6 +296,8 @@ static int open_set(struct reshard_view *set, const char *source,
     const struct rfs_options *options = &set->options;
     int rc = rfs_options_take(settings, &set->options, err);
 
+    if (rc == 0)
+        rc = rfs_options_take_objects(options, source, &set->objects, err);
     if (rc)
         return rc;
     /* hfai's parts are always shown merged, too, and chunks put together. */
@@ -407,6 +410,7 @@ void reshard_close(reshard_view *set)
     rfs_key_free(set->key);
     rfs_saved_close(set->saved);
     rfs_beneath_free(set->beneath);
+    rfs_remote_give(&set->objects);
     rfs_options_free(&set->options);
     rfs_log_destroy(&set->log);
     pthread_mutex_destroy(&set->lock);

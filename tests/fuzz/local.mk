@@ -93,3 +93,10 @@ tests_fuzz_fuzz_tree_SOURCES = tests/fuzz/fuzz_tree.c $(FUZZ_WALK) $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_sizes
 tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c $(FUZZ_WALK) $(FUZZ_MAIN)
+
+if HAVE_CURL
+FUZZ_TARGETS += tests/fuzz/fuzz_listing
+tests_fuzz_fuzz_listing_SOURCES = tests/fuzz/fuzz_listing.c $(FUZZ_MAIN)
+else
+EXTRA_DIST += tests/fuzz/fuzz_listing.c
+endif

@@ -164,9 +164,7 @@ int rfs_files_fail(struct rfs_error *err, const char *path, int code)
     if (code == -EXDEV)
         return rfs_beneath_fail(err, path);
     return rfs_fail(err, code, RFS_IN(path),
-                    code == -EACCES || code == -EPERM
-                        ? "check the permissions of the file and of its folders"
-                    : code == -EIO ? rfs_store_remedy(path)
-                                   : NULL,
+                    code == -EACCES || code == -EPERM || code == -EIO ? rfs_store_remedy(path, code)
+                                                                      : NULL,
                     "the file cannot be read: %s", rfs_store_why(path, code));
 }

@@ -33,7 +33,7 @@ int rfs_file_stick(struct rfs_files *files, struct rfs_file *file, int code, con
     snprintf(line, sizeof line, "%s: %s; try: %s", file->path, what,
              code == -ESTALE  ? "mount again"
              : code == -ELOOP ? "a source outside of the mount, and mount again"
-                              : rfs_store_remedy(file->path));
+                              : rfs_store_remedy(file->path, code));
     return stick_line(files, file, code, line, false);
 }
 
@@ -60,16 +60,15 @@ static int passing_failure(struct rfs_files *files, int code)
  */
 static void tell_denied(struct rfs_files *files, const struct rfs_file *file, const char *what)
 {
-    rfs_log_limited(files->log, RFS_ERROR,
-                    "%s: %s; try: check the permissions of the file and of its folders", file->path,
-                    what);
+    rfs_log_limited(files->log, RFS_ERROR, "%s: %s; try: %s", file->path, what,
+                    rfs_store_remedy(file->path, EACCES));
 }
 
 /* The store of objects gave no answer that can be used; it may give one later. */
 static int store_failed(struct rfs_files *files, const struct rfs_file *file, const char *what)
 {
     rfs_log_limited(files->log, RFS_ERROR, "%s: %s; try: %s", file->path, what,
-                    rfs_store_remedy(file->path));
+                    rfs_store_remedy(file->path, EIO));
     return passing_failure(files, EIO);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/bisect.h"
 #include "base/cleanup.h"
+#include "base/store.h"
 
 #include <linux/magic.h>
 #include <string.h>
@@ -52,6 +53,8 @@ bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_pla
                                          EXFAT_SUPER_MAGIC};
     struct statfs fs;
 
+    if (rfs_is_url(path)) /* the inode stands for the version */
+        return true;
     if (last->known && last->dev == st->st_dev)
         return last->tells;
     *last = (struct rfs_mark_place){st->st_dev, true, statfs(path, &fs) == 0};

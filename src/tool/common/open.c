@@ -50,3 +50,10 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
         .struct_size = sizeof config, .log = log ? log : rfs_tool_log, .log_ctx = log_ctx};
     return rfs_view_start(source, &all, &config, late, out, err);
 }
+
+int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err)
+{
+    bool taken;
+
+    return rfs_options_take_objects(options, path, &taken, err);
+}

@@ -25,4 +25,7 @@ int rfs_tool_harden(const struct rfs_options *options, struct rfs_error *err);
 int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
                   void *log_ctx, bool late, reshard_view **out, struct rfs_error *err);
 
+/* URLs that this command reads are read by these options, until it ends. 0, or -errno with *err filled. */
+int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err);
+
 #endif

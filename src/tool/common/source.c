@@ -38,14 +38,17 @@ static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
     return source->sealed ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_tool_source_prepare(const struct rfs_settings *options, rfs_log_sink *sink, void *ctx,
-                            struct rfs_tool_source *out, struct rfs_error *err)
+int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path,
+                            rfs_log_sink *sink, void *ctx, struct rfs_tool_source *out,
+                            struct rfs_error *err)
 {
     memset(out, 0, sizeof *out);
     rfs_log_init(&out->log, sink ? sink : print_line, ctx);
     int rc = rfs_options_take(options, &out->options, err);
     if (rc == 0)
         rc = load_key(out, err);
+    if (rc == 0)
+        rc = rfs_tool_objects(&out->options, path, err);
     if (rc)
         return rc;
     out->pool = rfs_pool_new(THREADS);

@@ -21,12 +21,13 @@ struct rfs_tool_source {
 };
 
 /*
- * Takes OPTIONS, and reads the key if they name one, after
+ * Takes OPTIONS for PATH (may be NULL), and reads the key if they name one, after
  * hardening the process. SINK NULL: warnings go to the standard error. 0, or -errno with *err
  * filled; to be closed in any case.
  */
-int rfs_tool_source_prepare(const struct rfs_settings *options, rfs_log_sink *sink, void *ctx,
-                            struct rfs_tool_source *out, struct rfs_error *err);
+int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path,
+                            rfs_log_sink *sink, void *ctx, struct rfs_tool_source *out,
+                            struct rfs_error *err);
 /* Lists the source. */
 int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struct rfs_error *err);
 /* Also one that is zero. */

@@ -93,6 +93,8 @@ static int open_view(const char *path, const struct rfs_settings *options, bool 
     struct rfs_options parsed;
     int rc = rfs_options_take(options, &parsed, err);
 
+    if (rc == 0)
+        rc = rfs_tool_objects(&parsed, path, err);
     whole->path = path;
     /*
      * A view is of something: by default of what most checkpoints are; hfai's parts have no other

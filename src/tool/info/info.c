@@ -270,7 +270,8 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
     args->filter.globs = &parsed->globs;
     int rc = begin(report, args->path, args->json, err);
     if (rc == 0)
-        rc = rfs_tool_source_prepare(&parsed->options, take_line, report, &args->source, err);
+        rc = rfs_tool_source_prepare(&parsed->options, args->path, take_line, report, &args->source,
+                                     err);
     if (rc == 0)
         rc = rfs_info_detect(args->path, args->source.sealed != NULL, &kind, err);
     if (rc == 0) {

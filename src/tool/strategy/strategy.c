@@ -89,7 +89,7 @@ int rfs_strategy_tree_open(const char *path, const struct rfs_settings *options,
     struct rfs_progress progress;
 
     *tree = (struct rfs_strategy_tree){.headers = {.n = 0}};
-    int rc = rfs_tool_source_prepare(options, NULL, NULL, &tree->source, err);
+    int rc = rfs_tool_source_prepare(options, path, NULL, NULL, &tree->source, err);
     if (rc || !path)
         return rc;
     rc = rfs_tool_source_open(&tree->source, path, err);

@@ -119,3 +119,11 @@ tests_unit_source_test_shards_SOURCES = tests/unit/source/test_shards.c $(SOURCE
 tests_unit_source_test_shards_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_mindformers_SOURCES = tests/unit/source/test_mindformers.c $(SOURCE_TREE)
 tests_unit_source_test_mindformers_LDADD = librfs.la $(CMOCKA_LIBS)
+if HAVE_CURL
+check_PROGRAMS += tests/unit/source/test_remote
+TESTS += tests/unit/source/test_remote
+tests_unit_source_test_remote_SOURCES = tests/unit/source/test_remote.c
+tests_unit_source_test_remote_LDADD = librfs.la $(CMOCKA_LIBS)
+else
+EXTRA_DIST += tests/unit/source/test_remote.c
+endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who asks: the usual chain of AWS's tools.
+ *
+ *   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (unless a profile is named)
+ *   2. the profile (option, AWS_PROFILE, "default") in the shared credentials file, then in the config file
+ *   3. a container's, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or …_FULL_URI
+ *   4. an instance's metadata, unless AWS_EC2_METADATA_DISABLED is true
+ *
+ * Those of 3 and 4 end, and are asked for anew five minutes before. They are kept in memory that no
+ * core file holds (base/secret.h).
+ *
+ * Threads: all functions.
+ */
+#ifndef RFS_SOURCE_REMOTE_CHAIN_H
+#define RFS_SOURCE_REMOTE_CHAIN_H
+
+#include "source/remote/credentials.h"
+
+/*
+ * A copy of those that are valid now, which the caller wipes. 0; -ENOKEY where there are none; or
+ * another -errno. Messages by rfs_store_told.
+ */
+int rfs_credentials_get(struct rfs_credentials *out);
+/* The store refused them: the next call looks for them again. */
+void rfs_credentials_renew(void);
+/* Wipes all. */
+void rfs_credentials_forget(void);
+
+/*
+ * "region" or "endpoint_url" of the profile in the config file, malloc'ed; NULL when it has none.
+ * Not of a secret.
+ */
+char *rfs_credentials_setting(const char *name);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Credentials, and the texts that hold them: shared files of AWS's tools, answers of metadata
+ * services.
+ *
+ * Threads: all functions; they keep nothing.
+ */
+#ifndef RFS_SOURCE_REMOTE_CREDENTIALS_H
+#define RFS_SOURCE_REMOTE_CREDENTIALS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <time.h>
+
+struct rfs_credentials {
+    char key_id[256], secret[256], token[8192]; /* "" where there is none */
+    time_t ends;                                /* 0: never */
+};
+
+/* What the text of a shared file has under NAME in [SECTION] or [profile SECTION]: in OUT, or false. */
+bool rfs_credentials_find(const char *text, const char *section, const char *name, char *out,
+                          size_t cap);
+/* The answer of a metadata service. False when it has no credentials. */
+bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/remote/judge.h"
+
+#include "base/store.h"
+#include "source/remote/chain.h"
+#include "source/remote/markup.h"
+#include "source/remote/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The store's own code and message: <Error><Code>…</Code><Message>…</Message>… */
+static void read_error(const struct rfs_request *request, char *code, size_t code_cap, char *text,
+                       size_t text_cap)
+{
+    const char *body = request->text_n > 0 ? request->text : "";
+
+    if (!rfs_markup_text(body, "Code", code, code_cap))
+        *code = '\0';
+    if (!rfs_markup_text(body, "Message", text, text_cap))
+        *text = '\0';
+}
+
+static const char *remedy_of(const struct rfs_request *request, const char *code)
+{
+    const long status = request->http.status;
+
+    if (request->http.refused_tls)
+        return "the certificate of its issuer in CURL_CA_BUNDLE";
+    if (strcmp(code, "RequestTimeTooSkewed") == 0)
+        return "set this machine's clock";
+    if (status == 301 || status == 307 || strcmp(code, "AuthorizationHeaderMalformed") == 0)
+        return "region= and endpoint= of the bucket";
+    if (status == 401 || status == 403)
+        return request->place->s3 ? "credentials that may list and read it"
+                                  : "check who may read it";
+    if (status == 200 && request->n > 0)
+        return "a server that answers requests for ranges";
+    if (status == 429 || status == 503)
+        return "fewer connections=, or later";
+    if (status == 0)
+        return "check endpoint= and the network";
+    return NULL;
+}
+
+int rfs_judge_told(const struct rfs_request *request, int code)
+{
+    const struct rfs_http *http = &request->http;
+    char name[64], text[256], status[48] = "";
+
+    read_error(request, name, sizeof name, text, sizeof text);
+    const char *remedy = remedy_of(request, name);
+    if (http->status > 0)
+        snprintf(status, sizeof status, "status %ld", http->status);
+    rfs_store_told(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.200s)", status, *name ? ", " : "",
+                   name, *text ? ": " : "", text, http->problem[0] && *status ? ", " : "",
+                   http->problem, request->tries, request->tries == 1 ? "" : "s",
+                   request->place->base);
+    rfs_store_told_remedy(remedy);
+    return code;
+}
+
+bool rfs_judge_range(struct rfs_request *request)
+{
+    struct rfs_http *http = &request->http;
+    const uint64_t from = request->from + request->done;
+    const uint64_t last = request->from + request->n - 1;
+    uint64_t a, b, size;
+
+    if (request->etag && request->etag[0] && http->etag[0] &&
+        strcmp(request->etag, http->etag) != 0) {
+        snprintf(http->problem, sizeof http->problem, "another version of it was sent");
+        return false;
+    }
+    if (http->status == 200) {
+        if (from == 0 && request->n == request->size && http->length == (int64_t)request->size)
+            return true;
+        snprintf(http->problem, sizeof http->problem, "the whole was sent instead of a range");
+        return false;
+    }
+    if (sscanf(http->range, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &a, &b, &size) == 3 &&
+        a == from && b == last && size == request->size)
+        return true;
+    snprintf(http->problem, sizeof http->problem, "the wrong range was sent: '%.60s'", http->range);
+    return false;
+}
+
+static int changed(const char *how)
+{
+    return rfs_store_told(-ESTALE, "the object was %s while in use", how);
+}
+
+/* The region that the bucket is in, told by an error. */
+static bool moves(struct rfs_request *request, const char *code)
+{
+    const struct rfs_http *http = &request->http;
+    const bool elsewhere = http->status == 301 || http->status == 307 ||
+                           strcmp(code, "AuthorizationHeaderMalformed") == 0 ||
+                           strcmp(code, "IllegalLocationConstraintException") == 0;
+
+    if (!request->place->s3 || !elsewhere || !http->region[0] ||
+        strcmp(http->region, request->place->region) == 0)
+        return false;
+    rfs_place_learn(request->place->bucket, http->region);
+    return true;
+}
+
+/* Credentials that have ended are looked for again, once. */
+static bool renews(struct rfs_request *request, const char *code)
+{
+    if (request->renewed || !request->place->s3 ||
+        (strcmp(code, "ExpiredToken") != 0 && strcmp(code, "TokenRefreshRequired") != 0 &&
+         strcmp(code, "InvalidToken") != 0))
+        return false;
+    request->renewed = true;
+    rfs_credentials_renew();
+    return true;
+}
+
+static int judge_refusal(struct rfs_request *request)
+{
+    const long status = request->http.status;
+    char code[64], text[64];
+
+    read_error(request, code, sizeof code, text, sizeof text);
+    if (moves(request, code))
+        return rfs_store_told(-EREMOTE, "the bucket is in region %s", request->http.region);
+    if (renews(request, code) || strcmp(code, "RequestTimeout") == 0 || status == 408 ||
+        status == 429 || status >= 500 || (status == 409 && *code))
+        return RFS_AGAIN;
+    if (request->n > 0 && status == 412)
+        return changed("changed");
+    if (request->n > 0 && status == 416)
+        return changed("cut short");
+    if (request->n > 0 && status == 404)
+        return changed("removed");
+    if (status == 404 || status == 410)
+        return rfs_judge_told(request, -ENOENT);
+    if (status == 401 || status == 403)
+        return rfs_judge_told(request, -EACCES);
+    return rfs_judge_told(request, -EIO);
+}
+
+int rfs_judge(struct rfs_request *request)
+{
+    struct rfs_http *http = &request->http;
+    const long status = http->status;
+
+    if (http->failed == -ENOMEM)
+        return -ENOMEM;
+    if (request->wrong && request->etag && http->etag[0] && request->etag[0] &&
+        strcmp(request->etag, http->etag) != 0)
+        return changed("changed");
+    if (http->refused_tls)
+        return rfs_judge_told(request, -EIO);
+    if (http->failed)
+        return RFS_AGAIN;
+    if (request->n > 0 && (status == 206 || status == 200)) {
+        if (request->done == request->n)
+            return 0;
+        if (!http->problem[0])
+            snprintf(http->problem, sizeof http->problem, "fewer bytes were sent than asked for");
+        return RFS_AGAIN;
+    }
+    if (status == 200 || (status >= 300 && status < 400 && !request->place->s3))
+        return 0;
+    return judge_refusal(request);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/remote/known.h"
+
+#include "base/bisect.h"
+#include "base/cleanup.h"
+#include "base/vec.h"
+#include "source/remote/listing.h"
+#include "source/remote/object.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A listing that was made. Constant but for its uses. */
+struct listed {
+    char *url; /* of the folder; owned */
+    struct rfs_remote_listing listing;
+    time_t newest; /* of its objects */
+    unsigned uses; /* under the lock */
+    struct listed *next;
+};
+
+/* One name that was asked for by itself. */
+struct asked {
+    char *url; /* owned */
+    int rc;    /* 0 or -ENOENT */
+    struct rfs_attributes attributes;
+};
+
+static struct {
+    pthread_mutex_t lock; /* a leaf lock */
+    struct listed *listed;
+    RFS_VEC(struct asked) asked; /* in the order of their URLs */
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- listings -------------------------------------------------------------------------------- */
+
+static void free_listed(struct listed *listed)
+{
+    rfs_remote_listing_free(&listed->listing);
+    free(listed->url);
+    free(listed);
+}
+
+static void give_listed(struct listed *const *listed)
+{
+    if (!*listed)
+        return;
+    pthread_mutex_lock(&all.lock);
+    const bool last = --(*listed)->uses == 0;
+    pthread_mutex_unlock(&all.lock);
+    if (last)
+        free_listed(*listed);
+}
+#define GIVE_LISTED RFS_CLEANUP(give_listed)
+
+/* What URL is below a folder: "" for itself; NULL when it is not below. */
+static const char *below(const char *folder, const char *url)
+{
+    const size_t n = strlen(folder);
+
+    if (strncmp(url, folder, n) != 0 || (url[n] && url[n] != '/'))
+        return NULL;
+    return url + n + (url[n] == '/');
+}
+
+/* The listing that tells of URL: of a folder above, or (AS_FOLDER) of its own. Used by the caller. */
+static struct listed *find_listed(const char *url, bool as_folder)
+{
+    struct listed *found = NULL;
+
+    pthread_mutex_lock(&all.lock);
+    for (struct listed *listed = all.listed; listed && !found; listed = listed->next) {
+        const char *rest = below(listed->url, url);
+        if (!rest)
+            continue;
+        if (listed->listing.deep || (as_folder ? !*rest : !strchr(rest, '/')))
+            found = listed;
+    }
+    if (found)
+        found->uses++;
+    pthread_mutex_unlock(&all.lock);
+    return found;
+}
+
+/* Makes a listing of a folder, and keeps it. */
+static int make_listed(const char *url, struct listed **out)
+{
+    struct listed *listed = calloc(1, sizeof *listed);
+    int rc = listed && (listed->url = strdup(url)) ? 0 : -ENOMEM;
+
+    *out = NULL;
+    for (int tries = 0; rc == 0 && tries < 3; tries++) {
+        RFS_CLEANUP(rfs_place_free) struct rfs_place place = {0};
+        rfs_remote_listing_free(&listed->listing);
+        rc = rfs_place_of(url, &place);
+        if (rc == 0)
+            rc = rfs_listing_fetch(&place, url, &listed->listing);
+        if (rc != -EREMOTE)
+            break;
+        rc = tries < 2 ? 0 : -EIO;
+    }
+    if (rc < 0) {
+        if (listed)
+            free_listed(listed);
+        return rc;
+    }
+    listed->uses = 2;
+    for (size_t i = 0; i < listed->listing.n; i++)
+        if (listed->listing.data[i].modified > listed->newest)
+            listed->newest = listed->listing.data[i].modified;
+    pthread_mutex_lock(&all.lock);
+    listed->next = all.listed;
+    all.listed = listed;
+    pthread_mutex_unlock(&all.lock);
+    *out = listed;
+    return 0;
+}
+
+/* The first entry whose name is not before NAME. */
+static size_t place_in(const struct rfs_remote_listing *listing, const char *name)
+{
+    return RFS_BISECT(i, listing->n, strcmp(listing->data[i].name, name) >= 0);
+}
+
+/* The first entry in the folder NAME, without a slash at its end; n when there is none. */
+static size_t first_in(const struct rfs_remote_listing *listing, const char *name)
+{
+    RFS_FREE char *prefix = NULL;
+
+    if (!*name)
+        return 0;
+    if (asprintf(&prefix, "%s/", name) < 0) {
+        prefix = NULL;
+        return listing->n;
+    }
+    const size_t at = place_in(listing, prefix);
+    const bool in = at < listing->n && strncmp(listing->data[at].name, prefix, strlen(prefix)) == 0;
+    return in ? at : listing->n;
+}
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+static size_t place_of_asked(const char *url)
+{
+    return RFS_BISECT(i, all.asked.n, strcmp(all.asked.data[i].url, url) >= 0);
+}
+
+static bool find_asked(const char *url, int *rc, struct rfs_attributes *out)
+{
+    pthread_mutex_lock(&all.lock);
+    const size_t at = place_of_asked(url);
+    const bool found = at < all.asked.n && strcmp(all.asked.data[at].url, url) == 0;
+    if (found) {
+        *rc = all.asked.data[at].rc;
+        *out = all.asked.data[at].attributes;
+    }
+    pthread_mutex_unlock(&all.lock);
+    if (found && *rc == -ENOENT)
+        rfs_store_told(-ENOENT, "there is no such object");
+    return found;
+}
+
+/* Where memory is short, it is asked for again. */
+static void keep_asked(const char *url, int rc, const struct rfs_attributes *attributes)
+{
+    struct asked asked = {strdup(url), rc, *attributes};
+
+    pthread_mutex_lock(&all.lock);
+    const size_t at = place_of_asked(url);
+    const bool there = at < all.asked.n && strcmp(all.asked.data[at].url, url) == 0;
+    if (asked.url && !there && RFS_PUSH(&all.asked, asked)) {
+        struct asked *data = all.asked.data;
+        memmove(data + at + 1, data + at, (all.asked.n - 1 - at) * sizeof *data);
+        data[at] = asked;
+        asked.url = NULL;
+    }
+    pthread_mutex_unlock(&all.lock);
+    free(asked.url);
+}
+
+/* What a listing says of URL: 1 where that is all, 0 where it has to be asked for, or -ENOENT. */
+static int by_listing(const struct listed *listed, const char *url, struct rfs_attributes *out)
+{
+    const struct rfs_remote_listing *listing = &listed->listing;
+    const char *name = below(listed->url, url);
+    const size_t at = place_in(listing, name);
+    const bool exact = at < listing->n && strcmp(listing->data[at].name, name) == 0;
+
+    if (exact && !listing->data[at].folder) {
+        const struct rfs_remote_entry *entry = &listing->data[at];
+        return entry->known &&
+               rfs_attributes_set(out, entry->size, entry->modified, entry->etag, "");
+    }
+    if (!*name || exact || first_in(listing, name) < listing->n) {
+        *out = (struct rfs_attributes){.folder = true, .modified = listed->newest};
+        return 1;
+    }
+    if (!listing->deep) /* it may be hidden */
+        return 0;
+    return rfs_store_told(-ENOENT, "there is no such object");
+}
+
+/* A folder of S3 is there while something is in it. */
+static int look_below(const char *url, struct rfs_attributes *out)
+{
+    GIVE_LISTED struct listed *listed = NULL;
+    const int rc = make_listed(url, &listed);
+
+    if (rc < 0)
+        return rc;
+    *out = (struct rfs_attributes){.folder = true, .modified = listed->newest};
+    return listed->listing.n > 0 ? 0 : rfs_store_told(-ENOENT, "there is no such object");
+}
+
+/* Asks the store. A refusal to tell of an object may be one of an object that is not there. */
+static int ask(const char *url, struct rfs_attributes *out)
+{
+    RFS_CLEANUP(rfs_place_free) struct rfs_place place = {0};
+    int rc = rfs_place_of(url, &place);
+
+    if (rc < 0)
+        return rc;
+    if (place.s3 && !*place.key)
+        return look_below(url, out);
+    rc = rfs_object_ask(&place, url, out);
+    if (!place.s3 || (rc != -ENOENT && rc != -EACCES))
+        return rc;
+    return look_below(url, out);
+}
+
+static int find_attributes(const char *url, struct rfs_attributes *out)
+{
+    GIVE_LISTED struct listed *listed = find_listed(url, false);
+    int rc = listed ? by_listing(listed, url, out) : 0;
+
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    if (find_asked(url, &rc, out))
+        return rc;
+    rc = ask(url, out);
+    for (int tries = 0; rc == -EREMOTE && tries < 2; tries++)
+        rc = ask(url, out);
+    if (rc == 0 || rc == -ENOENT)
+        keep_asked(url, rc, out);
+    return rc == -EREMOTE ? -EIO : rc;
+}
+
+static int store_stat(const char *url, struct stat *st)
+{
+    RFS_FREE char *plain = rfs_store_without_slash(url);
+    struct rfs_attributes attributes = {0};
+    const int rc = plain ? find_attributes(plain, &attributes) : -ENOMEM;
+
+    if (rc == 0)
+        rfs_attributes_stat(&attributes, plain, st);
+    return rc;
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+static int add_name(struct rfs_store_names *out, const char *name, size_t n, bool folder)
+{
+    if (out->n > 0 && folder == out->data[out->n - 1].folder &&
+        strncmp(out->data[out->n - 1].name, name, n) == 0 && !out->data[out->n - 1].name[n])
+        return 0;
+    struct rfs_store_name entry = {strndup(name, n), folder};
+    if (entry.name && RFS_PUSH(out, entry))
+        return 0;
+    free(entry.name);
+    return -ENOMEM;
+}
+
+static int store_list(const char *url, struct rfs_store_names *out)
+{
+    RFS_FREE char *plain = rfs_store_without_slash(url);
+    GIVE_LISTED struct listed *listed = plain ? find_listed(plain, true) : NULL;
+    struct rfs_attributes attributes = {0};
+    int rc = plain ? 0 : -ENOMEM;
+
+    *out = (struct rfs_store_names){0};
+    if (rc == 0 && !listed)
+        rc = find_attributes(plain, &attributes);
+    if (rc == 0 && !listed && !attributes.folder)
+        rc = rfs_store_told(-ENOTDIR, "it is an object, not a folder");
+    if (rc == 0 && !listed)
+        listed = find_listed(plain, true); /* finding that out may have taken a listing */
+    if (rc == 0 && !listed)
+        rc = make_listed(plain, &listed);
+    if (rc < 0)
+        return rc;
+    const struct rfs_remote_listing *listing = &listed->listing;
+    const char *folder = below(listed->url, plain);
+    const size_t skip = *folder ? strlen(folder) + 1 : 0;
+    const size_t first = first_in(listing, folder);
+    if (first == listing->n && *folder)
+        return by_listing(listed, plain, &attributes) == 1 && !attributes.folder
+                   ? rfs_store_told(-ENOTDIR, "it is an object, not a folder")
+                   : rfs_store_told(-ENOENT, "there is nothing below it");
+    for (size_t i = first; rc == 0 && i < listing->n; i++) {
+        const char *name = listing->data[i].name;
+        if (skip > 0 && (strncmp(name, folder, skip - 1) != 0 || name[skip - 1] != '/'))
+            break;
+        const size_t n = strcspn(name + skip, "/");
+        rc = add_name(out, name + skip, n, listing->data[i].folder || name[skip + n] == '/');
+    }
+    return rc;
+}
+
+void rfs_known_forget(void)
+{
+    pthread_mutex_lock(&all.lock);
+    struct listed *listed = all.listed;
+    struct asked *asked = all.asked.data;
+    const size_t n = all.asked.n;
+    all.listed = NULL;
+    all.asked.data = NULL;
+    all.asked.n = all.asked.cap = 0;
+    pthread_mutex_unlock(&all.lock);
+    for (struct listed *next; listed; listed = next) {
+        next = listed->next;
+        give_listed(&listed);
+    }
+    for (size_t i = 0; i < n; i++)
+        free(asked[i].url);
+    free(asked);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static int store_hold(const char *url, struct rfs_object **out, struct stat *st)
+{
+    struct rfs_attributes attributes = {0};
+    int rc = find_attributes(url, &attributes);
+
+    *out = NULL;
+    if (rc == 0 && attributes.folder)
+        rc = rfs_store_told(-EISDIR, "it is a folder");
+    if (rc == 0)
+        rc = rfs_object_new(url, &attributes, out);
+    if (rc == 0)
+        rfs_attributes_stat(&attributes, url, st);
+    return rc;
+}
+
+static int store_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
+{
+    const int rc = rfs_object_read(object, spans, count, offset);
+
+    if (rc == -ESTALE)
+        rfs_known_forget(); /* the others may have changed with it */
+    return rc;
+}
+
+static const struct rfs_store store = {store_stat, store_list, rfs_known_forget,
+                                       store_hold, store_read, rfs_object_free};
+
+const struct rfs_store *rfs_known_store(void)
+{
+    return &store;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What lies below a URL. Of S3 it is all keys with that prefix, by ListObjectsV2 in pages, with the
+ * attributes of each. Other servers have an index of each folder: a JSON list of nginx (autoindex_format json), or of
+ * names, or the HTML of nginx and Apache; attributes are asked for one by one.
+ *
+ *     <ListBucketResult> <Contents><Key>a%2Fb</Key><LastModified>…</LastModified><ETag>"…"</ETag><Size>8</Size></Contents> …
+ *       <IsTruncated>true</IsTruncated><NextContinuationToken>…</NextContinuationToken></ListBucketResult>
+ *     [{"name": "rank_0", "type": "directory", …}, …]      ["rank_0/", "a.ckpt"]      <a href="rank_0/">rank_0/</a>
+ *
+ * Threads: all functions; they keep nothing.
+ */
+#ifndef RFS_SOURCE_REMOTE_LISTING_H
+#define RFS_SOURCE_REMOTE_LISTING_H
+
+#include "source/remote/place.h"
+
+#include <stdint.h>
+#include <time.h>
+
+struct rfs_remote_entry {
+    char *name;  /* below the folder, "rank_0/a.ckpt"; owned */
+    bool folder; /* it ends there with a slash */
+    bool known;  /* its attributes are: */
+    uint64_t size;
+    time_t modified;
+    char *etag; /* owned */
+};
+
+struct rfs_remote_listing {
+    bool deep;                     /* all below, not the folder alone */
+    struct rfs_remote_entry *data; /* in the byte order of their names, each once */
+    size_t n, cap;
+};
+
+/* More keys below one prefix are refused. */
+#define RFS_LISTING_MOST 1000000u
+
+/*
+ * URL is a folder. 0, or -errno with rfs_store_told; -EREMOTE where the bucket's region became
+ * known, and it is to be asked again. *out is to be freed in any case.
+ */
+int rfs_listing_fetch(const struct rfs_place *place, const char *url,
+                      struct rfs_remote_listing *out);
+void rfs_remote_listing_free(struct rfs_remote_listing *listing);
+
+/* One page of ListObjectsV2, of the keys that begin with PREFIX: 0, -EINVAL, -ENOMEM. */
+int rfs_listing_page(const char *text, size_t n, const char *prefix, struct rfs_remote_listing *out,
+                     char *next, size_t cap);
+/* The index of a folder, by its type. The same. */
+int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_listing *out);
+
+#endif

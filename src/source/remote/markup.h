@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * As much of XML and HTML as listings need: elements and attributes are found by their names, in
+ * order. Whatever the text is, nothing is read outside of it and the time is in its length.
+ *
+ * Threads: all functions; they keep nothing.
+ */
+#ifndef RFS_SOURCE_REMOTE_MARKUP_H
+#define RFS_SOURCE_REMOTE_MARKUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The inside of an element: bytes of the text that is read. */
+struct rfs_markup {
+    const char *at;
+    size_t n;
+};
+
+/*
+ * The next element NAME of *rest, which goes on behind it; it has no element of that name inside.
+ * False when there is none.
+ */
+bool rfs_markup_next(struct rfs_markup *rest, const char *name, struct rfs_markup *inside);
+/*
+ * The text of the first element NAME in a text that ends with a NUL, without entities and control
+ * characters, cut to CAP; false when there is none.
+ */
+bool rfs_markup_text(const char *text, const char *name, char *out, size_t cap);
+/* The same in a part; false, too, where OUT is too small. */
+bool rfs_markup_find(const struct rfs_markup *in, const char *name, char *out, size_t cap);
+/* The value of the next attribute href of an element a. */
+bool rfs_markup_link(struct rfs_markup *rest, char *out, size_t cap);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/remote/object.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "source/remote/blocks.h"
+#include "source/remote/make.h"
+#include "source/remote/settings.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define SMALL ((uint64_t)64 << 10) /* reads that blocks are made for */
+#define FIRST_BITS 63              /* an inode of 0 or below is none to some programs */
+
+struct rfs_object {
+    uint64_t number; /* of its blocks */
+    char *url;
+    struct rfs_attributes attributes;
+};
+
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+bool rfs_attributes_set(struct rfs_attributes *out, uint64_t size, time_t modified,
+                        const char *etag, const char *when)
+{
+    *out = (struct rfs_attributes){.size = size, .modified = modified};
+    if (strlen(etag) >= sizeof out->etag || strlen(when) >= sizeof out->when)
+        return false;
+    memcpy(out->etag, etag, strlen(etag) + 1);
+    memcpy(out->when, when, strlen(when) + 1);
+    return etag[0] || modified != 0;
+}
+
+void rfs_attributes_stat(const struct rfs_attributes *attributes, const char *url, struct stat *st)
+{
+    const bool open = rfs_remote_settings()->anonymous || strncmp(url, "s3:", 3) != 0;
+    const mode_t who = open ? 0444 : 0400;
+
+    *st = (struct stat){
+        .st_dev = (dev_t)XXH3_64bits("objects", 7),
+        .st_nlink = 1,
+        .st_uid = geteuid(),
+        .st_gid = getegid(),
+        .st_mode = attributes->folder ? S_IFDIR | who | (who >> 2 & 0111) : S_IFREG | who,
+        .st_size = (off_t)attributes->size,
+        .st_blksize = 1 << 20,
+        .st_blocks = (blkcnt_t)((attributes->size + 511) / 512),
+        .st_mtim = {attributes->modified, 0},
+        .st_ctim = {attributes->modified, 0},
+        .st_atim = {attributes->modified, 0},
+    };
+    const uint64_t seed = XXH3_64bits(url, strlen(url));
+    st->st_ino = (ino_t)(XXH3_64bits_withSeed(attributes->etag, strlen(attributes->etag), seed) >>
+                         (64 - FIRST_BITS)) |
+                 1;
+}
+
+static int take_answer(const struct rfs_http *http, struct rfs_attributes *out)
+{
+    if (http->status >= 300) { /* to the same with a slash at its end: an index of a folder */
+        const size_t n = strcspn(http->location, "?#");
+        *out = (struct rfs_attributes){.folder = true};
+        return n > 0 && http->location[n - 1] == '/'
+                   ? 0
+                   : rfs_store_told(-EIO, "status %ld leads to '%.200s', which is not followed",
+                                    http->status, http->location);
+    }
+    if (http->length < 0)
+        return rfs_store_told(-ENOTSUP, "the server does not say how long it is");
+    if (!rfs_attributes_set(out, (uint64_t)http->length, rfs_http_time(http->modified), http->etag,
+                            http->modified))
+        return rfs_store_told(-ENOTSUP,
+                              "the server gives neither an ETag nor the time of the last change, "
+                              "so that a change could not be noticed");
+    return 0;
+}
+
+int rfs_object_ask(const struct rfs_place *place, const char *url, struct rfs_attributes *out)
+{
+    struct rfs_request request = {.place = place, .url = url, .key = place->key, .head = true};
+    int rc = rfs_requests_make(&request, 1);
+
+    if (rc == 0)
+        rc = take_answer(&request.http, out);
+    rfs_request_free(&request);
+    return rc;
+}
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+int rfs_object_new(const char *url, const struct rfs_attributes *attributes,
+                   struct rfs_object **out)
+{
+    static atomic_uint_fast64_t numbers;
+    struct rfs_object *object = calloc(1, sizeof *object);
+
+    *out = object;
+    if (!object || !(object->url = strdup(url))) {
+        free(object);
+        *out = NULL;
+        return -ENOMEM;
+    }
+    object->number = atomic_fetch_add(&numbers, 1) + 1;
+    object->attributes = *attributes;
+    return 0;
+}
+
+void rfs_object_free(struct rfs_object *object)
+{
+    if (!object)
+        return;
+    rfs_block_drop(object->number);
+    free(object->url);
+    free(object);
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* Parts of the range, all at once. */
+static int fetch_from(const struct rfs_object *object, const struct rfs_place *place,
+                      const struct iovec *spans, int count, uint64_t offset, uint64_t n)
+{
+    const size_t parts = (size_t)((n + RFS_PART_BYTES - 1) / RFS_PART_BYTES);
+    RFS_FREE struct rfs_request *requests = calloc(parts, sizeof *requests);
+
+    if (!requests)
+        return -ENOMEM;
+    for (size_t i = 0; i < parts; i++) {
+        const uint64_t skip = i * RFS_PART_BYTES;
+        requests[i] = (struct rfs_request){
+            .place = place,
+            .url = object->url,
+            .key = place->key,
+            .from = offset + skip,
+            .n = rfs_min_u64(n - skip, RFS_PART_BYTES),
+            .size = object->attributes.size,
+            .spans = spans,
+            .count = count,
+            .skip = skip,
+            .etag = object->attributes.etag,
+            .modified = object->attributes.when,
+        };
+    }
+    const int rc = rfs_requests_make(requests, parts);
+    for (size_t i = 0; i < parts; i++)
+        rfs_request_free(&requests[i]);
+    return rc;
+}
+
+static int fetch(const struct rfs_object *object, const struct iovec *spans, int count,
+                 uint64_t offset, uint64_t n)
+{
+    int rc = -EREMOTE;
+
+    for (int tries = 0; rc == -EREMOTE && tries < 3; tries++) {
+        RFS_CLEANUP(rfs_place_free) struct rfs_place place = {0};
+        rc = rfs_place_of(object->url, &place);
+        if (rc == 0)
+            rc = fetch_from(object, &place, spans, count, offset, n);
+    }
+    return rc == -EREMOTE ? -EIO : rc;
+}
+
+/* By a block around it, which is kept. */
+static int read_small(const struct rfs_object *object, const struct iovec *spans, int count,
+                      uint64_t offset, size_t n)
+{
+    if (rfs_block_copy(object->number, offset, n, spans, count))
+        return 0;
+    const uint64_t size = object->attributes.size;
+    uint64_t length = rfs_max_u64(rfs_block_size(object->number, offset), n);
+    /* Near the end, as the directory of an archive: what lies before it is read next. */
+    const uint64_t from = size - offset < length ? size - rfs_min_u64(size, length) : offset;
+    length = rfs_min_u64(length, size - from);
+    unsigned char *data = malloc((size_t)length);
+    const struct iovec span = {data, (size_t)length};
+    const int rc = data ? fetch(object, &span, 1, from, length) : -ENOMEM;
+    if (rc < 0) {
+        free(data);
+        return rc;
+    }
+    size_t at = (size_t)(offset - from);
+    for (int i = 0; i < count; i++) {
+        memcpy(spans[i].iov_base, data + at, spans[i].iov_len);
+        at += spans[i].iov_len;
+    }
+    rfs_block_keep(object->number, from, data, (size_t)length);
+    return 0;
+}
+
+int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
+{
+    const uint64_t size = object->attributes.size;
+    uint64_t n = 0;
+
+    for (int i = 0; i < count; i++)
+        n += spans[i].iov_len;
+    if (n == 0)
+        return 0;
+    if (offset > size || n > size - offset)
+        return rfs_store_told(-ESTALE, "the object is shorter than it was");
+    return n <= SMALL ? read_small(object, spans, count, offset, (size_t)n)
+                      : fetch(object, spans, count, offset, n);
+}

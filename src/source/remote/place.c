@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/remote/place.h"
+
+#include "base/cleanup.h"
+#include "base/store.h"
+#include "source/remote/chain.h"
+#include "source/remote/settings.h"
+#include "source/remote/sign.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_REGION "us-east-1"
+
+/* The region of the bucket that was asked last, where the store said that it is another. */
+static struct {
+    pthread_mutex_t lock; /* a leaf lock */
+    char bucket[64], region[64];
+} learnt = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void rfs_place_learn(const char *bucket, const char *region)
+{
+    pthread_mutex_lock(&learnt.lock);
+    snprintf(learnt.bucket, sizeof learnt.bucket, "%s", bucket);
+    snprintf(learnt.region, sizeof learnt.region, "%s", region);
+    pthread_mutex_unlock(&learnt.lock);
+}
+
+static char *known_region(const char *bucket)
+{
+    pthread_mutex_lock(&learnt.lock);
+    char *region = strcmp(learnt.bucket, bucket) == 0 ? strdup(learnt.region) : NULL;
+    pthread_mutex_unlock(&learnt.lock);
+    return region;
+}
+
+/* The first that is set, malloc'ed: the option, a variable, a profile's; or NULL. */
+static char *setting(const char *option, const char *first, const char *second, const char *name)
+{
+    const char *value = option && *option ? option : getenv(first);
+
+    if (!value || !*value)
+        value = getenv(second);
+    return value && *value ? strdup(value) : rfs_credentials_setting(name);
+}
+
+static int fail_url(const char *url, const char *why)
+{
+    return rfs_store_told(-EINVAL, "'%.200s' is not a URL that can be read: %s", url, why);
+}
+
+/* Whether a bucket's name can stand before the host's: not before an address, nor a bare name. */
+static bool takes_buckets(const char *host, const char *bucket)
+{
+    const size_t n = strcspn(host, ":");
+    bool letters = false;
+
+    for (size_t i = 0; i < n; i++)
+        letters |= isalpha((unsigned char)host[i]) != 0;
+    return letters && host[0] != '[' && memchr(host, '.', n) && !strchr(bucket, '.');
+}
+
+static int find_host(const char *url, struct rfs_place *out)
+{
+    const struct rfs_remote_settings *set = rfs_remote_settings();
+    RFS_FREE char *endpoint =
+        setting(set->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
+
+    if (!endpoint && asprintf(&endpoint, "https://s3.%s.amazonaws.com", out->region) < 0) {
+        endpoint = NULL;
+        return -ENOMEM;
+    }
+    const char *host = strstr(endpoint, "://");
+    if (!host || !rfs_is_url(endpoint) || strncmp(endpoint, "s3:", 3) == 0 || !host[3])
+        return fail_url(endpoint, "an endpoint is https://HOST or http://HOST:PORT");
+    host += 3;
+    const int n = (int)strcspn(host, "/?#@");
+    const bool named = !set->path_style && takes_buckets(host, out->bucket);
+    const int scheme = (int)(host - endpoint);
+    if (host[n] && host[n + 1])
+        return fail_url(url, "its endpoint has more than a host and a port");
+    if (asprintf(&out->host, "%s%s%.*s", named ? out->bucket : "", named ? "." : "", n, host) < 0 ||
+        asprintf(&out->base, "%.*s%s", scheme, endpoint, out->host) < 0 ||
+        asprintf(&out->root, "%s%s", named ? "" : "/", named ? "" : out->bucket) < 0)
+        return -ENOMEM;
+    return 0;
+}
+
+static int place_of_s3(const char *url, struct rfs_place *out)
+{
+    const char *bucket = url + strlen("s3://");
+    const size_t n = strcspn(bucket, "/");
+
+    out->s3 = true;
+    out->bucket = strndup(bucket, n);
+    out->key = strdup(bucket[n] ? bucket + n + 1 : "");
+    if (!out->bucket || !out->key)
+        return -ENOMEM;
+    if (n == 0 || n > 63 ||
+        strspn(out->bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-_"
+                            "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != n)
+        return fail_url(url, "it names no bucket: s3://BUCKET/PREFIX");
+    out->region = known_region(out->bucket);
+    if (!out->region)
+        out->region =
+            setting(rfs_remote_settings()->region, "AWS_REGION", "AWS_DEFAULT_REGION", "region");
+    if (!out->region)
+        out->region = strdup(DEFAULT_REGION);
+    return out->region ? find_host(url, out) : -ENOMEM;
+}
+
+int rfs_place_of(const char *url, struct rfs_place *out)
+{
+    *out = (struct rfs_place){0};
+    for (const unsigned char *c = (const unsigned char *)url; *c; c++)
+        if (*c < 0x20 || *c == 0x7f)
+            return fail_url(url, "it has control characters");
+    if (strncmp(url, "s3://", 5) == 0)
+        return place_of_s3(url, out);
+    const char *host = strstr(url, "://") + 3;
+    const size_t n = strcspn(host, "/?#");
+    if (n == 0 || host[n] == '?' || host[n] == '#' || memchr(host, '@', n))
+        return fail_url(url, "https://HOST/PATH is, without a user's name");
+    out->base = strndup(url, (size_t)(host - url) + n);
+    out->host = strndup(host, n);
+    out->root = strdup("");
+    out->bucket = strdup("");
+    out->key = strdup(host[n] ? host + n + 1 : "");
+    out->region = strdup("");
+    return out->base && out->host && out->root && out->bucket && out->key && out->region ? 0
+                                                                                         : -ENOMEM;
+}
+
+void rfs_place_free(struct rfs_place *place)
+{
+    free(place->base);
+    free(place->host);
+    free(place->root);
+    free(place->bucket);
+    free(place->key);
+    free(place->region);
+    *place = (struct rfs_place){0};
+}
+
+char *rfs_place_path(const struct rfs_place *place, const char *key)
+{
+    RFS_FREE char *coded = rfs_sign_encode(key, true);
+    char *path;
+
+    return !coded || asprintf(&path, "%s/%s", place->root, coded) < 0 ? NULL : path;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The beginning and the end of reading objects.
+ *
+ * Threads: all functions.
+ */
+#ifndef RFS_SOURCE_REMOTE_REMOTE_H
+#define RFS_SOURCE_REMOTE_REMOTE_H
+
+#include "base/error.h"
+#include "base/options.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * A view with these options is about to be opened, on N PATHS (each may be NULL), some of which may
+ * be URLs. If none is, nothing happens. Else what was learned of objects before is
+ * forgotten, the credentials are looked for, and *taken is set: rfs_remote_give must follow. 0, or
+ * -errno with *err filled.
+ */
+int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
+                    bool *taken, struct rfs_error *err);
+/* Does nothing unless *taken. */
+void rfs_remote_give(bool *taken);
+
+/* URLs are read from now on, by the defaults. Before any thread starts. */
+void rfs_remote_begin(void);
+/* "libcurl 8.5.0", or NULL in a build that reads no objects. */
+const char *rfs_remote_library(void);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request to a store, and what comes of it. make.h makes them, judge.h says what came. */
+#ifndef RFS_SOURCE_REMOTE_REQUEST_H
+#define RFS_SOURCE_REMOTE_REQUEST_H
+
+#include "source/remote/http.h"
+#include "source/remote/place.h"
+
+#include <sys/uio.h>
+
+struct rfs_request {
+    /* what is asked: borrowed */
+    const struct rfs_place *place;
+    const char *url;   /* the user's, for messages */
+    const char *key;   /* in the place */
+    const char *query; /* encoded and sorted; NULL: none */
+    bool head;
+    /*
+     * Bytes [from, from + n) of an object of SIZE bytes go to the spans, from SKIP bytes of them on;
+     * n == 0: the whole answer goes to TEXT.
+     */
+    uint64_t from, n, size;
+    const struct iovec *spans;
+    int count;
+    uint64_t skip;
+    const char *etag;     /* the object's version, of ranges; "" or NULL: it has none, but */
+    const char *modified; /* was last modified then */
+
+    /* what was answered */
+    struct rfs_http http;
+    char *text; /* with a NUL behind it; owned */
+    size_t text_n, text_cap;
+
+    /* of request.c */
+    uint64_t done; /* bytes of the range that are there */
+    unsigned tries;
+    uint64_t due; /* when it is tried again, ns */
+    bool under_way, ended, renewed, wrong;
+    char *asked, **headers; /* owned */
+};
+
+#endif

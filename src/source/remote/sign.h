@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Signatures of AWS, version 4, of requests without a body:
+ *
+ *   canonical    METHOD \n PATH \n QUERY \n name:value \n … \n \n names \n sha256 of the body
+ *   to sign      AWS4-HMAC-SHA256 \n TIME \n DATE/REGION/SERVICE/aws4_request \n sha256 of canonical
+ *   key          HMAC(HMAC(HMAC(HMAC("AWS4" + secret, DATE), REGION), SERVICE), "aws4_request")
+ *
+ * Threads: all functions; they keep nothing.
+ */
+#ifndef RFS_SOURCE_REMOTE_SIGN_H
+#define RFS_SOURCE_REMOTE_SIGN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The SHA-256 of nothing. */
+#define RFS_SIGN_NO_BODY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+struct rfs_signed_header {
+    const char *name; /* in small letters */
+    const char *value;
+};
+
+struct rfs_sign {
+    const char *key_id, *secret, *region, *service;
+    const char *time;                        /* 20130524T000000Z */
+    const char *method;                      /* "GET" */
+    const char *path;                        /* as it is sent: percent-encoded, from '/' on */
+    const char *query;                       /* likewise, its parts sorted; or "" */
+    const struct rfs_signed_header *headers; /* sorted by name; all that are signed */
+    size_t n_headers;
+};
+
+/* The value of the header Authorization, malloc'ed; NULL when out of memory. */
+char *rfs_sign_authorization(const struct rfs_sign *sign);
+
+/*
+ * TEXT with all bytes but letters, digits and "-._~" (and '/', with SLASHES) as %XX, malloc'ed; NULL
+ * when out of memory.
+ */
+char *rfs_sign_encode(const char *text, bool slashes);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as what a store answers: a page of keys, an index of a folder, credentials, an error. */
+#include "source/remote/credentials.h"
+#include "source/remote/listing.h"
+#include "source/remote/markup.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check(struct rfs_remote_listing *listing, int rc, bool deep)
+{
+    REQUIRE(rc == 0 || rc == -EINVAL || rc == -ENOMEM);
+    for (size_t i = 0; i < listing->n; i++) {
+        const char *name = listing->data[i].name;
+        REQUIRE(name[0] && name[0] != '/' && strcmp(name, "..") != 0 && !strstr(name, "//"));
+        REQUIRE(strncmp(name, "../", 3) != 0 && !strstr(name, "/../"));
+        REQUIRE(deep || !strchr(name, '/'));
+    }
+    rfs_remote_listing_free(listing);
+}
+
+void fuzz_one(const uint8_t *data, size_t size)
+{
+    const char *text = (const char *)data + (size > 0);
+    const size_t n = size - (size > 0);
+    struct rfs_remote_listing listing = {0};
+    struct rfs_credentials credentials;
+    char out[64];
+
+    switch (size > 0 ? data[0] % 4 : 0) {
+    case 0:
+        check(&listing, rfs_listing_page(text, n, "a/", &listing, out, sizeof out), true);
+        break;
+    case 1:
+    case 2:
+        check(&listing, rfs_listing_index(text, n, data[0] % 4 == 1, &listing), false);
+        break;
+    default: {
+        char *copy = strndup(text, n);
+        REQUIRE(copy);
+        rfs_markup_text(copy, "Code", out, sizeof out);
+        rfs_credentials_find(copy, "default", "region", out, sizeof out);
+        rfs_credentials_parse(text, n, &credentials);
+        free(copy);
+    }
+    }
+}
