@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Not in make check: these need moto, and nginx for a part. scripts/test runs them by themselves.
+EXTRA_DIST += \
+	tests/objects/proxy.py \
+	tests/objects/run \
+	tests/objects/stores.py \
+	tests/objects/test_content.py \
+	tests/objects/test_faults.py \
+	tests/objects/test_long.py \
+	tests/objects/test_secrets.py

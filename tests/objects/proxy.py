@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A proxy between ReshardFS and a store, which makes the store slow, faulty or both.
+
+    proxy.py UPSTREAM_PORT PORT_FILE PLAN LOG
+
+It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. PLAN is a JSON file that is read before each request:
+
+    latency     seconds before an answer begins
+    bandwidth   bytes a second of each connection
+    fault       the name of one in FAULTS, or none
+    every       of so many requests that may fail one does (1: all)
+    only        a part of the request's path; others are left alone
+    ranges      true: requests without a range are left alone
+
+LOG has a line for each request: method, path, range, what was done with it.
+"""
+import asyncio
+import json
+import random
+import sys
+
+FAULTS = ("reset", "cut", "stall", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage", "mixed")
+
+
+class Plan:
+    def __init__(self, path):
+        self.path = path
+        self.count = 0
+
+    def read(self, method, target, ranged):
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                plan = json.load(file)
+        except (OSError, ValueError):
+            plan = {}
+        fault = plan.get("fault")
+        if fault == "any":
+            fault = random.choice(("reset", "cut", "500", "503", "shifted", "whole"))
+        chosen = fault and plan.get("only", "") in target and (ranged or not plan.get("ranges"))
+        if chosen:
+            self.count += 1
+            if self.count % plan.get("every", 1):
+                chosen = False
+        return plan, fault if chosen else None
+
+
+def answer(status, body=b"", headers=()):
+    head = [f"HTTP/1.1 {status} Fault", f"Content-Length: {len(body)}", *headers]
+    return ("\r\n".join(head) + "\r\n\r\n").encode() + body
+
+
+def error(status, code, text):
+    body = f"<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{text}</Message></Error>".encode()
+    return answer(status, body, ["Content-Type: application/xml"])
+
+
+CANNED = {
+    "500": error(500, "InternalError", "We encountered an internal error. Please try again."),
+    "503": error(503, "SlowDown", "Please reduce your request rate."),
+    "429": answer(429, b"", ["Retry-After: 1"]),
+    "403": error(403, "AccessDenied", "Access Denied by the proxy"),
+    "404": error(404, "NoSuchKey", "The specified key does not exist."),
+    "301": answer(301, error(301, "PermanentRedirect", "elsewhere").partition(b"\r\n\r\n")[2],
+                  ["x-amz-bucket-region: eu-west-1"]),
+    "307": error(307, "TemporaryRedirect", "elsewhere"),
+    "garbage": b"\x00\x01nonsense\r\n\r\n",
+}
+
+
+async def read_head(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    fields = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            fields[name.strip().lower()] = value.strip()
+    return head, lines[0], fields
+
+
+class Proxy:
+    def __init__(self, upstream, plan, log):
+        self.upstream = upstream
+        self.plan = Plan(plan)
+        self.log = open(log, "a", encoding="utf-8", buffering=1)
+        self.idle = []
+
+    async def connect(self):
+        while self.idle:
+            reader, writer = self.idle.pop()
+            if not reader.at_eof():
+                return reader, writer
+        return await asyncio.open_connection("127.0.0.1", self.upstream, limit=1 << 20)
+
+    async def send(self, writer, data, plan):
+        writer.write(data)
+        await writer.drain()
+        if plan.get("bandwidth"):
+            await asyncio.sleep(len(data) / plan["bandwidth"])
+
+    async def relay(self, head, method, writer, plan, fault):
+        """Sends the request on, and the answer back. True if both connections can be used again."""
+        for _ in range(3):
+            reader, up = await self.connect()
+            try:
+                up.write(head)
+                await up.drain()
+                raw, line, fields = await read_head(reader)
+                break
+            except (asyncio.IncompleteReadError, ConnectionError):
+                up.close()
+        length = 0 if method == "HEAD" else int(fields.get("content-length", "0"))
+        if "chunked" in fields.get("transfer-encoding", ""):
+            up.close()
+            raise ConnectionError("chunked")
+        if fault == "shifted":
+            begin, dash, rest = fields.get("content-range", "").removeprefix("bytes ").partition("-")
+            if dash:
+                raw = raw.replace(f"{begin}-".encode(), f"{int(begin) + 1}-".encode(), 1)
+        if fault == "mixed" and "etag" in fields:
+            raw = raw.replace(fields["etag"].encode(), b'"another-version"')
+        await self.send(writer, raw, plan)
+        left, sent = length, 0
+        while left > 0:
+            data = await reader.read(min(left, 1 << 18))
+            if not data:
+                return False
+            left -= len(data)
+            if fault in ("cut", "reset", "stall") and sent + len(data) > length // 2:
+                await self.send(writer, data[: max(length // 2 - sent, 0)], plan)
+                if fault == "stall":
+                    await asyncio.sleep(3600)
+                if fault == "reset":
+                    writer.transport.abort()
+                up.close()
+                return False
+            sent += len(data)
+            await self.send(writer, data, plan)
+        if fields.get("connection", "").lower() == "close" or line.startswith("HTTP/1.0"):
+            up.close()
+        else:
+            self.idle.append((reader, up))
+        return True
+
+    async def serve_one(self, reader, writer):
+        head, line, fields = await read_head(reader)
+        method, target, _ = line.split(" ", 2)
+        plan, fault = self.plan.read(method, target, "range" in fields)
+        self.log.write(f"{method} {target} {fields.get('range', '-')} {fault or 'well'}\n")
+        if plan.get("latency"):
+            await asyncio.sleep(plan["latency"])
+        if fault in CANNED:
+            data = CANNED[fault]
+            writer.write(data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else data)
+            await writer.drain()
+            return fault != "garbage"
+        if fault == "whole":
+            lines = [l for l in head.split(b"\r\n") if not l.lower().startswith(b"range:")]
+            head = b"\r\n".join(lines)
+        return await self.relay(head, method, writer, plan, fault)
+
+    async def serve(self, reader, writer):
+        try:
+            while await self.serve_one(reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError, OSError):
+            pass
+        finally:
+            writer.close()
+
+
+async def main():
+    upstream, port_file, plan, log = sys.argv[1:]
+    proxy = Proxy(int(upstream), plan, log)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, limit=1 << 20, backlog=512)
+    with open(port_file + ".part", "w", encoding="utf-8") as file:
+        file.write(str(server.sockets[0].getsockname()[1]))
+    import os
+    os.rename(port_file + ".part", port_file)
+    async with server:
+        await server.serve_forever()
+
+
+asyncio.run(main())

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that fails: right bytes after another try, or an error that says why, and nothing that waits for ever."""
+import os
+import signal
+import subprocess
+import threading
+import time
+
+from harness import *
+from test_content import export, same_folders, strategies, tree
+import stores
+
+# What helps, and what is said when it does not.
+PASSING = {
+    "reset": "transfer closed",
+    "cut": "transfer closed",
+    "500": "status 500, InternalError: We encountered an internal error",
+    "503": "status 503, SlowDown: Please reduce your request rate.",
+    "whole": "the whole was sent instead of a range",
+    "shifted": "the wrong range was sent",
+    "garbage": "HTTP/0.9",
+}
+LASTING = {
+    "403": "status 403, AccessDenied: Access Denied by the proxy",
+    "404": "the object was removed",
+    "301": "region= and endpoint= of the bucket",
+    "307": "region= and endpoint= of the bucket",
+    "mixed": "the object was changed",
+}
+
+
+def test_faults_that_pass_are_overcome():
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy:
+        env = stores.environment(proxy.url)
+        want = export(t.src, t.options(), "want", env)
+        for fault in PASSING:
+            proxy.plan(fault=fault, every=2)
+            proxy.forget()
+            same_folders(export(f"{url}/src", strategies(url), fault, env), want)
+            check(any(r[3] == fault for r in proxy.requests()), f"no request met with {fault}")
+
+
+def test_faults_that_stay_are_told():
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy:
+        env = stores.environment(proxy.url)
+        for fault, word in {**PASSING, **LASTING}.items():
+            proxy.plan(fault=fault, ranges=True, only="rank_")
+            proxy.forget()
+            text = export(f"{url}/src", strategies(url) + ",tries=3", fault, env, status=1)
+            check(word in text and "s3://" in text and "; try: " in text, f"{fault}: the message is {text!r}")
+            asked = [r for r in proxy.requests() if r[3] == fault and "rank_0" in r[1]]
+            if fault in PASSING:
+                check("tried 3 times" in text and len(asked) >= 3, f"{fault}: {text!r} after {len(asked)} requests")
+
+
+def test_a_throttled_store_is_given_time():
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy(fault="429", every=9) as proxy:
+        env = stores.environment(proxy.url)
+        begin = time.monotonic()
+        same_folders(export(f"{url}/src", strategies(url), "got", env), export(t.src, t.options(), "want", env))
+        if any(r[3] == "429" for r in proxy.requests()):
+            check(time.monotonic() - begin >= 1, "Retry-After: 1 was not kept")
+
+
+def test_a_stalled_connection_is_left():
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy(fault="stall", ranges=True, every=5) as proxy:
+        env = stores.environment(proxy.url)
+        same_folders(export(f"{url}/src", strategies(url) + ",timeout=1", "got", env),
+                     export(t.src, t.options(), "want", env))
+
+
+def test_after_a_failure_the_next_read_may_succeed():
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy:
+        with Mount(f"{url}/src", t.options("tries=1,cache=1M"), env=stores.environment(proxy.url)) as m:
+            os.stat(m.file(0))
+            proxy.plan(fault="503")
+            try:
+                m.read(0)
+                raise AssertionError("it was read from a store that refuses all")
+            except OSError as error:
+                equal(error.strerror, "Input/output error", "what reading says")
+            proxy.plan()
+            same_bytes(m.read(0), t.expected(0), "once the store is well again")
+
+
+def test_a_reader_can_be_killed_and_the_mount_unmounted_while_the_store_stalls():
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy:
+        with Mount(f"{url}/src", t.options(), env=stores.environment(proxy.url)) as m:
+            os.stat(m.file(0))
+            proxy.plan(fault="stall", ranges=True)
+            reader = subprocess.Popen(["cat", m.file(0)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            eventually(lambda: any(r[3] == "stall" for r in proxy.requests()), "the store stalls")
+            time.sleep(0.3)
+            reader.send_signal(signal.SIGKILL)
+            begin = time.monotonic()
+            reader.wait(PATIENCE)
+            check(time.monotonic() - begin < 3, "a killed reader waits for the store")
+            reader = subprocess.Popen(["cat", m.file(1)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(0.5)
+            begin = time.monotonic()
+            equal(run("fusermount3", "-uz", m.mnt).returncode, 0, "fusermount3 -uz")
+            reader.kill()
+            reader.wait(PATIENCE)
+            eventually(lambda: not os.path.exists(f"/proc/{m.pid}"), "the server ends")
+            check(time.monotonic() - begin < 5, "the unmount waits for the store")
+            m.stop = lambda: None
+
+
+def test_many_readers_at_once():
+    t = tree(scale=4)
+    url = stores.upload(t.dir)
+    failures = []
+
+    def read(m, rank):
+        try:
+            same_bytes(m.read(rank), t.expected(rank), f"rank {rank}")
+        except Exception as error:
+            failures.append(error)
+
+    with stores.Proxy(fault="any", every=7) as proxy:
+        with Mount(f"{url}/src", t.options("cache=1M"), env=stores.environment(proxy.url)) as m:
+            threads = [threading.Thread(target=read, args=(m, i % 2)) for i in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    equal(failures, [], "failures")
