@@ -54,6 +54,7 @@ static int read_object(struct rfs_object *object, const struct stat *st, const c
     struct iovec span = {buf, n};
     const int rc = n > 0 ? rfs_store_objects()->read(object, &span, 1, 0) : 0;
     if (rc < 0)
+        // cppcheck-suppress memleak; RFS_FREE frees it
         return fail_errno(err, url, -rc);
     buf[n] = '\0';
     *data = RFS_STEAL(buf);
