@@ -28,139 +28,6 @@ static void compiling_end(struct compiling *c)
     rfs_convert_map_free(c->map);
 }
 
-/* ---- statements that say something ------------------------------------------------------------- */
-
-static int check_model(struct compiling *c)
-{
-    const struct rfs_hf_value *model = rfs_hf_config_find(c->input->config, "model_type");
-    char known[200] = "";
-    size_t n = 0;
-
-    for (const struct word *word = c->statement->words; word; word = word->next) {
-        if (model && model->kind == RFS_HF_TEXT && strcmp(model->text, word->text) == 0)
-            return 0;
-        if (n < sizeof known)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "",
-                                  word->text);
-    }
-    return rfs_convert_fail(rfs_hf_config_name(c->input->config), 0, NULL,
-                            "the rules for that model, or its own config.json", c->err,
-                            "is for a model of type '%s', and the rules %s for %s",
-                            model && model->kind == RFS_HF_TEXT ? model->text : "",
-                            rfs_convert_rules_name(c->rules), known);
-}
-
-static int learn(struct compiling *c, const struct known *known)
-{
-    if (rfs_convert_known(c, known->name))
-        return CONVERT_FAIL(c, NULL, NULL, "'%s' is given twice", known->name);
-    return RFS_PUSH(&c->known, *known) ? 0 : rfs_fail_memory(c->err);
-}
-
-static int learn_number(struct compiling *c)
-{
-    struct known known = {.kind = KNOWN_NUMBER, .name = c->statement->name};
-    const int rc = rfs_convert_number(c, c->statement->a, &known.value);
-
-    return rc ? rc : learn(c, &known);
-}
-
-static int learn_index(struct compiling *c)
-{
-    struct known known = {.kind = KNOWN_INDEX, .name = c->statement->name};
-    int rc = rfs_convert_number(c, c->statement->a, &known.from);
-
-    if (rc == 0)
-        rc = rfs_convert_number(c, c->statement->b, &known.to);
-    if (rc == 0 && (known.from < 0 || known.to < known.from || known.to > INT32_MAX))
-        return CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
-                            "index '%s' would go from %lld to %lld", known.name,
-                            (long long)known.from, (long long)known.to);
-    return rc ? rc : learn(c, &known);
-}
-
-/* The words of an option, for a message. */
-static void show_words(const struct word *words, char *out, size_t cap)
-{
-    size_t n = 0;
-
-    for (; words && n < cap; words = words->next)
-        n += (size_t)snprintf(out + n, cap - n, "%s%s", n > 0 ? " or " : "", words->text);
-}
-
-/* The word that the user gives an option, or its first. */
-static int learn_option(struct compiling *c)
-{
-    const struct statement *statement = c->statement;
-    struct known known = {.kind = KNOWN_OPTION,
-                          .name = statement->name,
-                          .word = statement->words->text,
-                          .words = statement->words};
-    const size_t length = strlen(statement->name);
-
-    for (const char *at = c->input->options; at && *at;) {
-        const size_t n = strcspn(at, ":");
-        if (n > length && at[length] == '=' && memcmp(at, statement->name, length) == 0) {
-            const struct word *word = statement->words;
-            const size_t given = n - length - 1;
-            while (word &&
-                   (strlen(word->text) != given || memcmp(word->text, at + length + 1, given) != 0))
-                word = word->next;
-            char words[200] = "";
-            show_words(statement->words, words, sizeof words);
-            if (!word)
-                return rfs_fail_usage(c->err, words, "convert_options: '%s' cannot be '%.*s'",
-                                      statement->name, (int)given, at + length + 1);
-            known.word = word->text;
-        }
-        at += n + (at[n] == ':');
-    }
-    return learn(c, &known);
-}
-
-/* Each option that the user gives must be one of the rules. */
-static int check_options(const struct compiling *c)
-{
-    for (const char *at = c->input->options; at && *at;) {
-        const size_t n = strcspn(at, ":");
-        const char *equals = memchr(at, '=', n);
-        const size_t length = equals ? (size_t)(equals - at) : n;
-        char names[300] = "";
-        bool found = false;
-        size_t used = 0;
-        for (size_t i = 0; i < c->known.n; i++) {
-            const struct known *known = &c->known.data[i];
-            if (known->kind != KNOWN_OPTION)
-                continue;
-            found |=
-                equals && strlen(known->name) == length && memcmp(known->name, at, length) == 0;
-            if (used < sizeof names)
-                used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                                         used > 0 ? ", " : "", known->name);
-        }
-        if (!found)
-            return rfs_fail_usage(
-                c->err, "convert_options=NAME=WORD:NAME=WORD",
-                "convert_options: '%.*s' is no option of the rules %s, which have "
-                "%s",
-                (int)n, at, rfs_convert_rules_name(c->rules), used > 0 ? names : "none");
-        at += n + (at[n] == ':');
-    }
-    return 0;
-}
-
-static int check_required(struct compiling *c)
-{
-    int64_t value;
-    const int rc = rfs_convert_number(c, c->statement->a, &value);
-
-    if (rc || value)
-        return rc;
-    return CONVERT_FAIL(c, NULL, "the rules for that model, or its own config.json",
-                        "requires %s, which is not so by %s", c->statement->text,
-                        rfs_hf_config_name(c->input->config));
-}
-
 /* ---- which side the source is ------------------------------------------------------------------ */
 
 struct sighting {
@@ -355,15 +222,15 @@ static int run_statement(struct compiling *c, enum pass pass, struct sighting *s
 {
     switch (c->statement->kind) {
     case STATEMENT_MODELS:
-        return check_model(c);
+        return rfs_convert_check_model(c);
     case STATEMENT_LET:
-        return learn_number(c);
+        return rfs_convert_learn_number(c);
     case STATEMENT_OPTION:
-        return learn_option(c);
+        return rfs_convert_learn_option(c);
     case STATEMENT_INDEX:
-        return learn_index(c);
+        return rfs_convert_learn_index(c);
     case STATEMENT_REQUIRE:
-        return check_required(c);
+        return rfs_convert_check_required(c);
     case STATEMENT_RULE:
         return pass == FIND_SIDE ? sight_rule(c, sighting) : make_rule(c);
     default:
@@ -454,7 +321,7 @@ static bool like_any(const struct word *patterns, const char *name)
     return false;
 }
 
-static void drop(struct compiling *c, uint32_t tensor)
+void rfs_convert_drop(struct compiling *c, uint32_t tensor)
 {
     c->sides[c->source].tensors.data[tensor].dropped = true;
     if (c->map->dropped++ == 0)
@@ -470,7 +337,7 @@ static int settle(struct compiling *c, uint32_t tensor)
         c->statement = statement;
         if (statement->kind == STATEMENT_DROP && statement->side == c->source &&
             like_any(statement->words, name)) {
-            drop(c, tensor);
+            rfs_convert_drop(c, tensor);
             return 0;
         }
         if (statement->kind == STATEMENT_KEEP && like_any(statement->words, name)) {
@@ -482,74 +349,6 @@ static int settle(struct compiling *c, uint32_t tensor)
         }
     }
     return 0;
-}
-
-/* ---- copies of what is made -------------------------------------------------------------------- */
-
-/* The tensor NAME of the made side gets the links of another. */
-static int repeat_links(struct compiling *c, uint32_t from, const char *name)
-{
-    struct rfs_convert_map *map = c->map;
-    const int side = !c->source;
-    const uint32_t to = rfs_convert_tensor_add(c, side, name);
-
-    if (to == NO_TENSOR)
-        return -EINVAL;
-    struct side_tensor *tensors = c->sides[side].tensors.data;
-    if (tensors[to].taken)
-        return rfs_convert_take_all(c, side, to);
-    tensors[to] = tensors[from];
-    tensors[to].takings = 0;
-    tensors[to].taken = c->statement;
-    const size_t n = map->links.n;
-    for (size_t i = 0; i < n; i++) {
-        struct rfs_convert_link link = map->links.data[i];
-        if (link.made != from)
-            continue;
-        link.made = to;
-        if (!RFS_PUSH(&map->links, link))
-            return rfs_fail_memory(c->err);
-    }
-    return 0;
-}
-
-static int repeat_one(struct compiling *c)
-{
-    const struct statement *statement = c->statement;
-    int rc = rfs_convert_spell(c, statement->names[1]);
-
-    if (rc)
-        return rc;
-    const uint32_t from = rfs_convert_tensor_find(c, statement->side, c->text.data);
-    if (from == NO_TENSOR || !c->sides[statement->side].tensors.data[from].taken)
-        return CONVERT_FAIL(c, c->text.data, NULL, "is repeated, and no rule %s it",
-                            statement->side == c->source ? "uses" : "makes");
-    rc = rfs_convert_spell(c, statement->names[0]);
-    if (rc)
-        return rc;
-    if (statement->side != c->source)
-        return repeat_links(c, from, c->text.data);
-    const uint32_t copy = rfs_convert_tensor_find(c, c->source, c->text.data);
-    if (copy != NO_TENSOR && !c->sides[c->source].tensors.data[copy].taken)
-        drop(c, copy);
-    return 0;
-}
-
-static int repeat_all(struct compiling *c)
-{
-    int rc = 0;
-
-    for (size_t i = 0; i < c->patterns.n && rc == 0; i++) {
-        struct turns turns;
-        c->statement = c->patterns.data[i];
-        if (c->statement->kind != STATEMENT_REPEAT)
-            continue;
-        rc = rfs_convert_turns_of_name(c, c->statement->names[0], &turns);
-        while (rc == 0 && rfs_convert_turns_next(&turns))
-            rc = repeat_one(c);
-        rfs_convert_turns_end(&turns);
-    }
-    return rc;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
@@ -596,7 +395,7 @@ static int find_side(struct compiling *c)
     if (!rc)
         rc = run(c, FIND_SIDE, &sighting);
     if (!rc)
-        rc = check_options(c);
+        rc = rfs_convert_check_options(c);
     if (rc)
         return rc;
     if (sighting.seen[SIDE_LEFT] > 0 && sighting.seen[SIDE_RIGHT] > 0)
@@ -634,7 +433,7 @@ int rfs_convert_compile(const struct rfs_convert_rules *rules,
     if (!rc)
         rc = run(&c, MAKE, NULL);
     if (!rc)
-        rc = repeat_all(&c);
+        rc = rfs_convert_repeat(&c);
     for (uint32_t i = 0; !rc && i < input->n; i++)
         if (!c.sides[c.source].tensors.data[i].taken && !c.sides[c.source].tensors.data[i].dropped)
             rc = settle(&c, i);

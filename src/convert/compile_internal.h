@@ -131,6 +131,21 @@ int rfs_convert_leaf(struct compiling *c, const struct node *node, uint32_t *ten
 const char *rfs_convert_leaf_name(struct compiling *c, const struct node *node);
 int rfs_convert_annotated(struct compiling *c, const struct node *node, struct shape *shape);
 
+/* learn.c: the present statement. 0, or -errno with c->err filled. */
+int rfs_convert_check_model(struct compiling *c);
+int rfs_convert_learn_number(struct compiling *c);
+int rfs_convert_learn_index(struct compiling *c);
+int rfs_convert_learn_option(struct compiling *c);
+int rfs_convert_check_required(struct compiling *c);
+/* That every option which the user gave is one of the rules. */
+int rfs_convert_check_options(const struct compiling *c);
+
+/* compile.c: a tensor of the source is left out. */
+void rfs_convert_drop(struct compiling *c, uint32_t tensor);
+
+/* repeat.c: makes the copies that rules name, or leaves them out of the source. 0 or -errno. */
+int rfs_convert_repeat(struct compiling *c);
+
 /* pieces.c: adds the pieces of an expression of that shape, which is complete. */
 int rfs_convert_pieces(struct compiling *c, const struct node *node, const struct shape *want);
 

@@ -6,6 +6,7 @@ librfs_la_SOURCES += \
 	src/convert/config.c \
 	src/convert/config.h \
 	src/convert/internal.h \
+	src/convert/learn.c \
 	src/convert/links.c \
 	src/convert/map.c \
 	src/convert/map.h \
@@ -14,6 +15,7 @@ librfs_la_SOURCES += \
 	src/convert/parse_tensor.c \
 	src/convert/parse_text.c \
 	src/convert/pieces.c \
+	src/convert/repeat.c \
 	src/convert/reshape.c \
 	src/convert/reshape.h \
 	src/convert/rules.h \
