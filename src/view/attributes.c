@@ -98,7 +98,7 @@ static int sources_of_file(struct subject *of, struct rfs_sources *sources)
     const int rc = rfs_view_image(of->view, of->file, &image, &err);
     if (rc)
         return rfs_view_log_failure(of->view, rc, &err);
-    const struct rfs_rank_plan *plan = of->view->kind->plan(of->view, of->file);
+    const struct rfs_rank_plan *plan = rfs_view_plan(of->view, of->file);
     return rfs_sources_of_files(of->view, plan->sources, plan->n_sources, sources);
 }
 

@@ -5,6 +5,7 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "source/boxes/boxes.h"
+#include "source/io/beneath.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -69,40 +70,65 @@ int rfs_view_describe(struct rfs_view *view, size_t file,
 /* ---- files that are passed on ---------------------------------------------------------------- */
 
 static int show_copy(struct rfs_view *view, uint32_t id, struct shown_file *file,
-                     struct rfs_rank_plan *plan, struct rfs_error *err)
+                     struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     struct rfs_copied all = {.file = id};
-    struct stat st;
+    struct rfs_reading reading;
 
-    int rc = rfs_files_stat(files, id, &st);
+    int rc = rfs_reading_begin_quiet(files, id, &reading);
+    if (rc == 0) {
+        all.bytes = reading.size;
+        rc = rfs_reading_end(&reading);
+    }
     if (rc)
-        return rfs_files_fail(err, rfs_files_path(files, id), rc);
-    all.bytes = (uint64_t)st.st_size;
-    rc = rfs_plan_add_file(files, id, plan, err);
+        return rfs_files_reason(files, id, rc, err)
+                   ? rc
+                   : rfs_files_fail(err, rfs_files_path(files, id), rc);
+    rc = rfs_plan_add_file(files, id, file->plan, err);
     if (rc == 0 && rfs_image_copied(&all, 1, &file->own))
         rc = rfs_fail_memory(err);
     atomic_init(&file->image, file->own);
     return rc;
 }
 
-int rfs_view_pass_on(struct rfs_view *view, const char *name, struct rfs_rank_plan *plan,
+struct rfs_rank_plan *rfs_view_own_plan(struct shown_file *file, size_t sources)
+{
+    file->plan = calloc(1, sizeof *file->plan);
+    if (!file->plan)
+        return NULL;
+    file->plan->mode = 0444;
+    file->plan->sources = calloc(sources + 1, sizeof *file->plan->sources);
+    return file->plan->sources ? file->plan : NULL;
+}
+
+int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
                      struct rfs_error *err)
+{
+    struct shown_file *file = &view->files[view->n_files];
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    struct stat st;
+
+    const int there = rfs_is_url(path) ? rfs_store_stat(path, &st)
+                                       : rfs_beneath_stat(rfs_files_beneath(files), path, &st);
+    if (there == -ENOENT)
+        return 0;
+    if (there == -EXDEV)
+        return rfs_beneath_fail(err, path);
+    const uint32_t id = rfs_files_add(files, path);
+    file->name = strdup(name);
+    view->n_files++;
+    if (id == UINT32_MAX || !file->name || !rfs_view_own_plan(file, 1))
+        return rfs_fail_memory(err);
+    return show_copy(view, id, file, err);
+}
+
+int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err)
 {
     const struct rfs_boxes *boxes = rfs_catalog_boxes(view->stored);
     RFS_FREE char *path = boxes ? rfs_path_join(boxes->folder, name) : NULL;
-    struct shown_file *file = &view->files[view->n_files];
 
-    if (boxes && !path)
-        return rfs_fail_memory(err);
-    if (!boxes || !rfs_store_there(path))
+    if (!boxes)
         return 0;
-    const uint32_t id = rfs_files_add(rfs_catalog_files(view->catalog), path);
-    plan->mode = 0444;
-    plan->sources = calloc(1, sizeof *plan->sources);
-    file->name = strdup(name);
-    view->n_files++;
-    if (id == UINT32_MAX || !plan->sources || !file->name)
-        return rfs_fail_memory(err);
-    return show_copy(view, id, file, plan, err);
+    return path ? rfs_view_pass_on(view, path, name, err) : rfs_fail_memory(err);
 }

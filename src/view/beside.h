@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room: what stands beside the tensors' files in a view of a folder that describes
- * itself: the file that describes all others, and files of the source that are passed on.
+ * Inside the room: what stands beside the tensors' files in a view: the file that describes all
+ * others, and files that are passed on as they are.
  */
 #ifndef RFS_VIEW_BESIDE_H
 #define RFS_VIEW_BESIDE_H
@@ -20,10 +20,16 @@ int rfs_view_describe(struct rfs_view *view, size_t file,
                       struct rfs_error *err);
 
 /*
- * Shows the file NAME of a source that describes itself as it is, if it has one, as the view's next
- * file; *plan is zero-initialised, and has a source then. 0 or -errno with *err filled.
+ * Shows a file of that PATH as it is, with a NAME, as the view's next file. Nothing is shown where
+ * there is no such file. It is read when it is asked for, as sources are. 0 or -errno with *err
+ * filled.
  */
-int rfs_view_pass_on(struct rfs_view *view, const char *name, struct rfs_rank_plan *plan,
+int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
                      struct rfs_error *err);
+/* The same, of the file of that name of a source that describes itself. */
+int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err);
+
+/* Room for the plan of a file that depends on so many SOURCES at most. NULL when out of memory. */
+struct rfs_rank_plan *rfs_view_own_plan(struct shown_file *file, size_t sources);
 
 #endif

@@ -4,18 +4,16 @@
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/path.h"
-#include "base/read_whole.h"
+#include "base/store.h"
 #include "plan/converted.h"
+#include "view/beside.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ENDING ".rules"
-#define FILE_MOST ((size_t)256 << 20) /* of one shown as it is: they are kept in memory */
 
 /* ---- the rules --------------------------------------------------------------------------------- */
 
@@ -36,20 +34,20 @@ static int by_name(const void *a, const void *b)
 static int list_files(const char *folder, const char *const *patterns, struct convert_files *files,
                       struct rfs_error *err)
 {
-    DIR *dir = opendir(folder);
+    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
+    const bool there = rfs_dir_open(folder, &dir) == 0;
     bool room = true;
 
-    for (const struct dirent *entry; dir && room && (entry = readdir(dir));) {
+    for (const struct dirent *entry; there && room && (entry = rfs_dir_next(&dir));) {
         bool like = false;
         for (size_t i = 0; patterns[i]; i++)
-            like = like || rfs_glob_match_file(patterns[i], entry->d_name);
+            like = like ||
+                   (entry->d_type != DT_DIR && rfs_glob_match_file(patterns[i], entry->d_name));
         char *name = like ? strdup(entry->d_name) : NULL;
         room = !like || (name && RFS_PUSH(&files->names, name));
         if (!room)
             free(name);
     }
-    if (dir)
-        closedir(dir);
     if (files->names.n > 1)
         qsort(files->names.data, files->names.n, sizeof *files->names.data, by_name);
     return room ? 0 : rfs_fail_memory(err);
@@ -87,12 +85,28 @@ int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, st
         path = NULL;
         return rfs_fail_memory(err);
     }
-    if (access(path, F_OK) != 0)
+    if (!rfs_store_there(path))
         return fail_unknown(value, err);
     return rfs_convert_rules_open(path, RFS_CONVERT_DIR, out, err);
 }
 
 /* ---- the config -------------------------------------------------------------------------------- */
+
+/*
+ * The same path, taken over, with its folder as it really is; the file itself may be a link, beside
+ * which the other files are. NULL with *err filled.
+ */
+static char *in_its_folder(char *path, struct rfs_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    RFS_FREE char *folder = rfs_store_parent(path);
+    char *real = folder ? rfs_path_join(folder, slash ? slash + 1 : path) : NULL;
+
+    if (!real)
+        rfs_fail_read(err, RFS_IN(path), -errno);
+    free(path);
+    return real;
+}
 
 /* That of the options, or of a source that has one. Owned; NULL with *err filled. */
 static char *find_config(const struct rfs_view *view, struct rfs_error *err)
@@ -103,8 +117,10 @@ static char *find_config(const struct rfs_view *view, struct rfs_error *err)
 
     if (!path)
         rfs_fail_memory(err);
-    if (!path || given || access(path, F_OK) == 0)
-        return path;
+    if (path && (given || rfs_store_there(path)))
+        return in_its_folder(path, err);
+    if (!path)
+        return NULL;
     free(path);
     rfs_fail_usage(err, "hf_config=config.json",
                    "option convert needs the model's config.json, and the source has none");
@@ -207,32 +223,20 @@ int rfs_view_convert_list(const struct rfs_view *view, struct convert_files *fil
     return rc ? rc : list_files(files->folder, patterns, files, err);
 }
 
-static int show_file(struct rfs_view *view, const char *path, const char *name,
-                     struct rfs_error *err)
-{
-    struct rfs_image *image;
-    RFS_FREE char *text = NULL;
-    size_t n;
-
-    const int rc = rfs_read_whole(path, FILE_MOST, &text, &n, err);
-    if (rc)
-        return rc;
-    struct rfs_bytes bytes = {.n = 0};
-    if (!rfs_bytes_put(&bytes, text, n) || rfs_image_bytes(&bytes, &image)) {
-        rfs_bytes_free(&bytes);
-        return rfs_fail_memory(err);
-    }
-    return flat_show(view, name, 0, image, err);
-}
-
 int rfs_view_convert_show(struct rfs_view *view, const struct convert_files *files,
                           struct rfs_error *err)
 {
-    int rc = view->convert.config ? show_file(view, view->convert.config, "config.json", err) : 0;
+    if (view->convert.config && rfs_files_secret(rfs_catalog_files(view->catalog))) {
+        rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown",
+                view->convert.config);
+        return 0;
+    }
+    int rc =
+        view->convert.config ? rfs_view_pass_on(view, view->convert.config, "config.json", err) : 0;
 
     for (size_t i = 0; i < files->names.n && rc == 0; i++) {
         RFS_FREE char *path = rfs_path_join(files->folder, files->names.data[i]);
-        rc = path ? show_file(view, path, files->names.data[i], err) : rfs_fail_memory(err);
+        rc = path ? rfs_view_pass_on(view, path, files->names.data[i], err) : rfs_fail_memory(err);
     }
     return rc;
 }

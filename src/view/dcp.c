@@ -29,7 +29,7 @@
 #define OBJECTS_NAME "__0_1.distcp"
 /* Megatron's: everything that is not sharded, and the format's name. */
 static const char *const passed_on[] = {"common.pt", "metadata.json"};
-enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on, MORE_MOST = N_PASSED_ON + 1 };
+enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
 /* The image of some ranks, and where its items begin and end. */
 struct shared {
@@ -43,8 +43,6 @@ struct rfs_dcp_view {
     RFS_VEC(struct shared) list; /* under the view's lock */
     struct rfs_rank_plan plan;   /* of .metadata: all files; set before its image is published */
     RFS_VEC(struct rfs_dcp_object) objects; /* constant once the view is open */
-    size_t first_more;                      /* files that no rank has: those of */
-    struct rfs_rank_plan more[MORE_MOST];
 };
 
 void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
@@ -59,8 +57,6 @@ void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
     free(dcp->stages);
     free(dcp->plan.sources);
     free(dcp->objects.data);
-    for (size_t i = 0; i < MORE_MOST; i++)
-        free(dcp->more[i].sources);
     free(dcp);
 }
 
@@ -258,9 +254,7 @@ static int take_files(struct rfs_view *view, const struct rfs_copied *copied,
     RFS_FREE unsigned char *taken = calloc((size_t)boxes->n_files + 1, 1);
     int rc = 0;
 
-    plan->mode = 0444;
-    plan->sources = calloc((size_t)boxes->n_files + 1, sizeof *plan->sources);
-    if (!taken || !plan->sources)
+    if (!taken)
         return rfs_fail_memory(err);
     for (size_t i = 0; rc == 0 && i < view->dcp->objects.n; i++)
         if (!taken[copied[i].file - boxes->first_file]++)
@@ -277,28 +271,28 @@ static int show_objects(struct rfs_view *view, struct rfs_error *err)
     int rc = copied ? list_objects(view, copied, err) : rfs_fail_memory(err);
     if (rc || view->dcp->objects.n == 0)
         return rc;
-    rc = take_files(view, copied, &view->dcp->more[0], err);
+    view->n_files++;
+    file->name = strdup(OBJECTS_NAME);
+    if (!file->name || !rfs_view_own_plan(file, boxes->n_files))
+        return rfs_fail_memory(err);
+    rc = take_files(view, copied, file->plan, err);
     if (rc)
         return rc;
-    file->name = strdup(OBJECTS_NAME);
     rc = rfs_image_copied(copied, view->dcp->objects.n, &file->own);
     atomic_init(&file->image, file->own);
-    view->n_files++;
-    return file->name && rc == 0 ? 0 : rfs_fail_memory(err);
+    return rc == 0 ? 0 : rfs_fail_memory(err);
 }
 
-/* The files behind those of the ranks; the plan of each is that of its place. */
+/* The files behind those of the ranks. */
 static int show_more(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
-    struct rfs_dcp_view *dcp = view->dcp;
 
-    dcp->first_more = view->n_files;
     if (!boxes || !rfs_boxes_are_dcp(boxes))
         return 0;
     int rc = show_objects(view, err);
     for (size_t i = 0; rc == 0 && i < N_PASSED_ON; i++)
-        rc = rfs_view_pass_on(view, passed_on[i], &dcp->more[view->n_files - dcp->first_more], err);
+        rc = rfs_view_pass_on_own(view, passed_on[i], err);
     return rc;
 }
 
@@ -323,10 +317,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
 {
-    if (file == 0)
-        return &view->dcp->plan;
-    return file < view->dcp->first_more ? rfs_planner_ready(view->planner, view->files[file].rank)
-                                        : &view->dcp->more[file - view->dcp->first_more];
+    return file == 0 ? &view->dcp->plan : rfs_planner_ready(view->planner, view->files[file].rank);
 }
 
 static const struct rfs_view_kind kind = {.image = image_of,
@@ -342,7 +333,7 @@ int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
     if (!view->dst)
         view->n_ranks = view->options.dst_ranks ? view->options.dst_ranks : 1;
     view->dcp = calloc(1, sizeof *view->dcp);
-    view->files = calloc((size_t)view->n_ranks + 1 + MORE_MOST, sizeof *view->files);
+    view->files = calloc((size_t)view->n_ranks + 1 + N_PASSED_ON + 1, sizeof *view->files);
     if (!view->dcp || !view->files)
         return rfs_fail_memory(err);
     view->n_files = (size_t)view->n_ranks + 1;

@@ -36,6 +36,7 @@ struct shown_file {
     size_t parameters; /* or RFS_IN_PLAN; 0: it is not made of tensors alone */
     _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
     struct rfs_image *own;      /* owned; its image, if no other file has it; else NULL */
+    struct rfs_rank_plan *plan; /* owned; that it depends on; NULL: its kind of view says */
     atomic_uint_least64_t told; /* a size that was reported before it was planned, + 1; 0: none */
     struct rfs_once crc_made;   /* under the view's lock, as crc */
     uint32_t crc;               /* of the bytes before its trailer, if it has one */
@@ -189,6 +190,13 @@ enum entry_kind { ENTRY_NONE, ENTRY_ROOT, ENTRY_DIR, ENTRY_FILE };
 /* Sets *number of a file or of a folder. */
 enum entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id, size_t *number);
 
+/* What a file depends on, once it is ready. */
+static inline const struct rfs_rank_plan *rfs_view_plan(const struct rfs_view *view, size_t file)
+{
+    const struct rfs_rank_plan *own = view->files[file].plan;
+
+    return own ? own : view->kind->plan(view, file);
+}
 /* The image of a file, planned and encoded at the first call. 0 or -errno with *err filled. */
 int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);

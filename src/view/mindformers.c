@@ -39,7 +39,6 @@ struct rfs_mf_view {
     size_t n_names;
     const char **files[N_KINDS]; /* owned; [n_ranks] names of the shown files, or NULL */
     struct rfs_rank_plan plan;   /* of metadata.json */
-    struct rfs_rank_plan common; /* of common.json, which is file 1 if it has sources */
 };
 
 void rfs_mf_view_free(struct rfs_mf_view *mf)
@@ -51,7 +50,6 @@ void rfs_mf_view_free(struct rfs_mf_view *mf)
     for (int k = 0; k < N_KINDS; k++)
         free(mf->files[k]);
     free(mf->plan.sources);
-    free(mf->common.sources);
     free(mf);
 }
 
@@ -261,11 +259,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
 {
-    if (file == 0)
-        return &view->mf->plan;
-    if (file == 1 && view->mf->common.n_sources > 0)
-        return &view->mf->common;
-    return rfs_planner_ready(view->planner, view->files[file].rank);
+    return file == 0 ? &view->mf->plan : rfs_planner_ready(view->planner, view->files[file].rank);
 }
 
 static const struct rfs_view_kind kind = {.image = image_of,
@@ -286,7 +280,7 @@ int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)
     view->files[0].name = strdup("metadata.json");
     if (!view->files[0].name)
         return rfs_fail_memory(err);
-    int rc = rfs_view_pass_on(view, "common.json", &view->mf->common, err);
+    int rc = rfs_view_pass_on_own(view, "common.json", err);
     for (uint32_t s = 0; rc == 0 && s < view->scale.dst_stages; s++)
         rc = add_stage(view, s, err);
     set_kinds(view);

@@ -324,7 +324,7 @@ static void put_file(const struct rfs_view *view, size_t file, const struct rfs_
     const struct saved_file *saved = sizes ? &sizes->files.data[file] : NULL;
 
     if (image) {
-        const struct rfs_rank_plan *plan = view->kind->plan(view, file);
+        const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
         rfs_saved_put_u64(out, image->bytes);
         rfs_saved_put_u32(out, plan->n_sources);
         rfs_bytes_put(out, plan->sources, plan->n_sources * sizeof *plan->sources);

@@ -233,7 +233,7 @@ static int fill_file(struct rfs_view *view, size_t file, reshard_stat *st, struc
     }
     const int rc = rfs_view_image(view, file, &image, err);
     if (rc == 0)
-        rfs_view_fill_stat(view, view->kind->plan(view, file), image->bytes, st);
+        rfs_view_fill_stat(view, rfs_view_plan(view, file), image->bytes, st);
     return rc;
 }
 
@@ -340,6 +340,6 @@ struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
         .rank = view->files[file].rank,
         .storages = image->storages,
         .params = image->params,
-        .plan = view->kind->plan(view, file),
+        .plan = rfs_view_plan(view, file),
     };
 }

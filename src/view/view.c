@@ -218,6 +218,9 @@ static void close_plain(struct rfs_view *view)
         free(view->files[f].name);
         free(view->files[f].storage_crcs);
         rfs_image_free(view->files[f].own);
+        if (view->files[f].plan)
+            free(view->files[f].plan->sources);
+        free(view->files[f].plan);
     }
     free(view->files);
     for (size_t f = 0; f < view->n_folders; f++)

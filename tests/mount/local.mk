@@ -10,6 +10,7 @@ EXTRA_DIST += \
 	tests/mount/test_citizen.py \
 	tests/mount/test_command.py \
 	tests/mount/test_control.py \
+	tests/mount/test_converted.py \
 	tests/mount/test_costs.py \
 	tests/mount/test_encrypted.py \
 	tests/mount/test_errors.py \

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources that conversion rules are applied to: the tensors, and the files beside the model's config."""
+import errno
+import json
+import os
+
+from forge import Param, Tree
+from harness import *
+from test_access import place_of
+from test_trust import BOB, NOBODY, OUT, needs_root, point, reads
+
+RULES = """
+sides training model
+models tiny
+w = transpose(model.w [config.cols, config.rows])
+"""
+
+
+def model(**more):
+    """A training's tree, the rules for it, and a model's folder with its config; the tree and the options."""
+    tree = Tree(folder("tree"), [Param("w", (64, 32), 0, 1)], 4, 2)
+    beside = folder("model")
+    config = {"model_type": "tiny", "rows": 64, "cols": 32, **more}
+    for name, data in (("config.json", json.dumps(config)), ("tokenizer.json", '{"a": 1}'), ("secret.txt", "mine")):
+        with open(os.path.join(beside, name), "w") as file:
+            file.write(data)
+    with open(os.path.join(tree.dir, "tiny.rules"), "w") as file:
+        file.write(RULES)
+    return tree, beside, (f"src_strategy={tree.dir}/src_strategy.ckpt,view=huggingface,convert={tree.dir}/tiny.rules,"
+                          f"hf_config={beside}/config.json")
+
+
+def tensor_of(data):
+    """The shape and the bytes of the only tensor of a safetensors file."""
+    n = int.from_bytes(data[:8], "little")
+    about = json.loads(data[8 : 8 + n])["model.w"]
+    begin, end = about["data_offsets"]
+    return about["shape"], data[8 + n + begin : 8 + n + end]
+
+
+def transposed(data, rows, cols, item):
+    return b"".join(data[(r * cols + c) * item : (r * cols + c + 1) * item] for c in range(cols) for r in range(rows))
+
+
+def test_a_model_with_its_files():
+    tree, beside, options = model()
+    whole = tree.full["w"]
+    with Mount(tree.src, options) as m:
+        equal(sorted(os.listdir(m.mnt)), ["config.json", "model.safetensors", "tokenizer.json"], "what is there")
+        shape, data = tensor_of(read_all(os.path.join(m.mnt, "model.safetensors")))
+        equal(shape, [32, 64], "the shape")
+        same_bytes(data, transposed(whole, 64, 32, len(whole) // (64 * 32)), "the transposed weight")
+        for name in ("config.json", "tokenizer.json"):
+            same_bytes(read_all(os.path.join(m.mnt, name)), read_all(os.path.join(beside, name)), name)
+
+
+def test_a_file_of_the_model_that_changes():
+    tree, beside, options = model()
+    with Mount(tree.src, options) as m:
+        same_bytes(read_all(os.path.join(m.mnt, "tokenizer.json")), b'{"a": 1}', "before")
+        with open(os.path.join(beside, "tokenizer.json"), "w") as file:
+            file.write('{"a": 23}')
+        try:
+            got = read_all(os.path.join(m.mnt, "tokenizer.json"))
+            check(False, f"it is still read: {got}")
+        except OSError as error:
+            equal(error.errno, errno.ESTALE, "a changed file")
+        check(len(read_all(os.path.join(m.mnt, "config.json"))) > 0, "the others are there")
+
+
+def test_rights_to_the_files_of_the_model():
+    """Each has its own, and a link that its folder's owner put there leads to no file of root's."""
+    needs_root()
+    tree, beside, options = model()
+    for where in (place_of(), tree.dir, beside):
+        os.chmod(where, 0o755)
+    os.chmod(os.path.join(beside, "tokenizer.json"), 0o600)
+    for rank in range(4):
+        os.chmod(tree.path(rank), 0o644)
+    with Mount(tree.src, options + ",allow_other") as m:
+        equal(reads(NOBODY, os.path.join(m.mnt, "tokenizer.json")), "Permission denied", "a private file")
+        equal(reads(NOBODY, os.path.join(m.mnt, "config.json"))[:1], b"{", "a public one")
+    os.chown(beside, BOB, BOB)
+    private = os.path.join(folder("private"), "tokenizer.json")
+    with open(private, "w") as file:
+        file.write("root's")
+    point(os.path.join(beside, "tokenizer.json"), private)
+    fails(1, f"{beside}/tokenizer.json: {OUT}", tree.src, folder("mnt"), "-o", options + ",allow_other")
