@@ -394,16 +394,12 @@ void rfs_mount_options_help_all(void)
     fputs(notes, stdout);
 }
 
-/*
- * The names of all options, in lines, with the words that they may have; at COLUMN the next one
- * comes.
- */
+/* The names of all options, in lines; at COLUMN the next one comes. */
 static int help_name(const struct rfs_option *option, bool last, int column)
 {
-    char name[128], takes[64];
-    const int n = snprintf(
-        name, sizeof name, "%s%s%s%s", option->name, rfs_option_is_valued(option) ? "=" : "",
-        option->words ? rfs_option_takes(option, takes, sizeof takes) : "", last ? "" : ",");
+    char name[128];
+    const int n = snprintf(name, sizeof name, "%s%s%s", option->name,
+                           rfs_option_is_valued(option) ? "=" : "", last ? "" : ",");
 
     if (column + 1 + n > HELP_WIDTH) {
         printf("\n%*s", NAMES_COLUMN, "");
