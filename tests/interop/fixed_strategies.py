@@ -103,7 +103,7 @@ def strategies_with_nested_maps(rng, folder):
     to_json, to_proto = (os.path.join(folder, "made" + end) for end in (".json", ".ckpt"))
     tree = ["--tree", os.path.join(folder, "src")]
     reshard("convert", proto, to_json, fails="several device axes cut")
-    reshard("convert", text, to_proto, fails="JSON does not tell")
+    reshard("convert", text, to_proto, fails="and JSON does not")
     reshard("convert", proto, to_json, *tree)
     assert read(to_json) == read(text)
     reshard("convert", to_json, to_proto, *tree)
