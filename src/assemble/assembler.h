@@ -17,8 +17,8 @@
  * Pieces of transposed tensors are made in bands (band.h), so that a source byte is read about once.
  *
  * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it
- * converts, and a band (16 MiB and some rows) where it transposes. Lock order: the cache's lock and the assembler's are leaf locks, never taken together
- * and not held across I/O or copying.
+ * converts, + the bands of transposed tensors (band.h). Lock order: the cache's lock and the
+ * assembler's are leaf locks, never taken together and not held across I/O or copying.
  */
 #ifndef RFS_ASSEMBLE_ASSEMBLER_H
 #define RFS_ASSEMBLE_ASSEMBLER_H

@@ -11,6 +11,8 @@
 #define ROOM_BANDS 4
 /* Runs of more bytes are no elements: they are read as they are. */
 #define ELEMENT_MOST 16
+/* A band takes memory for whole rows: longer ones are made piece by piece. */
+#define ROW_MOST RFS_PIECE
 
 /* A range of the slice that is gathered at once. */
 struct band {
@@ -28,7 +30,7 @@ static uint64_t row_bytes(const struct rfs_block *block)
 static bool is_transposed(const struct rfs_block *block)
 {
     return block->strided && block->n_loops >= 2 && block->run <= ELEMENT_MOST &&
-           block->loop[block->n_loops - 2].src_stride == block->run;
+           block->loop[block->n_loops - 2].src_stride == block->run && row_bytes(block) <= ROW_MOST;
 }
 
 /* The transposed block that byte AT of the slice is in, or lies between; NULL: none. */
@@ -65,6 +67,23 @@ static void set_range(const struct rfs_slice *slice, struct band *band)
         band->end = rfs_max_u64(band->end,
                                 rfs_min_u64(slice->bytes, behind->dst + rows * row_bytes(behind)));
     }
+}
+
+/* Whether one more band may be made now. */
+static bool take_turn(struct rfs_assembler *assembler)
+{
+    pthread_mutex_lock(&assembler->lock);
+    const bool mine = assembler->n_bands < RFS_BANDS;
+    assembler->n_bands += mine;
+    pthread_mutex_unlock(&assembler->lock);
+    return mine;
+}
+
+static void give_turn(struct rfs_assembler *assembler)
+{
+    pthread_mutex_lock(&assembler->lock);
+    assembler->n_bands--;
+    pthread_mutex_unlock(&assembler->lock);
 }
 
 /* Memory for a band: that of the last one, if it is large enough; *SIZE gets its size. */
@@ -148,11 +167,13 @@ int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice
     struct band band;
 
     if (assembler->secret || assembler->budget < ROOM_BANDS * RFS_BAND_PIECES * RFS_PIECE ||
-        rfs_prefetch_is_slow(assembler->prefetch) || !find_band(slice, number, &band))
+        rfs_prefetch_is_slow(assembler->prefetch) || !find_band(slice, number, &band) ||
+        !take_turn(assembler))
         return 1;
     claim(assembler, slice, &band, number, pieces);
     pieces[number - band.first] = piece;
     const int rc = make(assembler, slice, &band, pieces, ahead);
+    give_turn(assembler);
     for (uint64_t k = 0; k < RFS_BAND_PIECES; k++) {
         if (!pieces[k] || pieces[k] == piece)
             continue;

@@ -3,6 +3,9 @@
  * Inside the room: pieces of transposed tensors. One piece of such a tensor takes a little of each
  * source row, so several pieces that follow each other, a band, are made together: then each source
  * byte is read about once.
+ *
+ * Memory: RFS_BANDS bands at a time, of RFS_BAND_PIECES pieces and at most two rows of a piece's
+ * size: 36 MiB. What would need more is made piece by piece.
  */
 #ifndef RFS_ASSEMBLE_BAND_H
 #define RFS_ASSEMBLE_BAND_H
@@ -10,6 +13,7 @@
 #include "assemble/internal.h"
 
 #define RFS_BAND_PIECES 16
+#define RFS_BANDS 2
 
 /*
  * Makes a claimed piece, and those of its band that are not there, which are published. 0 or -errno

@@ -42,6 +42,7 @@ struct rfs_assembler {
     uint64_t ahead;      /* pieces made ahead */
     unsigned char *band; /* memory of the last band (band.h), for the next; owned; or NULL */
     size_t band_bytes;
+    unsigned n_bands; /* that are being made */
 };
 
 /* To be given back; NULL when out of memory. */
