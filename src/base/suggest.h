@@ -19,7 +19,7 @@ unsigned rfs_suggest_distance(const char *a, const char *b);
  */
 struct rfs_suggest {
     const char *name, *nearest; /* borrowed; NULL: none so far */
-    unsigned within;            /* edits, of which there are fewer */
+    unsigned within;            /* only names with fewer edits than this count */
 };
 #define RFS_SUGGEST_WORD 3 /* edits of a short word; longer ones may take any number */
 struct rfs_suggest rfs_suggest_begin(const char *name, unsigned most_edits);

@@ -157,7 +157,7 @@ static int declare_all(struct reading *reading)
 
 /* ---- where chunks are stored ---- */
 
-/* Which bytes of which file are an item. */
+/* The bytes of an item: the file, and where they lie in it. */
 struct place {
     uint32_t file;
     uint64_t offset, bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Boxes of a checkpoint without metadata of its own: each file says which pieces of which tensors it
- * has, and all pieces together are the checkpoint.
+ * Boxes of a checkpoint that has no file of metadata. Each file names its tensors and the piece of
+ * each that it holds. All pieces together are the checkpoint.
  *
  * The files are those that were registered before, from 0 on; file 0 stands for the metadata. Cost:
  * 40 bytes a piece and 8 for each of its axes while it is built, and O(n log n) time.

@@ -2,6 +2,7 @@
 #include "source/catalog/internal.h"
 
 #include "base/cancel.h"
+#include "base/cleanup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ bool rfs_catalog_is_derived(const struct rfs_catalog *catalog)
 int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
                        struct rfs_catalog **out, struct rfs_error *err)
 {
-    __attribute__((cleanup(free_catalog))) struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
+    RFS_CLEANUP(free_catalog) struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
     size_t first;
     size_t second;
 

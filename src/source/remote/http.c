@@ -263,7 +263,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* The bundle of certificates that AWS's tools and curl's program are told; NULL: the system's. */
+/* The user's bundle of certificates, as AWS's tools and curl find it; NULL: the system's. */
 static const char *bundle(void)
 {
     static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
