@@ -252,7 +252,7 @@ class Maker:
             items[("extra", f"object{i}")] = rng.choice(OBJECTS)
         if rng.random() < 0.4:
             items[("optim", "param_groups")] = [{"lr": 0.1, "betas": (0.9, 0.95), "params": ["a", "b"]}]
-        if not OLD and rng.random() < 0.3 and any(not isinstance(v, Boxes) for v in items.values()):
+        if not OLD and rng.random() < 0.3 and any(isinstance(v, (Plain, Sharded)) for v in items.values()):
             return Ranks(name, self.world, items)
         some = {path: v for path, v in items.items() if may_be_safetensors(v)}
         if program.VERSION >= (2, 9) and some and rng.random() < 0.3:
@@ -380,6 +380,12 @@ class Refused(Ranks):
             self.damage(source, self.world)
         have = export(source, os.path.join(folder, "pt"), "format=pt")
         return None if have and self.said in have else f"{have!r} does not say {self.said!r}"
+
+
+@fixed_since_2_2
+def ranks_of_objects(name):
+    """Without a tensor no file can be shown."""
+    return Refused(name, 2, {("step",): 3, ("groups",): [{"lr": 0.1}]}, "holds nothing that rank_0 of the destination takes")
 
 
 def strided():
