@@ -67,15 +67,28 @@ def both(figures, name, ours, theirs, asked=None):
 
 
 def warm(pair, figures):
-    """New mounts, so that no slice is in the cache of one; the first file was read by none."""
+    """
+    New mounts, so that no slice is in the cache of one; the first file was read by none. The null server beside them,
+    which reads nothing, shows how much of the local file's speed FUSE leaves to any server here.
+    """
     bench = pair.bench
     local = pair.files(pair.local)
+    size = os.path.getsize(local[0])
     for name, options, readers, asked in WAYS:
+        def rate(*files):
+            return bench.rate(*options, "-n", str(readers), *files[:readers])
+
         def ours():
             mount = bench.path("mnt.local")
             with pair.mount(mount):
-                return bench.rate(*options, "-n", str(readers), *pair.files(mount)[:readers])
-        both(figures, name, ours, lambda: bench.rate(*options, "-n", str(readers), *local[:readers]), asked)
+                return rate(*pair.files(mount))
+
+        def nulls():
+            mount = bench.path("mnt.null")
+            with pair.mounted([bench.null_server, mount, str(size)], mount):
+                return rate(os.path.join(mount, "null"))
+        both(figures, name, ours, lambda: rate(*local), asked)
+        both(figures, f"{name}: null server", nulls, lambda: rate(*local))
     mount = bench.path("mnt.local")
     if os.path.isdir(MEMORY):
         def ours_copied():
