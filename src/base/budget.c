@@ -15,8 +15,8 @@ int rfs_budget_take(struct rfs_budget *budget, uint64_t bytes, const char *file,
 
 int rfs_budget_fail(const struct rfs_budget *budget, const char *file, struct rfs_error *err)
 {
-    return rfs_fail(err, -EFBIG, RFS_IN(file), "a larger -o cache=, a quarter of which it may take",
-                    "what the checkpoint says about its tensors would take more than %" PRIu64
+    return rfs_fail(err, -EFBIG, RFS_IN(file), "a larger -o cache=: a quarter of it is the limit",
+                    "the description of its tensors would take more than %" PRIu64
                     " bytes of memory",
                     budget->most);
 }

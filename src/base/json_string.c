@@ -62,15 +62,15 @@ static bool read_unicode(struct rfs_json_read *json)
         return false;
     if (c >= 0xd800 && c < 0xdc00) {
         if (!rfs_json_ahead(json, 2) || memcmp(json->data + json->at, "\\u", 2) != 0)
-            return rfs_json_read_fail(json, "half a surrogate pair is no character");
+            return rfs_json_read_fail(json, "half a surrogate pair is not a character");
         json->at += 2;
         if (!read_unit(json, &low))
             return false;
         if (low < 0xdc00 || low > 0xdfff)
-            return rfs_json_read_fail(json, "half a surrogate pair is no character");
+            return rfs_json_read_fail(json, "half a surrogate pair is not a character");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     } else if (c >= 0xdc00 && c <= 0xdfff) {
-        return rfs_json_read_fail(json, "half a surrogate pair is no character");
+        return rfs_json_read_fail(json, "half a surrogate pair is not a character");
     }
     if (c == 0)
         return rfs_json_read_fail(json, "a string with a NUL");

@@ -399,15 +399,15 @@ static int find_side(struct compiling *c)
     if (rc)
         return rc;
     if (sighting.seen[SIDE_LEFT] > 0 && sighting.seen[SIDE_RIGHT] > 0)
-        return rfs_convert_fail(c->input->source, 0, NULL, "a source of one of both", c->err,
-                                "has names of both sides of %s: '%s' of %s, and '%s' of %s", rules,
-                                sighting.names[SIDE_LEFT], c->rules->sides[SIDE_LEFT],
+        return rfs_convert_fail(c->input->source, 0, NULL, "a source with the names of one side",
+                                c->err, "has names of both sides of %s: '%s' of %s, and '%s' of %s",
+                                rules, sighting.names[SIDE_LEFT], c->rules->sides[SIDE_LEFT],
                                 sighting.names[SIDE_RIGHT], c->rules->sides[SIDE_RIGHT]);
     if (sighting.seen[SIDE_LEFT] == 0 && sighting.seen[SIDE_RIGHT] == 0)
         return rfs_convert_fail(c->input->source, 0,
                                 c->input->n > 0 ? c->input->tensors[0].name : NULL,
                                 "the rules for these tensors", c->err,
-                                "and the others have names of neither side of %s, %s or %s", rules,
+                                "the source has names of neither side of %s, %s or %s", rules,
                                 c->rules->sides[SIDE_LEFT], c->rules->sides[SIDE_RIGHT]);
     c->source = sighting.seen[SIDE_LEFT] > 0 ? SIDE_LEFT : SIDE_RIGHT;
     return 0;

@@ -117,7 +117,7 @@ int rfs_convert_check_options(const struct compiling *c)
         if (!found)
             return rfs_fail_usage(
                 c->err, "convert_options=NAME=WORD:NAME=WORD",
-                "convert_options: '%.*s' is no option of the rules %s, which have "
+                "convert_options: '%.*s' is not an option of the rules %s; they have "
                 "%s",
                 (int)n, at, rfs_convert_rules_name(c->rules), used > 0 ? names : "none");
         at += n + (at[n] == ':');
@@ -133,6 +133,6 @@ int rfs_convert_check_required(struct compiling *c)
     if (rc || value)
         return rc;
     return CONVERT_FAIL(c, NULL, "the rules for that model, or its own config.json",
-                        "requires %s, which is not so by %s", c->statement->text,
+                        "requires %s, and %s has another value", c->statement->text,
                         rfs_hf_config_name(c->input->config));
 }

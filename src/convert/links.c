@@ -89,7 +89,8 @@ static int set_dtypes(struct compiling *c, uint32_t made, uint32_t source, const
 
     if (shown != from->dtype && !rfs_dtype_is_float(dtype))
         return CONVERT_FAIL(c, rfs_convert_tensor_name(c, c->source, source), NULL,
-                            "is of %s, which no cast changes", rfs_dtype_name(dtype));
+                            "has dtype %s, and cast converts floating-point numbers only",
+                            rfs_dtype_name(dtype));
     if (to->there && (to->dtype != from->dtype || to->kind != shown))
         return CONVERT_FAIL(c, name, "one dtype for all of its parts",
                             "is made of parts of %s and %s",

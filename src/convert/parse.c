@@ -361,7 +361,7 @@ int rfs_convert_rules_parse(const char *name, const char *text, size_t n,
         return rc;
     if (!rules->sides[0])
         return rfs_convert_fail(name, 0, NULL, "sides mindformers huggingface", err,
-                                "nothing says what the two sides are");
+                                "the rules do not name the two sides");
     *out = RFS_STEAL(rules);
     return 0;
 }

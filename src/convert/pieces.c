@@ -82,7 +82,7 @@ static int pieces_of_tensor(struct compiling *c, const struct node *node, const 
     for (uint32_t a = 0; a < shape.ndim; a++)
         if (shape.dims[a] == ANY_SIZE)
             return CONVERT_FAIL(c, c->text.data, "a number in place of _",
-                                "has a size that neither the rule nor the other tensors tell");
+                                "has a size that neither the rule nor the other tensors give");
     struct side_tensor *right = &c->sides[SIDE_RIGHT].tensors.data[tensor];
     if (c->source != SIDE_RIGHT) {
         rc = rfs_convert_unify(c, c->text.data, &right->shape, &shape);
@@ -101,7 +101,8 @@ static int pieces_of_rows(struct compiling *c, const struct node *node, const st
     struct shape real;
 
     if (node->kids->kind != NODE_TENSOR)
-        return CONVERT_FAIL(c, NULL, "rows(…, NAME)", "takes rows of something that is no tensor");
+        return CONVERT_FAIL(c, NULL, "rows(…, NAME)",
+                            "takes rows of something that is not a tensor");
     int rc = rfs_convert_axis(c, node->axis, want->ndim, &rows.axis);
     if (!rc)
         rc = rfs_convert_count(c, node->first, "the first row", 0, &rows.first);
@@ -194,7 +195,7 @@ static int complete_part(struct compiling *c, const struct node *node, const str
         if (!other.known || other.dims[axis] == ANY_SIZE || other.dims[axis] > left)
             return CONVERT_FAIL(c, rfs_convert_leaf_name(c, of),
                                 "the sizes of all parts but one, as in NAME [heads * head, _]",
-                                "has a size that neither the rule nor the other tensors tell");
+                                "has a size that neither the rule nor the other tensors give");
         left -= other.dims[axis];
     }
     part->dims[axis] = left;
@@ -204,7 +205,7 @@ static int complete_part(struct compiling *c, const struct node *node, const str
 static int fail_cut(struct compiling *c, const struct node *node)
 {
     return CONVERT_FAIL(c, rfs_convert_leaf_name(c, node), NULL,
-                        "is cut where no part of it ends, which links cannot say");
+                        "is cut inside of one of its parts");
 }
 
 /* Moves the pieces from FIRST on behind those of other parts. */
@@ -323,7 +324,7 @@ static int pieces_of_join(struct compiling *c, const struct node *node, const st
         return rc;
     if (!inner.known || (inner.dims[axis] == ANY_SIZE && inner.dims[axis + 1] == ANY_SIZE))
         return CONVERT_FAIL(c, rfs_convert_leaf_name(c, node), "a number in place of _",
-                            "has a size that neither the rule nor the other tensors tell");
+                            "has a size that neither the rule nor the other tensors give");
     const uint32_t told = inner.dims[axis] == ANY_SIZE ? axis + 1 : axis;
     const uint64_t size = inner.dims[told];
     struct shape whole = *want;

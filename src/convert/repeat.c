@@ -40,7 +40,7 @@ static int repeat_one(struct compiling *c)
         return rc;
     const uint32_t from = rfs_convert_tensor_find(c, statement->side, c->text.data);
     if (from == NO_TENSOR || !c->sides[statement->side].tensors.data[from].taken)
-        return CONVERT_FAIL(c, c->text.data, NULL, "is repeated, and no rule %s it",
+        return CONVERT_FAIL(c, c->text.data, NULL, "is repeated, but no rule %s it",
                             statement->side == c->source ? "uses" : "makes");
     rc = rfs_convert_spell(c, statement->names[0]);
     if (rc)

@@ -90,7 +90,7 @@ int rfs_convert_need(struct compiling *c, const char *name, uint32_t *tensor)
                             like, *like ? "'" : "");
     }
     if (c->sides[c->source].tensors.data[*tensor].kind != RFS_TENSOR)
-        return CONVERT_FAIL(c, name, "drop, for what is no tensor", "is no tensor");
+        return CONVERT_FAIL(c, name, "drop, for values that are not tensors", "is not a tensor");
     return 0;
 }
 
@@ -141,8 +141,8 @@ static int prove_rows(struct compiling *c, int side, uint32_t tensor)
 
     c->statement = of->taken;
     if (rows > MOST_ROWS)
-        return CONVERT_FAIL(c, name, NULL, "has %llu rows, of which rules take parts",
-                            (unsigned long long)rows);
+        return CONVERT_FAIL(c, name, NULL, "has %llu rows; rules can take parts of at most %llu",
+                            (unsigned long long)rows, (unsigned long long)MOST_ROWS);
     RFS_FREE unsigned char *seen = calloc((size_t)rows + 1, 1);
     if (!seen)
         return rfs_fail_memory(c->err);

@@ -25,7 +25,7 @@ static int of_name(struct compiling *c, const struct number *number, int64_t *va
 
     if (!known)
         return CONVERT_FAIL(c, NULL, "let NAME = …, or config.NAME for a key of the config",
-                            "nothing says what '%s' is", number->name);
+                            "'%s' is not defined", number->name);
     if (known->kind == KNOWN_OPTION)
         return CONVERT_FAIL(c, NULL, "NAME is WORD", "option '%s' has a word, not a number",
                             number->name);
@@ -48,7 +48,7 @@ static int of_config(struct compiling *c, const struct number *number, int64_t *
     }
     if (found->kind != RFS_HF_NUMBER)
         return CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
-                            "'%s' of %s is no whole number", number->name, config);
+                            "'%s' of %s is not a whole number", number->name, config);
     *value = found->number;
     return 0;
 }
@@ -75,7 +75,7 @@ static int of_is(struct compiling *c, const struct number *number, int64_t *valu
     const struct known *known = number->a->kind == NUMBER_NAME ? rfs_convert_known(c, name) : NULL;
     if (!known || known->kind != KNOWN_OPTION)
         return CONVERT_FAIL(c, NULL, "an option, or a key of the config",
-                            "'is %s' stands behind something that has no words", number->name);
+                            "'is %s' follows something that has no words", number->name);
     if (!has_word(known->words, number->name))
         return CONVERT_FAIL(c, NULL, NULL, "option '%s' is never '%s'", name, number->name);
     *value = strcmp(known->word, number->name) == 0;

@@ -13,7 +13,7 @@ static int fail_target(struct rfs_catalog *catalog, const struct rfs_target *tar
     return rfs_fail(err, -EINVAL,
                     RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name)),
                     "format=ckpt, or names= mapping it to null to leave it out",
-                    "is %s, which torch has no tensors of", what);
+                    "is %s, and torch has no tensors of that type", what);
 }
 
 int rfs_document_params(struct rfs_document *document, struct rfs_catalog *catalog,

@@ -29,12 +29,12 @@ static int read_piece(const struct hfai_reading *reading, const struct rfs_node 
         size->of.call.args->of.items.n == 1)
         size = size->of.call.args->of.items.data[0];
     if (size->kind != RFS_NODE_TUPLE || size->of.items.n > RFS_MAX_DIMS)
-        return rfs_hfai_fail_key(reading, key, "a large tensor whose size is no torch.Size");
+        return rfs_hfai_fail_key(reading, key, "a large tensor whose size is not a torch.Size");
     large->ndim = size->of.items.n;
     for (uint32_t i = 0; i < large->ndim; i++) {
         const struct rfs_node *extent = size->of.items.data[i];
         if (extent->kind != RFS_NODE_INT || extent->of.integer < 0)
-            return rfs_hfai_fail_key(reading, key, "a large tensor whose size is no torch.Size");
+            return rfs_hfai_fail_key(reading, key, "a large tensor whose size is not a torch.Size");
         large->dims[i] = (uint64_t)extent->of.integer;
     }
     const int rc =
@@ -43,8 +43,9 @@ static int read_piece(const struct hfai_reading *reading, const struct rfs_node 
         large->dtype = piece->dtype;
         return 0;
     }
-    return rc < 0 ? rc
-                  : rfs_hfai_fail_key(reading, key, "a large tensor whose piece is no flat tensor");
+    return rc < 0
+               ? rc
+               : rfs_hfai_fail_key(reading, key, "a large tensor whose piece is not a flat tensor");
 }
 
 static bool same_large(const struct hfai_large *a, const struct hfai_large *b)
@@ -160,7 +161,7 @@ static int find_owner(const struct hfai_reading *reading, struct hfai_state *sta
         return rfs_hfai_fail_key(reading, key, "a large tensor of a state that no part has");
     struct hfai_entry *entry = &state->entries.data[owner];
     if (!rfs_node_pairs(entry->value))
-        return rfs_hfai_fail_key(reading, key, "a large tensor of a state that is no dict");
+        return rfs_hfai_fail_key(reading, key, "a large tensor of a state that is not a dict");
     large->inner = key->of.items.data[1];
     large->next = entry->first_large;
     entry->first_large = (uint32_t)(large - state->large.data);

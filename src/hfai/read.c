@@ -171,7 +171,8 @@ static int read_model(const struct hfai_reading *reading, struct hfai_state *sta
         struct rfs_torch_tensor tensor;
         char name[256];
         if (pairs->data[i]->kind != RFS_NODE_TEXT)
-            return rfs_hfai_fail_key(reading, pairs->data[i], "a parameter whose name is no text");
+            return rfs_hfai_fail_key(reading, pairs->data[i],
+                                     "a parameter whose name is not a text");
         int rc = rfs_torch_tensor(torch, pairs->data[i + 1], "", "", &tensor, NULL);
         if (rc < 0) { /* again, for the error message */
             rfs_hfai_show_key(pairs->data[i], name, sizeof name);
@@ -179,7 +180,7 @@ static int read_model(const struct hfai_reading *reading, struct hfai_state *sta
                                   reading->err);
         }
         if (rc == 0)
-            rc = rfs_hfai_fail_key(reading, pairs->data[i], "a parameter that is no tensor");
+            rc = rfs_hfai_fail_key(reading, pairs->data[i], "a parameter that is not a tensor");
         if (rc == 1)
             rc = add_entry(reading, state, pairs->data[i], pairs->data[i + 1]);
         if (rc < 0)

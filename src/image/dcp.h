@@ -35,7 +35,7 @@ struct rfs_dcp_item {
     uint64_t corner; /* the number of its first element, row by row */
 };
 
-/* A value that is no tensor, and its item. */
+/* A value that is not a tensor, and its item. */
 struct rfs_dcp_object {
     uint32_t name; /* as in an item */
     uint64_t begin, bytes;

@@ -182,7 +182,7 @@ static int check_names(const struct rfs_strategy_doc *doc, const struct rfs_doc_
         if (!rfs_text_is_utf8(name, strlen(name)))
             return rfs_fail(err, -EINVAL, RFS_OF(doc->name, name),
                             "a protobuf file, which holds any name",
-                            "its name is not UTF-8, so that JSON cannot hold it");
+                            "its name is not UTF-8, so JSON cannot hold it");
     }
     return 0;
 }
@@ -193,7 +193,7 @@ static int check_nesting(const struct rfs_strategy_doc *doc, struct rfs_error *e
         const struct rfs_doc_layout *layout = rfs_strategy_doc_layout(doc, i);
         if (rfs_doc_is_nested(layout) && !layout->has_shape)
             return rfs_fail(err, -EINVAL, RFS_OF(doc->name, rfs_strategy_doc_param(doc, i)),
-                            "--tree SRC with the checkpoint, which tells",
+                            "--tree SRC with the checkpoint, which has it",
                             "several device axes cut one of its axes: JSON then needs the tensor's "
                             "shape, and protobuf does not have it");
     }

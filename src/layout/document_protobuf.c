@@ -61,7 +61,7 @@ static int check_param(const struct rfs_strategy_doc *doc, size_t i, struct rfs_
 
     if (may_be_nested(doc, param))
         return rfs_fail(err, -EINVAL, RFS_OF(doc->name, name),
-                        "--tree SRC with the checkpoint, which tells",
+                        "--tree SRC with the checkpoint, which has it",
                         "several device axes may cut one of its axes: protobuf has to say so, and "
                         "JSON does not");
     if (param->field > INT32_MAX || param->opt_step > INT32_MAX || param->opt_size > INT32_MAX)

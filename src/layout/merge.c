@@ -79,12 +79,12 @@ static int check_alone(const struct rfs_strategy *strategy, struct rfs_error *er
     const struct rfs_where where = RFS_IN(rfs_strategy_name(strategy));
 
     if (rfs_strategy_is_merged(strategy))
-        return rfs_fail(err, -EINVAL, where,
-                        "that file by itself, or the files that it was merged from",
-                        "it is merged over stages already, and cannot be merged with others");
+        return rfs_fail(
+            err, -EINVAL, where, "that file by itself, or the files that it was merged from",
+            "it is a merge of several stages already, and cannot be merged with others");
     if (!rfs_strategy_has_items(strategy))
         return rfs_fail(err, -EINVAL, where, REMEDY_COMPILER,
-                        "it has no strategy items, so nothing says which stage it is of");
+                        "it has no strategy items, so its stage is unknown");
     if (rfs_strategy_first_item_stage(strategy) >= RFS_MAX_DEVICES)
         return rfs_fail(err, -EINVAL, where, REMEDY_COMPILER,
                         "the stage of its first strategy item, %u, is too large",
@@ -119,7 +119,7 @@ static int check_same(const struct rfs_strategy *first, const struct rfs_strateg
     return rfs_fail(err, -EINVAL,
                     RFS_OF(rfs_strategy_name(again), rfs_strategy_param(has, (size_t)i)),
                     "the strategy files of one run only",
-                    "stage %u is given twice: %s is of the same stage and does not cut it alike",
+                    "stage %u is given twice: %s is of the same stage and cuts it differently",
                     stage, rfs_strategy_name(first));
 }
 
@@ -183,10 +183,10 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
     if (merge->stages.n > 0) {
         const char *first = rfs_strategy_name(merge->stages.data[0].strategy);
         if (rfs_strategy_is_json(first) != rfs_strategy_is_json(file))
-            return rfs_fail(err, -EINVAL, RFS_IN(file), "files of one kind",
-                            "of the strategy files of several stages some are JSON and some "
-                            "protobuf: this and %s",
-                            first);
+            return rfs_fail(
+                err, -EINVAL, RFS_IN(file), "files of one kind",
+                "some strategy files of the stages are JSON and some protobuf: this one and %s",
+                first);
     }
     if (seen_before(merge, data, size, &rc))
         return 0;

@@ -54,7 +54,7 @@ static int close_axis(const struct closing *c, uint32_t i, uint32_t *end)
     if (in_head && in_tail && cuts_of(open, i) > 0 && cuts_of(open, from_end) > 0)
         return rfs_fail(
             c->err, -EINVAL, c->where, "rules that fit this tensor",
-            "the rule cuts axis %u and axis -%u, which are the same of a tensor that has "
+            "the rule cuts axis %u and axis -%u, and these are the same axis of a tensor with "
             "%u ax%s",
             i, c->ndim - i, c->ndim, c->ndim == 1 ? "is" : "es");
     if (in_head)

@@ -206,7 +206,7 @@ int rfs_rules_strategy(const struct rfs_rules *rules, const struct rfs_rules_use
     *out = NULL;
     if (rules->like_line > 0 && use->source == NULL)
         return rfs_rules_fail(rules, rules->like_line, NULL, "rules for all parameters", err,
-                              "there is no source strategy that it could be like");
+                              "there is no source strategy to be like");
     if (n == 0)
         return rfs_rules_fail(rules, 0, NULL, NULL, err, "there is no tensor for its rules");
     rc = set_scale(&making);

@@ -159,8 +159,8 @@ static int find_replicas(const struct rfs_rules *rules, const struct rfs_layout 
     }
     if (found > 1 && matters)
         return FAIL(rules, param, err,
-                    "%u of its device axes have %u devices and cut no axis of the tensor, and "
-                    "it matters which of them is meant",
+                    "%u of its device axes have %u devices and cut no axis of the tensor, and the "
+                    "choice between them matters",
                     found, rules->from);
     return 0;
 }

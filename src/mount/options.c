@@ -268,7 +268,7 @@ static int take_flags(struct rfs_mount_options *o, int argc, char **argv,
 static int take_places(struct rfs_mount_options *o, int n, char **places, int argc, char **given,
                        struct rfs_error *err)
 {
-    char remedy[512] = RFS_PROGRAM_HELP "; quotes around what has blanks";
+    char remedy[512] = RFS_PROGRAM_HELP "; quotes around paths with blanks";
 
     /* "" is a variable of the caller's that is not set, not the current folder. */
     if (n < 1 || !*places[0])
@@ -294,8 +294,8 @@ static int check_keyed(const struct rfs_options *o, struct rfs_error *err)
             err, "io=direct",
             "io=cached with a key would keep decrypted content in the page cache");
     if ((o->allow_other || o->allow_root) && !o->allow_decrypted)
-        return rfs_fail_usage(err, "allow_decrypted as well, if that is what you want",
-                              "%s with a key would let others at decrypted content",
+        return rfs_fail_usage(err, "allow_decrypted as well, to permit that",
+                              "%s with a key would show decrypted content to other users",
                               o->allow_other ? "allow_other" : "allow_root");
     return 0;
 }

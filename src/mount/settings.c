@@ -147,7 +147,7 @@ static int add_member(struct rfs_settings *settings, const char *path, const cha
     if (fclose(out) != 0 || bad || !value || json.no_memory)
         return -ENOMEM;
     return rc ? rfs_fail_usage(err, "a text, a whole number, true, false or a list of texts",
-                               "%s: the value of '%s' is none of an option", path, name)
+                               "%s: '%s' has a value that no option takes", path, name)
               : rfs_settings_add(settings, name, value, path);
 }
 

@@ -276,6 +276,6 @@ void rfs_output_map_report(const struct rfs_output_map *output_map, struct rfs_l
                 "names to those shown: %s",
                 names->path, text);
     else if (n > 0)
-        rfs_log(log, RFS_WARNING, "%s: %zu of its names are no parameters of the source: %s",
+        rfs_log(log, RFS_WARNING, "%s: %zu of its names are not parameters of the source: %s",
                 names->path, n, text);
 }

@@ -88,8 +88,7 @@ static void report_whole_part(const struct rfs_planner *planner)
         others = rfs_catalog_has(catalog, rank);
     if (others)
         rfs_log(planner->config.log, RFS_WARNING,
-                "the source strategy is that of stage %u: rank_%u to rank_%u are read, and no "
-                "others",
+                "the source strategy has stage %u alone: only rank_%u to rank_%u are read",
                 planner->first_stage, base, end - 1);
 }
 

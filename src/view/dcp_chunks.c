@@ -153,7 +153,7 @@ static int check_type(const struct listing *listing, const struct rfs_target *ta
     return rfs_fail(listing->err, -EINVAL,
                     RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name)),
                     "names= mapping it to null to leave it out",
-                    "torch has no tensors of its type, which view=dcp needs");
+                    "torch has no tensors of its type, and view=dcp has only those of torch");
 }
 
 int rfs_dcp_chunks(struct rfs_view *view, const uint32_t *stages, uint32_t rank,

@@ -335,8 +335,7 @@ static int check_options(const struct rfs_options *options, struct rfs_error *er
 
     if (unused)
         return rfs_fail_usage(err, "nshards=, large_size= and zip_crc alone",
-                              "the source is in hfai's parts, for which option %s does nothing",
-                              unused);
+                              "option %s has no effect on a source in hfai's parts", unused);
     if (options->nshards > RFS_HFAI_PARTS)
         return rfs_fail_usage(err, "fewer parts", "option nshards=%u: at most %d parts are shown",
                               options->nshards, RFS_HFAI_PARTS);

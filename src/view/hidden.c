@@ -65,7 +65,7 @@ int rfs_view_hidden_image(struct rfs_view *view, const struct rfs_view_hidden_pl
     if (rc)
         return rc;
     if (place->target >= tensors->params->n)
-        return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "there is no parameter of that number");
+        return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "there is no parameter with that number");
     if (place->about)
         return rfs_view_hidden_about(view, place, tensors, out, err);
     rc = rfs_image_npy(view->catalog, tensors->params, place->target, out);

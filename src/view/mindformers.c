@@ -86,7 +86,7 @@ static int check_target(struct rfs_view *view, const struct rfs_target *target,
     if (type->kind != RFS_TENSOR)
         return rfs_fail(err, -EINVAL, RFS_OF(rfs_catalog_path(view->catalog), name),
                         "names= mapping it to null to leave it out",
-                        "is no tensor, which view=mindformers needs");
+                        "is not a tensor, and view=mindformers has only tensors");
     if (strpbrk(name, ",'\"\\"))
         return rfs_fail(err, -EINVAL, RFS_OF(rfs_catalog_path(view->catalog), name),
                         "names= with another name",

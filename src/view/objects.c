@@ -22,8 +22,8 @@ static void tell(struct rfs_view *view, size_t n)
 
     if (n > 0 && !atomic_exchange(&view->told_left_out, true))
         rfs_log(&view->log, RFS_WARNING,
-                n == 1 ? "%s: %zu value that is no tensor is left out"
-                       : "%s: %zu values that are no tensors are left out",
+                n == 1 ? "%s: %zu value that is not a tensor is left out"
+                       : "%s: %zu values that are not tensors are left out",
                 rfs_files_path(boxes->files, boxes->metadata), n);
 }
 
@@ -38,7 +38,7 @@ void rfs_objects_tell(struct rfs_view *view)
 int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err)
 {
     return rfs_fail(err, -EINVAL, RFS_OF(source, name), "names= with another name for one of them",
-                    "a tensor and a value that is none are both shown by this name");
+                    "a tensor and another value are both shown by this name");
 }
 
 void rfs_objects_end(struct rfs_objects *objects)

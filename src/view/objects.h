@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room: values that are no tensors, of a source that describes itself. */
+/* Inside the room: values that are not tensors, of a source that describes itself. */
 #ifndef RFS_VIEW_OBJECTS_H
 #define RFS_VIEW_OBJECTS_H
 

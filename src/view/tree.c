@@ -325,7 +325,7 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
     if (told > 0 && told - 1 != (*out)->bytes) {
         rfs_view_sizes_refute(view);
         return rfs_fail(err, -ESTALE, RFS_IN(shown->name), "mount again",
-                        "its sources were changed since its size was looked at");
+                        "its sources were changed after its size was read");
     }
     if (!atomic_exchange_explicit(&shown->image, *out, memory_order_acq_rel))
         rfs_view_sizes_planned(view);

@@ -81,7 +81,7 @@ class Case:
         return self.check_folder(source, os.path.join(folder, "dcp"))
 
     def check_folder(self, source, out):
-        """Other ranks and other chunks; what are no tensors must be the same."""
+        """Other ranks and other chunks; values that are not tensors must be the same."""
         options = f"view=dcp,dst_ranks={1 + len(self.items) % 4},chunk_size=100"
         if said := export(source, out, options):
             return said
@@ -355,7 +355,7 @@ def safetensors(name):
 
 @fixed_since_2_2
 def ranks(name):
-    """As FSDP saves them: cut along one axis, along both, twice along one, not at all; a scalar, and what is no tensor."""
+    """As FSDP saves them: cut along one axis, along both, twice along one, not at all; a scalar, and values that are not tensors."""
     return Ranks(name, 8, {
         ("one",): Sharded(numbered(10, 6), (2, 4), [None, 0]),
         ("both",): Sharded(numbered(5, 7, dtype=torch.bfloat16), (2, 4), [1, 0]),
@@ -422,7 +422,7 @@ def ranks_of_two_saves(name):
         program.save_ranks(folder + "2", world, {("w",): Sharded(numbered(5, 2), (4,), [0])})
         os.replace(program.file_of(folder + "2", 3, world), program.file_of(folder, 3, world))
     return Refused(name, 4, {("w",): Sharded(numbered(4, 2), (4,), [0])},
-                   "the shape of the whole tensor, is another than in other files", damage)
+                   "the shape of the whole tensor, differs between the files", damage)
 
 
 @fixed_since_2_2

@@ -205,7 +205,7 @@ def load(folder, items, reader=dcp.FileSystemReader):
 
 
 def objects(folder, items):
-    """{name: value} of what are no tensors, by the names that torch gave them."""
+    """{name: value} of values that are not tensors, by the names that torch gave them."""
     described = dcp.FileSystemReader(folder).read_metadata()
     out = {}
     for name, value in described.state_dict_metadata.items():

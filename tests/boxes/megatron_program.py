@@ -47,7 +47,7 @@ class Layers:
 
 
 class Object:
-    """A value of each layer that is no tensor."""
+    """A value of each layer that is not a tensor."""
 
     def __init__(self, values):
         self.values = values

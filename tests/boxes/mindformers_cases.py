@@ -286,7 +286,7 @@ def missing_slices(name):
     """One copy of each slice was saved, and a file is gone."""
     case = one(name, Layout([2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]), balanced=True)
     case.damage = without("CKP-model-0000001-*")
-    case.refusal = "in 'CKP-model-0000001-0000002.safetensors', which is not there, and in no file that is"
+    case.refusal = "in 'CKP-model-0000001-0000002.safetensors', which is missing, and in no other file"
     return case
 
 

@@ -143,7 +143,7 @@ def test_a_batch_script_is_no_task():
     env = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
     got = run(*words(tree.src, target, tree.options()), env=env)
     equal(got.returncode, 0, got.stderr)
-    check("this is Slurm's batch script, not a task of it" in got.stderr, got.stderr)
+    check("this is Slurm's batch script, not one of its tasks" in got.stderr, got.stderr)
     is_right(tree, target)
 
 

@@ -47,7 +47,7 @@ def test_a_flipped_bit():
         change(path, at)
         got = verify(target, 1)
         equal(got.stdout, "rank_1/checkpoint_1.ckpt: its bytes differ from the manifest\n", "stdout")
-        equal(got.stderr, f"reshard: error: {target}: 1 of 2 files are not as they should be; try: the export again, with "
+        equal(got.stderr, f"reshard: error: {target}: 1 of 2 files are missing or wrong; try: the export again, with "
               "--force where a file is there and differs\n", "stderr")
         equal(run(*words(tree.src, target, tree.options(), "--verify")).returncode, 1, "with the source")
         change(path, at)

@@ -35,7 +35,7 @@ $ reshard info dcp --json --name layer2.bias
 {"file":"__1_0.distcp","chunks":25,"tensor_bytes":114088,"bytes":137498},
 {"file":"__2_0.distcp","chunks":24,"tensor_bytes":114080,"bytes":136560}]}
 $ reshard verify dcp --against src -s src_strategy.ckpt
-note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
+note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
 dcp: 15 tensors, 334.2 KiB: the same as src
 
 # by rank, each slice once

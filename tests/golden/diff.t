@@ -81,7 +81,7 @@ $ reshard diff of4 bf16
 reshard: error: …/of4: has rank_3, but the source without a strategy has 1 rank; try: -s FILE, the strategy that says how they were cut
 (exit 2)
 $ reshard diff bf16 bf16 -o dst_strategy=work/dst_strategy.ckpt
-reshard: error: whole tensors are read here: -o takes no destination; try: -d FILE where there is such an option
+reshard: error: this command reads whole tensors: -o takes no destination; try: -d FILE where there is such an option
 (exit 2)
 $ reshard diff of4 bf16 -s work/dst_strategy.ckpt --name layer2.bia
 reshard: error: no name is like 'layer2.bia'; try: --name 'layer2.bias'

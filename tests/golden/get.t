@@ -53,10 +53,10 @@ $ get layer2.bias x.npy --rank 4 -d work/dst_strategy.ckpt
 reshard: error: there is no rank 4 of 4; try: ranks from 0 on
 (exit 2)
 $ get layer2.bias x.ckpt
-reshard: error: the name of OUT says no format: 'x.ckpt'; try: --to npy or --to safetensors, or a name that ends so
+reshard: error: the name of OUT has no format: 'x.ckpt'; try: --to npy or --to safetensors, or a name that ends so
 (exit 2)
 $ get layer2.bias x.npy --force; mkdir folder.npy; get layer2.bias folder.npy --force
-reshard: error: folder.npy: is there, and is no file; try: another name
+reshard: error: folder.npy: exists, and is not a file; try: another name
 (exit 1)
 $ reshard get work/src layer2.bias y.npy
 reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: src_strategy=FILE, which says how they were cut

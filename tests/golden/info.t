@@ -41,9 +41,9 @@ format: ckpt
 strategy: 1 stage of 8 devices
 shown: 3 of 15 parameters, 313344 bytes (-n)
 types: 2 Int32 (160 bytes), 13 Float32 (334.2 KiB)
-note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'global_step': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'learning_rate': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'rng_state': the strategy does not have it, so it is copied unchanged
 $ reshard info src -s dst_strategy.ckpt -n 1
 name           dtype    shape       cut          slice      ranks   bytes
 layer1.weight  Float32  [3072, 24]  axis 0 in 4  [768, 24]  all    294912
@@ -57,9 +57,9 @@ strategy: 1 stage of 4 devices
 shown: 1 of 15 parameters, 294912 bytes (-n)
 types: 2 Int32 (160 bytes), 13 Float32 (739.2 KiB)
 odd: ranks: the strategy is of rank_0 to rank_3; the tree has 4 others, rank_7 the last
-note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'global_step': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'learning_rate': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'rng_state': the strategy does not have it, so it is copied unchanged
 
 # filters
 $ reshard info src/rank_3 --name '*bias' --name global_step --dtype int32
@@ -108,9 +108,9 @@ reshard: error: …/work/src: no checkpoint in it is named PREFIX-EPOCH_STEP, so
 $ reshard info --json src/rank_0 -n 1
 {"kind":"checkpoint","path":"src/rank_0/checkpoint_0.ckpt","shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":20},{"dtype":"Float32","parameters":13,"bytes":190180}],"format":"ckpt","parameters":15,"content_bytes":190200,"file_bytes":190760,"checksum":false,"redundancy_removed":false,"other_values":0,"findings":[],"rows":[{"name":"layer1.weight","dtype":"Float32","shape":[768, 24],"bytes":73728,"offset":41}]}
 $ reshard info --json src -s src_strategy.ckpt --name layer1.weight | sed 's/"path":"[^"]*"/"path":…/; /"rank":[2-6]/d'
-{"kind":"tree","path":…,"ranks":8,"highest_rank":7,"bytes":1526080,"least_rank_bytes":190760,"most_rank_bytes":190760,"kinds":1,"sampled":false,"format":"ckpt","encrypted":null,"parameters":15,"stages":1,"devices":8,"shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":160},{"dtype":"Float32","parameters":13,"bytes":342272}],"findings":[{"kind":"only in the tree","odd":false,"parameter":"global_step","text":"the strategy does not have it, so that it is copied as it is"},
-{"kind":"only in the tree","odd":false,"parameter":"learning_rate","text":"the strategy does not have it, so that it is copied as it is"},
-{"kind":"only in the tree","odd":false,"parameter":"rng_state","text":"the strategy does not have it, so that it is copied as it is"}],"tensors":[{"name":"layer1.weight","dtype":"Float32","shape":[768, 48],"cut":"axis 1 in 2, on 4 ranks each","slice":[768, 24],"ranks":"all","bytes":147456,"devices":[2, 2, 2],"map":[-1, 1],"optimizer_shard":0,"replicas":4,"stages":[0]}],"rows":[{"rank":0,"file":"checkpoint_0.ckpt","parameters":15,"bytes":190760},
+{"kind":"tree","path":…,"ranks":8,"highest_rank":7,"bytes":1526080,"least_rank_bytes":190760,"most_rank_bytes":190760,"kinds":1,"sampled":false,"format":"ckpt","encrypted":null,"parameters":15,"stages":1,"devices":8,"shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":160},{"dtype":"Float32","parameters":13,"bytes":342272}],"findings":[{"kind":"only in the tree","odd":false,"parameter":"global_step","text":"the strategy does not have it, so it is copied unchanged"},
+{"kind":"only in the tree","odd":false,"parameter":"learning_rate","text":"the strategy does not have it, so it is copied unchanged"},
+{"kind":"only in the tree","odd":false,"parameter":"rng_state","text":"the strategy does not have it, so it is copied unchanged"}],"tensors":[{"name":"layer1.weight","dtype":"Float32","shape":[768, 48],"cut":"axis 1 in 2, on 4 ranks each","slice":[768, 24],"ranks":"all","bytes":147456,"devices":[2, 2, 2],"map":[-1, 1],"optimizer_shard":0,"replicas":4,"stages":[0]}],"rows":[{"rank":0,"file":"checkpoint_0.ckpt","parameters":15,"bytes":190760},
 {"rank":1,"file":"checkpoint_1.ckpt","parameters":15,"bytes":190760},
 {"rank":7,"file":"checkpoint_7.ckpt","parameters":15,"bytes":190760}]}
 
@@ -136,7 +136,7 @@ layer3.bias        1  ?      [4]      [-1]                    0
 
 strategy: 18 parameters, 2 stages of 4 devices
 $ reshard info .
-reshard: error: .: holds strategies, not checkpoints, and not those of the stages of one run; try: ./src
+reshard: error: .: holds strategies, not checkpoints, and they are not the stages of one run; try: ./src
 (exit 1)
 $ printf '# tensor parallel\naxes dp=2 tp=4\n*.weight: axis 0 over tp\n*: whole\n' >rules.txt
 $ reshard info rules.txt
@@ -159,7 +159,7 @@ rank
    4
    6
 
-group info: 4 ranks whose checkpoints are the same
+group info: 4 ranks with equal checkpoints
 
 # safetensors, one file and a folder with its map
 $ reshard export src hf -s src_strategy.ckpt -o view=huggingface --format safetensors >/dev/null

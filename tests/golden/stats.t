@@ -81,7 +81,7 @@ $ reshard stats whole -j 0
 reshard: error: -j cannot be '0'; try: -j 1 to -j 256
 (exit 2)
 $ reshard stats whole -o dst_strategy=work/dst_strategy.ckpt
-reshard: error: whole tensors are read here: -o takes no destination; try: -d FILE where there is such an option
+reshard: error: this command reads whole tensors: -o takes no destination; try: -d FILE where there is such an option
 (exit 2)
 $ reshard stats whole -o step=all
 reshard: error: …/whole: no checkpoint in it is named PREFIX-EPOCH_STEP, so step= and epoch= select none; try: file=GLOB to choose by name

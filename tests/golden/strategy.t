@@ -55,16 +55,16 @@ strategy: 12 parameters, 1 stage of 8 devices
 
 # A tree of other ranks tells no shapes of a strategy; nor does one whose last rank is missing
 $ reshard strategy show dst_strategy.ckpt --tree src
-reshard: error: …/work/src: its last rank is rank_7, and that of the strategy dst_strategy.ckpt is rank_3; try: the checkpoint that was saved under the strategy
+reshard: error: …/work/src: its last rank is rank_7, but the strategy dst_strategy.ckpt ends with rank_3; try: the checkpoint that was saved under the strategy
 (exit 1)
 $ reshard strategy convert dst_strategy.ckpt dst4.json --tree src
-reshard: error: …/work/src: its last rank is rank_7, and that of the strategy dst_strategy.ckpt is rank_3; try: the checkpoint that was saved under the strategy
+reshard: error: …/work/src: its last rank is rank_7, but the strategy dst_strategy.ckpt ends with rank_3; try: the checkpoint that was saved under the strategy
 (exit 1)
 $ reshard strategy show src_strategy.ckpt --tree src/rank_0/checkpoint_0.ckpt
-reshard: error: …/work/src/rank_0/checkpoint_0.ckpt: its last rank is rank_0, and that of the strategy src_strategy.ckpt is rank_7; try: the checkpoint that was saved under the strategy
+reshard: error: …/work/src/rank_0/checkpoint_0.ckpt: its last rank is rank_0, but the strategy src_strategy.ckpt ends with rank_7; try: the checkpoint that was saved under the strategy
 (exit 1)
 $ reshard strategy new new.json --rules '*: whole' --ranks 4 --tree src
-reshard: error: …/work/src: its last rank is rank_7, and that of the strategy --rules is rank_3; try: the checkpoint that was saved under the strategy
+reshard: error: …/work/src: its last rank is rank_7, but the strategy --rules ends with rank_3; try: the checkpoint that was saved under the strategy
 (exit 1)
 
 $ reshard strategy convert src8.json src8.json
@@ -72,10 +72,10 @@ reshard: error: src8.json: is there already; try: another name, or --force to re
 (exit 1)
 $ reshard strategy convert src8.json src8.json --force
 $ reshard strategy convert $fixtures/layout8.ckpt l.json
-reshard: error: …/tests/fixtures/strategies/layout8.ckpt: parameter 'moments.b1': several device axes cut one of its axes: JSON then needs the tensor's shape, and protobuf does not have it; try: --tree SRC with the checkpoint, which tells
+reshard: error: …/tests/fixtures/strategies/layout8.ckpt: parameter 'moments.b1': several device axes cut one of its axes: JSON then needs the tensor's shape, and protobuf does not have it; try: --tree SRC with the checkpoint, which has it
 (exit 1)
 $ reshard strategy convert $fixtures/layout8.json l.ckpt
-reshard: error: …/tests/fixtures/strategies/layout8.json: parameter 'b1': several device axes may cut one of its axes: protobuf has to say so, and JSON does not; try: --tree SRC with the checkpoint, which tells
+reshard: error: …/tests/fixtures/strategies/layout8.json: parameter 'b1': several device axes may cut one of its axes: protobuf has to say so, and JSON does not; try: --tree SRC with the checkpoint, which has it
 (exit 1)
 $ reshard strategy convert src8.json x.ckpt --to json
 reshard: error: 'x.ckpt' would be read as protobuf; try: a name that ends in .json
@@ -106,10 +106,10 @@ $ reshard strategy merge one.ckpt $fixtures/pipe8_ckpt/s_1.ckpt
 reshard: error: …/tests/fixtures/strategies/pipe8_ckpt/s_1.ckpt: it has a stage 1 but no stage 0; try: the files of all stages, or a strategy merged from them
 (exit 1)
 $ reshard strategy merge twice.ckpt pipe8.ckpt $fixtures/pipe8_ckpt/s_1.ckpt
-reshard: error: pipe8.ckpt: it is merged over stages already, and cannot be merged with others; try: that file by itself, or the files that it was merged from
+reshard: error: pipe8.ckpt: it is a merge of several stages already, and cannot be merged with others; try: that file by itself, or the files that it was merged from
 (exit 1)
 $ reshard strategy merge mixed.ckpt $fixtures/pipe8_ckpt/s_1.ckpt $fixtures/pipe8_json/s_0.json 2>&1 | sed "s|$fixtures|…|g"
-reshard: error: …/pipe8_json/s_0.json: of the strategy files of several stages some are JSON and some protobuf: this and …/pipe8_ckpt/s_1.ckpt; try: files of one kind
+reshard: error: …/pipe8_json/s_0.json: some strategy files of the stages are JSON and some protobuf: this one and …/pipe8_ckpt/s_1.ckpt; try: files of one kind
 
 # new
 $ cat >rules <<'EOF'
@@ -146,9 +146,9 @@ reshard: error: --rules: parameter 'moments.layer3.weight': the rule cuts axis 5
 
 # check
 $ reshard strategy check src_strategy.ckpt src
-note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'global_step': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'learning_rate': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'rng_state': the strategy does not have it, so it is copied unchanged
 
 strategy: 12 parameters, 1 stage of 8 devices
 fits: src
@@ -156,9 +156,9 @@ $ reshard strategy check --strict src_strategy.ckpt src | tail -1
 does not fit: src: 3 mismatches
 $ reshard strategy check dst_strategy.ckpt src
 mismatch: ranks: the strategy is of rank_0 to rank_3; the tree has 4 others, rank_7 the last
-note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'global_step': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'learning_rate': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'rng_state': the strategy does not have it, so it is copied unchanged
 
 strategy: 12 parameters, 1 stage of 4 devices
 does not fit: src: 1 mismatch
@@ -173,9 +173,9 @@ mismatch: shape: 'moments.layer1.weight': odd/dst_strategy.ckpt: parameter 'mome
 mismatch: shape: 'layer3.weight': odd/dst_strategy.ckpt: parameter 'layer3.weight': the checkpoint holds a tensor of [96, 12], and the strategy cuts axis 0 into 5 pieces: 96 is not divisible by 5; try: the strategy that this checkpoint was saved under
 mismatch: shape: 'layer1.weight': odd/dst_strategy.ckpt: parameter 'layer1.weight': the checkpoint holds a tensor of [768, 48], and the strategy cuts axis 0 into 5 pieces: 768 is not divisible by 5; try: the strategy that this checkpoint was saved under
 mismatch: shape: 'layer2.weight': odd/dst_strategy.ckpt: parameter 'layer2.weight': the checkpoint holds a tensor of [48, 96], and the strategy cuts axis 0 into 5 pieces: 48 is not divisible by 5; try: the strategy that this checkpoint was saved under
-note: only in the tree: 'global_step': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'learning_rate': the strategy does not have it, so that it is copied as it is
-note: only in the tree: 'rng_state': the strategy does not have it, so that it is copied as it is
+note: only in the tree: 'global_step': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'learning_rate': the strategy does not have it, so it is copied unchanged
+note: only in the tree: 'rng_state': the strategy does not have it, so it is copied unchanged
 
 strategy: 12 parameters, 1 stage of 5 devices
 does not fit: src: 6 mismatches
@@ -192,9 +192,9 @@ $ rm -r src/rank_2; cp -f odd/src/rank_1/checkpoint_1.ckpt src/rank_5/checkpoint
 {"kind":"shape","mismatch":true,"parameter":"layer2.bias","stage":0,"rank":5,"text":"rank_5 has [105], where the cuts and the slice of rank_0 ask for [96]"},
 {"kind":"shape","mismatch":true,"parameter":"moments.layer1.bias","stage":0,"rank":5,"text":"rank_5 has [60], where the cuts and the slice of rank_0 ask for [48]"},
 {"kind":"shape","mismatch":true,"parameter":"layer1.weight","stage":0,"rank":5,"text":"rank_5 has [780, 20], where the cuts and the slice of rank_0 ask for [768, 24]"},
-{"kind":"only in the tree","mismatch":false,"parameter":"global_step","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"},
-{"kind":"only in the tree","mismatch":false,"parameter":"learning_rate","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"},
-{"kind":"only in the tree","mismatch":false,"parameter":"rng_state","stage":null,"rank":null,"text":"the strategy does not have it, so that it is copied as it is"}]}
+{"kind":"only in the tree","mismatch":false,"parameter":"global_step","stage":null,"rank":null,"text":"the strategy does not have it, so it is copied unchanged"},
+{"kind":"only in the tree","mismatch":false,"parameter":"learning_rate","stage":null,"rank":null,"text":"the strategy does not have it, so it is copied unchanged"},
+{"kind":"only in the tree","mismatch":false,"parameter":"rng_state","stage":null,"rank":null,"text":"the strategy does not have it, so it is copied unchanged"}]}
 (exit 1)
 $ chmod -R u+w src; : >src/rank_3/checkpoint_3.ckpt; reshard strategy check src_strategy.ckpt src | grep empty
 note: no parameters: …/work/src/rank_3/checkpoint_3.ckpt: the file is empty; try: copy or save it again; a full disk leaves such files

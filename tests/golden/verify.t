@@ -19,7 +19,7 @@ $ cmp of4.json of8.json && head -n 6 of8.json
 {"name": "global_step", "dtype": "Int32", "shape": [1], "xxh3_128": "1d64fc10dea76bcc67878d2e63872248"},
 {"name": "layer1.bias", "dtype": "Float32", "shape": [48], "xxh3_128": "2d08969a7227272d6107daebb298fcb3"},
 $ reshard verify work/src -s work/src_strategy.ckpt --manifest of4.json --name 'layer*'
-work/src: 6 tensors, 167.1 KiB: as told by of4.json, all 8 ranks agree
+work/src: 6 tensors, 167.1 KiB: as in of4.json, all 8 ranks agree
 $ reshard verify tree -s work/dst_strategy.ckpt --name '*.bias' --no-replicas --list
 2d08969a7227272d6107daebb298fcb3  layer1.bias
 29f18ce976265d48b2a4b7ebf8eac806  layer2.bias
@@ -253,7 +253,7 @@ $ reshard verify sums -s work/dst_strategy.ckpt -o crc
 note: rng_state: ranks 1-3 have values of their own; no strategy knows it
 sums: 15 tensors, 334.2 KiB: all 4 ranks read
 $ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt
-note: ranks 0-3 are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
+note: ranks 0-3 are laid out differently from a mount with these options: the tensors were compared, and nothing else
 sums: 15 tensors, 334.2 KiB: the same as work/src, all 4 ranks read
 $ flip sums/rank_1/checkpoint_1.ckpt $(($(stat -c %s sums/rank_1/checkpoint_1.ckpt) - 1))
 $ reshard verify sums --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o crc
@@ -280,7 +280,7 @@ $ reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=hugging
 reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 hf: 15 tensors, 334.2 KiB: the same as work/src
 $ reshard verify hf --against work/src -s work/src_strategy.ckpt
-note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
+note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
 hf: 15 tensors, 334.2 KiB: the same as work/src
 $ flip hf/model.safetensors.index.json 8; head -n 2 hf/model.safetensors.index.json; reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=200K
 {
@@ -325,7 +325,7 @@ stage: 15 tensors, 334.2 KiB: all 8 ranks read
 $ cp -r work/src/* stage; reshard verify parts --against stage -s stage1.json -d all.json
 parts: 15 tensors, 334.2 KiB: the same as stage, all 4 ranks agree
 $ reshard diff stage work/src -s stage1.json -d work/src_strategy.ckpt
-reshard: warning: the source strategy is that of stage 1: rank_8 to rank_15 are read, and no others
+reshard: warning: the source strategy has stage 1 alone: only rank_8 to rank_15 are read
 15 tensors are the same
 $ reshard verify work/src -s stage1.json
 note: rng_state: ranks 1-7 have values of their own; no strategy knows it
@@ -335,10 +335,10 @@ work/src: 15 tensors, 334.2 KiB: all 8 ranks read
 $ reshard export work/src whole -s work/src_strategy.ckpt --format safetensors >/dev/null
 reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 $ reshard verify whole --against work/src -s work/src_strategy.ckpt
-note: the files are laid out otherwise than a mount with these options shows them: the tensors were compared, and nothing else
+note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
 whole: 15 tensors, 334.2 KiB: the same as work/src
 $ reshard verify whole/rank_0/checkpoint_0.safetensors --manifest of8.json
-whole/rank_0/checkpoint_0.safetensors: 15 tensors, 334.2 KiB: as told by of8.json
+whole/rank_0/checkpoint_0.safetensors: 15 tensors, 334.2 KiB: as in of8.json
 
 # A rank of a tree whose ranks hold the same is missing; and one is damaged.
 $ for rank in 0 1 3; do mkdir -p same/rank_$rank; cp whole/rank_0/*.safetensors same/rank_$rank; done

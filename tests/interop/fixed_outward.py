@@ -567,7 +567,7 @@ def names_that_nobody_has(rng, folder):
     values.save(os.path.join(folder, "src", "rank_0", "net.ckpt"), [("w", random_value(rng, "Int8", (2,)))])
     write_map(folder, {"w": "v", "x": "y"})
     return Story({"names": os.path.join(folder, "map.json")}, check=lambda path: None,
-                 says=("1 of its names are no parameters of the source: x",))
+                 says=("1 of its names are not parameters of the source: x",))
 
 
 @story

@@ -129,7 +129,7 @@ def stage_files_mixed(rng, folder):
         os.remove(os.path.join(parts, "stage1_0.ckpt"))
         other = Strategy([Item("layer1.w", Layout([2], [0, -1]), (8, 3))], "json", False, 1)
         other.write(os.path.join(parts, "stage1_0.json"))
-    out, accepted = refused(rng, folder, change, "some are JSON and some protobuf")
+    out, accepted = refused(rng, folder, change, "are JSON and some protobuf")
     assert not accepted
     return out
 
@@ -141,7 +141,7 @@ def stage_files_with_their_merge(rng, folder):
     def change(parts):
         import mindspore as ms
         ms.merge_pipeline_strategys(parts, os.path.join(parts, "merged.ckpt"))
-    return refused(rng, folder, change, "it is merged over stages already")[0]
+    return refused(rng, folder, change, "it is a merge of several stages already")[0]
 
 
 # ---- parameters that stages share ----

@@ -190,7 +190,7 @@ def crc_of_files_without(rng, folder):
     values.save_safetensors(os.path.join(folder, "src", "rank_0", "net.safetensors"), named)
     values.save(os.path.join(folder, "expected", "rank_0", "checkpoint_0.ckpt"), named)
     return Story({"format": "ckpt", "check": "crc"}, expected=os.path.join(folder, "expected"),
-                 says=("has no checksum, so that check=crc verifies nothing of this file",))
+                 says=("has no checksum, so check=crc does not verify this file",))
 
 
 # ---- unsharded folders ----
@@ -279,7 +279,7 @@ def from_huggingface_tensor_twice(rng, folder):
     write_huggingface(src, named)
     write_library(os.path.join(src, "model-00002-of-00003.safetensors"), named[0:1] + named[1::3])
     out = write_expected(folder, None, model_strategy(named), by_name(named))
-    out.refusal, out.expected = "only one of the two can be meant", ""
+    out.refusal, out.expected = "only one of the two can count", ""
     return out
 
 

@@ -248,7 +248,7 @@ def groups_that_contradict(rng, folder):
     options["group_info"] = os.path.join(folder, "info")
     group_info(os.path.join(options["group_info"], "group_info_0.pb"), [0, 2])
     group_info(os.path.join(options["group_info"], "group_info_3.pb"), [0, 1, 2, 3])
-    return Story(options, refusal="different ranks that hold what rank 0 holds")
+    return Story(options, refusal="different ranks as equal to rank 0")
 
 
 def save_safetensors(path, named):

@@ -194,7 +194,7 @@ def unified_stages(rng, folder):
 
 @story
 def merged_with_strings_and_map_tensors(rng, folder):
-    """One whole checkpoint with what is no tensor can be verified, measured, compared, and read through a mount."""
+    """One whole checkpoint with values that are not tensors can be verified, measured, compared, and read through a mount."""
     world = whole(rng, folder, {"w": (8, 4)}, "Float32", extras=[("steps", lambda: Value("Int64", np.array(100)))])
     table = map_messages("table", [(rng.integers(0, 99, n).astype(np.int32), rng.random((n, 4)).astype(np.float32),
                                     np.zeros(n, np.int32)) for n in (3, 5)])

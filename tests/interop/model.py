@@ -152,7 +152,7 @@ class Target:
         return both + rest
 
     def sliced(self, name, stage, local, like, sources):
-        """The slice, or None for a value that is no tensor."""
+        """The slice, or None for a value that is not a tensor."""
         holders = sorted((s, i) for s, i, values in sources if name in values)
         lowest = holders[0][0]
         slices = {i: values[name] for s, i, values in sources if s == lowest and name in values}

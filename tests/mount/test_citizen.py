@@ -80,9 +80,9 @@ def test_configs_that_are_refused():
         "key = 0123": "FILE: line 1: a key cannot be given on a command line, where other users see it; "
                       "try: -o key_file=FILE, key_env=NAME or key_fd=N",
         "[mount]\n": "FILE: line 1: there is no section [mount]; try: [reshardfs], or no section at all",
-        '{"cache": 1.5}': "FILE: the value of 'cache' is none of an option; "
+        '{"cache": 1.5}': "FILE: 'cache' has a value that no option takes; "
                           "try: a text, a whole number, true, false or a list of texts",
-        '{"cache": {}}': "FILE: the value of 'cache' is none of an option; "
+        '{"cache": {}}': "FILE: 'cache' has a value that no option takes; "
                          "try: a text, a whole number, true, false or a list of texts",
         '{"strict": true, "x": "y"}': "FILE: unknown option 'x'; try: reshardfs --help",
         '{"cache": "2G"': 'FILE: offset 14: not JSON; try: {"cache": "2G"}, or lines such as cache = 2G',

@@ -22,7 +22,7 @@ def test_usage_errors():
     fails(2, "the source folder is missing" + help_line, "", mnt)
     fails(2, "the mount point is missing" + help_line, tree.src)
     fails(2, "the mount point is missing" + help_line, tree.src, "")
-    fails(2, "unexpected argument 'more'" + help_line + "; quotes around what has blanks", tree.src, mnt, "more")
+    fails(2, "unexpected argument 'more'" + help_line + "; quotes around paths with blanks", tree.src, mnt, "more")
     blank = os.path.join(folder("my run"), "src.ckpt")
     os.rename(os.path.join(tree.dir, "src_strategy.ckpt"), blank)
     for option in ("-s", "-o"):

@@ -137,8 +137,8 @@ def test_refused_with_a_key():
             key, "key_env=HOME")
     refused("io=cached with a key would keep decrypted content in the page cache; try: io=direct", key, "io=cached")
     for word in ("allow_other", "allow_root"):
-        refused(f"{word} with a key would let others at decrypted content; try: allow_decrypted as well, if that "
-                "is what you want", key, word)
+        refused(f"{word} with a key would show decrypted content to other users; "
+                "try: allow_decrypted as well, to permit that", key, word)
     refused("the cache is too small for encrypted sources: a block of 64 MiB must fit, and 16 MiB beside it; try: "
             "cache=80M or more", key, "cache=64M")
 

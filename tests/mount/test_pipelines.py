@@ -85,8 +85,7 @@ def test_stage_files_that_do_not_go_together():
     src, parts = os.path.join(where, "src"), os.path.join(where, "parts")
     again = os.path.join(parts, "s_1_again.ckpt")
     put(again, strategy([layout(p.name, [2], [-1, -1]) for p in of_stage(1)], 1))
-    fails(1, f"{again}: parameter 'layer1.w': stage 1 is given twice: {parts}/s_1.ckpt is of the same stage and does "
-          "not cut it alike; try: the strategy files of one run only", "--check", src, "-o", f"src_strategy={parts}")
+    fails(1, f"{again}: parameter 'layer1.w': stage 1 is given twice: {parts}/s_1.ckpt is of the same stage and cuts it differently; try: the strategy files of one run only", "--check", src, "-o", f"src_strategy={parts}")
     os.remove(again)
     os.remove(os.path.join(parts, "s_0.ckpt"))
     fails(1, f"{parts}: it has a stage 1 but no stage 0; try: the files of all stages, or a strategy merged from "

@@ -29,10 +29,10 @@ void dcp_tensor(struct bytes *out, const char *name, const char *dtype, unsigned
                 const int64_t *dims);
 void dcp_chunk(struct bytes *out, unsigned ndim, const int64_t *offset, const int64_t *size);
 void dcp_tensor_end(struct bytes *out);
-/* A value that is no tensor. */
+/* A value that is not a tensor. */
 void dcp_left_out(struct bytes *out, const char *name);
 void dcp_storage(struct bytes *out);
-/* OFFSET: NULL for a value that is no tensor. */
+/* OFFSET: NULL for a value that is not a tensor. */
 void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
                const char *path, int64_t at, int64_t bytes);
 /* VERSION: NULL for none. */

@@ -111,7 +111,7 @@ static void small_tensors(struct bytes *out, size_t n)
     dcp_end(out, NULL);
 }
 
-/* Names of one value that is no tensor. */
+/* Names of one value that is not a tensor. */
 static void names_of_objects(struct bytes *out, size_t n)
 {
     size_t count = 0;

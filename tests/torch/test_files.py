@@ -15,7 +15,7 @@ from torch import nn
 
 
 def tensors():
-    """A state dict of all that there is; two names for one tensor, views, and what is no tensor."""
+    """A state dict of all that there is; two names for one tensor, views, and values that are not tensors."""
     torch.manual_seed(5)
     out = OrderedDict((str(d).split(".")[1], torch.randint(-99, 99, (6, 8)).to(d)) for d in states.DTYPES[:-2])
     weight = torch.randn(40, 10)
@@ -89,7 +89,7 @@ def test_what_is_no_tensor_is_told():
     src = written({"w": torch.ones(2), "epoch": 3, "lr": 0.1, 7: torch.ones(1)})
     with Foreground(src, "format=pt") as m:
         same_tensors(hfai.torch_load(shown(m.mnt, "pt")), {"w": torch.ones(2)})
-        check(": 3 values that are no tensors are left out" in m.log(), m.log())
+        check(": 3 values that are not tensors are left out" in m.log(), m.log())
 
 
 def tree(values, axes, ranks):

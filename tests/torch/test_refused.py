@@ -61,8 +61,8 @@ def test_refused_calls():
         refused(put(archive(dumps(head(x=call)))), name)
     damaged = "the pickle in it is damaged: "
     refused(put(after_head(b"K\x01)R")), damaged + "a call of something that is not callable")
-    refused(put(after_head(b"(K\x01K\x02tQ")), damaged + "a persistent id that is no storage")
-    refused(put(after_head(b"X\x01\x00\x00\x00aQ")), damaged + "a persistent id that is no storage")
+    refused(put(after_head(b"(K\x01K\x02tQ")), damaged + "a persistent id that is not a storage")
+    refused(put(after_head(b"X\x01\x00\x00\x00aQ")), damaged + "a persistent id that is not a storage")
 
 
 def test_refused_opcodes():
@@ -238,8 +238,8 @@ def test_refused_tensors():
         refused(with_tensor(f, 6, bytes(size), 0, (2, 3), (3, 1)), f"its storage has {size} bytes in the file, and not "
                 "6 elements of 4")
     refused(with_tensor(f, 2**62, bytes(24), 0, (2, 3), (3, 1)), "and not 4611686018427387904 elements of 4")
-    refused(with_tensor(f, -1, bytes(24), 0, (2, 3), (3, 1)), "a persistent id that is no storage")
-    refused(with_tensor(f, 2**64, bytes(24), 0, (2, 3), (3, 1)), "a persistent id that is no storage")
+    refused(with_tensor(f, -1, bytes(24), 0, (2, 3), (3, 1)), "a persistent id that is not a storage")
+    refused(with_tensor(f, 2**64, bytes(24), 0, (2, 3), (3, 1)), "a persistent id that is not a storage")
     refused(with_tensor(f, 6, bytes(24), 0, (2, 3), (3, 1), key="7"), "its storage is not in the file")
     refused(with_tensor(f, 6, bytes(24), 0, (2, 3), (3, 1), key="x" * 1000), "a storage's key is too long")
     for rest in [(1, (2, 3), (3, 1)), (0, (2, 3), (4, 1)), (0, (7,), (1,)), (6, (1,), (1,)), (0, (2, 2), (5, 1))]:
@@ -252,8 +252,8 @@ def test_refused_tensors():
         refused(with_tensor(f, 6, bytes(24), *rest), "")
     refused(with_tensor(f, 6, bytes(24), 0, (2, 3), (3, 1), {"conj": True}), "is a lazy conjugate or negative")
     taken(with_tensor(f, 6, bytes(24), 0, (2, 3), (3, 1), {}))
-    refused(put(archive(dumps(head(model=[({"w": 3}, {})])))), "'w': a parameter that is no tensor")
-    refused(put(archive(dumps(head(model=[({3: 3}, {})])))), "a parameter whose name is no text")
+    refused(put(archive(dumps(head(model=[({"w": 3}, {})])))), "'w': a parameter that is not a tensor")
+    refused(put(archive(dumps(head(model=[({3: 3}, {})])))), "a parameter whose name is not a text")
 
 
 def test_refused_kinds_of_tensors():
@@ -339,9 +339,9 @@ def test_refused_pieces():
     refused(changed(src(), 1, cut_short), "another number of elements than the whole: parts are missing")
     refused(changed(src(), 1, another(lambda size, flat: (size, flat.half()))), f"differs from part 0's: {SAVES}")
     refused(changed(src(), 1, another(lambda size, flat: (torch.Size([31, 17]), flat))), f"differs from part 0's: {SAVES}")
-    refused(changed(src(), 1, another(lambda size, flat: (size, flat.view(1, -1)))), "whose piece is no flat tensor")
-    refused(changed(src(), 1, another(lambda size, flat: (size, 3))), "whose piece is no flat tensor")
-    refused(changed(src(), 1, another(lambda size, flat: (7, flat))), "whose size is no torch.Size")
+    refused(changed(src(), 1, another(lambda size, flat: (size, flat.view(1, -1)))), "whose piece is not a flat tensor")
+    refused(changed(src(), 1, another(lambda size, flat: (size, 3))), "whose piece is not a flat tensor")
+    refused(changed(src(), 1, another(lambda size, flat: (7, flat))), "whose size is not a torch.Size")
     refused(changed(src(), 1, another(lambda size, flat: flat)), "not a pair of size and piece")
     refused(changed(src(), 1, lambda p: p["model"][0][0].update({"2": torch.ones(1)})), "is both whole and in pieces")
     def drop_states(part):
@@ -394,9 +394,9 @@ def test_refused_options():
                           ("names", "x"), ("format", "ckpt"), ("format", "safetensors"), ("view", "unified"),
                           ("prefix", "x"), ("entry", "model"), ("step", "3"), ("epoch", "1"), ("file", "*"),
                           ("check", "crc"), ("rank_dir", "r%d")]:
-        refused(src, f"for which option {option} does nothing", f"nshards=2,{option}={value}", 2)
+        refused(src, f"option {option} has no effect", f"nshards=2,{option}={value}", 2)
     for flag in ("crc", "strict", "segmented"):
-        refused(src, f"for which option {flag} does nothing", f"nshards=2,{flag}", 2)
+        refused(src, f"option {flag} has no effect", f"nshards=2,{flag}", 2)
     taken(src, "nshards=2,format=pt")
     for value in ("0", "-1", "x", ""):
         refused(src, "option nshards", f"nshards={value}", 2)

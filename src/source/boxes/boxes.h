@@ -54,7 +54,7 @@ struct rfs_boxed_tensor {
     struct rfs_chunk_grid *grid;
 };
 
-/* A value that is no tensor: its item's bytes are all that is known of it. */
+/* A value that is not a tensor: its item's bytes are all that is known of it. */
 struct rfs_boxed_object {
     uint32_t name; /* id in the tables; no tensor has it */
     uint32_t file; /* RFS_NO_ID: not stored yet */
@@ -112,7 +112,7 @@ int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
  */
 int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint64_t *size,
                     struct rfs_error *err);
-/* A value that is no tensor, of a name that does not occur yet. 0, or -errno with *err filled. */
+/* A value that is not a tensor, of a name that does not occur yet. 0, or -errno with *err filled. */
 int rfs_boxes_object(struct rfs_boxes *boxes, const char *name, size_t length,
                      struct rfs_error *err);
 /* Ends the declarations. 0, or -EINVAL with *err filled: two chunks begin at the same element. */

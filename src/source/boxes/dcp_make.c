@@ -195,7 +195,7 @@ int rfs_dcp_call(struct rfs_dcp_machine *machine)
         return rfs_dcp_push(machine, rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_OPAQUE));
     if (use == RFS_DCP_USE_DICT && n == 0)
         return rfs_dcp_make_empty(machine, RFS_DCP_DICT);
-    return rfs_dcp_damaged(machine, "a call as torch makes none");
+    return rfs_dcp_damaged(machine, "a call that torch does not write");
 }
 
 int rfs_dcp_make_object(struct rfs_dcp_machine *machine)
@@ -210,7 +210,7 @@ int rfs_dcp_make_object(struct rfs_dcp_machine *machine)
     if (rc)
         return rc;
     if (use != RFS_DCP_USE_CLASS || n != 0)
-        return rfs_dcp_damaged(machine, "an object as torch makes none");
+        return rfs_dcp_damaged(machine, "an object that torch does not write");
     rc = rfs_dcp_new_words(machine, 2, &place);
     if (rc)
         return rc;

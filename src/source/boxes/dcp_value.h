@@ -96,7 +96,7 @@ struct rfs_dcp_pickle {
 
 /* False when it is no integer. */
 bool rfs_dcp_integer(const struct rfs_dcp_pickle *pickle, uint32_t value, int64_t *integer);
-/* NULL when it is no text. A NUL that does not count follows; others may be in it. */
+/* NULL if it is not a text. A NUL that does not count follows; others may be in it. */
 const char *rfs_dcp_text(const struct rfs_dcp_pickle *pickle, uint32_t value, size_t *bytes);
 static inline bool rfs_dcp_is_word(uint32_t value, enum rfs_dcp_word word)
 {

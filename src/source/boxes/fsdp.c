@@ -280,7 +280,7 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
     if (key->kind != RFS_NODE_TEXT || key->of.text.n == 0 ||
         !rfs_text_is_utf8(key->of.text.data, key->of.text.n))
         return rfs_fail(rank->err, -EINVAL, RFS_IN(rank->path), REMEDY,
-                        "a key of its dict is no text");
+                        "a key of its dict is not a text");
     const uint32_t name = rfs_intern_add(tables->names, key->of.text.data, key->of.text.n);
     if (name == RFS_NO_ID)
         return rfs_fail_memory(rank->err);
@@ -355,8 +355,8 @@ int rfs_fsdp_open(const char *folder, struct rfs_files *files, struct rfs_tables
     rfs_pieces_free(&pieces);
     if (rc == 0 && left_out > 0)
         rfs_log(log, RFS_WARNING,
-                left_out == 1 ? "%s: %zu value that is no tensor is left out"
-                              : "%s: %zu values that are no tensors are left out",
+                left_out == 1 ? "%s: %zu value that is not a tensor is left out"
+                              : "%s: %zu values that are not tensors are left out",
                 rfs_files_path(files, 0), left_out);
     if (rc) {
         rfs_boxes_free(pieces.boxes);

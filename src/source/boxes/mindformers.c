@@ -144,7 +144,7 @@ static int read_text(struct rfs_mf *mf, struct rfs_reading *reading)
     if (parts.tensors == UINT64_MAX || parts.storage == UINT64_MAX)
         return rfs_fail(mf->err, -EINVAL, RFS_IN(mf->path),
                         "the folder of an iteration of MindSpore Transformers",
-                        "it has no '%s', as that of a Checkpoint 2.0 has",
+                        "it has no '%s'; that of a Checkpoint 2.0 has one",
                         parts.tensors == UINT64_MAX ? TENSORS : STORAGE);
     if (parts.storage > parts.tensors)
         return 0;

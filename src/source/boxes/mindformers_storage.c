@@ -205,8 +205,7 @@ static int store(struct rfs_mf *mf, uint64_t number)
     uint64_t offset[RFS_MAX_DIMS];
 
     if (!tensor)
-        return fail(mf,
-                    "storage_data has slices of it, and state_dict_metadata has not the tensor");
+        return fail(mf, "storage_data has slices of it, but state_dict_metadata lacks the tensor");
     const struct rfs_type *whole = rfs_boxes_type(mf->boxes, tensor->type);
     if (tensor->n == 0)
         return 0; /* it has no elements, or the proof that it is whole will fail */
@@ -219,11 +218,9 @@ static int store(struct rfs_mf *mf, uint64_t number)
         rest /= pieces;
     }
     if (rest > 0)
-        return rfs_fail(mf->err, -EINVAL, RFS_MF_HERE(mf), REMEDY,
-                        "storage_data has a slice %" PRIu64
-                        " of it, which axis_fragmentations does "
-                        "not",
-                        number);
+        return rfs_fail(
+            mf->err, -EINVAL, RFS_MF_HERE(mf), REMEDY,
+            "storage_data has a slice %" PRIu64 " of it, but axis_fragmentations does not", number);
     const uint32_t file = rfs_boxes_file(mf->boxes, mf->best.data, mf->best.n, mf->err);
     if (file == RFS_NO_ID)
         return mf->err->code;
@@ -250,9 +247,9 @@ static int read_slice(struct rfs_mf *mf, uint64_t number)
         return fail(mf, "storage_data names no file for a slice of it");
     if (copies.best == UINT64_MAX)
         return rfs_fail(mf->err, -ENOENT, RFS_MF_HERE(mf),
-                        "an iteration with all its files, or the files from where it was saved",
-                        "its slice %" PRIu64 " is in '%.200s', which is not there, and in no file "
-                        "that is",
+                        "an iteration with all its files, or the files from the place of the save",
+                        "its slice %" PRIu64
+                        " is in '%.200s', which is missing, and in no other file",
                         number, mf->first.data);
     if (copies.best != copies.lowest && (rc = note_missing(mf)) != 0)
         return rc;

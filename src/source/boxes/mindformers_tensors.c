@@ -160,7 +160,7 @@ static int read_slice(struct rfs_mf *mf, struct tensor *tensor)
     if (rc)
         return rc;
     if (number.n != 1)
-        return fail(mf, "the global_offset of a slice is not one number, that of the slice");
+        return fail(mf, "the global_offset of a slice is not the number of that slice");
     if (!has_shape)
         return fail(mf, "a slice has no local_shape");
     if (tensor->has_slice &&
@@ -244,7 +244,7 @@ static int check_layout(struct rfs_mf *mf, const struct tensor *tensor)
     if (!tensor->has_matrix || !tensor->has_map)
         return fail(mf, "its layout has no device_matrix or no tensor_map");
     if (tensor->map.n != fragments->n)
-        return fail(mf, "tensor_map and axis_fragmentations have not as many entries");
+        return fail(mf, "tensor_map and axis_fragmentations differ in their number of entries");
     for (uint32_t i = 0; i < fragments->n; i++)
         if (pieces_of(tensor, i) != fragments->data[i])
             return rfs_fail(mf->err, -EINVAL, RFS_MF_HERE(mf), REMEDY,
@@ -265,7 +265,7 @@ static int check_shapes(struct rfs_mf *mf, const struct tensor *tensor, uint64_t
         return rfs_fail(mf->err, -ENOTSUP, RFS_MF_HERE(mf), NULL, "it has more than %d axes",
                         RFS_MAX_DIMS);
     if (tensor->fragments.n != shape->n)
-        return fail(mf, "global_shape and axis_fragmentations have not as many entries");
+        return fail(mf, "global_shape and axis_fragmentations differ in their number of entries");
     for (uint32_t i = 0; i < shape->n; i++) {
         const uint64_t pieces = tensor->fragments.data[i];
         if (pieces == 0 || shape->data[i] % pieces != 0)
@@ -278,7 +278,7 @@ static int check_shapes(struct rfs_mf *mf, const struct tensor *tensor, uint64_t
                               memcmp(tensor->slice.data, size, shape->n * sizeof *size) != 0)) {
         char text[RFS_DIMS_TEXT(RFS_MAX_DIMS)];
         return rfs_fail(mf->err, -EINVAL, RFS_MF_HERE(mf), REMEDY,
-                        "local_shape is not that of its slices, %s",
+                        "local_shape differs from the shape of its slices, %s",
                         rfs_text_dims(text, sizeof text, shape->n, size));
     }
     return check_layout(mf, tensor);

@@ -88,7 +88,7 @@ static int take_piece(const struct rfs_pieces *pieces, const struct rfs_piece *f
 
     if (type->dtype != whole->dtype || type->ndim != whole->ndim || piece->whole != first->whole)
         return fail(pieces, piece, err,
-                    "its dtype, or the shape of the whole tensor, is another than in other files");
+                    "its dtype, or the shape of the whole tensor, differs between the files");
     for (uint32_t i = 0; i < type->ndim; i++) {
         if (!rfs_add_u64(corner[i], type->dims[i], &end))
             return fail(pieces, piece, err, "its piece ends beyond any tensor");

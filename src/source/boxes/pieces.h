@@ -32,7 +32,7 @@ bool rfs_pieces_add(struct rfs_pieces *pieces, const struct rfs_piece *piece,
                     const uint64_t *corner);
 /*
  * Declares, stores and finishes. Of equal pieces the one in the first file counts. 0, or -errno with
- * *err filled: pieces that are no tensor together, with its name.
+ * *err filled: pieces that do not make one tensor, with its name.
  */
 int rfs_pieces_finish(struct rfs_pieces *pieces, struct rfs_error *err);
 

@@ -85,7 +85,7 @@ static int read_tensor(struct shard *shard, struct rfs_json_read *json)
         return json->wrong ? damaged(shard, NULL, json->wrong) : 0; /* of what the file has not */
     const char *text = rfs_intern_text(tables->names, name);
     if (n != rfs_boxes_type(shard->pieces->boxes, entry->type)->ndim)
-        return damaged(shard, text, "it has not as many offsets as axes");
+        return damaged(shard, text, "its numbers of offsets and axes differ");
     if (shard->taken[entry - shard->index->entries]++)
         return damaged(shard, text, "it names it twice");
     const struct rfs_piece piece = {.name = name,
@@ -116,7 +116,7 @@ static int read_info(struct shard *shard, const char *text, size_t n)
             rc = damaged(
                 shard,
                 rfs_intern_text(shard->pieces->boxes->tables->names, shard->index->entries[i].name),
-                "it does not say where its piece begins");
+                "the beginning of its piece is missing");
     return rc;
 }
 
@@ -141,7 +141,7 @@ static int read_header(struct shard *shard, const char *header, size_t n)
         }
     }
     return rfs_fail(shard->err, json.no_memory ? -ENOMEM : -EINVAL, RFS_IN(shard->path), REMEDY,
-                    "its header has no DCP_SHARDING_INFO, as its name says");
+                    "its name promises DCP_SHARDING_INFO, but its header has none");
 }
 
 static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)

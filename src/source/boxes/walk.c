@@ -32,7 +32,7 @@ int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc, st
 
     if (rc == -ESTALE && !rfs_store_there(path))
         return rfs_fail(err, rc, RFS_IN(path), "copy it there, and mount again",
-                        "the metadata of the checkpoint names this file, and it is not there");
+                        "the metadata of the checkpoint names this file, but it is missing");
     return rfs_files_fail(err, path, rc);
 }
 

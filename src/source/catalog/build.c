@@ -76,8 +76,8 @@ static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading,
         atomic_store(told, true);
     if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->told_left_out, true))
         rfs_log(builder->log, RFS_WARNING,
-                left_out == 1 ? "%s: %zu value that is no tensor is left out"
-                              : "%s: %zu values that are no tensors are left out",
+                left_out == 1 ? "%s: %zu value that is not a tensor is left out"
+                              : "%s: %zu values that are not tensors are left out",
                 path, left_out);
     return rc;
 }
@@ -92,8 +92,7 @@ static int verify(struct rfs_builder *builder, struct rfs_reading *reading, cons
     if (rc == 1 && !atomic_exchange(&builder->told_no_crc, true))
         rfs_log(
             builder->log, RFS_WARNING,
-            "%s: has no checksum, so that check=crc verifies nothing of this file, nor of others "
-            "that have none",
+            "%s: has no checksum, so check=crc does not verify this file, nor others without one",
             path);
     return rc < 0 ? rc : 0;
 }

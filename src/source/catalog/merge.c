@@ -66,7 +66,7 @@ static int check_map(const struct work *work)
         if (!rfs_index_find(merge->indexes[mapped->part], mapped->name))
             return rfs_fail(work->err, -EINVAL,
                             RFS_OF(merge->map->path, name_text(work, mapped->name)), REMEDY_SAVE,
-                            "is said to be in %s, but is not", merge->files[mapped->part]);
+                            "should be in %s, but is not", merge->files[mapped->part]);
     }
     return 0;
 }
@@ -121,7 +121,7 @@ static int settle_names(struct work *work)
             return rfs_fail(work->err, -EINVAL,
                             RFS_OF(merge->files[one->part], name_text(work, one->entry->name)),
                             "remove the file that does not belong there",
-                            "is in %s, too, and only one of the two can be meant",
+                            "is in %s, too, and only one of the two can count",
                             merge->files[last->part]);
         last->order = rfs_min_u64(last->order, one->order);
         last->entry = one->entry;

@@ -57,7 +57,7 @@ static int add_pair(struct reader *reader, const struct rfs_json_pair *pair)
     const uint32_t id = rfs_intern_find(reader->tails, pair->value, strlen(pair->value));
     if (id == RFS_NO_ID)
         return rfs_fail(reader->err, -ENOENT, RFS_OF(reader->map->path, pair->key), REMEDY_MAP,
-                        "is said to be in '%.200s', which is not there", pair->value);
+                        "should be in '%.200s', and that file is missing", pair->value);
     mapped.part = reader->part_of[id];
     mapped.name = rfs_intern_add(reader->tables->names, pair->key, strlen(pair->key));
     if (mapped.name == RFS_NO_ID || reader->map->n >= UINT32_MAX || !RFS_PUSH(reader->map, mapped))

@@ -217,7 +217,7 @@ static int take_block(struct scan *scan, uint32_t number, enum rfs_cipher_mode w
     const struct rfs_cipher *cipher = &scan->cipher;
     if (n < cipher->header_bytes)
         return FAIL(scan, block->offset,
-                    "%zu bytes that are no block %u: the file is truncated, or has garbage at its "
+                    "%zu bytes that are not block %u: the file is truncated, or has garbage at its "
                     "end",
                     n, number);
     if (header[0] != scan->first || memcmp(header + 1, "\x5e\x3a\x7f", 3) != 0)

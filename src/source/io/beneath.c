@@ -222,7 +222,7 @@ int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t
 int rfs_beneath_fail(struct rfs_error *err, const char *path)
 {
     return rfs_fail(err, -EXDEV, RFS_IN(path),
-                    "move it there, or follow_links if all who may write there may read what you "
-                    "may",
+                    "move it there, or follow_links, if every user with write permission there may "
+                    "read your files",
                     "a symbolic link leads out of the source");
 }

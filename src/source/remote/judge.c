@@ -35,7 +35,7 @@ static const char *remedy_of(const struct rfs_request *request, const char *code
         return "region= and endpoint= of the bucket";
     if (status == 401 || status == 403)
         return request->place->s3 ? "credentials that may list and read it"
-                                  : "check who may read it";
+                                  : "check its read permissions";
     if (status == 200 && request->n > 0)
         return "a server that answers requests for ranges";
     if (status == 429 || status == 503)

@@ -207,7 +207,7 @@ static int fetch_page(const struct rfs_place *place, const char *url, const char
                  ? rfs_listing_page(request.text, request.text_n, prefix, out, token, TOKEN_BYTES)
                  : -EINVAL;
         if (rc < 0)
-            rc = refuse(rc, "the store's list of objects cannot be understood");
+            rc = refuse(rc, "the store's list of objects is in an unknown form");
     }
     rfs_request_free(&request);
     return rc;
@@ -360,7 +360,7 @@ static int fetch_index(const struct rfs_place *place, const char *url,
     else if (rc == 0) {
         rc = rfs_listing_index(request.text ? request.text : "", request.text_n, json, out);
         if (rc < 0)
-            rc = refuse(rc, "the server's index of that folder cannot be understood");
+            rc = refuse(rc, "the server's index of that folder is in an unknown form");
     }
     rfs_request_free(&request);
     return rc ? rc : look_for_metadata(place, url, folder, out);

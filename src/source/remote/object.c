@@ -77,7 +77,7 @@ static int take_answer(const struct rfs_http *http, struct rfs_attributes *out)
                             http->modified))
         return rfs_store_told(-ENOTSUP,
                               "the server gives neither an ETag nor the time of the last change, "
-                              "so that a change could not be noticed");
+                              "so a change would not be noticed");
     return 0;
 }
 
@@ -204,7 +204,7 @@ int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, u
     if (n == 0)
         return 0;
     if (offset > size || n > size - offset)
-        return rfs_store_told(-ESTALE, "the object is shorter than it was");
+        return rfs_store_told(-ESTALE, "the object has become shorter");
     return n <= SMALL ? read_small(object, spans, count, offset, (size_t)n)
                       : fetch(object, spans, count, offset, n);
 }

@@ -42,7 +42,7 @@ static int try_credentials(struct rfs_error *err)
                ? 0
                : rfs_fail(
                      err, rc, RFS_NOWHERE,
-                     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anonymous for what is public",
+                     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anonymous for public objects",
                      "there are no credentials for s3://: %s", rfs_store_why("s3://", rc));
 }
 

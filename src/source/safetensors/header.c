@@ -232,7 +232,7 @@ static int check_place(const struct header *header, const struct tensor *tensor)
 static int add_tensor(struct header *header, uint32_t name, struct tensor *tensor)
 {
     if (!tensor->has_dtype || !tensor->has_shape || !tensor->has_offsets)
-        return FAIL_TENSOR(header, "the header does not say its %s",
+        return FAIL_TENSOR(header, "the header lacks its %s",
                            !tensor->has_dtype   ? "dtype"
                            : !tensor->has_shape ? "shape"
                                                 : "data_offsets");
@@ -312,7 +312,7 @@ static int apply_int4(const struct header *header, struct rfs_index *index)
             return rfs_fail(
                 header->err, -EINVAL,
                 RFS_OF(header->file, rfs_intern_text(header->tables->names, found->name)),
-                REMEDY_COPY, "is %s, and Int4 by the metadata, which is stored as I8",
+                REMEDY_COPY, "is %s, but the metadata says Int4, which is stored as I8",
                 rfs_dtype_safetensors((enum rfs_dtype)type.dtype));
         type.dtype = RFS_INT4;
         const uint32_t id = rfs_intern_add(header->tables->types, &type, sizeof type);

@@ -41,7 +41,8 @@ static int fail_foreign(const char *path, const struct foreign *row, const char 
     while (!last->remedy)
         last++;
     return rfs_fail(err, -ENOTSUP, RFS_IN(path), last->remedy,
-                    "this is a checkpoint of %s, by '%s', which is not read", row->what, name);
+                    "this is a checkpoint of %s, as '%s' shows; this format is not read", row->what,
+                    name);
 }
 
 static const struct foreign *find(const char *name)

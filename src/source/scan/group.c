@@ -110,7 +110,7 @@ static int read_groups(const char *path, struct groups *groups)
         named += groups->data[i].list.n;
     return named > 0 ? 0
                      : rfs_fail(groups->err, -EINVAL, RFS_IN(path), "leave group_info out",
-                                "it names no ranks that hold the same");
+                                "it names no equal ranks");
 }
 
 static bool same_list(const struct rfs_group *a, const struct rfs_group *b)
@@ -130,10 +130,9 @@ static int compare_members(const void *a, const void *b)
 static int fail_contradiction(const struct groups *groups, const struct member *a,
                               const struct member *b)
 {
-    return rfs_fail(groups->err, -EINVAL, RFS_IN(groups->data[a->group].path),
-                    "the files of one run only",
-                    "it and %s name different ranks that hold what rank %u holds",
-                    groups->data[b->group].path, a->rank);
+    return rfs_fail(
+        groups->err, -EINVAL, RFS_IN(groups->data[a->group].path), "the files of one run only",
+        "it and %s name different ranks as equal to rank %u", groups->data[b->group].path, a->rank);
 }
 
 /* Each rank with a group that names it, ascending; *out is malloc'ed. */
@@ -208,10 +207,9 @@ static int stand_in(const struct groups *groups, const struct member *member, st
         return rfs_fail_memory(groups->err);
     item->stands_in = true;
     scan->present++;
-    rfs_log(
-        log, RFS_WARNING,
-        "rank %u has no checkpoint: that of rank %u is taken, as %s says that they hold the same",
-        member->rank, scan->data[place].rank, groups->data[member->group].path);
+    rfs_log(log, RFS_WARNING,
+            "rank %u has no checkpoint: that of rank %u is used, because %s names them as equal",
+            member->rank, scan->data[place].rank, groups->data[member->group].path);
     return 0;
 }
 

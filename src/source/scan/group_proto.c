@@ -81,7 +81,7 @@ int rfs_group_parse(const char *path, const void *data, size_t size, struct rfs_
     *out = (struct rfs_group){0};
     if (!rfs_proto_has_shape(map, &group_map))
         return rfs_fail(err, -EINVAL, RFS_IN(path),
-                        "the file that MindSpore saved where GROUP_INFO_FILE said",
+                        "the file that MindSpore saved at GROUP_INFO_FILE",
                         "not a group info file");
     while (rfs_proto_next(&map, &field))
         if (field.number == 2)

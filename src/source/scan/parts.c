@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REMEDY "move away what is left over from another save, or copy what is missing there"
+#define REMEDY "move files of another save away, or copy the missing ones there"
 
 struct part_name {
     char *name; /* owned */

@@ -254,7 +254,7 @@ static int fail_no_save(const struct tree *tree)
     if (!*asked)
         return 0;
     return rfs_fail(tree->err, -ENOENT, RFS_IN(tree->spec->path), "one of those",
-                    "no checkpoint of %s; as epoch_step there are %s", asked, list);
+                    "no checkpoint of %s; the saves here (epoch_step) are %s", asked, list);
 }
 
 /* The one save that step= and epoch= mean. */
@@ -274,8 +274,8 @@ static int settle_save(const struct tree *tree, struct rfs_save *save)
     show_asked(tree->spec, text, sizeof text);
     show_saves(&asked, list, sizeof list);
     return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path),
-                    "both step= and epoch=", "several checkpoints are of %s: as epoch_step %s",
-                    text, list);
+                    "both step= and epoch=", "several checkpoints are of %s (epoch_step): %s", text,
+                    list);
 }
 
 /* Whether all ranks that have a checkpoint have one of that save. */
@@ -297,7 +297,8 @@ static int fail_mixed(const struct tree *tree, size_t a, const char *in_a, size_
                       const char *in_b)
 {
     RFS_CLEANUP(free_saves) struct rfs_saves saves = {0};
-    char remedy[200] = "step= and epoch= of one save, or files=MAP if the names don't mean that";
+    char remedy[200] =
+        "step= and epoch= of one save, or files=MAP if the names mean something else";
     const struct rfs_scanned *ranks = tree->scan->data;
     const int rc = collect_saves(tree, false, &saves);
     if (rc < 0)

@@ -7,7 +7,7 @@
 
 /*
  * As rfs_ckpt_walk. ENTRY, "model" or "state.model", is the path of the state dict in the file's
- * object; NULL: the object itself. Values that are no tensors are left out; *left_out is their
+ * object; NULL: the object itself. Values that are not tensors are left out; *left_out is their
  * number. Errors also as of rfs_torch_open; -EINVAL for an object that is no dict with a tensor in
  * it.
  */

@@ -193,13 +193,13 @@ int rfs_unpickle_storage(struct rfs_unpickler *machine)
     struct rfs_node *node = rfs_unpickle_node(machine, RFS_NODE_STORAGE);
 
     if (!id || id->kind != RFS_NODE_TUPLE)
-        return rfs_unpickle_fail(machine, "a persistent id that is no storage");
+        return rfs_unpickle_fail(machine, "a persistent id that is not a storage");
     struct rfs_node **item = id->of.items.data;
     if (id->of.items.n != 5 || !rfs_node_is_text(item[0], "storage") ||
         item[1]->kind != RFS_NODE_GLOBAL || item[1]->callable != RFS_CALL_STORAGE_CLASS ||
         item[2]->kind != RFS_NODE_TEXT || item[3]->kind != RFS_NODE_TEXT ||
         item[4]->kind != RFS_NODE_INT || item[4]->of.integer < 0)
-        return rfs_unpickle_fail(machine, "a persistent id that is no storage");
+        return rfs_unpickle_fail(machine, "a persistent id that is not a storage");
     if (node)
         node->of.items = id->of.items;
     return rfs_unpickle_push(machine, node);

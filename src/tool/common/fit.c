@@ -77,7 +77,7 @@ int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err)
         return 0;
     return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(fit->headers->catalog)),
                     "the checkpoint that was saved under the strategy",
-                    "its last rank is rank_%u, and that of the strategy %s is rank_%u", last,
+                    "its last rank is rank_%u, but the strategy %s ends with rank_%u", last,
                     rfs_strategy_name(fit->strategy), end);
 }
 
@@ -379,7 +379,7 @@ static void check_others(struct checking *c)
             seen[name] = true;
             if (rfs_strategy_find(c->fit->strategy, param) < 0)
                 ADD(c, finding("only in the tree", false, param, -1, -1),
-                    "the strategy does not have it, so that it is copied as it is");
+                    "the strategy does not have it, so it is copied unchanged");
         }
     }
 }

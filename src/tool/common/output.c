@@ -34,7 +34,7 @@ static int check_place(const char *path, bool force, struct rfs_error *err)
         return rfs_fail(err, -EEXIST, RFS_IN(path), "another name, or --force to replace it",
                         "is there already");
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return rfs_fail(err, -EEXIST, RFS_IN(path), "another name", "is there, and is no file");
+        return rfs_fail(err, -EEXIST, RFS_IN(path), "another name", "exists, and is not a file");
     return 0;
 }
 

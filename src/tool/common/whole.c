@@ -208,7 +208,7 @@ int rfs_whole_open(const char *path, const struct rfs_settings *options, struct 
     const struct rfs_strategy *dst = whole->view->dst;
     if (dst && !cut)
         return rfs_fail_usage(err, "-d FILE where there is such an option",
-                              "whole tensors are read here: -o takes no destination");
+                              "this command reads whole tensors: -o takes no destination");
     if (dst) {
         *cut = (struct rfs_whole){
             .path = path, .opened = whole->opened, .view = whole->view, .is_cut = true};

@@ -132,9 +132,9 @@ int rfs_explain_converted(struct rfs_explain *explain, struct rfs_error *err)
 {
     if (explain->json || explain->svg)
         return rfs_fail_usage(err, "the text, without --json and --svg",
-                              "what conversion rules make is explained as a text only");
+                              "conversion rules are explained as text only");
     if (!explain->param)
         return rfs_fail_usage(err, "--param NAME",
-                              "what conversion rules make is explained tensor by tensor");
+                              "conversion rules are explained for one tensor at a time");
     return rfs_explain_each(explain, put_slice, explain, err);
 }

@@ -43,7 +43,7 @@ static bool take(struct rfs_takings *takings, uint32_t file, uint32_t rank, uint
     return true;
 }
 
-/* The box of a piece in what its file holds; a row of bytes for what is no tensor. */
+/* The box of a piece in what its file holds; a row of bytes for values that are not tensors. */
 static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain,
                     const struct rfs_piece_trace *piece)
 {

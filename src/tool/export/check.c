@@ -209,7 +209,7 @@ static int check_file(struct rfs_export *export, struct rfs_export_file *file,
     if (rc)
         return rfs_dest_failed(&export->dest, file->path, "cannot be looked at", -rc, err);
     if (!S_ISREG(st.st_mode))
-        return refuse(export, file, "is no regular file", err);
+        return refuse(export, file, "is not a regular file", err);
     rc = rfs_export_made_of(export, file, &entry.made_of);
     if (rc)
         return rfs_export_source_failed(export, file, rc, err);

@@ -213,7 +213,7 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     if (export->task.count == 0)
         rc = rfs_task_detect(&export->task, err);
     if (rc == 0 && export->task.batch_script)
-        rfs_tool_warn("this is Slurm's batch script, not a task of it: all files are exported here",
+        rfs_tool_warn("this is Slurm's batch script, not one of its tasks: it exports all files",
                       "srun reshard export");
     return rc;
 }

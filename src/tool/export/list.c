@@ -90,7 +90,7 @@ int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_
             return code;
         if (stuck)
             return rfs_fail(err, code, RFS_IN(rfs_files_path(files, sources[i])),
-                            code == -ESTALE ? "the same command again, when it is not written to"
+                            code == -ESTALE ? "the same command again, once nothing writes to it"
                                             : "check the disk, then the same command again",
                             "the source cannot be read for %s: %s", file->path, strerror(-code));
     }

@@ -179,7 +179,7 @@ int rfs_export_verify(struct rfs_export *export, struct rfs_error *err)
     if (verifying.bad > 0)
         return rfs_fail(err, -EBADMSG, RFS_IN(export->dest.path),
                         "the export again, with --force where a file is there and differs",
-                        "%llu of %llu files are not as they should be",
+                        "%llu of %llu files are missing or wrong",
                         (unsigned long long)verifying.bad,
                         (unsigned long long)(verifying.good + verifying.bad));
     if (!export->view && known->entries.n < known->total_files)

@@ -218,7 +218,7 @@ static int choose_format(struct request *request, struct rfs_error *err)
     return request->format < BY_NAME
                ? 0
                : rfs_fail_usage(err, "--to npy or --to safetensors, or a name that ends so",
-                                "the name of OUT says no format: '%s'", request->out);
+                                "the name of OUT has no format: '%s'", request->out);
 }
 
 static int check(struct request *request, struct rfs_error *err)

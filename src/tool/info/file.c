@@ -20,7 +20,7 @@ struct work {
     struct rfs_tables tables;
     struct rfs_rows rows;
     uint64_t size;
-    size_t others; /* values that are no tensors */
+    size_t others; /* values that are not tensors */
     bool has_crc, redundancy_removed;
     struct rfs_error *err;
 };

@@ -26,7 +26,7 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
     if (rc == -EINVAL && rfs_store_stat(report->path, &st) == 0 && S_ISDIR(st.st_mode))
         rc = rfs_fail(err, rc, RFS_IN(report->path),
                       below ? below : "one of its files, or a folder beside them",
-                      "holds strategies, not checkpoints, and not those of the stages of one run");
+                      "holds strategies, not checkpoints, and they are not the stages of one run");
     if (rc)
         return rc;
     report->kind = "strategy";
@@ -52,9 +52,9 @@ int rfs_info_group(struct rfs_report *report, struct rfs_error *err)
         for (size_t i = 0; i < group.n; i++)
             rfs_table_u64(&report->table, group.ranks[i]);
         if (group.n == 0)
-            fputs("group info: the rank that saved it holds what no other does\n", report->say);
+            fputs("group info: no rank is equal to the rank that saved it\n", report->say);
         else
-            fprintf(report->say, "group info: %zu ranks whose checkpoints are the same\n", group.n);
+            fprintf(report->say, "group info: %zu ranks with equal checkpoints\n", group.n);
     }
     free(group.ranks);
     return rc;

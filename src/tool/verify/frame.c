@@ -63,7 +63,7 @@ static int64_t compare_range(const struct frame *frame, uint64_t begin, uint64_t
     return (int64_t)end;
 }
 
-/* The same of all that is no tensor; the size of the file if all is the same. */
+/* The same of all that is not a tensor; the size of the file if all is the same. */
 static int64_t compare_frame(const struct frame *frame)
 {
     const struct rfs_image *image = frame->image;

@@ -31,7 +31,7 @@ void rfs_verify_values(struct rfs_verify *verify)
         else if (order > 0)
             find(verify, src[k].name, "is missing");
         else if (memcmp(tree[i].hash, src[k].hash, sizeof src[k].hash) != 0)
-            find(verify, tree[i].name, "is not what the source has");
+            find(verify, tree[i].name, "differs from the source");
         i += order <= 0;
         k += order >= 0;
     }

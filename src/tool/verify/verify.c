@@ -84,7 +84,7 @@ static int write_sums(struct rfs_verify *verify, struct rfs_error *err)
         if (rc == -EEXIST)
             return rfs_fail(err, rc, RFS_OF(verify->tree.path, item->tree->name),
                             "verify without --manifest",
-                            "another name looks the same when it is made printable");
+                            "another name looks the same once it is printable");
         if (rc)
             return rfs_fail_memory(err);
     }

@@ -7,7 +7,7 @@
  *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
  *               checksum. What no strategy knows has no whole: rank by rank, own.c
  *     frames    the rest of the files, against those that the view of the source would show
- *     values    of hfai's parts: what is no tensor in them, against the source's, values.c
+ *     values    of hfai's parts: values that are not tensors in them, against the source's, values.c
  *     manifest  the checksums against it, or into it
  *
  * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
@@ -80,7 +80,7 @@ bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_fi
 int rfs_verify_lost(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err);
-/* Compares what is no tensor, where both are hfai's parts. Cannot fail. */
+/* Compares values that are not tensors, where both are hfai's parts. Cannot fail. */
 void rfs_verify_values(struct rfs_verify *verify);
 /* Prints to the standard output. */
 int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err);

@@ -72,10 +72,9 @@ static void print_note(const struct rfs_finding *finding, const char *ranks, boo
 {
     fputs("note: ", stdout);
     if (finding->kind == RFS_FOUND_OTHERWISE) {
-        printf("%s %s laid out otherwise than a mount with these options shows %s: the tensors "
+        printf("%s %s laid out differently from a mount with these options: the tensors "
                "were compared, and nothing else\n",
-               *ranks ? ranks : "the files", many || !*ranks ? "are" : "is",
-               many || !*ranks ? "them" : "it");
+               *ranks ? ranks : "the files", many || !*ranks ? "are" : "is");
         return;
     }
     if (finding->kind == RFS_FOUND_MODELS) {
@@ -206,7 +205,7 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
         comma = ", ";
     }
     if (options->manifest) {
-        printf("%s%s ", comma, verify->has_sums ? "as told by" : "written down in");
+        printf("%s%s ", comma, verify->has_sums ? "as in" : "written down in");
         rfs_text_put(stdout, options->manifest);
         comma = ", ";
     }

@@ -67,10 +67,10 @@ static void test_strings(void **state)
     NO_STRING("\"\\u00g0\"", 5, "\\u is not followed by four hexadecimal digits");
     NO_STRING("\"\\u00", 5, "\\u is not followed by four hexadecimal digits");
     NO_STRING("\"\\u0000\"", 7, "a string with a NUL");
-    NO_STRING("\"\\ud800\"", 7, "half a surrogate pair is no character");
-    NO_STRING("\"\\ud800\\n\"", 7, "half a surrogate pair is no character");
-    NO_STRING("\"\\ud800\\ud800\"", 13, "half a surrogate pair is no character");
-    NO_STRING("\"\\udc00\"", 7, "half a surrogate pair is no character");
+    NO_STRING("\"\\ud800\"", 7, "half a surrogate pair is not a character");
+    NO_STRING("\"\\ud800\\n\"", 7, "half a surrogate pair is not a character");
+    NO_STRING("\"\\ud800\\ud800\"", 13, "half a surrogate pair is not a character");
+    NO_STRING("\"\\udc00\"", 7, "half a surrogate pair is not a character");
     NO_STRING("  \"\xff\"", 2, "a string that is not UTF-8");
     NO_STRING("\"\xed\xa0\x80\"", 0, "a string that is not UTF-8");
     NO_STRING("\"\xc0\x80\"", 0, "a string that is not UTF-8");

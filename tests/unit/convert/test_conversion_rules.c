@@ -182,7 +182,7 @@ static void test_names(void **ctx)
             "SRC: has names of both sides of x.rules: 'l.0.b' of training, and 'm.0.x' of "
             "huggingface");
     refuses(layers, "{\"n\": 2}", NULL, "other 4",
-            "SRC: parameter 'other': and the others have names of neither side of x.rules, "
+            "SRC: parameter 'other': the source has names of neither side of x.rules, "
             "training or huggingface");
     makes("index k = 0 .. 2\na.{k} = b.{k + config.n}", "{\"n\": 7}", NULL, "b.7 1, b.8 1",
           "a.0 1, a.1 1");
@@ -202,7 +202,7 @@ static void test_repeats(void **ctx)
     makes(tied, "{}", NULL, "a 2", "b 2, c.0 2, c.1 2");
     makes(tied, "{}", NULL, "b 2, c.0 2", "a 2");
     refuses("a = b [2]\nrepeat right c = d", "{}", NULL, "a 2",
-            "parameter 'd': is repeated, and no rule makes it");
+            "parameter 'd': is repeated, but no rule makes it");
 }
 
 static void test_conditions(void **ctx)
@@ -216,12 +216,12 @@ static void test_conditions(void **ctx)
     makes(choice, "{}", "way=mixed", "d 2x3", "a 3x2");
     refuses(choice, "{}", "way=other", "d 2x3", "convert_options: 'way' cannot be 'other'");
     refuses(choice, "{}", "wya=split", "d 2x3",
-            "convert_options: 'wya=split' is no option of the rules x.rules, which have way");
+            "convert_options: 'wya=split' is not an option of the rules x.rules; they have way");
     makes("models m n\na = b", "{\"model_type\": \"n\"}", NULL, "b 1", "a 1");
     refuses("models m n\na = b", "{\"model_type\": \"o\"}", NULL, "b 1",
             "config.json: is for a model of type 'o', and the rules x.rules for m, n");
     refuses("require config.n > 3\na = b", "{\"n\": 3}", NULL, "b 1",
-            "requires config.n > 3, which is not so by config.json");
+            "requires config.n > 3, and config.json has another value");
     makes("let t = config.t ?? false\nif t\na = b\nelse if config.k is w\nc = b\nelse\nd = b\nend",
           "{\"k\": \"w\", \"t\": null}", NULL, "b 1", "c 1");
     refuses("if 1\na = b", "{}", NULL, "b 1", "the rules end before the 'end' of a condition");
@@ -254,7 +254,7 @@ static void test_rows_and_casts(void **ctx)
     makes("a = cast(float32, bfloat16, b)", "{}", NULL, "b 2", "a 2 Float32");
     makes("a = cast(float32, bfloat16, b)", "{}", NULL, "a 2 Float32", "b 2");
     refuses("a = cast(float32, same, b)", "{}", NULL, "b 2 Int32",
-            "parameter 'b': is of Int32, which no cast changes");
+            "parameter 'b': has dtype Int32, and cast converts floating-point numbers only");
     refuses("a = concat(0, b [1], c [1])", "{}", NULL, "b 1, c 1 Float32",
             "parameter 'a': is made of parts of BFloat16 and Float32");
 }
@@ -273,7 +273,7 @@ static void test_experts(void **ctx)
     refuses(experts, "{}", NULL, "w 12x4", "has shape [12, 4], but the rule makes [8, 6]");
     refuses(experts, "{}", NULL, "g.0 3x4, u.0 3x4, g.1 4x3, u.1 3x4",
             "parameter 'g.1': has shape [4, 3], but the rule says [3, 4]");
-    refuses("a.{e} = b\nindex e = 0 .. 2", "{}", NULL, "b 1", "nothing says what 'e' is");
+    refuses("a.{e} = b\nindex e = 0 .. 2", "{}", NULL, "b 1", "'e' is not defined");
     refuses("index e = 0 .. 2\na = b.{e}", "{}", NULL, "b.0 1", "index 'e' has no value here");
 }
 
@@ -299,7 +299,7 @@ static void test_mistakes_in_the_text(void **ctx)
         {"a = split(0, 2, b)", "axis 0 of 1 cannot be split in 2 parts"},
         {"option o = x\nlet n = o\na = b", "option 'o' has a word, not a number"},
         {"option o = x\nif o is y\nend\na = b", "option 'o' is never 'y'"},
-        {"let n = config.t\na = b", "'t' of config.json is no whole number"},
+        {"let n = config.t\na = b", "'t' of config.json is not a whole number"},
     };
     (void)ctx;
 

@@ -410,13 +410,13 @@ static void test_what_torch_has_not(void **state)
     struct world *w = *state;
 
     add_target(w, "s", RFS_STRING, RFS_STR, 0, NULL, 3);
-    expect_refused(w, ": is a string, which torch has no tensors of");
+    expect_refused(w, ": is a string, and torch has no tensors of that type");
     add_target(w, "m", RFS_MAP, RFS_INT32, 0, NULL, 8);
-    expect_refused(w, ": is a map tensor, which torch has no tensors of");
+    expect_refused(w, ": is a map tensor, and torch has no tensors of that type");
     add_tensor(w, "i", RFS_INT4, 1, dims);
-    expect_refused(w, ": is Int4, which torch has no tensors of");
+    expect_refused(w, ": is Int4, and torch has no tensors of that type");
     add_tensor(w, "h", RFS_HIFLOAT8, 1, dims);
-    expect_refused(w, ": is HiFloat8, which torch has no tensors of");
+    expect_refused(w, ": is HiFloat8, and torch has no tensors of that type");
 }
 
 int main(void)

@@ -190,7 +190,7 @@ static void what_does_not_go_together_is_refused(void **unused)
 
     (void)unused;
     expect_conflict((struct file[]){{"x", stage_file(0, ab, 2)}, {"y", stage_file(0, other_a, 2)}},
-                    2, "y: parameter 'a': stage 0 is given twice: x is of the same stage and does");
+                    2, "y: parameter 'a': stage 0 is given twice: x is of the same stage and cuts");
     expect_conflict((struct file[]){{"x", stage_file(0, ab, 2)}, {"y", stage_file(0, only_a, 1)}},
                     2, "y: parameter 'b': stage 0 is given twice");
     expect_conflict((struct file[]){{"x", stage_file(0, only_a, 1)}, {"y", stage_file(0, ab, 2)}},
@@ -200,9 +200,9 @@ static void what_does_not_go_together_is_refused(void **unused)
     expect_conflict((struct file[]){{"x", stage_file(1, ab, 2)}}, 1,
                     "folder: it has a stage 1 but no stage 0");
     expect_conflict((struct file[]){{"x", stage_file(0, merged, 1)}, {"y", stage_file(1, ab, 2)}},
-                    2, "x: it is merged over stages already");
+                    2, "x: it is a merge of several stages already");
     expect_conflict((struct file[]){{"x", stage_file(0, ab, 2)}, {"s.json", json}}, 2,
-                    "s.json: of the strategy files of several stages some are JSON");
+                    "s.json: some strategy files of the stages are JSON");
     expect_conflict((struct file[]){{"x", stage_file(-1, ab, 2)}}, 1,
                     "x: it has no strategy items");
     expect_conflict((struct file[]){{"x", stage_file(0, NULL, 0)}}, 1,

@@ -287,8 +287,7 @@ static void mistakes_are_told_with_their_line(void **unused)
         {"like source with dp 8 -> 6 7", "r.txt: line 1: '7' does not belong here"},
         {"like source with dp 0 -> 6", "r.txt: line 1: a device axis of 0"},
         {"like source with dp 8 -> 0", "r.txt: line 1: a device axis of 0"},
-        {"*: whole\nlike source",
-         "r.txt: line 2: there is no source strategy that it could be like"},
+        {"*: whole\nlike source", "r.txt: line 2: there is no source strategy to be like"},
     };
 
     (void)unused;
@@ -316,10 +315,9 @@ static void misfits_are_told_with_their_line(void **unused)
         "r.txt: line 2: parameter 'p': the checkpoint holds a tensor of [3, 3], and the "
         "strategy cuts axis 1 into 2 pieces: 3 is not divisible by 2; try: rules that fit this "
         "tensor");
-    expect_misfit(
-        of(s, "h.0.q_proj.weight", 0), 1, 6,
-        "r.txt: line 3: parameter 'p': the rule cuts axis 0 and axis -1, which are the same "
-        "of a tensor that has 1 axis; try: rules that fit this tensor");
+    expect_misfit(of(s, "h.0.q_proj.weight", 0), 1, 6,
+                  "r.txt: line 3: parameter 'p': the rule cuts axis 0 and axis -1, and these are "
+                  "the same axis of a tensor with 1 axis; try: rules that fit this tensor");
     expect_misfit(
         of(s, "h.0.moe.w", 0), 1, 6,
         "r.txt: line 4: parameter 'p': the rule cuts axis -2 of a tensor that has 1 axis; "
@@ -484,7 +482,7 @@ static void which_replicas(void **unused)
     refused_for(
         "like source with dp 4 -> 2", source, 16,
         "r.txt: line 1: parameter 'x': 2 of its device axes have 4 devices and cut no axis of "
-        "the tensor, and it matters which of them is meant; try: a rule for");
+        "the tensor, and the choice between them matters; try: a rule for");
     rfs_strategy_free(source);
     source = written(sharded, 1);
     refused_for("like source with dp 4 -> 2", source, 8, "r.txt: line 1: parameter 'x': 2 of its");

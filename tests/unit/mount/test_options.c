@@ -230,7 +230,7 @@ static void refusals(void **state)
                  "the source folder is missing; try: reshardfs --help");
     rfs_mount_options_free(&o);
     expect_usage(parse(&o, &err, "a", "b", "c", NULL), &err,
-                 "unexpected argument 'c'; try: reshardfs --help; quotes around what has blanks");
+                 "unexpected argument 'c'; try: reshardfs --help; quotes around paths with blanks");
     rfs_mount_options_free(&o);
 }
 

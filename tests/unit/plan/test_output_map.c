@@ -133,7 +133,7 @@ static void test_refused_names(void **state)
         {"{\"a\\\\\\u0000\": \"b\"}", "a string with a NUL"},
         {"{\"a\": \"__metadata__\"}", "__metadata__"},
         {"{\"a\": \"\xc3\"}", "a string that is not UTF-8"},
-        {"{\"a\": \"\\ud800\"}", "half a surrogate pair is no character"},
+        {"{\"a\": \"\\ud800\"}", "half a surrogate pair is not a character"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -281,7 +281,8 @@ static void test_report(void **state)
     static const char *const asked[] = {"a", "b", "x"};
     static const char json[] = "{\"a\": \"1\", \"b\": null, \"c\": \"2\", \"d\": \"3\"}";
     (void)state;
-    expect_report(json, asked, 3, "map.json: 2 of its names are no parameters of the source: c, d");
+    expect_report(json, asked, 3,
+                  "map.json: 2 of its names are not parameters of the source: c, d");
     expect_report(json, asked + 2, 1, "map.json: none of its names is a parameter of the source");
     expect_report("{\"a\": \"1\"}", asked, 3, NULL);
     expect_report("{}", asked, 3, NULL);

@@ -330,7 +330,7 @@ static void test_garbage_at_the_end(void **state)
         f->n = block_at(modes[m], 2) + 5;
         assert_int_equal(try_all(f), -EINVAL);
         assert_says(
-            f, "5 bytes that are no block 2: the file is truncated, or has garbage at its end");
+            f, "5 bytes that are not block 2: the file is truncated, or has garbage at its end");
         memcpy(f->sealed + f->n - 5, "crc_num\0\0\0\0\0\0\0\0\0\1",
                17); /* not MindSpore's: it is 0 */
         f->n += 12;

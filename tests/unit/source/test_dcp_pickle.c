@@ -200,16 +200,16 @@ static void test_calls(void **state)
     assert_int_equal(rfs_dcp_kind(pickle.root), RFS_DCP_DICT);
     assert_int_equal(rfs_dcp_count(&pickle, pickle.root), 2);
     rfs_dcp_pickle_free(&pickle);
-    DAMAGED("a call as torch makes none", SIZE ")R");
-    DAMAGED("a call as torch makes none", SIZE "N\x85R");
-    DAMAGED("a call as torch makes none", LAYOUT "K\1\x85R");
-    DAMAGED("a call as torch makes none", ENCODING "N\x85R");
-    DAMAGED("a call as torch makes none", PATH "K\1\x85R");
-    DAMAGED("a call as torch makes none", ODICT "K\1\x85R");
-    DAMAGED("a call as torch makes none", CHUNK ")R");
-    DAMAGED("a call as torch makes none", NAME("\5", "torch", "\7", "float32") ")R");
-    DAMAGED("an object as torch makes none", SIZE ")\x81");
-    DAMAGED("an object as torch makes none", CHUNK "K\1\x85\x81");
+    DAMAGED("a call that torch does not write", SIZE ")R");
+    DAMAGED("a call that torch does not write", SIZE "N\x85R");
+    DAMAGED("a call that torch does not write", LAYOUT "K\1\x85R");
+    DAMAGED("a call that torch does not write", ENCODING "N\x85R");
+    DAMAGED("a call that torch does not write", PATH "K\1\x85R");
+    DAMAGED("a call that torch does not write", ODICT "K\1\x85R");
+    DAMAGED("a call that torch does not write", CHUNK ")R");
+    DAMAGED("a call that torch does not write", NAME("\5", "torch", "\7", "float32") ")R");
+    DAMAGED("an object that torch does not write", SIZE ")\x81");
+    DAMAGED("an object that torch does not write", CHUNK "K\1\x85\x81");
     DAMAGED("a call of something that is not callable", "K\1)R");
     DAMAGED("a call of something that is not callable", SIZE "]R");
 }

@@ -245,7 +245,7 @@ static void test_missing_files(void **state)
     snprintf(path, sizeof path, "%s", tree_path(&w->tree, "b"));
     assert_int_equal(remove(path), 0);
     refused(w, GOOD, -ENOENT,
-            "parameter 'w': its slice 0 is in 'a', which is not there, and in no file that is");
+            "parameter 'w': its slice 0 is in 'a', which is missing, and in no other file");
     tree_file(&w->tree, "a", "", 0);
     refused(w, GOOD, -ENOENT, "its slice 1 is in 'b'");
 }
@@ -259,8 +259,9 @@ static void test_refused_tensors(void **state)
     refused(w, with("`dtype`", "`type`"), -EINVAL, "it has no dtype");
     refused(w, with("[2, 3]", "[2, 4]"), -EINVAL, "axis 1 of 6 cannot be cut into 4");
     refused(w, with("[2, 3]", "[2, 0]"), -EINVAL, "cannot be cut into 0");
-    refused(w, with("[2, 3]", "[2, 3, 1]"), -EINVAL, "have not as many entries");
-    refused(w, with("[2, 3]", "[1, 6]"), -EINVAL, "local_shape is not that of its slices, [4, 1]");
+    refused(w, with("[2, 3]", "[2, 3, 1]"), -EINVAL, "differ in their number of entries");
+    refused(w, with("[2, 3]", "[1, 6]"), -EINVAL,
+            "local_shape differs from the shape of its slices, [4, 1]");
     refused(w, with("[3, 2]", "[2, 3]"), -EINVAL,
             "tensor_map cuts axis 0 into 3 slices, and axis_fragmentations into 2");
     refused(w, with("[0, 1]", "[0, 2]"), -EINVAL, "tensor_map cuts axis 1 into 0");
@@ -274,10 +275,10 @@ static void test_refused_tensors(void **state)
             "its slices differ in local_shape");
     refused(w, with("`global_offset`: [5]", "`global_offset`: [6]"), -EINVAL, "it has a slice 6");
     refused(w, with("`global_offset`: [5]", "`global_offset`: [0, 2]"), -EINVAL,
-            "is not one number");
+            "is not the number");
     refused(w, with("`global_offset`: [5]", "`global_offset`: [-1]"), -EINVAL, "a whole number");
     refused(w, with("[4, 6]", "[4, 18446744073709551616]"), -EINVAL, "a number above 2^64 - 1");
-    refused(w, with("[4, 6]", "[9223372036854775808, 6]"), -EINVAL, "local_shape is not");
+    refused(w, with("[4, 6]", "[9223372036854775808, 6]"), -EINVAL, "local_shape differs");
     refused(w, with("[4, 6]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"), -ENOTSUP,
             "more than 16 axes");
     refused(w, with("[4, 6]", "{}"), -EINVAL, "an array is expected here");
@@ -294,8 +295,7 @@ static void test_refused_storage(void **state)
 
     refused(w, with("('w', (0,))", "('w', (6,))"), -EINVAL, "storage_data has a slice 6 of it");
     refused(w, with("('w', (0,))", "('w', (1,))"), -EINVAL, "stores the chunk at [0, 2] twice");
-    refused(w, with("('w', (0,))", "('v', (0,))"), -EINVAL,
-            "state_dict_metadata has not the tensor");
+    refused(w, with("('w', (0,))", "('v', (0,))"), -EINVAL, "state_dict_metadata lacks the tensor");
     static const char *const keys[] = {"('w', (0, 0))",
                                        "('w', (,))",
                                        "('w', (00,))",

@@ -200,7 +200,7 @@ static void test_weight_map(void **state)
     index_is(f, index_of(f, 0, RFS_NO_RANK), "a@1 b@0 c@1 d@0 e@0");
 
     put_file(f, "model-00001-of-00002.safetensors", "d:I8:1", NULL);
-    REFUSED(f, -EINVAL, "model.safetensors.index.json: parameter 'b': ", "is said to be in ",
+    REFUSED(f, -EINVAL, "model.safetensors.index.json: parameter 'b': ", "should be in ",
             "model-00001-of-00002.safetensors, but is not");
     put_file(f, "model-00001-of-00002.safetensors", "d:I8:1 b:I8:2 c:I8:3", NULL);
     REFUSED(f, -EINVAL, "model-00002-of-00002.safetensors: parameter 'c': ",

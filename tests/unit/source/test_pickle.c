@@ -220,10 +220,11 @@ static void test_stack(void **state)
     DAMAGED("a memo number that was never set", "h\0");
     DAMAGED("a memo number that was never set", "Nq\0j\1\0\0\0");
     DAMAGED("a state without an object", "]}b");
-    DAMAGED("a persistent id that is no storage", "NQ");
-    DAMAGED("a persistent id that is no storage", "(" TEXT1("\7", "storage") STORE "NNNtQ");
-    DAMAGED("a persistent id that is no storage", "(" TEXT1("\7", "storage") STORE TEXT1("\1", "0")
-                                                      TEXT1("\3", "cpu") "J\xff\xff\xff\xfftQ");
+    DAMAGED("a persistent id that is not a storage", "NQ");
+    DAMAGED("a persistent id that is not a storage", "(" TEXT1("\7", "storage") STORE "NNNtQ");
+    DAMAGED("a persistent id that is not a storage",
+            "(" TEXT1("\7", "storage") STORE TEXT1("\1", "0")
+                TEXT1("\3", "cpu") "J\xff\xff\xff\xfftQ");
     DAMAGED("a text that is not UTF-8", TEXT1("\2", "\xc0\x80"));
     DAMAGED("a byte string of Python 2 that is not ASCII", "U\1\xff");
     DAMAGED("it ends within a text", "X\xff\xff\xff\xff");

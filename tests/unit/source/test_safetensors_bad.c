@@ -117,9 +117,9 @@ static void test_json(void **state)
     REFUSED(4, "{\"w\":{\"data_offsets\":[0]}}", "a comma or the end is expected");
     REFUSED(4, "{\"w\":{\"data_offsets\":[0,1,2]}}", "another character is expected");
     REFUSED(4, "{\"w\":{\"dtype\":\"I8\",\"dtype\":\"I8\"}}", "this key comes twice");
-    REFUSED(4, "{\"w\":{\"shape\":[4],\"data_offsets\":[0,4]}}", "does not say its dtype");
-    REFUSED(4, "{\"w\":{\"dtype\":\"I8\",\"data_offsets\":[0,4]}}", "does not say its shape");
-    REFUSED(4, "{\"w\":{\"dtype\":\"I8\",\"shape\":[4]}}", "does not say its data_offsets");
+    REFUSED(4, "{\"w\":{\"shape\":[4],\"data_offsets\":[0,4]}}", "lacks its dtype");
+    REFUSED(4, "{\"w\":{\"dtype\":\"I8\",\"data_offsets\":[0,4]}}", "lacks its shape");
+    REFUSED(4, "{\"w\":{\"dtype\":\"I8\",\"shape\":[4]}}", "lacks its data_offsets");
 }
 
 static void test_metadata(void **state)
@@ -136,7 +136,7 @@ static void test_metadata(void **state)
         "}",
         "comes twice in the metadata");
     REFUSED(8, "{\"__metadata__\":{\"w\":\"Int4\"}," TENSOR("w", "F32", "[2]", 0, 8) "}",
-            "parameter 'w': ", "is F32, and Int4 by the metadata");
+            "parameter 'w': ", "is F32, but the metadata says Int4");
 }
 
 static void test_deep(void **state)

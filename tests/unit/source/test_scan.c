@@ -258,7 +258,7 @@ static void test_steps(void **state)
     assert_string_equal(files_of(s, 3), "-");
     assert_int_equal(s->scan.present, 2);
     s->spec.step = 500;
-    REFUSED(s, -EINVAL, "several checkpoints are of step 500: as epoch_step 1_500, 2_500",
+    REFUSED(s, -EINVAL, "several checkpoints are of step 500 (epoch_step): 1_500, 2_500",
             "both step= and epoch=");
     s->spec.epoch = 2;
     scanned(s);
@@ -266,14 +266,14 @@ static void test_steps(void **state)
     assert_string_equal(files_of(s, 1), "rank_1/net_1-2_500.ckpt"); /* the last by its name */
     assert_string_equal(files_of(s, 2), "-");
     s->spec.step = RFS_ANY_NUMBER;
-    REFUSED(s, -EINVAL, "are of epoch 2: as epoch_step 2_500, 2_1000");
+    REFUSED(s, -EINVAL, "are of epoch 2 (epoch_step): 2_500, 2_1000");
     s->spec.epoch = 1;
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/net-1_500.ckpt");
     s->spec.epoch = 9;
     s->spec.step = 1000;
     REFUSED(s, -ENOENT,
-            "no checkpoint of epoch 9, step 1000; as epoch_step there are 1_500, 2_500, "
+            "no checkpoint of epoch 9, step 1000; the saves here (epoch_step) are 1_500, 2_500, "
             "2_1000",
             "one of those");
     s->spec.file = "final*";

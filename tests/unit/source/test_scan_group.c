@@ -57,7 +57,7 @@ static void test_one_list(void **state)
     assert_string_equal(files_of(s, 6), "rank_1/a.ckpt");
     assert_int_equal(s->scan.n, 5);
     assert_int_equal(s->lines.n, 2);
-    assert_non_null(strstr(s->lines.last, "rank 6 has no checkpoint: that of rank 1 is taken"));
+    assert_non_null(strstr(s->lines.last, "rank 6 has no checkpoint: that of rank 1 is used"));
     assert_non_null(strstr(s->lines.last, "group_info.pb"));
 }
 
@@ -95,7 +95,7 @@ static void test_folder_of_ranks(void **state)
     assert_int_equal(s->scan.n, 6);
     assert_int_equal(s->lines.n, 2);
     GROUP(s, "rank_4/group_info.pb", 4, 0, 5);
-    REFUSED(s, -EINVAL, "group_info.pb: it and ", "different ranks that hold what rank 0 holds");
+    REFUSED(s, -EINVAL, "group_info.pb: it and ", "different ranks as equal to rank 0");
 }
 
 static void test_flat_folder(void **state)
@@ -142,7 +142,7 @@ static void test_bad_files(void **state)
     s->spec.group_info = tree_path(&s->tree, "group_info.pb");
     REFUSED(s, -ENOENT, "group_info.pb: cannot be read");
     bad_group(s, "", 0, "not a group info file");
-    bad_group(s, "\x12\x00", 2, "names no ranks that hold the same");
+    bad_group(s, "\x12\x00", 2, "names no equal ranks");
     bad_group(s, "\x12\x05\x08\x00", 4, "not a group info file");
     bad_group(s, "\x12\x02\x08\x00\x0a\x01", 6, "not a group info file");
     bad_group(s, "\x0a\x02\x0a\x00\x12\x00", 6, "not a group info file"); /* no ranks in an item */

@@ -153,13 +153,14 @@ static void test_refused(void **state)
 {
     struct world *w = *state;
 
-    refused_one(w, "{" ENTRY("w", "2", "0", "8") "}", 8, "its header has no DCP_SHARDING_INFO");
-    refused_one(w, "{`__metadata__`: null, " ENTRY("w", "2", "0", "8") "}", 8, "has no DCP_SH");
+    refused_one(w, "{" ENTRY("w", "2", "0", "8") "}", 8, "its header has none");
+    refused_one(w, "{`__metadata__`: null, " ENTRY("w", "2", "0", "8") "}", 8,
+                "its name promises DCP_SH");
     refused_one(w, "{" INFO("[]") ", " ENTRY("w", "2", "0", "8") "}", 8, "is damaged: ");
     refused_one(w, "{" INFO("{} x") ", " ENTRY("w", "2", "0", "8") "}", 8, "is damaged: ");
     refused_one(w, "{" INFO("{}") ", " ENTRY("w", "2", "0", "8") "}", 8,
-                "parameter 'w': DCP_SHARDING_INFO in its header is damaged: it does not say where");
-    refused_one(w, W("0, 0", "2", "8"), 8, "not as many offsets as axes");
+                "parameter 'w': DCP_SHARDING_INFO in its header is damaged: the beginning of its");
+    refused_one(w, W("0, 0", "2", "8"), 8, "numbers of offsets and axes differ");
     refused_one(w, W("0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0", "2", "8"), 8, "more than 16 offsets");
     refused_one(w, W("-1", "2", "8"), 8, "is damaged: ");
     refused_one(w,

@@ -195,7 +195,7 @@ static void test_an_unsharded_source(void **state)
     ckpt_tensor(&file, "note", "str", 1, (uint64_t[]){0}, "h\0\0\0i\0\0\0", 8);
     tree_write(f->root, "src/rank_0/net.ckpt", file.data, file.n);
     expect_refused(f, "dst_ranks=2,dst_rules=like source", -EINVAL, false,
-                   "dst_rules: line 1: there is no source strategy that it could be like");
+                   "dst_rules: line 1: there is no source strategy to be like");
     expect_open(f, "dst_ranks=4,dst_rules=axes a=2 b=2;w: axis 0 over b a");
     ckpt_tensor(&expected, "w", "Int8", 2, (uint64_t[]){1, 8}, w + 16, 8);
     ckpt_tensor(&expected, "note", "str", 1, (uint64_t[]){0}, "h\0\0\0i\0\0\0", 8);

@@ -285,7 +285,7 @@ static void test_names_and_dtypes(void **state)
         expected_file(&expected, params, ARRAY_SIZE(params), rank);
         expect_file(f, rank, &expected);
     }
-    assert_non_null(strstr(f->lines.text, "1 of its names are no parameters of the source: d\n"));
+    assert_non_null(strstr(f->lines.text, "1 of its names are not parameters of the source: d\n"));
     bytes_free(&expected);
 }
 

@@ -201,5 +201,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_messages_of_ranks, set_up, tear_down),
     };
-    return cmocka_run_group_tests_name("view: values that are no tensors", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("view: values that are not tensors", tests, NULL, NULL);
 }

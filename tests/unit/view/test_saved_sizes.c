@@ -186,7 +186,7 @@ static void test_wrong_size_is_told_once(void **state)
     open_keeping(f, "");
     assert_int_equal(size_of(f, file_id(f, 0)), size + 1);
     assert_int_equal(reshard_reader_open(f->view, file_id(f, 0), &reader), -ESTALE);
-    assert_non_null(strstr(f->lines.text, "its sources were changed since its size was looked at"));
+    assert_non_null(strstr(f->lines.text, "its sources were changed after its size was read"));
     close_view(f);
     open_keeping(f, ""); /* as the message says */
     for (unsigned rank = 0; rank < 2; rank++) {

@@ -144,7 +144,7 @@ static void what_is_no_set_of_strategies(void **unused)
     expect_failure(tree_path(root, "none"), -ENOENT, "/none: cannot be read: No such file");
     write_json("mix/a.json", 0);
     write_protobuf("mix/b.ckpt", 1);
-    expect_failure(tree_path(root, "mix"), -EINVAL, "some are JSON and some protobuf");
+    expect_failure(tree_path(root, "mix"), -EINVAL, "are JSON and some protobuf");
     snprintf(text, sizeof text, "%s:", tree_path(root, "mix/a.json"));
     expect_failure(text, -EINVAL, "a path in the list of strategy files is empty");
     snprintf(text, sizeof text, "%s:%s", tree_path(root, "mix/a.json"), tree_path(root, "gone"));
