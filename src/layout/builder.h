@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room only: how a strategy is built, one parameter's layout after the other.
+ * Inside the room, and for `reshard strategy new`: how a strategy is built, one parameter's layout
+ * after the other.
  *
  * A reader begins an item, fills it in as the file has it, and adds it to the strategy, which
  * checks it. Every function gives 0 or -errno with the error object filled.

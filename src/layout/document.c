@@ -318,6 +318,9 @@ static int make_one(const struct rfs_strategy *strategy, size_t i, uint32_t stag
     struct rfs_layout layout = *rfs_strategy_layout(strategy, i, stage);
     int rc = 0;
 
+    if (strchr(param, '-'))
+        return rfs_fail(err, -EINVAL, where, "names= in -o with another name",
+                        "its name has a \"-\", and strategy files have stages before that");
     if (layout.unclear != RFS_CLEAR)
         return rfs_fail(err, -EINVAL, where, NULL, "it is not clear what its layout means: %s",
                         rfs_layout_unclear(&layout));

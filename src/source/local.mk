@@ -24,6 +24,7 @@ librfs_la_SOURCES += \
 	src/source/boxes/mindformers.c \
 	src/source/boxes/mindformers.h \
 	src/source/boxes/mindformers_internal.h \
+	src/source/boxes/mindformers_layouts.c \
 	src/source/boxes/mindformers_storage.c \
 	src/source/boxes/mindformers_tensors.c \
 	src/source/boxes/open.c \

@@ -11,12 +11,22 @@ TIMEOUT = 120
 MOUNTED = 4  # of so many cases one is mounted, too
 
 
+def run(*arguments):
+    reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
+    return subprocess.run([reshard, *arguments], stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
+
+
+def reshard(*arguments):
+    """None, or what it said when it failed."""
+    done = run(*arguments)
+    return f"{arguments[0]} exits with {done.returncode}: {done.stdout.strip()}" if done.returncode else None
+
+
 def export(case, source, target, options):
     """None, or what it said."""
-    reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
     given = ",".join(f"{k}={v}" for k, v in options.items())
-    done = subprocess.run([reshard, "export", source, target, "-o", given], stdin=subprocess.DEVNULL, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
+    done = run("export", source, target, "-o", given)
     said = done.stdout.strip()
     if case.says not in said:
         return f"'{case.says}' is not in: {said}"
@@ -63,12 +73,13 @@ def differs(path, wanted):
     return None
 
 
+def rank_differs(target, rank, wanted):
+    problem = differs(os.path.join(target, f"rank_{rank}", f"checkpoint_{rank}.ckpt"), wanted)
+    return problem and f"rank {rank}: {problem}"
+
+
 def ranks_differ(case, target):
-    for rank in range(case.devices):
-        problem = differs(os.path.join(target, f"rank_{rank}", f"checkpoint_{rank}.ckpt"), case.wanted(rank))
-        if problem:
-            return f"rank {rank}: {problem}"
-    return None
+    return next((said for rank in range(case.devices) if (said := rank_differs(target, rank, case.wanted(rank)))), None)
 
 
 def check_ranks(case, source, options, folder):

@@ -90,7 +90,24 @@ class Case:
     def check_views(self, folder, source, options):
         """What reshard writes of it; None, or how it differs from the model."""
         problem = compared.check(self, folder, source, options)
-        return problem if problem or self.refusal else self.check_shown(folder, source, options)
+        if problem or self.refusal:
+            return problem
+        return self.check_shown(folder, source, options) or self.check_derived(folder, source)
+
+    def check_derived(self, folder, source):
+        """The strategy that metadata.json tells gives each rank what that rank had when it saved."""
+        if self.checkpoint.ranks == 1 or any("-" in t.name for t in self.checkpoint.tensors):
+            return None
+        path = os.path.join(folder, f"derived.{'json' if len(self.checkpoint.tensors) % 2 else 'ckpt'}")
+        problem = compared.reshard("strategy", "new", path, "--tree", source)
+        if any(not self.checkpoint.held(s * self.checkpoint.devices) for s in range(self.checkpoint.stages)):
+            return None if "but no stage" in (problem or "") else f"strategy new: a stage that holds nothing: {problem}"
+        if not problem:
+            problem = compared.export(self, source, folder + "/derived", {"dst_strategy": path})
+        for rank in range(self.checkpoint.ranks):
+            held = {t.name: self.checkpoint.slice(t, rank) for t in self.checkpoint.held(rank)}
+            problem = problem or compared.rank_differs(folder + "/derived", rank, held)
+        return problem and f"strategy new: {problem}"
 
     def check_shown(self, folder, source, options):
         """view=mindformers: mindformers itself and reshard read it again."""

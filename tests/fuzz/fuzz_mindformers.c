@@ -34,6 +34,18 @@ static void check_boxes(struct rfs_boxes *boxes)
         require_result(rfs_boxes_locate(boxes, (uint32_t)boxes->chunks.n - 1, &err), &err);
 }
 
+static void check_layouts(struct rfs_boxes *boxes)
+{
+    struct rfs_mf_layouts layouts;
+    struct rfs_error err = {0};
+
+    if (require_result(rfs_mindformers_layouts(boxes, &layouts, &err), &err))
+        for (size_t i = 0; i < layouts.held.n; i++)
+            REQUIRE(layouts.held.data[i].ranks == layouts.devices &&
+                    layouts.held.data[i].tensor < layouts.of.n);
+    rfs_mf_layouts_free(&layouts);
+}
+
 void fuzz_prepare(void)
 {
     static const char file[] = "9\0\0\0\0\0\0\0"
@@ -54,8 +66,10 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("metadata.json", data, size)) == 0);
     if (require_result(rfs_mindformers_open(fuzz_folder(), files, &tables, NULL, &boxes, &err),
-                       &err))
+                       &err)) {
         check_boxes(boxes);
+        check_layouts(boxes);
+    }
     rfs_boxes_free(boxes);
     rfs_files_free(files);
     rfs_intern_free(tables.names);

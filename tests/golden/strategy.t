@@ -144,6 +144,41 @@ $ reshard strategy new x.json --rules '*.weight: axis 5 over all;*: whole' --ran
 reshard: error: --rules: parameter 'moments.layer3.weight': the rule cuts axis 5 of a tensor that has 2 axes; try: rules that fit this tensor
 (exit 1)
 
+# a strategy of what a Checkpoint 2.0 says of its ranks; nothing else says that
+$ reshard export src mf -s src_strategy.ckpt -o view=mindformers,dst_strategy=dst_strategy.ckpt >/dev/null 2>&1
+$ reshard strategy new saved.json --tree mf
+$ reshard strategy show saved.json
+name                   stage  shape        devices  map         optimizer_shard  note
+global_step                0  [1]          [4]      [-1]                      0
+layer1.bias                0  [48]         [4]      [-1]                      0
+layer1.weight              0  [768, 48]    [4]      [0, -1]                   0
+layer2.bias                0  [96]         [4]      [-1]                      0
+layer2.weight              0  [48, 96]     [4]      [0, -1]                   0
+layer3.bias                0  [12]         [4]      [-1]                      0
+layer3.weight              0  [2, 48, 12]  [2, 2]   [0, 1, -1]                0
+learning_rate              0  ?            [4]      []                        0
+moments.layer1.bias        0  [48]         [4]      [-1]                      0
+moments.layer1.weight      0  [768, 48]    [4]      [0, -1]                   0
+moments.layer2.bias        0  [96]         [4]      [-1]                      0
+moments.layer2.weight      0  [48, 96]     [4]      [0, -1]                   0
+moments.layer3.bias        0  [12]         [4]      [-1]                      0
+moments.layer3.weight      0  [2, 48, 12]  [2, 2]   [0, 1, -1]                0
+rng_state                  0  [4]          [4]      [-1]                      0
+
+strategy: 15 parameters, 1 stage of 4 devices
+$ reshard export mf saved -d saved.json >/dev/null && reshard verify saved --against mf -d dst_strategy.ckpt
+saved: 15 tensors, 334.2 KiB: the same as mf, all 4 ranks agree
+$ reshard strategy new x.ckpt --tree src
+reshard: error: src: only a Checkpoint 2.0 with metadata.json says which ranks held what; try: --rules with --ranks
+(exit 1)
+$ reshard export src dcp -s src_strategy.ckpt -o view=dcp,dst_ranks=2 >/dev/null 2>&1
+$ reshard strategy new x.ckpt --tree dcp
+reshard: error: dcp: only a Checkpoint 2.0 with metadata.json says which ranks held what; try: --rules with --ranks
+(exit 1)
+$ sed -i 's/"rank_list":\[0,1,/"rank_list":[1,0,/' mf/metadata.json; reshard strategy new x.ckpt --tree mf --force
+reshard: error: …/work/mf/metadata.json: offset 503: parameter 'layer1.weight': its rank_list is not the ranks of a pipeline stage, one after the other; try: --rules with --ranks
+(exit 1)
+
 # check
 $ reshard strategy check src_strategy.ckpt src
 note: only in the tree: 'global_step': the strategy does not have it, so it is copied unchanged

@@ -54,11 +54,13 @@ int rfs_mf_ended(const struct rfs_mf *mf)
                     "not valid JSON of a Checkpoint 2.0: %s", json->wrong);
 }
 
-static void mf_end(struct rfs_mf *mf)
+void rfs_mf_end(struct rfs_mf *mf)
 {
     rfs_json_read_free(&mf->json);
     free(mf->name.data);
     free(mf->slices.data);
+    free(mf->ranks.data);
+    free(mf->seen.data);
     free(mf->file.data);
     free(mf->best.data);
     free(mf->first.data);
@@ -118,7 +120,7 @@ static int read_part(struct rfs_mf *mf, struct parts *parts)
     *place = rfs_json_read_place(json);
     if (tensors) {
         const int rc = rfs_mf_read_tensors(mf);
-        return rc ? rc : rfs_boxes_declared(mf->boxes, mf->err);
+        return rc || mf->layouts ? rc : rfs_boxes_declared(mf->boxes, mf->err);
     }
     if (parts->tensors != UINT64_MAX)
         return rfs_mf_read_storage(mf);
@@ -153,10 +155,10 @@ static int read_text(struct rfs_mf *mf, struct rfs_reading *reading)
     return rfs_mf_read_storage(mf);
 }
 
-static int read_file(struct rfs_mf *mf, uint32_t file)
+int rfs_mf_read(struct rfs_mf *mf)
 {
     struct rfs_reading reading;
-    int rc = rfs_reading_begin_quiet(mf->boxes->files, file, &reading);
+    int rc = rfs_reading_begin_quiet(mf->boxes->files, mf->boxes->metadata, &reading);
 
     if (rc < 0)
         return rfs_files_fail(mf->err, mf->path, rc);
@@ -194,15 +196,20 @@ static void free_own(void *own)
 static const struct rfs_boxes_format format = {
     .name = "MindSpore Transformers, Checkpoint 2.0", .locate = locate, .free = free_own};
 
+bool rfs_boxes_are_mindformers(const struct rfs_boxes *boxes)
+{
+    return boxes->format == &format;
+}
+
 static int build(struct rfs_boxes *boxes, struct rfs_error *err)
 {
-    RFS_CLEANUP(mf_end)
+    RFS_CLEANUP(rfs_mf_end)
     struct rfs_mf mf = {
         .boxes = boxes, .path = rfs_files_path(boxes->files, boxes->metadata), .err = err};
 
     int rc = list_folder(&mf);
     if (rc == 0)
-        rc = read_file(&mf, boxes->metadata);
+        rc = rfs_mf_read(&mf);
     if (rc == 0)
         rc = rfs_boxes_finish(boxes, err);
     if (rc)

@@ -7,6 +7,7 @@
 #include "base/json_read.h"
 #include "base/vec.h"
 #include "source/boxes/internal.h"
+#include "source/boxes/mindformers.h"
 
 /* A text that outlives the next string that is read; a NUL follows it. */
 struct rfs_mf_text {
@@ -26,7 +27,20 @@ struct rfs_mf {
     struct rfs_mf_text file, best, first;
     struct rfs_intern *missing; /* files that were to be taken; NULL: all are there */
     uint64_t stand_ins;         /* slices that are taken from other files instead */
+    /* Not NULL: the boxes are finished, and layouts are read. */
+    struct rfs_mf_layouts *layouts;
+    RFS_VEC(uint64_t) ranks; /* that hold the slice at hand, some of them several times */
+    RFS_VEC(uint32_t)
+    seen;            /* by rank: 1 + the number of the last slice that it was found to hold */
+    uint32_t n_seen; /* slices */
     struct rfs_error *err;
+};
+
+/* The layout of a tensor as metadata.json has it. */
+struct rfs_mf_described {
+    struct rfs_mf_layout layout;
+    uint64_t first_rank,
+        n_ranks; /* of rank_list; none: there is no list, or ranks are left out of it */
 };
 
 /* Makes a copy in TEXT. False when out of memory. */
@@ -37,6 +51,15 @@ bool rfs_mf_keep(struct rfs_mf_text *text, const char *data, size_t n);
     ((struct rfs_where){(mf)->path, (int64_t)rfs_json_read_place(&(mf)->json), (mf)->name.data})
 /* 0, or -errno with the reason why reading ended early. */
 int rfs_mf_ended(const struct rfs_mf *mf);
+
+/* Notes the layout of the tensor at hand. 0 or -errno. */
+int rfs_mf_note_layout(struct rfs_mf *mf, const struct rfs_mf_described *described);
+/* Notes that mf->ranks hold slice NUMBER of the tensor at hand. 0 or -errno. */
+int rfs_mf_note_ranks(struct rfs_mf *mf, uint64_t number);
+
+/* Reads the text. 0 or -errno. */
+int rfs_mf_read(struct rfs_mf *mf);
+void rfs_mf_end(struct rfs_mf *mf);
 
 /* The value of state_dict_metadata: declares all tensors and their slices. 0 or -errno. */
 int rfs_mf_read_tensors(struct rfs_mf *mf);

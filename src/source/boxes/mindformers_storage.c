@@ -5,7 +5,7 @@
  *   "('w', (3,))": [{"file_name": …, "storage_rank": 3, "rank_group": [3, 7]}, …]
  *
  * The key is what Python prints for a name and a slice's number. rank_group is the list of the ranks
- * that have the slice in memory, in each entry again; it is passed over.
+ * that have the slice in memory, in each entry again; only layouts need it.
  */
 #include "source/boxes/mindformers_internal.h"
 
@@ -132,13 +132,26 @@ struct copies {
     uint64_t lowest, best;
 };
 
+/* [3, 7] */
+static int read_group(struct rfs_mf *mf)
+{
+    uint64_t rank;
+    bool first = true;
+
+    while (rfs_json_read_element(&mf->json, &first) && rfs_json_read_u64(&mf->json, &rank))
+        if (!RFS_PUSH(&mf->ranks, rank))
+            return rfs_fail_memory_of(mf->err, mf->path);
+    return rfs_mf_ended(mf);
+}
+
 /* {"file_name": …, "storage_rank": …, "rank_group": …} */
 static int read_copy(struct rfs_mf *mf, uint64_t *rank)
 {
     struct rfs_json_read *json = &mf->json;
     bool first = true, has_file = false, has_rank = false;
+    int rc = 0;
 
-    while (rfs_json_read_member(json, &first)) {
+    while (rc == 0 && rfs_json_read_member(json, &first)) {
         if (rfs_json_read_is(json, "file_name")) {
             if (!rfs_json_read_string(json))
                 break;
@@ -147,11 +160,14 @@ static int read_copy(struct rfs_mf *mf, uint64_t *rank)
             has_file = true;
         } else if (rfs_json_read_is(json, "storage_rank")) {
             has_rank = rfs_json_read_u64(json, rank);
+        } else if (mf->layouts && rfs_json_read_is(json, "rank_group")) {
+            rc = read_group(mf);
         } else {
             rfs_json_read_skip(json);
         }
     }
-    const int rc = rfs_mf_ended(mf);
+    if (rc == 0)
+        rc = rfs_mf_ended(mf);
     if (rc)
         return rc;
     if (!has_file || !has_rank)
@@ -234,13 +250,18 @@ static int read_slice(struct rfs_mf *mf, uint64_t number)
     bool first = true;
     int rc = 0;
 
+    mf->ranks.n = 0;
     while (rc == 0 && rfs_json_read_element(&mf->json, &first)) {
         rc = read_copy(mf, &rank);
-        if (rc == 0)
+        if (rc == 0 && mf->layouts)
+            rc = RFS_PUSH(&mf->ranks, rank) ? 0 : rfs_fail_memory_of(mf->err, mf->path);
+        else if (rc == 0)
             rc = take_copy(mf, &copies, rank);
     }
     if (rc == 0)
         rc = rfs_mf_ended(mf);
+    if (rc == 0 && mf->layouts)
+        return rfs_mf_note_ranks(mf, number);
     if (rc)
         return rc;
     if (copies.lowest == UINT64_MAX)

@@ -15,19 +15,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define AXES_MOST 64 /* of a device matrix, and entries of a tensor map */
 #define REMEDY "the file as MindSpore Transformers wrote it"
 
 struct list {
     uint32_t n;
-    uint64_t data[AXES_MOST];
+    uint64_t data[RFS_MF_AXES];
 };
 
 struct map {
     uint32_t n; /* axes of the tensor */
     uint32_t n_entries;
-    uint32_t end[AXES_MOST]; /* of the axis' entries */
-    int64_t entry[AXES_MOST];
+    uint32_t end[RFS_MF_AXES]; /* of the axis' entries */
+    int64_t entry[RFS_MF_AXES];
 };
 
 /* What is read of a tensor before anything is made of it: the members come in any order. */
@@ -36,7 +35,8 @@ struct tensor {
     enum rfs_dtype dtype;
     struct list shape, fragments, matrix;
     struct map map;
-    struct list slice; /* shape of the slices */
+    uint64_t first_rank, n_ranks; /* of rank_list; 0 ranks: it has gaps */
+    struct list slice;            /* shape of the slices */
     bool has_slice;
 };
 
@@ -52,9 +52,9 @@ static int read_list(struct rfs_mf *mf, struct list *list, const char *what)
 
     list->n = 0;
     while (rfs_json_read_element(&mf->json, &first)) {
-        if (list->n == AXES_MOST)
+        if (list->n == RFS_MF_AXES)
             return rfs_fail(mf->err, -ENOTSUP, RFS_MF_HERE(mf), NULL, "%s has more than %d numbers",
-                            what, AXES_MOST);
+                            what, RFS_MF_AXES);
         if (!rfs_json_read_u64(&mf->json, &list->data[list->n++]))
             break;
     }
@@ -63,9 +63,9 @@ static int read_list(struct rfs_mf *mf, struct list *list, const char *what)
 
 static int add_entry(struct rfs_mf *mf, struct map *map)
 {
-    if (map->n_entries == AXES_MOST)
+    if (map->n_entries == RFS_MF_AXES)
         return rfs_fail(mf->err, -ENOTSUP, RFS_MF_HERE(mf), NULL,
-                        "tensor_map has more than %d entries", AXES_MOST);
+                        "tensor_map has more than %d entries", RFS_MF_AXES);
     if (!rfs_json_read_i64(&mf->json, &map->entry[map->n_entries++]))
         return rfs_mf_ended(mf);
     return 0;
@@ -80,7 +80,7 @@ static int read_map(struct rfs_mf *mf, struct map *map)
     map->n = map->n_entries = 0;
     while (rc == 0 && rfs_json_read_element(&mf->json, &first)) {
         bool first_entry = true;
-        if (map->n == AXES_MOST)
+        if (map->n == RFS_MF_AXES)
             return fail(mf, "tensor_map has more entries than a tensor can have axes");
         if (!rfs_json_read_peek(&mf->json, '['))
             rc = add_entry(mf, map);
@@ -90,6 +90,21 @@ static int read_map(struct rfs_mf *mf, struct map *map)
         map->end[map->n++] = map->n_entries;
     }
     return rc ? rc : rfs_mf_ended(mf);
+}
+
+/* [4, 5, 6, 7] */
+static int read_ranks(struct rfs_mf *mf, struct tensor *tensor)
+{
+    uint64_t rank, n = 0;
+    bool first = true, gaps = false;
+
+    while (rfs_json_read_element(&mf->json, &first) && rfs_json_read_u64(&mf->json, &rank)) {
+        if (n == 0)
+            tensor->first_rank = rank;
+        gaps |= rank - tensor->first_rank != n++;
+    }
+    tensor->n_ranks = gaps ? 0 : n;
+    return rfs_mf_ended(mf);
 }
 
 static int read_layout(struct rfs_mf *mf, struct tensor *tensor)
@@ -109,6 +124,8 @@ static int read_layout(struct rfs_mf *mf, struct tensor *tensor)
         } else if (rfs_json_read_is(json, "interleaved_parallel")) {
             tensor->interleaved = rfs_json_read_peek(json, 't');
             rfs_json_read_skip(json);
+        } else if (mf->layouts && rfs_json_read_is(json, "rank_list")) {
+            rc = read_ranks(mf, tensor);
         } else {
             rfs_json_read_skip(json);
         }
@@ -298,6 +315,23 @@ static int declare_slice(struct rfs_mf *mf, const struct tensor *tensor, const u
     return rfs_boxes_chunk(mf->boxes, offset, size, mf->err);
 }
 
+static int note_layout(struct rfs_mf *mf, const struct tensor *tensor)
+{
+    struct rfs_mf_described described = {.first_rank = tensor->first_rank,
+                                         .n_ranks = tensor->n_ranks};
+    struct rfs_mf_layout *layout = &described.layout;
+
+    layout->n_axes = tensor->shape.n;
+    if (!tensor->has_layout)
+        return rfs_mf_note_layout(mf, &described);
+    layout->n_dev = tensor->matrix.n;
+    memcpy(layout->dev, tensor->matrix.data, tensor->matrix.n * sizeof *layout->dev);
+    memcpy(layout->map, tensor->map.entry, tensor->map.n_entries * sizeof *layout->map);
+    for (uint32_t i = 0; i < tensor->map.n; i++)
+        layout->end[i] = tensor->map.end[i];
+    return rfs_mf_note_layout(mf, &described);
+}
+
 static int declare(struct rfs_mf *mf, const struct tensor *tensor)
 {
     struct rfs_type type = {.ndim = (uint8_t)tensor->shape.n, .dtype = (uint8_t)tensor->dtype};
@@ -306,6 +340,8 @@ static int declare(struct rfs_mf *mf, const struct tensor *tensor)
 
     if (rc)
         return rc;
+    if (mf->layouts)
+        return note_layout(mf, tensor);
     memcpy(type.dims, tensor->shape.data, tensor->shape.n * sizeof *type.dims);
     rc = rfs_boxes_tensor(mf->boxes, mf->name.data, mf->name.n, &type, mf->err);
     for (size_t i = 0; rc == 0 && i < mf->slices.n; i++)

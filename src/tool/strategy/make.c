@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard strategy new: a strategy file from rules. */
+/* reshard strategy new: a strategy file from rules, or from a tree that says how it is cut. */
 #include "base/cleanup.h"
 #include "layout/rules.h"
 #include "tool/strategy/strategy.h"
@@ -88,20 +88,21 @@ static int check_readable(const struct rfs_headers *headers, struct rfs_error *e
     return 0;
 }
 
-static int make(const struct rfs_strategy_args *args, const struct rfs_headers *headers,
-                struct rfs_log *log, const struct rfs_rules *rules,
-                const struct rfs_strategy *source, struct rfs_strategy_doc *doc,
-                struct rfs_strategy **made, struct rfs_error *err)
+/* RULES NULL: as the tree says itself. */
+static int make(const struct rfs_strategy_args *args, struct rfs_strategy_tree *tree,
+                const struct rfs_rules *rules, const struct rfs_strategy *source,
+                struct rfs_strategy_doc *doc, struct rfs_strategy **made, struct rfs_error *err)
 {
     RFS_FREE const char **names = NULL;
     struct rfs_rules_use use = {.source = source, .ranks = args->ranks, .ranks_option = "--ranks"};
-    struct known known = {headers, source};
+    struct known known = {&tree->headers, source};
     const struct rfs_doc_tensors tensors = {ndim_of, &known};
-    int rc = list_names(headers, &names, &use.n, err);
+    int rc = rules ? list_names(&tree->headers, &names, &use.n, err)
+                   : rfs_strategy_derive(tree, args->tree, made, err);
 
     use.names = names;
-    if (rc == 0)
-        rc = rfs_rules_strategy(rules, &use, log, made, err);
+    if (rc == 0 && rules)
+        rc = rfs_rules_strategy(rules, &use, &tree->source.log, made, err);
     return rc ? rc : rfs_strategy_doc_make(*made, &tensors, doc, err);
 }
 
@@ -114,12 +115,16 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
     RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
 
-    if (!args->rules || args->ranks == 0)
+    const bool derived = !args->rules && args->ranks == 0 && !args->source && args->tree;
+
+    if (!derived && (!args->rules || args->ranks == 0))
         return rfs_fail_usage(err, "--rules '*: whole' --ranks 8", "new needs --rules and --ranks");
     if (!args->tree && !args->source)
         return rfs_fail_usage(err, "--tree SRC, or -s FILE", "there is no list of the parameters");
     const int json = rfs_strategy_form(args, out, false, err);
-    int rc = json < 0 ? json : rfs_view_read_rules("--rules", args->rules, &rules, err);
+    int rc = json < 0 ? json : 0;
+    if (rc == 0 && !derived)
+        rc = rfs_view_read_rules("--rules", args->rules, &rules, err);
     if (rc == 0 && args->source)
         rc = rfs_view_read_strategy(args->source, &source, err);
     if (rc == 0)
@@ -127,7 +132,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     if (rc == 0)
         rc = check_readable(&tree.headers, err);
     if (rc == 0)
-        rc = make(args, &tree.headers, &tree.source.log, rules, source, &doc, &made, err);
+        rc = make(args, &tree, rules, source, &doc, &made, err);
     /* A tree whose cuts are in the source strategy has the shapes that JSON is to have. */
     if (rc == 0 && args->tree && source) {
         struct rfs_fit from;
@@ -139,7 +144,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
             rc = rfs_strategy_shapes(&tree.fit, &doc, err);
     } else if (rc == 0 && args->tree) {
         rfs_fit_begin(&tree.headers, made, &tree.fit);
-        tree.fit.whole = args->whole;
+        tree.fit.whole = args->whole || derived;
         rc = json ? rfs_fit_ranks(&tree.fit, err) : 0; /* protobuf has no shapes */
         if (rc == 0)
             rc = rfs_strategy_shapes(&tree.fit, &doc, err);

@@ -117,6 +117,7 @@ const struct rfs_command rfs_command_strategy = {
              "reshard strategy convert IN OUT [--to FORM] [--tree SRC] [--force]\n"
              "reshard strategy merge OUT FILE... | FOLDER [--force]\n"
              "reshard strategy new OUT --rules RULES --ranks N [-s FILE] [--tree SRC]\n"
+             "reshard strategy new OUT --tree SRC\n"
              "reshard strategy check FILE TREE [-s FILE | --whole] [--strict] [--json]\n",
     .summary = "shows, converts, merges, makes and checks strategy files",
     .arguments = arguments,

@@ -414,6 +414,83 @@ static void test_headers(void **state)
     assert_true(locate(w, 2, &at) < 0);
 }
 
+/* Two stages of four ranks: u is in the first, both is in both, a scalar has no layout. */
+#define RANKS(list) "`rank_group`: " list
+#define HELD(name, number, first, more)                                                            \
+    "`('" name "', (" number ",))`: [{`file_name`: `a`, `storage_rank`: " first                    \
+    ", " RANKS("[" first more "]") "}]"
+#define OF(name, matrix, map, ranks)                                                               \
+    TENSOR(name, "[4]", "[2]",                                                                     \
+           "{`device_matrix`: " matrix ", `tensor_map`: " map ", `rank_list`: " ranks "}",         \
+           CHUNK("0", "[2]") "," CHUNK("1", "[2]"))
+#define U OF("u", "[2, 2]", "[0]", "[0, 1, 2, 3]")
+#define BOTH OF("both", "[2, 2]", "[1]", "[4, 5, 6, 7]")
+#define SCALAR TENSOR("scalar", "[]", "[]", "null", CHUNK("0", "[]"))
+#define U_HELD HELD("u", "0", "0", ", 2") "," HELD("u", "1", "1", ", 3")
+#define BOTH_HELD HELD("both", "0", "0", ", 1, 4, 5") ", `('both', (1,))`: " BOTH_SECOND
+#define BOTH_SECOND                                                                                \
+    "[{`file_name`: `b`, `storage_rank`: 2, " RANKS("[2, 3, 6, 7]") "}, {`file_name`: `a`, "       \
+                                                                    "`storage_rank`: 3, " RANKS(   \
+                                                                        "[2, 3, 6, 7]") "}]"
+#define SCALAR_HELD HELD("scalar", "0", "0", ", 1, 2, 3")
+#define STAGES WHOLE(U "," BOTH "," SCALAR, U_HELD "," BOTH_HELD "," SCALAR_HELD)
+
+static void no_layouts(struct world *w, const char *text, const char *part)
+{
+    struct rfs_mf_layouts layouts;
+
+    opens(w, text);
+    const int rc = rfs_mindformers_layouts(w->boxes, &layouts, &w->err);
+    rfs_mf_layouts_free(&layouts);
+    if (rc != -EINVAL || !strstr(w->err.text, part))
+        fail_msg("%d, '%s' instead of '%s' for %.300s", rc, w->err.text, part, text);
+}
+
+static void test_layouts(void **state)
+{
+    struct world *w = *state;
+    struct rfs_mf_layouts layouts;
+    static const struct rfs_mf_held held[] = {{0, 0, 4}, {1, 0, 4}, {2, 0, 4}, {1, 1, 4}};
+
+    opens(w, STAGES);
+    assert_int_equal(rfs_mindformers_layouts(w->boxes, &layouts, &w->err), 0);
+    assert_int_equal(layouts.devices, 4);
+    assert_int_equal(layouts.held.n, 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(layouts.held.data[i].tensor, held[i].tensor);
+        assert_int_equal(layouts.held.data[i].stage, held[i].stage);
+        assert_int_equal(layouts.held.data[i].ranks, held[i].ranks);
+    }
+    assert_int_equal(layouts.of.n, 3);
+    const struct rfs_mf_layout *u =
+        (const struct rfs_mf_layout *)rfs_intern_bytes(layouts.distinct, layouts.of.data[0], NULL);
+    assert_int_equal(u->n_dev, 2);
+    assert_int_equal(u->n_axes, 1);
+    assert_int_equal(u->end[0], 1);
+    assert_int_equal(u->map[0], 0);
+    rfs_mf_layouts_free(&layouts);
+}
+
+static void test_no_layouts(void **state)
+{
+    struct world *w = *state;
+
+    no_layouts(w, WHOLE(OF("u", "[2, 2]", "[0]", "[0, 1, 3, 2]"), U_HELD),
+               "its rank_list is not the ranks of a pipeline stage, one after the other");
+    no_layouts(w, WHOLE(OF("u", "[2, 2]", "[0]", "[2, 3, 4, 5]"), U_HELD), "its rank_list is not");
+    no_layouts(w, WHOLE(OF("u", "[2]", "[0]", "[0, 1, 2, 3]"), U_HELD), "its rank_list is not");
+    no_layouts(w,
+               WHOLE(U "," OF("v", "[2]", "[0]", "[0, 1]"), U_HELD
+                     ",`('v', (0,))`: [" COPY("a", "0") "],`('v', (1,))`: [" COPY("a", "0") "]"),
+               "its layout is one of 2 ranks, and that of others of 4");
+    no_layouts(w, WHOLE(U, HELD("u", "0", "0", ", 1") "," HELD("u", "1", "2", ", 3")),
+               "rank 1 holds slice 0 of it, and its layout gives that rank another");
+    no_layouts(w, WHOLE(U, HELD("u", "0", "0", ", 2") "," HELD("u", "1", "1", "")),
+               "only 3 of the 4 ranks of stage 0 hold it");
+    no_layouts(w, WHOLE(U, HELD("u", "0", "0", ", 2, 1048576") "," HELD("u", "1", "1", ", 3")),
+               "its ranks are more than a million");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -421,7 +498,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_good),          TEST(test_kinds_of_tensors), TEST(test_names),
         TEST(test_missing_files), TEST(test_refused_tensors),  TEST(test_refused_storage),
-        TEST(test_damage),        TEST(test_headers),
+        TEST(test_damage),        TEST(test_headers),          TEST(test_layouts),
+        TEST(test_no_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
