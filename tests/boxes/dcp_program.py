@@ -63,11 +63,13 @@ class Sharded:
             left //= n
         for n, i, axis in zip(self.mesh, at, self.cuts):
             local = local if axis is None else piece(local, axis, n, i)
+        # In memory of its own, as after a training: torch 2.15 cannot save a DTensor of a part of some memory.
+        local = local.clone(memory_format=torch.contiguous_format)
         places = self.places or [Replicate() if axis is None else Shard(axis) for axis in self.cuts]
         if VERSION < (2, 3):
-            return DTensor(local.contiguous(), mesh, places, shape=self.full.shape, dtype=self.full.dtype,
+            return DTensor(local, mesh, places, shape=self.full.shape, dtype=self.full.dtype,
                            requires_grad=False, stride=self.full.stride())
-        return DTensor.from_local(local.contiguous(), mesh, places, run_check=False, shape=self.full.shape,
+        return DTensor.from_local(local, mesh, places, run_check=False, shape=self.full.shape,
                                   stride=self.full.stride())
 
 
