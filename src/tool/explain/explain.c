@@ -111,7 +111,8 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
                                                    "parts", "from part", "from parts"};
     static const struct rfs_explain_words boxed = {"rank",  "ranks",     "file",
                                                    "files", "from file", "from files"};
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(explain->rooms.catalog);
+    const struct rfs_converted *converted = explain->rooms.converted;
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(explain->rooms.stored);
     struct rfs_scale scale;
 
     explain->words = explain->rooms.hfai ? &parts : boxes ? &boxed : &ranks;
@@ -119,7 +120,7 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
         explain->n_sources = rfs_hfai_parts(explain->rooms.hfai);
         return rfs_explain_parts_open(explain, err);
     }
-    rfs_planner_scale(explain->rooms.planner, &scale);
+    rfs_planner_scale(converted ? rfs_converted_whole(converted) : explain->rooms.planner, &scale);
     explain->n_sources = boxes ? boxes->n_files : scale.src_devices * scale.src_stages;
     rfs_planner_report(explain->rooms.planner, RFS_TELL_ONE_SIDED);
     return plan_all(explain, err);
@@ -138,14 +139,15 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
         rc = prepare(explain, err);
     if (rc == 0 && explain->param)
         rc = rfs_explain_check(explain, err);
-    if (rc == 0 && explain->rooms.converted)
-        return rfs_explain_converted(explain, err);
+    const bool by_rules = explain->rooms.converted != NULL;
     if (rc == 0 && explain->svg)
-        rc = rfs_explain_picture(explain, err);
+        rc = by_rules ? rfs_explain_converted_picture(explain, err)
+                      : rfs_explain_picture(explain, err);
     if (rc == 0 && explain->json)
         rc = rfs_explain_json(explain, err);
     else if (rc == 0 && (!explain->svg || strcmp(explain->svg, "-") != 0))
-        rc = rfs_explain_text(explain, err);
+        rc = by_rules && explain->param ? rfs_explain_converted_text(explain, err)
+                                        : rfs_explain_text(explain, err);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #define RFS_TOOL_EXPLAIN_EXPLAINED_H
 
 #include "base/settings.h"
+#include "plan/converted.h"
 #include "plan/trace.h"
 #include "tool/common/progress.h"
 #include "tool/common/ranks.h"
@@ -55,12 +56,22 @@ struct rfs_explained_side {
     const uint64_t *slice;           /* dims of a slice; NULL: there are several, or none */
 };
 
+/* What conversion rules take for a slice: elements of one source tensor, in one file. */
+struct rfs_explained_part {
+    const struct rfs_convert_link *link;
+    struct rfs_convert_span span; /* of its digits */
+    uint32_t rank;                /* of the source, as of rfs_converted_piece */
+    struct rfs_block block;
+};
+
 /* The slice of one destination rank: all that is told of it, by text, JSON and picture. */
 struct rfs_explained {
     uint32_t rank;
     size_t position; /* in rfs_explain.selected */
     const struct rfs_target *target;
-    struct rfs_trace trace;
+    struct rfs_trace trace;              /* without pieces, if rules make it: */
+    const struct rfs_convert_made *made; /* NULL: no rules */
+    RFS_VEC(struct rfs_explained_part) parts;
 
     const char *name, *shown_name;
     const struct rfs_type *type;  /* its dims and axes are those of boxes; */
@@ -73,6 +84,10 @@ struct rfs_explained {
     char *path;                    /* owned; of its file; NULL: it is in none */
     uint64_t offset;               /* in the file */
 };
+
+void rfs_explained_free(struct rfs_explained *slice);
+/* Sets the trace of a slice whose rank and target are set, and its parts. 0 or -errno. */
+int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice);
 
 /*
  * 0, or -ENOENT with *err filled when none of the selected ranks, which are planned, has the
@@ -101,10 +116,11 @@ uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct r
 
 /* What is printed, all of it, or -errno with *err filled. */
 int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err);
-/* The same of what conversion rules make. */
-int rfs_explain_converted(struct rfs_explain *explain, struct rfs_error *err);
+/* The same of a parameter that conversion rules make. */
+int rfs_explain_converted_text(struct rfs_explain *explain, struct rfs_error *err);
 int rfs_explain_json(struct rfs_explain *explain, struct rfs_error *err);
 /* Writes the picture of the parameter to explain->svg. */
 int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err);
+int rfs_explain_converted_picture(struct rfs_explain *explain, struct rfs_error *err);
 
 #endif

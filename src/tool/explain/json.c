@@ -4,7 +4,7 @@
 #include "base/json_write.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
-#include "tool/explain/explained.h"
+#include "tool/explain/made.h"
 #include "tool/explain/ranges.h"
 #include "tool/explain/totals.h"
 
@@ -61,10 +61,26 @@ static void put_head(struct rfs_json_write *json, const struct rfs_explained *sl
     rfs_json_put_text(json, "dtype", rfs_dtype_name((enum rfs_dtype)slice->type->dtype));
     rfs_json_put_text(json, "shown_dtype", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->dims, slice->n_dims);
-    rfs_json_put_bool(json, "copied", !slice->trace.geometry);
+    rfs_json_put_bool(json, "copied", !slice->trace.geometry && !slice->made);
+    if (slice->made && slice->made->file) {
+        rfs_json_object(json, "rule", RFS_JSON_TIGHT);
+        rfs_json_put_text(json, "file", slice->made->file);
+        rfs_json_put_u64(json, "line", slice->made->line);
+        rfs_json_end(json);
+    } else if (slice->made) {
+        rfs_json_put_null(json, "rule");
+    }
     put_layout(json, "source_layout", &slice->source);
     put_layout(json, "destination_layout", &slice->destination);
     rfs_json_array(json, "slices", RFS_JSON_TIGHT);
+}
+
+static void put_loop(struct rfs_json_write *json, uint64_t count, uint64_t stride)
+{
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "count", count);
+    rfs_json_put_u64(json, "stride", stride);
+    rfs_json_end(json);
 }
 
 static void put_ranges(struct rfs_json_write *json, const struct rfs_block *block)
@@ -80,12 +96,8 @@ static void put_ranges(struct rfs_json_write *json, const struct rfs_block *bloc
         rfs_json_put_u64(json, "offset", range->offset);
         rfs_json_put_u64(json, "run", range->run);
         rfs_json_array(json, "loops", RFS_JSON_TIGHT);
-        for (uint32_t k = 0; k < range->n_loops; k++) {
-            rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-            rfs_json_put_u64(json, "count", range->loop[k].count);
-            rfs_json_put_u64(json, "stride", range->loop[k].stride);
-            rfs_json_end(json);
-        }
+        for (uint32_t k = 0; k < range->n_loops; k++)
+            put_loop(json, range->loop[k].count, range->loop[k].stride);
         rfs_json_end(json);
         rfs_json_end(json);
     }
@@ -130,6 +142,64 @@ static void put_piece(struct rfs_json_write *json, const struct rfs_explain *exp
     rfs_json_end(json);
 }
 
+/* Where a piece begins in one of both tensors. */
+static void put_begin(struct rfs_json_write *json, const char *key,
+                      const struct rfs_explain *explain, const struct rfs_explained_part *part,
+                      int side, uint32_t ndim)
+{
+    uint64_t at[RFS_MAX_DIMS];
+
+    for (uint32_t a = 0; a < ndim; a++) {
+        struct rfs_made_axis axis;
+        rfs_made_axis(explain, part, side, a, &axis);
+        at[a] = axis.first;
+    }
+    rfs_json_put_u64s(json, key, RFS_JSON_TIGHT, at, ndim);
+}
+
+/* The steps from there, along an axis of either tensor. */
+static void put_steps(struct rfs_json_write *json, const struct rfs_explain *explain,
+                      const struct rfs_explained_part *part)
+{
+    const struct rfs_convert_map *map = rfs_converted_map(explain->rooms.converted);
+
+    rfs_json_array(json, "steps", RFS_JSON_TIGHT);
+    for (uint32_t k = 0; k < part->link->n; k++) {
+        const struct rfs_convert_digit *digit = &map->digits.data[part->link->digits + k];
+        const uint64_t count = part->span.end[k] - part->span.first[k];
+        if (count == 1)
+            continue;
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "count", count);
+        rfs_json_put_u64(json, "axis", digit->axis[RFS_MADE]);
+        rfs_json_put_u64(json, "stride", digit->step[RFS_MADE]);
+        rfs_json_put_u64(json, "source_axis", digit->axis[RFS_SOURCE]);
+        rfs_json_put_u64(json, "source_stride", digit->step[RFS_SOURCE]);
+        rfs_json_end(json);
+    }
+    rfs_json_end(json);
+}
+
+/* A piece of what rules make. */
+static void put_part(struct rfs_json_write *json, const struct rfs_explain *explain,
+                     const struct rfs_explained *slice, const struct rfs_explained_part *part)
+{
+    const struct rfs_target *target = rfs_made_source(explain, part);
+    const struct rfs_type *type = rfs_catalog_type(explain->rooms.catalog, target->type);
+
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "rank", part->rank);
+    rfs_json_put_text(json, "file", rfs_explain_file(explain, part->block.file));
+    rfs_json_put_text(json, "source", rfs_catalog_name(explain->rooms.catalog, target->name));
+    rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, type->dims, type->ndim);
+    put_begin(json, "at", explain, part, RFS_MADE, slice->made->type.ndim);
+    put_begin(json, "source_at", explain, part, RFS_SOURCE, type->ndim);
+    put_steps(json, explain, part);
+    rfs_json_put_u64(json, "bytes", rfs_block_source_bytes(&part->block));
+    put_ranges(json, &part->block);
+    rfs_json_end(json);
+}
+
 static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
 {
     struct output *output = ctx;
@@ -155,6 +225,10 @@ static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_er
     for (size_t i = 0; i < slice->trace.n; i++) {
         rfs_json_break(json);
         put_piece(json, output->explain, slice, &slice->trace.pieces[i]);
+    }
+    for (size_t i = 0; i < slice->parts.n; i++) {
+        rfs_json_break(json);
+        put_part(json, output->explain, slice, &slice->parts.data[i]);
     }
     rfs_json_end(json);
     rfs_json_end(json);

@@ -58,6 +58,19 @@ static void fold(struct rfs_file_range *range)
     }
 }
 
+/* Which runs there are does not depend on the order of the loops. */
+static void sort(struct rfs_file_range *range)
+{
+    for (uint32_t k = 1; k < range->n_loops; k++)
+        for (uint32_t i = k; i > 0 && range->loop[i - 1].stride < range->loop[i].stride; i--) {
+            const uint64_t count = range->loop[i].count;
+            const uint64_t stride = range->loop[i].stride;
+            range->loop[i] = range->loop[i - 1];
+            range->loop[i - 1].count = count;
+            range->loop[i - 1].stride = stride;
+        }
+}
+
 /*
  * The loops from LEVEL on, COUNT times the first of them, at byte AT of the content; all in one
  * extent.
@@ -74,6 +87,7 @@ static bool push(const struct rfs_block *block, uint32_t level, uint64_t count, 
         range.loop[range.n_loops].count = times;
         range.loop[range.n_loops++].stride = block->loop[k].src_stride;
     }
+    sort(&range);
     fold(&range);
     return RFS_PUSH(out, range);
 }

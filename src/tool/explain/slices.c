@@ -115,6 +115,27 @@ static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
 
 /* ---- a slice --------------------------------------------------------------------------------- */
 
+static int add_part(void *ctx, const struct rfs_converted_piece *piece)
+{
+    struct rfs_explained *slice = ctx;
+    const struct rfs_explained_part part = {piece->link, *piece->span, piece->rank, *piece->block};
+
+    return RFS_PUSH(&slice->parts, part) ? 0 : -ENOMEM;
+}
+
+int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice)
+{
+    const struct rfs_converted *converted = explain->rooms.converted;
+    struct rfs_planner *planner = explain->rooms.planner;
+    const int rc = rfs_planner_trace(planner, slice->rank, slice->target, &slice->trace);
+
+    if (rc || !converted)
+        return rc;
+    slice->trace.n = slice->parts.n = 0;
+    slice->made = rfs_converted_made(converted, slice->target->name);
+    return rfs_planner_converted_walk(planner, slice->rank, slice->target, add_part, slice);
+}
+
 static struct rfs_explained_side side_of(const struct rfs_layout *layout,
                                          const struct rfs_grid *grid, const uint64_t *slice)
 {
@@ -186,7 +207,7 @@ static int trace(struct rfs_explain *explain, struct rfs_explained *slice, struc
     slice->target = find_target(explain, plan->params);
     if (!slice->target)
         return 0;
-    rc = rfs_planner_trace(explain->rooms.planner, slice->rank, slice->target, &slice->trace);
+    rc = rfs_explain_trace(explain, slice);
     if (rc == 0)
         rc = rfs_view_shown_at(explain->view, slice->rank,
                                (uint32_t)(slice->target - plan->params->targets), at);
@@ -212,6 +233,14 @@ static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice
     return fn(ctx, slice, err);
 }
 
+void rfs_explained_free(struct rfs_explained *slice)
+{
+    rfs_trace_free(&slice->trace);
+    free(slice->parts.data);
+    free(slice->boxes.data);
+    free(slice->path);
+}
+
 int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx,
                      struct rfs_error *err)
 {
@@ -223,9 +252,7 @@ int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ct
         slice.position = i;
         rc = explain_rank(explain, &slice, fn, ctx, err);
     }
-    rfs_trace_free(&slice.trace);
-    free(slice.boxes.data);
-    free(slice.path);
+    rfs_explained_free(&slice);
     return rc;
 }
 

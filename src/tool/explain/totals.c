@@ -43,12 +43,29 @@ static bool take(struct rfs_takings *takings, uint32_t file, uint32_t rank, uint
     return true;
 }
 
+/* The digits of a part: those of its link number its elements, and no other link has these. */
+static bool add_digits(struct rfs_totals *totals, const struct rfs_explained *slice,
+                       const struct rfs_explained_part *part)
+{
+    struct rfs_totals_box of = {.file = part->block.file,
+                                .rank = part->rank,
+                                .ndim = part->link->n,
+                                .item = rfs_dtype_bytes((enum rfs_dtype)slice->made->type.dtype),
+                                .link = part->link};
+
+    for (uint32_t k = 0; k < part->link->n; k++) {
+        of.box.at[k] = part->span.first[k];
+        of.box.len[k] = part->span.end[k] - part->span.first[k];
+    }
+    return RFS_PUSH(&totals->now, of);
+}
+
 /* The box of a piece in what its file holds; a row of bytes for values that are not tensors. */
 static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain,
                     const struct rfs_piece_trace *piece)
 {
     const struct rfs_type *type = rfs_catalog_type(explain->rooms.catalog, piece->type);
-    struct rfs_totals_box of = {piece->block.file, piece->rank, 1, 1, {.len = {type->bytes}}};
+    struct rfs_totals_box of = {piece->block.file, piece->rank, 1, 1, NULL, {.len = {type->bytes}}};
 
     if (type->kind == RFS_TENSOR) {
         of.ndim = type->ndim;
@@ -79,6 +96,13 @@ bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain
             !add_box(totals, explain, piece))
             return false;
     }
+    for (size_t i = 0; i < slice->parts.n; i++) {
+        const struct rfs_explained_part *part = &slice->parts.data[i];
+        if (!take(&rank->taken, part->block.file, part->rank,
+                  rfs_block_source_bytes(&part->block)) ||
+            !add_digits(totals, slice, part))
+            return false;
+    }
     return true;
 }
 
@@ -86,7 +110,9 @@ static int by_file(const void *a, const void *b)
 {
     const struct rfs_totals_box *x = a;
     const struct rfs_totals_box *y = b;
-    return (x->file > y->file) - (x->file < y->file);
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return (x->link > y->link) - (x->link < y->link);
 }
 
 bool rfs_totals_next(struct rfs_totals *totals)
@@ -99,7 +125,7 @@ bool rfs_totals_next(struct rfs_totals *totals)
         qsort(totals->now.data, n, sizeof *now, by_file);
     for (size_t i = 0, end; i < n; i = end) {
         totals->boxes.n = 0;
-        for (end = i; end < n && now[end].file == now[i].file; end++)
+        for (end = i; end < n && by_file(&now[end], &now[i]) == 0; end++)
             if (!RFS_PUSH(&totals->boxes, now[end].box))
                 return false;
         if (!rfs_boxes_volume(&totals->boxes, now[i].ndim, &volume) ||
@@ -149,11 +175,14 @@ uint32_t *rfs_takings_ranks(const struct rfs_takings *takings, size_t *n)
 
 uint32_t *rfs_explained_ranks(const struct rfs_explained *slice, size_t *n)
 {
-    uint32_t *ranks = rfs_printed_memory(calloc(slice->trace.n + 1, sizeof *ranks));
+    uint32_t *ranks =
+        rfs_printed_memory(calloc(slice->trace.n + slice->parts.n + 1, sizeof *ranks));
 
     for (size_t i = 0; i < slice->trace.n; i++)
         ranks[i] = slice->trace.pieces[i].rank;
-    return distinct(ranks, slice->trace.n, n);
+    for (size_t i = 0; i < slice->parts.n; i++)
+        ranks[slice->trace.n + i] = slice->parts.data[i].rank;
+    return distinct(ranks, slice->trace.n + slice->parts.n, n);
 }
 
 /* ---- all parameters -------------------------------------------------------------------------- */
@@ -275,7 +304,7 @@ static int add_occurrence(struct rfs_totals *totals, struct rfs_explain *explain
             continue;
         slice->rank = explain->selected[i];
         slice->position = i;
-        rc = rfs_planner_trace(explain->rooms.planner, slice->rank, slice->target, &slice->trace);
+        rc = rfs_explain_trace(explain, slice);
         if (rc == 0 && !rfs_totals_add(totals, explain, slice))
             rc = -ENOMEM;
     }
@@ -289,7 +318,8 @@ static size_t alike(const struct rfs_explain *explain, const struct every *every
     size_t n = 1;
 
     for (size_t k = 0; k < first->n; k++)
-        if (!rfs_trace_is_shared(explain->rooms.planner, first->occurrences[k].target))
+        if (explain->rooms.converted ||
+            !rfs_trace_is_shared(explain->rooms.planner, first->occurrences[k].target))
             return 1;
     while (i + n < every->names.n && by_kind(first, &first[n]) == 0)
         n++;
@@ -354,7 +384,7 @@ int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struc
         rc = add_names(totals, explain, &every, &every.names.data[i], &slice);
     }
     rfs_progress_end(&explain->progress);
-    rfs_trace_free(&slice.trace);
+    rfs_explained_free(&slice);
     free(every.param_lists.data);
     free(every.occurrences.data);
     free(every.names.data);

@@ -26,7 +26,8 @@ struct rfs_takings {
 /* What is taken of a parameter in a file. */
 struct rfs_totals_box {
     uint32_t file, rank, ndim;
-    uint64_t item; /* bytes of an element */
+    uint64_t item;                       /* bytes of an element */
+    const struct rfs_convert_link *link; /* the box is one of its digits; or NULL */
     struct rfs_box box;
 };
 
