@@ -106,6 +106,37 @@ def nothing():
     pass
 
 
+RULES = """
+sides training model
+models tiny
+rows = model.rows
+cols = transpose(model.cols)
+drop left *
+"""
+
+
+def model(at):
+    """Rules for the tree, and a model's config."""
+    rules, config = os.path.join(at, "tiny.rules"), os.path.join(at, "config.json")
+    for path, content in (rules, RULES), (config, '{"model_type": "tiny"}'):
+        with open(path, "w") as file:
+            file.write(content)
+    return f"convert={rules},hf_config={config}"
+
+
+def stage_files():
+    """Of a pipeline of two stages, which merge reads."""
+    return os.path.join(top, "tests", "fixtures", "strategies", "pipe8_ckpt")
+
+
+def exported(tree, at, name, *options):
+    """A folder that later commands read."""
+    out = os.path.join(at, name)
+    got = run(reshard, "export", tree.src, out, "--no-fsync", "-o", ",".join(options))
+    equal(got.returncode, 0, f"exporting {name}: {got.stderr}")
+    return out
+
+
 def commands(tree, at):
     src, s = tree.src, os.path.join(tree.dir, "src_strategy.ckpt")
     d = os.path.join(tree.dir, "dst_strategy.ckpt")
@@ -125,7 +156,16 @@ def commands(tree, at):
         "strategy show": ([reshard, "strategy", "show", s], nothing),
         "strategy check": ([reshard, "strategy", "check", s, src], nothing),
         "strategy convert": ([reshard, "strategy", "convert", s, out + ".json", "--force", "--tree", src], nothing),
+        "strategy merge": ([reshard, "strategy", "merge", out + ".ckpt", stage_files(), "--force"], nothing),
+        "strategy new": ([reshard, "strategy", "new", out + ".ckpt", "--rules", "*: whole", "--ranks", "4", "-s", s, "--tree", src, "--force"], nothing),
         "verify": ([reshard, "verify", src, "-s", s], nothing),
+        "verify against": ([reshard, "verify", exported(tree, at, "of2", tree.options()), "--against", src, "-s", s, "-d", d], nothing),
+        "get": ([reshard, "get", src, "cols", out + ".npy", "-s", s, "--force"], nothing),
+        "convert": ([reshard, "convert", "check", os.path.join(at, "tiny.rules"), src, "--hf-config", os.path.join(at, "config.json"), "-s", s], nothing),
+        "export of a converted model": ([reshard, "export", src, out, "-s", s, "-o", model(at) + ",view=huggingface", "--no-fsync"], clean),
+        "export of a described tree": (
+            [reshard, "export", exported(tree, at, "dcp", f"src_strategy={s}", "view=dcp", "dst_ranks=3"), out, "-d", d, "--no-fsync"], clean),
+        "export verified": ([reshard, "export", "--verify", os.path.join(at, "of2")], nothing),
         "diff": ([reshard, "diff", src, src, "-s", s, "-d", s], nothing),
         "stats": ([reshard, "stats", src, "-s", s], nothing),
         "export": ([reshard, "export", src, out, "-o", tree.options(), "--no-fsync"], clean),
@@ -195,7 +235,9 @@ def make_test(name):
 
 
 for _name in ("info", "info of a file", "explain", "ranks", "layout", "strategy show", "strategy check",
-              "strategy convert", "verify", "diff", "stats", "export", "example", "check"):
+              "strategy convert", "strategy merge", "strategy new", "verify", "verify against", "diff", "stats", "get",
+              "convert", "export", "export of a converted model", "export of a described tree", "export verified",
+              "example", "check"):
     globals()["test_each_failure_of_" + _name.replace(" ", "_")] = make_test(_name)
 test_each_failure_of_mount = test_mount
 del test_mount

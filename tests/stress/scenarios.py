@@ -15,9 +15,10 @@ from forge import Param, Tree, usual
 from harness import *
 from readers import WITHOUT_MAPPING, Crowd
 from test_calls import READS, under_strace
+from test_limits import MIXED, noise
 
 SECONDS, SEED = 30, 0  # set by run
-LONGEST = 20  # seconds for one call of a reader, on a loaded machine
+LONGEST = 20  # seconds for one call of a reader, on a loaded machine; set by run
 BESIDE_THE_CACHE = 64 << 20  # bytes that the server may take
 READERS = 128
 
@@ -60,11 +61,12 @@ def sound(total, allowed=()):
 
 def within_limits(pid, cache, tree):
     """Memory, threads and descriptors of a server whose readers are gone. Of the pool 32 threads at the most stay."""
-    if not is_sanitized():
-        peak = status_of(pid, "VmHWM") << 10
-        check(peak <= cache + BESIDE_THE_CACHE, f"{peak >> 20} MiB at most, with {cache >> 20} MiB of cache")
-    check(status_of(pid, "Threads") <= 64, f"{status_of(pid, 'Threads')} threads")
+    peak, threads = status_of(pid, "VmHWM") << 10, status_of(pid, "Threads")
     opened = len(os.listdir(f"/proc/{pid}/fd"))
+    most = cache + BESIDE_THE_CACHE
+    print(f"        {peak >> 20} MiB at most of {most >> 20}, {threads} threads, {opened} descriptors", flush=True)
+    check(peak <= most or is_sanitized(), f"{peak >> 20} MiB at most, with {cache >> 20} MiB of cache")
+    check(threads <= 64, f"{threads} threads")
     check(opened <= tree.src_n + 24, f"{opened} descriptors, with {tree.src_n} sources")
 
 
@@ -92,6 +94,51 @@ def test_many_readers():
     ):
         many_readers(name, cache, how)
         shutil.rmtree(folder("tree"))
+
+
+# ---- one server for all of the time ----------------------------------------------------------------------
+
+
+def add_up(sum_of, total):
+    for field in "calls", "bytes", "lost":
+        sum_of[field] = sum_of.get(field, 0) + total[field]
+    sum_of["longest"] = max(sum_of.get("longest", 0.0), total["longest"])
+    sum_of["wrong"] = sum_of.get("wrong", []) + total["wrong"]
+    errors = sum_of.setdefault("errors", {})
+    for name, n in total["errors"].items():
+        errors[name] = errors.get(name, 0) + n
+
+
+def with_tensors(m, want):
+    """WANT and what the hidden folder has of it; that these are the right bytes is for tests/mount."""
+    hidden = os.path.join(m.mnt, ".reshardfs", "tensors")
+    paths = [os.path.join(r, name) for r in os.listdir(hidden) for name in os.listdir(os.path.join(hidden, r))]
+    return {**want, **{f".reshardfs/tensors/{p}": read_all(os.path.join(hidden, p)) for p in sorted(paths)}}
+
+
+def test_mixed_load():
+    """Pieces of all sizes, files and single tensors, readers that are killed: what fragments memory adds up."""
+    choose, cache = choices("mixed"), 64 << 20
+    tree = Tree(folder("tree"), MIXED, 4, 2, content=noise)
+    total, rounds, slowest = {}, 0, 0.0
+    with Foreground(tree.src, tree.options(f"cache={cache}")) as m:
+        files = want_of(tree)
+        both = with_tensors(m, files)
+        end = time.monotonic() + SECONDS
+        while rounds == 0 or time.monotonic() < end:
+            crowd = Crowd(m.mnt, (files, both)[rounds % 2], 64, 6, f"{SEED}-{rounds}")
+            for _ in range(4):
+                time.sleep(choose.random())
+                slowest = max(slowest, crowd.kill_some(choose, 4))
+                for name in "stats.json", "log", "config.json":
+                    read_all(os.path.join(m.mnt, ".reshardfs", name))
+            add_up(total, crowd.join(LONGEST))
+            rounds += 1
+        tell("one server", total, killed=16 * rounds, slowest_end=f"{slowest:.2f} s")
+        sound(total)
+        check(slowest < LONGEST, f"a killed reader took {slowest:.1f} s to end")
+        within_limits(m.process.pid, cache, tree)
+        equal([line for line in m.log().splitlines() if "error" in line or "warning" in line], [], "log")
 
 
 # ---- sources that change ---------------------------------------------------------------------------------

@@ -11,17 +11,17 @@
 #include "base/cleanup.h"
 #include "base/first_error.h"
 #include "base/pool.h"
+#include "base/store.h"
+#include "source/io/files.h"
 #include "view/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define STEP 16384 /* bytes that are compared at once */
 
@@ -34,37 +34,35 @@ struct frame {
     const struct rfs_image *image;
     struct reshard_reader *reader;
     uint32_t rank; /* of the tree */
-    const char *path;
-    int fd;
+    char *path;    /* where the tree has it, or would have it; NULL: nowhere */
+    struct rfs_reading reading;
 };
 
-/* The first offset of [begin, end) that differs, END if none does, or -errno. */
-static int64_t compare_range(const struct frame *frame, uint64_t begin, uint64_t end)
+/* The first offset of [begin, end) that differs, END if none does, or -errno with *err filled. */
+static int64_t compare_range(struct frame *frame, uint64_t begin, uint64_t end,
+                             struct rfs_error *err)
 {
     unsigned char have[STEP], want[STEP];
 
     for (uint64_t at = begin; at < end;) {
         const size_t n = (size_t)rfs_min_u64(STEP, end - at);
-        const ssize_t got = pread(frame->fd, have, n, (off_t)at);
-        if (got < 0 && errno != EINTR)
-            return -errno;
-        if (got == 0)
-            return (int64_t)at; /* it was cut off meanwhile */
-        if (got < 0)
-            continue;
-        const ssize_t shown = rfs_view_fetch(frame->reader, want, (size_t)got, at);
-        if (shown != got)
-            return shown < 0 ? shown : -EIO;
-        for (ssize_t i = 0; i < got; i++)
+        const int rc = rfs_reading_pread(&frame->reading, have, n, at);
+        if (rc < 0)
+            return rfs_files_fail(err, frame->path, rc);
+        const ssize_t shown = rfs_view_fetch(frame->reader, want, n, at);
+        if (shown != (ssize_t)n)
+            return rfs_fail(err, shown < 0 ? (int)shown : -EIO, RFS_IN(frame->file->name), "again",
+                            "cannot be read: %s", strerror(shown < 0 ? (int)-shown : EIO));
+        for (size_t i = 0; i < n; i++)
             if (have[i] != want[i])
-                return (int64_t)at + i;
-        at += (uint64_t)got;
+                return (int64_t)(at + i);
+        at += n;
     }
     return (int64_t)end;
 }
 
 /* The same of all that is not a tensor; the size of the file if all is the same. */
-static int64_t compare_frame(const struct frame *frame)
+static int64_t compare_frame(struct frame *frame, struct rfs_error *err)
 {
     const struct rfs_image *image = frame->image;
 
@@ -72,7 +70,7 @@ static int64_t compare_frame(const struct frame *frame)
         const uint64_t end = rfs_image_end(image, i);
         if (image->regions[i].target < RFS_NO_TARGET)
             continue;
-        const int64_t at = compare_range(frame, image->regions[i].start, end);
+        const int64_t at = compare_range(frame, image->regions[i].start, end, err);
         if (at != (int64_t)end)
             return at;
     }
@@ -100,25 +98,23 @@ static bool lies_there(const struct frame *frame, const struct rfs_index *index,
 
 /*
  * Whether all tensors lie as a mount would show them, so that what differs around them has no
- * reason.
+ * reason; or -errno with *err filled.
  */
-static bool is_alike(const struct frame *frame)
+static int is_alike(const struct frame *frame, struct rfs_error *err)
 {
     struct rfs_catalog *catalog = frame->verify->tree.catalog;
     const struct rfs_image *image = frame->image;
     const struct rfs_index *index;
     struct rfs_use use;
-    bool alike = false;
 
     rfs_catalog_begin(catalog, &use);
-    if (rfs_catalog_index(catalog, frame->rank, RFS_NO_RANK, &index, NULL) == 0) {
-        alike = true;
-        for (size_t i = 0; alike && i < image->n; i++)
-            if (image->regions[i].target < RFS_NO_TARGET)
-                alike = image->params && lies_there(frame, index, &image->regions[i]);
-    }
+    const int rc = rfs_catalog_index(catalog, frame->rank, RFS_NO_RANK, &index, err);
+    bool alike = rc == 0;
+    for (size_t i = 0; alike && i < image->n; i++)
+        if (image->regions[i].target < RFS_NO_TARGET)
+            alike = image->params && lies_there(frame, index, &image->regions[i]);
     rfs_catalog_end(catalog, &use);
-    return alike;
+    return rc < 0 ? rc : alike;
 }
 
 static void find(const struct frame *frame, enum rfs_finding_kind kind, uint64_t offset)
@@ -141,44 +137,66 @@ static void find(const struct frame *frame, enum rfs_finding_kind kind, uint64_t
     rfs_findings_add(&frame->verify->findings, &finding);
 }
 
-static int compare_file(struct frame *frame, struct rfs_error *err)
+/* Whether the tree has a file of the size that is shown; or -errno with *err filled. */
+static int has_that_size(const struct frame *frame, struct rfs_error *err)
 {
     struct stat st;
-    RFS_CLOSE int fd = open(frame->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int rc = rfs_store_stat(frame->path, &st);
 
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-        (uint64_t)st.st_size != frame->image->bytes) {
-        find(frame, RFS_FOUND_OTHERWISE, 0);
+    if (rc == -ENOENT || rc == -ENOTDIR)
         return 0;
+    if (rc < 0)
+        return rfs_files_fail(err, frame->path, rc);
+    return S_ISREG(st.st_mode) && (uint64_t)st.st_size == frame->image->bytes;
+}
+
+/* compare_frame of the file as FILES, which has no other, reads it. */
+static int64_t read_frame(struct frame *frame, struct rfs_files *files, struct rfs_error *err)
+{
+    if (!files || rfs_files_add(files, frame->path) != 0)
+        return rfs_fail_memory(err);
+    int rc = rfs_reading_begin(files, 0, &frame->reading);
+    if (rc < 0)
+        return rfs_files_fail(err, frame->path, rc);
+    const int64_t at = compare_frame(frame, err);
+    rc = rfs_reading_end(&frame->reading);
+    return at < 0 || rc == 0 ? at : rfs_files_fail(err, frame->path, rc);
+}
+
+static int compare_file(struct frame *frame, struct rfs_error *err)
+{
+    int alike = has_that_size(frame, err);
+    int64_t at = 0;
+
+    if (alike > 0) {
+        struct rfs_files *files = rfs_files_new(NULL);
+        at = read_frame(frame, files, err);
+        rfs_files_free(files);
+        if (at == (int64_t)frame->image->bytes)
+            return 0;
+        alike = at < 0 ? (int)at : is_alike(frame, err);
     }
-    frame->fd = fd;
-    const int64_t at = compare_frame(frame);
-    if (at < 0)
-        return rfs_fail(err, (int)at, RFS_IN(frame->path), "again", "cannot be read: %s",
-                        strerror((int)-at));
-    if (at < (int64_t)frame->image->bytes)
-        find(frame, is_alike(frame) ? RFS_FOUND_FRAME : RFS_FOUND_OTHERWISE, (uint64_t)at);
+    if (alike < 0)
+        return alike;
+    find(frame, alike ? RFS_FOUND_FRAME : RFS_FOUND_OTHERWISE, (uint64_t)at);
     return 0;
 }
 
-/*
- * Where the tree has a file of the view, or what it has instead; malloc'ed. NULL: nowhere, or out
- * of memory.
- */
-static char *path_of(const struct frame *frame)
+/* Fills path, to be freed. 0 or -ENOMEM. */
+static int find_path(struct frame *frame)
 {
     const struct rfs_whole *tree = &frame->verify->tree;
-    const struct rfs_view *view = frame->view;
-    char *path;
 
-    if (!view->kind->by_rank) /* parts, which have a folder, are not compared file by file */
-        return asprintf(&path, "%s/%s", rfs_catalog_path(tree->catalog), frame->file->name) < 0
-                   ? NULL
-                   : path;
-    if (!rfs_verify_has_rank(frame->verify, frame->rank))
-        return NULL;
-    return strdup(rfs_files_path(rfs_catalog_files(tree->catalog),
-                                 rfs_catalog_file(tree->catalog, frame->rank)));
+    if (!frame->view->kind->by_rank) { /* parts, which have a folder, are not compared by file */
+        if (asprintf(&frame->path, "%s/%s", rfs_catalog_path(tree->catalog), frame->file->name) < 0)
+            frame->path = NULL;
+    } else if (rfs_verify_has_rank(frame->verify, frame->rank)) {
+        frame->path = strdup(rfs_files_path(rfs_catalog_files(tree->catalog),
+                                            rfs_catalog_file(tree->catalog, frame->rank)));
+    } else {
+        return 0;
+    }
+    return frame->path ? 0 : -ENOMEM;
 }
 
 struct comparing {
@@ -201,20 +219,20 @@ static int compare_one(void *ctx, size_t number)
                           .faults = comparing->faults,
                           .view = view,
                           .file = &view->files[number],
-                          .fd = -1};
+                          .rank = view->files[number].rank};
     struct rfs_error err = {0};
-    RFS_FREE char *path = NULL;
 
-    frame.rank = frame.file->rank;
-    frame.path = path = path_of(&frame);
-    int rc = path ? rfs_view_image(view, number, &frame.image, &err) : 0;
-    if (path && rc == 0)
+    int rc = find_path(&frame);
+    if (frame.path && rc == 0)
+        rc = rfs_view_image(view, number, &frame.image, &err);
+    if (frame.path && rc == 0)
         rc = rfs_view_reader(view, number, &frame.reader);
     if (frame.reader) {
         rfs_view_scatter(frame.reader);
         rc = compare_file(&frame, &err);
         reshard_reader_close(frame.reader);
     }
+    free(frame.path);
     rfs_progress_file(&verify->progress);
     rfs_progress_tick(&verify->progress);
     /* A mount of a damaged source lacks such a file, which is among the findings. */
