@@ -14,7 +14,9 @@ from forge import Tree, usual
 from harness import *
 from seal import KEY, key_file, seal_tree
 from test_access import NOBODY, place_of
+from test_converted import model
 from test_saved import settle
+from test_trees import two_saves
 
 SANITIZED = any(name in read_all(reshardfs) for name in (b"__asan_init", b"__tsan_init"))
 # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_IPC_LOCK, CAP_SYS_RESOURCE
@@ -262,12 +264,47 @@ def seen(mnt):
     return out
 
 
+def exported(source, name, options):
+    """What later mounts have as their source."""
+    out = os.path.join(folder("exports"), name)
+    got = run(reshard, "export", source, out, "--no-fsync", "-o", options)
+    equal(got.returncode, 0, f"exporting {name}: {got.stderr}")
+    return out
+
+
+def sources_of_each_kind(tree):
+    """(source, options) for what is read otherwise than a tree of .ckpt files."""
+    cut = tree.options()
+    whole = f"src_strategy={tree.dir}/src_strategy.ckpt"
+    dst = f"dst_strategy={tree.dir}/dst_strategy.ckpt"
+    trained, _, converted = model()
+    _, saves = two_saves()
+    parts = os.path.join(folder("parts"), "saved")
+    script = os.path.join(top, "tests", "golden", "save_parts.py")
+    equal(run("python3", script, parts, "3", "1000").returncode, 0, "saving parts")
+    one = exported(tree.src, "one", f"{whole},format=safetensors")
+    return [
+        (exported(tree.src, "safetensors", f"{cut},format=safetensors"), f"src_{dst[4:]},check_first"),
+        (exported(tree.src, "torch", f"{cut},format=pt"), f"src_{dst[4:]},format=pt,zip_crc"),
+        (exported(tree.src, "parts of hf", f"{whole},view=huggingface,file_size=100K"), f"{dst},io=cached"),
+        (exported(tree.src, "unified", f"{whole},view=unified"), dst),
+        (exported(tree.src, "dcp", f"{whole},view=dcp,dst_ranks=3"), f"{dst},format=safetensors"),
+        (exported(tree.src, "mindformers", f"{cut},view=mindformers,dtype=float32"), dst),
+        (os.path.join(one, "rank_0", "checkpoint_0.safetensors"), "dst_rules=*: whole,dst_ranks=2"),
+        (tree.src, f"{cut},view=mindformers"),
+        (tree.src, f"{whole},view=dcp,dst_ranks=3"),
+        (trained.src, converted),
+        (saves.src, saves.options("step=all")),
+        (parts, "nshards=2"),
+    ]
+
+
 def test_every_feature_in_the_sandbox():
     """With all of its parts, each feature shows what it shows without."""
     if SANITIZED:
         return
     need_landlock()
-    tree, mnt = small(), folder("mnt")
+    tree, mnt = small("usual"), folder("mnt")
     sealed = small("sealed")
     seal_tree(sealed)
     places = small("places")
@@ -292,6 +329,7 @@ def test_every_feature_in_the_sandbox():
         (sealed.src, sealed.options(f"key_file={key_file(sealed)}")),
         (places.src, places.options(f"files={places.dir}/map.json")),
         (places.src, places.options(f"names={places.dir}/names.json")),
+        *sources_of_each_kind(tree),
     ]
     for source, options in cases:
         found = {}
