@@ -210,7 +210,7 @@ def one_mount(tree, failing, n):
     return refused, status
 
 
-def test_mount():
+def test_each_failure_of_mount():
     """Of four reads of two files, those that fail were refused by an errno."""
     unlike_sanitized()
     tree = Tree(folder("tree"), usual(), 4, 2)
@@ -239,5 +239,3 @@ for _name in ("info", "info of a file", "explain", "ranks", "layout", "strategy 
               "convert", "export", "export of a converted model", "export of a described tree", "export verified",
               "example", "check"):
     globals()["test_each_failure_of_" + _name.replace(" ", "_")] = make_test(_name)
-test_each_failure_of_mount = test_mount
-del test_mount
