@@ -8,6 +8,7 @@
 #include "assemble/internal.h"
 
 #include "base/checked.h"
+#include "base/store.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
     assembler->files = rfs_catalog_files(catalog);
     assembler->secret = rfs_files_secret(assembler->files);
     rfs_cache_keep_secret(assembler->cache, assembler->secret);
-    assembler->prefetch = rfs_prefetch_new(assembler->files, assembler->cache, budget, pool);
+    assembler->prefetch = rfs_prefetch_new(assembler->files, rfs_is_url(rfs_catalog_path(catalog)),
+                                           assembler->cache, budget, pool);
     if (!assembler->prefetch) {
         rfs_cache_free(assembler->cache);
         free(assembler);

@@ -13,6 +13,7 @@
 #define REST 32
 /* Twice as many must bring so much more. */
 #define REWARD 1.25
+#define REWARD_REMOTE 1.17
 
 bool rfs_latency_note(struct rfs_latency *latency, uint64_t waited)
 {
@@ -39,16 +40,20 @@ static void begin_round(struct rfs_concurrency *concurrency, uint64_t now)
     concurrency->reads = 0;
 }
 
-void rfs_concurrency_init(struct rfs_concurrency *concurrency)
+void rfs_concurrency_init(struct rfs_concurrency *concurrency, bool remote)
 {
-    *concurrency = (struct rfs_concurrency){.now = RFS_CONCURRENCY_LEAST};
+    *concurrency = (struct rfs_concurrency){
+        .remote = remote, .now = remote ? RFS_CONCURRENCY_REMOTE : RFS_CONCURRENCY_LEAST};
 }
 
-void rfs_concurrency_note(struct rfs_concurrency *concurrency, uint64_t bytes, uint64_t now,
-                          bool starved)
+void rfs_concurrency_note(struct rfs_concurrency *concurrency, unsigned reads, uint64_t bytes,
+                          uint64_t now, bool starved)
 {
+    const unsigned most = concurrency->remote ? RFS_CONCURRENCY_MOST_REMOTE : RFS_CONCURRENCY_MOST;
+    const double reward = concurrency->remote ? REWARD_REMOTE : REWARD;
+
     if (concurrency->settling > 0) { /* begun when there were fewer, or more */
-        concurrency->settling--;
+        concurrency->settling -= reads < concurrency->settling ? reads : concurrency->settling;
         begin_round(concurrency, now);
         return;
     }
@@ -57,18 +62,19 @@ void rfs_concurrency_note(struct rfs_concurrency *concurrency, uint64_t bytes, u
         return;
     }
     concurrency->bytes += bytes;
-    if (++concurrency->reads < ROUND * concurrency->now || now <= concurrency->began)
+    concurrency->reads += reads;
+    if (concurrency->reads < ROUND * concurrency->now || now <= concurrency->began)
         return;
     const double rate = (double)concurrency->bytes / (double)(now - concurrency->began);
     begin_round(concurrency, now);
     if (concurrency->rest > 0) {
         concurrency->rest--;
-    } else if (concurrency->before > 0 && rate < concurrency->before * REWARD) {
+    } else if (concurrency->before > 0 && rate < concurrency->before * reward) {
         concurrency->now /= 2;
         concurrency->before = 0;
         concurrency->rest = REST;
         concurrency->settling = concurrency->now;
-    } else if (concurrency->now < RFS_CONCURRENCY_MOST) {
+    } else if (concurrency->now < most) {
         concurrency->before = rate;
         concurrency->now *= 2;
         concurrency->settling = concurrency->now;

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Windows that were unused for that time may be freed; ns. */
 #define FORGOTTEN UINT64_C(1000000000)
@@ -38,7 +39,7 @@ struct later {
     unsigned n;
 };
 
-struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, struct rfs_cache *cache,
+struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, bool remote, struct rfs_cache *cache,
                                       uint64_t budget, struct rfs_pool *pool)
 {
     struct rfs_prefetch *prefetch = calloc(1, sizeof *prefetch);
@@ -49,10 +50,12 @@ struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, struct rfs_cache 
     prefetch->pool = pool;
     const uint64_t room = budget / 4 * 3 / RFS_PREFETCH_WINDOW;
     if (pool && room >= LEAST_WINDOWS && !rfs_files_secret(files))
-        prefetch->room = (unsigned)rfs_min_u64(room, RFS_PREFETCH_MOST);
+        prefetch->room =
+            (unsigned)rfs_min_u64(room, remote ? RFS_PREFETCH_MOST : RFS_PREFETCH_NEAR);
     pthread_mutex_init(&prefetch->lock, NULL);
     rfs_cancel_init_cond(&prefetch->changed);
-    rfs_concurrency_init(&prefetch->concurrency);
+    rfs_concurrency_init(&prefetch->concurrency, remote);
+    atomic_init(&prefetch->latency.slow, remote);
     return prefetch;
 }
 
@@ -128,27 +131,55 @@ void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, ui
     note(prefetch, rfs_wait_end(wait, LEAST_NS + size / 4));
 }
 
+/* Windows of one file that follow each other. */
+#define TOGETHER (RFS_CONCURRENCY_MOST_REMOTE / RFS_CONCURRENCY_MOST)
+struct request {
+    uint32_t file;
+    uint64_t from, to;
+    unsigned n;
+    struct rfs_prefetch_window *windows[TOGETHER];
+    struct iovec spans[TOGETHER]; /* memory of the budget */
+};
+
 /*
- * One request, into memory of the budget; NULL when it failed, or there is no room. *to is cut at
- * the file's end.
+ * Takes memory for the windows, or for the first of them, and for none beyond the file's end: how
+ * many have some.
  */
-static unsigned char *read_window(struct rfs_prefetch *prefetch, uint32_t file, uint64_t from,
-                                  uint64_t *to, struct rfs_wait *wait)
+static unsigned take_room(struct rfs_prefetch *prefetch, struct request *request, uint64_t size)
 {
-    struct rfs_reading reading;
-    unsigned char *data = rfs_cache_take_room(prefetch->cache);
-    int rc = data ? rfs_reading_begin_ahead(prefetch->files, file, &reading) : -1;
-    if (rc == 0) {
-        *to = rfs_min_u64(*to, reading.size);
-        rfs_wait_begin(wait);
-        rc = from < *to ? rfs_reading_pread(&reading, data, (size_t)(*to - from), from) : -1;
-        rfs_prefetch_watch(prefetch, wait, *to - from);
-        rfs_reading_leave(&reading);
+    const uint64_t end = rfs_min_u64(request->to, size);
+    unsigned n = 0;
+
+    request->to = request->from;
+    while (n < request->n && request->to < end) {
+        void *data = rfs_cache_take_room(prefetch->cache);
+        if (!data)
+            break;
+        const uint64_t bytes =
+            rfs_min_u64(end - request->to, request->windows[n]->to - request->windows[n]->from);
+        request->spans[n++] = (struct iovec){data, (size_t)bytes};
+        request->to += bytes;
     }
-    if (rc == 0 || !data)
-        return data;
-    rfs_cache_give_room(prefetch->cache, data);
-    return NULL;
+    return n;
+}
+
+/* How many of the windows were read, to the spans; 0 when it failed, or there is no room. */
+static unsigned read_windows(struct rfs_prefetch *prefetch, struct request *request,
+                             struct rfs_wait *wait)
+{
+    struct iovec spans[TOGETHER];
+    struct rfs_reading reading;
+    if (rfs_reading_begin_ahead(prefetch->files, request->file, &reading) < 0)
+        return 0;
+    unsigned n = take_room(prefetch, request, reading.size);
+    memcpy(spans, request->spans, n * sizeof *spans);
+    rfs_wait_begin(wait);
+    const int rc = n > 0 ? rfs_reading_preadv(&reading, spans, (int)n, request->from) : 0;
+    rfs_prefetch_watch(prefetch, wait, request->to - request->from);
+    rfs_reading_leave(&reading);
+    while (rc < 0 && n > 0)
+        rfs_cache_give_room(prefetch->cache, request->spans[--n].iov_base);
+    return n;
 }
 
 static bool any_queued(const struct rfs_prefetch *prefetch)
@@ -159,31 +190,71 @@ static bool any_queued(const struct rfs_prefetch *prefetch)
     return false;
 }
 
+/* The queued window behind the request's, which is as urgent; or NULL. */
+static struct rfs_prefetch_window *next_behind(struct rfs_prefetch *prefetch,
+                                               const struct request *request)
+{
+    for (unsigned i = 0; i < prefetch->room; i++) {
+        struct rfs_prefetch_window *window = &prefetch->windows[i];
+        if (window->state == RFS_WINDOW_QUEUED && window->file == request->file &&
+            window->from == request->to && window->order >> 63 == request->windows[0]->order >> 63)
+            return window;
+    }
+    return NULL;
+}
+
+/* The window, with others that follow it. The caller has the lock. */
+static void begin(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *window,
+                  struct request *request)
+{
+    const unsigned most = rfs_concurrency_together(&prefetch->concurrency);
+
+    *request = (struct request){.file = window->file, .from = window->from, .to = window->from};
+    for (; window; window = request->n < most ? next_behind(prefetch, request) : NULL) {
+        window->state = RFS_WINDOW_READING;
+        request->windows[request->n++] = window;
+        request->to = window->to;
+    }
+    prefetch->reading += request->n;
+    prefetch->at_once =
+        prefetch->reading > prefetch->at_once ? prefetch->reading : prefetch->at_once;
+}
+
+/* The first N of its windows are there. The caller has the lock. */
+static void end(struct rfs_prefetch *prefetch, const struct request *request, unsigned n,
+                struct later *later)
+{
+    const uint64_t now = rfs_wait_now();
+
+    prefetch->reading -= request->n;
+    prefetch->reads += n > 0;
+    /* One that failed, or had no room, says as little of the storage as one that was alone. */
+    rfs_concurrency_note(&prefetch->concurrency, request->n, request->to - request->from, now,
+                         n < request->n || !any_queued(prefetch));
+    for (unsigned i = 0; i < request->n; i++) {
+        struct rfs_prefetch_window *window = request->windows[i];
+        window->state = i < n ? RFS_WINDOW_READY : RFS_WINDOW_FAILED;
+        window->touched = now;
+        if (i < n) {
+            window->data = request->spans[i].iov_base;
+            window->to = window->from + request->spans[i].iov_len;
+        }
+        if (window->pins == 0 && (i >= n || prefetch->stopped))
+            retire(window, later);
+    }
+}
+
 /* Reads a queued window; the caller has the lock, which is released meanwhile. */
 static void make(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *window,
                  struct rfs_wait *wait)
 {
     struct later later = {.n = 0};
-    window->state = RFS_WINDOW_READING;
-    prefetch->reading++;
-    prefetch->at_once =
-        prefetch->reading > prefetch->at_once ? prefetch->reading : prefetch->at_once;
-    uint64_t to = window->to;
+    struct request request;
+    begin(prefetch, window, &request);
     pthread_mutex_unlock(&prefetch->lock);
-    unsigned char *data = read_window(prefetch, window->file, window->from, &to, wait);
-    const uint64_t now = rfs_wait_now();
+    const unsigned n = read_windows(prefetch, &request, wait);
     pthread_mutex_lock(&prefetch->lock);
-    prefetch->reading--;
-    prefetch->reads += data != NULL;
-    /* One that failed, or had no room, says as little of the storage as one that was alone. */
-    rfs_concurrency_note(&prefetch->concurrency, to - window->from, now,
-                         !data || !any_queued(prefetch));
-    window->to = to;
-    window->data = data;
-    window->state = data ? RFS_WINDOW_READY : RFS_WINDOW_FAILED;
-    window->touched = now;
-    if (window->pins == 0 && (!data || prefetch->stopped))
-        retire(window, &later);
+    end(prefetch, &request, n, &later);
     pthread_cond_broadcast(&prefetch->changed);
     if (later.n > 0) {
         unlock(prefetch, &later);
@@ -224,9 +295,11 @@ static void start_runners(struct rfs_prefetch *prefetch)
     unsigned queued = 0;
     for (unsigned i = 0; i < prefetch->room; i++)
         queued += prefetch->windows[i].state == RFS_WINDOW_QUEUED;
-    while (queued > 0 && prefetch->runners < prefetch->concurrency.now && !prefetch->stopped) {
+    const unsigned together = rfs_concurrency_together(&prefetch->concurrency);
+    while (queued > 0 && prefetch->runners < prefetch->concurrency.now / together &&
+           !prefetch->stopped) {
         prefetch->runners++;
-        queued--;
+        queued -= queued < together ? queued : together;
         pthread_mutex_unlock(&prefetch->lock);
         const bool started = rfs_pool_submit_waiting(prefetch->pool, run, prefetch);
         pthread_mutex_lock(&prefetch->lock);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several
- * threads at once before gathering asks for them. The ranges of source files that a reader will
+ * threads at once before gathering asks for them. Of object storage up to eight that follow each
+ * other are one request. The ranges of source files that a reader will
  * need are noted (gather.h); ranges of a file that lie near each other become one request,
  * whichever parameters and pieces they are for.
  *
  * Whether sources are slow is measured (latency.h). While they are fast, only this measurement is
- * done here. How many reads are under way at once follows the storage, between 8 and 32; waiting
- * threads of the pool make them.
+ * done here; object storage is slow until it is found not to be. How many reads are under way at
+ * once follows the storage, between 8 and 32 (of objects 256, which are 32 requests); waiting threads
+ * of the pool make them.
  *
  * A window that cannot be read is dropped: the thread that needs it reads the range itself, and
  * only its failure counts. Windows hold the bytes of the files at the time of reading; gathering
@@ -16,7 +18,8 @@
  * Encrypted sources are not read ahead here: their unit is the encrypted block
  * (source/io/blocks.h).
  *
- * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB. A
+ * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB (512
+ * MiB of objects). A
  * window is freed when all its requested bytes have been used, or when it was not used for a second
  * and others need the room.
  *
@@ -37,10 +40,10 @@
 struct rfs_prefetch;
 
 /*
- * All borrowed; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. NULL when out
- * of memory.
+ * All borrowed; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. REMOTE: files
+ * are objects. NULL when out of memory.
  */
-struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, struct rfs_cache *cache,
+struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, bool remote, struct rfs_cache *cache,
                                       uint64_t budget, struct rfs_pool *pool);
 /* Drops reads that have not begun, and stops reading ahead. Does not wait. */
 void rfs_prefetch_stop(struct rfs_prefetch *prefetch);

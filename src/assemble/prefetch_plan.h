@@ -5,7 +5,8 @@
 
 #include "assemble/gather.h"
 
-#define RFS_PREFETCH_MOST 96 /* windows */
+#define RFS_PREFETCH_MOST 512 /* windows */
+#define RFS_PREFETCH_NEAR 96  /* of files */
 #define RFS_PREFETCH_WINDOW (UINT64_C(1) << 20)
 #define RFS_PREFETCH_PAGE UINT64_C(4096)
 

@@ -27,6 +27,7 @@ struct rfs_pool {
     unsigned waiters; /* jobs that wait, in the queue or running */
     bool stopping;
     bool held;
+    bool far; /* constant once it is used */
     struct rfs_cancel cancel;
     pthread_t *threads;
 };
@@ -48,6 +49,16 @@ struct rfs_pool *rfs_pool_new(unsigned threads)
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     return pool;
+}
+
+void rfs_pool_expect_waits(struct rfs_pool *pool)
+{
+    pool->far = pool->wanted > 0;
+}
+
+bool rfs_pool_expects_waits(const struct rfs_pool *pool)
+{
+    return pool && pool->far;
 }
 
 static struct job *take_locked(struct rfs_pool *pool)
@@ -284,12 +295,14 @@ static int run_alone(size_t n, int (*fn)(void *ctx, size_t i), void *ctx)
 static void call_helpers(struct rfs_pool *pool, struct loop *loop)
 {
     const size_t limit = (size_t)pool->wanted * 4;
+    const size_t most = pool->far ? pool->most : pool->wanted;
 
-    for (size_t i = 0; i < pool->wanted && i + 1 < loop->n; i++) {
+    for (size_t i = 0; i < most && i + 1 < loop->n; i++) {
         pthread_mutex_lock(&loop->lock);
         loop->owners++;
         pthread_mutex_unlock(&loop->lock);
-        if (!rfs_pool_submit(pool, help, loop, limit)) {
+        if (!(pool->far ? rfs_pool_submit_waiting(pool, help, loop)
+                        : rfs_pool_submit(pool, help, loop, limit))) {
             drop_loop(loop);
             return;
         }

@@ -16,10 +16,16 @@
 
 struct rfs_pool;
 
-#define RFS_POOL_WAITERS 32u
+#define RFS_POOL_WAITERS 64u
 
 /* With THREADS 0 it never has one. */
 struct rfs_pool *rfs_pool_new(unsigned threads);
+/*
+ * Calls of rfs_pool_for wait for storage that is far away: all threads that may be join from the
+ * first call on, rather than one for each that waited. Before its first use.
+ */
+void rfs_pool_expect_waits(struct rfs_pool *pool);
+bool rfs_pool_expects_waits(const struct rfs_pool *pool);
 /* Runs the queued jobs, then joins the threads. */
 void rfs_pool_free(struct rfs_pool *pool);
 

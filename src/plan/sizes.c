@@ -40,6 +40,22 @@ static bool rank_bytes(struct rfs_catalog *catalog, uint32_t rank, uint64_t *byt
     return true;
 }
 
+struct looking {
+    struct rfs_catalog *catalog;
+    uint32_t base;
+};
+
+/* The store keeps the answer for the question that follows. */
+static int look_at(void *ctx, size_t i)
+{
+    const struct looking *looking = ctx;
+    uint64_t bytes;
+
+    if (rfs_catalog_has(looking->catalog, looking->base + (uint32_t)i))
+        rank_bytes(looking->catalog, looking->base + (uint32_t)i, &bytes);
+    return 0;
+}
+
 bool rfs_plan_sizes_differ(struct rfs_planner *planner, uint32_t s)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
@@ -52,6 +68,9 @@ bool rfs_plan_sizes_differ(struct rfs_planner *planner, uint32_t s)
 
     if (known != SIZES_UNKNOWN)
         return known == SIZES_DIFFER;
+    if (rfs_pool_expects_waits(planner->config.pool))
+        rfs_pool_for(planner->config.pool, planner->scale.src_devices, look_at,
+                     &(struct looking){catalog, base});
     for (uint32_t rank = base; !differ && rank < base + planner->scale.src_devices; rank++) {
         if (!rfs_catalog_has(catalog, rank) || !rank_bytes(catalog, rank, &bytes))
             continue;

@@ -10,6 +10,7 @@
 
 #include "base/cancel.h"
 #include "base/checked.h"
+#include "base/store.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -268,7 +269,9 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
     pthread_mutex_lock(&reader->lock);
     const bool sequential = rfs_sequential_note(&reader->sequential, offset, end, &ahead);
     if (sequential && reach > 0)
-        staged = rfs_sequential_prefetch(&reader->sequential, reach);
+        staged = rfs_sequential_prefetch(
+            &reader->sequential, reach,
+            rfs_is_url(rfs_catalog_path(reader->view->catalog)) ? RFS_REMOTE_TIMES : 1);
     pthread_mutex_unlock(&reader->lock);
     if (staged.end > 0)
         stage_ahead(reader, &staged);

@@ -142,6 +142,7 @@ static bool take_files(struct rfs_sizes *sizes)
 struct looking {
     const struct rfs_view *view;
     const struct rfs_sizes *sizes;
+    size_t batch; /* how many in one task */
 };
 
 static int look_at(void *ctx, size_t batch)
@@ -150,7 +151,7 @@ static int look_at(void *ctx, size_t batch)
     struct rfs_files *files = rfs_catalog_files(looking->view->catalog);
     const size_t n = looking->sizes->sources.n;
 
-    for (size_t i = batch * BATCH; i < n && i < (batch + 1) * BATCH; i++) {
+    for (size_t i = batch * looking->batch; i < n && i < (batch + 1) * looking->batch; i++) {
         const struct saved_source *source = &looking->sizes->sources.data[i];
         const char *path = rfs_files_path(files, (uint32_t)i);
         struct stat st;
@@ -177,11 +178,12 @@ static long long now(void)
 static bool is_unchanged(const struct rfs_view *view, struct rfs_sizes *sizes)
 {
     const long long time = now();
-    struct looking looking = {view, sizes};
+    const size_t batch = rfs_pool_expects_waits(view->set->pool) ? 1 : BATCH;
+    struct looking looking = {view, sizes, batch};
 
     if (time - atomic_load(&sizes->checked) <= FRESH_SECONDS)
         return true;
-    if (rfs_pool_for(view->set->pool, (sizes->sources.n + BATCH - 1) / BATCH, look_at, &looking) !=
+    if (rfs_pool_for(view->set->pool, (sizes->sources.n + batch - 1) / batch, look_at, &looking) !=
         0)
         return false;
     atomic_store(&sizes->checked, time);

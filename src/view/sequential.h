@@ -11,8 +11,8 @@
  * in both cases less the holes, and at most RFS_AHEAD_BYTES.
  *
  * Where sources are slow, a request that comes too late costs much more than some bytes in vain: of
- * those, as many bytes as it has read are read ahead, of either kind, less the holes, and at most
- * the given limit.
+ * those, as many bytes as it has read are read ahead (sixteen times as many of object storage), of
+ * either kind, less the holes, and at most the given limit.
  *
  * No lock, no I/O.
  */
@@ -26,6 +26,8 @@
 
 #define RFS_AHEAD_BYTES (UINT64_C(4) << 20)
 #define RFS_AHEAD_SHARE 10 /* of what was read in sequence, the part that may be read in vain */
+
+#define RFS_REMOTE_TIMES 16 /* of what was read, what is read ahead of object storage */
 
 /* All 0 for a reader that has read nothing. */
 struct rfs_sequential {
@@ -45,9 +47,10 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
                          struct rfs_windows *ahead);
 
 /*
- * The same for slow sources, up to REACH bytes ahead, after a note of a reader that goes on. In
- * steps of a quarter of REACH, to make few large requests.
+ * The same for slow sources, up to REACH bytes ahead, and TIMES as many as it has read, after a note
+ * of a reader that goes on. In steps of a quarter of REACH, to make few large requests.
  */
-struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach);
+struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach,
+                                          unsigned times);
 
 #endif

@@ -316,6 +316,8 @@ static int open_set(struct reshard_view *set, const char *source,
     set->pool = rfs_pool_new(pool_threads());
     if (!set->pool)
         return rfs_fail_memory(err);
+    if (rfs_is_url(source))
+        rfs_pool_expect_waits(set->pool);
     rfs_pool_hold(set->pool, true); /* the caller may fork yet */
     if (!options->index_cache || strcmp(options->index_cache, "no") != 0)
         set->saved = rfs_saved_open(options->index_cache, &set->log);

@@ -6,6 +6,7 @@ EXTRA_DIST += \
 	tests/objects/run \
 	tests/objects/stores.py \
 	tests/objects/test_content.py \
+	tests/objects/test_counts.py \
 	tests/objects/test_faults.py \
 	tests/objects/test_long.py \
 	tests/objects/test_secrets.py

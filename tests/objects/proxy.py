@@ -13,12 +13,13 @@ It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. PLAN is a 
     only        a part of the request's path; others are left alone
     ranges      true: requests without a range are left alone
 
-LOG has a line for each request: method, path, range, what was done with it.
+LOG has a line for each request: method, path, range, what was done with it; and when it came and was answered, in seconds.
 """
 import asyncio
 import json
 import random
 import sys
+import time
 
 FAULTS = ("reset", "cut", "stall", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage", "mixed")
 
@@ -99,6 +100,13 @@ class Proxy:
         if plan.get("bandwidth"):
             await asyncio.sleep(len(data) / plan["bandwidth"])
 
+    async def relay_chunks(self, reader, writer, plan):
+        size = None
+        while size != 0:
+            line = await reader.readline()
+            size = int(line.split(b";")[0], 16)
+            await self.send(writer, line + await reader.readexactly(size + 2), plan)
+
     async def relay(self, head, method, writer, plan, fault):
         """Sends the request on, and the answer back. True if both connections can be used again."""
         for _ in range(3):
@@ -111,9 +119,6 @@ class Proxy:
             except (asyncio.IncompleteReadError, ConnectionError):
                 up.close()
         length = 0 if method == "HEAD" else int(fields.get("content-length", "0"))
-        if "chunked" in fields.get("transfer-encoding", ""):
-            up.close()
-            raise ConnectionError("chunked")
         if fault == "shifted":
             begin, dash, rest = fields.get("content-range", "").removeprefix("bytes ").partition("-")
             if dash:
@@ -121,6 +126,8 @@ class Proxy:
         if fault == "mixed" and "etag" in fields:
             raw = raw.replace(fields["etag"].encode(), b'"another-version"')
         await self.send(writer, raw, plan)
+        if method != "HEAD" and "chunked" in fields.get("transfer-encoding", ""):
+            await self.relay_chunks(reader, writer, plan)
         left, sent = length, 0
         while left > 0:
             data = await reader.read(min(left, 1 << 18))
@@ -147,9 +154,10 @@ class Proxy:
         head, line, fields = await read_head(reader)
         method, target, _ = line.split(" ", 2)
         plan, fault = self.plan.read(method, target, "range" in fields)
-        self.log.write(f"{method} {target} {fields.get('range', '-')} {fault or 'well'}\n")
+        came = time.monotonic()
         if plan.get("latency"):
             await asyncio.sleep(plan["latency"])
+        self.log.write(f"{method} {target} {fields.get('range', '-')} {fault or 'well'} {came:.4f} {time.monotonic():.4f}\n")
         if fault in CANNED:
             data = CANNED[fault]
             writer.write(data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else data)

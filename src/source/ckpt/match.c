@@ -278,7 +278,8 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
         return rc;
     /* As many as one read takes, where they are small. */
     const uint64_t fit = SPAN / rfs_max_u64(template->file_bytes / template->n, 1);
-    match.batch = (size_t)rfs_max_u64(BATCH, fit / BATCH * BATCH);
+    match.batch = rfs_pool_expects_waits(pool) ? (size_t)rfs_max_u64(1, fit)
+                                               : (size_t)rfs_max_u64(BATCH, fit / BATCH * BATCH);
     const size_t tasks = template->n / match.batch + (template->n % match.batch != 0);
     rc = 0;
     if (pool)

@@ -355,3 +355,14 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
         return pread_held(reading, buf, size, offset);
     return read_spans(&raw, &(struct iovec){buf, size}, size > 0, offset);
 }
+
+int rfs_reading_preadv(struct rfs_reading *reading, struct iovec *spans, int count, uint64_t offset)
+{
+    struct raw raw = {reading->files, reading->id, reading->fd, reading->ahead};
+    uint64_t size = 0;
+    for (int i = 0; i < count; i++)
+        size += spans[i].iov_len;
+    if (offset > reading->size || size > reading->size - offset)
+        return -ESTALE;
+    return read_spans(&raw, spans, count, offset);
+}

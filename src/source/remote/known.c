@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BESIDE 63 /* folders that are listed with one, of a server that lists each by itself */
+
 /* A listing that was made. Constant but for its uses. */
 struct listed {
     char *url; /* of the folder; owned */
@@ -85,29 +87,16 @@ static struct listed *find_listed(const char *url, bool as_folder)
     return found;
 }
 
-/* Makes a listing of a folder, and keeps it. */
-static int make_listed(const char *url, struct listed **out)
+/* Keeps the listing, which it takes, with USES uses of callers. NULL when out of memory. */
+static struct listed *keep_listed(struct rfs_folder *folder, unsigned uses)
 {
     struct listed *listed = calloc(1, sizeof *listed);
-    int rc = listed && (listed->url = strdup(url)) ? 0 : -ENOMEM;
 
-    *out = NULL;
-    for (int tries = 0; rc == 0 && tries < 3; tries++) {
-        RFS_CLEANUP(rfs_place_free) struct rfs_place place = {0};
-        rfs_remote_listing_free(&listed->listing);
-        rc = rfs_place_of(url, &place);
-        if (rc == 0)
-            rc = rfs_listing_fetch(&place, url, &listed->listing);
-        if (rc != -EREMOTE)
-            break;
-        rc = tries < 2 ? 0 : -EIO;
-    }
-    if (rc < 0) {
-        if (listed)
-            free_listed(listed);
-        return rc;
-    }
-    listed->uses = 2;
+    if (!listed)
+        return NULL;
+    *listed = (struct listed){.url = folder->url, .listing = folder->listing, .uses = uses + 1};
+    folder->url = NULL;
+    folder->listing = (struct rfs_remote_listing){0};
     for (size_t i = 0; i < listed->listing.n; i++)
         if (listed->listing.data[i].modified > listed->newest)
             listed->newest = listed->listing.data[i].modified;
@@ -115,8 +104,99 @@ static int make_listed(const char *url, struct listed **out)
     listed->next = all.listed;
     all.listed = listed;
     pthread_mutex_unlock(&all.lock);
-    *out = listed;
-    return 0;
+    return listed;
+}
+
+static void free_folders(struct rfs_folder *folders, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(folders[i].url);
+        rfs_place_free(&folders[i].place);
+        rfs_remote_listing_free(&folders[i].listing);
+    }
+}
+
+/* Whether another folder beside URL is listed. */
+static bool is_second(const char *parent, const char *url)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&all.lock);
+    for (const struct listed *listed = all.listed; listed && !found; listed = listed->next) {
+        const char *rest = below(parent, listed->url);
+        found = rest && *rest && !strchr(rest, '/') && strcmp(listed->url, url) != 0;
+    }
+    pthread_mutex_unlock(&all.lock);
+    return found;
+}
+
+/*
+ * Folders beside URL that are listed with it, as they are listed one after the other: from the
+ * second on. How many; fewer when out of memory.
+ */
+static size_t add_beside(const char *url, struct rfs_folder *out, size_t most)
+{
+    RFS_FREE char *parent = rfs_store_parent(url);
+    GIVE_LISTED struct listed *listed = parent ? find_listed(parent, true) : NULL;
+    size_t n = 0;
+
+    if (!listed || listed->listing.deep || strcmp(listed->url, parent) != 0 ||
+        !is_second(parent, url))
+        return 0;
+    for (size_t i = 0; i < listed->listing.n && n < most; i++) {
+        const struct rfs_remote_entry *entry = &listed->listing.data[i];
+        RFS_FREE char *path = NULL;
+        if (!entry->folder)
+            continue;
+        if (asprintf(&path, "%s/%s", parent, entry->name) < 0) {
+            path = NULL;
+            break;
+        }
+        out[n] = (struct rfs_folder){.url = rfs_store_without_slash(path)};
+        GIVE_LISTED struct listed *there = out[n].url ? find_listed(out[n].url, true) : NULL;
+        if (!out[n].url || there || strcmp(out[n].url, url) == 0 ||
+            rfs_place_of(out[n].url, &out[n].place) < 0)
+            free_folders(&out[n], 1);
+        else
+            n++;
+    }
+    return n;
+}
+
+/* Lists a folder, with others that will be needed. A failure of these is nobody's. */
+static int fetch_listed(struct rfs_folder *folder)
+{
+    struct rfs_folder folders[BESIDE + 1] = {*folder};
+    const size_t n = folder->place.s3 ? 0 : add_beside(folder->url, folders + 1, BESIDE);
+    int rc = n > 0 ? rfs_listing_fetch(folders, n + 1) : -EAGAIN;
+
+    for (size_t i = 1; rc == 0 && i <= n; i++)
+        keep_listed(&folders[i], 0);
+    free_folders(folders + 1, n);
+    if (rc < 0 && n > 0)
+        rfs_remote_listing_free(&folders[0].listing);
+    if (rc < 0)
+        rc = rfs_listing_fetch(folders, 1);
+    folder->listing = folders[0].listing;
+    return rc;
+}
+
+/* Makes a listing of a folder, and keeps it. */
+static int make_listed(const char *url, struct listed **out)
+{
+    int rc = -EREMOTE;
+
+    *out = NULL;
+    for (int tries = 0; rc == -EREMOTE && tries < 3; tries++) {
+        struct rfs_folder folder = {.url = strdup(url)};
+        rc = folder.url ? rfs_place_of(url, &folder.place) : -ENOMEM;
+        if (rc == 0)
+            rc = fetch_listed(&folder);
+        if (rc == 0 && !(*out = keep_listed(&folder, 1)))
+            rc = -ENOMEM;
+        free_folders(&folder, 1);
+    }
+    return rc == -EREMOTE ? -EIO : rc;
 }
 
 /* The first entry whose name is not before NAME. */

@@ -343,35 +343,60 @@ static int look_for_metadata(const struct rfs_place *place, const char *url, con
     return rc == -ENOENT || rc == -EACCES ? 0 : rc;
 }
 
-static int fetch_index(const struct rfs_place *place, const char *url,
-                       struct rfs_remote_listing *out)
+static int read_index(const struct rfs_request *request, struct rfs_remote_listing *out)
 {
-    RFS_FREE char *folder = NULL;
+    const bool json = strncmp(request->http.type, "application/json", 16) == 0;
 
-    if (asprintf(&folder, "%s%s", place->key, *place->key ? "/" : "") < 0) {
-        folder = NULL;
-        return refuse(-ENOMEM, NULL);
-    }
-    struct rfs_request request = {.place = place, .url = url, .key = folder};
-    int rc = rfs_requests_make(&request, 1);
-    const bool json = strncmp(request.http.type, "application/json", 16) == 0;
-    if (rc == 0 && !json && strncmp(request.http.type, "text/html", 9) != 0)
-        rc = rfs_store_told(-ENOTDIR, "the server gives no index of that folder; try: files=MAP");
-    else if (rc == 0) {
-        rc = rfs_listing_index(request.text ? request.text : "", request.text_n, json, out);
-        if (rc < 0)
-            rc = refuse(rc, "the server's index of that folder is in an unknown form");
-    }
-    rfs_request_free(&request);
-    return rc ? rc : look_for_metadata(place, url, folder, out);
+    if (!json && strncmp(request->http.type, "text/html", 9) != 0)
+        return rfs_store_told(-ENOTDIR, "the server gives no index of that folder; try: files=MAP");
+    const int rc =
+        rfs_listing_index(request->text ? request->text : "", request->text_n, json, out);
+    return rc < 0 ? refuse(rc, "the server's index of that folder is in an unknown form") : 0;
 }
 
-int rfs_listing_fetch(const struct rfs_place *place, const char *url,
-                      struct rfs_remote_listing *out)
+static int fetch_index(struct rfs_folder *folders, struct rfs_request *requests, size_t n)
 {
-    *out = (struct rfs_remote_listing){0};
-    const int rc = place->s3 ? fetch_keys(place, url, out) : fetch_index(place, url, out);
-    if (rc == 0)
-        put_in_order(out);
+    int rc = rfs_requests_make(requests, n);
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = read_index(&requests[i], &folders[i].listing);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = look_for_metadata(&folders[i].place, folders[i].url, requests[i].key,
+                               &folders[i].listing);
+    return rc;
+}
+
+/* Of all folders at once. */
+static int fetch_indexes(struct rfs_folder *folders, size_t n)
+{
+    RFS_FREE struct rfs_request *requests = calloc(n, sizeof *requests);
+    int rc = requests ? 0 : -ENOMEM;
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const char *key = folders[i].place.key;
+        char *slashed = NULL;
+        if (asprintf(&slashed, "%s%s", key, *key ? "/" : "") < 0)
+            rc = -ENOMEM;
+        else
+            requests[i] = (struct rfs_request){
+                .place = &folders[i].place, .url = folders[i].url, .key = slashed};
+    }
+    rc = rc < 0 ? refuse(rc, NULL) : fetch_index(folders, requests, n);
+    for (size_t i = 0; requests && i < n; i++) {
+        free((char *)(uintptr_t)requests[i].key);
+        rfs_request_free(&requests[i]);
+    }
+    return rc;
+}
+
+int rfs_listing_fetch(struct rfs_folder *folders, size_t n)
+{
+    int rc = folders->place.s3 ? 0 : fetch_indexes(folders, n);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (folders->place.s3)
+            rc = fetch_keys(&folders[i].place, folders[i].url, &folders[i].listing);
+        put_in_order(&folders[i].listing);
+    }
     return rc;
 }

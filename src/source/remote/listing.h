@@ -36,12 +36,18 @@ struct rfs_remote_listing {
 /* More keys below one prefix are refused. */
 #define RFS_LISTING_MOST 1000000u
 
+/* A folder that is listed. */
+struct rfs_folder {
+    char *url; /* this and the next are the caller's */
+    struct rfs_place place;
+    struct rfs_remote_listing listing; /* to be freed in any case */
+};
+
 /*
- * URL is a folder. 0, or -errno with rfs_store_told; -EREMOTE where the bucket's region became
- * known, and it is to be asked again. *out is to be freed in any case.
+ * Lists N folders of one server at once. 0, or -errno of one of them with rfs_store_told; -EREMOTE
+ * where the bucket's region became known, and it is to be asked again.
  */
-int rfs_listing_fetch(const struct rfs_place *place, const char *url,
-                      struct rfs_remote_listing *out);
+int rfs_listing_fetch(struct rfs_folder *folders, size_t n);
 void rfs_remote_listing_free(struct rfs_remote_listing *listing);
 
 /* One page of ListObjectsV2, of the keys that begin with PREFIX: 0, -EINVAL, -ENOMEM. */

@@ -7,6 +7,7 @@ librfs_la_SOURCES += \
 	src/source/remote/credentials.c src/source/remote/credentials.h \
 	src/source/remote/http.c src/source/remote/http.h \
 	src/source/remote/judge.c src/source/remote/judge.h \
+	src/source/remote/jumps.c src/source/remote/jumps.h \
 	src/source/remote/known.c src/source/remote/known.h \
 	src/source/remote/listing.c src/source/remote/listing.h \
 	src/source/remote/make.c src/source/remote/make.h \

@@ -4,10 +4,12 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "source/remote/blocks.h"
+#include "source/remote/jumps.h"
 #include "source/remote/make.h"
 #include "source/remote/settings.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +18,17 @@
 #include <xxhash.h>
 
 #define SMALL ((uint64_t)64 << 10) /* reads that blocks are made for */
-#define FIRST_BITS 63              /* an inode of 0 or below is none to some programs */
+#define GUESS_BYTES ((uint64_t)32 << 10)
+#define GUESS_BEFORE ((uint64_t)4 << 10)
+#define FIRST_BITS 63 /* an inode of 0 or below is none to some programs */
 
 struct rfs_object {
     uint64_t number; /* of its blocks */
     char *url;
     struct rfs_attributes attributes;
+    pthread_mutex_t lock; /* of the rest; a leaf lock */
+    struct rfs_jumps jumps;
+    unsigned fetching; /* threads that fetch blocks */
 };
 
 /* ---- attributes ------------------------------------------------------------------------------ */
@@ -108,6 +115,7 @@ int rfs_object_new(const char *url, const struct rfs_attributes *attributes,
     }
     object->number = atomic_fetch_add(&numbers, 1) + 1;
     object->attributes = *attributes;
+    pthread_mutex_init(&object->lock, NULL);
     return 0;
 }
 
@@ -116,45 +124,50 @@ void rfs_object_free(struct rfs_object *object)
     if (!object)
         return;
     rfs_block_drop(object->number);
+    pthread_mutex_destroy(&object->lock);
     free(object->url);
     free(object);
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Parts of the range, all at once. */
+/* Bytes [from, from + n), to the spans from SKIP bytes of them on. */
+struct part {
+    uint64_t from, n;
+    const struct iovec *spans;
+    int count;
+    uint64_t skip;
+};
+
 static int fetch_from(const struct rfs_object *object, const struct rfs_place *place,
-                      const struct iovec *spans, int count, uint64_t offset, uint64_t n)
+                      const struct part *parts, size_t n)
 {
-    const size_t parts = (size_t)((n + RFS_PART_BYTES - 1) / RFS_PART_BYTES);
-    RFS_FREE struct rfs_request *requests = calloc(parts, sizeof *requests);
+    RFS_FREE struct rfs_request *requests = calloc(n, sizeof *requests);
 
     if (!requests)
         return -ENOMEM;
-    for (size_t i = 0; i < parts; i++) {
-        const uint64_t skip = i * RFS_PART_BYTES;
+    for (size_t i = 0; i < n; i++)
         requests[i] = (struct rfs_request){
             .place = place,
             .url = object->url,
             .key = place->key,
-            .from = offset + skip,
-            .n = rfs_min_u64(n - skip, RFS_PART_BYTES),
+            .from = parts[i].from,
+            .n = parts[i].n,
             .size = object->attributes.size,
-            .spans = spans,
-            .count = count,
-            .skip = skip,
+            .spans = parts[i].spans,
+            .count = parts[i].count,
+            .skip = parts[i].skip,
             .etag = object->attributes.etag,
             .modified = object->attributes.when,
         };
-    }
-    const int rc = rfs_requests_make(requests, parts);
-    for (size_t i = 0; i < parts; i++)
+    const int rc = rfs_requests_make(requests, n);
+    for (size_t i = 0; i < n; i++)
         rfs_request_free(&requests[i]);
     return rc;
 }
 
-static int fetch(const struct rfs_object *object, const struct iovec *spans, int count,
-                 uint64_t offset, uint64_t n)
+/* All at once. */
+static int fetch(const struct rfs_object *object, const struct part *parts, size_t n)
 {
     int rc = -EREMOTE;
 
@@ -162,15 +175,71 @@ static int fetch(const struct rfs_object *object, const struct iovec *spans, int
         RFS_CLEANUP(rfs_place_free) struct rfs_place place = {0};
         rc = rfs_place_of(object->url, &place);
         if (rc == 0)
-            rc = fetch_from(object, &place, spans, count, offset, n);
+            rc = fetch_from(object, &place, parts, n);
     }
     return rc == -EREMOTE ? -EIO : rc;
 }
 
+static int read_large(const struct rfs_object *object, const struct iovec *spans, int count,
+                      uint64_t offset, uint64_t n)
+{
+    const size_t most = (size_t)((n + RFS_PART_BYTES - 1) / RFS_PART_BYTES);
+    RFS_FREE struct part *parts = calloc(most, sizeof *parts);
+
+    if (!parts)
+        return -ENOMEM;
+    for (size_t i = 0; i < most; i++) {
+        const uint64_t skip = i * RFS_PART_BYTES;
+        parts[i] =
+            (struct part){offset + skip, rfs_min_u64(n - skip, RFS_PART_BYTES), spans, count, skip};
+    }
+    return fetch(object, parts, most);
+}
+
+/* Blocks that are fetched with one another. */
+struct fetched {
+    struct part parts[1 + RFS_JUMPS_AHEAD];
+    struct iovec spans[1 + RFS_JUMPS_AHEAD];
+    size_t n;
+};
+
+static bool add_block(struct fetched *fetched, uint64_t from, uint64_t n)
+{
+    struct iovec *span = &fetched->spans[fetched->n];
+    *span = (struct iovec){malloc((size_t)n), (size_t)n};
+    fetched->parts[fetched->n] = (struct part){from, n, span, 1, 0};
+    fetched->n += span->iov_base != NULL;
+    return span->iov_base != NULL;
+}
+
+/*
+ * Headers that are probably read next, by one thread that walks: where they lie is a guess, so a
+ * block begins before it.
+ */
+static void add_guesses(struct rfs_object *object, uint64_t end, struct fetched *fetched)
+{
+    uint64_t guesses[RFS_JUMPS_AHEAD];
+    pthread_mutex_lock(&object->lock);
+    if (object->fetching > 1)
+        object->jumps.n = 0;
+    const size_t n = rfs_jumps_guess(&object->jumps, guesses);
+    pthread_mutex_unlock(&object->lock);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t from = guesses[i] > GUESS_BEFORE ? guesses[i] - GUESS_BEFORE : 0;
+        const uint64_t size = object->attributes.size;
+        if (from < end || from >= size ||
+            !add_block(fetched, from, rfs_min_u64(size - from, GUESS_BYTES)))
+            return;
+    }
+}
+
 /* By a block around it, which is kept. */
-static int read_small(const struct rfs_object *object, const struct iovec *spans, int count,
+static int read_small(struct rfs_object *object, const struct iovec *spans, int count,
                       uint64_t offset, size_t n)
 {
+    pthread_mutex_lock(&object->lock);
+    rfs_jumps_note(&object->jumps, offset);
+    pthread_mutex_unlock(&object->lock);
     if (rfs_block_copy(object->number, offset, n, spans, count))
         return 0;
     const uint64_t size = object->attributes.size;
@@ -178,20 +247,31 @@ static int read_small(const struct rfs_object *object, const struct iovec *spans
     /* Near the end, as the directory of an archive: what lies before it is read next. */
     const uint64_t from = size - offset < length ? size - rfs_min_u64(size, length) : offset;
     length = rfs_min_u64(length, size - from);
-    unsigned char *data = malloc((size_t)length);
-    const struct iovec span = {data, (size_t)length};
-    const int rc = data ? fetch(object, &span, 1, from, length) : -ENOMEM;
-    if (rc < 0) {
-        free(data);
-        return rc;
+    struct fetched fetched = {.n = 0};
+    int rc = -ENOMEM;
+    if (add_block(&fetched, from, length)) {
+        pthread_mutex_lock(&object->lock);
+        object->fetching++;
+        pthread_mutex_unlock(&object->lock);
+        add_guesses(object, from + length, &fetched);
+        rc = fetch(object, fetched.parts, fetched.n);
+        pthread_mutex_lock(&object->lock);
+        object->fetching--;
+        pthread_mutex_unlock(&object->lock);
     }
+    const unsigned char *data = fetched.spans[0].iov_base;
     size_t at = (size_t)(offset - from);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; rc == 0 && i < count; i++) {
         memcpy(spans[i].iov_base, data + at, spans[i].iov_len);
         at += spans[i].iov_len;
     }
-    rfs_block_keep(object->number, from, data, (size_t)length);
-    return 0;
+    for (size_t i = 0; i < fetched.n; i++)
+        if (rc == 0)
+            rfs_block_keep(object->number, fetched.parts[i].from, fetched.spans[i].iov_base,
+                           fetched.spans[i].iov_len);
+        else
+            free(fetched.spans[i].iov_base);
+    return rc;
 }
 
 int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
@@ -206,5 +286,5 @@ int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, u
     if (offset > size || n > size - offset)
         return rfs_store_told(-ESTALE, "the object has become shorter");
     return n <= SMALL ? read_small(object, spans, count, offset, (size_t)n)
-                      : fetch(object, spans, count, offset, n);
+                      : read_large(object, spans, count, offset, n);
 }

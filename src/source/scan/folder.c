@@ -8,6 +8,7 @@
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/store.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
@@ -38,7 +39,9 @@ int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_e
     int rc = rfs_dir_open(path, &dir);
 
     if (rc < 0)
-        return rfs_fail(err, rc, RFS_IN(path), "check the folder's permissions",
+        return rfs_fail(err, rc, RFS_IN(path),
+                        rfs_is_url(path) ? rfs_store_remedy(path, rc)
+                                         : "check the folder's permissions",
                         "the source cannot be listed: %s", rfs_store_why(path, rc));
     while (rc == 0 && (rc = rfs_entry_next(&dir, path, &entry, err)) == 0 && entry)
         rc = each(ctx, entry);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/source.h"
 
+#include "base/store.h"
 #include "source/crypt/key.h"
 #include "source/io/encrypted.h"
 #include "tool/common/open.h"
@@ -52,6 +53,8 @@ int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path
     if (rc)
         return rc;
     out->pool = rfs_pool_new(THREADS);
+    if (out->pool && rfs_is_url(path))
+        rfs_pool_expect_waits(out->pool);
     return out->pool ? 0 : rfs_fail_memory(err);
 }
 

@@ -74,7 +74,7 @@ static unsigned run(const struct storage *storage, struct rfs_concurrency *concu
         const uint64_t by_latency = storage->latency / concurrency->now;
         const uint64_t by_rate = storage->rate > 0 ? MIB * MS / storage->rate : 0;
         *now += by_latency > by_rate ? by_latency : by_rate;
-        rfs_concurrency_note(concurrency, MIB, *now, false);
+        rfs_concurrency_note(concurrency, 1, MIB, *now, false);
     }
     return concurrency->now;
 }
@@ -85,7 +85,7 @@ static void test_concurrency_grows_where_it_is_rewarded(void **state)
     struct rfs_concurrency concurrency;
     uint64_t now = 1;
     (void)state;
-    rfs_concurrency_init(&concurrency);
+    rfs_concurrency_init(&concurrency, false);
     assert_int_equal(concurrency.now, RFS_CONCURRENCY_LEAST);
     assert_int_equal(run(&wide, &concurrency, &now, 200), RFS_CONCURRENCY_MOST);
     for (int i = 0; i < 100; i++) /* and stays */
@@ -101,7 +101,7 @@ static void test_concurrency_stays_where_it_is_not(void **state)
         uint64_t now = 1;
         unsigned at_best = 0;
         (void)state;
-        rfs_concurrency_init(&concurrency);
+        rfs_concurrency_init(&concurrency, false);
         run(&narrow, &concurrency, &now, 300);
         for (int i = 0; i < 1000; i++) {
             const unsigned d = run(&narrow, &concurrency, &now, 10);
@@ -112,13 +112,35 @@ static void test_concurrency_stays_where_it_is_not(void **state)
     }
 }
 
+/* Of object storage requests grow, as there are never more than so many. */
+static void test_requests_to_object_storage_grow(void **state)
+{
+    const struct storage wide = {.latency = 50 * MS};
+    const struct storage narrow = {.latency = 50 * MS, .rate = 64 * MIB / 50};
+    struct rfs_concurrency concurrency;
+    uint64_t now = 1;
+    unsigned at_best = 0;
+    (void)state;
+    rfs_concurrency_init(&concurrency, true);
+    assert_int_equal(concurrency.now, RFS_CONCURRENCY_REMOTE);
+    assert_int_equal(rfs_concurrency_together(&concurrency), 2);
+    assert_int_equal(run(&wide, &concurrency, &now, 2000), RFS_CONCURRENCY_MOST_REMOTE);
+    assert_int_equal(rfs_concurrency_together(&concurrency), 8);
+    rfs_concurrency_init(&concurrency, true);
+    now = 1;
+    run(&narrow, &concurrency, &now, 1000);
+    for (int i = 0; i < 1000; i++) /* more is tried now and then */
+        at_best += run(&narrow, &concurrency, &now, 50) == RFS_CONCURRENCY_REMOTE;
+    assert_true(at_best > 700);
+}
+
 static void test_starved_rounds_say_nothing(void **state)
 {
     struct rfs_concurrency concurrency;
     (void)state;
-    rfs_concurrency_init(&concurrency);
+    rfs_concurrency_init(&concurrency, false);
     for (uint64_t i = 1; i < 1000; i++) {
-        rfs_concurrency_note(&concurrency, MIB, i * MS, i % 5 == 0);
+        rfs_concurrency_note(&concurrency, 1, MIB, i * MS, i % 5 == 0);
         assert_int_equal(concurrency.now, RFS_CONCURRENCY_LEAST);
     }
 }
@@ -127,9 +149,9 @@ static void test_a_clock_that_stands_still(void **state)
 {
     struct rfs_concurrency concurrency;
     (void)state;
-    rfs_concurrency_init(&concurrency);
+    rfs_concurrency_init(&concurrency, false);
     for (int i = 0; i < 1000; i++)
-        rfs_concurrency_note(&concurrency, MIB, 7, false);
+        rfs_concurrency_note(&concurrency, 1, MIB, 7, false);
     assert_int_equal(concurrency.now, RFS_CONCURRENCY_LEAST);
 }
 
@@ -141,6 +163,7 @@ int main(void)
         cmocka_unit_test(test_short_waits_are_not_slow),
         cmocka_unit_test(test_concurrency_grows_where_it_is_rewarded),
         cmocka_unit_test(test_concurrency_stays_where_it_is_not),
+        cmocka_unit_test(test_requests_to_object_storage_grow),
         cmocka_unit_test(test_starved_rounds_say_nothing),
         cmocka_unit_test(test_a_clock_that_stands_still),
     };

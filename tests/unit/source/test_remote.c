@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Object storage without a server: signatures, credentials, lists of objects. */
 #include "source/remote/credentials.h"
+#include "source/remote/jumps.h"
 #include "source/remote/listing.h"
 #include "source/remote/markup.h"
 #include "source/remote/place.h"
@@ -273,9 +274,54 @@ static void urls_lead_to_places(void **state)
     }
 }
 
+/* A walk whose jumps repeat is expected to go on: of layers of three tensors, with longer names. */
+static void test_jumps_that_repeat(void **state)
+{
+    static const uint64_t sizes[] = {1 << 20, 3 << 20, 5 << 20};
+    struct rfs_jumps jumps = {.n = 0};
+    uint64_t guesses[RFS_JUMPS_AHEAD], at = 0, most = 0;
+
+    (void)state;
+    assert_int_equal(rfs_jumps_guess(&jumps, guesses), 0);
+    for (unsigned i = 0; i < 300; i++) {
+        rfs_jumps_note(&jumps, at);
+        rfs_jumps_note(&jumps, at + 4096); /* the same place */
+        const size_t n = rfs_jumps_guess(&jumps, guesses);
+        assert_true(i >= 6 || n == 0);
+        assert_true(i < 6 || n >= 6);
+        for (uint64_t k = 0, next = at; k < n; k++) {
+            next += sizes[(i + k) % 3] + (i + k) / 30;
+            assert_true(guesses[k] <= next && next - guesses[k] < 4096);
+        }
+        most = n > most ? n : most;
+        at += sizes[i % 3] + i / 30;
+    }
+    assert_true(most > 50);
+    rfs_jumps_note(&jumps, 7); /* back */
+    assert_int_equal(rfs_jumps_guess(&jumps, guesses), 0);
+}
+
+static void test_jumps_that_do_not(void **state)
+{
+    struct rfs_jumps jumps = {.n = 0};
+    uint64_t guesses[RFS_JUMPS_AHEAD], at = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 200; i++, at += (i * i % 1013 + 1) << 16) {
+        rfs_jumps_note(&jumps, at);
+        assert_true(rfs_jumps_guess(&jumps, guesses) <= 2);
+    }
+    rfs_jumps_note(&jumps, UINT64_MAX - ((uint64_t)2 << 20));
+    rfs_jumps_note(&jumps, UINT64_MAX - ((uint64_t)1 << 20));
+    rfs_jumps_note(&jumps, UINT64_MAX);
+    assert_true(rfs_jumps_guess(&jumps, guesses) <= 2); /* no number beyond the last */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jumps_that_repeat),
+        cmocka_unit_test(test_jumps_that_do_not),
         cmocka_unit_test(signatures_of_the_documentation),
         cmocka_unit_test(the_test_suite_of_version_4),
         cmocka_unit_test(names_are_encoded),

@@ -196,7 +196,7 @@ static void test_slow_sources(void **state)
         struct rfs_windows ahead;
         if (!rfs_sequential_note(&sequential, at, at + MIB, &ahead))
             continue;
-        const struct rfs_window window = rfs_sequential_prefetch(&sequential, reach);
+        const struct rfs_window window = rfs_sequential_prefetch(&sequential, reach, 1);
         if (window.end > 0) {
             assert_int_equal(window.begin, asked > at + MIB ? asked : at + MIB);
             assert_true(window.end - (at + MIB) <= (at + MIB < reach ? at + MIB : reach));
@@ -210,9 +210,33 @@ static void test_slow_sources(void **state)
     struct rfs_windows ahead;
     assert_false(rfs_sequential_note(&sequential, 1000 * MIB, 1001 * MIB, &ahead)); /* it jumps */
     assert_true(rfs_sequential_note(&sequential, 1001 * MIB, 1002 * MIB, &ahead));
-    const struct rfs_window window = rfs_sequential_prefetch(&sequential, reach);
+    const struct rfs_window window = rfs_sequential_prefetch(&sequential, reach, 1);
     assert_int_equal(window.begin, 1002 * MIB);
     assert_int_equal(window.end, 1004 * MIB);
+}
+
+/* The way to object storage is long: so much is read ahead that a few round trips are enough. */
+static void test_object_storage(void **state)
+{
+    const uint64_t reach = 256 * MIB;
+    struct rfs_sequential sequential = {0};
+    uint64_t end = MIB;
+    unsigned steps = 0;
+
+    (void)state;
+    while (end < reach) {
+        struct rfs_windows ahead;
+        /* What was read ahead has come, and is read. */
+        for (uint64_t at = sequential.end; at < end; at += MIB)
+            rfs_sequential_note(&sequential, at, at + MIB, &ahead);
+        const struct rfs_window window =
+            rfs_sequential_prefetch(&sequential, reach, RFS_REMOTE_TIMES);
+        assert_true(window.end <= sequential.end + RFS_REMOTE_TIMES * sequential.bytes);
+        assert_true(window.end > end);
+        end = window.end;
+        steps++;
+    }
+    assert_int_equal(steps, 2);
 }
 
 int main(void)
@@ -226,6 +250,7 @@ int main(void)
         cmocka_unit_test(test_holes),
         cmocka_unit_test(test_random_readers),
         cmocka_unit_test(test_slow_sources),
+        cmocka_unit_test(test_object_storage),
     };
     return cmocka_run_group_tests_name("sequential", tests, NULL, NULL);
 }

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A web server for measurements: files of a folder, whole or by ranges, each answer after a delay.
+ *
+ *     range_server ROOT PORT_FILE DELAY_MS [RATE_MIB]
+ *
+ * It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. A connection has a thread of its own, and its
+ * bytes go from the page cache to the socket (sendfile), at most RATE_MIB MiB a second. So a client is limited by itself,
+ * by the delay or by the rate, not by the server.
+ */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEAD_BYTES 16384
+#define CHUNK ((size_t)1 << 20)
+
+static const char *root;
+static long delay_ms, rate_mib;
+
+static void sleep_ns(uint64_t ns)
+{
+    struct timespec wait = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+
+    while (nanosleep(&wait, &wait) != 0 && errno == EINTR)
+        continue;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool send_all(int to, const char *data, size_t n)
+{
+    while (n > 0) {
+        const ssize_t sent = send(to, data, n, MSG_NOSIGNAL);
+        if (sent <= 0)
+            return false;
+        data += sent;
+        n -= (size_t)sent;
+    }
+    return true;
+}
+
+static bool send_file(int to, int from, off_t at, uint64_t n)
+{
+    const uint64_t begin = now_ns();
+    uint64_t done = 0;
+
+    while (done < n) {
+        const size_t most = n - done < CHUNK ? (size_t)(n - done) : CHUNK;
+        const ssize_t sent = sendfile(to, from, &at, most);
+        if (sent <= 0)
+            return false;
+        done += (uint64_t)sent;
+        if (rate_mib > 0) {
+            const uint64_t due = begin + done * 1000 / (uint64_t)rate_mib * 1000000 / 1048576;
+            const uint64_t now = now_ns();
+            if (due > now)
+                sleep_ns(due - now);
+        }
+    }
+    return true;
+}
+
+/* The value of a header, or NULL. */
+static const char *header(const char *head, const char *name)
+{
+    const size_t n = strlen(name);
+
+    for (const char *line = strstr(head, "\r\n"); line; line = strstr(line + 2, "\r\n"))
+        if (strncasecmp(line + 2, name, n) == 0)
+            return line + 2 + n;
+    return NULL;
+}
+
+static bool refuse(int to, const char *status)
+{
+    char text[128];
+    const int n = snprintf(text, sizeof text, "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n", status);
+
+    return send_all(to, text, (size_t)n);
+}
+
+static bool answer_file(int to, int fd, bool whole, const char *range, bool body)
+{
+    struct stat st;
+    uint64_t a = 0, b, size;
+    char text[512];
+
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return refuse(to, "404 Not Found");
+    size = (uint64_t)st.st_size;
+    b = size - 1;
+    if (!whole && (sscanf(range, " bytes=%" SCNu64 "-%" SCNu64, &a, &b) < 1 || a >= size))
+        return refuse(to, "416 Range Not Satisfiable");
+    b = b < size ? b : size - 1;
+    const uint64_t n = size > 0 ? b + 1 - a : 0;
+    int length = snprintf(text, sizeof text,
+                          "HTTP/1.1 %s\r\nContent-Length: %" PRIu64 "\r\nETag: \"%jx-%" PRIx64
+                          "\"\r\nAccept-Ranges: bytes\r\n",
+                          whole ? "200 OK" : "206 Partial Content", n, (intmax_t)st.st_mtime, size);
+    if (!whole)
+        length +=
+            snprintf(text + length, sizeof text - (size_t)length,
+                     "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", a, b, size);
+    length += snprintf(text + length, sizeof text - (size_t)length, "\r\n");
+    return send_all(to, text, (size_t)length) && (!body || send_file(to, fd, (off_t)a, n));
+}
+
+/* A list of names in JSON, or where it is. */
+static bool answer_folder(int to, const char *path, const char *file)
+{
+    char text[65536], head[4500];
+    size_t n = 1;
+    struct dirent *entry;
+    const size_t length = strlen(path);
+
+    if (length > 0 && path[length - 1] != '/') {
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 301 Moved\r\nLocation: /%s/\r\nContent-Length: 0\r\n\r\n", path);
+        return send_all(to, head, strlen(head));
+    }
+    DIR *folder = opendir(file);
+    if (!folder)
+        return refuse(to, "404 Not Found");
+    text[0] = '[';
+    while ((entry = readdir(folder)) && n < sizeof text - 512)
+        if (entry->d_name[0] != '.')
+            n += (size_t)sprintf(text + n, "%s\"%s%s\"", n > 1 ? "," : "", entry->d_name,
+                                 entry->d_type == DT_DIR ? "/" : "");
+    closedir(folder);
+    text[n++] = ']';
+    snprintf(head, sizeof head,
+             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", n);
+    return send_all(to, head, strlen(head)) && send_all(to, text, n);
+}
+
+/* One request, whose head ends with a NUL. */
+static bool answer(int to, char *head)
+{
+    char method[8], path[4096], file[8192];
+    struct stat st;
+
+    if (delay_ms > 0)
+        sleep_ns((uint64_t)delay_ms * 1000000);
+    if (sscanf(head, "%7s /%4095[^ ]", method, path) != 2 || strstr(path, ".."))
+        return refuse(to, "400 Bad Request");
+    snprintf(file, sizeof file, "%s/%s", root, path);
+    if (stat(file, &st) == 0 && S_ISDIR(st.st_mode))
+        return answer_folder(to, path, file);
+    const int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return refuse(to, "404 Not Found");
+    const char *range = header(head, "range:");
+    const bool good = answer_file(to, fd, !range, range, strcmp(method, "HEAD") != 0);
+    close(fd);
+    return good;
+}
+
+static void *serve(void *arg)
+{
+    const int fd = (int)(intptr_t)arg;
+    char head[HEAD_BYTES];
+    size_t n = 0;
+
+    for (;;) {
+        head[n] = '\0';
+        char *end = strstr(head, "\r\n\r\n");
+        if (end) {
+            const size_t used = (size_t)(end - head) + 4;
+            end[2] = '\0';
+            if (!answer(fd, head))
+                break;
+            memmove(head, head + used, n - used);
+            n -= used;
+            continue;
+        }
+        const ssize_t got = n + 1 < sizeof head ? read(fd, head + n, sizeof head - 1 - n) : 0;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    close(fd);
+    return NULL;
+}
+
+static void write_port(const char *path, int listening)
+{
+    struct sockaddr_in address;
+    socklen_t n = sizeof address;
+    char part[4096];
+
+    getsockname(listening, (struct sockaddr *)&address, &n);
+    snprintf(part, sizeof part, "%s.part", path);
+    FILE *file = fopen(part, "w");
+    if (!file || fprintf(file, "%u\n", ntohs(address.sin_port)) < 0 || fclose(file) != 0 ||
+        rename(part, path) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+
+    if (argc < 4) {
+        fprintf(stderr, "range_server ROOT PORT_FILE DELAY_MS [RATE_MIB]\n");
+        return 1;
+    }
+    root = argv[1];
+    delay_ms = atol(argv[3]);
+    rate_mib = argc > 4 ? atol(argv[4]) : 0;
+    signal(SIGPIPE, SIG_IGN);
+    if (bind(listening, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(listening, 512) != 0) {
+        perror("listen");
+        return 1;
+    }
+    write_port(argv[2], listening);
+    for (;;) {
+        const int fd = accept(listening, NULL, NULL);
+        pthread_t thread;
+        if (fd < 0)
+            continue;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)fd) != 0)
+            close(fd);
+        else
+            pthread_detach(thread);
+    }
+}
