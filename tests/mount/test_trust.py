@@ -11,8 +11,10 @@ from harness import *
 BOB = 65533  # the tree is his
 NOBODY = 65534
 ALONE = [Param("w", (256, 1024), 0, 0)]  # file R is made from rank R alone
-OUT = "a symbolic link leads out of the source; try: move it there, or follow_links, "
-       "if every user with write permission there may read your files"
+OUT = (
+    "a symbolic link leads out of the source; try: move it there, or follow_links, "
+    "if every user with write permission there may read your files"
+)
 
 
 def as_user(uid, *command, gid=None, groups=(), **how):
