@@ -18,3 +18,18 @@ dist_convert_DATA = \
 	convert/qwen2_legacy.rules \
 	convert/qwen3.rules \
 	convert/qwen3_moe.rules
+
+# The same as texts in the library, which finds them by their names wherever it is.
+nodist_librfs_la_SOURCES = src/convert/shipped.c
+CLEANFILES += src/convert/shipped.c
+src/convert/shipped.c: $(dist_convert_DATA) convert/local.mk
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && { \
+	  echo '/* Made of the folder convert. */'; \
+	  echo '#include "convert/shipped.h"'; \
+	  echo 'const struct rfs_convert_file rfs_convert_shipped[] = {'; \
+	  for name in $(dist_convert_DATA:convert/%=%); do \
+	    echo "{\"$$name\","; \
+	    sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $(top_srcdir)/convert/$$name || exit 1; \
+	    echo '},'; \
+	  done; \
+	  echo '{0}};'; } > $@.tmp && mv $@.tmp $@

@@ -16,6 +16,7 @@ enum { SIDE_LEFT, SIDE_RIGHT };
 /* Nesting of expressions, conditions and included files. */
 #define CONVERT_LEVELS 48
 #define CONVERT_INCLUDES 8
+#define CONVERT_BYTES ((size_t)4 << 20)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 

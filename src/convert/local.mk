@@ -10,6 +10,7 @@ librfs_la_SOURCES += \
 	src/convert/links.c \
 	src/convert/map.c \
 	src/convert/map.h \
+	src/convert/open.c \
 	src/convert/parse.c \
 	src/convert/parse_number.c \
 	src/convert/parse_tensor.c \
@@ -20,5 +21,6 @@ librfs_la_SOURCES += \
 	src/convert/reshape.h \
 	src/convert/rules.h \
 	src/convert/shapes.c \
+	src/convert/shipped.h \
 	src/convert/sides.c \
 	src/convert/values.c

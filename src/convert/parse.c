@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the text of rules to statements; rules.h has the grammar. */
 #include "base/cleanup.h"
-#include "base/path.h"
-#include "base/read_whole.h"
 #include "convert/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define MOST_BYTES ((size_t)4 << 20)
 
 /* One file while it is read. */
 struct reader {
@@ -325,9 +320,9 @@ static int read_text(const struct reader *reader, const char *name, const char *
     if (!copy || !p.file)
         return rfs_fail_memory(reader->err);
     *reader->bytes += n;
-    if (*reader->bytes > MOST_BYTES)
+    if (*reader->bytes > CONVERT_BYTES)
         return rfs_convert_fail(p.file, 0, NULL, NULL, reader->err,
-                                "the rules have more than %zu bytes", MOST_BYTES);
+                                "the rules have more than %zu bytes", CONVERT_BYTES);
     blank_comments(copy, n);
     for (size_t at = 0; at < n;) {
         uint32_t lines;
@@ -364,36 +359,4 @@ int rfs_convert_rules_parse(const char *name, const char *text, size_t n,
                                 "the rules do not name the two sides");
     *out = RFS_STEAL(rules);
     return 0;
-}
-
-/* ---- files ------------------------------------------------------------------------------------- */
-
-static int include_file(void *ctx, const char *from, const char *name, char **full, char **text,
-                        size_t *n, struct rfs_error *err)
-{
-    const char *shared = ctx;
-    const char *slash = strrchr(from, '/');
-
-    if (asprintf(full, "%.*s/%s", slash ? (int)(slash - from) : 1, slash ? from : ".", name) < 0) {
-        *full = NULL;
-        return rfs_fail_memory(err);
-    }
-    if (access(*full, F_OK) != 0 && shared) {
-        free(*full);
-        *full = rfs_path_join(shared, name);
-        if (!*full)
-            return rfs_fail_memory(err);
-    }
-    return rfs_read_whole(*full, MOST_BYTES, text, n, err);
-}
-
-int rfs_convert_rules_open(const char *path, const char *shared, struct rfs_convert_rules **out,
-                           struct rfs_error *err)
-{
-    RFS_FREE char *text = NULL;
-    size_t n;
-
-    *out = NULL;
-    const int rc = rfs_read_whole(path, MOST_BYTES, &text, &n, err);
-    return rc ? rc : rfs_convert_rules_parse(path, text, n, include_file, (void *)shared, out, err);
 }

@@ -42,11 +42,13 @@ typedef int rfs_convert_include(void *ctx, const char *from, const char *name, c
                                 char **text, size_t *n, struct rfs_error *err);
 
 /*
- * The rules in the file at PATH. An included file lies beside the one that includes it, or in the
- * folder SHARED. 0 with *out owned by the caller, or -errno with *err filled: "PATH: line N".
+ * The rules in the file at PATH. An included file lies beside the one that includes it, or is
+ * shipped. 0 with *out owned by the caller, or -errno with *err filled: "PATH: line N".
  */
-int rfs_convert_rules_open(const char *path, const char *shared, struct rfs_convert_rules **out,
-                           struct rfs_error *err);
+int rfs_convert_rules_open(const char *path, struct rfs_convert_rules **out, struct rfs_error *err);
+/* The same of shipped rules, by their name: "qwen3". */
+int rfs_convert_rules_named(const char *name, struct rfs_convert_rules **out,
+                            struct rfs_error *err);
 /* The same of a text; without INCLUDE no file can be included. */
 int rfs_convert_rules_parse(const char *name, const char *text, size_t n,
                             rfs_convert_include *include, void *ctx, struct rfs_convert_rules **out,

@@ -13,10 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDING ".rules"
-
-/* ---- the rules --------------------------------------------------------------------------------- */
-
 static bool ends_with(const char *text, const char *ending)
 {
     const size_t n = strlen(text);
@@ -25,69 +21,11 @@ static bool ends_with(const char *text, const char *ending)
     return n > m && strcmp(text + n - m, ending) == 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Files of a folder that are like a pattern, sorted; nothing of a folder that is not there. */
-static int list_files(const char *folder, const char *const *patterns, struct convert_files *files,
-                      struct rfs_error *err)
-{
-    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
-    const bool there = rfs_dir_open(folder, &dir) == 0;
-    bool room = true;
-
-    for (const struct dirent *entry; there && room && (entry = rfs_dir_next(&dir));) {
-        bool like = false;
-        for (size_t i = 0; patterns[i]; i++)
-            like = like ||
-                   (entry->d_type != DT_DIR && rfs_glob_match_file(patterns[i], entry->d_name));
-        char *name = like ? strdup(entry->d_name) : NULL;
-        room = !like || (name && RFS_PUSH(&files->names, name));
-        if (!room)
-            free(name);
-    }
-    if (files->names.n > 1)
-        qsort(files->names.data, files->names.n, sizeof *files->names.data, by_name);
-    return room ? 0 : rfs_fail_memory(err);
-}
-
-/* There are no rules of that name: which there are. */
-static int fail_unknown(const char *name, struct rfs_error *err)
-{
-    static const char *const patterns[] = {"*" ENDING, NULL};
-    RFS_CLEANUP(rfs_view_convert_files_end) struct convert_files files = {.folder = NULL};
-    char names[400] = "a file of rules, convert=FILE" ENDING;
-    size_t n = 0;
-
-    if (list_files(RFS_CONVERT_DIR, patterns, &files, err))
-        return -ENOMEM;
-    for (size_t i = 0; i < files.names.n && n < sizeof names; i++) {
-        const char *file = files.names.data[i];
-        if (strncmp(file, "common", strlen("common")) != 0)
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s",
-                                  n > 0 ? ", " : "convert=", (int)(strlen(file) - strlen(ENDING)),
-                                  file);
-    }
-    return rfs_fail_usage(err, names, "there are no conversion rules '%s' in %s", name,
-                          RFS_CONVERT_DIR);
-}
-
 int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, struct rfs_error *err)
 {
-    RFS_FREE char *path = NULL;
-
-    *out = NULL;
-    if (strchr(value, '/') || ends_with(value, ENDING))
-        return rfs_convert_rules_open(value, RFS_CONVERT_DIR, out, err);
-    if (asprintf(&path, "%s/%s%s", RFS_CONVERT_DIR, value, ENDING) < 0) {
-        path = NULL;
-        return rfs_fail_memory(err);
-    }
-    if (!rfs_store_there(path))
-        return fail_unknown(value, err);
-    return rfs_convert_rules_open(path, RFS_CONVERT_DIR, out, err);
+    return strchr(value, '/') || ends_with(value, ".rules")
+               ? rfs_convert_rules_open(value, out, err)
+               : rfs_convert_rules_named(value, out, err);
 }
 
 /* ---- the config -------------------------------------------------------------------------------- */
@@ -191,6 +129,34 @@ void rfs_view_convert_free(struct rfs_view *view)
 }
 
 /* ---- the files of the model -------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Files of a folder that are like a pattern, sorted; nothing of a folder that is not there. */
+static int list_files(const char *folder, const char *const *patterns, struct convert_files *files,
+                      struct rfs_error *err)
+{
+    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
+    const bool there = rfs_dir_open(folder, &dir) == 0;
+    bool room = true;
+
+    for (const struct dirent *entry; there && room && (entry = rfs_dir_next(&dir));) {
+        bool like = false;
+        for (size_t i = 0; patterns[i]; i++)
+            like = like ||
+                   (entry->d_type != DT_DIR && rfs_glob_match_file(patterns[i], entry->d_name));
+        char *name = like ? strdup(entry->d_name) : NULL;
+        room = !like || (name && RFS_PUSH(&files->names, name));
+        if (!room)
+            free(name);
+    }
+    if (files->names.n > 1)
+        qsort(files->names.data, files->names.n, sizeof *files->names.data, by_name);
+    return room ? 0 : rfs_fail_memory(err);
+}
 
 void rfs_view_convert_files_end(struct convert_files *files)
 {

@@ -4,6 +4,7 @@ import filecmp
 import gc
 import glob
 import io
+import json
 import logging
 import os
 import random
@@ -23,6 +24,8 @@ import reshard
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.append(os.path.join(TOP, "tests", "mount"))
+sys.path.append(os.path.join(TOP, "tests", "support"))
+import safetensors_file  # pylint: disable=wrong-import-position
 import seal  # pylint: disable=wrong-import-position
 
 place = tempfile.mkdtemp(prefix="reshard-python-")
@@ -238,13 +241,51 @@ def test_numpy_reads_a_whole_checkpoint():
     with reshard.View(path("e", "src"), src_strategy=path("e", "src_strategy.ckpt"), format="safetensors") as v:
         (name,) = v.walk()
         data = v.open(name).read()
-    import json
     size = int.from_bytes(data[:8], "little")
     head = json.loads(data[8:8 + size])
     shape = head["layer1.weight"]["shape"]
     begin, end = head["layer1.weight"]["data_offsets"]
     got = numpy.frombuffer(data[8 + size:][begin:end], numpy.float32).reshape(shape)
     assert got.shape == (768, 48), got.shape
+
+
+def trained():
+    """A small Qwen3 as MindSpore Transformers keeps it: the tensors, and how a view shows them as HuggingFace's."""
+    rng = numpy.random.default_rng(1)
+    layer = "decoder.layers.0."
+    shapes = {"embedding.word_embeddings.weight": (12, 6), "decoder.final_layernorm.weight": (6,),
+              f"{layer}input_layernorm.weight": (6,), f"{layer}pre_mlp_layernorm.weight": (6,),
+              f"{layer}self_attention.linear_qkv.weight": (16, 6), f"{layer}self_attention.linear_proj.weight": (6, 8),
+              f"{layer}self_attention.q_layernorm.weight": (2,), f"{layer}self_attention.k_layernorm.weight": (2,),
+              f"{layer}mlp.linear_fc1.weight": (10, 6), f"{layer}mlp.linear_fc2.weight": (6, 5)}
+    tensors = {name: rng.random(shape, numpy.float32) for name, shape in shapes.items()}
+    if not os.path.exists(path("trained")):
+        os.mkdir(path("trained"))
+        safetensors_file.write(path("trained", "model.safetensors"),
+                               [(name, "F32", data.shape, data.tobytes()) for name, data in tensors.items()])
+        with open(path("config.json"), "w", encoding="ascii") as file:
+            json.dump({"model_type": "qwen3", "num_hidden_layers": 1, "hidden_size": 6, "vocab_size": 12, "head_dim": 2,
+                       "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 5,
+                       "tie_word_embeddings": True}, file)
+    return tensors, {"convert": "qwen3", "hf_config": path("config.json"), "view": "huggingface"}
+
+
+def test_rules_come_with_the_library():
+    tensors, options = trained()
+    with reshard.View(path("trained"), **options) as v, reshard.open(v, "model.safetensors") as file:
+        with open(path("shown.safetensors"), "wb") as copy:
+            copy.write(file.read())
+    with open(path("shown.safetensors"), "rb") as file:
+        got = {name: numpy.frombuffer(bytes(data), numpy.float32).reshape(shape)
+               for name, _, shape, data in safetensors_file.entries(file.name)}
+    qkv, fc1 = (tensors[f"decoder.layers.0.{name}.weight"] for name in ("self_attention.linear_qkv", "mlp.linear_fc1"))
+    for name, want in {"self_attn.q_proj": numpy.concatenate([qkv[0:4], qkv[8:12]]),
+                       "self_attn.k_proj": numpy.concatenate([qkv[4:6], qkv[12:14]]),
+                       "self_attn.v_proj": numpy.concatenate([qkv[6:8], qkv[14:16]]),
+                       "mlp.gate_proj": fc1[0::2], "mlp.up_proj": fc1[1::2]}.items():
+        assert numpy.array_equal(got[f"model.layers.0.{name}.weight"], want), name
+    error = raises(reshard.ReshardError, reshard.View, path("trained"), **{**options, "convert": "qwen9"})
+    assert "convert=deepseek_v3" in str(error) and "qwen3_moe" in str(error), error
 
 
 def test_fsspec():
@@ -286,7 +327,10 @@ def test_a_view_left_open_ends_with_the_interpreter():
 ALONE = """
 import sys
 import reshard
-source, src, dst, key, exported = sys.argv[1:]
+source, src, dst, key, exported, trained, config, shown = sys.argv[1:]
+with reshard.View(trained, convert="qwen3", hf_config=config, view="huggingface") as view:
+    with reshard.open(view, "model.safetensors") as file, open(shown, "rb") as want:
+        assert file.read() == want.read(), "by rules"
 for rank in range(4):
     name = f"rank_{rank}/checkpoint_{rank}.ckpt"
     with reshard.View(source, src_strategy=src, dst_strategy=dst, key_file=key) as view, reshard.open(view, name) as file:
@@ -300,6 +344,8 @@ print("equal")
 
 
 def test_a_wheel_with_the_library_needs_nothing_else():
+    options = trained()[1]
+    tool("export", path("trained"), path("shown"), "-o", ",".join(f"{name}={value}" for name, value in options.items()))
     made = subprocess.run([os.path.join(TOP, "scripts", "package"), "wheel"], text=True, capture_output=True, check=False)
     wheel = made.stdout.splitlines()[-1] if made.stdout else ""
     assert made.returncode == 0 and "manylinux" in wheel, made
@@ -317,7 +363,8 @@ def test_a_wheel_with_the_library_needs_nothing_else():
     environment = {name: value for name, value in os.environ.items() if name not in ("RESHARD_LIBRARY", "PYTHONPATH")}
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
                     os.path.join(TOP, wheel)], env=environment, check=True)
-    got = subprocess.run([python, "-c", ALONE, path("sealed"), *strategies().values(), path("key"), path("exported")],
+    got = subprocess.run([python, "-c", ALONE, path("sealed"), *strategies().values(), path("key"), path("exported"),
+                          path("trained"), path("config.json"), path("shown", "model.safetensors")],
                          env=environment, cwd=place, text=True, capture_output=True, check=False)
     assert got.stdout == "equal\n", got
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/read_whole.h"
+#include "convert/internal.h"
+#include "convert/shipped.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What messages call the folder of shipped rules. */
+#define FOLDER "reshardfs/convert/"
+#define ENDING ".rules"
+
+static const struct rfs_convert_file *find_shipped(const char *name)
+{
+    const struct rfs_convert_file *file = rfs_convert_shipped;
+
+    while (file->name && strcmp(file->name, name) != 0)
+        file++;
+    return file->name ? file : NULL;
+}
+
+static bool is_shipped(const char *path)
+{
+    return strncmp(path, FOLDER, strlen(FOLDER)) == 0 && find_shipped(path + strlen(FOLDER));
+}
+
+/* Beside the file that includes it, or a shipped one; these include none but each other. */
+static int include_file(void *ctx, const char *from, const char *name, char **full, char **text,
+                        size_t *n, struct rfs_error *err)
+{
+    const char *slash = strrchr(from, '/');
+    const struct rfs_convert_file *shipped = find_shipped(name);
+
+    (void)ctx;
+    if (asprintf(full, "%.*s/%s", slash ? (int)(slash - from) : 1, slash ? from : ".", name) < 0) {
+        *full = NULL;
+        return rfs_fail_memory(err);
+    }
+    if (!shipped || (!is_shipped(from) && access(*full, F_OK) == 0))
+        return rfs_read_whole(*full, CONVERT_BYTES, text, n, err);
+    free(*full);
+    if (asprintf(full, FOLDER "%s", name) < 0)
+        *full = NULL;
+    *text = strdup(shipped->text);
+    *n = strlen(shipped->text);
+    return *full && *text ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_convert_rules_open(const char *path, struct rfs_convert_rules **out, struct rfs_error *err)
+{
+    RFS_FREE char *text = NULL;
+    size_t n;
+
+    *out = NULL;
+    const int rc = rfs_read_whole(path, CONVERT_BYTES, &text, &n, err);
+    return rc ? rc : rfs_convert_rules_parse(path, text, n, include_file, NULL, out, err);
+}
+
+int rfs_convert_rules_named(const char *name, struct rfs_convert_rules **out, struct rfs_error *err)
+{
+    RFS_FREE char *path = NULL;
+
+    *out = NULL;
+    if (asprintf(&path, FOLDER "%s" ENDING, name) < 0) {
+        path = NULL;
+        return rfs_fail_memory(err);
+    }
+    const struct rfs_convert_file *shipped = find_shipped(path + strlen(FOLDER));
+    if (shipped)
+        return rfs_convert_rules_parse(path, shipped->text, strlen(shipped->text), include_file,
+                                       NULL, out, err);
+    char names[400] = "";
+    size_t n = 0;
+    for (const struct rfs_convert_file *file = rfs_convert_shipped; file->name && n < sizeof names;
+         file++)
+        if (strncmp(file->name, "common", strlen("common")) != 0)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s", n > 0 ? ", " : "convert=",
+                                  (int)(strlen(file->name) - strlen(ENDING)), file->name);
+    return rfs_fail_usage(err, names, "there are no conversion rules '%s'", name);
+}

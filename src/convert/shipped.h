@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the room: the rules that are shipped, as texts in the library. So they are there wherever
+ * it is, and of its version. convert/local.mk makes shipped.c of the files.
+ */
+#ifndef RFS_CONVERT_SHIPPED_H
+#define RFS_CONVERT_SHIPPED_H
+
+struct rfs_convert_file {
+    const char *name, *text;
+};
+
+/* Ascending by name; the last one has no name. */
+extern const struct rfs_convert_file rfs_convert_shipped[];
+
+#endif
