@@ -10,6 +10,7 @@ tests_fault_test_hostile_SOURCES = \
 	tests/support/hostile.h \
 	tests/support/hostile_dcp.c \
 	tests/support/hostile_pickles.c \
+	tests/support/hostile_pieces.c \
 	tests/support/hostile_texts.c \
 	tests/support/smaps.h \
 	tests/support/valgrind.h \

@@ -7,7 +7,9 @@
 #include "hfai/hfai.h"
 #include "layout/strategy.h"
 #include "source/boxes/dcp.h"
+#include "source/boxes/fsdp.h"
 #include "source/boxes/mindformers.h"
+#include "source/boxes/shards.h"
 #include "source/io/json_map.h"
 #include "source/scan/group_proto.h"
 #include "source/torch/index.h"
@@ -278,29 +280,60 @@ static void test_groups(void **state)
     check_all(hostile_groups, parse_group, 64 * MIB / 4);
 }
 
-/* In a folder with the file "a". */
-static int parse_metadata(const struct bytes *input, struct rfs_error *err)
+typedef int open_fn(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
+                    struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
+
+/* As the file NAME, in a folder with the file "a"; and the layouts, of boxes that are good. */
+static int parse_boxes(const struct bytes *input, const char *name, open_fn *open,
+                       struct rfs_error *err)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
     struct rfs_boxes *boxes = NULL;
+    struct rfs_mf_layouts layouts;
     char *root = tree_new();
 
     tree_write(root, "a", "", 0);
-    tree_write(root, "metadata.json", input->data, input->n);
-    if (!files || rfs_files_add(files, tree_path(root, "metadata.json")) != 0)
+    tree_write(root, name, input->data, input->n);
+    if (!files || rfs_files_add(files, tree_path(root, name)) != 0)
         abort();
-    const int rc = rfs_mindformers_open(root, files, &tables, NULL, &boxes, err);
+    int rc = open(root, files, &tables, NULL, &boxes, err);
+    if (rc == 0 && rfs_boxes_are_mindformers(boxes)) {
+        rc = rfs_mindformers_layouts(boxes, &layouts, err);
+        rfs_mf_layouts_free(&layouts);
+    }
     rfs_boxes_free(boxes);
     rfs_files_free(files);
     tree_remove(root);
     return rc;
 }
 
+static int parse_metadata(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_boxes(input, "metadata.json", rfs_mindformers_open, err);
+}
+
+static int parse_fsdp(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_boxes(input, "model_world_size_1_rank_0.pt", rfs_fsdp_open, err);
+}
+
+static int parse_shards(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_boxes(input, "shard-00001-model-00001-of-00001.safetensors", rfs_shards_open, err);
+}
+
 static void test_metadata(void **state)
 {
     (void)state;
     check_all(hostile_metadata, parse_metadata, 3 * INPUT);
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    check_all(hostile_fsdp, parse_fsdp, 20 * INPUT);
+    check_all(hostile_shards, parse_shards, 12 * INPUT);
 }
 
 int main(void)
@@ -310,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_parts_kept), cmocka_unit_test(test_maps),
         cmocka_unit_test(test_strategies), cmocka_unit_test(test_groups),
         cmocka_unit_test(test_dcp),        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,5 +25,7 @@ extern const struct hostile hostile_json[];     /* strategies in JSON */
 extern const struct hostile hostile_protobuf[]; /* strategies in protobuf */
 extern const struct hostile hostile_metadata[]; /* metadata.json of Checkpoint 2.0 */
 extern const struct hostile hostile_groups[];   /* group info */
+extern const struct hostile hostile_fsdp[];     /* a rank's file of DTensors */
+extern const struct hostile hostile_shards[];   /* safetensors with DCP_SHARDING_INFO */
 
 #endif

@@ -79,7 +79,7 @@ const struct hostile hostile_maps[] = {
 #define TENSOR_OF(shape, cuts, chunks)                                                             \
     "{\"properties\":{\"dtype\":\"Int8\"},\"global_shape\":[" shape                                \
     "],\"axis_fragmentations\":[" cuts "],\"layout\":{\"device_matrix\":[" cuts                    \
-    "],\"tensor_map\":[0]},\"chunk\":[" chunks "]}"
+    "],\"tensor_map\":[0],\"rank_list\":[0]},\"chunk\":[" chunks "]}"
 #define WHOLE(number) "{\"global_offset\":[0],\"local_shape\":[" number "]}"
 #define HEAD "{\"state_dict_metadata\":{"
 #define MIDDLE "},\"storage_data\":{"
@@ -129,6 +129,22 @@ static void many_slices(struct bytes *out, size_t n)
     text(out, "}}");
 }
 
+#define HELD "\"('w', (0,))\":[{\"file_name\":\"a\",\"storage_rank\":0,\"rank_group\":["
+
+static void many_stages(struct bytes *out, size_t n)
+{
+    char item[20];
+
+    text(out, HEAD "\"w\":" TENSOR_OF("4", "1", WHOLE("4")) MIDDLE HELD "0");
+    for (unsigned i = 1; out->n < n && i < 1 << 20; i++) {
+        snprintf(item, sizeof item, ",%u", i);
+        text(out, item);
+    }
+    while (out->n < n)
+        text(out, ",0");
+    text(out, "]}]}}");
+}
+
 #define COPY "{\"file_name\":\"a\",\"storage_rank\":0}"
 
 const struct hostile hostile_metadata[] = {
@@ -140,6 +156,9 @@ const struct hostile hostile_metadata[] = {
     REPEATED("copies of a slice",
              HEAD "\"w\":" TENSOR_OF("4", "1", WHOLE("4")) MIDDLE "\"('w', (0,))\":[" COPY,
              "," COPY, "]}}"),
+    REPEATED("ranks of a slice", HEAD "\"w\":" TENSOR_OF("4", "1", WHOLE("4")) MIDDLE HELD "0",
+             ",0", "]}]}}"),
+    MADE("ranks of many stages", many_stages),
     REPEATED("a long shape", HEAD "\"w\":{\"global_shape\":[1", ",1", "]}" MIDDLE "}}"),
     REPEATED("a list of ranks", HEAD "\"w\":{\"layout\":{\"rank_list\":[0", ", 1",
              "]}}" MIDDLE "}}"),

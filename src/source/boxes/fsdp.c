@@ -29,6 +29,8 @@
 #include <string.h>
 
 #define REMEDY "files of one save, as torch.save wrote them"
+/* Fields that are looked at, for each byte of the pickle: many DTensors may share one long dict. */
+#define WORK_TIMES 4
 
 struct rank_file {
     struct rfs_pieces *pieces;
@@ -37,6 +39,7 @@ struct rank_file {
     uint32_t file;
     size_t *left_out;
     struct rfs_torch_shown shown;
+    uint64_t work; /* fields that were looked at */
     struct rfs_error *err;
 };
 
@@ -51,13 +54,23 @@ static bool is_call(const struct rfs_node *node, enum rfs_callable callable)
     return node->kind == RFS_NODE_CALL && node->of.call.callee->callable == callable;
 }
 
+static const struct rfs_node *value_of(struct rank_file *rank, const struct rfs_node *dict,
+                                       const char *name)
+{
+    const struct rfs_items *pairs = rfs_node_pairs(dict);
+
+    rank->work += pairs ? pairs->n : 0;
+    return rfs_node_get(dict, name);
+}
+
 /* A field of an object that was made by __new__ and given a dict; NULL: it is not there. */
-static const struct rfs_node *field(const struct rfs_node *object, const char *name)
+static const struct rfs_node *field(struct rank_file *rank, const struct rfs_node *object,
+                                    const char *name)
 {
     if (!object || object->kind != RFS_NODE_NEW || !object->of.call.after ||
         !object->of.call.after->state)
         return NULL;
-    return rfs_node_get(object->of.call.after->state, name);
+    return value_of(rank, object->of.call.after->state, name);
 }
 
 /* Whether an object is of a class of that name. */
@@ -97,10 +110,10 @@ struct mesh {
 };
 
 /* How many ranks each axis of a mesh has. False when it does not say so. */
-static bool read_sizes(const struct rfs_node *mesh, struct mesh *out)
+static bool read_sizes(struct rank_file *rank, const struct rfs_node *mesh, struct mesh *out)
 {
-    const struct rfs_node *ranks = field(mesh, "mesh");
-    const struct rfs_node *axes = field(field(mesh, "_layout"), "axes");
+    const struct rfs_node *ranks = field(rank, mesh, "mesh");
+    const struct rfs_node *axes = field(rank, field(rank, mesh, "_layout"), "axes");
 
     if (ranks)
         return is_call(ranks, RFS_CALL_TENSOR) &&
@@ -111,7 +124,7 @@ static bool read_sizes(const struct rfs_node *mesh, struct mesh *out)
     for (uint32_t i = 0; i < out->n; i++) {
         uint64_t shape[RFS_MAX_DIMS];
         uint32_t n = 0;
-        if (!numbers_of(field(axes->of.items.data[i], "shape"), &n, shape))
+        if (!numbers_of(field(rank, axes->of.items.data[i], "shape"), &n, shape))
             return false;
         out->sizes[i] = 1;
         for (uint32_t k = 0; k < n; k++)
@@ -122,12 +135,13 @@ static bool read_sizes(const struct rfs_node *mesh, struct mesh *out)
 }
 
 /* Whether mesh axes cut in their own order: the axes of each ShardOrderEntry ascend. */
-static bool is_in_order(const struct rfs_node *spec)
+static bool is_in_order(struct rank_file *rank, const struct rfs_node *spec)
 {
-    const struct rfs_node *order = field(spec, "shard_order");
+    const struct rfs_node *order = field(rank, spec, "shard_order");
 
     if (!order || order->kind != RFS_NODE_TUPLE)
         return !order || order->kind == RFS_NODE_NONE;
+    rank->work += order->of.items.n;
     for (uint32_t i = 0; i < order->of.items.n; i++) {
         const struct rfs_node *entry = order->of.items.data[i];
         uint64_t axes[RFS_MAX_DIMS];
@@ -142,18 +156,18 @@ static bool is_in_order(const struct rfs_node *spec)
     return true;
 }
 
-static int read_mesh(const struct rank_file *rank, const char *param, const struct rfs_node *spec,
+static int read_mesh(struct rank_file *rank, const char *param, const struct rfs_node *spec,
                      struct mesh *out)
 {
-    const struct rfs_node *mesh = field(spec, "mesh");
-    const struct rfs_node *placements = field(spec, "placements");
+    const struct rfs_node *mesh = field(rank, spec, "mesh");
+    const struct rfs_node *placements = field(rank, spec, "placements");
     uint32_t n = 0;
 
-    if (!read_sizes(mesh, out) || !placements || placements->kind != RFS_NODE_TUPLE ||
-        !numbers_of(field(mesh, "_coordinate_on_dim"), &n, out->at) || n != out->n ||
+    if (!read_sizes(rank, mesh, out) || !placements || placements->kind != RFS_NODE_TUPLE ||
+        !numbers_of(field(rank, mesh, "_coordinate_on_dim"), &n, out->at) || n != out->n ||
         placements->of.items.n != n)
         return damaged(rank, param, "it has no mesh, no place in it or no placements");
-    if (!is_in_order(spec))
+    if (!is_in_order(rank, spec))
         return rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param),
                         "torch.distributed.checkpoint, whose folders are read",
                         "its mesh axes cut it in another order than their own");
@@ -177,14 +191,14 @@ static void cut(uint64_t n, uint64_t at, uint64_t *begin, uint64_t *length)
 }
 
 /* The box of a rank, of a tensor of type WHOLE. */
-static int place_piece(const struct rank_file *rank, const char *param, const struct mesh *mesh,
+static int place_piece(struct rank_file *rank, const char *param, const struct mesh *mesh,
                        const struct rfs_type *whole, uint64_t *begin, uint64_t *length)
 {
     memset(begin, 0, RFS_MAX_DIMS * sizeof *begin);
     memcpy(length, whole->dims, RFS_MAX_DIMS * sizeof *length);
     for (uint32_t i = 0; i < mesh->n; i++) {
         const struct rfs_node *placement = mesh->placements->of.items.data[i];
-        const struct rfs_node *dim = field(placement, "dim");
+        const struct rfs_node *dim = field(rank, placement, "dim");
         if (is_of(placement, "Replicate"))
             continue;
         if (!is_of(placement, "Shard") || !dim || dim->kind != RFS_NODE_INT ||
@@ -240,7 +254,7 @@ static int read_piece(struct rank_file *rank, const char *param, uint32_t name,
 {
     const struct rfs_items *made = &args->data[2]->of.items;
     const struct rfs_node *slots = args->data[3]->of.items.data[1];
-    const struct rfs_node *local = rfs_node_get(slots, "_local_tensor");
+    const struct rfs_node *local = value_of(rank, slots, "_local_tensor");
     struct rfs_type whole = {.kind = RFS_TENSOR};
     struct rfs_torch_tensor tensor;
     struct mesh mesh;
@@ -253,13 +267,15 @@ static int read_piece(struct rank_file *rank, const char *param, uint32_t name,
     whole.ndim = (uint8_t)ndim;
     int rc = rfs_torch_tensor(&rank->torch, local, rank->path, param, &tensor, rank->err);
     if (rc == 1)
-        rc = read_mesh(rank, param, rfs_node_get(slots, "_spec"), &mesh);
+        rc = read_mesh(rank, param, value_of(rank, slots, "_spec"), &mesh);
     else if (rc == 0)
         rc = damaged(rank, param, "it has no size, or no tensor");
     if (rc == 0)
         rc = place_piece(rank, param, &mesh, &whole, begin, length);
     if (rc)
         return rc;
+    if (rank->work / WORK_TIMES > rank->torch.pickle.n_bytes)
+        return damaged(rank, param, "too many share long lists of fields");
     whole.dtype = (uint8_t)tensor.dtype;
     if (!same_shape(&tensor, ndim, length))
         return damaged(rank, param, "its tensor has another shape than its placements give it");

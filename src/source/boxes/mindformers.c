@@ -59,7 +59,6 @@ void rfs_mf_end(struct rfs_mf *mf)
     rfs_json_read_free(&mf->json);
     free(mf->name.data);
     free(mf->slices.data);
-    free(mf->ranks.data);
     free(mf->seen.data);
     free(mf->file.data);
     free(mf->best.data);

@@ -54,8 +54,8 @@ int rfs_mf_ended(const struct rfs_mf *mf);
 
 /* Notes the layout of the tensor at hand. 0 or -errno. */
 int rfs_mf_note_layout(struct rfs_mf *mf, const struct rfs_mf_described *described);
-/* Notes that mf->ranks hold slice NUMBER of the tensor at hand. 0 or -errno. */
-int rfs_mf_note_ranks(struct rfs_mf *mf, uint64_t number);
+/* Notes that a rank holds slice NUMBER of the tensor at hand, the n_seen-th. 0 or -errno. */
+int rfs_mf_note_rank(struct rfs_mf *mf, uint64_t number, uint64_t rank);
 
 /* Reads the text. 0 or -errno. */
 int rfs_mf_read(struct rfs_mf *mf);

@@ -99,46 +99,32 @@ static int is_new(struct rfs_mf *mf, uint64_t rank)
     return 1;
 }
 
-static int note_rank(struct rfs_mf *mf, uint32_t tensor, uint64_t number, uint64_t rank)
+int rfs_mf_note_rank(struct rfs_mf *mf, uint64_t number, uint64_t rank)
 {
-    const uint64_t devices = mf->layouts->devices;
-    const struct rfs_mf_layout *layout = layout_of(mf->layouts, tensor);
-    const uint32_t stage = devices ? (uint32_t)(rank / devices) : 0;
+    const struct rfs_boxed_tensor *found = rfs_boxes_find(mf->boxes, mf->name.data, mf->name.n);
     const size_t n = mf->layouts->held.n;
     struct rfs_mf_held *last = n > 0 ? &mf->layouts->held.data[n - 1] : NULL;
 
-    if (slice_of(layout, rank) != number)
+    if (!found || (size_t)(found - mf->boxes->tensors.data) >= mf->layouts->of.n)
+        return fail(mf, "storage_data has slices of a tensor that is not in state_dict_metadata");
+    if (rank >= RANKS_MOST)
+        return fail(mf, "its ranks are more than a million");
+    const int new = is_new(mf, rank);
+    if (new != 1)
+        return new;
+    const uint32_t tensor = (uint32_t)(found - mf->boxes->tensors.data);
+    const uint64_t devices = mf->layouts->devices;
+    const struct rfs_mf_held held = {tensor, devices ? (uint32_t)(rank / devices) : 0, 1};
+    if (slice_of(layout_of(mf->layouts, tensor), rank) != number)
         return rfs_fail(mf->err, -EINVAL, RFS_MF_HERE(mf), REMEDY,
                         "rank %" PRIu64 " holds slice %" PRIu64
                         " of it, and its layout gives that rank another",
                         rank, number);
-    if (last && last->tensor == tensor && last->stage == stage) {
+    if (last && last->tensor == held.tensor && last->stage == held.stage) {
         last->ranks++;
         return 0;
     }
-    const struct rfs_mf_held held = {tensor, stage, 1};
     return RFS_PUSH(&mf->layouts->held, held) ? 0 : rfs_fail_memory_of(mf->err, mf->path);
-}
-
-int rfs_mf_note_ranks(struct rfs_mf *mf, uint64_t number)
-{
-    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(mf->boxes, mf->name.data, mf->name.n);
-
-    if (!tensor || (size_t)(tensor - mf->boxes->tensors.data) >= mf->layouts->of.n)
-        return fail(mf, "storage_data has slices of a tensor that is not in state_dict_metadata");
-    mf->n_seen++;
-    for (size_t i = 0; i < mf->ranks.n; i++) {
-        const uint64_t rank = mf->ranks.data[i];
-        if (rank >= RANKS_MOST)
-            return fail(mf, "its ranks are more than a million");
-        const int new = is_new(mf, rank);
-        const int rc =
-            new == 1 ? note_rank(mf, (uint32_t)(tensor - mf->boxes->tensors.data), number, rank)
-                     : new;
-        if (rc)
-            return rc;
-    }
-    return 0;
 }
 
 static int by_stage(const void *a, const void *b)

@@ -133,19 +133,20 @@ struct copies {
 };
 
 /* [3, 7] */
-static int read_group(struct rfs_mf *mf)
+static int read_group(struct rfs_mf *mf, uint64_t number)
 {
     uint64_t rank;
     bool first = true;
+    int rc = 0;
 
-    while (rfs_json_read_element(&mf->json, &first) && rfs_json_read_u64(&mf->json, &rank))
-        if (!RFS_PUSH(&mf->ranks, rank))
-            return rfs_fail_memory_of(mf->err, mf->path);
-    return rfs_mf_ended(mf);
+    while (rc == 0 && rfs_json_read_element(&mf->json, &first) &&
+           rfs_json_read_u64(&mf->json, &rank))
+        rc = rfs_mf_note_rank(mf, number, rank);
+    return rc ? rc : rfs_mf_ended(mf);
 }
 
 /* {"file_name": …, "storage_rank": …, "rank_group": …} */
-static int read_copy(struct rfs_mf *mf, uint64_t *rank)
+static int read_copy(struct rfs_mf *mf, uint64_t number, uint64_t *rank)
 {
     struct rfs_json_read *json = &mf->json;
     bool first = true, has_file = false, has_rank = false;
@@ -161,7 +162,7 @@ static int read_copy(struct rfs_mf *mf, uint64_t *rank)
         } else if (rfs_json_read_is(json, "storage_rank")) {
             has_rank = rfs_json_read_u64(json, rank);
         } else if (mf->layouts && rfs_json_read_is(json, "rank_group")) {
-            rc = read_group(mf);
+            rc = read_group(mf, number);
         } else {
             rfs_json_read_skip(json);
         }
@@ -250,19 +251,17 @@ static int read_slice(struct rfs_mf *mf, uint64_t number)
     bool first = true;
     int rc = 0;
 
-    mf->ranks.n = 0;
+    mf->n_seen++;
     while (rc == 0 && rfs_json_read_element(&mf->json, &first)) {
-        rc = read_copy(mf, &rank);
+        rc = read_copy(mf, number, &rank);
         if (rc == 0 && mf->layouts)
-            rc = RFS_PUSH(&mf->ranks, rank) ? 0 : rfs_fail_memory_of(mf->err, mf->path);
+            rc = rfs_mf_note_rank(mf, number, rank);
         else if (rc == 0)
             rc = take_copy(mf, &copies, rank);
     }
     if (rc == 0)
         rc = rfs_mf_ended(mf);
-    if (rc == 0 && mf->layouts)
-        return rfs_mf_note_ranks(mf, number);
-    if (rc)
+    if (rc || mf->layouts)
         return rc;
     if (copies.lowest == UINT64_MAX)
         return fail(mf, "storage_data names no file for a slice of it");

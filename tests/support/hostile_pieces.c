@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files with pieces of tensors: of FSDP's ranks, and safetensors with DCP_SHARDING_INFO. */
+#include "tests/support/hostile.h"
+#include "tests/support/torch_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACES "torch.distributed.tensor.placement_types"
+#define SPEC "torch.distributed.tensor._dtensor_spec"
+#define END                                                                                        \
+    {                                                                                              \
+        NULL, NULL, NULL, NULL, NULL                                                               \
+    }
+#define MADE(name, make)                                                                           \
+    {                                                                                              \
+        name, make, NULL, NULL, NULL                                                               \
+    }
+
+/* ---- DTensors -------------------------------------------------------------------------------- */
+
+/* Opcodes with NULs in them. */
+#define OPS(file, ops) bytes_add(&(file)->pickle, ops, sizeof(ops) - 1)
+
+/* What is long of a DTensor. */
+enum part { SLOTS, FIELDS, MESH, ORDER, NOTHING };
+
+static void fields(struct torch_file *file, size_t end)
+{
+    while (file->pickle.n < end)
+        torch_ops(file, "NN");
+}
+
+static void tensor(struct torch_file *file, const char *class, const char *key)
+{
+    torch_tensor(
+        file,
+        &(struct torch_tensor){
+            .class = class, .key = key, .elements = 1, .ndim = 1, .dims = (const int64_t[]){1}});
+}
+
+static void mesh(struct torch_file *file, size_t end)
+{
+    torch_global(file, "torch.distributed.device_mesh", "DeviceMesh");
+    torch_ops(file, ")\x81}(");
+    fields(file, end);
+    torch_text(file, "mesh");
+    tensor(file, "IntStorage", "1");
+    torch_text(file, "_coordinate_on_dim");
+    torch_tuple(file, 1, (const int64_t[]){0});
+    torch_ops(file, "ub");
+}
+
+/* One entry over and over. */
+static void order(struct torch_file *file, size_t end)
+{
+    torch_text(file, "shard_order");
+    torch_ops(file, "(");
+    torch_global(file, SPEC, "ShardOrderEntry");
+    OPS(file, "(K\0(K\0tt\x81q\0");
+    while (file->pickle.n < end)
+        OPS(file, "h\0");
+    torch_ops(file, "t");
+}
+
+static void spec(struct torch_file *file, enum part part, size_t end)
+{
+    torch_global(file, SPEC, "DTensorSpec");
+    torch_ops(file, ")\x81}(");
+    fields(file, part == FIELDS ? end : 0);
+    torch_text(file, "mesh");
+    mesh(file, part == MESH ? end : 0);
+    torch_text(file, "placements");
+    torch_global(file, PLACES, "Replicate");
+    torch_ops(file, ")\x81\x85");
+    if (part == ORDER)
+        order(file, end);
+    torch_ops(file, "ub");
+}
+
+/* Of one element, whole in each rank. */
+static void dtensor(struct torch_file *file, enum part part, size_t end)
+{
+    torch_global(file, "torch._tensor", "_rebuild_from_type_v2");
+    torch_ops(file, "(");
+    torch_global(file, "torch._utils", "_rebuild_wrapper_subclass");
+    torch_global(file, "torch.distributed.tensor", "DTensor");
+    torch_ops(file, "(");
+    torch_global(file, "torch.distributed.tensor", "DTensor");
+    torch_global(file, "torch", "float32");
+    torch_tuple(file, 1, (const int64_t[]){1});
+    torch_ops(file, "tN}(");
+    fields(file, part == SLOTS ? end : 0);
+    torch_text(file, "_local_tensor");
+    tensor(file, "FloatStorage", "0");
+    torch_text(file, "_spec");
+    spec(file, part, end);
+    torch_ops(file, "u\x86tR");
+}
+
+/* A quarter or an eighth of the file is what many names share. */
+static void shared(struct bytes *out, size_t n, enum part part)
+{
+    struct torch_file file = {0};
+    char name[16];
+
+    torch_ops(&file, "");
+    dtensor(&file, part, n / (part == ORDER ? 4 : 8));
+    OPS(&file, "q");
+    bytes_add(&file.pickle, part == ORDER ? "\1" : "\0", 1);
+    torch_ops(&file, "0}");
+    for (unsigned i = 0; file.pickle.n < n; i++) {
+        snprintf(name, sizeof name, "%x", i);
+        torch_text(&file, name);
+        bytes_add(&file.pickle, part == ORDER ? "h\1s" : "h\0s", 3);
+    }
+    torch_storage(&file, "0", "1234", 4);
+    torch_storage(&file, "1", "1234", 4);
+    const struct bytes *all = torch_end(&file);
+    bytes_add(out, all->data, all->n);
+    torch_free(&file);
+}
+
+static void shared_slots(struct bytes *out, size_t n)
+{
+    shared(out, n, SLOTS);
+}
+
+static void shared_fields(struct bytes *out, size_t n)
+{
+    shared(out, n, FIELDS);
+}
+
+static void shared_mesh(struct bytes *out, size_t n)
+{
+    shared(out, n, MESH);
+}
+
+static void shared_order(struct bytes *out, size_t n)
+{
+    shared(out, n, ORDER);
+}
+
+static void shared_dtensor(struct bytes *out, size_t n)
+{
+    shared(out, n, NOTHING);
+}
+
+/* Each has all parts of its own. */
+static void many_dtensors(struct bytes *out, size_t n)
+{
+    struct torch_file file = {0};
+    char name[16];
+
+    torch_ops(&file, "}");
+    for (unsigned i = 0; file.pickle.n < n; i++) {
+        snprintf(name, sizeof name, "%x", i);
+        torch_text(&file, name);
+        dtensor(&file, NOTHING, 0);
+        torch_ops(&file, "s");
+    }
+    torch_storage(&file, "0", "1234", 4);
+    torch_storage(&file, "1", "1234", 4);
+    const struct bytes *all = torch_end(&file);
+    bytes_add(out, all->data, all->n);
+    torch_free(&file);
+}
+
+const struct hostile hostile_fsdp[] = {
+    MADE("one DTensor", shared_dtensor),
+    MADE("many DTensors", many_dtensors),
+    MADE("long slots", shared_slots),
+    MADE("a long DTensorSpec", shared_fields),
+    MADE("a long DeviceMesh", shared_mesh),
+    MADE("a long shard_order", shared_order),
+    END,
+};
+
+/* ---- safetensors ----------------------------------------------------------------------------- */
+
+/* The header, with its size before it and so many bytes behind it. */
+static void safetensors(struct bytes *out, const struct bytes *header, size_t data)
+{
+    unsigned char size[8];
+
+    for (unsigned i = 0; i < sizeof size; i++)
+        size[i] = (unsigned char)((uint64_t)header->n >> 8 * i);
+    bytes_add(out, size, sizeof size);
+    bytes_add(out, header->data, header->n);
+    void *zeros = calloc(data + 1, 1);
+    if (!zeros)
+        abort();
+    bytes_add(out, zeros, data);
+    free(zeros);
+}
+
+static void text(struct bytes *out, const char *what)
+{
+    bytes_add(out, what, strlen(what));
+}
+
+#define INFO "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{"
+
+/* Each of one byte, with so many axes. */
+static void pieces(struct bytes *out, size_t n, unsigned axes)
+{
+    struct bytes header = {0};
+    char item[300];
+    char ones[64] = "1";
+    char offsets[64] = "0";
+    unsigned count = 0;
+
+    for (unsigned i = 1; i < axes; i++) {
+        strcat(ones, ",1");
+        strcat(offsets, ",0");
+    }
+    text(&header, INFO);
+    for (; header.n < n / 2; count++) {
+        snprintf(item, sizeof item, "%s\\\"%x\\\":{\\\"saved_offsets\\\":[%s]}", count ? "," : "",
+                 count, offsets);
+        text(&header, item);
+    }
+    text(&header, "}\"}");
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(item, sizeof item,
+                 ",\"%x\":{\"dtype\":\"U8\",\"shape\":[%s],\"data_offsets\":[%u,%u]}", i, ones, i,
+                 i + 1);
+        text(&header, item);
+    }
+    text(&header, "}");
+    safetensors(out, &header, count);
+    bytes_free(&header);
+}
+
+static void many_pieces(struct bytes *out, size_t n)
+{
+    pieces(out, n, 1);
+}
+
+static void wide_pieces(struct bytes *out, size_t n)
+{
+    pieces(out, n, 16);
+}
+
+/* One tensor, and what is said of it or of others: AGAIN over and over. */
+static void said(struct bytes *out, size_t n, const char *head, const char *again, const char *tail)
+{
+    struct bytes header = {0};
+
+    text(&header, "{\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},");
+    text(&header, head);
+    while (header.n < n)
+        text(&header, again);
+    text(&header, tail);
+    safetensors(out, &header, 1);
+    bytes_free(&header);
+}
+
+#define W "\\\"w\\\":{\\\"saved_offsets\\\":[0]}"
+
+static void others(struct bytes *out, size_t n)
+{
+    said(out, n, &INFO[1], "\\\"x\\\":{\\\"saved_offsets\\\":[0]},", W "}\"}}");
+}
+
+static void offsets(struct bytes *out, size_t n)
+{
+    said(out, n, "\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"w\\\":{",
+         "\\\"saved_offsets\\\":[0],", "\\\"saved_offsets\\\":[0]}}\"}}");
+}
+
+static void long_offsets(struct bytes *out, size_t n)
+{
+    said(out, n, "\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"w\\\":{\\\"saved_offsets\\\":[0",
+         ",0", "]}}\"}}");
+}
+
+static void escapes(struct bytes *out, size_t n)
+{
+    said(out, n, "\"__metadata__\":{\"DCP_SHARDING_INFO\":\"", "\\u0020", "{" W "}\"}}");
+}
+
+static void nested(struct bytes *out, size_t n)
+{
+    said(out, n, "\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"w\\\":{\\\"x\\\":", "[", "\"}}");
+}
+
+static void metadata(struct bytes *out, size_t n)
+{
+    said(out, n, "\"__metadata__\":{\"a\":\"\"", ",\"a\":\"\"",
+         ",\"DCP_SHARDING_INFO\":\"{" W "}\"}}");
+}
+
+const struct hostile hostile_shards[] = {
+    MADE("many pieces", many_pieces),
+    MADE("pieces of 16 axes", wide_pieces),
+    MADE("pieces of others", others),
+    MADE("offsets again and again", offsets),
+    MADE("a long list of offsets", long_offsets),
+    MADE("escapes", escapes),
+    MADE("nested", nested),
+    MADE("much other metadata", metadata),
+    END,
+};
