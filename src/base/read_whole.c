@@ -26,6 +26,23 @@ int rfs_pread_all(int fd, void *buf, size_t n, uint64_t offset)
     return 0;
 }
 
+ssize_t rfs_read_most(int fd, void *buf, size_t n)
+{
+    size_t done = 0;
+
+    while (done < n) {
+        const ssize_t got = read(fd, (char *)buf + done, n - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
 static int fail_errno(struct rfs_error *err, const char *path, int code)
 {
     const char *remedy = code == ENOENT || code == ENOTDIR ? "check the path"
@@ -110,22 +127,14 @@ int rfs_read_whole_fd(int fd, const char *path, size_t limit, char **data, size_
     RFS_FREE char *buf = malloc(cap + 1);
     if (!buf)
         return rfs_fail_memory_of(err, path);
-    size_t n = 0;
-    while (n < cap) {
-        const ssize_t got = read(fd, buf + n, cap - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return fail_errno(err, path, errno);
-        if (got == 0)
-            break;
-        n += (size_t)got;
-    }
-    if (n != (size_t)st.st_size)
+    const ssize_t n = rfs_read_most(fd, buf, cap);
+    if (n < 0)
+        return fail_errno(err, path, (int)-n);
+    if (n != st.st_size)
         return rfs_fail(err, -ESTALE, RFS_IN(path), "try again once nobody writes it",
                         "the file changed while it was read");
     buf[n] = '\0';
     *data = RFS_STEAL(buf);
-    *size = n;
+    *size = (size_t)n;
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "base/store.h"
 
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,20 +193,7 @@ ssize_t rfs_store_head(const char *path, void *data, size_t size)
     if (rfs_is_url(path))
         return object_head(path, data, size);
     RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t n = 0;
-    if (fd < 0)
-        return -errno;
-    while (n < size) {
-        const ssize_t got = pread(fd, (char *)data + n, size - n, (off_t)n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (got == 0)
-            break;
-        n += (size_t)got;
-    }
-    return (ssize_t)n;
+    return fd < 0 ? -errno : rfs_read_most(fd, data, size);
 }
 
 /* ---- why ------------------------------------------------------------------------------------- */

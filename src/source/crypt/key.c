@@ -2,6 +2,7 @@
 #include "source/crypt/key.h"
 
 #include "base/cleanup.h"
+#include "base/read_whole.h"
 #include "base/secret.h"
 
 #include <errno.h>
@@ -80,16 +81,11 @@ static bool is_length(size_t n)
 /* Reads to the end, or until there is more than a key and a newline. 0 or -errno. */
 static int read_key(int fd, struct rfs_key *key)
 {
-    while (key->n < sizeof key->bytes) {
-        const ssize_t got = read(fd, key->bytes + key->n, sizeof key->bytes - key->n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (got == 0)
-            break;
-        key->n += (size_t)got;
-    }
+    const ssize_t n = rfs_read_most(fd, key->bytes, sizeof key->bytes);
+
+    if (n < 0)
+        return (int)n;
+    key->n = (size_t)n;
     return 0;
 }
 
