@@ -97,42 +97,61 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
     builder->check_crc = spec->check_crc;
 }
 
+bool rfs_catalog_set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entries, size_t n)
+{
+    struct rfs_index *index = catalog->wholes = calloc(1, sizeof *index);
+    size_t first;
+    size_t second;
+
+    if (!index || !entries) {
+        free(entries);
+        return false;
+    }
+    index->entries = entries;
+    index->n = n;
+    if (rfs_index_order_names(index, &first, &second) < 0)
+        return false;
+    index->serial = ++catalog->serials;
+    atomic_store(&catalog->indexed, 1);
+    atomic_store(&catalog->ranks[0].index, index);
+    return true;
+}
+
 /* Rank 0's index of the tensors that boxes describe. */
 static int index_boxes(struct rfs_catalog *catalog, struct rfs_error *err)
 {
     const struct rfs_boxes *boxes = catalog->boxes;
-    struct rfs_index *index = calloc(1, sizeof *index);
-    size_t first;
-    size_t second;
+    struct rfs_entry *entries = calloc(boxes->tensors.n + 1, sizeof *entries);
 
-    catalog->wholes = index;
-    if (index)
-        index->entries = calloc(boxes->tensors.n + 1, sizeof *index->entries);
-    if (!index || !index->entries)
-        return no_memory(err, catalog->path);
-    for (size_t i = 0; i < boxes->tensors.n; i++) {
+    for (size_t i = 0; entries && i < boxes->tensors.n; i++) {
         const struct rfs_boxed_tensor *tensor = &boxes->tensors.data[i];
-        index->entries[index->n++] = (struct rfs_entry){.name = tensor->name, .type = tensor->type};
+        entries[i] = (struct rfs_entry){.name = tensor->name, .type = tensor->type};
     }
-    if (rfs_index_order_names(index, &first, &second) < 0)
-        return no_memory(err, catalog->path);
-    index->serial = ++catalog->serials;
-    atomic_store(&catalog->indexed, 1);
-    atomic_store(&catalog->ranks[0].index, index);
-    return 0;
+    return rfs_catalog_set_wholes(catalog, entries, boxes->tensors.n)
+               ? 0
+               : no_memory(err, catalog->path);
+}
+
+struct rfs_catalog *rfs_catalog_new(struct rfs_log *log, struct rfs_pool *pool)
+{
+    struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
+
+    if (!catalog)
+        return NULL;
+    pthread_mutex_init(&catalog->lock, NULL);
+    rfs_cancel_init_cond(&catalog->done);
+    catalog->log = log;
+    catalog->pool = pool;
+    return catalog;
 }
 
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err)
 {
     *out = NULL;
-    struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
+    struct rfs_catalog *catalog = rfs_catalog_new(log, pool);
     if (!catalog)
         return no_memory(err, spec->path);
-    pthread_mutex_init(&catalog->lock, NULL);
-    rfs_cancel_init_cond(&catalog->done);
-    catalog->log = log;
-    catalog->pool = pool;
     catalog->files = rfs_files_sharing(log, spec->fds);
     catalog->tables.names = rfs_intern_new();
     catalog->tables.types = rfs_intern_new();
@@ -176,7 +195,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     return 0;
 }
 
-/* What a derived catalogue has from another. */
+/* The tables that a derived catalogue borrows. */
 static void free_tables(struct rfs_catalog *catalog)
 {
     rfs_files_free(catalog->files);
@@ -292,9 +311,7 @@ const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uin
 /* Where an index comes from. */
 enum origin { WALKED, PREDICTED, FROM_DISK, FROM_DISK_SHARED };
 
-/*
- * Gives a rank what was built; *built is freed when it cannot be kept. Called with the lock held.
- */
+/* Gives a rank its index; *built is freed when it cannot be kept. Called with the lock held. */
 static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct rfs_built *built,
                 enum origin origin, struct rfs_error *err)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/catalog/internal.h"
 
-#include "base/cancel.h"
 #include "base/cleanup.h"
 
 #include <stdlib.h>
@@ -30,18 +29,14 @@ bool rfs_catalog_is_derived(const struct rfs_catalog *catalog)
 int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
                        struct rfs_catalog **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_catalog) struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
-    size_t first;
-    size_t second;
+    RFS_CLEANUP(free_catalog)
+    struct rfs_catalog *catalog = rfs_catalog_new(from->log, from->pool);
+    struct rfs_entry *copy;
 
     *out = NULL;
     if (!catalog)
         return rfs_fail_memory(err);
-    pthread_mutex_init(&catalog->lock, NULL);
-    rfs_cancel_init_cond(&catalog->done);
     catalog->from = from;
-    catalog->log = from->log;
-    catalog->pool = from->pool;
     catalog->files = from->files;
     catalog->tables = from->tables;
     catalog->extents = from->extents;
@@ -51,22 +46,15 @@ int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries
     catalog->n_ranks = catalog->present = 1;
     catalog->path = strdup(from->path);
     catalog->ranks = calloc(1, sizeof *catalog->ranks);
-    catalog->wholes = calloc(1, sizeof *catalog->wholes);
-    if (!catalog->path || !catalog->ranks || !catalog->wholes)
+    if (!catalog->path || !catalog->ranks)
         return rfs_fail_memory(err);
     catalog->ranks[0].file = rfs_catalog_file(from, lowest_rank(from));
     catalog->ranks[0].parts = 1;
-    catalog->wholes->entries = calloc(n + 1, sizeof *entries);
-    if (!catalog->wholes->entries)
+    copy = calloc(n + 1, sizeof *copy);
+    if (copy)
+        memcpy(copy, entries, n * sizeof *copy);
+    if (!rfs_catalog_set_wholes(catalog, copy, n))
         return rfs_fail_memory(err);
-    memcpy(catalog->wholes->entries, entries, n * sizeof *entries);
-    catalog->wholes->n = n;
-    if (rfs_index_order_names(catalog->wholes, &first, &second) < 0)
-        return rfs_fail_memory(err);
-    catalog->wholes->serial = ++catalog->serials;
-    atomic_store(&catalog->indexed, 1);
-    atomic_store(&catalog->ranks[0].index, catalog->wholes);
-    *out = catalog;
-    catalog = NULL;
+    *out = RFS_STEAL(catalog);
     return 0;
 }

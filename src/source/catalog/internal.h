@@ -44,9 +44,9 @@ struct rfs_catalog {
     void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* as of the spec */
     const void *indexed_ctx;
     bool has_parts;
-    struct rfs_boxes *boxes;    /* owned; NULL: the ranks' own headers say what they hold */
+    struct rfs_boxes *boxes;    /* owned; NULL: the ranks' own headers describe their values */
     struct rfs_index *wholes;   /* owned; of the boxes: rank 0's, which is never dropped */
-    struct rfs_intern *extents; /* what blocks of several pieces point to */
+    struct rfs_intern *extents; /* of content in several pieces, for blocks */
     struct rfs_intern *lengths; /* of the messages of map tensors */
     uint64_t serials;           /* given to indexes; under the lock */
 
@@ -60,15 +60,22 @@ struct rfs_catalog {
 
     struct timespec opened;          /* before anything of the source was looked at */
     struct rfs_saved *saved;         /* borrowed; NULL: nothing is saved */
-    char *key;                       /* what it is saved under; owned */
-    struct rfs_once loading;         /* of what was saved; under the lock */
-    struct rfs_saved_index *on_disk; /* what was, once it is loaded; or NULL; owned */
+    char *key;                       /* of the saved indexes; owned */
+    struct rfs_once loading;         /* of saved indexes; under the lock */
+    struct rfs_saved_index *on_disk; /* saved earlier, once they are loaded; or NULL; owned */
     /* [numbers of on_disk] those that are in memory; under the lock */
     struct rfs_built **from_saved;
     bool unsaved; /* there are indexes that are not on disk; under the lock */
     bool saving;  /* a thread is writing; under the lock */
 };
 
+/* A catalogue of nothing yet. NULL when out of memory. */
+struct rfs_catalog *rfs_catalog_new(struct rfs_log *log, struct rfs_pool *pool);
+/*
+ * Makes rank 0's index of ENTRIES, malloc'ed and taken over in any case, which have no place in a
+ * file. False when out of memory, also for ENTRIES of NULL.
+ */
+bool rfs_catalog_set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entries, size_t n);
 /* Marks the rank as requested by the uses that have begun. */
 void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *rank);
 /*
