@@ -13,8 +13,22 @@
 
 /* ---- the file that describes all others ------------------------------------------------------ */
 
+struct rfs_rank_plan *rfs_view_own_plan(size_t sources)
+{
+    struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
+
+    if (!plan)
+        return NULL;
+    plan->mode = 0444;
+    plan->sources = calloc(sources + 1, sizeof *plan->sources);
+    if (plan->sources)
+        return plan;
+    free(plan);
+    return NULL;
+}
+
 /* Access and times: those of the sources of all ranks, each once. */
-static int take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err)
+static int take_sources(struct rfs_view *view, struct rfs_rank_plan **plan, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     const uint32_t n_files = rfs_files_count_paths(files);
@@ -22,9 +36,8 @@ static int take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struc
     RFS_FREE unsigned char *taken = calloc((size_t)n_files + 1, 1);
     int rc = 0;
 
-    plan->mode = 0444;
-    plan->sources = calloc((size_t)n_files + 1, sizeof *plan->sources);
-    if (!taken || !plan->sources)
+    *plan = rfs_view_own_plan(n_files);
+    if (!taken || !*plan)
         return rfs_fail_memory(err);
     for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++) {
         const struct rfs_rank_plan *of;
@@ -32,36 +45,35 @@ static int take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struc
         for (uint32_t i = 0; rc == 0 && i < of->n_sources; i++)
             if (!taken[of->sources[i]]) {
                 taken[of->sources[i]] = 1;
-                rc = rfs_plan_add_file(files, of->sources[i], plan, err);
+                rc = rfs_plan_add_file(files, of->sources[i], *plan, err);
             }
     }
     return rc;
 }
 
-static void plan_end(struct rfs_rank_plan *plan)
+static void free_plan(struct rfs_rank_plan **plan)
 {
-    free(plan->sources);
+    if (*plan)
+        free((*plan)->sources);
+    free(*plan);
 }
 
 int rfs_view_describe(struct rfs_view *view, size_t file,
                       int (*make)(struct rfs_view *view, struct rfs_image **out,
                                   struct rfs_error *err),
-                      struct rfs_rank_plan *plan, const struct rfs_image **out,
-                      struct rfs_error *err)
+                      const struct rfs_image **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(plan_end) struct rfs_rank_plan fresh = {.mode = 0};
+    RFS_CLEANUP(free_plan) struct rfs_rank_plan *plan = NULL;
     struct rfs_image *image = NULL;
 
-    int rc = take_sources(view, &fresh, err);
+    int rc = take_sources(view, &plan, err);
     if (rc == 0)
         rc = make(view, &image, err);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);
-    if (!plan->sources) {
-        *plan = fresh;
-        fresh.sources = NULL;
-    }
+    if (!view->files[file].plan)
+        view->files[file].plan = RFS_STEAL(plan);
     pthread_mutex_unlock(&view->lock);
     *out = rfs_view_publish(&view->files[file], image);
     return 0;
@@ -92,16 +104,6 @@ static int show_copy(struct rfs_view *view, uint32_t id, struct shown_file *file
     return rc;
 }
 
-struct rfs_rank_plan *rfs_view_own_plan(struct shown_file *file, size_t sources)
-{
-    file->plan = calloc(1, sizeof *file->plan);
-    if (!file->plan)
-        return NULL;
-    file->plan->mode = 0444;
-    file->plan->sources = calloc(sources + 1, sizeof *file->plan->sources);
-    return file->plan->sources ? file->plan : NULL;
-}
-
 int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
                      struct rfs_error *err)
 {
@@ -117,8 +119,9 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
         return rfs_beneath_fail(err, path);
     const uint32_t id = rfs_files_add(files, path);
     file->name = strdup(name);
+    file->plan = rfs_view_own_plan(1);
     view->n_files++;
-    if (id == UINT32_MAX || !file->name || !rfs_view_own_plan(file, 1))
+    if (id == UINT32_MAX || !file->name || !file->plan)
         return rfs_fail_memory(err);
     return show_copy(view, id, file, err);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files that torch.distributed.checkpoint writes: __0_0.distcp and so on, a file for each rank,
- * and .metadata, which says what is in them. Each is made when it is looked at first; .metadata
+ * and .metadata, which describes their contents. Each is made when it is looked at first; .metadata
  * depends on all ranks. Of such a folder the objects are passed on, in a second file of rank 0, and
- * what Megatron keeps beside the metadata.
+ * the files that Megatron keeps beside the metadata.
  *
  * Ranks whose chunks have the same shapes share an image: an item says nothing of the place of its
  * chunk in the tensor. Only .metadata does.
@@ -39,9 +39,8 @@ struct shared {
 };
 
 struct rfs_dcp_view {
-    uint32_t *stages;            /* owned; of rfs_dcp_stages; or NULL */
-    RFS_VEC(struct shared) list; /* under the view's lock */
-    struct rfs_rank_plan plan;   /* of .metadata: all files; set before its image is published */
+    uint32_t *stages;                       /* owned; of rfs_dcp_stages; or NULL */
+    RFS_VEC(struct shared) list;            /* under the view's lock */
     RFS_VEC(struct rfs_dcp_object) objects; /* constant once the view is open */
 };
 
@@ -55,14 +54,13 @@ void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
     }
     free(dcp->list.data);
     free(dcp->stages);
-    free(dcp->plan.sources);
     free(dcp->objects.data);
     free(dcp);
 }
 
 /* ---- the file of a rank ---------------------------------------------------------------------- */
 
-/* What the image of chunks depends on. */
+/* A name for the image of chunks: equal for equal images. */
 static XXH128_hash_t key_of(const struct rfs_dcp_chunks *chunks)
 {
     XXH3_state_t state;
@@ -91,7 +89,7 @@ static void shared_end(struct shared *shared)
     free(shared->ends);
 }
 
-/* The image of chunks, encoded once; a copy of what is shared. 0 or -errno with *err filled. */
+/* The image of chunks, encoded once; a copy of the shared struct. 0 or -errno with *err filled. */
 static int share(struct rfs_view *view, const struct rfs_dcp_chunks *chunks, struct shared *out,
                  struct rfs_error *err)
 {
@@ -217,7 +215,7 @@ static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct r
     return rfs_image_dcp_metadata(view->catalog, &listing, out) ? rfs_fail_memory(err) : 0;
 }
 
-/* ---- what is passed on ----------------------------------------------------------------------- */
+/* ---- files that are passed on ---------------------------------------------------------------- */
 
 /* The objects of the source that are shown: where their bytes are. */
 static int list_objects(struct rfs_view *view, struct rfs_copied *copied, struct rfs_error *err)
@@ -273,7 +271,8 @@ static int show_objects(struct rfs_view *view, struct rfs_error *err)
         return rc;
     view->n_files++;
     file->name = strdup(OBJECTS_NAME);
-    if (!file->name || !rfs_view_own_plan(file, boxes->n_files))
+    file->plan = rfs_view_own_plan(boxes->n_files);
+    if (!file->name || !file->plan)
         return rfs_fail_memory(err);
     rc = take_files(view, copied, file->plan, err);
     if (rc)
@@ -306,7 +305,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     struct shared shared;
 
     if (file == 0)
-        return rfs_view_describe(view, 0, make_metadata, &view->dcp->plan, out, err);
+        return rfs_view_describe(view, 0, make_metadata, out, err);
     int rc = rfs_dcp_chunks(view, view->dcp->stages, (uint32_t)file - 1, &chunks, err);
     if (rc == 0)
         rc = share(view, &chunks, &shared, err);
@@ -315,13 +314,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     return rc;
 }
 
-static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
-{
-    return file == 0 ? &view->dcp->plan : rfs_planner_ready(view->planner, view->files[file].rank);
-}
-
 static const struct rfs_view_kind kind = {.image = image_of,
-                                          .plan = plan_of,
                                           .tensors = rfs_groups_tensors,
                                           .tensors_are_ready = rfs_groups_tensors_are_ready,
                                           .name_group = rfs_groups_name_group};

@@ -36,7 +36,7 @@ struct shown_file {
     size_t parameters; /* or RFS_IN_PLAN; 0: it is not made of tensors alone */
     _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
     struct rfs_image *own;      /* owned; its image, if no other file has it; else NULL */
-    struct rfs_rank_plan *plan; /* owned; that it depends on; NULL: its kind of view says */
+    struct rfs_rank_plan *plan; /* owned; that it depends on; NULL: as struct rfs_view_kind says */
     atomic_uint_least64_t told; /* a size that was reported before it was planned, + 1; 0: none */
     struct rfs_once crc_made;   /* under the view's lock, as crc */
     uint32_t crc;               /* of the bytes before its trailer, if it has one */
@@ -57,13 +57,13 @@ struct rfs_mf_view;
 struct rfs_hfai_view;
 struct rfs_sizes;
 
-/* What the files of a plain view are made of, and the hidden folder's. */
+/* The kind of a plain view: how its files and those of the hidden folder are made. */
 struct rfs_view_kind {
     bool by_rank; /* each destination rank has a folder with one file */
     /* The image of a file that is not ready. 0 or -errno with *err filled. */
     int (*image)(struct rfs_view *view, size_t file, const struct rfs_image **out,
                  struct rfs_error *err);
-    /* What a file depends on, once it is ready. */
+    /* The plan of a file that is ready. NULL: the planner's, of its rank. */
     const struct rfs_rank_plan *(*plan)(const struct rfs_view *view, size_t file);
     /*
      * The tensors of a group of the hidden folder, planned at the first call. 0 or -errno with *err
@@ -83,10 +83,10 @@ struct rfs_view {
     struct rfs_log log;
     bool opened;               /* all of it is: there may be something to save */
     atomic_bool told_left_out; /* values that no output has */
-    struct rfs_strategy *src;  /* of what is planned; NULL: unsharded */
+    struct rfs_strategy *src;  /* of the planned catalogue; NULL: unsharded */
     struct rfs_strategy *dst;
     struct rfs_catalog *stored;  /* of the source's files */
-    struct rfs_catalog *catalog; /* that is planned: the same, or of what rules make of it */
+    struct rfs_catalog *catalog; /* that is planned: the same, or that of the converted tensors */
     struct {                     /* convert.h; all owned; NULL without rules */
         struct rfs_planner *whole;
         struct rfs_converted *made;
@@ -140,8 +140,8 @@ struct reshard_view {
     reshard_config config; /* has the log's receiver */
     struct rfs_log log;
     struct rfs_pool *pool;
-    struct rfs_key *key;          /* NULL as what follows */
-    struct rfs_encrypted *sealed; /* what opens encrypted sources; NULL: they are plain */
+    struct rfs_key *key;          /* or NULL */
+    struct rfs_encrypted *sealed; /* opens encrypted sources; NULL: they are plain */
     bool key_fits;                /* it has opened one */
     bool late;                    /* lost ranks are reported by plans */
     struct rfs_beneath *beneath;  /* where sources are opened; NULL: links are followed */
@@ -190,12 +190,14 @@ enum entry_kind { ENTRY_NONE, ENTRY_ROOT, ENTRY_DIR, ENTRY_FILE };
 /* Sets *number of a file or of a folder. */
 enum entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id, size_t *number);
 
-/* What a file depends on, once it is ready. */
+/* The plan of a file that is ready: the sources that it depends on. */
 static inline const struct rfs_rank_plan *rfs_view_plan(const struct rfs_view *view, size_t file)
 {
-    const struct rfs_rank_plan *own = view->files[file].plan;
+    const struct shown_file *shown = &view->files[file];
 
-    return own ? own : view->kind->plan(view, file);
+    return shown->plan        ? shown->plan
+           : view->kind->plan ? view->kind->plan(view, file)
+                              : rfs_planner_ready(view->planner, shown->rank);
 }
 /* The image of a file, planned and encoded at the first call. 0 or -errno with *err filled. */
 int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,

@@ -38,7 +38,6 @@ struct rfs_mf_view {
     uint32_t *by_name; /* owned; by name id: 1 + the tensor, or 0 */
     size_t n_names;
     const char **files[N_KINDS]; /* owned; [n_ranks] names of the shown files, or NULL */
-    struct rfs_rank_plan plan;   /* of metadata.json */
 };
 
 void rfs_mf_view_free(struct rfs_mf_view *mf)
@@ -49,7 +48,6 @@ void rfs_mf_view_free(struct rfs_mf_view *mf)
     free(mf->by_name);
     for (int k = 0; k < N_KINDS; k++)
         free(mf->files[k]);
-    free(mf->plan.sources);
     free(mf);
 }
 
@@ -253,17 +251,11 @@ static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct r
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
-    return file == 0 ? rfs_view_describe(view, 0, make_metadata, &view->mf->plan, out, err)
+    return file == 0 ? rfs_view_describe(view, 0, make_metadata, out, err)
                      : show_rank(view, file, out, err);
 }
 
-static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
-{
-    return file == 0 ? &view->mf->plan : rfs_planner_ready(view->planner, view->files[file].rank);
-}
-
 static const struct rfs_view_kind kind = {.image = image_of,
-                                          .plan = plan_of,
                                           .tensors = rfs_groups_tensors,
                                           .tensors_are_ready = rfs_groups_tensors_are_ready,
                                           .name_group = rfs_groups_name_group};

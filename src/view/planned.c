@@ -5,7 +5,6 @@
  */
 #include "view/planned.h"
 
-#include "base/cleanup.h"
 #include "image/pt.h"
 #include "view/dcp.h"
 #include "view/flat.h"
@@ -103,21 +102,14 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     return rc ? rc : share_image(view, plan->params, out, err);
 }
 
-static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
-{
-    return rfs_planner_ready(view->planner, view->files[file].rank);
-}
-
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
 static const struct rfs_view_kind ranks = {.by_rank = true,
                                            .image = image_of,
-                                           .plan = plan_of,
                                            .tensors = rfs_groups_tensors,
                                            .tensors_are_ready = rfs_groups_tensors_are_ready,
                                            .name_group = rfs_groups_name_group};
 static const struct rfs_view_kind flat = {.image = image_of, /* never called: all are ready */
-                                          .plan = plan_of,
                                           .tensors = rfs_groups_tensors,
                                           .tensors_are_ready = rfs_groups_tensors_are_ready,
                                           .name_group = rfs_groups_name_group};
