@@ -66,18 +66,14 @@ int rfs_storages_slice(const struct rfs_storages *storages, uint32_t number,
     slice->bytes = item->bytes;
     for (size_t i = 0; i < item->n; i++) {
         const struct rfs_storage_range *range = &storages->ranges.data[item->first + i];
-        if (slice->n == slice->cap &&
-            !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+        struct rfs_block *block = rfs_slice_add(slice);
+        if (!block)
             return -ENOMEM;
-        struct rfs_block *block = &slice->blocks[slice->n++];
-        block->file = range->file;
-        block->content = (struct rfs_content){.offset = range->entry.offset};
-        block->dst = at;
-        block->src = 0;
-        block->run = range->bytes;
-        block->dst_end = at + range->bytes;
-        block->n_loops = 0;
-        block->strided = false;
+        *block = (struct rfs_block){.file = range->file,
+                                    .content = {.offset = range->entry.offset},
+                                    .dst = at,
+                                    .run = range->bytes,
+                                    .dst_end = at + range->bytes};
         if (item->strided > 0) {
             const struct rfs_storages_strided *strided = &storages->strided.data[item->strided - 1];
             rfs_block_whole(block, &strided->type, strided->stride);

@@ -73,10 +73,10 @@ int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
     int rc = rfs_boxed_walk_begin(planner, local, target, &walk);
 
     while (rc == 0 && rfs_boxed_walk_next(&walk)) {
-        if (slice->n == slice->cap &&
-            !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+        struct rfs_block *block = rfs_slice_add(slice);
+        if (!block)
             return -ENOMEM;
-        rc = rfs_boxed_walk_block(&walk, &slice->blocks[slice->n++], &err);
+        rc = rfs_boxed_walk_block(&walk, block, &err);
     }
     if (rc && err.text[0])
         rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err.text);

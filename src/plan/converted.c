@@ -13,7 +13,7 @@ struct rfs_converted {
     const struct rfs_rank_plan *plan; /* of the whole source */
     struct rfs_convert_map *map;
     struct rfs_catalog *catalog;
-    const struct rfs_index *index; /* its, by number of what is made */
+    const struct rfs_index *index; /* of the catalogue, by number of the made tensor */
 };
 
 void rfs_converted_free(struct rfs_converted *converted)
@@ -200,10 +200,9 @@ static int add_block(struct slicing *slicing, const struct rfs_stored *stored,
         dst_stride[k] = digit->step[RFS_MADE] * slicing->stride[digit->axis[RFS_MADE]];
         src_stride[k] = digit->step[RFS_SOURCE] * stored->stride[digit->axis[RFS_SOURCE]];
     }
-    if (slice->n == slice->cap &&
-        !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+    struct rfs_block *block = rfs_slice_add(slice);
+    if (!block)
         return -ENOMEM;
-    struct rfs_block *block = &slice->blocks[slice->n++];
     *block =
         (struct rfs_block){.file = stored->file, .content = stored->content, .src = stored->begin};
     for (uint32_t a = 0; a < slicing->made_ndim; a++)
@@ -220,7 +219,7 @@ static int add_block(struct slicing *slicing, const struct rfs_stored *stored,
     return slicing->each(slicing->ctx, &piece);
 }
 
-/* What of the present digits a stored box has. */
+/* Takes the part of the present digits that a stored box has. */
 static int take_stored(void *ctx, const struct rfs_stored *stored)
 {
     struct slicing *slicing = ctx;
@@ -237,7 +236,7 @@ static int take_stored(void *ctx, const struct rfs_stored *stored)
     return rc;
 }
 
-/* What a link gives of the present box of the destination. */
+/* Takes the part of the present box of the destination that a link gives. */
 static int take_link(struct slicing *slicing, const struct rfs_convert_link *link)
 {
     const struct rfs_converted *converted = slicing->converted;
@@ -285,7 +284,7 @@ static int take_boxes(struct slicing *slicing, const struct rfs_geometry *geomet
     return rc;
 }
 
-/* SLICING has its slice, and what is called for each piece. */
+/* SLICING has its slice, and the function that is called for each piece. */
 static int take_target(struct slicing *slicing, struct rfs_planner *planner, uint32_t local,
                        const struct rfs_target *target)
 {

@@ -139,7 +139,6 @@ static int add_block(struct taking *taking, const struct piece *piece, struct rf
                      const uint64_t **strides)
 {
     struct rfs_catalog *catalog = taking->planner->config.catalog;
-    struct rfs_slice *slice = taking->slice;
     const uint32_t rank = pick(taking, rfs_plan_provider(&taking->provider_query, piece));
     const struct rfs_index *index;
     const int rc = rfs_catalog_index(
@@ -148,10 +147,9 @@ static int add_block(struct taking *taking, const struct piece *piece, struct rf
 
     if (!entry)
         return rc ? rc : -EIO;
-    if (slice->n == slice->cap &&
-        !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+    *out = rfs_slice_add(taking->slice);
+    if (!*out)
         return -ENOMEM;
-    *out = &slice->blocks[slice->n++];
     (*out)->file = rfs_catalog_entry_file(catalog, rank, index, entry);
     *strides = rfs_index_strides(index, entry);
     return rfs_catalog_content(catalog, index, entry, &(*out)->content);
@@ -205,11 +203,7 @@ int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rf
         .target = target,
         .geometry =
             target->geometry == RFS_NO_ID ? NULL : rfs_plan_geometry_at(planner, target->geometry),
-        .provider_query = {planner,
-                           atomic_load_explicit(&planner->presences[target->stage],
-                                                memory_order_acquire),
-                           rfs_plan_base(planner, target->stage), target->name,
-                           local % planner->scale.src_devices},
+        .provider_query = rfs_plan_query_of(planner, local, target),
         .copy = copy,
         .slice = slice,
         .found = {.odd = RFS_NO_RANK},

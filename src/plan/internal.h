@@ -45,7 +45,7 @@ struct rfs_planner {
      * owned
      */
     _Atomic(struct rfs_presence *) *presences;
-    atomic_int *sizes;              /* [source stages] what sizes.c found */
+    atomic_int *sizes;              /* [source stages] set by sizes.c */
     atomic_bool *reported_presence; /* [source stages] the presence map was reported in the log */
     /* [source stages] a failure to make the presence map was logged */
     atomic_bool *reported_damaged;
@@ -99,13 +99,13 @@ struct planning {
     struct stage_use *stages; /* [n_stages] */
 
     RFS_VEC(unsigned char)
-    seen; /* by geometry: what its cells are already needed for, in this stage */
+    seen; /* by geometry: the needs that its cells have already, in this stage */
     RFS_VEC(struct unproved) unproved;
     uint32_t n_names;
     struct origin *origins; /* [n_names] by name id */
 };
 
-/* What a rank of a source stage is needed for. */
+/* The need of a rank of a source stage. */
 enum {
     PROBED = 1,   /* its headers */
     ORDERS = 2,   /* MindSpore's order: it would give something that is left out */
@@ -127,7 +127,7 @@ struct stage_use {
     bool differs; /* they do not, or may not: a presence map is needed */
     bool hinted;  /* their sizes alone show it */
     char *damage; /* the error of a rank that was passed over; owned; NULL: none */
-    bool bereft;  /* a lost rank may have kept what no file has */
+    bool bereft;  /* a lost rank may have kept parameters that no file has */
 };
 
 /* 0, or -ENOMEM with *err filled. Ended in any case. */
@@ -140,7 +140,7 @@ static inline struct rfs_role_rules rfs_plan_rules(const struct rfs_planner *pla
     return (struct rfs_role_rules){planner->config.src, planner->config.dst,
                                    planner->config.output_map};
 }
-/* What the strategies and the map know of the names of the catalogue; names.c. */
+/* The names of the catalogue, as the strategies and the map know them; names.c. */
 struct rfs_plan_names *rfs_plan_names_new(void);
 void rfs_plan_names_free(struct rfs_plan_names *names);
 /* Of one name. O(1), lock-free but for the first call with that name. */
@@ -232,7 +232,7 @@ struct provider_query {
 struct piece {
     const struct rfs_grid *grid;
     const uint32_t *cell;
-    /* NULL with no grid: what the template's rank has, whatever it is */
+    /* NULL with no grid: whatever the template's rank has */
     const struct rfs_layout *layout;
     uint32_t slice; /* of the layout */
 };
@@ -283,7 +283,8 @@ bool rfs_plan_is_gradient(const char *param);
 /* Reports a stage's new presence map in the log, as far as it concerns the user; report.c. */
 void rfs_plan_report_presence(struct rfs_planner *planner, const struct stage_use *use, uint32_t s);
 /*
- * Looks in the replicas of a stage's lead for what it lacks; probe.c. After rfs_plan_need. 0 or
+ * Looks in the replicas of a stage's lead for parameters that it lacks; probe.c. After
+ * rfs_plan_need. 0 or
  * -ENOMEM.
  */
 int rfs_plan_probe(struct planning *planning, uint32_t s);
@@ -300,7 +301,7 @@ int rfs_plan_types_differ(const struct planning *planning, uint32_t name, uint32
  * source strategy give them; rows.c. 0, or -EINVAL with *err filled.
  */
 int rfs_plan_check_rows(struct planning *planning, uint32_t s);
-/* What the files of a plan's sources have in common; attributes.c. */
+/* The common attributes of the files of a plan's sources; attributes.c. */
 int rfs_plan_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /*
  * Whether a parameter without a layout, copied from a rank other than the template's, is the same
@@ -310,6 +311,14 @@ int rfs_plan_check_replicas(struct planning *planning, const struct stage_use *u
                             const struct rfs_entry *entry, uint32_t from);
 bool rfs_plan_one_element(const struct rfs_type *type);
 const char *rfs_plan_path(const struct planning *planning, uint32_t rank);
+static inline struct provider_query rfs_plan_query_of(const struct rfs_planner *planner,
+                                                      uint32_t local,
+                                                      const struct rfs_target *target)
+{
+    return (struct provider_query){
+        planner, atomic_load_explicit(&planner->presences[target->stage], memory_order_acquire),
+        rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
+}
 static inline struct provider_query rfs_plan_query(const struct planning *planning,
                                                    const struct stage_use *use, uint32_t name)
 {
@@ -336,11 +345,14 @@ int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
  * -EINVAL.
  */
 int rfs_plan_check_match(struct planning *planning);
-/* Whether it would, by what is indexed. After rfs_plan_leads, which may not have all names. */
+/*
+ * Whether it would, by the indexes that are there. After rfs_plan_leads, which may not have all
+ * names.
+ */
 bool rfs_plan_matches_nothing(struct planning *planning);
 /* Reports it in the log, as far as that is news. 0 or -ENOMEM. */
 int rfs_plan_report_unproved(struct planning *planning);
-/* Of a planner of what rules make; converted.c. As those of boxed.h. */
+/* Of a planner of converted tensors; converted.c. As those of boxed.h. */
 int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
                              const struct rfs_target *target, struct rfs_slice *slice);
 /* The attributes are those of the whole source. 0 or -errno with *err filled. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/slice.h"
 
+#include "base/vec.h"
+
 #include <stdlib.h>
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
@@ -9,6 +11,14 @@ void rfs_slice_free(struct rfs_slice *slice)
 {
     free(slice->blocks);
     *slice = (struct rfs_slice){0};
+}
+
+struct rfs_block *rfs_slice_add(struct rfs_slice *slice)
+{
+    if (slice->n == slice->cap &&
+        !rfs_vec_grow((void **)&slice->blocks, &slice->cap, slice->n, sizeof *slice->blocks))
+        return NULL;
+    return &slice->blocks[slice->n++];
 }
 
 int rfs_block_by_destination(const void *a, const void *b)

@@ -60,6 +60,8 @@ int rfs_block_by_destination(const void *a, const void *b);
 /* Sets the id of a slice whose bytes and blocks are set: which source bytes go where. */
 void rfs_slice_name(struct rfs_slice *slice);
 void rfs_slice_free(struct rfs_slice *slice);
+/* A block more, to be set whole; the caller keeps the order. NULL when out of memory. */
+struct rfs_block *rfs_slice_add(struct rfs_slice *slice);
 /*
  * The block that byte AT of the slice comes from, which byte of the entry's content it is in *from,
  * and how many bytes go on from there in one run in *left; NULL beyond the end. O(blocks).

@@ -14,12 +14,13 @@ void rfs_trace_free(struct rfs_trace *trace)
     *trace = (struct rfs_trace){0};
 }
 
-static struct provider_query wanting_of(const struct rfs_planner *planner, uint32_t local,
-                                        const struct rfs_target *target)
+struct rfs_piece_trace *rfs_trace_add(struct rfs_trace *trace)
 {
-    return (struct provider_query){
-        planner, atomic_load_explicit(&planner->presences[target->stage], memory_order_acquire),
-        rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
+    if (trace->n == trace->cap &&
+        !rfs_vec_grow((void **)&trace->pieces, &trace->cap, trace->n, sizeof *trace->pieces))
+        return NULL;
+    trace->pieces[trace->n] = (struct rfs_piece_trace){0};
+    return &trace->pieces[trace->n++];
 }
 
 /* The piece, with its block's file and content; *strides as rfs_index_strides has them. */
@@ -39,11 +40,9 @@ static int add_piece(const struct provider_query *provider_query, uint32_t stage
 
     if (!entry)
         return rc ? rc : -EIO;
-    if (out->n == out->cap &&
-        !rfs_vec_grow((void **)&out->pieces, &out->cap, out->n, sizeof *out->pieces))
+    *added = rfs_trace_add(out);
+    if (!*added)
         return -ENOMEM;
-    *added = &out->pieces[out->n++];
-    memset(*added, 0, sizeof **added);
     (*added)->rank = rank;
     (*added)->first = provider_query->base + rfs_plan_first(provider_query, piece);
     (*added)->type = entry->type;
@@ -54,6 +53,19 @@ static int add_piece(const struct provider_query *provider_query, uint32_t stage
     return rfs_catalog_content(catalog, index, entry, &(*added)->block.content);
 }
 
+/* One axis of a source box from BEGIN to END, which lies from ROW on in its slice, and of cells. */
+static void set_axis(const struct rfs_cells *cells, uint32_t i, uint64_t begin, uint64_t end,
+                     uint64_t row, struct rfs_piece_trace *piece)
+{
+    const uint64_t lo = rfs_max_u64(begin, cells->lo[i]);
+
+    piece->whole.at[i] = lo;
+    piece->source.at[i] = lo - begin + row;
+    piece->target.at[i] = lo - cells->lo[i] + (i == 0 ? cells->row : 0);
+    piece->whole.len[i] = piece->source.len[i] = piece->target.len[i] =
+        rfs_min_u64(end, cells->hi[i]) - lo;
+}
+
 /* The box that a destination box and a source cell have in common. */
 static void set_boxes(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
                       const uint32_t *cell, struct rfs_piece_trace *piece)
@@ -61,15 +73,10 @@ static void set_boxes(const struct rfs_geometry *geometry, const struct rfs_cell
     for (uint32_t i = 0; i < geometry->ndim; i++) {
         const uint64_t begin = rfs_grid_begin(&geometry->src, geometry->whole, i, cell[i]);
         const uint64_t length = rfs_grid_length(&geometry->src, geometry->whole, i, cell[i]);
-        const uint64_t lo = rfs_max_u64(begin, cells->lo[i]);
-        const uint64_t len = rfs_min_u64(begin + length, cells->hi[i]) - lo;
         const uint32_t round =
             i == 0 ? cell[0] / (geometry->src.pieces[0] / geometry->src.rounds) : 0;
 
-        piece->whole.at[i] = lo;
-        piece->source.at[i] = lo - begin + round * length;
-        piece->target.at[i] = lo - cells->lo[i] + (i == 0 ? cells->row : 0);
-        piece->whole.len[i] = piece->source.len[i] = piece->target.len[i] = len;
+        set_axis(cells, i, begin, begin + length, round * length, piece);
     }
 }
 
@@ -130,21 +137,13 @@ static int trace_boxed(struct rfs_planner *planner, uint32_t local, const struct
     out->devices = 0;
     while (rc == 0 && rfs_boxed_walk_next(&walk)) {
         const struct rfs_chunk *chunk = &walk.boxes->chunks.data[walk.chunk];
-        if (out->n == out->cap &&
-            !rfs_vec_grow((void **)&out->pieces, &out->cap, out->n, sizeof *out->pieces))
+        struct rfs_piece_trace *piece = rfs_trace_add(out);
+        if (!piece)
             return -ENOMEM;
-        struct rfs_piece_trace *piece = &out->pieces[out->n++];
-        memset(piece, 0, sizeof *piece);
         piece->rank = piece->first = chunk->file - walk.boxes->first_file;
         piece->type = chunk->type;
-        for (uint32_t i = 0; i < walk.geometry->ndim; i++) {
-            const uint64_t lo = rfs_max_u64(walk.at[i], walk.cells.lo[i]);
-            const uint64_t hi = rfs_min_u64(walk.at[i] + walk.size[i], walk.cells.hi[i]);
-            piece->whole.at[i] = lo;
-            piece->source.at[i] = lo - walk.at[i];
-            piece->target.at[i] = lo - walk.cells.lo[i] + (i == 0 ? walk.cells.row : 0);
-            piece->whole.len[i] = piece->source.len[i] = piece->target.len[i] = hi - lo;
-        }
+        for (uint32_t i = 0; i < walk.geometry->ndim; i++)
+            set_axis(&walk.cells, i, walk.at[i], walk.at[i] + walk.size[i], 0, piece);
         rc = rfs_boxed_walk_block(&walk, &piece->block, NULL);
     }
     if (rc == 0 && out->n > 0)
@@ -156,7 +155,7 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
                       struct rfs_trace *out)
 {
     const uint32_t local = rank % planner->scale.dst_devices;
-    const struct provider_query provider_query = wanting_of(planner, local, target);
+    const struct provider_query provider_query = rfs_plan_query_of(planner, local, target);
     const struct rfs_role role =
         rfs_plan_role(planner, target->name, target->stage, rank / planner->scale.dst_devices);
 
@@ -203,7 +202,7 @@ enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
 {
     const struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t local = rank - trace->base;
-    const struct provider_query provider_query = wanting_of(planner, local, target);
+    const struct provider_query provider_query = rfs_plan_query_of(planner, local, target);
     bool same = true;
 
     if (trace->geometry) {

@@ -47,6 +47,8 @@ struct rfs_trace {
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_trace *out);
 void rfs_trace_free(struct rfs_trace *trace);
+/* A piece more, all zeros. NULL when out of memory. */
+struct rfs_piece_trace *rfs_trace_add(struct rfs_trace *trace);
 /*
  * Whether the traces of all targets with this one's geometry and stage, in one parameter list, have
  * the same pieces but for the offsets in files. O(ranks of the stage).

@@ -188,11 +188,11 @@ static int begin_tensor(struct rfs_explain *explain, size_t number)
 
 static bool push(struct rfs_trace *trace, const struct rfs_piece_trace *piece)
 {
-    if (trace->n == trace->cap &&
-        !rfs_vec_grow((void **)&trace->pieces, &trace->cap, trace->n, sizeof *trace->pieces))
-        return false;
-    trace->pieces[trace->n++] = *piece;
-    return true;
+    struct rfs_piece_trace *added = rfs_trace_add(trace);
+
+    if (added)
+        *added = *piece;
+    return added;
 }
 
 /* All of it, from one file. */
@@ -227,7 +227,7 @@ static struct rfs_type row_type(const struct rfs_explain_parts *parts,
     return type;
 }
 
-/* What one block of the whole gives to elements [begin, end). */
+/* The elements of [begin, end) that one block of the whole gives. */
 static bool add_block(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
                       const struct rfs_block *block, uint64_t begin, uint64_t end,
                       struct rfs_trace *trace)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What no strategy knows, or only one of the two: such values have no whole, and ranks may differ
- * in them. Each rank's is compared with what a mount would show of it in that rank.
+ * Values that no strategy knows, or only one of the two: they have no whole, and ranks may differ
+ * in them. Each rank's is compared with the value that a mount would show in that rank.
  */
 #include "tool/verify/verify.h"
 
@@ -40,21 +40,20 @@ static int take_entry(const struct rfs_verify *verify, uint32_t rank, const stru
     struct rfs_catalog *catalog = verify->tree.catalog;
 
     value->type = rfs_catalog_type(catalog, entry->type);
-    if (!value->got.blocks &&
-        !rfs_vec_grow((void **)&value->got.blocks, &value->got.cap, 0, sizeof *value->got.blocks))
+    value->got.n = 0;
+    struct rfs_block *block = rfs_slice_add(&value->got);
+    if (!block)
         return -ENOMEM;
-    struct rfs_block *block = value->got.blocks;
     *block = (struct rfs_block){.file = rfs_catalog_entry_file(catalog, rank, index, entry)};
     if (rfs_catalog_content(catalog, index, entry, &block->content))
         return -ENOMEM;
     rfs_block_whole(block, value->type, rfs_index_strides(index, entry));
-    value->got.n = 1;
     value->got.bytes = value->type->bytes;
     rfs_slice_name(&value->got);
     return 0;
 }
 
-/* What a rank of the tree has by that name: 1, 0 when it has none, or -ENOMEM. */
+/* Takes the value that a rank of the tree has by that name: 1, 0 when it has none, or -ENOMEM. */
 static int take_rank(const struct rfs_verify *verify, uint32_t rank, const char *name,
                      struct value *value)
 {
