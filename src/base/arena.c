@@ -3,7 +3,6 @@
 
 #include "base/checked.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

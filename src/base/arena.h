@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bump allocator: many small objects, freed together. Not thread-safe: its owner locks.
- * Costs at most one partly used chunk (64 KiB) beyond what was asked for.
+ * A bump allocator: many small objects, freed together. Not thread-safe: its owner locks. Costs at
+ * most one partly used chunk (64 KiB) beyond the requested bytes.
  */
 #ifndef RFS_BASE_ARENA_H
 #define RFS_BASE_ARENA_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is kept for long, with a limit: what it is needed for follows the input, so an input
- * that needs more is refused. Not thread-safe.
+ * Memory that is kept for long, with a limit: its size follows the input, so an input that needs
+ * more is refused. Not thread-safe.
  */
 #ifndef RFS_BASE_BUDGET_H
 #define RFS_BASE_BUDGET_H
@@ -20,7 +20,7 @@ static inline uint64_t rfs_budget_rest(const struct rfs_budget *budget)
     return budget->most - budget->used;
 }
 
-/* Takes BYTES for what FILE makes necessary: 0, or -EFBIG with *err filled. */
+/* Takes BYTES, which FILE makes necessary: 0, or -EFBIG with *err filled. */
 int rfs_budget_take(struct rfs_budget *budget, uint64_t bytes, const char *file,
                     struct rfs_error *err);
 /* That error. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first failure of several threads that work for one caller. Its text and its code stay
- * together: what rfs_pool_for gives may be the code of another one.
+ * together: rfs_pool_for may return the code of another failure.
  *
  *     struct rfs_first_error first = RFS_FIRST_ERROR;
  *     rc = rfs_first_error_take(&first, rfs_pool_for(pool, n, job, &ctx), err);
@@ -39,8 +39,8 @@ static inline int rfs_first_error_note(struct rfs_first_error *first, int code,
 }
 
 /*
- * Once all threads have ended, and CODE is what their loop gave: the first failure with *err, which
- * may be NULL; CODE where it is 0, or no thread has failed.
+ * Once all threads have ended, and their loop gave CODE: the first failure with *err, which may be
+ * NULL; CODE where it is 0, or no thread has failed.
  */
 static inline int rfs_first_error_take(const struct rfs_first_error *first, int code,
                                        struct rfs_error *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Only the last star met can be wrong about how much it took: those before it took the least, which
- * leaves the most to what follows. So there is one place to go back to, and no recursion.
+ * leaves the most to the rest of the pattern. So there is one place to go back to, and no
+ * recursion.
  */
 #include "base/glob.h"
 

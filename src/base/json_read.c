@@ -232,7 +232,7 @@ static bool skip_plain(struct rfs_json_read *json)
 }
 
 /*
- * Passes what the block has of whole numbers of an array, but for the last: lists of ranks are most
+ * Skips the whole numbers of an array that the block has, but for the last: lists of ranks are most
  * of a large text.
  */
 static void skip_list(struct rfs_json_read *json)

@@ -88,7 +88,7 @@ struct rfs_options {
     bool segmented;
     char *segmented_skip;
     int check;         /* 0: files with a checksum are verified */
-    bool follow_links; /* out of the source, too, where others might read what they lead to */
+    bool follow_links; /* out of the source, too, where others might read their targets */
     char *key_file;    /* a path */
     char *key_env;     /* the name of an environment variable */
     int key_fd;        /* -1 when not given */
@@ -209,7 +209,7 @@ int rfs_options_init(struct rfs_options *out);
 void rfs_options_free(struct rfs_options *options);
 
 /*
- * Sets an option with all of FLAGS (0: any); VALUE is NULL where none was given. What came before
+ * Sets an option with all of FLAGS (0: any); VALUE is NULL where none was given. Any earlier value
  * is replaced, as with mount(8). 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage.
  */
 int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, const char *value,

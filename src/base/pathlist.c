@@ -27,8 +27,8 @@ static size_t next_url(const char *text)
 }
 
 /*
- * How many bytes of TEXT, up to a ':' or the end, are the next path. Names longer than what the
- * system takes do not exist, so that the time is in the length of the text, not its square.
+ * How many bytes of TEXT, up to a ':' or the end, are the next path. Names longer than the system
+ * takes do not exist, so that the time is in the length of the text, not its square.
  */
 static size_t next_path(const char *text)
 {

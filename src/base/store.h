@@ -46,7 +46,7 @@ struct rfs_store {
     int (*stat)(const char *url, struct stat *st);
     /* The entries of a folder, to be freed in any case. */
     int (*list)(const char *url, struct rfs_store_names *out);
-    /* What was learned before counts no longer: a source is opened anew. */
+    /* Forgets all that was learned, as a source is opened anew. */
     void (*forget)(void);
     /* The object's present version, with its attributes; to be given back by let_go. */
     int (*hold)(const char *url, struct rfs_object **out, struct stat *st);
@@ -95,12 +95,12 @@ ssize_t rfs_store_head(const char *path, void *data, size_t size);
 
 /*
  * The text of an errno, positive or negative, as strerror has it; of a URL, where that is how the
- * calling thread's last call to the store failed, what the store said.
+ * calling thread's last call to the store failed, the text of the store.
  */
 const char *rfs_store_why(const char *path, int code);
 /* The remedy when reading PATH gave EIO or EACCES. */
 const char *rfs_store_remedy(const char *path, int code);
-/* For stores: the remedy of what was told last; a constant. */
+/* For stores: the remedy of the last failure; a constant. */
 void rfs_store_told_remedy(const char *remedy);
 /* For stores: keeps the details of a failure with CODE, which it returns. */
 int rfs_store_told(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
