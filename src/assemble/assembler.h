@@ -115,7 +115,7 @@ struct rfs_window {
     uint64_t begin, end;
 };
 struct rfs_windows {
-    struct rfs_window kept; /* of what must be gathered, which stays in the cache */
+    struct rfs_window kept; /* of tensors that are gathered; it stays in the cache */
     struct rfs_window lent; /* of contiguous data, which is dropped once that reader has it */
 };
 /* The least window that holds both; one that ends at 0 is none. */

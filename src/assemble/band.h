@@ -5,7 +5,7 @@
  * byte is read about once.
  *
  * Memory: RFS_BANDS bands at a time, of RFS_BAND_PIECES pieces and at most two rows of a piece's
- * size: 36 MiB. What would need more is made piece by piece.
+ * size: 36 MiB. A band that would need more is made piece by piece.
  */
 #ifndef RFS_ASSEMBLE_BAND_H
 #define RFS_ASSEMBLE_BAND_H

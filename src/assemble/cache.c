@@ -82,7 +82,7 @@ static void unpin(struct rfs_cache *cache, struct rfs_piece *piece, struct rfs_c
         rfs_cache_dispose(cache, piece, later);
 }
 
-/* Releases the lock and does what was left for then. */
+/* Releases the lock, then does the work that was put off. */
 static void unlock(struct rfs_cache *cache, struct rfs_cache_later *later)
 {
     pthread_mutex_unlock(&cache->lock);

@@ -76,7 +76,7 @@ struct rfs_piece {
     bool passing; /* read ahead for one reader: forgotten when that has read it; constant */
     bool unread;  /* made ahead, and not requested yet */
     atomic_bool read_through; /* it has been read to its end */
-    uint64_t charge;          /* what it counts in the budget */
+    uint64_t charge;          /* bytes on the budget */
     uint32_t units;           /* of the data */
     uint32_t slot;            /* that they are of */
     struct rfs_piece *mate;   /* another of that slot, if it is cut */

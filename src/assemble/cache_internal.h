@@ -5,7 +5,7 @@
 
 #include "assemble/cache.h"
 
-/* What malloc and the table take for a piece beyond its struct. */
+/* Bytes of malloc and of the table for a piece, beyond its struct. */
 #define RFS_PIECE_COST (sizeof(struct rfs_piece) + 64)
 
 /* Entries of the ghost list; one for each of as many MiB. */
@@ -88,7 +88,7 @@ void rfs_cache_bound(struct rfs_cache *cache, uint64_t charge, struct rfs_cache_
  */
 bool rfs_cache_evict(struct rfs_cache *cache, uint32_t units, struct rfs_cache_later *later);
 
-/* ---- cache_memory.c: slots, and what counts in the budget ---- */
+/* ---- cache_memory.c: slots, and the charges on the budget ---- */
 
 /* Whether UNITS can be had of memory that is counted already. */
 bool rfs_cache_is_counted(const struct rfs_cache *cache, uint32_t units);

@@ -92,8 +92,8 @@ void rfs_cache_forget(struct rfs_cache *cache, struct rfs_piece *piece, int rc)
 /* ---- how much each may take ------------------------------------------------------------------ */
 
 /*
- * What the probation segment may take even if the protected one would take all: for readers a
- * little later.
+ * The least that the probation segment may take, even if the protected one would take all: for
+ * readers a little later.
  */
 static uint64_t probation_share(const struct rfs_cache *cache)
 {
@@ -105,7 +105,7 @@ static bool is_over_share(const struct rfs_cache *cache)
     return cache->segments[RFS_SEGMENT_PROBATION].bytes > probation_share(cache);
 }
 
-/* What waits for its readers takes more than a quarter of the budget. */
+/* Pieces that wait for their readers take more than a quarter of the budget. */
 static bool is_crowded(const struct rfs_cache *cache)
 {
     return cache->segments[RFS_SEGMENT_PENDING].bytes > cache->budget / 4;
@@ -121,8 +121,8 @@ static bool is_cut_up(const struct rfs_cache *cache)
 }
 
 /*
- * Readers ahead of each other must not push out what the others wait for: it would be made twice.
- * But those may never be read, so one in STALE_AHEAD does push.
+ * Readers ahead of each other must not evict pieces that the others wait for: they would be made
+ * twice. But those may never be read, so one in STALE_AHEAD does push.
  */
 bool rfs_cache_has_room_ahead(struct rfs_cache *cache)
 {
@@ -177,7 +177,8 @@ static bool evict_from(struct rfs_cache *cache, enum rfs_segment segment,
 }
 
 /*
- * What waits for its reader goes last, unless readers that never came left a quarter of the budget.
+ * Pieces that wait for their readers go last, unless readers that never came left a quarter of the
+ * budget.
  */
 static bool evict_one(struct rfs_cache *cache, struct rfs_cache_later *later)
 {

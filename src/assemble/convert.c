@@ -31,7 +31,7 @@
 /*
  * The bits of a value of FF + FE bits in TF + TE bits, which are fewer. Below the least normal one
  * of the target, the fraction with its leading 1 is shifted to where the target's subnormals have
- * it; what is shifted out twice over is 0.
+ * it; bits that are shifted out by both are 0.
  */
 #define NARROWER(name, type, ff, fe, tf, te)                                                       \
     static inline type name(type bits)                                                             \

@@ -17,7 +17,7 @@
  */
 void rfs_convert(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src, size_t count);
 
-/* The same without what only some processors have; for tests and measurements. */
+/* The same without instructions that only some processors have; for tests and measurements. */
 void rfs_convert_portably(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                           size_t count);
 

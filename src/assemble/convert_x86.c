@@ -12,7 +12,6 @@
 #include <cpuid.h>
 #include <immintrin.h>
 #include <stdatomic.h>
-#include <stdint.h>
 
 #define RFS_AVX2 __attribute__((target("avx2,f16c")))
 #define RFS_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))

@@ -20,9 +20,9 @@
 #define SPANS 4
 
 _Static_assert(RFS_SCRATCH < RFS_PIECE && RFS_PIECE % sizeof(uint64_t) == 0,
-               "what is borrowed is whole elements of at most two pieces");
+               "the borrowed bytes are whole elements of at most two pieces");
 
-/* One answer while it is made: bytes [begin, end) of what the slice becomes. */
+/* One answer while it is made: bytes [begin, end) of the converted slice. */
 struct job {
     struct rfs_assembler *assembler;
     const struct rfs_slice *slice;

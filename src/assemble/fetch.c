@@ -8,7 +8,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* What needs more windows than there is room for is fetched by halves, down to so many bytes. */
+/*
+ * A range that needs more windows than there is room for is fetched by halves, down to so many
+ * bytes.
+ */
 #define HALVE_LEAST (UINT64_C(4) << 10)
 
 /* A range that is being fetched. */

@@ -10,7 +10,7 @@
 
 /* Bytes of memory for source windows that a gathering thread brings; they stay in the L2 cache. */
 #define RFS_SCRATCH (UINT64_C(256) << 10)
-/* What it brings in all: windows begin where copying is fast. */
+/* The sum of those that the padding adds: windows begin where copying is fast. */
 #define RFS_SCRATCH_ROOM (RFS_SCRATCH + 2 * RFS_PLACE_STEP)
 
 /*

@@ -25,7 +25,7 @@ struct rfs_gather_job {
     uint64_t head; /* bytes of the first run to leave out */
     uint64_t tail; /* bytes of the last run to take; head counts in when they are the same run */
     bool exactly;  /* as in struct rfs_gather_held */
-    /* Where what would be read is noted instead, and nothing is copied; NULL to read. */
+    /* NULL to read. Else nothing is copied: the ranges to read are noted here. */
     struct rfs_gather_ranges *ranges;
 };
 

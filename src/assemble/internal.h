@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this room share. */
+/* Inside the room only: shared by its files. */
 #ifndef RFS_ASSEMBLE_INTERNAL_H
 #define RFS_ASSEMBLE_INTERNAL_H
 
@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-/* Source windows of one thread at work, or what it is about to convert; kept for the next. */
+/* A thread's source windows, or its bytes to convert; kept for the next thread. */
 struct scratch {
     struct scratch *next;
     _Alignas(64) unsigned char bytes[RFS_SCRATCH_ROOM];
@@ -57,7 +57,7 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
 int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
               uint64_t end, unsigned char *dst, enum rfs_gather_proof proof, bool ahead);
 /*
- * The same of a band, unproven: what lies between wanted bytes is not read with them, unless it is
+ * The same of a band, unproven: bytes between the wanted ones are not read with them, unless it is
  * an eighth at most.
  */
 int rfs_fetch_exactly(struct rfs_assembler *assembler, const struct rfs_slice *slice,

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Strided copies specialised on the length of a run. See bench/ for what each reaches.
- */
+/* Strided copies specialised on the length of a run. bench/ measures the speed of each. */
 #ifndef RFS_ASSEMBLE_KERNELS_H
 #define RFS_ASSEMBLE_KERNELS_H
 

@@ -107,7 +107,7 @@ void rfs_prefetch_free(struct rfs_prefetch *prefetch)
     while (prefetch->runners > 0)
         pthread_cond_wait(&prefetch->changed, &prefetch->lock);
     pthread_mutex_unlock(&prefetch->lock);
-    rfs_prefetch_stop(prefetch); /* what was being read */
+    rfs_prefetch_stop(prefetch); /* reads that have begun */
     pthread_cond_destroy(&prefetch->changed);
     pthread_mutex_destroy(&prefetch->lock);
     free(prefetch);

@@ -116,7 +116,7 @@ static void take(struct making *making, const struct rfs_prefetch_wish *wish, ui
         const bool goes_on = window->to > 0 && window->file == wish->file &&
                              from <= window->to + GAP && from < window->from + RFS_PREFETCH_WINDOW;
         if (!goes_on) {
-            /* The rest of a page is in the window that begins in it, of what is wanted next. */
+            /* The rest of a page is in the window that begins in it, of the next wish. */
             if (window->to > 0 && window->to == from && to - from < RFS_PREFETCH_PAGE)
                 return;
             finish(making);

@@ -43,7 +43,7 @@ struct rfs_slots {
     struct rfs_cut *cuts;            /* [total] */
     uint32_t by_run[RFS_SLOT_UNITS]; /* by the length of the longest free run: the first slot */
     uint64_t runs;                   /* which of these there are, a bit each */
-    /* borrowed; NULL: what slots hold is not; set before the first is taken */
+    /* borrowed; NULL: the bytes in slots are not secret; set before the first is taken */
     struct rfs_secret *secret;
 };
 
@@ -52,7 +52,7 @@ void rfs_slots_init(struct rfs_slots *slots, uint64_t bytes);
 /* No slot may be in use. */
 void rfs_slots_destroy(struct rfs_slots *slots);
 
-/* A free slot, now the caller's, or RFS_NO_SLOT. What it holds is undefined. */
+/* A free slot, now the caller's, or RFS_NO_SLOT. Its bytes are undefined. */
 uint32_t rfs_slots_take_warm(struct rfs_slots *slots);
 uint32_t rfs_slots_take_cold(struct rfs_slots *slots);
 /* Makes a slot that was taken free again: warm as it is, cold after rfs_slots_cool. */
@@ -74,7 +74,7 @@ void *rfs_slots_cut(struct rfs_slots *slots, uint32_t slot, uint32_t units);
 /* Makes them free again. True when the slot is whole now, and the caller's. */
 bool rfs_slots_give_units(struct rfs_slots *slots, const void *data, uint32_t units);
 
-/* Guards the memory of a slot that was taken, if what it will hold is secret: before it is used. */
+/* Guards the memory of a slot that will hold secret bytes, before its first use. */
 void rfs_slots_guard(const struct rfs_slots *slots, uint32_t slot);
 /* Gives the slot's memory back to the system; its content is lost. */
 void rfs_slots_cool(const struct rfs_slots *slots, uint32_t slot);

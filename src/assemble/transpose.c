@@ -6,7 +6,6 @@
  */
 #include "assemble/transpose.h"
 
-#include <stdint.h>
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
