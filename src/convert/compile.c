@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the rules are run for: first the names that they know, then the links. */
+/* Rules run twice: for the names that they know, then for the links. */
 enum pass { FIND_SIDE, MAKE };
 
 static void compiling_end(struct compiling *c)
@@ -131,7 +131,7 @@ static int find_shape(struct compiling *c, const struct node **right, uint32_t n
     return rc;
 }
 
-/* The source is on the left: its tensor says what shape the rule has to make. */
+/* The source is on the left: its tensor has the shape that the rule has to make. */
 static int make_from_left(struct compiling *c, const struct node *left)
 {
     const struct node *right = c->statement->right;
@@ -311,7 +311,7 @@ static int run(struct compiling *c, enum pass pass, struct sighting *sighting)
     return rc;
 }
 
-/* ---- what no rule takes ------------------------------------------------------------------------ */
+/* ---- tensors of no rule ---------------------------------------------------------------------- */
 
 static bool like_any(const struct word *patterns, const char *name)
 {

@@ -9,7 +9,7 @@
 
 #define NO_TENSOR UINT32_MAX
 #define ANY_SIZE UINT64_MAX /* not known yet */
-/* Names that rules make, and links: what a config with hostile numbers can ask for. */
+/* The most names and links that rules make: a config may have hostile numbers. */
 #define CONVERT_MOST_TENSORS ((size_t)1 << 22)
 #define CONVERT_MOST_LINKS ((size_t)1 << 23)
 
@@ -19,7 +19,7 @@ struct shape {
     uint64_t dims[RFS_MAX_DIMS]; /* or ANY_SIZE */
 };
 
-/* What is known by a name: a number, the values of an index, or the word of an option. */
+/* The meaning of a name: a number, the values of an index, or the word of an option. */
 struct known {
     enum { KNOWN_NUMBER, KNOWN_INDEX, KNOWN_OPTION } kind;
     const char *name;
@@ -55,12 +55,12 @@ struct side {
 };
 
 struct digit {
-    uint64_t count, step; /* along the axis of what is made so far */
+    uint64_t count, step; /* along the axis of the tensor in the making */
     uint64_t leaf_step;
     uint8_t axis, leaf_axis;
 };
 
-/* A right tensor's place in what is made so far. */
+/* A right tensor's place in the tensor in the making. */
 struct piece {
     uint32_t tensor;
     uint32_t n;
@@ -94,7 +94,7 @@ struct compiling {
 /* values.c: numbers, names. 0 or -errno. */
 int rfs_convert_number(struct compiling *c, const struct number *number, int64_t *value);
 /* One that is at least LEAST. WHAT is for messages. */
-int rfs_convert_count(struct compiling *c, const struct number *number, const char *what,
+int rfs_convert_count(struct compiling *c, const struct number *number, const char *name,
                       int64_t least, uint64_t *value);
 struct known *rfs_convert_known(struct compiling *c, const char *name);
 /* A name with the present values of indexes, in c->text, with a NUL. */
@@ -112,7 +112,7 @@ int rfs_convert_turns_of_name(struct compiling *c, const struct name_part *name,
                               struct turns *turns);
 
 /* shapes.c */
-/* The shape of a tensor expression as far as it is known by what it is made of. */
+/* The shape of a tensor expression, as far as its operands give it. */
 int rfs_convert_shape(struct compiling *c, const struct node *node, struct shape *shape);
 /* Completes SHAPE by WANT, axis by axis; they must agree. NAME for messages. */
 int rfs_convert_unify(struct compiling *c, const char *name, const struct shape *want,
@@ -170,7 +170,7 @@ struct left_rows {
 int rfs_convert_link(struct compiling *c, uint32_t left, const struct left_rows *rows,
                      uint32_t n_rows, const struct shape *shape);
 int rfs_convert_link_same(struct compiling *c, uint32_t source, const char *name);
-/* Orders links by what they make, and makes the list of that. */
+/* Orders links by the tensor that they make, and lists those tensors. */
 int rfs_convert_link_finish(struct compiling *c);
 
 #endif

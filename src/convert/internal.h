@@ -159,7 +159,7 @@ const struct number *rfs_convert_parse_number(struct convert_parser *p);
 const struct node *rfs_convert_parse_tensor(struct convert_parser *p);
 const struct name_part *rfs_convert_parse_name(struct convert_parser *p);
 
-/* parse_text.c: what all parsers use. */
+/* parse_text.c, used by all parsers. */
 void rfs_convert_skip(struct convert_parser *p);
 /* Passes TEXT if it is next, after blanks. */
 bool rfs_convert_take(struct convert_parser *p, const char *text);

@@ -2,7 +2,6 @@
 /* Statements that give names a value, and those that refuse a config. */
 #include "convert/compile_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

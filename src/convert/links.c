@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the pieces of a rule to links, and from links to what they make. */
+/* From the pieces of a rule to links, and from links to made tensors. */
 #include "convert/compile_internal.h"
 
 #include "base/cleanup.h"
@@ -76,7 +76,7 @@ static int link_piece(struct compiling *c, uint32_t left, const struct left_rows
     return 0;
 }
 
-/* What a tensor of the made side has for elements, by one source of it. */
+/* The elements of a made tensor, by one source of it. */
 static int set_dtypes(struct compiling *c, uint32_t made, uint32_t source, const bool *casts,
                       const enum rfs_dtype *dtypes)
 {
@@ -97,7 +97,7 @@ static int set_dtypes(struct compiling *c, uint32_t made, uint32_t source, const
                             rfs_dtype_name((enum rfs_dtype)to->dtype), rfs_dtype_name(dtype));
     to->there = true;
     to->dtype = from->dtype;
-    to->kind = shown; /* of what is made, all are tensors */
+    to->kind = shown; /* all made values are tensors */
     return 0;
 }
 
@@ -150,7 +150,7 @@ int rfs_convert_link_same(struct compiling *c, uint32_t source, const char *name
     return link_piece(c, c->source == SIDE_RIGHT ? made : source, NULL, 0, &piece);
 }
 
-/* ---- what is made ------------------------------------------------------------------------------ */
+/* ---- made tensors ---------------------------------------------------------------------------- */
 
 /* A tensor to be made: in the order of the first source tensor that it is made of. */
 struct order {

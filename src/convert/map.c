@@ -93,7 +93,7 @@ static int cut_digits(const struct cutting *cutting, uint32_t axis, uint64_t bel
     const uint64_t step = cutting->digits[k].step[cutting->side];
     const uint64_t first = span->first[k];
     const uint64_t end = span->end[k];
-    /* What the digits below take, from the first to one past the last. */
+    /* The range that the digits below take, from the first to one past the last. */
     uint64_t extent = 1;
     for (uint64_t s = step;;) {
         const uint32_t j = next_digit(cutting, axis, s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What rules make of a source: the tensors of the other side, and links, which say where their
+ * The result of rules for a source: the tensors of the other side, and links, which say where their
  * elements are in the source's tensors.
  *
  * A link relates elements of one made tensor to as many of one source tensor. Its digits count
@@ -44,7 +44,7 @@ struct rfs_convert_link {
 struct rfs_convert_made {
     const char *name;
     struct rfs_type type; /* its elements are as in the source; bytes are set */
-    enum rfs_dtype shown; /* what a cast makes of them */
+    enum rfs_dtype shown; /* after a cast */
     const char *file;     /* of the rule, for reports; NULL: kept as it is */
     uint32_t line;
     size_t links, n; /* the first of them, and how many */
@@ -53,8 +53,8 @@ struct rfs_convert_made {
 struct rfs_convert_map {
     struct rfs_arena arena;                 /* of names */
     bool from_left;                         /* the source has the names of the left side */
-    const char *side[2];                    /* what the left and the right side are called */
-    RFS_VEC(struct rfs_convert_made) made;  /* in the order of what they are made of */
+    const char *side[2];                    /* names of the left and of the right side */
+    RFS_VEC(struct rfs_convert_made) made;  /* in the order of their sources */
     RFS_VEC(struct rfs_convert_link) links; /* by made tensor */
     RFS_VEC(struct rfs_convert_digit) digits;
     RFS_VEC(uint64_t) ats;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names with holes, and what is made of tensors; rules.h has the grammar. */
+/* Names with holes, and expressions of tensors; rules.h has the grammar. */
 #include "convert/internal.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static bool ends_name(char c)
            c == '[' || c == ']' || c == '=';
 }
 
-/* A name up to its end, with what is between braces. */
+/* A name up to its end, with its braces. */
 static size_t name_length(struct convert_parser *p)
 {
     size_t n = 0;

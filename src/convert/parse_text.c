@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parsers of rules have in common: blanks, words, failures. */
+/* Shared by the parsers of rules: blanks, words, failures. */
 #include "convert/internal.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where right tensors lie in what a rule makes of them: a piece for each, whose digits each
- * operation changes. Pieces are made from the inside out.
+ * Where right tensors lie in the tensor that a rule makes of them: a piece for each, whose digits
+ * each operation changes. Pieces are made from the inside out.
  */
 #include "convert/compile_internal.h"
 #include "convert/reshape.h"

@@ -68,7 +68,7 @@ bool rfs_convert_split(struct piece *piece, uint32_t axis, uint64_t inner)
     if (!rfs_convert_divide(piece, axis, inner))
         return false;
     const uint64_t at = piece->at[axis];
-    rfs_convert_insert(piece, axis, at / inner); /* what was at the axis is behind it now */
+    rfs_convert_insert(piece, axis, at / inner); /* the former axis is behind it now */
     piece->at[axis + 1] = at % inner;
     for (uint32_t k = 0; k < piece->n; k++) {
         struct digit *digit = &piece->digits[k];

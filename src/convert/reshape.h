@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations on axes do to a piece. */
+/* Operations on the axes of a piece. */
 #ifndef RFS_CONVERT_RESHAPE_H
 #define RFS_CONVERT_RESHAPE_H
 

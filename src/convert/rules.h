@@ -55,7 +55,7 @@ int rfs_convert_rules_parse(const char *name, const char *text, size_t n,
                             struct rfs_error *err);
 void rfs_convert_rules_free(struct rfs_convert_rules *rules);
 
-/* For messages: the file, and what the sides are called. */
+/* For messages: the file, and the names of the sides. */
 const char *rfs_convert_rules_name(const struct rfs_convert_rules *rules);
 const char *rfs_convert_rules_side(const struct rfs_convert_rules *rules, unsigned side);
 

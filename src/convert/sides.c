@@ -2,10 +2,8 @@
 /* The tensors of both sides, and the rules that use them: each once, and all of it. */
 #include "convert/compile_internal.h"
 
-#include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -191,14 +191,14 @@ int rfs_convert_number(struct compiling *c, const struct number *number, int64_t
     return rc == LACKING ? -EINVAL : rc;
 }
 
-int rfs_convert_count(struct compiling *c, const struct number *number, const char *what,
+int rfs_convert_count(struct compiling *c, const struct number *number, const char *name,
                       int64_t least, uint64_t *value)
 {
     int64_t of = 0;
     const int rc = rfs_convert_number(c, number, &of);
 
     if (!rc && of < least)
-        return CONVERT_FAIL(c, NULL, NULL, "%s is %lld, less than %lld", what, (long long)of,
+        return CONVERT_FAIL(c, NULL, NULL, "%s is %lld, less than %lld", name, (long long)of,
                             (long long)least);
     *value = (uint64_t)of;
     return rc;
