@@ -12,7 +12,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -107,7 +107,7 @@ int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
 
 /*
- * Instead of a part: each has a piece of the tensor; or all of it, as of what an optimizer has
+ * Instead of a part: each has a piece of the tensor; or all of it, as of an optimizer's values
  * beside its state.
  */
 #define RFS_HFAI_PIECES UINT32_MAX

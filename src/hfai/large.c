@@ -8,7 +8,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
