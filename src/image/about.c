@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The JSON file beside a .npy file: an object with a member a line, in a fixed order. "numpy" is
- * the dtype that numpy reads, "really" what its elements are if it has no such type. A tensor that
- * is not cut has no "whole", "pieces" and "boxes".
+ * the dtype that numpy reads, "really" the dtype of its elements if numpy has no such type. A
+ * tensor that is not cut has no "whole", "pieces" and "boxes".
  */
 #include "base/cleanup.h"
 #include "base/json_write.h"

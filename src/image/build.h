@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room only: what encoders put images together with. */
+/* Inside the room only: encoders put images together with these. */
 #ifndef RFS_IMAGE_BUILD_H
 #define RFS_IMAGE_BUILD_H
 

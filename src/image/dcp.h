@@ -26,7 +26,7 @@ int rfs_image_dcp(struct rfs_catalog *catalog, const struct rfs_params *params,
                   const struct rfs_dcp_chunk *chunks, size_t n, bool crc, struct rfs_image **out,
                   uint64_t *ends, struct rfs_error *err);
 
-/* What .metadata says of a chunk. */
+/* A chunk, as .metadata describes it. */
 struct rfs_dcp_item {
     uint32_t name;        /* shown; id in the catalogue's names */
     uint32_t whole, type; /* as in the chunk */
@@ -41,7 +41,7 @@ struct rfs_dcp_object {
     uint64_t begin, bytes;
 };
 
-/* What .metadata says. */
+/* The contents of .metadata. */
 struct rfs_dcp_listing {
     const struct rfs_dcp_item *items; /* grouped by name */
     size_t n;

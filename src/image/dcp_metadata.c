@@ -97,7 +97,7 @@ static void put_text(struct pickler *p, const char *text)
     rfs_bytes_put_text(p->out, text);
 }
 
-/* What is on the stack gets the next number (MEMOIZE); its number + 1. */
+/* Numbers the object on the stack (MEMOIZE). The number + 1. */
 static uint32_t memoize(struct pickler *p)
 {
     put(p, '\x94');

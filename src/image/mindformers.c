@@ -161,7 +161,7 @@ static void put_tensor(struct rfs_json_write *json, struct rfs_catalog *catalog,
     rfs_json_end(json);
 }
 
-/* The key of a slice: what Python prints for the tuple. */
+/* The key of a slice: the tuple as Python prints it. */
 static void put_key(struct rfs_json_write *json, struct rfs_bytes *key, const char *name,
                     uint64_t number)
 {

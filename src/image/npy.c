@@ -14,10 +14,8 @@
  */
 #include "image/npy.h"
 
-#include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 

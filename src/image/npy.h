@@ -9,7 +9,7 @@
 /* How numpy holds a value. */
 struct rfs_npy {
     char descr[16];     /* as of numpy.dtype.str */
-    const char *really; /* what the elements are, where numpy has no such type; else NULL */
+    const char *really; /* the elements' dtype, where numpy has none for it; else NULL */
     uint32_t ndim;
     uint64_t dims[RFS_MAX_DIMS];
 };
@@ -35,7 +35,7 @@ struct rfs_about {
     const struct rfs_type *source_type; /* before elements are converted */
     int64_t rank;                       /* of the destination; -1: of none alone */
 
-    uint32_t ndim;                          /* of what follows; 0: it is not cut, or a scalar */
+    uint32_t ndim;                          /* of the arrays below; 0: it is not cut, or a scalar */
     const uint64_t *whole;                  /* [ndim] dims of the whole tensor */
     const uint32_t *source_pieces, *pieces; /* [ndim] into how many it is cut */
     size_t n_boxes;

@@ -38,7 +38,7 @@ struct pickler {
     unsigned depth;
 };
 
-/* What fails first is kept, and then nothing more is written. */
+/* The first failure is kept; nothing is written after it. */
 static void fail(struct pickler *pickler, int rc)
 {
     if (pickler->rc == 0)

@@ -66,7 +66,7 @@ static void encoder_end(struct encoder *encoder)
     free(encoder->entries.data);
 }
 
-/* The offset in the archive of what is put next. */
+/* The offset in the archive of the next item. */
 static uint64_t here(const struct encoder *encoder)
 {
     return rfs_image_here(encoder->builder) - encoder->base;
@@ -245,7 +245,7 @@ static void put_crc(struct encoder *encoder, const struct entry *entry)
         put_little(&encoder->builder->literals, entry->crc, 4);
 }
 
-/* What follows a content of at least one byte. */
+/* The padding and headers behind a content of at least one byte. */
 static void put_descriptor(struct encoder *encoder, const struct entry *entry)
 {
     struct rfs_bytes *out = &encoder->builder->literals;

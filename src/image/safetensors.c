@@ -74,7 +74,7 @@ static bool is_text(const struct tensor *tensor, const char *text)
            memcmp(tensor->name, text, tensor->name_bytes) == 0;
 }
 
-/* What the format cannot hold. */
+/* Values that the format cannot hold. */
 static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *tensor, bool alone,
                         struct rfs_error *err)
 {
