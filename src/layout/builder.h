@@ -24,13 +24,13 @@ struct rfs_layout_builder {
     int64_t field;
     RFS_VEC(uint64_t) rows;   /* of the manual split; owned, used again for the next item */
     RFS_VEC(int64_t) offsets; /* entries of indices_offset; owned likewise */
-    /* What only a document (document.h) keeps; doc NULL: none is kept. */
+    /* For a document (document.h) alone; doc NULL: none is kept. */
     struct rfs_strategy_doc *doc;
     bool flat, per_axis, has_shape;
     uint32_t written; /* the document's number of the layout */
 };
 
-/* Frees what it owns. */
+/* Also of zeroes. */
 void rfs_layout_end(struct rfs_layout_builder *item);
 
 /* Empties the item for the next item; FILE and ERR stay. */
@@ -45,10 +45,7 @@ int rfs_layout_add_expanded(struct rfs_layout_builder *item, int64_t extent);
 /* The rows of the next slice of a manual split, and the next entry of its indices_offset. */
 int rfs_layout_add_rows(struct rfs_layout_builder *item, int64_t rows);
 int rfs_layout_add_offset(struct rfs_layout_builder *item, int64_t offset);
-/*
- * Checks what can be checked without a tensor, and resolves the optimizer shard and the manual
- * split.
- */
+/* Makes the checks that need no tensor, and resolves the optimizer shard and the manual split. */
 int rfs_layout_check(struct rfs_layout_builder *item);
 /* The part of it that is about manual splits and fields; all else is resolved. */
 int rfs_layout_check_manual(struct rfs_layout_builder *item);
@@ -68,7 +65,7 @@ static inline uint32_t rfs_layout_position(const struct rfs_layout *layout, int3
     return layout->n_dev - 1 - (uint32_t)device_axis;
 }
 
-/* What of the layout is unclear, or NULL. */
+/* The unclear property of the layout, or NULL. */
 const char *rfs_layout_unclear(const struct rfs_layout *layout);
 
 /* Bit p is set when dev[p] cuts a tensor axis. */
@@ -122,7 +119,7 @@ bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rf
 void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage);
 void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder);
 /*
- * The strategy of what was added, once all stages and devices are found to agree. It is the
+ * The strategy of all that was added, once all stages and devices are found to agree. It is the
  * caller's; the builder can only be freed then.
  */
 int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs_strategy **out,

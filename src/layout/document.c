@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategy documents: what readers put into them, shapes, merging, and what rules make. */
+/* Strategy documents: filled by readers and rules; shapes, merging. */
 #include "layout/document.h"
 
 #include "base/cleanup.h"
@@ -59,7 +59,7 @@ bool rfs_doc_is_nested(const struct rfs_doc_layout *layout)
     return rfs_layout_cuts(&layout->layout) != layout->layout.n_axes;
 }
 
-/* ---- what readers put into it ---- */
+/* ---- for readers ---- */
 
 static bool keep_bytes(struct rfs_strategy_doc *doc, const void *data, size_t n, uint32_t *id)
 {

@@ -19,7 +19,7 @@
 #include "base/vec.h"
 #include "layout/strategy.h"
 
-/* A name and what has it, as ids of the document's pool. */
+/* A name and its item, as ids of the document's pool. */
 struct rfs_doc_item {
     uint32_t name;
     uint32_t value; /* of parameters a struct rfs_doc_layout, of operators their numbers */
@@ -51,12 +51,12 @@ struct rfs_strategy_doc {
     struct rfs_error lost;       /* why it cannot be written again; code 0: it can */
 };
 
-/* What a document of zeroes owns, too. */
+/* Also a document of zeroes. */
 void rfs_strategy_doc_free(struct rfs_strategy_doc *doc);
 
 /*
  * As rfs_strategy_parse, which gives the document, too. Of names that a JSON file has twice the
- * last counts, in the place of the first. -EINVAL with *err filled also for what would be lost.
+ * last counts, in the place of the first. -EINVAL with *err filled also for a loss.
  */
 int rfs_strategy_doc_parse(const char *name, const void *data, size_t size,
                            struct rfs_strategy_doc *doc, struct rfs_strategy **out,
@@ -94,8 +94,8 @@ int rfs_strategy_doc_protobuf(const struct rfs_strategy_doc *doc, char **data, s
                               struct rfs_error *err);
 /*
  * MERGED: as merge_pipeline_strategys writes (Python's json.dump, in the order at hand), else as
- * the compiler does (names in byte order, no spaces). Of what has one name the last counts, in the
- * place of the first.
+ * the compiler does (names in byte order, no spaces). Of items with one name the last counts, in
+ * the place of the first.
  */
 int rfs_strategy_doc_json(const struct rfs_strategy_doc *doc, bool merged, char **data,
                           size_t *size, struct rfs_error *err);
@@ -106,7 +106,7 @@ struct rfs_layout_builder;
 
 /* An empty one. False when out of memory. */
 bool rfs_strategy_doc_begin(struct rfs_strategy_doc *doc, const char *name);
-/* Both of one file, what would be lost only noted in doc->lost; DOC may be NULL. */
+/* Both of one file, losses only noted in doc->lost; DOC may be NULL. */
 int rfs_strategy_doc_read(const char *name, const void *data, size_t size,
                           struct rfs_strategy_doc *doc, struct rfs_strategy **out,
                           struct rfs_error *err);
@@ -124,9 +124,7 @@ bool rfs_strategy_doc_cut(struct rfs_strategy_doc *doc, int64_t cut);
 bool rfs_strategy_doc_node_end(struct rfs_strategy_doc *doc, uint32_t name, uint32_t stage);
 /* Of items of one name the last, in the place of the first. False when out of memory. */
 bool rfs_strategy_doc_once(const struct rfs_strategy_doc *doc, struct rfs_doc_items *items);
-/*
- * Where to note what would be lost: NULL when there is no document, or something is noted already.
- */
+/* Where to note a loss: NULL when there is no document, or one is noted already. */
 struct rfs_error *rfs_strategy_doc_lost(struct rfs_strategy_doc *doc);
 /*
  * Appends the file of a pipeline's stage as merge_pipeline_strategys does: parameters get the

@@ -15,7 +15,7 @@
 
 enum { VARINT = 0, BYTES = 2 };
 
-/* ---- what protobuf cannot hold ---- */
+/* ---- limits of protobuf ---- */
 
 static int fail_range(const struct rfs_strategy_doc *doc, const char *name, const char *what,
                       struct rfs_error *err)
@@ -133,7 +133,7 @@ static void put_number(struct packing *out, uint32_t number, int64_t value)
     put_varint(out, number << 3 | VARINT);
 }
 
-/* Makes a message of what was written since END bytes were. */
+/* Makes a message of the bytes written since there were END of them. */
 static void put_message(struct packing *out, uint32_t number, size_t end)
 {
     put_varint(out, out->used - end);

@@ -94,7 +94,7 @@ static void add_digit(struct rfs_grid *grid, uint32_t stride, uint32_t extent, i
         grid->replicas *= extent;
 }
 
-/* What the device axis at each position cuts, by the tensor map alone. */
+/* The tensor axis that the device axis at each position cuts, by the tensor map alone. */
 struct cut {
     int32_t axis;
     uint32_t weight;

@@ -76,7 +76,7 @@ int rfs_layout_add_cut(struct rfs_layout_builder *item, int64_t device_axis)
 
     if (*end == RFS_MAX_CUTS)
         return rfs_layout_fail(item, NULL, "the tensor map has more than %d entries", RFS_MAX_CUTS);
-    /* The range against the device matrix is checked later; here only what an int32_t holds. */
+    /* Here only the range of an int32_t is checked; that of the device matrix is checked later. */
     if (device_axis < -1 || device_axis >= RFS_MAX_DEVICE_AXES)
         return rfs_layout_fail(item, REMEDY_FILE,
                                "the tensor map names device axis %lld, which does not exist",

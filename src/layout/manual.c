@@ -25,7 +25,6 @@
 #include "layout/builder.h"
 #include "layout/grid.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define REMEDY_FILE "the strategy file that MindSpore saved for this checkpoint"

@@ -385,7 +385,7 @@ static int read_strategies(struct reading *reading, struct rfs_json_part items)
     return rc == 0 && found.n > 0 ? read_stage(reading, found) : rc;
 }
 
-/* What the file has by each of its names; n 0: nothing. */
+/* The items of each name in the file; n 0: none. */
 struct root {
     struct rfs_json_part layouts, strategies, stage;
 };

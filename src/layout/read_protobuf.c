@@ -64,7 +64,7 @@ static const struct rfs_proto_shape strategy_shape = {{
     {RFS_STRATEGY_PARAMS, RFS_PROTO_MESSAGES, false, &layout_item_shape},
 }};
 
-/* A name and what has it, of either kind of item. */
+/* A name and its item, of either kind. */
 struct item {
     struct rfs_proto name, value;
 };

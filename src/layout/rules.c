@@ -8,7 +8,6 @@
 #include "base/glob.h"
 #include "layout/rules_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

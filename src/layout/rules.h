@@ -55,13 +55,13 @@ int rfs_rules_parse(const char *name, const char *text, size_t size, struct rfs_
                     struct rfs_error *err);
 void rfs_rules_free(struct rfs_rules *rules);
 
-/* What a strategy is made for; all borrowed. */
+/* The tensors and ranks that a strategy is made for; all borrowed. */
 struct rfs_rules_use {
     const struct rfs_strategy *source; /* its parameters; NULL: those that are named here */
     const char *const *names;
     size_t n;
     uint32_t ranks;           /* of all stages */
-    const char *ranks_option; /* what they were given by, for messages */
+    const char *ranks_option; /* the option that gave them, for messages */
 };
 
 /*

@@ -54,8 +54,8 @@ struct rfs_layout {
 
     /*
      * Open (rules make such): for tensors of any number of axes. The last n_tail of the n_axes are
-     * those at the tensor's end, the others those at its beginning; what lies between is not cut.
-     * One axis may be meant by both as long as only one of them cuts it.
+     * those at the tensor's end, the others those at its beginning; the dimensions between them are
+     * not cut. One axis may be meant by both as long as only one of them cuts it.
      */
     bool open;
     uint32_t n_tail;

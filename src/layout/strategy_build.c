@@ -8,7 +8,6 @@
  * 2.10, except that each stage keeps its own layout, and that all layouts must agree in their
  * devices (MindSpore believes the first).
  */
-#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/vec.h"
 #include "layout/builder.h"
@@ -106,7 +105,7 @@ static int split_name(const struct rfs_layout_builder *item, const char **name, 
 
 #define KEY_WORDS (5 + RFS_MAX_DEVICE_AXES + 3 * RFS_MAX_CUTS)
 
-/* What makes two layouts the same, without the unused ends of the arrays. */
+/* The bytes by which two layouts are the same, without the unused ends of the arrays. */
 static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
 {
     size_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room only: what a strategy is made of. */
+/* Inside the room only: the members of a strategy. */
 #ifndef RFS_LAYOUT_STRATEGY_INTERNAL_H
 #define RFS_LAYOUT_STRATEGY_INTERNAL_H
 
@@ -26,7 +26,7 @@ struct rfs_strategy {
     uint32_t stages;
     uint32_t devices;
     uint32_t first_item_stage;
-    bool has_items; /* strategy items, the first of which is in first_item_stage */
+    bool has_items; /* strategy items; the first is in first_item_stage */
     bool prefixed;  /* a name had a stage before it */
     bool by_rules;
 };
