@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What wakes the guard (guard.h), for those that it looks after. It lives as long as the process.
- * From any thread.
+ * The bell wakes the guard (guard.h), for the threads that it looks after. It lives as long as the
+ * process. From any thread.
  */
 #ifndef RFS_MOUNT_BELL_H
 #define RFS_MOUNT_BELL_H

@@ -55,8 +55,8 @@ static bool is_ignored(int number)
 }
 
 /*
- * What was ignored when the program started stays so; but a mount in the background tells of each
- * SIGHUP.
+ * Signals that were ignored when the program started stay so; but a mount in the background tells
+ * of each SIGHUP.
  */
 static void fill(sigset_t *set, bool foreground)
 {

@@ -305,7 +305,7 @@ static void bound_memory(void)
 #endif
 }
 
-/* What was printed and did not get out makes a success a failure. */
+/* A success whose output was not written is a failure. */
 static int finish_output(struct rfs_error *err)
 {
     return fflush(stdout) == 0 && !ferror(stdout)

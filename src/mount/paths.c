@@ -49,7 +49,7 @@ static int refuse_dead(const char *given, struct rfs_error *err)
                     "a dead mount is there (%s): its server has ended", strerror(ENOTCONN));
 }
 
-/* What is in a folder. */
+/* The entries of a folder. */
 struct held {
     bool filled;
     bool ranks; /* folders that are named as those of ranks */

@@ -34,7 +34,7 @@ void rfs_report_line(void *ctx, enum reshard_level level, const char *line);
 /* "reshardfs: error: …" to wherever lines go now. Returns the exit status that belongs to it. */
 int rfs_report_error(const struct rfs_error *err);
 
-/* What the library said, in our own form. */
+/* The library's failure, in our own form. */
 void rfs_report_adopt(struct rfs_error *err, const reshard_error *from);
 
 /* "8 → 4 ranks, 412 parameters", with an ASCII arrow where the locale is not UTF-8. */

@@ -11,7 +11,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BIT(capability) (UINT64_C(1) << (capability))
@@ -47,9 +46,9 @@ static bool may_lock_all(void)
 }
 
 /*
- * What reading takes of the capabilities HAD. Root of a container reads the files of others by
- * CAP_DAC_OVERRIDE, where it is not given CAP_DAC_READ_SEARCH. Without CAP_IPC_LOCK a locked page
- * counts against the limit.
+ * The capabilities, of those HAD, that reading needs. Root of a container reads the files of others
+ * by CAP_DAC_OVERRIDE, where it is not given CAP_DAC_READ_SEARCH. Without CAP_IPC_LOCK a locked
+ * page counts against the limit.
  */
 static uint64_t needed_of(uint64_t had)
 {
@@ -159,7 +158,7 @@ int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs
     char line[LINE_BYTES] = "sandbox: ";
     int rc = 0;
 
-    /* What is refused there cannot be logged and allowed. */
+    /* A call that is refused there cannot be logged and allowed. */
     if (mode == RFS_SANDBOX_AUTO || mode == RFS_SANDBOX_ON) {
         const int landlock = rfs_sandbox_landlock();
 

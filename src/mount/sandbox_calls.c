@@ -133,7 +133,7 @@ static const int descriptor_commands[] = {
     F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETPIPE_SZ, F_SETPIPE_SZ,
 };
 
-/* What libraries may try, and do without where it fails. */
+/* Calls that libraries try, and do without where they fail. */
 static const struct {
     const char *name;
     int code;

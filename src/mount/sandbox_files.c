@@ -62,10 +62,10 @@ struct rules {
 };
 
 /* A path that is missing or may not be entered needs no rule. */
-static int allow(const struct rules *rules, const char *path, uint64_t what)
+static int allow(const struct rules *rules, const char *path, uint64_t access)
 {
     RFS_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
-    struct rule rule = {.allowed = what & rules->known, .folder = fd};
+    struct rule rule = {.allowed = access & rules->known, .folder = fd};
     struct stat st;
 
     if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode))

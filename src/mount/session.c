@@ -13,7 +13,6 @@
 #include "mount/table.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +37,7 @@ static void report_line(void *ctx, enum rfs_level level, const char *line)
 }
 
 /*
- * It has a line for each request that there is no thread or memory for. What debug asks for comes
- * whole.
+ * It has a line for each request that there is no thread or memory for. Lines of debug come whole.
  */
 static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
 {

@@ -10,7 +10,7 @@ static bool is_folder(const struct rfs_mount *m, uint64_t id)
     return reshard_lookup(m->view, id, "..", &above) == 0;
 }
 
-/* What folders of tensors have is known when the rank is planned. */
+/* The entries of folders of tensors are known once the rank is planned. */
 bool rfs_waits_list(const struct rfs_mount *m, uint64_t dir)
 {
     reshard_stat st = {.struct_size = sizeof st};
