@@ -2,7 +2,6 @@
 /* The attributes of a destination file: those of the source files that give it something. */
 #include "plan/internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

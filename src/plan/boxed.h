@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room: plans of a checkpoint that describes itself. To the planner it is unsharded: rank
- * 0 lists whole tensors. Only what is taken of them comes from chunks, which this file finds.
+ * Inside the room: plans of a checkpoint that describes itself. To the planner it is unsharded:
+ * rank 0 lists whole tensors. Only the slices taken of them come from chunks, which this file
+ * finds.
  */
 #ifndef RFS_PLAN_BOXED_H
 #define RFS_PLAN_BOXED_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What conversion rules make of a source (convert/map.h), as a source of its own: a derived
- * catalogue lists the made tensors as one whole checkpoint, which a planner cuts as any other. That
- * planner's slices are found in two steps: links lead from a box of the destination to elements of
- * whole source tensors, and an unsharded plan of the source says where those are stored.
+ * The result of conversion rules (convert/map.h), as a source of its own: a derived catalogue lists
+ * the made tensors as one whole checkpoint, which a planner cuts as any other. That planner's
+ * slices are found in two steps: links lead from a box of the destination to elements of whole
+ * source tensors, and an unsharded plan of the source says where those are stored.
  *
  * Cost: the unsharded plan, for which all source ranks that give something are indexed; the map. A
  * slice takes time in the links of its tensor, and in the stored boxes that it touches.
@@ -31,7 +31,7 @@ int rfs_converted_new(const struct rfs_converted_config *config, struct rfs_conv
                       struct rfs_error *err);
 void rfs_converted_free(struct rfs_converted *converted);
 
-/* The catalogue of what is made; lives as long. */
+/* The catalogue of the made tensors; lives as long. */
 struct rfs_catalog *rfs_converted_catalog(const struct rfs_converted *converted);
 const struct rfs_convert_map *rfs_converted_map(const struct rfs_converted *converted);
 /* How many values the source has. */
@@ -40,7 +40,7 @@ size_t rfs_converted_sources(const struct rfs_converted *converted);
 struct rfs_planner *rfs_converted_whole(const struct rfs_converted *converted);
 const struct rfs_target *rfs_converted_target(const struct rfs_converted *converted,
                                               uint32_t source);
-/* What is made by that name, id in the catalogue's names; or NULL. */
+/* The made tensor of that name, id in the catalogue's names; or NULL. */
 const struct rfs_convert_made *rfs_converted_made(const struct rfs_converted *converted,
                                                   uint32_t name);
 /* The dtype that a cast gives it; FROM without one. */
@@ -53,7 +53,7 @@ struct rfs_converted_piece {
     const struct rfs_convert_span *span; /* of its digits */
     uint32_t rank; /* of the source; of one that describes itself, the number of the file */
     const struct rfs_block *block;
-    /* Where the stored box begins in the source tensor, and in what that rank has of it. */
+    /* Where the stored box begins in the source tensor, and in that rank's slice of it. */
     const uint64_t *at, *slice_at;
 };
 /* 0 or -errno, which ends the walk. */

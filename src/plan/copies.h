@@ -5,9 +5,9 @@
  * planner's. Ranks are indexed as they are needed; one that cannot be counts as lacking the
  * parameter.
  *
- * Copies are numbered: 0 is made of what rfs_planner_slice takes, each further one of the next rank
- * that holds the same, part by part, so that all copies together read every part of every rank
- * once.
+ * Copies are numbered: 0 is made of the pieces that rfs_planner_slice takes, each further one of
+ * the next rank that holds the same, part by part, so that all copies together read every part of
+ * every rank once.
  */
 #ifndef RFS_PLAN_COPIES_H
 #define RFS_PLAN_COPIES_H

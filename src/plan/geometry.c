@@ -38,7 +38,7 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
     return 0;
 }
 
-/* The box of a round, and what it touches. */
+/* The box of a round, and the cells that it touches. */
 static void set_box(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell)
 {
     const struct rfs_grid *dst = &geometry->dst;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a planner goes without where all that is left of a damaged source is to be shown. */
+/* Ranks and tensors that a planner goes without, so that the rest of a damaged source is shown. */
 #include "plan/internal.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank)
     return rfs_lacking_file(lacking, rank) || RFS_PUSH(&lacking->damaged, rank) ? 0 : -ENOMEM;
 }
 
-/* All of its files are gone: what they had alone is known by the strategy. */
+/* All of its files are gone: parameters that were theirs alone are known by the strategy. */
 int rfs_plan_lack_stage(const struct planning *planning, uint32_t s)
 {
     const struct rfs_planner *planner = planning->planner;

@@ -14,7 +14,8 @@
 #include <string.h>
 
 /*
- * The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have what one lost.
+ * The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have a copy of a
+ * lost one.
  */
 static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
 {

@@ -18,7 +18,7 @@ struct matching {
     const struct rfs_planner *planner;
     const struct rfs_strategy *strategy; /* the source's, or without one the destination's */
     size_t known;                        /* names that the strategy has */
-    size_t tensors; /* of more than one element, or map tensors: what a strategy may cut */
+    size_t tensors; /* of more than one element, or map tensors: a strategy may cut them */
     size_t known_tensors;
     const char *names[NAMES_MOST]; /* of such, that it does not have */
     size_t n_names;

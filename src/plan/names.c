@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the strategies and the user's map know of each name of the catalogue, looked up when the
- * name is first asked for.
+ * The layouts and mapped names of each name of the catalogue, by the strategies and the user's map,
+ * looked up when the name is first asked for.
  *
  * Names lie in chunks that never move, as in base/intern.c: chunk k holds 2^(k + FIRST_BITS) of
  * them. The first thread that needs a place writes it. Several may do so at once: they write the

@@ -142,7 +142,7 @@ static int check_type(const struct planning *planning, const struct stage_use *u
                                                    rfs_plan_holds, &any));
 }
 
-/* What the ranks are needed for that give what has that role. */
+/* The need of ranks that give a parameter with that role. */
 static unsigned char use_of(const struct rfs_role *role)
 {
     return role->shown ? PROVIDES : ORDERS;

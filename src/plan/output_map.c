@@ -92,7 +92,7 @@ static int check_name(const struct names *names, const char *key, const char *na
                  : 0;
 }
 
-/* Adds to a table what must not be in it yet. */
+/* Adds a key that must not be in the table yet. */
 static int add_once(const struct names *names, struct rfs_intern *table, const char *key,
                     const char *name, const char *wrong, uint32_t *id, struct rfs_error *err)
 {
@@ -114,7 +114,7 @@ static int fail_json(const struct names *names, const struct rfs_json_read *json
                                       "the names cannot be read: %s", json->wrong);
 }
 
-/* The value that KEY has: what it is to be shown as. */
+/* The value of KEY: the name that it is shown as. */
 static int read_shown(struct names *names, struct rfs_json_read *json, const char *key,
                       uint32_t *to, struct rfs_error *err)
 {

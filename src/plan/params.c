@@ -33,7 +33,7 @@ static int check_unruled(struct planning *planning, const struct rfs_role *role,
                     "parameters");
 }
 
-/* Goes without what RANK should give: 1, or -ENOMEM with the error filled. */
+/* Goes without the parameters that RANK should give: 1, or -ENOMEM with the error filled. */
 static int lose_copied(const struct planning *planning, uint32_t name, uint32_t rank)
 {
     if (rfs_plan_lack(planning->planner, name, rank))
@@ -95,7 +95,7 @@ static int sliced_entry(struct planning *planning, const struct rfs_role *role, 
                : 0;
 }
 
-/* Sets what the file calls a target, SHOWN, and its type there. */
+/* Sets a target's name in the file, SHOWN, and its type there. */
 static int show(struct rfs_planner *planner, const char *shown, struct rfs_target *target,
                 struct rfs_error *err)
 {
@@ -163,7 +163,7 @@ static struct rfs_role role_in(const struct planning *planning, uint32_t name)
     return rfs_plan_role(planning->planner, name, planning->origins[name].stage, planning->stage);
 }
 
-/* The names of what both strategies have come first, and these after all of them. */
+/* Names that both strategies have come first, and these after all of them. */
 struct rest {
     unsigned char *listed; /* [names] by name id: it is in the list, left out, or one of: */
     uint32_t *names;

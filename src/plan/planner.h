@@ -75,7 +75,7 @@ struct rfs_planner_config {
      */
     struct rfs_lacking *lacking;
     /*
-     * What rules make of a source; then the catalogue is the one derived by them. NULL: the
+     * The result of conversion rules; then the catalogue is the one derived by them. NULL: the
      * catalogue is of files.
      */
     const struct rfs_converted *converted;
@@ -110,7 +110,7 @@ struct rfs_target {
     uint32_t type;       /* of the destination slice; id in the catalogue's types */
     uint32_t stage;      /* the source stage whose files give it */
     uint32_t geometry;   /* of the planner's; RFS_NO_ID: copied unsliced */
-    uint32_t shown_name; /* what the file calls it; id in the catalogue's names */
+    uint32_t shown_name; /* in the file; id in the catalogue's names */
     uint32_t shown_type; /* its type there; differs from type in the dtype and the bytes only */
     uint32_t lengths; /* of a map tensor's messages; id as of rfs_catalog_lengths. Else RFS_NO_ID */
 };
@@ -151,8 +151,8 @@ int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err)
 const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank);
 
 /*
- * Sets what a target of that name and type, of the caller's making, is shown as. Its shown name is
- * RFS_NO_ID when the user leaves it out. 0, or -ENOMEM with *err filled.
+ * Sets the shown name and type of a target that the caller has made. Its shown name is RFS_NO_ID
+ * when the user leaves it out. 0, or -ENOMEM with *err filled.
  */
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
 

@@ -46,7 +46,7 @@ int rfs_presence_make(struct rfs_catalog *catalog, uint32_t base, uint32_t devic
                       struct rfs_presence **out);
 void rfs_presence_free(struct rfs_presence *presence);
 
-/* What is known of a name, or NULL when no rank has it. O(1). */
+/* The ranks that have a name, or NULL when none has. O(1). */
 static inline const struct rfs_presence_view *rfs_presence_of(const struct rfs_presence *presence,
                                                               uint32_t name)
 {

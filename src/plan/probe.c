@@ -2,7 +2,7 @@
 /*
  * Parameters of the strategy that the lead of a stage lacks. Gradients and moments often are in
  * strategies and not in files; after remove_redundancy another rank has them. So the other ranks
- * that hold the lead's slice are probed: when all of them list what the lead lists, no rank has
+ * that hold the lead's slice are probed: when all of them list the lead's parameters, no rank has
  * that slice.
  *
  * That it is nowhere, and not lost with a rank that kept it, takes more: those that hold another
@@ -49,7 +49,7 @@ static void look_at(struct asking *asking, uint32_t rank)
     asking->n++;
 }
 
-/* Whether what RANK kept may be gone. */
+/* Whether parameters that RANK kept may be gone. */
 static bool is_lost(const struct asking *asking, uint32_t rank)
 {
     const struct rfs_catalog *catalog = asking->planning->planner->config.catalog;
@@ -142,7 +142,7 @@ static int probe(void *ctx, size_t i)
         rfs_catalog_resembles(planner->config.catalog, rank, use->lead, asking->samples) == 1)
         atomic_store_explicit(known, use->lead_index->serial, memory_order_relaxed);
     else
-        use->wanted[i] = PROBED; /* which also reports what went wrong, if something did */
+        use->wanted[i] = PROBED; /* which also reports a failure */
     return 0;
 }
 

@@ -6,9 +6,9 @@
  * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that
  *   is the same, bit for bit, on all ranks of the stage that have it is taken from the lowest of
  *   them, and the log says so when a rank was lost. strict refuses that too.
- * - what one rank alone has, while others of the stage have files without it: remove_redundancy,
- *   which takes all ranks for replicas where a network has no layouts, made that rank the one that
- *   keeps it.
+ * - parameters of one rank alone, while others of the stage have files without them:
+ *   remove_redundancy, which takes all ranks for replicas where a network has no layouts, made that
+ *   rank the one that keeps them.
  */
 #include "plan/internal.h"
 

@@ -40,7 +40,8 @@ static bool is_expected(const struct rfs_strategy *src, size_t i, uint32_t s)
 }
 
 /*
- * What no rank of the stage has was perhaps removed everywhere, as older releases of MindSpore do.
+ * Parameters that no rank of the stage has were perhaps removed everywhere, as older releases of
+ * MindSpore do.
  */
 static void report_lacking(const struct rfs_planner *planner, const struct stage_use *use,
                            uint32_t s)

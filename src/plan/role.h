@@ -36,7 +36,7 @@ struct rfs_role {
 };
 
 /*
- * What the strategies and the map know of a name in the source. To be looked up once: the functions
+ * A name in the source, as the strategies and the map know it. To be looked up once: the functions
  * that take it look up no name.
  */
 struct rfs_role_name {

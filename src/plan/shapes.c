@@ -4,14 +4,12 @@
  * stage: their tensors have names that a strategy knows, and shapes that both strategies divide.
  *
  * This is a quick look, so that a mount is refused before it answers. One rank may keep less than
- * the others (remove_redundancy). So what looks wrong is proved by planning a rank, and the error
- * is that of the plan. Files that are missing or damaged concern the ranks that need them.
+ * the others (remove_redundancy). So a suspicion is proved by planning a rank, and the error is
+ * that of the plan. Files that are missing or damaged concern the ranks that need them.
  */
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
-
-#include <errno.h>
 
 #define STAGES_MOST 64 /* of the destination, so that strategies of very many cost no more */
 

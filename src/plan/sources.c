@@ -17,8 +17,8 @@
  *   says which rank has which parameter.
  *
  * When the lead has all that the strategy knows and the ranks that give something list the same, no
- * other file has to be looked at: they have each slice that is needed. (What no strategy knows
- * counts only when a rank has it that is looked at, as with MindSpore, which loads no other.)
+ * other file has to be looked at: they have each slice that is needed. (Parameters that no strategy
+ * knows counts only when a rank has it that is looked at, as with MindSpore, which loads no other.)
  *
  * All this depends on the files and on the destination rank, never on which ranks were planned
  * before.
@@ -174,7 +174,7 @@ struct indexing {
     bool all; /* none may be damaged; else only those that give something */
     const uint32_t *ranks;
     atomic_bool empty;    /* a rank's file holds nothing */
-    pthread_mutex_t lock; /* of use->damage, and of what the planner lacks; a leaf lock */
+    pthread_mutex_t lock; /* of use->damage, and of the planner's lacking; a leaf lock */
     struct rfs_first_error first;
 };
 

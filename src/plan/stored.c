@@ -24,7 +24,7 @@ static void set_row_major(const struct rfs_type *type, const uint64_t *dims,
         stored->stride[i] = step;
 }
 
-/* Sets the file and the strides of what a rank has of it. */
+/* Sets the file and the strides of a rank's slice of it. */
 static int locate(const struct walk *walk, const struct piece *piece, const uint64_t *dims,
                   struct rfs_stored *stored)
 {

@@ -17,7 +17,7 @@ struct rfs_stored {
     struct rfs_content content;
     uint32_t rank; /* the source rank that gives it; of a checkpoint that describes itself, the
                       number of its file */
-    uint64_t slice_at[RFS_MAX_DIMS]; /* where the box begins in what that rank or file has of it */
+    uint64_t slice_at[RFS_MAX_DIMS]; /* where the box begins in the slice of that rank or file */
 };
 
 /* 0 or -errno, which ends the walk. */

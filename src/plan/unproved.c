@@ -6,11 +6,11 @@
  * A single value (one element, or a string) that no strategy cuts is whole. All others are reported
  * in the log, with their shapes, and refused by strict. Whether the ranks that a file is made from
  * differ in it is seen by samples of its bytes, as slices differ nearly everywhere; SAMPLES_MOST
- * bounds what a planner reads for that. Under strict these ranks must agree in single values, too.
+ * bounds the reads of a planner for that. Under strict these ranks must agree in single values,
+ * too.
  */
 #include "plan/internal.h"
 
-#include "base/checked.h"
 #include "base/text.h"
 #include "layout/grid.h"
 
@@ -67,7 +67,7 @@ static bool may_look(struct rfs_planner *planner)
            atomic_fetch_add_explicit(&planner->looked, 1, memory_order_relaxed) < SAMPLES_MOST;
 }
 
-/* Whether what a rank has under the name is something else than MINE; 1, 0, or -errno. */
+/* Whether a rank has another value than MINE under the name; 1, 0, or -errno. */
 static int differs(const struct planning *planning, uint32_t rank, const struct rfs_entry *entry,
                    const struct rfs_sample *mine)
 {
@@ -166,7 +166,7 @@ int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
     if (!one_side &&
         (is_single(role, type) || atomic_load(&planning->planner->telling) == RFS_TELL_ONE_SIDED))
         return 0;
-    if (!found.slice) /* what cannot be read is reported by its reader */
+    if (!found.slice) /* a failure to read is reported by the reader */
         find_other(planning, entry, from, true, &found.other);
     return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
 }
