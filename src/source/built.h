@@ -9,7 +9,7 @@
 
 /*
  * An index and its pieces. Several may own an index of one file together. Once a rank of several
- * files has what they have together, what each has serves as a prediction of other ranks: of one
+ * files has the entries of all, and each file's index serves as a prediction of other ranks: of one
  * rank, a rank that was built without a prediction. Others let go of it.
  */
 struct rfs_built {
@@ -18,7 +18,7 @@ struct rfs_built {
     atomic_bool told; /* its files caused log messages, which the next view must repeat */
     uint32_t number;  /* used while indexes are saved; saved/write.c */
     uint32_t from;    /* the number under which it was saved before; RFS_NO_ID: it was not */
-    uint64_t used;    /* as what follows, while room is made; catalog/evict.c */
+    uint64_t used;    /* as the next ones, while room is made; catalog/evict.c */
     bool dropped;
     uint32_t n_pieces;
     struct rfs_index *pieces[]; /* of one file each; owned; NULL: let go of */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names and sizes are those of str(Tensor.dtype) and of what save_checkpoint writes for it; the
- * other names are those of the safetensors library (tensor.rs). It has none for complex128, strings
- * and Huawei's HiFloat8.
+ * The names and sizes are those of str(Tensor.dtype) and of the values that save_checkpoint writes
+ * for it; the other names are those of the safetensors library (tensor.rs). It has none for
+ * complex128, strings and Huawei's HiFloat8.
  */
 #include "source/dtype.h"
 

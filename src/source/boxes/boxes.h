@@ -63,7 +63,7 @@ struct rfs_boxed_object {
 
 struct rfs_boxes;
 
-/* What a format does. */
+/* The functions of a format. */
 struct rfs_boxes_format {
     const char *name; /* for messages: "torch.distributed.checkpoint" */
     /*
@@ -85,7 +85,7 @@ struct rfs_boxes {
     RFS_VEC(struct rfs_boxed_tensor) tensors; /* in the order of the metadata */
     RFS_VEC(struct rfs_chunk) chunks;         /* by tensor, then by corner */
     RFS_VEC(struct rfs_boxed_object) objects; /* in the order of the metadata */
-    RFS_VEC(uint32_t) by_name;                /* by name id: what rfs_boxes_find looks up */
+    RFS_VEC(uint32_t) by_name;                /* by name id; for rfs_boxes_find */
     struct rfs_intern *paths;                 /* of files, while it is built: id + first_file */
     uint32_t first_file, n_files;
 };

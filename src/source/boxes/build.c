@@ -54,7 +54,7 @@ void rfs_boxes_free(struct rfs_boxes *boxes)
     free(boxes);
 }
 
-/* Notes what is by a name. False when out of memory. */
+/* Notes the number by a name. False when out of memory. */
 static bool note_name(struct rfs_boxes *boxes, uint32_t name, uint32_t what)
 {
     while (boxes->by_name.n <= name)
@@ -64,7 +64,7 @@ static bool note_name(struct rfs_boxes *boxes, uint32_t name, uint32_t what)
     return true;
 }
 
-/* What is by a name; 0: nothing. */
+/* The number by a name; 0: none. */
 static uint32_t noted(const struct rfs_boxes *boxes, const char *name, size_t length)
 {
     const uint32_t id = rfs_intern_find(boxes->tables->names, name, length);

@@ -9,7 +9,7 @@ static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
     return rfs_reading_pread(ctx, buf, n, offset);
 }
 
-/* Ends a reading that gave RC: a file that changed meanwhile explains more than what was found. */
+/* Ends a reading that gave RC: a change of the file meanwhile is the better explanation. */
 static int end(struct rfs_files *files, uint32_t file, struct rfs_reading *reading, int rc,
                struct rfs_error *err)
 {

@@ -20,8 +20,8 @@
 
 /*
  * As rfs_boxes_open, of a FOLDER whose .metadata is file 0 of FILES. Errors: -EINVAL for metadata
- * that is damaged or contradicts itself, -ENOTSUP for what is not read, -EFBIG for a file that would
- * take too much memory.
+ * that is damaged or contradicts itself, -ENOTSUP for a kind that is not read, -EFBIG for a file
+ * that would take too much memory.
  */
 int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                  struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);

@@ -56,7 +56,7 @@ static int read_window(void *ctx, void *buf, size_t n, uint64_t offset)
     return 0;
 }
 
-/* What is no archive of torch.save may be what torch's other format of items is. */
+/* An item that is no archive of torch.save may be of torch's other format. */
 static int check_format(struct window *window, struct rfs_error *err)
 {
     const struct rfs_dcp_item *item = window->item;

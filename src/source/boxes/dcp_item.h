@@ -3,7 +3,7 @@
  * An item of a distributed checkpoint's file: a whole archive of torch.save between two offsets,
  * with one tensor in it. This finds where in the file the tensor's bytes lie.
  *
- * Cost: two reads of 4 KiB for what torch writes, as all but the tensor's bytes is at the ends.
+ * Cost: two reads of 4 KiB for items of torch, as all but the tensor's bytes is at the ends.
  */
 #ifndef RFS_SOURCE_BOXES_DCP_ITEM_H
 #define RFS_SOURCE_BOXES_DCP_ITEM_H
@@ -21,7 +21,7 @@ struct rfs_dcp_item {
     const char *param; /* the tensor's name, for messages */
     uint64_t offset;   /* of the item in the file */
     uint64_t bytes;
-    /* What the metadata says of its tensor. */
+    /* Its tensor, by the metadata. */
     enum rfs_dtype dtype;
     uint32_t ndim;
     const uint64_t *sizes;

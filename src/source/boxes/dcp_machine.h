@@ -12,7 +12,7 @@
 enum {
     RFS_DCP_WINDOW = 1 << 17,
     RFS_DCP_EMPTY_TUPLE = 1,                             /* its place */
-    RFS_DCP_NUMBER_MOST = 1 << (32 - RFS_DCP_KIND_BITS), /* what a value has room for */
+    RFS_DCP_NUMBER_MOST = 1 << (32 - RFS_DCP_KIND_BITS), /* of a value's bits */
 };
 
 struct rfs_dcp_machine {
@@ -41,7 +41,7 @@ struct rfs_where rfs_dcp_here(const struct rfs_dcp_machine *machine);
 int rfs_dcp_damaged(const struct rfs_dcp_machine *machine, const char *what);
 int rfs_dcp_too_large(const struct rfs_dcp_machine *machine);
 
-/* ---- the stack, and what the values on it become (dcp_make.c) ---- */
+/* ---- the stack, and operations on its values (dcp_make.c) ---- */
 
 /* How many values lie above the last mark (or the bottom): only those may be taken. */
 size_t rfs_dcp_above_mark(const struct rfs_dcp_machine *machine);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the opcodes of a .metadata make of the values on the stack. */
+/* The opcodes of a .metadata that make new values of those on the stack. */
 #include "source/boxes/dcp_machine.h"
 
 #include <errno.h>
@@ -152,7 +152,7 @@ int rfs_dcp_find_name(struct rfs_dcp_machine *machine)
     return rfs_dcp_push(machine, value);
 }
 
-/* The two values on the top: what is called, and the tuple of its arguments. */
+/* The two values on the top: the function, and the tuple of its arguments. */
 static int pop_call(struct rfs_dcp_machine *machine, uint32_t *callee, enum rfs_dcp_use *use,
                     const uint32_t **args, uint32_t *n)
 {

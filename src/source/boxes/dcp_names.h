@@ -6,7 +6,7 @@
 #include "source/boxes/dcp_value.h"
 #include "source/dtype.h"
 
-/* What a name is good for. */
+/* The use of a name. */
 enum rfs_dcp_use {
     RFS_DCP_USE_CLASS, /* an object of it is made, and given a state */
     RFS_DCP_USE_SHAPE, /* called with a tuple, which is its result */
@@ -21,7 +21,7 @@ enum rfs_dcp_use {
 bool rfs_dcp_add_words(struct rfs_intern *texts);
 /* The value of a name; None when it is not one that may stand in the file. */
 uint32_t rfs_dcp_name(const char *module, const char *name);
-/* Whether the value is a name, and what it is good for. */
+/* Whether the value is a name, and its use. */
 bool rfs_dcp_use(uint32_t value, enum rfs_dcp_use *use);
 /* Of a name that is a class. */
 enum rfs_dcp_class rfs_dcp_name_class(uint32_t value);

@@ -10,7 +10,7 @@
  *     29 74 85 86 87       tuples: empty, to mark, of one, two, three
  *     5d 61 65             a list: empty; append one, append to mark
  *     7d 73 75             a dict: empty; set one, set to mark
- *     94                   memo: keep the top        68 u1 6a u4          push what was kept
+ *     94                   memo: keep the top        68 u1 6a u4          push a kept value
  *     52 81 62             call, new object, build: give the object below a state
  *
  * Source: pickletools of CPython; which of these torch writes: the .metadata of 2.1 to 2.15.

@@ -7,7 +7,7 @@
  * opcode that torch does not write, is refused. It is read in one pass, a window at a time, and
  * without recursion.
  *
- * Cost: linear time. Memory: rfs_dcp_memory at most, about twice the file for what torch writes.
+ * Cost: linear time. Memory: rfs_dcp_memory at most, about twice the file for those of torch.
  */
 #ifndef RFS_SOURCE_BOXES_DCP_PICKLE_H
 #define RFS_SOURCE_BOXES_DCP_PICKLE_H

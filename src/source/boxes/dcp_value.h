@@ -117,7 +117,7 @@ struct rfs_dcp_each {
     uint32_t block, at;
 };
 
-/* How many items it has in all; 0 for what is neither list nor dict. */
+/* How many items it has in all; 0 of a value that is neither list nor dict. */
 uint32_t rfs_dcp_count(const struct rfs_dcp_pickle *pickle, uint32_t value);
 struct rfs_dcp_each rfs_dcp_each(const struct rfs_dcp_pickle *pickle, uint32_t value);
 /* False behind the last one. */

@@ -10,16 +10,16 @@
  *                   _coordinate_on_dim: [0, 1]; since torch 2.15 its sizes are in _layout instead, a
  *                   _MeshLayout with axes: (_FlatLayout with shape: (2,), …)
  *
- * Each mesh axis with a Shard cuts what the axes before it have left, as torch.chunk does. (torch 2.15
- * can cut in another order: shard_order of the DTensorSpec says so, and such a tensor is refused.) A tensor
- * that is no DTensor is whole in every file.
+ * Each mesh axis with a Shard cuts the box that the axes before it have left, as torch.chunk does.
+ * (torch 2.15 can cut in another order: shard_order of the DTensorSpec says so, and such a tensor
+ * is refused.) A tensor that is no DTensor is whole in every file.
  *
- * Source: torch/distributed/tensor of torch 2.9 and 2.15, and torch/distributed/_tensor of torch 2.3.
+ * Source: torch/distributed/tensor of torch 2.9 and 2.15, and torch/distributed/_tensor of torch
+ * 2.3.
  */
 #include "source/boxes/fsdp.h"
 
 #include "base/checked.h"
-#include "base/cleanup.h"
 #include "base/text.h"
 #include "source/boxes/pieces.h"
 #include "source/torch/archive.h"
@@ -178,7 +178,7 @@ static int read_mesh(struct rank_file *rank, const char *param, const struct rfs
     return 0;
 }
 
-/* Takes what torch.chunk gives part AT of N of an axis that begins at *begin. */
+/* Takes the range that torch.chunk gives part AT of N, of an axis that begins at *begin. */
 static void cut(uint64_t n, uint64_t at, uint64_t *begin, uint64_t *length)
 {
     const uint64_t each = *length / n + (*length % n != 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What PyTorch's FSDP saves rank by rank, with torch.save: model_world_size_8_rank_0.pt and so on,
- * state dicts of DTensors. fsdp.c draws these.
+ * Files that PyTorch's FSDP saves rank by rank, with torch.save: model_world_size_8_rank_0.pt and
+ * so on, state dicts of DTensors. fsdp.c draws these.
  *
  * Cost of opening: the pickles of all files, one after the other.
  */

@@ -71,7 +71,7 @@ static int read_header(const struct rfs_boxes *boxes, uint32_t file, struct rfs_
     return rc;
 }
 
-/* What the file has instead of a chunk; ENTRY is NULL: nothing of that name. */
+/* The file has no such chunk, but ENTRY; NULL: nothing of that name. */
 static int fail_differs(const struct rfs_boxes *boxes, uint32_t chunk,
                         const struct rfs_entry *entry, struct rfs_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checkpoint 2.0 of MindSpore Transformers: one folder of safetensors files for all ranks, and
- * metadata.json, which says what slices there are and which files hold them.
+ * metadata.json, which lists the slices and their files.
  */
 #ifndef RFS_SOURCE_BOXES_MINDFORMERS_H
 #define RFS_SOURCE_BOXES_MINDFORMERS_H

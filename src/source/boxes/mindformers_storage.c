@@ -41,7 +41,9 @@ static uint32_t read_code(const char *at, const char *end, unsigned n)
     return code;
 }
 
-/* Appends a character as UTF-8, of which there is room for 4 bytes. False for what is none. */
+/*
+ * Appends a character as UTF-8, which takes up to 4 bytes. False for a number that is no character.
+ */
 static bool put_code(char *out, size_t *n, uint32_t code)
 {
     if (code == 0 || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff)
@@ -58,7 +60,7 @@ static bool put_code(char *out, size_t *n, uint32_t code)
     return true;
 }
 
-/* What follows a backslash in a text that Python printed. Moves *AT behind it. */
+/* An escape in a text that Python printed, behind its backslash. Moves *AT behind it. */
 static bool read_escape(const char **at, const char *end, char *out, size_t *n)
 {
     static const char from[] = "\\'\"nrt";
@@ -89,7 +91,7 @@ static bool read_name(struct rfs_mf *mf, const char **at, const char *end)
         const char c = *(*at)++;
         if (c != '\\')
             mf->name.data[n++] = c;
-        else if (!read_escape(at, end, mf->name.data, &n)) /* shorter than what it stands for */
+        else if (!read_escape(at, end, mf->name.data, &n)) /* longer than the character */
             return false;
     }
     mf->name.data[n] = '\0';

@@ -29,7 +29,7 @@ struct map {
     int64_t entry[RFS_MF_AXES];
 };
 
-/* What is read of a tensor before anything is made of it: the members come in any order. */
+/* The members of a tensor, which come in any order. */
 struct tensor {
     bool has_dtype, has_shape, has_fragments, has_layout, has_matrix, has_map, interleaved;
     enum rfs_dtype dtype;
@@ -224,7 +224,7 @@ static int read_member(struct rfs_mf *mf, struct tensor *tensor)
     return 0;
 }
 
-/* ---- what was read, made a tensor with slices ---- */
+/* ---- from members to a tensor with slices ---- */
 
 /* Into how many pieces tensor_map cuts an axis; 0: it is no map of this device_matrix. */
 static uint64_t pieces_of(const struct tensor *tensor, uint32_t axis)
@@ -244,7 +244,7 @@ static uint64_t pieces_of(const struct tensor *tensor, uint32_t axis)
     return pieces;
 }
 
-/* The numbers of slices mean what the top of this file says only if this holds. */
+/* Only then do the numbers of slices mean the slices drawn at the top of this file. */
 static int check_layout(struct rfs_mf *mf, const struct tensor *tensor)
 {
     const struct list *fragments = &tensor->fragments;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/boxes/open.h"
 
-#include "base/path.h"
 #include "source/boxes/dcp.h"
 #include "source/boxes/fsdp.h"
 #include "source/boxes/mindformers.h"
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each reader declares what the metadata says. */
+/* Each reader declares the tensors and chunks of the metadata. */
 static int (*const readers[])(const char *folder, struct rfs_files *files,
                               struct rfs_tables *tables, struct rfs_log *log,
                               struct rfs_boxes **out, struct rfs_error *err) = {

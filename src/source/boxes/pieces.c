@@ -78,7 +78,7 @@ static int fail(const struct rfs_pieces *pieces, const struct rfs_piece *piece,
                     "files of one save that has ended", "%s", what);
 }
 
-/* Takes what a piece says of its tensor into the type of that. */
+/* Takes a piece's extent into the type of its tensor. */
 static int take_piece(const struct rfs_pieces *pieces, const struct rfs_piece *first,
                       const struct rfs_piece *piece, struct rfs_type *whole, struct rfs_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard-00001-model-00001-of-00001.safetensors and so on, safetensors files whose shapes are those of
- * the pieces. What they are of the whole tensors is a text of JSON in the metadata:
+ * shard-00001-model-00001-of-00001.safetensors and so on, safetensors files whose shapes are those
+ * of the pieces. Their places in the whole tensors are a text of JSON in the metadata:
  *
  *     {"__metadata__": {"format": "pt", "DCP_VERSION": "1.0",
  *                       "DCP_SHARDING_INFO": "{\"w\": {\"saved_offsets\": [4, 0]}}"},
@@ -65,7 +65,7 @@ static bool read_offsets(struct rfs_json_read *json, uint32_t *n, uint64_t *offs
     return !json->wrong;
 }
 
-/* What is said of one tensor, whose name was read. */
+/* The members of one tensor, whose name was read. */
 static int read_tensor(struct shard *shard, struct rfs_json_read *json)
 {
     const struct rfs_tables *tables = shard->pieces->boxes->tables;
@@ -82,7 +82,8 @@ static int read_tensor(struct shard *shard, struct rfs_json_read *json)
             read_offsets(json, &n, offsets);
     }
     if (json->wrong || !entry)
-        return json->wrong ? damaged(shard, NULL, json->wrong) : 0; /* of what the file has not */
+        /* of a tensor that the file lacks */
+        return json->wrong ? damaged(shard, NULL, json->wrong) : 0;
     const char *text = rfs_intern_text(tables->names, name);
     if (n != rfs_boxes_type(shard->pieces->boxes, entry->type)->ndim)
         return damaged(shard, text, "its numbers of offsets and axes differ");

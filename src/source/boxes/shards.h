@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What torch.distributed.checkpoint's HuggingFaceStorageWriter saves with save_distributed=True:
+ * Files of torch.distributed.checkpoint's HuggingFaceStorageWriter with save_distributed=True:
  * safetensors files, each with the pieces that a rank has of the tensors. shards.c draws them.
  *
  * Cost of opening: the headers of all files, one after the other.

@@ -19,7 +19,7 @@ struct job {
     uint32_t file; /* id of its first one */
     struct rfs_built *template;
     struct rfs_built *built;
-    bool by_name; /* sort what a safetensors file holds */
+    bool by_name; /* sort the entries of a safetensors file */
     struct rfs_first_error first;
 };
 
@@ -97,7 +97,7 @@ static int verify(struct rfs_builder *builder, struct rfs_reading *reading, cons
     return rc < 0 ? rc : 0;
 }
 
-/* Whether two files differ in their headers (a crc_num), but not in what matters of them. */
+/* Whether two files differ in their headers (a crc_num), but not in the part that matters. */
 static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
 {
     return a->n == b->n && a->file_bytes == b->file_bytes && a->has_crc == b->has_crc &&

@@ -40,9 +40,9 @@ struct rfs_catalog;
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err);
 /*
- * A catalogue of one rank, whose file has these values, made of what FROM has: of its files, names
- * and types, which it shares and which outlive it. Nothing can be read by the index. 0 with *out
- * owned by the caller, or -ENOMEM with *err filled.
+ * A catalogue of one rank, whose file has these values, with the files, names and types of FROM,
+ * which it shares and which outlive it. Nothing can be read by the index. 0 with *out owned by the
+ * caller, or -ENOMEM with *err filled.
  */
 int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
                        struct rfs_catalog **out, struct rfs_error *err);
@@ -124,7 +124,7 @@ struct rfs_use {
 void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use);
 void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
 
-/* Bytes of memory that what is kept of headers may take. */
+/* Bytes of memory that indexes may take. */
 uint64_t rfs_catalog_index_most(const struct rfs_catalog *catalog);
 
 /*

@@ -12,7 +12,7 @@
 /*
  * Reads the whole file, whose index this is (READ and FILE as for rfs_ckpt_walk), and compares.
  * Returns 0 when its checksum is right, 1 when it has none, -EINVAL when it is wrong, -ENOMEM, or
- * what READ returned; when negative with *err filled. Takes about 1 MiB of memory.
+ * the result of READ; when negative with *err filled. Takes about 1 MiB of memory.
  */
 int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
                    const struct rfs_index *index, const struct rfs_tables *tables, const char *file,

@@ -239,7 +239,7 @@ static int finish(struct walk *walk, struct rfs_index **out)
     struct rfs_wire *wire = &walk->wire;
     const size_t n = walk->entries.n;
     wire->param = NULL;
-    if (n == 0) /* nothing but a checksum is what MindSpore writes of nothing */
+    if (n == 0) /* MindSpore writes nothing but a checksum for an empty list */
         return rfs_fail(wire->err,
                         walk->has_crc && wire->size == TRAILER_BYTES ? -ENODATA : -EINVAL,
                         RFS_IN(wire->file), REMEDY_COPY, "the file holds no parameters");

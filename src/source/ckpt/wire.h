@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Protobuf wire format over a file that is read in small windows: what a window holds already is
- * not read again, and a position may jump over any length without reading it. Not thread-safe.
+ * Protobuf wire format over a file that is read in small windows: bytes that a window holds already
+ * are not read again, and a position may jump over any length without reading it. Not thread-safe.
  *
  * Failures fill err with the offset and wire->param, so that callers just pass them on.
  */

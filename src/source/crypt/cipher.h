@@ -35,7 +35,7 @@ enum rfs_cipher_mode rfs_cipher_detect(const unsigned char head[4]);
 
 /* Bytes of plain text in every block of a file but the last. */
 #define RFS_CIPHER_BLOCK (UINT32_C(64) << 20)
-/* What CBC works in; CTR too, here. */
+/* The unit of CBC; of CTR too, here. */
 #define RFS_CIPHER_UNIT 16u
 
 /*
@@ -50,7 +50,7 @@ struct rfs_cipher_input {
     const char *path; /* for messages */
 };
 
-/* What an encrypted file consists of. */
+/* The layout of an encrypted file. */
 struct rfs_cipher {
     uint32_t id; /* its user's */
     enum rfs_cipher_mode mode;
@@ -88,8 +88,8 @@ static inline uint32_t rfs_cipher_plain(const struct rfs_cipher *cipher, uint32_
 uint32_t rfs_cipher_sealed(const struct rfs_cipher *cipher, uint32_t number);
 
 /*
- * All that follow give -EBADMSG with *err filled when the bytes are not what the key makes of a
- * sound file (the key is wrong, or they were changed), -ENOTSUP with *err when this OpenSSL lacks
+ * All that follow give -EBADMSG with *err filled when the bytes are not those that the key makes of
+ * a sound file (the key is wrong, or they were changed), -ENOTSUP with *err when this OpenSSL lacks
  * the cipher, -ENOMEM, or -errno of the input, without *err.
  *
  * Whether the key's length suits the mode: 0, or -EINVAL with *err filled.
@@ -98,8 +98,8 @@ int rfs_cipher_takes_key(const struct rfs_cipher *cipher, const struct rfs_key *
                          const char *path, struct rfs_error *err);
 
 /*
- * Completes what rfs_cipher_scan gave. Where nothing authenticates, the last block's padding and
- * the file's first bytes are decrypted and looked at, so that a wrong key is found now.
+ * Completes the result of rfs_cipher_scan. Where nothing authenticates, the last block's padding
+ * and the file's first bytes are decrypted and looked at, so that a wrong key is found now.
  */
 int rfs_cipher_measure(struct rfs_cipher *cipher, const struct rfs_cipher_input *input,
                        const struct rfs_key *key, struct rfs_error *err);
@@ -122,10 +122,9 @@ int rfs_cipher_pread(const struct rfs_cipher *cipher, const struct rfs_cipher_in
                      uint32_t offset, struct rfs_error *err);
 
 /*
- * From now on, what OpenSSL makes of a key (key schedules, in its contexts) lies in memory that is
- * locked and left out of core files. That takes the place of OpenSSL's allocator in the whole
- * process, so only programs do it, and before they have used OpenSSL: it is false otherwise, and
- * nothing is changed.
+ * From now on, OpenSSL's contexts, which have key schedules, lie in memory that is locked and left
+ * out of core files. That takes the place of OpenSSL's allocator in the whole process, so only
+ * programs do it, and before they have used OpenSSL: it is false otherwise, and nothing is changed.
  */
 bool rfs_cipher_guard(void);
 

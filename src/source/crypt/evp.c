@@ -102,7 +102,7 @@ static int fail_library(const struct job *job)
 
 /* ---- where contexts lie ---- */
 
-/* While a context is made: what this thread allocates is a part of it. */
+/* While a context is made: memory that this thread allocates is a part of it. */
 static _Thread_local bool making;
 
 static void *take_memory(size_t n, const char *file, int line)
@@ -140,7 +140,7 @@ bool rfs_cipher_guard(void)
 {
     if (!rfs_slots_open() || CRYPTO_set_mem_functions(take_memory, change_memory, give_memory) != 1)
         return false;
-    /* What OpenSSL keeps for good is not for the slots. */
+    /* Memory that OpenSSL keeps for good is not for the slots. */
     EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
     if (context)
         (void)EVP_DecryptInit_ex(context, EVP_aes_128_gcm(), NULL, NULL, NULL);
@@ -274,7 +274,7 @@ static bool is_padding(const unsigned char unit[UNIT], uint32_t padding)
 
 /* Memory of one read, beyond the caller's. */
 struct edges {
-    unsigned char before[UNIT + 4]; /* what comes before the first unit: a unit, or iv and n */
+    unsigned char before[UNIT + 4]; /* the first unit, or iv and n, behind which it counts */
     unsigned char head[UNIT], last[UNIT];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A key: 16, 24 or 32 bytes in memory that is locked, left out of core files, and wiped in the end.
- * Nothing ever shows a byte of it, nor what stood where it should have been.
+ * Nothing ever shows a byte of it, nor any byte of a file that is no key.
  */
 #ifndef RFS_SOURCE_CRYPT_KEY_H
 #define RFS_SOURCE_CRYPT_KEY_H

@@ -17,14 +17,13 @@
 #include "base/store.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #define LIST "system.posix_acl_access"
-#define LIST_BYTES 65536 /* what the kernel gives at most */
+#define LIST_BYTES 65536 /* the most that the kernel gives */
 #define LIST_VERSION 2
 #define ENTRY 8u
 
@@ -96,7 +95,7 @@ struct rfs_access rfs_access_listed(const struct stat *st, unsigned wanted, cons
 
     const size_t count = known ? n / ENTRY : 0;
     const unsigned mask = mask_of(entries, count);
-    /* Which is what the mode has in the place of the group's. */
+    /* The mode has it in the place of the group's rights. */
     access.group = mask & wanted;
     for (size_t i = 0; i < count; i++) {
         const unsigned tag = u16(entries + i * ENTRY);

@@ -33,16 +33,16 @@ void rfs_beneath_free(struct rfs_beneath *beneath);
  * are followed. The descriptor, or -errno: -EXDEV where a link leads out.
  */
 int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int flags);
-/* As stat(2), of what rfs_beneath_file opens; it may be unreadable. 0 or -errno. */
+/* As stat(2), of the file that rfs_beneath_file opens; it may be unreadable. 0 or -errno. */
 int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct stat *st);
-/* As rfs_dir_open, of what rfs_beneath_file opens. */
+/* As rfs_dir_open, of a path as for rfs_beneath_file. */
 int rfs_beneath_dir(const struct rfs_beneath *beneath, const char *path, struct rfs_dir *out);
 
-/* As rfs_read_whole, of what rfs_beneath_file opens. */
+/* As rfs_read_whole, of a path as for rfs_beneath_file. */
 int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
                      size_t *size, struct rfs_error *err);
 
-/* Says what -EXDEV means, and what helps; returns it. */
+/* Fills *err with the meaning and the remedy of -EXDEV, which it returns. */
 int rfs_beneath_fail(struct rfs_error *err, const char *path);
 
 #endif

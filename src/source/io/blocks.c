@@ -276,7 +276,7 @@ static int claim(struct rfs_blocks *blocks, uint32_t file, uint32_t number, size
     return -ENOMEM;
 }
 
-/* What a block that was claimed has become. The lock is held. */
+/* Ends the making of a claimed block. The lock is held. */
 static void publish(struct rfs_blocks *blocks, struct block *block, int rc)
 {
     if (rc == 0) {

@@ -41,8 +41,8 @@ struct rfs_block_held {
 };
 
 /*
- * Makes the plain text in DATA; what is there before is undefined. 0, or -errno, which every thread
- * gets that waits for it; then nothing is kept, and it is wiped.
+ * Makes the plain text in DATA, which is undefined before. 0, or -errno, which every thread gets
+ * that waits for it; then nothing is kept, and it is wiped.
  */
 typedef int rfs_block_make(void *ctx, unsigned char *data);
 

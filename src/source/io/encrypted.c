@@ -3,7 +3,6 @@
 
 #include "base/checked.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +85,7 @@ int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_inp
     return 0;
 }
 
-/* What making a block takes. */
+/* The arguments of making a block. */
 struct work {
     struct rfs_encrypted *sealed;
     const struct rfs_cipher *cipher;

@@ -131,14 +131,16 @@ struct rfs_reading {
      */
     bool ahead;
     /*
-     * What need not be read, of any file, in no order; borrowed. May be set after
+     * Ranges that need not be read, of any file, in no order; borrowed. May be set after
      * rfs_reading_begin.
      */
     const struct rfs_held *held;
     size_t n_held;
 };
 
-/* 0 or -errno. When 0, rfs_reading_end must follow, and only its 0 makes what was read good. */
+/*
+ * 0 or -errno. When 0, rfs_reading_end must follow, and the bytes read are good only if it gives 0.
+ */
 int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 /*
  * The same, for a caller that reports the text of rfs_files_reason itself, so that failures are not

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether files are what they were, and failures that stick. */
+/* Whether files are unchanged, and failures that stick. */
 #include "source/io/files_internal.h"
 
 #include "base/cancel.h"
@@ -134,7 +134,10 @@ void rfs_file_let_go(struct rfs_object *object)
         rfs_store_objects()->let_go(object);
 }
 
-/* Compares with what was recorded, or records it at the first time. 0 or what stuck. */
+/*
+ * Compares with the recorded identity, or records it at the first time. 0 or the failure that
+ * stuck.
+ */
 int rfs_file_compare(struct rfs_files *files, struct rfs_file *file, const struct stat *st)
 {
     const struct rfs_identity now = identity_of(st);

@@ -77,7 +77,7 @@ static bool grow(struct reader *reader)
     return reader->table != NULL;
 }
 
-/* The text that was read last, kept; what it was read from lies behind. */
+/* A copy of the text that was read last. */
 static char *keep(struct reader *reader, const struct rfs_json_read *json)
 {
     char *text = reader->map->text + reader->kept;

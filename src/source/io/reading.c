@@ -45,7 +45,7 @@ static int read_failed(const struct raw *raw, ssize_t n)
                                         "the file was truncated");
 }
 
-/* The same of an object: the store tries again what may succeed. */
+/* The same of an object: the store repeats requests that may succeed. */
 static int read_object(const struct raw *raw, struct iovec *spans, int count, uint64_t offset)
 {
     struct rfs_files *files = raw->files;
@@ -289,7 +289,7 @@ void rfs_reading_leave(struct rfs_reading *reading)
     reading->fd = -1;
 }
 
-/* ---- what is read, or held already ----------------------------------------------------------- */
+/* ---- bytes that are read, or held already ---------------------------------------------------- */
 
 const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t size,
                                       uint64_t offset)

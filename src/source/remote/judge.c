@@ -4,7 +4,6 @@
 #include "base/store.h"
 #include "source/remote/chain.h"
 #include "source/remote/markup.h"
-#include "source/remote/settings.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/remote/markup.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -56,7 +55,7 @@ static char entity(const char *at, const char *end, size_t *used)
     return 0;
 }
 
-/* What fits of it; returns whether that is all. */
+/* Copies as much as fits; returns whether that is all. */
 static bool plain(struct rfs_markup in, char *out, size_t cap)
 {
     const char *end = in.at + in.n;

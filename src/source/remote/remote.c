@@ -7,7 +7,6 @@
 #include "source/remote/known.h"
 #include "source/remote/settings.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,9 +11,9 @@
  *
  * The tensors follow each other in the order of the header, without holes, from the begin of the
  * data to the end of the file; the library writes no other files, and MindSpore reads no others. In
- * MindSpore's metadata "remove_redundancy" is "True" in a file that lacks what other ranks keep,
- * "crc_num" is a decimal checksum (described in crc.c), and a parameter's name says "Int4" of a
- * tensor that is stored as I8.
+ * MindSpore's metadata "remove_redundancy" is "True" in a file without the parameters that other
+ * ranks keep, "crc_num" is a decimal checksum (described in crc.c), and a parameter's name says
+ * "Int4" of a tensor that is stored as I8.
  */
 #include "source/safetensors/header.h"
 
@@ -60,7 +60,7 @@ static int fail_memory(const struct header *header)
     return rfs_fail_memory_of(header->err, header->file);
 }
 
-/* The JSON is not what it should be. */
+/* The JSON has another form than it should. */
 static int fail_json(const struct header *header)
 {
     const struct rfs_json_read *json = &header->json;

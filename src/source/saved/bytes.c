@@ -4,7 +4,6 @@
 #include "base/cleanup.h"
 #include "base/read_whole.h"
 
-#include <errno.h>
 #include <string.h>
 #include <xxhash.h>
 

@@ -23,7 +23,7 @@
 #define RFS_SAVED_TABLE (UINT64_C(256) << 20) /* no larger table is read or written */
 
 enum rfs_saved_kind { RFS_SAVED_INDEX, RFS_SAVED_SIZES };
-/* What such a file begins with, and what its name ends in. */
+/* The first bytes of such a file, and the ending of its name. */
 const char *rfs_saved_magic(enum rfs_saved_kind kind);
 
 /* Bytes being written; whether that failed is looked at in the end. */
@@ -43,7 +43,9 @@ const void *rfs_saved_take(struct rfs_saved_in *in, size_t n);
 uint32_t rfs_saved_take_u32(struct rfs_saved_in *in);
 uint64_t rfs_saved_take_u64(struct rfs_saved_in *in);
 const char *rfs_saved_take_text(struct rfs_saved_in *in, size_t *n);
-/* A count of what takes LEAST bytes each at least: more than can follow is bad, and 0. */
+/*
+ * A count of items of at least LEAST bytes. More than the rest has room for is bad, and read as 0.
+ */
 uint32_t rfs_saved_take_count(struct rfs_saved_in *in, size_t least);
 
 /* A file whose table matches its checksum and has the requested key. */

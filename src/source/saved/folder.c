@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -287,7 +286,7 @@ static bool is_saved(const char *name)
                             strcmp(name + digits, ending(RFS_SAVED_SIZES)) == 0);
 }
 
-/* Removes what was used least recently, until the rest is within bounds. */
+/* Removes the least recently used, until the rest is within bounds. */
 static void trim(int dir)
 {
     RFS_VEC(struct kept) list = {0};

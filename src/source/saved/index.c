@@ -2,10 +2,11 @@
 /*
  * The table of saved indexes, behind the key:
  *
- *   u32 n, names: u32 length, text u32 n, types: struct rfs_type u32 n, indexes: u64 offset, u64
- *   bytes, u64 XXH3-64 of what body.c draws u32 n, of ranks: u32 files; for each of them u32 index,
- *   or NONE; u32 index of all together, or NONE u32 n, ranks, ascending: u32 rank, u32 number of
- *   the above, u32 files;
+ *   u32 n, names: u32 length, text
+ *   u32 n, types: struct rfs_type
+ *   u32 n, indexes: u64 offset, u64 bytes, u64 XXH3-64 of the bytes that body.c draws
+ *   u32 n, of ranks: u32 files; for each of them u32 index, or NONE; u32 index of all, or NONE
+ *   u32 n, ranks, ascending: u32 rank, u32 number of the above, u32 files;
  *          for each of them u32 length, path, u64 inode, size, mtime, its ns, ctime, its ns
  */
 #include "source/saved/index.h"

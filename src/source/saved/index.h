@@ -7,8 +7,8 @@
  * A rank's index is used only if each of its files has the path, inode, size, mtime and ctime that
  * are saved with it. An index that does not fit the files' sizes or its own tables is ignored.
  *
- * Cost in memory: what the table takes (the text of the names, 144 bytes a type, about 150 a rank).
- * Indexes are read when they are asked for.
+ * Cost in memory: the table (the text of the names, 144 bytes a type, about 150 a rank). Indexes
+ * are read when they are asked for.
  */
 #ifndef RFS_SOURCE_SAVED_INDEX_H
 #define RFS_SOURCE_SAVED_INDEX_H
@@ -65,7 +65,7 @@ struct rfs_saved_part {
     struct rfs_mark mark;
 };
 
-/* What a rank has; its pieces begin at first. */
+/* The entry of a rank; its pieces begin at first. */
 struct rfs_saved_built {
     size_t first;
     uint32_t n_pieces;
@@ -104,8 +104,8 @@ void *rfs_saved_index_body(const struct rfs_saved_index *index, uint32_t number,
 /* Room for numbers: they are below this. */
 uint32_t rfs_saved_index_count(const struct rfs_saved_index *index);
 /*
- * What has that number, checked against the sizes of the files of a rank that rfs_saved_index_find
- * gave it for. The caller's (rfs_built_free), or NULL.
+ * The index of that number, checked against the sizes of the files of a rank that
+ * rfs_saved_index_find gave it for. The caller's (rfs_built_free), or NULL.
  */
 struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint32_t number,
                                        const struct rfs_tables *tables, struct rfs_files *files,
@@ -115,7 +115,7 @@ struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint
 struct rfs_saving {
     uint32_t rank;
     uint32_t first, parts;   /* its files */
-    struct rfs_built *built; /* or NULL: what has the number BEFORE */
+    struct rfs_built *built; /* or NULL: the index of the number BEFORE */
     uint32_t before;
 };
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing of what index.c draws. */
+/* Writes the format that index.c draws. */
 #include "source/saved/index.h"
 
 #include "base/cleanup.h"

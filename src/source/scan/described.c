@@ -113,7 +113,7 @@ static int take_all(const struct rfs_source_spec *spec, const char *pattern, str
     return item ? 0 : rfs_fail_memory(err);
 }
 
-/* Files that each say what they are of the whole. */
+/* Files that each describe their part of the whole. */
 static int take_each(const struct rfs_source_spec *spec, enum rfs_described described,
                      const char *pattern, struct rfs_scan *out, struct rfs_error *err)
 {

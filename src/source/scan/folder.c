@@ -13,7 +13,6 @@
 #include "source/scan/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 

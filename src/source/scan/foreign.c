@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints of formats that are not read, by the names of their files, and what to do about each.
+ * Checkpoints of formats that are not read, by the names of their files, with a remedy for each.
  * Nothing in them is opened.
  *
  *   DeepSpeed                          global_step1000/{mp_rank_00_model_states.pt, zero_pp_rank_0_…_optim_states.pt}

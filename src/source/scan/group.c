@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which ranks can stand in for each other. Each rank saves the list of those that hold what it
- * holds, itself among them, in a file of its own; MindSpore's tutorials put it into the folder of
- * the rank's checkpoints:
+ * Which ranks can stand in for each other. Each rank saves the list of those that hold the slices
+ * that it holds, itself among them, in a file of its own; MindSpore's tutorials put it into the
+ * folder of the rank's checkpoints:
  *
  *   rank_0/group_info.pb   [0, 4]      or all in one folder:   group_info_0.pb
  *   rank_4/group_info.pb   [0, 4]                              group_info_4.pb
@@ -16,7 +16,6 @@
 #include "source/scan/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 

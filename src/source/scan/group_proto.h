@@ -15,8 +15,8 @@ struct rfs_group {
 };
 
 /*
- * What restore_group_info_list gives for the file. *out is to be freed by free(out->ranks) in any
- * case.
+ * The result of restore_group_info_list for the file. *out is to be freed by free(out->ranks) in
+ * any case.
  */
 int rfs_group_read(const char *path, struct rfs_group *out, struct rfs_error *err);
 /* The same of the content of a file; messages name PATH. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room only: what the files of the scan share. */
+/* Inside the room only: shared by the files of the scan. */
 #ifndef RFS_SOURCE_SCAN_INTERNAL_H
 #define RFS_SOURCE_SCAN_INTERNAL_H
 
@@ -73,7 +73,7 @@ const char *rfs_listing_has(const struct rfs_listing *listing, enum rfs_format f
 int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum rfs_format format,
                        const struct rfs_save *save, size_t *out, struct rfs_error *err);
 
-/* ---- what there is in SRC ---- */
+/* ---- the contents of SRC ---- */
 
 static inline bool rfs_spec_asks_save(const struct rfs_source_spec *spec)
 {

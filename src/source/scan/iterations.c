@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What MindSpore Transformers and Megatron save to: a folder of iterations, each a checkpoint that
+ * The folder that MindSpore Transformers and Megatron save to: iterations, each a checkpoint that
  * describes itself.
  *
  *   latest_checkpointed_iteration.txt     "20", written last, but not at once: it may be empty
@@ -30,7 +30,7 @@
 static const struct style {
     const char *prefix; /* of the folders' names, before */
     int digits;         /* or more */
-    const char *lacks;  /* what an iteration whose save has not ended has not */
+    const char *lacks;  /* a file that only a save that has ended has */
 } styles[] = {
     {"iteration_", 8, "'metadata.json' with safetensors files"},
     {"iter_", 7, "'.metadata' of the format torch_dist"},
@@ -102,7 +102,7 @@ static bool has(const struct iterations *all, int64_t number)
            bsearch(&number, all->numbers.data, all->numbers.n, sizeof number, compare) != NULL;
 }
 
-/* What the tracker says, NONE when it says nothing that is there. 0 or -errno. */
+/* The iteration that the tracker names, NONE where there is no such folder. 0 or -errno. */
 static int read_tracker(const struct iterations *all, int64_t *number)
 {
     RFS_FREE char *path = rfs_path_join(all->spec->path, TRACKER);

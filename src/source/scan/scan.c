@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kind of source it is, and the functions that all kinds share. */
+/* Finds the kind of a source, and has the functions that all kinds share. */
 #include "source/scan/scan.h"
 
 #include "base/cleanup.h"
@@ -7,7 +7,6 @@
 #include "source/scan/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 void rfs_scan_free(struct rfs_scan *scan)

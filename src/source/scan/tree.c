@@ -9,7 +9,6 @@
 #include "source/scan/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -316,8 +315,8 @@ static int fail_mixed(const struct tree *tree, size_t a, const char *in_a, size_
 }
 
 /*
- * That no output is made of two saves. What ends like a save but counts the ranks, part-0_8 for
- * rank 0 to part-7_8 for rank 7, is none.
+ * That no output is made of two saves. A name that ends like a save's but counts the ranks,
+ * part-0_8 for rank 0 to part-7_8 for rank 7, is none.
  */
 static int check_one_save(const struct tree *tree, const size_t *chosen)
 {

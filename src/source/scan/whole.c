@@ -3,10 +3,10 @@
  * Unsharded sources: one file, or a folder that is one checkpoint by its own files.
  *
  *   HuggingFace                                 unified_safetensors of MindSpore
- *     model.safetensors                           param_name_map.json       which part has what
+ *     model.safetensors                           param_name_map.json       parameter → part
  *   or                                            part0.safetensors …
- *     model.safetensors.index.json                hyper_param.safetensors   what the strategy doesn't know;
- *     model-00001-of-00002.safetensors …                                    only if there is such a thing
+ *     model.safetensors.index.json                hyper_param.safetensors   the rest;
+ *     model-00001-of-00002.safetensors …                                    only if there is any
  *
  * A folder with one .safetensors file and nothing else of the kind is that file, as MindSpore's
  * _load_parallel_checkpoint takes it; it needs no map then.
@@ -16,7 +16,6 @@
 #include "source/scan/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,9 +162,9 @@ static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_
     return rc;
 }
 
-/* ---- what a folder is ---- */
+/* ---- kinds of folders ---- */
 
-/* What was found in the folder besides checkpoints. */
+/* Files of the folder besides checkpoints. */
 struct seen {
     const struct rfs_source_spec *spec;
     struct rfs_error *err;

@@ -123,7 +123,7 @@ struct rfs_pickle_from {
     uint64_t offset;
     uint16_t origin;
     struct rfs_budget *budget; /* that pays for it if it is valid; or NULL */
-    bool pieces;               /* DTensors and what they are made of may be named */
+    bool pieces;               /* DTensors and their parts may be named */
 };
 
 /*

@@ -337,7 +337,7 @@ static const struct name names[] = {
     NAME("numpy._core.multiarray", "_reconstruct", PLAIN, a_numpy_array, is_array_state, NOTHING),
 };
 
-/* What a DTensor is made of. */
+/* The parts of a DTensor. */
 #define PIECE(module, name) NAME(module, name, PLAIN, no_args, a_dict, BY_NEW)
 #define SPEC "torch.distributed.tensor._dtensor_spec"
 #define PLACES "torch.distributed.tensor.placement_types"

@@ -42,7 +42,7 @@ struct rfs_node *rfs_unpickle_node(struct rfs_unpickler *machine, enum rfs_node_
 {
     if (machine->pickle->n_nodes >= RFS_PICKLE_NODES)
         return NULL;
-    /* Numbers, of which there may be millions, have no more room than they need. */
+    /* Numbers take no more room than they need: there may be millions. */
     const bool is_number = kind == RFS_NODE_INT || kind == RFS_NODE_FLOAT;
     const size_t bytes =
         is_number ? offsetof(struct rfs_node, of) + sizeof(int64_t) : sizeof(struct rfs_node);
