@@ -158,7 +158,7 @@ static void begin(struct reading *reading, const struct rfs_argument *rows)
     }
     *letter = '\0';
     opterr = 0;
-    optind = 0; /* glibc's: begin anew, also with what the first characters of the letters say */
+    optind = 0; /* glibc's: begin anew, and read the first characters of the letters again */
 }
 
 static int take_place(struct reading *reading, const char *value, void *request,

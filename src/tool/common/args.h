@@ -23,20 +23,18 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * What becomes of an argument's value, in the member of the command's request that the row names.
- */
+/* How an argument's value is kept, in the member of the command's request that the row names. */
 enum rfs_argument_as {
     RFS_AS_FLAG = 1, /* bool: true; the option has no value */
     RFS_AS_CHOICE,   /* int or an enumeration: NUMBER; the option has no value */
     RFS_AS_TEXT,     /* const char *; of argv */
     RFS_AS_TEXTS,    /* { const char **data; size_t n, cap; …: appended; to be freed */
-    RFS_AS_NUMBER,   /* an unsigned number from LEAST to MOST, or what is refused with REMEDY */
+    RFS_AS_NUMBER,   /* an unsigned number from LEAST to MOST; others are refused with REMEDY */
     RFS_AS_BYTES,    /* the same, with K, M, G or T */
     RFS_AS_THREADS,  /* unsigned, from 1 on; without it, as many as there are processors */
     RFS_AS_REAL,     /* double: a number from 0 on */
     RFS_AS_RANKS,    /* struct rfs_ranks: a list of ranks is appended; to be freed */
-    RFS_AS_WORD,     /* int or an enumeration: which of WORDS, or what is refused with REMEDY */
+    RFS_AS_WORD,     /* int or an enumeration: which of WORDS; others are refused with REMEDY */
     RFS_AS_VIEW,     /* struct rfs_settings: option KEY of a view is appended; to be freed */
     RFS_AS_OWN,      /* by TAKE */
 };

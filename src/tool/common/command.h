@@ -14,7 +14,7 @@ struct rfs_command {
     /* one line of the list of commands: "info shows what …\n" less the name */
     const char *summary;
     const struct rfs_argument *arguments; /* to a row of zeros */
-    const char *after;                    /* what --help says after them; NULL: nothing */
+    const char *after;                    /* the end of --help; NULL: nothing */
     size_t request_bytes;                 /* the members of its arguments, and whatever it likes */
     const void *defaults;                 /* of the request; NULL: zeros */
     int trouble;                          /* exit status of any failure; 0: as of other commands */

@@ -229,7 +229,7 @@ static bool same_dims(const struct rfs_type *type, const uint64_t *dims)
 #define SHAPE RFS_DIMS_TEXT(RFS_MAX_DIMS)
 
 /*
- * One rank's slice against what the others make of the tensor. True: worth no more words about this
+ * One rank's slice against the tensor that the others make. True: worth no more words about this
  * parameter.
  */
 static bool check_slice(struct checking *c, const char *param, uint32_t stage,
@@ -357,7 +357,8 @@ static void check_param(struct checking *c, size_t i, bool *held)
 }
 
 /*
- * What the tree has and the strategy has not: as a step or a rate, which are the same on all ranks.
+ * Parameters of the tree that the strategy lacks: as a step or a rate, which are the same on all
+ * ranks.
  */
 static void check_others(struct checking *c)
 {

@@ -31,8 +31,8 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
 
 /*
  * Proves that the last rank of the tree is the strategy's: shapes that are told of a tree of other
- * ranks are wrong. Nothing is proved of what is not cut by this strategy. 0, or -EINVAL with *err
- * filled.
+ * ranks are wrong. Nothing is proved of parameters that this strategy does not cut. 0, or -EINVAL
+ * with *err filled.
  */
 int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err);
 
@@ -52,7 +52,7 @@ struct rfs_fit_tensor {
 int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
                    struct rfs_fit_tensor *out, struct rfs_error *err);
 
-/* What does not go together; texts are in the arena of the list. */
+/* A contradiction; texts are in the arena of the list. */
 struct rfs_fit_finding {
     /*
      * "ranks", "unreadable", "no parameters", "shape", "type", "hole", "only in the strategy",

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-/* Patterns (base/glob.h) of which one must match a name; none: all do. Zero-initialise. */
+/* Patterns (base/glob.h); one must match a name. Without any, all names match. Zero-initialise. */
 struct rfs_globs {
     const char **data; /* owned; the patterns are borrowed */
     size_t n, cap;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the headers of all ranks of a source say, and which ranks say the same.
+ * The headers of all ranks of a source, and which ranks have the same.
  *
  * Every rank's headers are read, in parallel, or of a large tree the first of each kind and samples
  * of the others (rfs_catalog_resembles): then a rank of 10,000 parameters costs a dozen small
- * reads. Costs 64 bytes a rank beside the indexes, of which ranks that are alike share one.
+ * reads. Costs 64 bytes a rank beside the indexes; ranks that are alike share one.
  */
 #ifndef RFS_TOOL_COMMON_HEADERS_H
 #define RFS_TOOL_COMMON_HEADERS_H

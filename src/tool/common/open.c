@@ -6,7 +6,6 @@
 #include "tool/common/tool.h"
 #include "view/internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
@@ -42,7 +41,7 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
     rfs_options_free(&parsed);
     if (rc)
         return rc;
-    /* What the user says of the cache comes later, and counts. */
+    /* The user's cache= comes later, and counts. */
     if (rfs_settings_add(&all, "cache", keyed ? RFS_TOOL_CACHE_KEYED : RFS_TOOL_CACHE, NULL) ||
         rfs_settings_add_all(&all, options))
         return rfs_fail_memory(err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/output.h"
 
-#include "base/cleanup.h"
 #include "base/write_whole.h"
 
 #include <errno.h>
@@ -25,7 +24,7 @@ static int fail_stdout(struct rfs_error *err)
     return rfs_fail(err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
 }
 
-/* What is at PATH, and may not be replaced. */
+/* PATH is there, and may not be replaced. */
 static int check_place(const char *path, bool force, struct rfs_error *err)
 {
     struct stat st;

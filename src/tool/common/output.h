@@ -10,7 +10,7 @@
 
 /*
  * Writes PATH in one go: under a temporary name beside it, which is renamed when all is on the
- * disk. What is there is replaced only if FORCE. "-" is the standard output. 0, or -errno with *err
+ * disk. Another file is replaced only if FORCE. "-" is the standard output. 0, or -errno with *err
  * filled, and nothing is left behind.
  */
 int rfs_output_write(const char *path, const void *data, size_t size, bool force,
@@ -29,7 +29,7 @@ struct rfs_output {
 int rfs_output_begin(const char *path, bool force, struct rfs_output *out, struct rfs_error *err);
 int rfs_output_add(struct rfs_output *out, const void *data, size_t size, struct rfs_error *err);
 int rfs_output_end(struct rfs_output *out, struct rfs_error *err);
-/* Of what has not ended, nothing is left. Also one that is RFS_OUTPUT_NONE. */
+/* An output that has not ended is removed. Also one that is RFS_OUTPUT_NONE. */
 void rfs_output_drop(struct rfs_output *out);
 
 #endif

@@ -30,7 +30,7 @@ struct rfs_progress {
 void rfs_progress_init(struct rfs_progress *progress, bool json);
 void rfs_progress_destroy(struct rfs_progress *progress);
 
-/* BYTES and FILES are what is to be done; 0 bytes: files count. */
+/* BYTES and FILES are to be done; 0 bytes: files count. */
 void rfs_progress_begin(struct rfs_progress *progress, const char *phase, uint64_t bytes,
                         uint64_t files);
 void rfs_progress_add(struct rfs_progress *progress, uint64_t bytes);

@@ -24,10 +24,10 @@ struct rfs_printed {
 };
 
 FILE *rfs_printed_begin(struct rfs_printed *shown);
-/* What was written, malloc'ed; never NULL. */
+/* The text, malloc'ed; never NULL. */
 char *rfs_printed_end(struct rfs_printed *shown);
 
-/* MEMORY, which was allocated for what is printed: never NULL. */
+/* MEMORY, which was allocated for output: never NULL. */
 void *rfs_printed_memory(void *memory);
 
 #endif

@@ -33,7 +33,7 @@ int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struc
 /* Also one that is zero. */
 void rfs_tool_source_close(struct rfs_tool_source *source);
 
-/* How its files are to be read, for what is no catalogue; borrows both. */
+/* How its files are to be read, for readers without a catalogue; borrows both. */
 struct rfs_source_spec rfs_tool_source_spec(const struct rfs_tool_source *source, const char *path);
 
 #endif

@@ -8,7 +8,7 @@
 #define RFS_TOOL_COMMON_STOP_H
 
 /*
- * From now on they are only noted. A second one of a kind ends the process; what was ignored stays
+ * From now on they are only noted. A second one of a kind ends the process; an ignored one stays
  * so.
  */
 void rfs_stop_catch(void);
@@ -20,7 +20,7 @@ int rfs_stopped(void);
 void rfs_stop_wake(int fd);
 
 /*
- * Ends the process as if nobody had caught the signal, for those who wait for it. Does nothing
+ * Ends the process as if nobody had caught the signal, for processes that wait for it. Does nothing
  * before one came.
  */
 void rfs_stop_end(void);

@@ -21,7 +21,7 @@
 void rfs_svg_begin(FILE *out, double width, double height, const char *title);
 void rfs_svg_end(FILE *out);
 
-/* TEXT with what XML gives a meaning to escaped, and as \xNN what is not printable UTF-8. */
+/* TEXT with XML's characters escaped, and bytes that are not printable UTF-8 as \xNN. */
 void rfs_svg_escape(FILE *out, const char *text);
 /*
  * A line of text at its baseline. Classes: "h" heading, "t" text, "s" small, "k" on a colour; "m"
@@ -29,7 +29,10 @@ void rfs_svg_escape(FILE *out, const char *text);
  */
 void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* Classes: "o" outline, "g" faint outline, "b" bold outline, "f" background of what is left out. */
+/*
+ * Classes: "o" outline, "g" faint outline, "b" bold outline, "f" background of parts that are left
+ * out.
+ */
 void rfs_svg_rect(FILE *out, double x, double y, double width, double height, const char *style);
 /* Filled with a colour, taken modulo RFS_SVG_COLOURS; FAINT: mostly not. */
 void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour,

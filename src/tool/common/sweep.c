@@ -5,14 +5,13 @@
 #include "base/pool.h"
 #include "view/ranges.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct run {
     const struct rfs_sweep *sweep;
-    pthread_mutex_t lock; /* of what follows; a leaf lock */
+    pthread_mutex_t lock; /* of the next members; a leaf lock */
     pthread_cond_t turn;  /* somebody's turn has come, or it is over */
     size_t item;          /* of the next piece, and */
     uint64_t at;          /* where that begins */
@@ -81,8 +80,8 @@ static uint64_t unit_of(const struct rfs_sweep *sweep, size_t item, unsigned sid
 }
 
 /*
- * What all sides read of so many units, for the progress; without units of their own, that of the
- * first.
+ * The bytes that all sides read for so many units, for the progress; without units of their own,
+ * that of the first.
  */
 static uint64_t bytes_of(const struct rfs_sweep *sweep, size_t item, uint64_t n)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tensors of one checkpoint or of several beside each other, each from its first byte to its last,
- * in pieces by several threads: pieces are worked on at once, and what they gave is folded into
- * their item in order. So what comes out does not depend on the number of threads, and a hash of an
+ * in pieces by several threads: pieces are worked on at once, and their results are folded into
+ * their item in order. So the result does not depend on the number of threads, and a hash of an
  * item can be folded that others help to read.
  *
  * Threads take pieces in order, so whoever waits for its turn waits for a thread that works.
- * Memory: 8 bytes an item, and what a worker needs, for each thread.
+ * Memory: 8 bytes an item, and each thread's worker.
  */
 #ifndef RFS_TOOL_COMMON_SWEEP_H
 #define RFS_TOOL_COMMON_SWEEP_H
@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of what is assembled at once */
+#define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of those of a piece */
 #define RFS_SWEEP_SIDES 3
 
 struct rfs_sweep_piece {
@@ -29,8 +29,8 @@ struct rfs_sweep_piece {
 
 /* Of one thread. */
 struct rfs_sweep_worker {
-    unsigned char *bytes
-        [RFS_SWEEP_SIDES]; /* RFS_SWEEP_PIECE each; what was read of each side, and spare ones */
+    /* RFS_SWEEP_PIECE each: the bytes of each side, and spare ones. */
+    unsigned char *bytes[RFS_SWEEP_SIDES];
     struct rfs_slice slice[RFS_SWEEP_SIDES]; /* of the sides that are read: the item's */
     size_t of;                               /* the item of those; SIZE_MAX: none */
     void *own;                               /* OWN_BYTES, zero before each piece */
@@ -43,7 +43,7 @@ struct rfs_sweep {
     const struct rfs_whole *whole[RFS_SWEEP_SIDES];
     unsigned sides; /* with spare ones */
     size_t own_bytes;
-    /* What is read of an item on a side; NULL: nothing. */
+    /* The tensor of an item on a side; NULL: none. */
     const struct rfs_whole_tensor *(*tensor)(void *ctx, size_t item, unsigned side);
     uint64_t (*units)(void *ctx, size_t item);               /* how long an item is */
     uint64_t (*unit)(void *ctx, size_t item, unsigned side); /* bytes of a unit; NULL: 1 */

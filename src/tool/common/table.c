@@ -97,7 +97,7 @@ static size_t list_shown(const struct rfs_table *table, const struct rfs_column 
     return n;
 }
 
-/* What is wider sticks out of its column, in its row alone: one long name must not pad all rows. */
+/* A wider cell sticks out of its column, in its row alone: one long name must not pad all rows. */
 #define WIDEST 128
 
 /* *owed spaces stand before the next character, so that no line ends in spaces. */

@@ -24,7 +24,7 @@
 
 enum {
     RFS_CELL_TEXT = 0,   /* a string */
-    RFS_CELL_NUMBER = 1, /* aligned to the right; JSON as it stands, as what follows */
+    RFS_CELL_NUMBER = 1, /* aligned to the right; JSON as it stands, as the next ones */
     RFS_CELL_JSON = 2,
     RFS_FOR_PEOPLE = 4, /* in that form alone */
     RFS_FOR_SCRIPTS = 8,
@@ -56,8 +56,8 @@ struct rfs_table {
     ((table)->columns = (list), (table)->n_columns = sizeof(list) / sizeof *(list))
 
 /*
- * The next cell. What is not printable UTF-8 becomes \xNN. Ends the command where memory is short
- * (show.h).
+ * The next cell. Bytes that are not printable UTF-8 become \xNN. Ends the command where memory is
+ * short (show.h).
  */
 void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -68,9 +68,9 @@ void rfs_table_real(struct rfs_table *table, int digits, double number);
 void rfs_table_bool(struct rfs_table *table, bool value);
 /* "[768, 24]" */
 void rfs_table_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims);
-/* What there is not: null for scripts. */
+/* No value: null for scripts. */
 void rfs_table_none(struct rfs_table *table, const char *for_people);
-/* The same of what is written between the two. */
+/* The same, with the text that is written between the two. */
 FILE *rfs_table_cell(struct rfs_table *table);
 void rfs_table_cell_end(struct rfs_table *table);
 

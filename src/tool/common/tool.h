@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all commands of `reshard` say and read alike. */
+/* Messages, exit codes and numbers of all commands of `reshard`. */
 #ifndef RFS_TOOL_COMMON_TOOL_H
 #define RFS_TOOL_COMMON_TOOL_H
 
@@ -14,13 +14,13 @@ enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 int rfs_tool_failed(const struct rfs_error *err);
 
 /*
- * "reshard: error: …" and "reshard: warning: …; try: REMEDY" (NULL: none), for what does not end
- * the command.
+ * "reshard: error: …" and "reshard: warning: …; try: REMEDY" (NULL: none), for failures that do not
+ * end the command.
  */
 void rfs_tool_print_error(const char *line);
 void rfs_tool_warn(const char *line, const char *remedy);
 
-/* Flushes the standard output: what could not be written is a failure. Gives the exit code. */
+/* Flushes the standard output: it fails if not all could be written. Gives the exit code. */
 int rfs_tool_done(void);
 
 /* A decimal number in [MIN, MAX], with a suffix K, M, G or T (powers of 1024) if SUFFIX. */

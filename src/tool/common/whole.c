@@ -97,7 +97,7 @@ static int open_view(const char *path, const struct rfs_settings *options, bool 
         rc = rfs_tool_objects(&parsed, path, err);
     whole->path = path;
     /*
-     * A view is of something: by default of what most checkpoints are; hfai's parts have no other
+     * A view has an output format: by default that of most checkpoints; hfai's parts have no other
      * format.
      */
     if (rc == 0 && parsed.format < 0 && parsed.shown == RFS_SHOW_RANKS && !rfs_view_has_parts(path))

@@ -18,7 +18,7 @@
 #include "tool/common/globs.h"
 
 struct rfs_whole_tensor {
-    const char *name;            /* as shown; the view's, as what follows */
+    const char *name;            /* as shown; the view's, as the next members */
     const struct rfs_type *type; /* as shown: its element type may be that of the option dtype */
     const struct rfs_target *target;
     bool own; /* of a source of several ranks, and no strategy knows it: this is the first rank's */
@@ -34,7 +34,7 @@ struct rfs_whole {
     struct rfs_planner *planner;   /* owned; NULL with parts */
     struct rfs_whole_parts *parts; /* owned; of hfai's parts; or NULL */
     struct rfs_catalog *catalog;
-    struct rfs_lacking lacking;      /* owned; of what is damaged, if that may be */
+    struct rfs_lacking lacking;      /* owned; damaged ranks, if there may be any */
     uint32_t first, ranks, stages;   /* the ranks that its strategy tells, from the first on */
     const struct rfs_params *params; /* that the targets are of */
     uint32_t rank;                   /* of the destination, by whose slices they are */
@@ -56,7 +56,7 @@ void rfs_whole_name_strategy(const char *flag, struct rfs_error *err);
  * a target of the rank's plan, and its slice by rfs_planner_slice. CUT NULL: a destination is
  * refused.
  *
- * DAMAGED: ranks may be missing or damaged. What cannot be had without them is none of the tensors,
+ * DAMAGED: ranks may be missing or damaged. A tensor that cannot be read without them is left out,
  * and rfs_whole_lost tells it; plans are made one at a time.
  *
  * 0, or -errno with *err filled; both to be closed in any case, CUT first.
@@ -67,7 +67,7 @@ int rfs_whole_open(const char *path, const struct rfs_settings *options, struct 
 void rfs_whole_close(struct rfs_whole *whole);
 
 /*
- * The same of what destination rank RANK has, as it has it, or whole for -1, whatever the
+ * The same of destination rank RANK's slices, as it has them, or whole for -1, whatever the
  * destination in OPTIONS. Of hfai's parts, and without a destination, there is rank 0 alone, which
  * has all whole. 0, or -errno with *err filled; to be closed in any case.
  */

@@ -25,7 +25,7 @@ size_t rfs_whole_parts_models(const struct rfs_whole_parts *parts);
 /* As rfs_whole_slice. */
 int rfs_whole_parts_slice(const struct rfs_whole_parts *parts, const struct rfs_target *target,
                           struct rfs_slice *slice);
-/* What is no tensor, by name and then by hash. */
+/* Values that are no tensors, by name and then by hash. */
 const struct rfs_hfai_value *rfs_whole_parts_values(const struct rfs_whole_parts *parts, size_t *n);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard convert check: whether conversion rules fit a source, and what they make of it. */
+/* reshard convert check: whether conversion rules fit a source, and their result. */
 #include "base/cleanup.h"
 #include "plan/converted.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/table.h"
-#include "tool/common/tool.h"
 #include "view/plans.h"
 
 #include <inttypes.h>

@@ -22,7 +22,7 @@ struct rfs_tolerance {
     double relative, absolute; /* at least 0 */
 };
 
-/* A sum and what it lost. */
+/* A sum and its lost low bits. */
 struct rfs_sum {
     double sum, lost;
 };

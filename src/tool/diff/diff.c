@@ -4,7 +4,6 @@
 
 #include "tool/common/command.h"
 #include "tool/common/sweep.h"
-#include "tool/common/tool.h"
 
 #include <stdlib.h>
 

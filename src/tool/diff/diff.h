@@ -19,25 +19,26 @@ struct rfs_diff_options {
     struct rfs_tolerance tolerance;
     enum rfs_diff_depth depth;
     bool any_dtype; /* a difference in the element type is none */
-    bool all;       /* show also what is the same */
+    bool all;       /* show also equal tensors */
     bool json;
     unsigned threads;
 };
 
-/* A name, and what either side has of it. */
+/* A name, and either side's tensor. */
 struct rfs_pair {
     const struct rfs_whole_tensor *of[2]; /* one of them may be NULL */
     bool other_shape, other_dtype;
     bool read;                   /* its values were compared: */
     uint64_t other_bytes;        /* pieces of up to 4 MiB whose bytes are not the same */
-    struct rfs_comparison found; /* of what has numbers */
+    struct rfs_comparison found; /* of tensors with numbers */
 };
 
 struct rfs_diff {
     struct rfs_diff_options *options;
     struct rfs_whole whole[2];
-    const char *parts;              /* of which the models alone are compared; NULL: all is */
-    RFS_VEC(struct rfs_pair) pairs; /* in the order of A, then what only B has */
+    /* The side that is hfai's parts: only their models are compared. NULL: all is compared. */
+    const char *parts;
+    RFS_VEC(struct rfs_pair) pairs; /* in the order of A, then those that only B has */
     struct rfs_progress progress;
 };
 

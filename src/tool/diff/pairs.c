@@ -77,7 +77,7 @@ bool rfs_pair_is_same(const struct rfs_diff_options *options, const struct rfs_p
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* What a piece gave. */
+/* The result of a piece. */
 struct found {
     struct rfs_comparison numbers;
     bool other_bytes;

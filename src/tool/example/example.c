@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/command.h"
-#include "tool/common/tool.h"
 #include "tool/example/write_tree.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +54,7 @@ static const struct rfs_argument arguments[] = {
     {0},
 };
 
-/* What follows from the options that were given, and what contradicts them. */
+/* Derives values from the given options, and refuses contradictions. */
 static int settle(struct request *request, struct rfs_error *err)
 {
     if (request->dir == NULL || request->dir[0] == '\0')

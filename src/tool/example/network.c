@@ -4,7 +4,6 @@
 #include "base/checked.h"
 #include "tool/example/value.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +217,7 @@ static void make_transformer(struct maker *maker)
     add_alone(maker, "rng_state", RFS_INT32, 1, 4, true);
 }
 
-/* Plain matrices for measuring: what a destination reads is runs of a known length. */
+/* Plain matrices for measuring: a destination reads runs of a known length. */
 static int make_matrices(struct maker *maker, struct rfs_error *err)
 {
     const struct rfs_net_options *options = maker->options;

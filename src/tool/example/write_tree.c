@@ -73,8 +73,8 @@ static int fail_list(const char *path, struct rfs_error *err)
 }
 
 /*
- * Removes from FOLDER what the example calls by that pattern, folders of ranks or files, then
- * FOLDER itself.
+ * Removes from FOLDER the example's entries of that pattern, folders of ranks or files, then FOLDER
+ * itself.
  */
 static int remove_folder(const char *folder, const char *prefix, const char *suffix, bool of_ranks,
                          struct rfs_error *err)

@@ -5,10 +5,8 @@
 #include "source/boxes/boxes.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
-#include "tool/common/tool.h"
 #include "tool/explain/parts.h"
 
-#include <errno.h>
 #include <string.h>
 
 static const struct rfs_argument arguments[] = {
@@ -90,7 +88,7 @@ static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
     if (!errors)
         return rfs_fail_memory(err);
     rfs_progress_begin(&explain->progress, "planning", 0, explain->n_selected);
-    /* The first by itself: the others are then predicted from what it has read. */
+    /* The first by itself: the others are then predicted from its indexes. */
     int rc = plan_one(&planning, 0);
     if (rc == 0 && explain->n_selected > 1)
         rc = rfs_pool_for(explain->rooms.pool, explain->n_selected, plan_one, &planning);

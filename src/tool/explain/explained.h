@@ -3,8 +3,7 @@
  * `reshard explain`: where the bytes of destination slices come from. Headers are read, and no
  * tensor.
  *
- * What is told of many slices is made and dropped slice by slice: only their lines, or totals.h,
- * are kept.
+ * Of many slices each is made and dropped in turn: only their lines, or totals.h, are kept.
  */
 #ifndef RFS_TOOL_EXPLAIN_EXPLAINED_H
 #define RFS_TOOL_EXPLAIN_EXPLAINED_H
@@ -16,10 +15,11 @@
 #include "tool/common/ranks.h"
 #include "view/plans.h"
 
-/* What source and destination are divided into. */
+/* The words for the parts of source and destination. */
 struct rfs_explain_words {
-    const char *one, *many;       /* of the destination: "rank", "ranks" */
-    const char *source, *sources; /* the same; or "file", "files" of what describes itself */
+    const char *one, *many; /* of the destination: "rank", "ranks" */
+    /* the same; or "file", "files" of a source that describes itself */
+    const char *source, *sources;
     const char *from, *from_many; /* "from rank", "from ranks" */
 };
 
@@ -76,7 +76,7 @@ struct rfs_explained {
     const char *name, *shown_name;
     const struct rfs_type *type;  /* its dims and axes are those of boxes; */
     const struct rfs_type *shown; /* these those of the file */
-    const uint64_t *whole;        /* [type->ndim] what boxes are boxes of; */
+    const uint64_t *whole;        /* [type->ndim] the tensor that the boxes lie in; */
     uint32_t n_dims;
     const uint64_t *dims; /* [n_dims] the same as its users know it: parts have it as a row */
     struct rfs_explained_side source, destination;
@@ -95,7 +95,7 @@ int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *s
  */
 int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err);
 /*
- * Calls fn for the slice of the parameter of each selected rank that has it. 0, what fn gave if
+ * Calls fn for the slice of the parameter of each selected rank that has it. 0, the result of fn if
  * that is not 0, or -errno with *err filled.
  */
 typedef int rfs_explained_fn(void *ctx, const struct rfs_explained *slice, struct rfs_error *err);
@@ -106,15 +106,12 @@ int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ct
 uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank);
 /* A source file below the source's folder. */
 const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file);
-/*
- * Other source ranks that hold what a piece is part of in that way, ascending, malloc'ed; none of
- * parts.
- */
+/* Other source ranks that hold a piece's slice in that way, ascending, malloc'ed; none of parts. */
 uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
                                const struct rfs_piece_trace *piece, enum rfs_holding holding,
                                size_t *n);
 
-/* What is printed, all of it, or -errno with *err filled. */
+/* Prints all of it. 0, or -errno with *err filled. */
 int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err);
 /* The same of a parameter that conversion rules make. */
 int rfs_explain_converted_text(struct rfs_explain *explain, struct rfs_error *err);

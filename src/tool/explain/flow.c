@@ -18,7 +18,7 @@ struct flow {
     uint32_t axis;
     double top, height; /* of the axis, without the gaps */
     double gap;         /* between two nodes of a side */
-    uint64_t lo, hi;    /* what is shown of the axis */
+    uint64_t lo, hi;    /* the window of the axis that is shown */
 };
 
 /* How much of the axis is drawn: a slice among very many cells is, and its neighbours. */
@@ -49,7 +49,7 @@ static void set_window(struct flow *flow)
     flow->hi = whole - hi > room ? hi + room : whole;
 }
 
-/* Where place AT of the axis is; what lies outside of the window is at its edge. */
+/* Where place AT of the axis is; a place outside of the window is at its edge. */
 static double place(const struct flow *flow, uint64_t at)
 {
     const uint64_t in = at < flow->lo ? flow->lo : at > flow->hi ? flow->hi : at;
@@ -67,7 +67,9 @@ static double shift(const struct flow *flow, size_t i, size_t n)
     return flow->gap * ((double)i + (double)(most - n) / 2);
 }
 
-/* What BOX of the tensor is of node I of N; what is copied has nodes one below the other. */
+/*
+ * The part of node I of N that BOX of the tensor is; copied tensors have nodes one below the other.
+ */
 static void extent(const struct flow *flow, const struct rfs_box *box, size_t i, size_t n,
                    double *from, double *to)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What scripts read; reshard(1) tells the keys. */
+/* JSON for scripts; reshard(1) has the keys. */
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "tool/common/layout_text.h"

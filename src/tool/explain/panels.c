@@ -145,7 +145,7 @@ static void draw_source(const struct panels *panels)
         rfs_svg_rect(panels->out, at.x, at.y, at.width, at.height, "o");
         draw_name(panels, cell, &at, cell->touched ? "k m" : "s m");
     }
-    /* What of them is taken. */
+    /* The parts that are taken. */
     for (size_t i = 0; picture->explain->one && i < picture->pieces.n; i++)
         if (in_row(panels, &picture->pieces.data[i].box)) {
             const struct rectangle at = project(panels, &picture->pieces.data[i].box, LEFT);
@@ -186,7 +186,7 @@ static void draw_destination(const struct panels *panels)
             continue;
         const struct rectangle at = project(panels, &piece->box, RIGHT);
         struct drawn from = picture->cells.data[piece->from];
-        from.holders = 1; /* who else has it is told on the left */
+        from.holders = 1; /* the other holders are on the left */
         rfs_svg_fill(panels->out, at.x, at.y, at.width, at.height,
                      picture->cells.data[piece->from].colour, false);
         rfs_svg_rect(panels->out, at.x, at.y, at.width, at.height, "g");

@@ -49,7 +49,7 @@ void rfs_picture_range(const struct picture *picture, const struct rfs_box *box,
         snprintf(out, cap, "%" PRIu64 ":%" PRIu64, box->at[axis], box->at[axis] + box->len[axis]);
 }
 
-/* ---- what is to be drawn --------------------------------------------------------------------- */
+/* ---- the drawing's contents ------------------------------------------------------------------ */
 
 static bool add_rank(struct drawn *drawn, uint32_t rank)
 {
@@ -126,7 +126,7 @@ static size_t slice_of(struct picture *picture, const struct rfs_box *box, bool 
                : SIZE_MAX;
 }
 
-/* The cell of what is copied: one for each rank that gives it. */
+/* The cell of a copied tensor: one for each rank that gives it. */
 static size_t provider_of(struct picture *picture, uint32_t rank)
 {
     for (size_t i = 0; i < picture->cells.n; i++)

@@ -4,8 +4,8 @@
  * the ones to the others, all as boxes in the whole tensor.
  *
  * Where one axis alone is cut it is a flow: two bars and bands between them. Else the tensor is
- * drawn twice, by the two cut axes that are last; what other cut axes there are is folded: a row of
- * drawings for each interval between their cuts.
+ * drawn twice, by the last two cut axes; other cut axes are folded: a row of drawings for each
+ * interval between their cuts.
  */
 #ifndef RFS_TOOL_EXPLAIN_PICTURE_H
 #define RFS_TOOL_EXPLAIN_PICTURE_H
@@ -51,7 +51,7 @@ struct picture {
         struct drawn_piece *data;
         size_t n, cap;
     } pieces;
-    char *title, *subtitle;     /* owned, as what follows */
+    char *title, *subtitle;     /* owned, as the next members */
     char *source, *destination; /* "source: axis 0 in 8" */
 };
 

@@ -102,7 +102,7 @@ static bool add_run(const struct rfs_block *block, uint64_t at, struct rfs_file_
     return true;
 }
 
-/* Recurses once a loop, of which there are RFS_MAX_DIMS at most. */
+/* Recurses once for each of at most RFS_MAX_DIMS loops. */
 static bool add_level(const struct rfs_block *block, uint32_t level, uint64_t at,
                       struct rfs_file_ranges *out)
 {

@@ -62,7 +62,7 @@ static const struct rfs_target *find_target(struct rfs_explain *explain,
     return explain->target;
 }
 
-/* The name of one of the ranks' parameters that is close to what was asked for; NULL for none. */
+/* The name of one of the ranks' parameters that is close to the requested one; NULL for none. */
 static const char *closest_name(const struct rfs_explain *explain)
 {
     const struct rfs_params *params =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people read. */
+/* The text for people. */
 #include "base/text.h"
 #include "base/cleanup.h"
 #include "tool/common/layout_text.h"
@@ -10,7 +10,6 @@
 #include "tool/explain/ranges.h"
 #include "tool/explain/totals.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -143,7 +142,7 @@ static void add_piece(struct rfs_table *table, const struct rfs_explain *explain
     rfs_table_u64(table, bytes);
 }
 
-/* The ranks that hold what a piece is part of, by what they have of it. */
+/* The ranks that hold a piece's slice, by their state. */
 static void put_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
                        const struct rfs_piece_trace *piece, enum rfs_holding holding,
                        const char *before, const char *after)
@@ -157,8 +156,8 @@ static void put_others(const struct rfs_explain *explain, const struct rfs_expla
 }
 
 /*
- * Of each source rank that gives something: where its file is, who else has the same, and why it
- * was chosen.
+ * Of each source rank that gives something: where its file is, which others have the same, and why
+ * it was chosen.
  */
 static void put_providers(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {

@@ -230,7 +230,7 @@ static int compare(uint64_t x, uint64_t y)
     return (x > y) - (x < y);
 }
 
-/* By the lists that have them, and by what decides a trace there. */
+/* By the lists that have them, then by the members that decide a trace. */
 static int by_kind(const void *a, const void *b)
 {
     const struct named *x = a;
@@ -291,7 +291,7 @@ static bool list_all(struct every *every, const struct rfs_explain *explain)
     return every->params_of && group_by_name(every);
 }
 
-/* What all ranks of a parameter list take of one of its parameters. */
+/* The bytes that all ranks of a parameter list take of one of its parameters. */
 static int add_occurrence(struct rfs_totals *totals, struct rfs_explain *explain,
                           const struct every *every, const struct occurrence *of,
                           struct rfs_explained *slice)
@@ -326,7 +326,7 @@ static size_t alike(const struct rfs_explain *explain, const struct every *every
     return n;
 }
 
-/* What all ranks take of a name, and of as many more as are like it. */
+/* The bytes that all ranks take of a name, and of as many more as are like it. */
 static int add_names(struct rfs_totals *totals, struct rfs_explain *explain,
                      const struct every *every, const struct named *named,
                      struct rfs_explained *slice)
@@ -343,7 +343,7 @@ static int add_names(struct rfs_totals *totals, struct rfs_explain *explain,
     return rc;
 }
 
-/* What the parts take of a tensor. */
+/* The bytes that the parts take of a tensor. */
 static int add_tensor(struct rfs_totals *totals, struct rfs_explain *explain, size_t tensor,
                       struct rfs_explained *slice)
 {

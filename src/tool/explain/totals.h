@@ -23,7 +23,7 @@ struct rfs_takings {
     size_t n, cap;
 };
 
-/* What is taken of a parameter in a file. */
+/* The part that is taken of a parameter in a file. */
 struct rfs_totals_box {
     uint32_t file, rank, ndim;
     uint64_t item;                       /* bytes of an element */

@@ -48,8 +48,8 @@ static uint64_t *edges_of(const struct rfs_box *const *boxes, size_t n, uint32_t
 }
 
 /*
- * What the boxes, ascending along AXIS, have together in the axes from there on. Between two
- * neighbouring edges the same boxes count everywhere. Recurses once an axis.
+ * The cells of the boxes, ascending along AXIS, in the axes from there on. Between two neighbouring
+ * edges the same boxes count everywhere. Recurses once an axis.
  */
 static bool volume_from(const struct rfs_box *const *boxes, size_t n, uint32_t axis, uint32_t ndim,
                         uint64_t *volume)

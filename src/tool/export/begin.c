@@ -114,7 +114,7 @@ int rfs_wave_begin(struct rfs_writing_run *run, struct rfs_wave **out, struct rf
         wave->files[wave->n].partial = RFS_PARTIAL_NONE;
         rc = begin_file(run, &files[wave->n], &wave->files[wave->n], err);
     }
-    /* What is empty is complete. */
+    /* Empty files are complete. */
     for (size_t f = 0; rc == 0 && f < n; f++)
         if (wave->files[f].left == 0)
             rc = rfs_writing_finish(run, &wave->files[f], err);
@@ -127,7 +127,7 @@ int rfs_wave_begin(struct rfs_writing_run *run, struct rfs_wave **out, struct rf
     return 0;
 }
 
-/* ---- what is complete ------------------------------------------------------------------------ */
+/* ---- complete files -------------------------------------------------------------------------- */
 
 int rfs_writing_finish(struct rfs_writing_run *run, struct rfs_writing *writing,
                        struct rfs_error *err)

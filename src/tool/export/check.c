@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is there already. A file that the manifest has, made of the same by its entry, is read and
- * kept if it has the entry's hash. Of any other file the bytes are compared with what would be
- * written. What differs is refused, before anything is written, unless --force says to replace it.
+ * Compares the files that are there already. A file that the manifest has, of the same sources by
+ * its entry, is read and kept if it has the entry's hash. Of any other file the bytes are compared
+ * with those that would be written. A file that differs is refused, before anything is written,
+ * unless --force says to replace it.
  */
 #include "tool/export/export.h"
 
@@ -43,7 +44,7 @@ void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_
         free(buffer);
 }
 
-/* ---- reading what is there ------------------------------------------------------------------- */
+/* ---- reading the files that are there -------------------------------------------------------- */
 
 /* Does something with each piece of a file that is there, or fails. */
 typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset);
@@ -232,7 +233,7 @@ static int check_one(void *ctx, size_t i)
     return rfs_first_error_note(&checking->first, rc, &err);
 }
 
-/* What will be read at most, for the progress: what there is already, of this task. */
+/* The most bytes that will be read, for the progress: this task's files that are there already. */
 static void bytes_there(const struct rfs_export *export, uint64_t *bytes, uint64_t *files)
 {
     *bytes = *files = 0;

@@ -20,8 +20,8 @@
 enum rfs_copy_way { RFS_COPY_NOT, RFS_COPY_CLONE, RFS_COPY_SERVER };
 
 struct rfs_copier {
-    atomic_int way; /* an rfs_copy_way */
-    uint64_t block; /* of the file system, bytes: what is shared is whole blocks */
+    atomic_int way;                    /* an rfs_copy_way */
+    uint64_t block;                    /* of the file system, bytes: whole blocks are shared */
     atomic_uint_least64_t bytes_taken; /* over from sources */
 };
 
@@ -30,8 +30,8 @@ void rfs_copier_init(struct rfs_copier *copier, int fd);
 
 /*
  * Takes as much of PLAIN as it can over into the shown file that is written to FD, whose offsets
- * PLAIN's are. [*begin, *end) is what it took, which may be empty. 0, or -errno when the source has
- * changed or cannot be used.
+ * PLAIN's are. [*begin, *end) is the range that it took, maybe empty. 0, or -errno when the source
+ * has changed or cannot be used.
  */
 int rfs_copier_take(struct rfs_copier *copier, struct rfs_files *files,
                     const struct rfs_plain *plain, int fd, uint64_t *begin, uint64_t *end);

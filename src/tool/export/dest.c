@@ -98,7 +98,7 @@ int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
     if (!out->path)
         return rfs_fail(err, -errno, RFS_IN(given), "a folder in one that is there",
                         "cannot be written to: %s", strerror(errno));
-    /* What is no source is told when it is opened. */
+    /* A path that is no source is reported when it is opened. */
     RFS_FREE char *from = source ? rfs_store_realpath(source) : NULL;
     const int rc = from ? refuse_overlap(out->path, from, err) : 0;
     return rc ? rc : open_folder(out, err);
@@ -135,7 +135,7 @@ int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error 
         return rfs_fail_memory(err);
     char *slash = strrchr(parent, '/');
     slash[slash == parent] = '\0';
-    /* Who cannot tell says 0 of 0 blocks. */
+    /* File systems without quotas report f_blocks == 0; skip the check. */
     if ((dest->fd >= 0 ? fstatvfs(dest->fd, &fs) : statvfs(parent, &fs)) != 0 || fs.f_blocks == 0 ||
         !rfs_mul_u64(fs.f_bavail, fs.f_frsize, &room) || bytes <= room)
         return 0;
@@ -146,7 +146,7 @@ int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error 
                     "%s are to be written, and %s are free there", wanted, free_bytes);
 }
 
-/* ---- what is in it --------------------------------------------------------------------------- */
+/* ---- its contents ---------------------------------------------------------------------------- */
 
 /*
  * The folder that PATH is in, each part opened for itself so that no link is followed; MAKE: made
@@ -303,7 +303,9 @@ static void forget_name(struct rfs_partial *partial)
     partial->temporary = NULL;
 }
 
-/* Who found it before it was locked has taken it for stale, and has removed it. -EBUSY then. */
+/*
+ * Another task that found it before it was locked took it for stale, and removed it. -EBUSY then.
+ */
 static int lock_it(int fd)
 {
     struct stat st;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The folder that is exported to. Files come into being under a temporary name beside their own and
- * are renamed when they are complete; what runs at the same time, and what was killed, is told
- * apart by a lock on the temporary file. Links inside the folder are not followed.
+ * are renamed when they are complete; exports that run at the same time, and those that were
+ * killed, are told apart by a lock on the temporary file. Links inside the folder are not followed.
  *
  * Threads: rfs_dest_find, make and close from one; the others from any.
  */
@@ -60,19 +60,19 @@ struct rfs_partial {
 int rfs_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode,
                       struct rfs_partial *out, struct rfs_error *err);
 /*
- * Gives it its name, in the place of what has it only if REPLACE; SYNC: so that it outlasts a power
- * failure. Ends it in any case. 0, or -errno with *err filled.
+ * Gives it its name, in the place of another file only if REPLACE; SYNC: so that it outlasts a
+ * power failure. Ends it in any case. 0, or -errno with *err filled.
  */
 int rfs_partial_finish(const struct rfs_dest *dest, struct rfs_partial *partial, bool replace,
                        bool sync, struct rfs_error *err);
 /* Removes it. Does nothing with one that has ended. */
 void rfs_partial_drop(struct rfs_partial *partial);
 
-/* Writes a small file in one go, in the place of what was there. 0, or -errno with *err filled. */
+/* Writes a small file in one go, in the place of any other. 0, or -errno with *err filled. */
 int rfs_dest_save(const struct rfs_dest *dest, const char *name, const void *data, size_t size,
                   bool sync, struct rfs_error *err);
 
-/* What an errno of writing means to the user: -CODE with *err filled. */
+/* The message for an errno of writing: -CODE with *err filled. */
 int rfs_dest_failed(const struct rfs_dest *dest, const char *path, const char *what, int code,
                     struct rfs_error *err);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/export/export.h"
 
-#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/store.h"
@@ -19,9 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* A reshard_log_fn: as the mount does on a terminal, without what is only of use in a log. */
+/*
+ * A reshard_log_fn: as the mount does on a terminal, without lines that are only of use in a log.
+ */
 static void print_line(void *ctx, enum reshard_level level, const char *line)
 {
     struct rfs_export *export = ctx;
@@ -90,9 +91,7 @@ static void print_summary(const struct rfs_export *export, double seconds)
 
 /* ---- before the first byte ------------------------------------------------------------------- */
 
-/*
- * What this and all other tasks still have to write, less what is written of it in temporary files.
- */
+/* The bytes that this and all other tasks still have to write, less those in temporary files. */
 static int check_room(const struct rfs_export *export, struct rfs_error *err)
 {
     uint64_t needed = 0;
@@ -112,10 +111,7 @@ static int check_room(const struct rfs_export *export, struct rfs_error *err)
     return rfs_dest_room(&export->dest, needed > begun ? needed - begun : 0, err);
 }
 
-/*
- * The manifest begins with all that is known, so that no task loses what another one has written
- * down.
- */
+/* The manifest begins with all that is known, so that no task loses entries of another one. */
 static int begin_record(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_manifest *mine = &export->record.manifest;
@@ -137,7 +133,7 @@ static int begin_record(struct rfs_export *export, struct rfs_error *err)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* What is complete when it was stopped is written down. */
+/* The manifest has all files that were complete when it was stopped. */
 static int write_files(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_error later = {0};
@@ -149,7 +145,7 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
         rc = rfs_record_save(&export->record, err); /* before anything that it vouches for */
     if (rc)
         return rc;
-    /* This one has all that they say, but for what is no more. */
+    /* This one has all their entries, but for files that are no longer shown. */
     if (export->stale.entries.n > 0 && export->task.number == 0)
         rfs_export_other_manifests(export, export->task.count, true);
     rc = rfs_export_write(export, err);
@@ -243,7 +239,7 @@ static int run(void *request, struct rfs_error *err)
     const double begun = rfs_progress_now();
     int rc = rfs_export_options_check(options, err);
 
-    signal(SIGPIPE, SIG_IGN); /* who reads the progress may go; the export goes on */
+    signal(SIGPIPE, SIG_IGN); /* the export goes on without a reader of its progress */
     if (rc)
         return rc;
     rc = set_up(&export, err);
@@ -254,7 +250,7 @@ static int run(void *request, struct rfs_error *err)
     else if (rc == 0)
         print_summary(&export, rfs_progress_now() - begun);
     tear_down(&export);
-    fflush(stdout); /* before what is said of a failure */
+    fflush(stdout); /* before the message of a failure */
     return rc;
 }
 

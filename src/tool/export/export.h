@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard export`: what a mount would show, written into a folder. The steps, each in a file of
- * its own:
+ * `reshard export`: the files of a mount, written into a folder. The steps, each in a file of its
+ * own:
  *
  *     list      the view's files, planned (their headers are read), and divided over the tasks
- *     check     what is there already is kept if it proves to be what would be written
+ *     check     a file that is there already is kept if it has the bytes that would be written
  *     write     the others, in waves of files that take from the same sources (export_wave.h)
- *     verify    instead of these: what is there against the manifest
+ *     verify    instead of these: the files against the manifest
  *
  * Nothing is written before all of the list is planned, all that is there is checked, and there is
  * room.
@@ -30,7 +30,7 @@ enum rfs_export_todo {
 struct rfs_export_file {
     char *path;    /* below the folder; owned */
     uint64_t id;   /* in the view */
-    uint64_t size; /* bytes; of what another task writes, that of a file of its kin */
+    uint64_t size; /* bytes; of another task's file, those of a file of its kin */
     bool planned;
     mode_t mode;   /* permission bits of the view's file */
     uint32_t task; /* whose it is */
@@ -46,10 +46,11 @@ struct rfs_export {
     RFS_VEC(struct rfs_export_file) files; /* in the view's order; their ranks are asked for */
     struct rfs_intern *shown_paths;        /* owned; of all files of the view, of any rank */
     struct rfs_intern *source_paths;       /* owned; of all source files, and */
-    RFS_VEC(struct rfs_hash) source_ids;   /* by its ids, what tells each from a changed one */
-    struct rfs_manifest known;             /* what the manifests that were there say, but */
-    struct rfs_manifest stale;             /* of what the view does not show; none without one */
-    struct rfs_record record;              /* this task's own */
+    RFS_VEC(struct rfs_hash) source_ids;   /* by its ids: the identity of each */
+    struct rfs_manifest known;             /* the entries of manifests that were there, but */
+    /* those of files that the view does not show; none without one */
+    struct rfs_manifest stale;
+    struct rfs_record record; /* this task's own */
     struct rfs_progress progress;
 
     uint64_t bytes_written, bytes_kept, files_written, files_kept;
@@ -70,12 +71,15 @@ int rfs_export_list(struct rfs_export *export, struct rfs_error *err);
 int rfs_export_look(struct rfs_export *export, struct rfs_error *err);
 int rfs_export_check(struct rfs_export *export, struct rfs_error *err);
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
-/* Prints what differs; -EBADMSG if anything does. */
+/* Prints the differences; -EBADMSG if there are any. */
 int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);
 
-/* ---- what another export has left; stale.c --------------------------------------------------- */
+/* ---- files of another export; stale.c -------------------------------------------------------- */
 
-/* Takes what the view does not show from the known to the stale. 0, or -ENOMEM with *err filled. */
+/*
+ * Moves entries that the view does not show from the known to the stale. 0, or -ENOMEM with *err
+ * filled.
+ */
 int rfs_export_sort_out(struct rfs_export *export, struct rfs_error *err);
 /* Whether entry I of the stale is still a file there. */
 bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i);
@@ -85,13 +89,13 @@ int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err);
 /* How many manifests there are but those of TASKS tasks; REMOVE: and removes them. */
 unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove);
 
-/* ---- what they share ------------------------------------------------------------------------- */
+/* ---- for all steps --------------------------------------------------------------------------- */
 
-/* What a file is made of, and of which sources: a name for it. 0 or -errno. From any thread. */
+/* A name for the sources of a file and their identities. 0 or -errno. From any thread. */
 int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,
                        struct rfs_hash *out);
 
-/* Memory for what may be plain text of encrypted sources; NULL when out of memory. */
+/* Memory for bytes that may be plain text of encrypted sources; NULL when out of memory. */
 void *rfs_export_buffer(const struct rfs_export *export, size_t bytes);
 void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which files there are, what they are made of, and whose they are. */
+/* The list of files, with the sources and the task of each. */
 #include "tool/export/export.h"
 
 #include "base/cleanup.h"
 #include "base/path.h"
-#include "source/catalog/catalog.h"
 #include "view/ranges.h"
 
 #include <errno.h>
@@ -118,7 +117,7 @@ static int plan_file(struct rfs_export *export, struct rfs_export_file *file, st
     return 0;
 }
 
-/* What tells a source file from a changed one: where it is in its tree, its size and its time. */
+/* The identity of a source file: its place in the tree, its size and its time. */
 static struct rfs_hash identify(const char *path, const char *root, const struct stat *st)
 {
     XXH3_state_t state;

@@ -139,7 +139,7 @@ static bool is_below(const char *path)
     }
 }
 
-/* A text of its own, in the place of what is in *slot. */
+/* Puts a copy of the text in the place of that in *slot. */
 static bool read_text(struct rfs_json_read *json, char **slot)
 {
     if (!rfs_json_read_string(json))

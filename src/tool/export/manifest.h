@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an export has completed: for each file its size, the XXH3-128 of its bytes, and a name for
- * what it was made of, so that the same export can go on, and anybody can check. Written beside the
- * files as reshard-manifest.json, or by each of several tasks as reshard-manifest.K.json; together
- * they count as one, and of two entries for one file the later.
+ * The complete files of an export: for each its size, the XXH3-128 of its bytes, and a name for its
+ * sources, so that the same export can go on, and anybody can check. Written beside the files as
+ * reshard-manifest.json, or by each of several tasks as reshard-manifest.K.json; together they
+ * count as one, and of two entries for one file the later.
  *
  *     {
  *     "format": "reshard-manifest",
@@ -40,7 +40,7 @@
 struct rfs_manifest_entry {
     uint64_t size;           /* bytes */
     struct rfs_hash hash;    /* XXH3-128 of the file */
-    struct rfs_hash made_of; /* of what the view makes it of, and of its sources' identities */
+    struct rfs_hash made_of; /* of the view's recipe for it, and of its sources' identities */
     uint64_t written_ms;     /* since the epoch */
 };
 
@@ -69,9 +69,9 @@ bool rfs_manifest_takes(const char *path);
 /* The text, malloc'ed. 0 or -ENOMEM. */
 int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *size);
 /*
- * Adds what TEXT (with a NUL after it) says; what is said of the whole is taken from it. NAME is
- * for messages. 0, -ENOMEM, or -EINVAL with *err filled for what is no manifest, is damaged, or
- * names what cannot be in the folder.
+ * Adds the entries of TEXT (with a NUL after it), and takes its facts about the whole. NAME is for
+ * messages. 0, -ENOMEM, or -EINVAL with *err filled for a text that is no manifest, is damaged, or
+ * names a file that cannot be in the folder.
  */
 int rfs_manifest_parse(const char *name, const char *text, size_t size,
                        struct rfs_manifest *manifest, struct rfs_error *err);

@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 struct rfs_export_options {
-    const char *source; /* the caller's; NULL: --verify of what the manifest says, and no more */
+    const char *source; /* the caller's; NULL: --verify against the manifest alone */
     const char *target;
-    struct rfs_settings view; /* what is given later counts */
+    struct rfs_settings view; /* of those given twice, the later counts */
     struct rfs_ranks ranks;
     unsigned threads;
     bool no_fsync;
@@ -26,7 +26,7 @@ struct rfs_export_options {
 };
 
 extern const struct rfs_argument rfs_export_arguments[];
-/* What the arguments make together. 0, or -EINVAL with *err filled. */
+/* Checks the arguments together. 0, or -EINVAL with *err filled. */
 int rfs_export_options_check(struct rfs_export_options *out, struct rfs_error *err);
 
 #endif

@@ -4,7 +4,6 @@
 #include "base/cleanup.h"
 #include "tool/common/progress.h"
 
-#include <errno.h>
 #include <time.h>
 
 #define SAVE_EVERY 1.0 /* seconds, at most */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The manifest of this task while it is written: saved when a file is complete, but not so often
- * that saving is what takes the time, and at the end.
+ * that saving takes most of the time, and at the end.
  *
  * Threads: rfs_record_add from any; the others from one.
  */

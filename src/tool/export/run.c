@@ -6,7 +6,6 @@
 #include "tool/common/stop.h"
 #include "view/ranges.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -2,13 +2,12 @@
 /*
  * Files of an earlier export, of other ranks or another format, which this one does not have: with
  * them in it, the folder would be neither. They are those that a manifest lists and the view does
- * not show, of any task and whatever --ranks says. What no manifest lists, and what is a link or no
+ * not show, of any task and whatever --ranks says. A file that no manifest lists, and a link or no
  * file by now, is left alone.
  */
 #include "tool/export/export.h"
 
 #include "base/cleanup.h"
-#include "tool/common/tool.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -21,8 +21,8 @@ static const struct {
 };
 
 /*
- * sbatch gives its script SLURM_PROCID and SLURM_NTASKS, too, though it runs once: only what srun
- * starts has a step.
+ * sbatch gives its script SLURM_PROCID and SLURM_NTASKS, too, though it runs once: only processes
+ * that srun starts has a step.
  */
 static bool is_batch_script(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is there against the manifests, and with a source also against what the view would show now.
- * Prints a line for each file that differs. When all is right and this is the only task, manifests
- * of tasks become one.
+ * Compares an export with its manifests, and with a source also with the files that the view would
+ * show now. Prints a line for each file that differs. When all is right and this is the only task,
+ * manifests of tasks become one.
  */
 #include "tool/export/export.h"
 
@@ -18,7 +18,7 @@
 
 struct verifying {
     struct rfs_export *export;
-    pthread_mutex_t lock; /* of what follows, and of printing; a leaf lock but for that */
+    pthread_mutex_t lock; /* of the next members, and of printing; a leaf lock but for that */
     uint64_t good, bad, bytes;
 };
 
@@ -54,7 +54,7 @@ static void report(struct verifying *verifying, const char *path, uint64_t bytes
     rfs_progress_file(&verifying->export->progress);
 }
 
-/* What is wrong with a file whose entry is ENTRY, or NULL. */
+/* The fault of a file whose entry is ENTRY, or NULL. */
 static const char *read_file(struct rfs_export *export, const char *path,
                              const struct rfs_manifest_entry *entry)
 {

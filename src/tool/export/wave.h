@@ -5,7 +5,7 @@
  * several files want are wanted at about the same time, and are read from the disk once; and where
  * pieces of several files are made of the same (replicas of data parallelism), one is assembled and
  * written to all of them. Files that share nothing go side by side only as far as there are
- * threads, so that what is begun is soon complete.
+ * threads, so that files that were begun are soon complete.
  *
  * Pure: knows no file system and no thread.
  */
@@ -61,7 +61,7 @@ uint64_t rfs_wave_pieces(const struct rfs_wave_file *file, uint64_t piece);
 void rfs_wave_piece(const struct rfs_wave_file *file, uint64_t piece, uint64_t i, uint64_t *offset,
                     uint64_t *size);
 
-/* What a piece is made of, two words: equal for equal bytes. */
+/* The sources of a piece, as two words: equal for equal bytes. */
 struct rfs_wave_key {
     uint64_t word[2];
 };

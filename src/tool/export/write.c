@@ -85,7 +85,7 @@ static bool has_turn(struct item_at_work *work, const struct rfs_writing *writin
     return turn;
 }
 
-/* By who has the turn. */
+/* Only by the thread that has the turn. */
 static void add_to_hash(struct item_at_work *work, struct rfs_writing *writing)
 {
     struct rfs_writing_run *run = work->run;
@@ -101,7 +101,7 @@ static void add_to_hash(struct item_at_work *work, struct rfs_writing *writing)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* Lets the file system take over what it can; the rest is written. */
+/* Lets the file system share or copy ranges; the rest is written. */
 static int write_member(struct item_at_work *work, struct rfs_writing *writing)
 {
     struct rfs_writing_run *run = work->run;

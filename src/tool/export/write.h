@@ -34,7 +34,7 @@ struct rfs_writing {
     struct rfs_partial partial;
     bool has_crc; /* its last bytes are a checksum, from trailer on */
     uint64_t trailer;
-    /* Of who has the turn: the thread whose item begins at hashed. */
+    /* Of the thread that has the turn: its item begins at hashed. */
     XXH3_state_t *hash; /* owned */
     uint32_t crc;       /* of the bytes before the trailer */
     /* Under the run's lock. */
@@ -55,11 +55,11 @@ struct rfs_writing_run {
     struct rfs_copier copier;
     uint64_t piece; /* bytes */
     bool flat;
-    struct rfs_wave_file *order; /* [n] owned, with their sources; what is to be written */
+    struct rfs_wave_file *order; /* [n] owned, with their sources; to be written */
     size_t n;
     int wake; /* a byte for the main thread: the last worker has ended */
 
-    pthread_mutex_t lock;   /* of what follows; a leaf lock */
+    pthread_mutex_t lock;   /* of the next members; a leaf lock */
     pthread_cond_t changed; /* somebody's turn has come, there is a wave, or it is over */
     size_t begun;           /* files that are in a wave, or were */
     struct rfs_wave *wave;  /* NULL: all are begun */
@@ -71,13 +71,13 @@ struct rfs_writing_run {
 
 /* The next wave, its files begun: *out, or NULL when all are. 0, or -errno with *err filled. */
 int rfs_wave_begin(struct rfs_writing_run *run, struct rfs_wave **out, struct rfs_error *err);
-/* Also removes what is not complete. Nobody works on it any more. */
+/* Also removes files that are not complete. No thread works on it any more. */
 void rfs_wave_free(struct rfs_wave *wave);
 
 /*
  * Writes an item, with RUN->piece + RESHARD_SCRATCH_EXTRA bytes of memory for it, and finishes the
- * files of which it is the last. 0, or -errno with *err filled; also 0 when another thread has
- * failed meanwhile.
+ * files that end with it. 0, or -errno with *err filled; also 0 when another thread has failed
+ * meanwhile.
  */
 int rfs_wave_write(struct rfs_writing_run *run, struct rfs_wave *wave,
                    const struct rfs_wave_item *item, void *scratch, struct rfs_error *err);

@@ -6,13 +6,11 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/suggest.h"
-#include "base/text.h"
 #include "image/npy.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"
 #include "tool/common/stop.h"
 #include "tool/common/sweep.h"
-#include "tool/common/tool.h"
 #include "view/internal.h"
 
 #include <errno.h>
@@ -99,7 +97,7 @@ static void free_image(struct rfs_image **image)
     rfs_image_free(*image);
 }
 
-/* What stands before the tensor's bytes. */
+/* The header before the tensor's bytes. */
 static int write_head(struct getting *getting, struct rfs_error *err)
 {
     const struct rfs_params *params = getting->whole.params;

@@ -47,7 +47,7 @@ static void add_tensors(const struct rfs_boxes *boxes, const struct rfs_rows *ro
     }
 }
 
-/* What the chunks of each file are together. */
+/* The sum of the chunks of each file. */
 struct file_sum {
     uint64_t chunks, bytes;
 };

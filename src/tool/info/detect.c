@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a path is. Files:
+ * Detects the kind of a path. Files:
  *
  *   {…                         JSON: a strategy, a weight map or the manifest of an export, by the words in it
  *   8 bytes n, then {          safetensors; n is the length of the JSON
@@ -16,7 +16,6 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "base/text.h"
 #include "source/crypt/cipher.h"
 #include "source/scan/group_proto.h"
 #include "source/scan/scan.h"

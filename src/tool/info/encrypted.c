@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be told of an encrypted checkpoint without its key. */
+/* Describes an encrypted checkpoint without its key. */
 #include "source/crypt/cipher.h"
 #include "source/io/files.h"
 #include "tool/info/info.h"

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What is read of a file. */
+/* A file that is being described. */
 struct work {
     struct rfs_info_args *args;
     struct rfs_report *report;

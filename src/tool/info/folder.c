@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in folders beside the checkpoints that count, and what an export left there. */
+/* Files of folders beside the checkpoints that count, and manifests of exports. */
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/read_whole.h"
@@ -18,13 +18,13 @@ static bool is_checkpoint(const char *name)
                               rfs_info_ends(name, ".pt"));
 }
 
-/* As programs name what they have not finished. */
+/* As programs name unfinished files. */
 static bool is_temporary(const char *name)
 {
     static const char *const ends[] = {".tmp", ".temp", ".part", ".partial", ".lock", "~"};
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (rfs_info_ends(name + 1, ends[i])) /* what is only an ending is a name */
+        if (rfs_info_ends(name + 1, ends[i])) /* a name that is only an ending does not count */
             return true;
     return strstr(name, ".reshard-") != NULL;
 }

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard info: what anything holds, from headers alone. */
+/* reshard info: describes any file or folder, from headers alone. */
 #include "tool/info/info.h"
 
 #include "base/cleanup.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
-#include "tool/common/tool.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
 #define FINDINGS_SHOWN 12
 
-/* ---- what files say alike ---- */
+/* ---- common to all kinds ---- */
 
 void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows)
 {
@@ -102,7 +100,7 @@ static const struct rfs_argument arguments[] = {
 
 /* ---- the report ---- */
 
-/* What the log says is worth knowing, too. From any thread. */
+/* Lines of the log are findings, too. From any thread. */
 static void take_line(void *ctx, enum rfs_level level, const char *line)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

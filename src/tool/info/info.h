@@ -21,11 +21,11 @@ struct rfs_info_args {
 struct rfs_report {
     /* "checkpoint", "encrypted", "tree", "strategy", "parts", "boxes", "group info", "rules" */
     const char *kind;
-    char *path;              /* owned; what was looked at in the end */
-    struct rfs_table table;  /* the first for people; "rows", or what the key says, in JSON */
+    char *path;              /* owned; the path that was read in the end */
+    struct rfs_table table;  /* the first for people; "rows", or as the key says, in JSON */
     const char *key;         /* NULL: "rows" */
     struct rfs_table second; /* "rows" then; none, if it has no columns */
-    char *lines;             /* for people, after the tables; owned, as what follows */
+    char *lines;             /* for people, after the tables; owned, as the next ones */
     size_t lines_bytes;
     FILE *say;                  /* writes lines */
     struct rfs_bytes more;      /* the members of the JSON object after the first two; owned */
@@ -51,7 +51,7 @@ enum rfs_info_kind {
     RFS_INFO_STRATEGIES, /* a folder of strategies */
 };
 
-/* What PATH is, by its first bytes or by the names in it. 0, or -errno with *err filled. */
+/* The kind of PATH, by its first bytes or by the names in it. 0, or -errno with *err filled. */
 int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, struct rfs_error *err);
 
 /* Whether a name has that ending. */
@@ -70,7 +70,7 @@ int rfs_info_group(struct rfs_report *report, struct rfs_error *err);
 int rfs_info_rules(struct rfs_report *report, struct rfs_error *err);
 
 struct rfs_reading;
-/* What the headers of an encrypted file say of it. */
+/* Describes an encrypted file by its headers. */
 int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs_report *report,
                        struct rfs_error *err);
 /*
@@ -83,10 +83,10 @@ int rfs_info_torch(rfs_read_fn *read, void *ctx, uint64_t size, const char *path
 
 /* Which mount PATH is in, if it is one of reshardfs: a line, and a member "mount". */
 void rfs_info_mount(struct rfs_report *report, const char *path);
-/* What an export left in the folder PATH says of it. */
+/* Describes the folder PATH by the manifest of an export. */
 int rfs_info_manifest(struct rfs_report *report, const char *path, struct rfs_error *err);
 
-/* What lies in a folder beside the files that count. */
+/* Lists the files of a folder beside those that count. */
 struct rfs_beside {
     uint32_t folders;                   /* looked at */
     uint32_t several, temporary, empty; /* folders that have such */
@@ -94,7 +94,10 @@ struct rfs_beside {
     char first_temporary[512], first_empty[512];
     uint32_t most; /* checkpoints in one folder */
 };
-/* FOLDER, shown as NAME. What cannot be listed is passed over: that it could be was seen before. */
+/*
+ * FOLDER, shown as NAME. A folder that cannot be listed is passed over: an earlier step has listed
+ * it.
+ */
 void rfs_info_look_beside(const char *folder, const char *name, struct rfs_beside *beside);
 /* False when out of memory. */
 bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_fit_findings *findings);

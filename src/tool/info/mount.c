@@ -37,7 +37,7 @@ static void put_xattrs(struct rfs_json_write *json, const char *path)
     rfs_json_end(json);
 }
 
-/* A line with what the mount was made with, whatever path in it was given. */
+/* A line with the mount's source and options, whatever path in it was given. */
 static void say_options(FILE *say, const char *point)
 {
     char value[VALUE_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameters that are shown: which, in what order, and what there is of each type. */
+/* The parameters that are shown: their choice, their order, and the sums of each type. */
 #ifndef RFS_TOOL_INFO_ROWS_H
 #define RFS_TOOL_INFO_ROWS_H
 
@@ -16,7 +16,7 @@
 
 enum rfs_order { RFS_BY_FILE, RFS_BY_SIZE, RFS_BY_NAME, RFS_BY_OFFSET };
 
-/* What of them is asked for; borrowed. */
+/* The request; borrowed. */
 struct rfs_filter {
     struct rfs_globs *globs; /* of names */
     int dtype;               /* enum rfs_dtype; -1: any */
@@ -25,7 +25,7 @@ struct rfs_filter {
 };
 
 struct rfs_row {
-    const char *name; /* borrowed: it lasts as long as what was read, or is in the arena */
+    const char *name; /* borrowed from the index, or in the arena */
     const struct rfs_type *type;
     uint64_t bytes;  /* by which it is sorted: of the file's, or over all ranks */
     uint64_t offset; /* in the file */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A file of torch.save as info shows it: all tensors, in whatever dicts and lists they are, each
- * named by the keys on the way to it. What a file shares is shown where it is met first.
+ * named by the keys on the way to it. A shared value is shown where it is met first.
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -23,7 +23,7 @@ struct walk {
     struct rfs_error *err;
 };
 
-/* A key that is no tuple. Its length, cut to what fits. */
+/* A key that is no tuple. Its length, as far as it fits. */
 static size_t put_key(const struct rfs_node *key, char *out, size_t size)
 {
     int n;

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tree of ranks, or an unsharded checkpoint of several files: the parameters over all ranks, the
- * ranks, and what is missing or odd. With a strategy also the whole tensors and how they are cut.
+ * ranks, and the findings of missing or odd files. With a strategy also the whole tensors and how
+ * they are cut.
  */
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "source/crypt/cipher.h"
-#include "view/rules.h"
 #include "view/strategy_files.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 

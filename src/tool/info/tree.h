@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `reshard info` knows of a tree, and the parts in which it is told. Not thread-safe. */
+/* The facts of `reshard info` about a tree, and the parts of its output. Not thread-safe. */
 #ifndef RFS_TOOL_INFO_TREE_H
 #define RFS_TOOL_INFO_TREE_H
 
@@ -20,7 +20,7 @@ struct rfs_info_tree {
     struct rfs_report *report;
     struct rfs_catalog *catalog;
     struct rfs_headers headers;
-    struct rfs_info_param *params; /* owned, as what follows */
+    struct rfs_info_param *params; /* owned, as the next members */
     struct rfs_rows rows;
     struct rfs_strategy *strategy;
     struct rfs_fit fit;
@@ -28,15 +28,15 @@ struct rfs_info_tree {
 };
 
 /*
- * Adds up what the headers say, and lists the parameters that the filter lets pass. 0 or -errno
- * with tree->err filled.
+ * Adds up the headers, and lists the parameters that the filter lets pass. 0 or -errno with
+ * tree->err filled.
  */
 int rfs_info_tree_count(struct rfs_info_tree *tree);
 /* The table of parameters; with a strategy, of whole tensors and how they are cut. */
 void rfs_info_tree_params(struct rfs_info_tree *tree);
 /*
- * What is missing or odd, and no strategy has told already, into the report's findings; READABLE:
- * the headers were read. False when out of memory.
+ * Adds to the report's findings the missing and odd files that no strategy has named already;
+ * READABLE: the headers were read. False when out of memory.
  */
 bool rfs_info_tree_odd(struct rfs_info_tree *tree, bool readable);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is missing from a tree, or odd about it. */
+/* Finds missing and odd files of a tree. */
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/whole.h"
-#include "view/rules.h"
 
 #include <inttypes.h>
 #include <string.h>

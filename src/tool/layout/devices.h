@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parameters of a strategy by stage and layout, and what each device holds of them.
+ * The parameters of a strategy by stage and layout, and each device's slice of them.
  *
  * Cost: 4 bytes for each parameter and stage, and a grid for each distinct layout of a stage.
  */
@@ -32,7 +32,7 @@ struct rfs_groups {
     uint32_t *params; /* owned; positions in the strategy */
 };
 
-/* What is wanted. */
+/* The request. */
 struct rfs_groups_use {
     const struct rfs_strategy *strategy;
     const char *param;     /* one alone; or NULL */
@@ -41,8 +41,8 @@ struct rfs_groups_use {
 };
 
 /*
- * 0, -ENOMEM, -ENOENT for a param that the strategy does not have, or what rfs_grid_resolve gave,
- * with *err filled.
+ * 0, -ENOMEM, -ENOENT for a param that the strategy does not have, or the result of
+ * rfs_grid_resolve, with *err filled.
  */
 int rfs_groups_make(const struct rfs_groups_use *use, struct rfs_groups *out,
                     struct rfs_error *err);

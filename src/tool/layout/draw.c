@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For terminals: each layout's device matrix, a box for each device with its rank and its slice.
- * The last device axis runs across and the one before it down; others are blocks. What is too wide
- * for a line is continued below.
+ * The last device axis runs across and the one before it down; others are blocks. A drawing that is
+ * too wide for a line is continued below.
  */
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "tool/common/layout_text.h"
-#include "tool/common/ranks.h"
 #include "tool/common/show.h"
 #include "tool/layout/layout.h"
 

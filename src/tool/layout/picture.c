@@ -60,7 +60,7 @@ static double row_of(const struct cards *cards, uint32_t rank)
            rank / cards->block * GAP;
 }
 
-/* The slice marked in its tensor: axis 0 down, the last across; of what has one axis, across. */
+/* The slice marked in its tensor: axis 0 down, the last across; a single one across. */
 static void draw_thumbnail(const struct cards *cards, uint32_t rank, double x, double y,
                            double size)
 {
@@ -98,7 +98,7 @@ static void draw_card(const struct cards *cards, uint32_t rank, double x, double
     rfs_svg_text(cards->out, x + 8, y + 17, "k", "rank %" PRIu32,
                  group->stage * group->grid.ranks + rank);
     draw_thumbnail(cards, rank, x + 8, y + 24, 32);
-    /* What is too long is what the drawing shows. */
+    /* A text that is too long is cut: the drawing shows the same. */
     if (rfs_svg_width(slice) < cards->width - 52)
         rfs_svg_text(cards->out, x + 48, y + 44, "k", "%s", slice);
     else

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two layouts that some parameter has, of which a source stage gives it to a destination stage. */
+/* Two layouts of some parameter that a source stage gives to a destination stage. */
 struct pair {
     uint32_t dst_stage, src_stage;
     const struct rfs_layout *src, *dst; /* dst NULL: whole */
@@ -144,7 +144,7 @@ int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *d
 
 /* ---- shapes that no strategy has ------------------------------------------------------------- */
 
-/* What axes must be a multiple of to be cut by a layout, fields included. */
+/* The number that an axis must be a multiple of to be cut by a layout, fields included. */
 static uint64_t unit_of(const struct rfs_layout *layout)
 {
     return layout ? (uint64_t)layout->devices * (layout->field > 0 ? layout->field : 1) : 1;

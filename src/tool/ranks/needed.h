@@ -5,7 +5,7 @@
  *
  * For each source stage that gives the rank something these are the ranks that hold the cells that
  * its slices touch, of replicas those that MindSpore takes, and the rank at its own place, which
- * gives what is copied unsliced (step counts and the like).
+ * gives parameters that are copied unsliced (step counts and the like).
  *
  * Cost: time in the distinct pairs of layouts and the cells that they touch; no parameter is looked
  * at twice.

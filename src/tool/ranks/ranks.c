@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "tool/common/command.h"
 #include "tool/common/table.h"
-#include "tool/common/tool.h"
 #include "tool/ranks/needed.h"
 #include "view/strategy_files.h"
 
@@ -26,7 +25,7 @@ static const struct rfs_argument arguments[] = {
     {0},
 };
 
-/* The ranks that are looked up, and what they need. */
+/* The ranks that are looked up, and those that they need. */
 struct query {
     const struct job *job;
     struct rfs_needed *needed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What many numbers are like, in one pass and constant memory.
+ * Statistics of many numbers, in one pass and constant memory.
  *
  * Everything but the counts of NaN and infinities is of the finite numbers. Mean and deviation: the
  * numbers are taken in blocks of 4,096, whose mean is a sum of doubles in eight lanes and whose

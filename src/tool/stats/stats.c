@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `reshard stats`: what the numbers of each tensor are like. */
+/* `reshard stats`: statistics of the numbers of each tensor. */
 #include "tool/stats/stats.h"
 
 #include "base/cleanup.h"
 #include "tool/common/command.h"
 #include "tool/common/numbers.h"
 #include "tool/common/sweep.h"
-#include "tool/common/tool.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +34,7 @@ static const struct rfs_whole_tensor *tensor_at(void *ctx, size_t item, unsigned
     return &measuring->whole.tensors[item];
 }
 
-/* Bytes are the units; what has no numbers is not read. */
+/* Bytes are the units; values without numbers are not read. */
 static uint64_t units(void *ctx, size_t item)
 {
     const struct rfs_type *type = tensor_at(ctx, item, 0)->type;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `reshard stats` has measured, and how it is shown. */
+/* The results of `reshard stats`, and how they are shown. */
 #ifndef RFS_TOOL_STATS_STATS_H
 #define RFS_TOOL_STATS_STATS_H
 

@@ -83,7 +83,7 @@ static bool on_utf8(void)
     return utf8;
 }
 
-/* From the bin of the least number to that of the greatest; what is not 0 is seen. */
+/* From the bin of the least number to that of the greatest; a count above 0 is visible. */
 static void add_bars(struct rfs_table *table, bool utf8, const struct rfs_moments *moments)
 {
     static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

@@ -6,7 +6,6 @@
 #include "view/rules.h"
 #include "view/strategy_files.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/cleanup.h"
 #include "tool/common/layout_text.h"
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"

@@ -2,10 +2,8 @@
 /* reshard strategy: shows, converts, merges, makes and checks strategy files. */
 #include "tool/strategy/strategy.h"
 
-#include "base/cleanup.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
-#include "tool/common/tool.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The subcommands of `reshard strategy`, and what they share. */
+/* The subcommands of `reshard strategy`, and their shared functions. */
 #ifndef RFS_TOOL_STRATEGY_STRATEGY_H
 #define RFS_TOOL_STRATEGY_STRATEGY_H
 
@@ -54,7 +54,7 @@ int rfs_strategy_form(const struct rfs_strategy_args *args, const char *out, boo
 /* Writes the file; MERGED as for rfs_strategy_doc_json. 0, or -errno with *err filled. */
 int rfs_strategy_write(const struct rfs_strategy_args *args, const char *out, bool json,
                        bool merged, const struct rfs_strategy_doc *doc, struct rfs_error *err);
-/* Gives the document the shapes of what the tree holds. 0, or -errno with *err filled. */
+/* Gives the document the shapes of the tree's tensors. 0, or -errno with *err filled. */
 int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
                         struct rfs_error *err);
 

@@ -46,7 +46,7 @@ void rfs_verify_compare(struct rfs_verify *verify, const struct rfs_whole_tensor
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* What a piece's copies are compared with. */
+/* The bytes that a piece's copies are compared with. */
 struct reference {
     const unsigned char *bytes;
     enum rfs_finding_kind kind;
@@ -200,7 +200,7 @@ static bool has_all_copies(const struct rfs_verify *verify, const struct rfs_who
     return all;
 }
 
-/* What of the source a tensor of the tree is compared with. */
+/* The tensor of the source that one of the tree is compared with. */
 static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
 {
     const struct rfs_whole_tensor *src =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a verification finds: that something of a rank, or of the whole, is not as it should be.
- * Several of one kind and name become one with many ranks.
+ * Findings of a verification: a fault of a rank, or of the whole. Several of one kind and name
+ * become one with many ranks.
  */
 #ifndef RFS_TOOL_VERIFY_FINDINGS_H
 #define RFS_TOOL_VERIFY_FINDINGS_H
@@ -52,8 +52,9 @@ struct rfs_finding {
 
 /* Zero-initialise, then rfs_findings_init. */
 struct rfs_findings {
-    pthread_mutex_t lock;    /* of the rest; a leaf lock */
-    struct rfs_intern *keys; /* what tells one from another: their ids are the places in the list */
+    pthread_mutex_t lock; /* of the rest; a leaf lock */
+    /* of findings, so that each is there once: their ids are the places in the list */
+    struct rfs_intern *keys;
     RFS_VEC(struct rfs_finding) list;
     struct rfs_arena arena; /* of details */
     bool failed;            /* out of memory */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in the files of the tree beside tensors: headers, metadata, checksums. It is compared
- * with the files that a mount of the source would show, of which each byte is known. A file of
+ * The bytes of the tree's files beside tensors: headers, metadata, checksums. They are compared
+ * with the files that a mount of the source would show; each of their bytes is known. A file of
  * another size or order was not made by the same options: that is a note, as its tensors have been
  * compared.
  */
@@ -25,7 +25,7 @@
 
 #define STEP 16384 /* bytes that are compared at once */
 
-/* A file of the tree, and what a mount would show as it. */
+/* A file of the tree, and the mount's file of that name. */
 struct frame {
     struct rfs_verify *verify;
     bool faults; /* there are differences already, which are reason enough for others */

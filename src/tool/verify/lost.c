@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Damaged and missing ranks. The tensors that they had a part of alone have no whole: beside a
- * source and its destination, what the other ranks have of them is compared rank by rank; without,
- * they are among the findings. What the source has lost is compared with nothing.
+ * source and its destination, the other ranks' slices of them are compared rank by rank; without,
+ * they are among the findings. Tensors that the source has lost are compared with nothing.
  */
 #include "tool/verify/verify.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/verify/verify.h"
 
-#include "base/cleanup.h"
-#include "tool/common/tool.h"
 #include "view/options.h"
 
 #include <errno.h>
@@ -40,7 +38,7 @@ static int add(struct rfs_settings *view, const char *name, const char *value)
     return value ? rfs_settings_add(view, name, value, NULL) : 0;
 }
 
-/* The tree is read by what -o says of the destination, beside what says how it is read. */
+/* The tree is read by -o's options of the destination, and by those of reading. */
 static int add_destination(const struct rfs_settings *view, struct rfs_settings *tree,
                            struct rfs_error *err)
 {

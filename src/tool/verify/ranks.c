@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks of the tree list: every header is read, none of a tensor's bytes. */
+/* The lists of the tree's ranks: every header is read, none of a tensor's bytes. */
 #include "tool/verify/verify.h"
 
 #include "base/pool.h"
@@ -51,9 +51,9 @@ static int index_other(void *ctx, size_t i)
     return 0;
 }
 
-/* ---- against what would be shown ------------------------------------------------------------- */
+/* ---- against the view ------------------------------------------------------------------------ */
 
-/* A destination rank: what it should list, and what it does. */
+/* A destination rank: the parameters that it should list, and those that it does. */
 struct listing {
     struct rfs_verify *verify;
     uint32_t rank;
@@ -85,7 +85,10 @@ static void check_target(struct listing *listing, const struct rfs_target *targe
         listing->met[entry - listing->index->entries] = true;
     if (!rfs_globs_match(&verify->options->globs, name))
         return;
-    /* MindSpore saves no tensor without bytes, and what other ranks keep may have been left out. */
+    /*
+     * MindSpore saves no tensor without bytes, and parameters that other ranks keep may have been
+     * left out.
+     */
     if (!entry && want->bytes > 0 && !listing->index->redundancy_removed)
         find(listing, RFS_FOUND_MISSING, name, NULL);
     const struct rfs_type *have = entry ? rfs_catalog_type(tree, entry->type) : want;
@@ -120,7 +123,8 @@ static int check_listing(struct listing *listing, struct rfs_error *err)
 }
 
 /*
- * Ranks of a stage share what they should list, and mostly what they do: then one look is enough.
+ * Ranks of a stage share the expected list, and mostly the actual one: then one comparison is
+ * enough.
  */
 static int check_rank(struct listing *listing, struct rfs_error *err)
 {

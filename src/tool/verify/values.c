@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in hfai's parts beside tensors: numbers, texts, lists, and which dicts there are. It is
- * compared by its path in the state, however the parts divide that.
+ * Values of hfai's parts that are no tensors: numbers, texts, lists, and which dicts there are.
+ * They are compared by its path in the state, however the parts divide that.
  */
 #include "tool/common/whole_parts.h"
 #include "tool/verify/verify.h"

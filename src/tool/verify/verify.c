@@ -75,7 +75,7 @@ static void check_sums(struct rfs_verify *verify)
                      "is in the manifest, and not in the tree");
 }
 
-/* What is not right is not written down. */
+/* A manifest is written only of a tree without faults. */
 static int write_sums(struct rfs_verify *verify, struct rfs_error *err)
 {
     for (size_t i = 0; i < verify->tree.n; i++) {
@@ -122,7 +122,7 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     return rc ? rc : rfs_globs_check(globs, err);
 }
 
-/* Of what could not be opened, and is no mistake of usage. */
+/* Whether a source that could not be opened has bad parts; not after a mistake of usage. */
 static bool has_bad_parts(struct rfs_verify *verify, int rc, const struct rfs_error *err)
 {
     const struct rfs_verify_options *options = verify->options;

@@ -2,10 +2,10 @@
 /*
  * `reshard verify`: a tree against its source, against a manifest, and against itself. The steps:
  *
- *     ranks     index every rank of the tree; what they list, against what the view of the source would show
+ *     ranks     index every rank of the tree; compare their lists with the source's view
  *     lost      which tensors of the tree, or of the source, are incomplete for want of a rank
  *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
- *               checksum. What no strategy knows has no whole: rank by rank, own.c
+ *               checksum. Values that no strategy knows have no whole: rank by rank, own.c
  *     frames    the rest of the files, against those that the view of the source would show
  *     values    of hfai's parts: values that are not tensors in them, against the source's, values.c
  *     manifest  the checksums against it, or into it
@@ -24,7 +24,7 @@
 struct rfs_verify_options {
     const char *tree;
     const char *against;                     /* NULL: no source */
-    struct rfs_settings tree_view, src_view; /* options of views; owned, as what follows them */
+    struct rfs_settings tree_view, src_view; /* options of views; owned, as the next ones */
     const char *manifest;                    /* NULL: none */
     struct rfs_globs globs;
     bool write, no_replicas, list, json;
@@ -40,7 +40,7 @@ struct rfs_verify_item {
     const struct rfs_whole_tensor *tree;
     const struct rfs_whole_tensor *src; /* of the same type; NULL: nothing to compare with */
     bool lost;                          /* it is of verify->lost */
-    bool by_rank; /* it has no whole, and is compared rank by rank with what would be shown */
+    bool by_rank; /* it has no whole, and is compared rank by rank with the view */
     struct rfs_hash hash;
     void *state; /* XXH3_state_t, while it is read */
 };
@@ -64,7 +64,9 @@ struct rfs_verify {
 /* ---- the command line ------------------------------------------------------------------------ */
 
 extern const struct rfs_argument rfs_verify_arguments[];
-/* Makes the views of what was given; to be freed in any case. 0, or -errno with *err filled. */
+/*
+ * Makes the views' options of those given; to be freed in any case. 0, or -errno with *err filled.
+ */
 int rfs_verify_settle(struct rfs_verify_options *options, struct rfs_error *err);
 void rfs_verify_views_free(struct rfs_verify_options *options);
 
@@ -76,7 +78,7 @@ int rfs_verify_ranks(struct rfs_verify *verify, struct rfs_error *err);
  * themselves. False when there are none.
  */
 bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_finding_kind kind);
-/* What damaged ranks leave uncompared. */
+/* Reports the tensors that damaged ranks leave uncompared. */
 int rfs_verify_lost(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err);
@@ -85,7 +87,7 @@ void rfs_verify_values(struct rfs_verify *verify);
 /* Prints to the standard output. */
 int rfs_verify_write(struct rfs_verify *verify, struct rfs_error *err);
 
-/* ---- what they share ------------------------------------------------------------------------- */
+/* ---- for all steps --------------------------------------------------------------------------- */
 
 /*
  * Finds that bytes [begin, begin + n) of a tensor, which GOT are, should be WANTED: one finding of
@@ -102,8 +104,8 @@ bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank);
 int rfs_verify_own(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor, uint64_t begin,
                    size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err);
 /*
- * Whether all that a rank has of a tensor is what would be shown there: 1, 0 or -errno; by way of
- * the same.
+ * Whether all that a rank has of a tensor has the bytes that would be shown there: 1, 0 or -errno;
+ * by way of the same.
  */
 int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
                         uint32_t rank, size_t n, unsigned char *got, unsigned char *wanted,

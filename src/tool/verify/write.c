@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Its name in JSON, and what is said of it; "": what its detail says. */
+/* Its name in JSON, and its text; "": the detail's. */
 static const struct {
     const char *name, *text;
 } kinds[] = {
@@ -155,7 +155,7 @@ static size_t count_kind(const struct rfs_verify *verify, enum rfs_finding_kind 
     return n;
 }
 
-/* What is wrong: "2 tensors, 1 rank". */
+/* The faults: "2 tensors, 1 rank". */
 static void print_counts(const struct rfs_verify *verify)
 {
     const struct {
