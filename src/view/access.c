@@ -54,7 +54,7 @@ static void take_sources(const struct rfs_view *view, bool *first, struct rfs_ac
     }
 }
 
-/* Of several threads that are here at once, all find the same, or what was found first counts. */
+/* Several threads that are here at once all find the same, or the first result counts. */
 static void find_access(struct reshard_view *set)
 {
     struct rfs_access access = rfs_access_own();

@@ -5,7 +5,6 @@
  */
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "image/npy.h"
 #include "view/hidden.h"
 #include "view/saves.h"
 #include "view/sources.h"
@@ -74,8 +73,8 @@ static int put_options(struct subject *of, FILE *out)
 }
 
 /*
- * What the name of a shown file ends with: weight maps are JSON, and hfai's parts have formats of
- * their own.
+ * The ending of a shown file's name: weight maps are JSON, and hfai's parts have formats of their
+ * own.
  */
 static int put_format(struct subject *of, FILE *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cancelling calls on a view: what a thread works for (base/cancel.h), below what the view's own
- * threads do.
+ * Cancelling calls on a view: a thread works for a struct rfs_cancel (base/cancel.h), below the
+ * view's own threads do.
  */
 #include "base/cancel.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding out ahead whether the files of a view can be made. */
 #include "view/internal.h"
-#include "view/planned.h"
 
 /* Plans the files of one view. DONE of TOTAL were before. */
 static int check_files(struct rfs_view *view, reshard_progress_fn *progress, void *ctx,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views of what conversion rules make of a source (convert/rules.h): the source is planned as one
- * whole checkpoint, and what the rules make of that is the checkpoint that the view shows.
+ * Views through conversion rules (convert/rules.h): the source is planned as one whole checkpoint,
+ * and the rules make of it the checkpoint that the view shows.
  */
 #ifndef RFS_VIEW_CONVERT_H
 #define RFS_VIEW_CONVERT_H
@@ -10,8 +10,8 @@
 #include "view/flat.h"
 
 /*
- * If the options say so: view->catalog is then that of what is made, and view->src is NULL, as that
- * is not cut. After the strategy of the source is read. 0 or -errno with *err filled.
+ * If the options say so: view->catalog is then that of the made tensors, and view->src is NULL, as
+ * that is not cut. After the strategy of the source is read. 0 or -errno with *err filled.
  */
 int rfs_view_convert(struct rfs_view *view, struct rfs_error *err);
 /*

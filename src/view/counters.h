@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a view counts of its own; reshard_get_statistics adds what the other rooms count. */
+/* A view's own counters; reshard_get_statistics adds those of the other rooms. */
 #ifndef RFS_VIEW_COUNTERS_H
 #define RFS_VIEW_COUNTERS_H
 

@@ -5,10 +5,7 @@
 
 #include "view/internal.h"
 
-/*
- * What a cache must have with a key: room for one block, and for the pieces that are made of
- * blocks.
- */
+/* The least cache with a key: room for one block, and for the pieces that are made of blocks. */
 #define RFS_CRYPT_WORK (UINT64_C(16) << 20)
 #define RFS_CRYPT_LEAST (RFS_CIPHER_BLOCK + RFS_CRYPT_WORK)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room: the chunks of each file of a view=dcp. A destination strategy gives each rank its
- * boxes, and what several ranks hold is the lowest one's. Without a strategy the rows of each tensor
- * are divided over dst_ranks=N files, as torch.chunk divides them. Chunks that are larger than
- * chunk_size are cut by rows.
+ * Inside the room: the chunks of each file of a view=dcp. A destination strategy gives each rank
+ * its boxes, and a box of several ranks is the lowest one's. Without a strategy the rows of each
+ * tensor are divided over dst_ranks=N files, as torch.chunk divides them. Chunks that are larger
+ * than chunk_size are cut by rows.
  */
 #ifndef RFS_VIEW_DCP_CHUNKS_H
 #define RFS_VIEW_DCP_CHUNKS_H
@@ -18,8 +18,8 @@ struct rfs_dcp_chunks {
 };
 
 /*
- * Plans a rank, and lists its chunks; *out is zero-initialised or one to use again. STAGES is what
- * rfs_dcp_stages gave. 0 or -errno with *err filled.
+ * Plans a rank, and lists its chunks; *out is zero-initialised or one to use again. STAGES comes
+ * from rfs_dcp_stages. 0 or -errno with *err filled.
  */
 int rfs_dcp_chunks(struct rfs_view *view, const uint32_t *stages, uint32_t rank,
                    struct rfs_dcp_chunks *out, struct rfs_error *err);

@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #define XXH_STATIC_LINKING_ONLY

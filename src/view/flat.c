@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +38,7 @@ int flat_group(struct rfs_view *view, struct flat_parts *parts, size_t more, str
     view->files = calloc((size_t)parts->n_parts + more, sizeof *view->files);
     if (!parts->names || !parts->order || !parts->ends || !view->files)
         return rfs_fail_memory(err);
-    /* Ends are begins first: each is moved on by what is put there. */
+    /* Ends are begins first: each moves on with the targets that are put there. */
     for (size_t i = 0; i < parts->n; i++)
         parts->ends[parts->part_of[i] + 1]++;
     for (uint32_t p = 1; p <= parts->n_parts; p++)

@@ -8,7 +8,7 @@
 
 #include "view/internal.h"
 
-/* What the maker of a flat view fills in; zero-initialise. */
+/* Filled in by the maker of a flat view; zero-initialise. */
 struct flat_parts {
     const struct rfs_params *params;
     const char *format; /* for the metadata of the files */

@@ -23,7 +23,7 @@ static int tell_read(void *ctx, const char *path)
     return teller->fn(teller->ctx, path, false);
 }
 
-/* The source itself, or the folder of a source that is a file; then what lies elsewhere. */
+/* The source itself, or the folder of a source that is a file; then files that lie elsewhere. */
 static int tell_sources(struct rfs_view *view, struct teller *teller)
 {
     RFS_FREE char *root = strdup(rfs_catalog_path(view->catalog));

@@ -23,7 +23,7 @@ struct rfs_hfai_view {
     struct rfs_hfai *hfai;
     struct rfs_hfai_division *division; /* of the parts shown */
     uint32_t n_shown;                   /* parts in the root; merged files follow */
-    struct rfs_rank_plan plan;          /* what all files depend on: every part */
+    struct rfs_rank_plan plan;          /* of all files: every part */
     size_t n_models;
     _Atomic(struct model *) *models; /* [n_models] owned; NULL until needed */
 };
@@ -64,7 +64,7 @@ void rfs_hfai_view_free(struct rfs_hfai_view *hfai)
     free(hfai);
 }
 
-/* ---- what is shown is made of ---------------------------------------------------------------- */
+/* ---- the tensors that are shown -------------------------------------------------------------- */
 
 static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
 {

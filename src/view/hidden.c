@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/hidden.h"
 
-#include "base/cleanup.h"
 #include "image/npy.h"
 #include "view/filename.h"
 
@@ -9,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /*
  * Below RFS_HIDDEN_BIT: group << ITEM_BITS | item. Group 0 are the folders above: item 0 is

@@ -47,7 +47,7 @@ static inline bool rfs_view_hidden_owns(const struct rfs_view *view, uint64_t id
 
 struct rfs_view_hidden_place rfs_view_hidden_find(const struct rfs_view *view, uint64_t id);
 
-/* As reshard_is_ready; of a JSON file never, which takes longer than what lists should cost. */
+/* As reshard_is_ready; of a JSON file never: it takes longer than a listing should. */
 bool rfs_view_hidden_is_known(struct rfs_view *view, uint64_t id);
 
 /*
@@ -69,7 +69,7 @@ int rfs_view_hidden_list(struct rfs_view *view, uint64_t dir, uint64_t position,
 int rfs_view_hidden_stat(struct rfs_view *view, uint64_t id, reshard_stat *full,
                          struct rfs_error *err);
 
-/* Frees what was made; view->hidden is empty then. */
+/* Frees and empties view->hidden. */
 void rfs_view_hidden_end(struct rfs_view *view);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * In a file of torch.save an object is written again as a part of its dict, from the nodes of its
- * own pickle. What stays outside: an object with tensors in it, whose storages the file would need;
- * one with names that are not read; and what is left when the memory for all of them is used up.
+ * own pickle. Left out: an object with tensors in it, whose storages the file would need; one with
+ * names that are not read; and the rest once the memory for all of them is used up.
  */
 #include "view/objects.h"
 

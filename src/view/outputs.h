@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the options make of the outputs: their format, and what contradicts what. */
+/* The outputs by the options: their format, and contradictions. */
 #ifndef RFS_VIEW_OUTPUTS_H
 #define RFS_VIEW_OUTPUTS_H
 

@@ -10,7 +10,7 @@
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 
-/* What words of a key begin with, so that those of different things never meet. */
+/* The first word of a key, so that keys of different things never meet. */
 enum { LITERAL = 1, TARGET, CONVERTED, FILE_CRC, STORAGE_CRC };
 
 /* A shown file whose image is ready. */

@@ -29,7 +29,7 @@ int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint6
                    uint64_t least, struct rfs_plain *out);
 
 /*
- * A name for what bytes [BEGIN, END) of a file are made of: ranges with equal keys have equal bytes
+ * A name for the sources of bytes [BEGIN, END) of a file: ranges with equal keys have equal bytes
  * as long as the sources stay as they are, in this view or in a later one of the same source files.
  * A checksum that is computed has a key of its own file. 0, -ENOMEM or -EIO. Costs the slices of
  * the parameters in between.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of
- * what follows are assembled in the background while the kernel takes this answer.
+ * the next ones are assembled in the background while the kernel takes this answer.
  */
 #include "view/hidden.h"
 #include "view/internal.h"
@@ -89,7 +89,7 @@ static int answer_slice(const struct reshard_reader *reader, uint32_t target,
     }
     struct rfs_reply *reply = answer->reply;
 
-    /* Borrowing may use all entries but two: what follows is copied to one, in one piece. */
+    /* Borrowing may use all entries but two: the rest is copied to one, in one piece. */
     if (reply && size >= BORROW_LEAST && reply->iov_count + 3 <= reply->iov_max) {
         reply->iov_max -= 2;
         const int rc = rfs_assemble_borrow(view->assembler, slice, begin, size, sequential, reply);
@@ -228,7 +228,7 @@ static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *
 }
 
 /*
- * Has what slow sources have of the window read. All parameters in it are noted first: what follows
+ * Has the window's ranges of slow sources read. All parameters in it are noted first: what follows
  * each other in a source file is read by one request, however small they are.
  */
 static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *window)
@@ -447,7 +447,7 @@ ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, u
     return n;
 }
 
-/* What keeps the pins; NULL with 0 when there are none. */
+/* The owner of the pins; NULL with 0 when there are none. */
 static int make_loan(struct rfs_assembler *assembler, const struct rfs_pins *pins,
                      struct reshard_loan **loan)
 {

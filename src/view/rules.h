@@ -18,7 +18,7 @@ int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err);
 
 /*
  * VALUE is the path of a file of rules, or the rules themselves with ';' between lines; OPTION is
- * what messages call them then. 0 with *out owned by the caller, or -errno with *err filled.
+ * their name in messages. 0 with *out owned by the caller, or -errno with *err filled.
  */
 int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules **out,
                         struct rfs_error *err);

@@ -13,7 +13,6 @@
 #include "base/store.h"
 #include "layout/digest.h"
 #include "source/saved/index.h"
-#include "view/outputs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -174,7 +173,7 @@ static long long now(void)
     return time.tv_sec;
 }
 
-/* Whether all files of the source are what they were, a moment ago. */
+/* Whether no file of the source has changed, as of a moment ago. */
 static bool is_unchanged(const struct rfs_view *view, struct rfs_sizes *sizes)
 {
     const long long time = now();
@@ -212,7 +211,7 @@ static struct rfs_sizes *load(const struct rfs_view *view)
     return NULL;
 }
 
-/* What was saved, loaded at the first call; NULL when there is nothing to be believed. */
+/* The saved sizes, loaded at the first call; NULL when there are none that hold. */
 static struct rfs_sizes *sizes_of(struct rfs_view *view)
 {
     if (!view->catalog || !rfs_catalog_saved(view->catalog))
@@ -249,7 +248,7 @@ void rfs_view_sizes_end(struct rfs_rank_plan *plan)
     *plan = (struct rfs_rank_plan){0};
 }
 
-/* Takes the attributes of a file's sources, and whether they are what they were. */
+/* Takes the attributes of a file's sources, and whether these are unchanged. */
 static bool take_attributes(struct rfs_view *view, const struct rfs_sizes *sizes,
                             const struct saved_file *saved, struct rfs_rank_plan *plan)
 {
@@ -293,8 +292,8 @@ bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_pla
 
 /*
  * The marks of all files of the source; false unless all were settled before the view was opened,
- * and those that were used are still the same. *sizes is NULL then if what was saved is of other
- * files.
+ * and those that were used are still the same. *sizes is NULL then if those that were saved are of
+ * other files.
  */
 static bool put_sources(const struct rfs_view *view, const struct rfs_sizes **sizes,
                         struct rfs_bytes *out)

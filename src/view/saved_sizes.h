@@ -18,9 +18,8 @@
 #include "view/internal.h"
 
 /*
- * The size and the attributes of a file that is not planned, of what was saved. False when nothing
- * is known of it, or not for certain; *plan is empty then, else to be freed by rfs_view_sizes_end.
- * Any thread.
+ * The saved size and attributes of a file that is not planned. False when nothing is known of it,
+ * or not for certain; *plan is empty then, else to be freed by rfs_view_sizes_end. Any thread.
  */
 bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_plan *plan,
                          uint64_t *size);

@@ -25,13 +25,13 @@
 #include <stdint.h>
 
 #define RFS_AHEAD_BYTES (UINT64_C(4) << 20)
-#define RFS_AHEAD_SHARE 10 /* of what was read in sequence, the part that may be read in vain */
+#define RFS_AHEAD_SHARE 10 /* the part, of the bytes read in sequence, that may be read in vain */
 
 #define RFS_REMOTE_TIMES 16 /* of what was read, what is read ahead of object storage */
 
 /* All 0 for a reader that has read nothing. */
 struct rfs_sequential {
-    uint64_t begin, end; /* of the file: what was read lies between */
+    uint64_t begin, end; /* of the file: the bytes read lie between */
     uint64_t bytes;      /* that were read */
     uint64_t kept_to;    /* reading ahead was requested up to here: of gathered bytes */
     uint64_t lent_to;    /* and of contiguous ones, that are passed on and forgotten */

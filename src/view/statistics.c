@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a view and the rooms below have counted. */
+/* The counters of a view and of the rooms below. */
 #include "source/io/blocks.h"
 #include "source/io/encrypted.h"
 #include "view/internal.h"

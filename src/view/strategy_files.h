@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A strategy from what an option names. */
+/* The strategy that an option names. */
 #ifndef RFS_VIEW_STRATEGY_FILES_H
 #define RFS_VIEW_STRATEGY_FILES_H
 

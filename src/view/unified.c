@@ -2,9 +2,9 @@
 /*
  * The files that unified_safetensors of MindSpore makes (parallel/transform_safetensors.py):
  *
- *     part0.safetensors …      whole tensors of what the source strategy has, but for accu_grads*
+ *     part0.safetensors …      whole tensors of the source strategy, but for accu_grads*
  *     param_name_map.json      which part each of them is in
- *     hyper_param.safetensors  the rest of what rank 0 holds, as it is there, accu_grads* included
+ *     hyper_param.safetensors  rank 0's other values, as they are there, accu_grads* included
  *
  * There are as many parts as files of 3 GiB would hold all bytes. The tensors, the largest first,
  * each go to the part that has the least so far. Those of the same size go in the order in which
@@ -17,7 +17,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static bool is_gradient(const char *name)
     return strncmp(name, "accu_grads", strlen("accu_grads")) == 0;
 }
 
-/* What MindSpore takes into the parts. */
+/* Whether MindSpore takes it into the parts. */
 static bool is_parameter(const struct rfs_view *view, const char *name)
 {
     return !is_gradient(name) && (!view->src || rfs_strategy_find(view->src, name) >= 0);
@@ -211,7 +210,7 @@ static int take_raw(struct unifying *u, const struct rfs_entry *entry)
     return 0;
 }
 
-/* Rank 0 is lost: what the planner proved to be the same elsewhere stands for what it held. */
+/* Rank 0 is lost: values that the planner proved to be the same elsewhere stand in for its own. */
 static void take_proved(struct unifying *u)
 {
     for (uint32_t i = 0; i < u->whole->n; i++) {
@@ -222,7 +221,7 @@ static void take_proved(struct unifying *u)
     }
 }
 
-/* What rank 0 holds beside the parameters goes into a part of its own. */
+/* Rank 0's values that are no parameters go into a part of their own. */
 static int take_rest(struct unifying *u)
 {
     const struct rfs_catalog *catalog = u->view->catalog;

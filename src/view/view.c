@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define POOL_MAX 8
@@ -403,7 +402,8 @@ void reshard_close(reshard_view *set)
 {
     if (!set)
         return;
-    for (size_t i = 0; i < set->n; i++) /* so that the pool has only to end what it has begun */
+    /* First, so that the pool has only to end jobs that have begun. */
+    for (size_t i = 0; i < set->n; i++)
         rfs_assembler_stop(set->data[i]->assembler);
     rfs_pool_free(set->pool); /* first: read-ahead jobs use all the rest */
     for (size_t i = 0; i < set->n; i++)
