@@ -4,7 +4,7 @@
  *
  *   "('w', (3,))": [{"file_name": …, "storage_rank": 3, "rank_group": [3, 7]}, …]
  *
- * The key is what Python prints for a name and a slice's number. rank_group is the list of the ranks
+ * The key is Python's text of a name and a slice's number. rank_group is the list of the ranks
  * that have the slice in memory, in each entry again; only layouts need it.
  */
 #include "source/boxes/mindformers_internal.h"
