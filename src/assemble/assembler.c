@@ -327,8 +327,8 @@ static int assemble(struct request *request)
     if (request->begin > request->end || request->end > slice->bytes)
         return -EINVAL;
     const int rc = answer(request);
-    const int proven = turn_to(request, NULL);
-    return rc < 0 ? rc : proven;
+    const int turned = turn_to(request, NULL);
+    return rc < 0 ? rc : turned;
 }
 
 int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,

@@ -17,7 +17,7 @@ bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes)
     if (mlock(at, bytes) == 0)
         return true;
     const int code = errno;
-    if (!atomic_exchange(&secret->told, true))
+    if (!atomic_exchange(&secret->logged, true))
         rfs_log(secret->log, RFS_WARNING,
                 "decrypted content cannot all be kept from the swap: locking %zu bytes: %s; try: a "
                 "higher limit of locked memory (ulimit -l, or LimitMEMLOCK= of systemd)",

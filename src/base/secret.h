@@ -19,7 +19,7 @@
 /* The owner of secrets: remembers that a failure to lock was logged. Owns nothing. */
 struct rfs_secret {
     struct rfs_log *log; /* borrowed; may be NULL */
-    atomic_bool told;
+    atomic_bool logged;
 };
 
 /* Whole pages, zeroed, guarded as below; NULL when out of memory. */

@@ -60,7 +60,7 @@ int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struc
 int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
 /*
  * The Ith tensor of a model, in the order of rfs_hfai_model: its name (not terminated), its type,
- * and its item in STOCK, which is added. 1, 0 past the last, or -errno with *err filled.
+ * and its item in STORAGES, which is added. 1, 0 past the last, or -errno with *err filled.
  */
 struct rfs_hfai_tensor {
     const char *name;

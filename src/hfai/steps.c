@@ -75,7 +75,7 @@ static struct hfai_reading reading_of(const struct steps *steps, uint32_t part)
 
 /* Reads a count: 1, 0 for another value, or -errno; *TOLD is set if the error is filled. */
 static int read_count(const struct steps *steps, uint32_t part, struct rfs_reading *reading,
-                      const struct rfs_node *step, double *count, bool *told)
+                      const struct rfs_node *step, double *count, bool *reported)
 {
     const struct rfs_hfai *hfai = steps->hfai;
     const struct hfai_reading spending = reading_of(steps, part);
@@ -96,7 +96,7 @@ static int read_count(const struct steps *steps, uint32_t part, struct rfs_readi
         return 0;
     const size_t item = rfs_dtype_bytes(tensor.dtype);
     int rc = rfs_hfai_spend(&spending, HFAI_WORK_READ);
-    *told = rc != 0;
+    *reported = rc != 0;
     if (rc == 0)
         rc = rfs_reading_pread(reading, bytes, item, tensor.record->offset + tensor.offset * item);
     return rc ? rc : to_number(tensor.dtype, bytes, count);
@@ -119,14 +119,14 @@ static void add_count(struct group *group, uint32_t part, double count)
 }
 
 /* The entries that came from one part. */
-static int collect(struct steps *steps, uint32_t part, struct rfs_reading *reading, bool *told)
+static int collect(struct steps *steps, uint32_t part, struct rfs_reading *reading, bool *reported)
 {
     for (size_t k = steps->first[part]; k < steps->first[part + 1]; k++) {
         const uint32_t i = steps->by_part[k];
         const struct rfs_node *value = steps->state->entries.data[i].value;
         const struct rfs_node *step = rfs_node_pairs(value) ? rfs_node_get(value, "step") : NULL;
         double count;
-        const int rc = step ? read_count(steps, part, reading, step, &count, told) : 0;
+        const int rc = step ? read_count(steps, part, reading, step, &count, reported) : 0;
         if (rc < 0)
             return rc;
         if (rc > 0)
@@ -138,16 +138,17 @@ static int collect(struct steps *steps, uint32_t part, struct rfs_reading *readi
 static int collect_part(struct steps *steps, uint32_t part)
 {
     struct rfs_reading reading;
-    bool told = false;
+    bool reported = false;
 
     int rc = rfs_reading_begin(rfs_catalog_files(steps->hfai->catalog),
                                steps->hfai->parts[part].file, &reading);
     if (rc == 0) {
-        rc = collect(steps, part, &reading, &told);
+        rc = collect(steps, part, &reading, &reported);
         const int ended = rfs_reading_end(&reading);
         rc = rc ? rc : ended;
     }
-    return rc == 0 || told ? rc : rfs_files_fail(steps->err, rfs_hfai_path(steps->hfai, part), rc);
+    return rc == 0 || reported ? rc
+                               : rfs_files_fail(steps->err, rfs_hfai_path(steps->hfai, part), rc);
 }
 
 /* Notes which entries the "params" of a group name. */

@@ -37,7 +37,7 @@ struct rfs_region {
 };
 
 struct rfs_image {
-    const struct rfs_params *params; /* NULL: it has literal regions only, or a stock */
+    const struct rfs_params *params; /* NULL: it has literal regions only, or storages */
     /* owned; the targets are its items then; NULL: the parameter list's */
     struct rfs_storages *storages;
     uint64_t bytes; /* of the file */

@@ -27,7 +27,7 @@ struct pickler {
     void *ctx;
     struct rfs_bytes *out;
     int rc;                     /* the first failure */
-    bool told;                  /* by KEY, which filled the error */
+    bool failed_by_key;         /* which filled the error */
     struct seen *table;         /* open addressing; at most half full */
     size_t cap;                 /* a power of two, or 0 */
     uint32_t n;                 /* of the memo */
@@ -304,7 +304,7 @@ static void save_storage(struct pickler *pickler, const struct rfs_node *node)
 
     const int rc = pickler->key(pickler->ctx, node, &key);
     if (rc) {
-        pickler->told = pickler->rc == 0; /* by KEY */
+        pickler->failed_by_key = pickler->rc == 0; /* by KEY */
         fail(pickler, rc);
         return;
     }
@@ -391,7 +391,7 @@ int rfs_pickle_write(const struct rfs_node *root, rfs_storage_key_fn *key, void 
     free(pickler.table);
     free(pickler.keys.data);
     free(pickler.names.data);
-    if (pickler.rc == 0 || pickler.told)
+    if (pickler.rc == 0 || pickler.failed_by_key)
         return pickler.rc;
     return pickler.rc == -ENOMEM
                ? rfs_fail_memory(err)

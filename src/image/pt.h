@@ -13,7 +13,9 @@ struct rfs_pt_config {
     /* The opened file of an origin; NULL when the document takes no nodes from files. */
     const struct rfs_torch *(*torch)(void *ctx, uint16_t origin);
     void *ctx;
-    /* Whose targets the made storages are, one for one; NULL: the image gets a stock. */
+    /*
+     * Whose targets the made storages are, one for one; NULL: the image gets storages of its own.
+     */
     const struct rfs_params *params;
     const char *stem; /* the file's name without its ending, at most 255 bytes */
     bool crc; /* checksums that take reading are computed when they are read, else they are 0 */
@@ -22,7 +24,7 @@ struct rfs_pt_config {
 /*
  * 0, -ENOMEM, -EINVAL with *err filled for a document whose storages are not in its files, or
  * -EFBIG. The image has the pickle and some 200 bytes of headers for each storage, besides its
- * regions (two, or four with CRC) and its stock. O(nodes).
+ * regions (two, or four with CRC) and its storages. O(nodes).
  */
 int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err);
 

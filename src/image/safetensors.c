@@ -131,7 +131,7 @@ static bool put_metadata(struct rfs_json_write *json, const struct tensor *tenso
 {
     RFS_FREE struct tensor *keys = calloc(n + 1, sizeof *keys); /* without a type: the format */
     size_t n_keys = 0;
-    bool told = !format;
+    bool has_format = !format;
 
     if (!keys)
         return false;
@@ -139,9 +139,9 @@ static bool put_metadata(struct rfs_json_write *json, const struct tensor *tenso
         if (tensors[i].type->dtype != RFS_INT4)
             continue;
         keys[n_keys++] = tensors[i];
-        told = told || is_text(&tensors[i], "format");
+        has_format = has_format || is_text(&tensors[i], "format");
     }
-    if (!told)
+    if (!has_format)
         keys[n_keys++] = (struct tensor){.name = "format", .name_bytes = strlen("format")};
     qsort(keys, n_keys, sizeof *keys, by_name);
     if (n_keys == 0)

@@ -102,7 +102,7 @@ static struct rfs_held_request *take_held(struct rfs_channel *channel)
 
 /*
  * The first request that is held, as if it had just been read; -1 with EAGAIN for none, with EINTR
- * once it is closed. The bell is silenced before, and rung again if there is more to be told.
+ * once it is closed. The bell is silenced before, and rung again if there is more to report.
  */
 static ssize_t receive_held(struct rfs_mount *m, void *buf, size_t size)
 {

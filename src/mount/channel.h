@@ -27,7 +27,7 @@ struct rfs_held_request;
 
 struct rfs_channel {
     pthread_mutex_t lock; /* of all but turn and bell */
-    unsigned watchers;    /* with those that were just told to be */
+    unsigned watchers;    /* with those that were just made so */
     unsigned parked;
     uint64_t turns; /* how often a thread came to wait */
     struct rfs_held_request *first, **last;

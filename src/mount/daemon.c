@@ -84,7 +84,7 @@ int rfs_daemon_wait(struct rfs_daemon *daemon, pid_t child, struct rfs_error *er
     return word.code;
 }
 
-static int tell(struct rfs_daemon *daemon, const struct rfs_error *word)
+static int send_word(struct rfs_daemon *daemon, const struct rfs_error *word)
 {
     const ssize_t n = write(daemon->pipe, word, sizeof *word);
     const int rc = n == (ssize_t)sizeof *word ? 0 : n < 0 ? -errno : -EIO;
@@ -124,10 +124,10 @@ int rfs_daemon_ready(struct rfs_daemon *daemon)
     if (daemon->pipe < 0)
         return 0;
     const int rc = leave_terminal();
-    return rc == 0 ? tell(daemon, &ready) : rc;
+    return rc == 0 ? send_word(daemon, &ready) : rc;
 }
 
 bool rfs_daemon_fail(struct rfs_daemon *daemon, const struct rfs_error *err)
 {
-    return daemon->pipe >= 0 && tell(daemon, err) == 0;
+    return daemon->pipe >= 0 && send_word(daemon, err) == 0;
 }

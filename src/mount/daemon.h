@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Going to the background, with the outcome told to the waiting parent over a pipe of our own: the
+ * Going to the background, with the outcome sent to the waiting parent over a pipe of our own: the
  * parent knows that the mount answers, or why it does not, before it exits.
  *
  * Threads: none may exist when rfs_daemon_start forks. Ready and fail may come from any one thread.

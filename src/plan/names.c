@@ -5,7 +5,7 @@
  *
  * Names lie in chunks that never move, as in base/intern.c: chunk k holds 2^(k + FIRST_BITS) of
  * them. The first thread that needs a place writes it. Several may do so at once: they write the
- * same. src comes last and tells that the others are there. Without memory for a chunk, the name is
+ * same. src comes last; with it the others are there. Without memory for a chunk, the name is
  * looked up each time.
  */
 #include "plan/internal.h"

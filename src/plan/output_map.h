@@ -31,7 +31,7 @@ int rfs_output_map_digest(const struct rfs_output_map *output_map, uint64_t dige
 /*
  * The name that NAME is shown by (NAME itself, the same pointer, when it has no other), or NULL
  * when it is left out. A map never gives two parameters the same name, but may give one the name of
- * a parameter outside the map: the caller that makes a file must check for that. OUTWARD may be
+ * a parameter outside the map: the caller that makes a file must check for that. The map may be
  * NULL here and below. O(1).
  */
 const char *rfs_output_map_name(const struct rfs_output_map *output_map, const char *name);

@@ -369,7 +369,7 @@ static int go_without_presence(struct planning *planning, uint32_t s, int rc)
     return 0;
 }
 
-/* Surveys a stage whose files differ, or takes the presence map that was made before. */
+/* Makes the presence map of a stage whose files differ, or takes the one that was made before. */
 static int presence_stage(struct planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;

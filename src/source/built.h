@@ -15,10 +15,10 @@
 struct rfs_built {
     const struct rfs_index *index; /* merged, or the only piece */
     struct rfs_index *merged;      /* the index, if it was merged of pieces; owned */
-    atomic_bool told; /* its files caused log messages, which the next view must repeat */
-    uint32_t number;  /* used while indexes are saved; saved/write.c */
-    uint32_t from;    /* the number under which it was saved before; RFS_NO_ID: it was not */
-    uint64_t used;    /* as the next ones, while room is made; catalog/evict.c */
+    atomic_bool warned; /* its files caused log messages, which the next view must repeat */
+    uint32_t number;    /* used while indexes are saved; saved/write.c */
+    uint32_t from;      /* the number under which it was saved before; RFS_NO_ID: it was not */
+    uint64_t used;      /* as the next ones, while room is made; catalog/evict.c */
     bool dropped;
     uint32_t n_pieces;
     struct rfs_index *pieces[]; /* of one file each; owned; NULL: let go of */

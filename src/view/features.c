@@ -14,7 +14,7 @@
 
 static char features[256];
 
-static void tell(void)
+static void list_features(void)
 {
     snprintf(
         features, sizeof features,
@@ -32,6 +32,6 @@ const char *reshard_features(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, tell);
+    pthread_once(&once, list_features);
     return features;
 }

@@ -16,7 +16,7 @@
 
 #define MEMORY_MOST (UINT64_C(256) << 20)
 
-static void tell(struct rfs_view *view, size_t n)
+static void log_left_out(struct rfs_view *view, size_t n)
 {
     const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
 
@@ -32,7 +32,7 @@ void rfs_objects_tell(struct rfs_view *view)
     const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
 
     if (boxes && rfs_view_format(&view->options) != RFS_FORMAT_TORCH)
-        tell(view, boxes->objects.n);
+        log_left_out(view, boxes->objects.n);
 }
 
 int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err)
@@ -146,6 +146,6 @@ int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
         }
         rc = add(document, shown, &torch, err);
     }
-    tell(view, left_out);
+    log_left_out(view, left_out);
     return rc;
 }

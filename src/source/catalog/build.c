@@ -67,14 +67,14 @@ static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *rea
 }
 
 static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
-                       struct rfs_index **fresh, atomic_bool *told, struct rfs_error *err)
+                       struct rfs_index **fresh, atomic_bool *warned, struct rfs_error *err)
 {
     size_t left_out = 0;
     const int rc = rfs_torch_walk(read_source, reading, reading->size, path, builder->entry,
                                   builder->tables, fresh, &left_out, err);
     if (rc == 0 && left_out > 0)
-        atomic_store(told, true);
-    if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->told_left_out, true))
+        atomic_store(warned, true);
+    if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->warned_left_out, true))
         rfs_log(builder->log, RFS_WARNING,
                 left_out == 1 ? "%s: %zu value that is not a tensor is left out"
                               : "%s: %zu values that are not tensors are left out",
@@ -89,7 +89,7 @@ static int verify(struct rfs_builder *builder, struct rfs_reading *reading, cons
         return 0;
     const int rc =
         rfs_crc_verify(read_source, reading, builder->format, index, builder->tables, path, err);
-    if (rc == 1 && !atomic_exchange(&builder->told_no_crc, true))
+    if (rc == 1 && !atomic_exchange(&builder->warned_no_crc, true))
         rfs_log(
             builder->log, RFS_WARNING,
             "%s: has no checksum, so check=crc does not verify this file, nor others without one",
@@ -121,7 +121,7 @@ static int build_piece(const struct job *job, uint32_t file, struct rfs_index *t
         rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, builder->tables,
                                   template, &fresh, err);
     else if (builder->format == RFS_FORMAT_TORCH)
-        rc = index_torch(builder, &reading, path, &fresh, &job->built->told, err);
+        rc = index_torch(builder, &reading, path, &fresh, &job->built->warned, err);
     else
         rc = index_ckpt(builder, &reading, path, template, &fresh, err);
     if (rc >= 0)

@@ -24,8 +24,8 @@ struct rfs_builder {
     const char *skip;  /* "a:b": without the names that begin so; or NULL */
     const char *entry; /* of torch's files: where the state dict is */
     bool check_crc;
-    atomic_bool told_no_crc;   /* the log says it once, */
-    atomic_bool told_left_out; /* and this */
+    atomic_bool warned_no_crc;   /* the log says it once, */
+    atomic_bool warned_left_out; /* and this */
 };
 
 /*
@@ -38,7 +38,7 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
               struct rfs_built *template, struct rfs_built **out, struct rfs_error *err);
 /*
  * Whether the rank with that file seems to have the index TEMPLATE, by samples of its headers: 1;
- * or 0, as when only building can tell, or -errno.
+ * or 0, as when only building can say, or -errno.
  */
 int rfs_build_resembles(struct rfs_builder *builder, uint32_t file,
                         const struct rfs_built *template, size_t samples);

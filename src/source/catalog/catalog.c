@@ -97,26 +97,6 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
     builder->check_crc = spec->check_crc;
 }
 
-bool rfs_catalog_set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entries, size_t n)
-{
-    struct rfs_index *index = catalog->wholes = calloc(1, sizeof *index);
-    size_t first;
-    size_t second;
-
-    if (!index || !entries) {
-        free(entries);
-        return false;
-    }
-    index->entries = entries;
-    index->n = n;
-    if (rfs_index_order_names(index, &first, &second) < 0)
-        return false;
-    index->serial = ++catalog->serials;
-    atomic_store(&catalog->indexed, 1);
-    atomic_store(&catalog->ranks[0].index, index);
-    return true;
-}
-
 /* Rank 0's index of the tensors that boxes describe. */
 static int index_boxes(struct rfs_catalog *catalog, struct rfs_error *err)
 {
@@ -130,19 +110,6 @@ static int index_boxes(struct rfs_catalog *catalog, struct rfs_error *err)
     return rfs_catalog_set_wholes(catalog, entries, boxes->tensors.n)
                ? 0
                : no_memory(err, catalog->path);
-}
-
-struct rfs_catalog *rfs_catalog_new(struct rfs_log *log, struct rfs_pool *pool)
-{
-    struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
-
-    if (!catalog)
-        return NULL;
-    pthread_mutex_init(&catalog->lock, NULL);
-    rfs_cancel_init_cond(&catalog->done);
-    catalog->log = log;
-    catalog->pool = pool;
-    return catalog;
 }
 
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
@@ -330,7 +297,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
         atomic_fetch_add(&catalog->predicted, 1);
     if (origin == FROM_DISK || origin == FROM_DISK_SHARED)
         atomic_fetch_add(&catalog->from_disk, 1);
-    else if (!atomic_load(&built->told))
+    else if (!atomic_load(&built->warned))
         catalog->unsaved = true;
     rank->built = built;
     rfs_catalog_mark(catalog, rank);

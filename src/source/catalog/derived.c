@@ -1,10 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Catalogues of whole tensors: of boxes, or derived from another catalogue. */
 #include "source/catalog/internal.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+struct rfs_catalog *rfs_catalog_new(struct rfs_log *log, struct rfs_pool *pool)
+{
+    struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
+
+    if (!catalog)
+        return NULL;
+    pthread_mutex_init(&catalog->lock, NULL);
+    rfs_cancel_init_cond(&catalog->done);
+    catalog->log = log;
+    catalog->pool = pool;
+    return catalog;
+}
+
+bool rfs_catalog_set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entries, size_t n)
+{
+    struct rfs_index *index = catalog->wholes = calloc(1, sizeof *index);
+    size_t first;
+    size_t second;
+
+    if (!index || !entries) {
+        free(entries);
+        return false;
+    }
+    index->entries = entries;
+    index->n = n;
+    if (rfs_index_order_names(index, &first, &second) < 0)
+        return false;
+    index->serial = ++catalog->serials;
+    atomic_store(&catalog->indexed, 1);
+    atomic_store(&catalog->ranks[0].index, index);
+    return true;
+}
 
 static void free_catalog(struct rfs_catalog **catalog)
 {

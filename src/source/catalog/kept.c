@@ -73,7 +73,7 @@ static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
         struct catalog_rank *rank = &catalog->ranks[r];
         struct rfs_saving one = {r, rank->file, rank->parts, rank->built, RFS_NO_ID};
         if (rank->file == UINT32_MAX || rank->failed ||
-            (rank->built && atomic_load(&rank->built->told)))
+            (rank->built && atomic_load(&rank->built->warned)))
             continue;
         atomic_store(&rank->used, atomic_load(&catalog->uses));
         if (one.built || catalog->on_disk)

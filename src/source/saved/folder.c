@@ -22,7 +22,7 @@ struct rfs_saved {
     char *above; /* made if it is missing; or NULL */
     char *path;
     struct rfs_log *log;
-    atomic_bool told;
+    atomic_bool logged;
     atomic_uint drafts; /* begun so far */
 };
 
@@ -97,9 +97,9 @@ static bool is_ours(const struct stat *st)
     return st->st_uid == geteuid() && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-static void tell(struct rfs_saved *saved, enum rfs_level level, const char *what)
+static void log_once(struct rfs_saved *saved, enum rfs_level level, const char *what)
 {
-    if (!atomic_exchange(&saved->told, true))
+    if (!atomic_exchange(&saved->logged, true))
         rfs_log(saved->log, level, "%s: no index is kept here: %s", saved->path, what);
 }
 
@@ -136,22 +136,22 @@ static int open_folder(struct rfs_saved *saved, bool make)
     struct stat st;
 
     if (saved->above && !(make ? make_above(saved->above) : may_use(saved->above))) {
-        tell(saved, RFS_WARNING, not_ours);
+        log_once(saved, RFS_WARNING, not_ours);
         return -1;
     }
     if (make && mkdir(saved->path, 0700) != 0 && errno != EEXIST)
-        tell(saved, RFS_INFO, strerror(errno));
+        log_once(saved, RFS_INFO, strerror(errno));
     const int fd = open(saved->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
         if (errno == ELOOP || errno == ENOTDIR)
-            tell(saved, RFS_WARNING, "it is not a folder");
+            log_once(saved, RFS_WARNING, "it is not a folder");
         else if (errno != ENOENT)
-            tell(saved, RFS_INFO, strerror(errno));
+            log_once(saved, RFS_INFO, strerror(errno));
         return -1;
     }
     if (fstat(fd, &st) == 0 && is_ours(&st))
         return fd;
-    tell(saved, RFS_WARNING, not_ours);
+    log_once(saved, RFS_WARNING, not_ours);
     close(fd);
     return -1;
 }
@@ -242,7 +242,7 @@ bool rfs_saved_begin(struct rfs_saved *saved, enum rfs_saved_kind kind, const ch
              errno == EEXIST); /* of a process of another machine, or of the past */
     if (draft->fd >= 0)
         return true;
-    tell(saved, RFS_INFO, strerror(errno));
+    log_once(saved, RFS_INFO, strerror(errno));
     close(draft->dir);
     return false;
 }
@@ -371,7 +371,7 @@ bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *tab
         fail(draft, -errno);
     if (draft->failed != 0) {
         (void)unlinkat(draft->dir, draft->name, 0);
-        tell(draft->saved, RFS_INFO, strerror(-draft->failed));
+        log_once(draft->saved, RFS_INFO, strerror(-draft->failed));
     } else {
         trim(draft->dir);
     }

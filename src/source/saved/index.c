@@ -57,11 +57,11 @@ bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_pla
     if (rfs_is_url(path)) /* the inode stands for the version */
         return true;
     if (last->known && last->dev == st->st_dev)
-        return last->tells;
+        return last->trusted;
     *last = (struct rfs_mark_place){st->st_dev, true, statfs(path, &fs) == 0};
-    for (size_t i = 0; last->tells && i < sizeof not_these / sizeof *not_these; i++)
-        last->tells = (uint32_t)fs.f_type != not_these[i];
-    return last->tells;
+    for (size_t i = 0; last->trusted && i < sizeof not_these / sizeof *not_these; i++)
+        last->trusted = (uint32_t)fs.f_type != not_these[i];
+    return last->trusted;
 }
 
 void rfs_mark_put(struct rfs_bytes *out, const char *path, const struct rfs_mark *mark)

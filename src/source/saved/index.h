@@ -42,7 +42,7 @@ bool rfs_mark_is_settled(const struct rfs_mark *mark, struct timespec opened);
  */
 struct rfs_mark_place {
     dev_t dev;
-    bool known, tells;
+    bool known, trusted;
 };
 bool rfs_mark_tells(const char *path, const struct stat *st, struct rfs_mark_place *last);
 void rfs_mark_put(struct rfs_bytes *out, const char *path, const struct rfs_mark *mark);

@@ -285,12 +285,12 @@ static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entr
     const uint32_t flags = get16(header + 6);
     const uint32_t csize = get32(header + 18);
     const uint32_t size = get32(header + 22);
-    const bool told = !(flags & FLAG_DESCRIPTOR) && csize != UINT32_MAX && size != UINT32_MAX;
+    const bool stated = !(flags & FLAG_DESCRIPTOR) && csize != UINT32_MAX && size != UINT32_MAX;
 
     return get32(header) == 0x04034b50 && get16(header + 8) == 0 && !(flags & FLAG_ENCRYPTED) &&
            get16(header + 26) == entry->name_bytes &&
            memcmp(header + LOCAL_BYTES, entry->name, entry->name_bytes) == 0 &&
-           (!told || (csize == entry->bytes && size == entry->bytes));
+           (!stated || (csize == entry->bytes && size == entry->bytes));
 }
 
 /* Where the content begins, which only the local header has. */

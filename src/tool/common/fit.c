@@ -267,7 +267,9 @@ static void check_holes(struct checking *c, const char *param, uint32_t stage,
 
     for (uint32_t i = 0; i < c->fit->devices; i++) {
         const struct rfs_headers_rank *rank = rfs_headers_find(c->fit->headers, first + i);
-        /* A rank that is missing, or cannot be read, is told once, and not for each parameter. */
+        /*
+         * A rank that is missing, or cannot be read, is reported once, and not for each parameter.
+         */
         if (!rank || (rank->code && !rank->empty) || held[rfs_layout_slice(layout, i)])
             continue;
         ADD(c, finding("hole", true, param, stage, first + i),
@@ -286,7 +288,7 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
     uint32_t seen = RFS_NO_KIND;   /* a kind that was found right, unless slices differ by rank */
     uint32_t looked = RFS_NO_KIND; /* the kind that TYPE is of */
     const struct rfs_type *type = NULL;
-    bool told = false;
+    bool odd = false;
 
     memset(held, 0, fit->devices * sizeof *held);
     for (uint32_t r = 0; r < fit->headers->n; r++) {
@@ -300,9 +302,9 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
         if (!type || rank->kind == RFS_NO_KIND)
             continue;
         held[rfs_layout_slice(tensor->layout, rank->rank - first)] = true;
-        if (told || (rank->kind == seen && !tensor->grid.edge))
+        if (odd || (rank->kind == seen && !tensor->grid.edge))
             continue;
-        told = check_slice(c, param, stage, tensor, rank->rank, type);
+        odd = check_slice(c, param, stage, tensor, rank->rank, type);
         seen = rank->kind;
     }
     check_holes(c, param, stage, tensor->layout, held);

@@ -30,9 +30,9 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
                    struct rfs_fit *out);
 
 /*
- * Proves that the last rank of the tree is the strategy's: shapes that are told of a tree of other
- * ranks are wrong. Nothing is proved of parameters that this strategy does not cut. 0, or -EINVAL
- * with *err filled.
+ * Proves that the last rank of the tree is the strategy's: shapes of a tree of other ranks are
+ * wrong. Nothing is proved of parameters that this strategy does not cut. 0, or -EINVAL with *err
+ * filled.
  */
 int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err);
 

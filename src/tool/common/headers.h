@@ -42,7 +42,7 @@ struct rfs_headers {
 
 /*
  * ALL: samples are never enough. PROGRESS may be NULL. 0 or -ENOMEM with *err filled: ranks that
- * cannot be read tell so themselves. To be freed in any case.
+ * cannot be read have their own messages. To be freed in any case.
  */
 int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
                      struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err);

@@ -44,7 +44,7 @@ void rfs_progress_begin(struct rfs_progress *progress, const char *phase, uint64
     progress->files = files;
     atomic_store(&progress->bytes_done, 0);
     atomic_store(&progress->files_done, 0);
-    progress->begun = progress->drawn = progress->told = progress->mark = rfs_progress_now();
+    progress->begun = progress->drawn = progress->reported = progress->mark = rfs_progress_now();
     progress->mark_bytes = 0;
     progress->rate = 0;
     pthread_mutex_unlock(&progress->lock);
@@ -109,7 +109,8 @@ static void draw(struct rfs_progress *progress, uint64_t done, uint64_t files)
 }
 
 /* The caller has the lock. */
-static void tell(const struct rfs_progress *progress, double now, uint64_t done, uint64_t files)
+static void print_json(const struct rfs_progress *progress, double now, uint64_t done,
+                       uint64_t files)
 {
     struct rfs_json_write json = {.file = stdout};
 
@@ -143,9 +144,9 @@ void rfs_progress_tick(struct rfs_progress *progress)
         draw(progress, done, files);
         progress->drawn = now;
     }
-    if (progress->json && now - progress->told >= TELL_EVERY) {
-        tell(progress, now, done, files);
-        progress->told = now;
+    if (progress->json && now - progress->reported >= TELL_EVERY) {
+        print_json(progress, now, done, files);
+        progress->reported = now;
     }
     pthread_mutex_unlock(&progress->lock);
 }

@@ -18,10 +18,10 @@ struct rfs_progress {
     const char *phase;     /* such as "planning"; a constant */
     uint64_t bytes, files; /* of the phase */
     atomic_uint_least64_t bytes_done, files_done;
-    double begun;         /* seconds, CLOCK_MONOTONIC */
-    pthread_mutex_t lock; /* of the rest; held while a line is written */
-    double drawn, told;   /* when the line was drawn, and printed as JSON, for the last time */
-    double mark;          /* the rate is that since then */
+    double begun;           /* seconds, CLOCK_MONOTONIC */
+    pthread_mutex_t lock;   /* of the rest; held while a line is written */
+    double drawn, reported; /* when the line was drawn, and printed as JSON, for the last time */
+    double mark;            /* the rate is that since then */
     uint64_t mark_bytes;
     double rate; /* bytes a second, smoothed */
     bool shown;  /* a line is on the terminal */

@@ -10,7 +10,7 @@
 void rfs_made_axis(const struct rfs_explain *explain, const struct rfs_explained_part *part,
                    int side, uint32_t number, struct rfs_made_axis *axis)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(explain->rooms.converted);
+    const struct rfs_convert_map *map = rfs_converted_map(explain->plans.converted);
     const struct rfs_convert_link *link = part->link;
 
     *axis = (struct rfs_made_axis){.first = map->ats.data[link->at[side] + number]};
@@ -36,7 +36,7 @@ void rfs_made_axis(const struct rfs_explain *explain, const struct rfs_explained
 const struct rfs_target *rfs_made_source(const struct rfs_explain *explain,
                                          const struct rfs_explained_part *part)
 {
-    return rfs_converted_target(explain->rooms.converted, part->link->source);
+    return rfs_converted_target(explain->plans.converted, part->link->source);
 }
 
 void rfs_made_put_axis(FILE *out, const struct rfs_made_axis *axis, uint64_t size)
@@ -73,7 +73,7 @@ static void put_part(const struct rfs_explain *explain, const struct rfs_explain
                      const struct rfs_explained_part *part)
 {
     const struct rfs_target *target = rfs_made_source(explain, part);
-    struct rfs_catalog *catalog = explain->rooms.catalog;
+    struct rfs_catalog *catalog = explain->plans.catalog;
     char size[RFS_SHOWN_BYTES];
 
     fputs("    ", stdout);

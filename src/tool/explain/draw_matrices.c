@@ -67,13 +67,13 @@ static double arrange(struct matrices *m)
 
 static void draw_tensors(const struct matrices *m, FILE *out)
 {
-    struct rfs_catalog *catalog = m->explain->rooms.catalog;
+    struct rfs_catalog *catalog = m->explain->plans.catalog;
     double at = HEAD;
 
     for (size_t i = 0; i < m->tensors.n && i < TENSORS; i++) {
         const struct tensor *tensor = &m->tensors.data[i];
         const struct rfs_target *target =
-            rfs_converted_target(m->explain->rooms.converted, tensor->source);
+            rfs_converted_target(m->explain->plans.converted, tensor->source);
         struct rfs_printed shown;
         rfs_put_dims(rfs_printed_begin(&shown), tensor->type->ndim, tensor->type->dims);
         RFS_FREE char *dims = rfs_printed_end(&shown);

@@ -47,7 +47,7 @@ static int check(struct rfs_explain *explain, struct rfs_error *err)
 
 static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
 {
-    const uint32_t n = explain->rooms.n_ranks;
+    const uint32_t n = explain->plans.n_ranks;
     const int rc = rfs_ranks_check(&explain->ranks, n, "", err);
 
     if (rc)
@@ -72,14 +72,14 @@ static int plan_one(void *ctx, size_t i)
     struct rfs_explain *explain = planning->explain;
     const struct rfs_rank_plan *plan;
     const int rc =
-        rfs_planner_rank(explain->rooms.planner, explain->selected[i], &plan, &planning->errors[i]);
+        rfs_planner_rank(explain->plans.planner, explain->selected[i], &plan, &planning->errors[i]);
 
     rfs_progress_file(&explain->progress);
     rfs_progress_tick(&explain->progress);
     return rc;
 }
 
-/* Ranks that are refused are told of by the lowest of those that were tried. */
+/* Of refused ranks the lowest that was tried is reported. */
 static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
 {
     RFS_FREE struct rfs_error *errors = calloc(explain->n_selected, sizeof *errors);
@@ -91,7 +91,7 @@ static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
     /* The first by itself: the others are then predicted from its indexes. */
     int rc = plan_one(&planning, 0);
     if (rc == 0 && explain->n_selected > 1)
-        rc = rfs_pool_for(explain->rooms.pool, explain->n_selected, plan_one, &planning);
+        rc = rfs_pool_for(explain->plans.pool, explain->n_selected, plan_one, &planning);
     rfs_progress_end(&explain->progress);
     for (size_t i = 0; rc && i < explain->n_selected; i++)
         if (errors[i].code) {
@@ -109,18 +109,18 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
                                                    "parts", "from part", "from parts"};
     static const struct rfs_explain_words boxed = {"rank",  "ranks",     "file",
                                                    "files", "from file", "from files"};
-    const struct rfs_converted *converted = explain->rooms.converted;
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(explain->rooms.stored);
+    const struct rfs_converted *converted = explain->plans.converted;
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(explain->plans.stored);
     struct rfs_scale scale;
 
-    explain->words = explain->rooms.hfai ? &parts : boxes ? &boxed : &ranks;
-    if (explain->rooms.hfai) {
-        explain->n_sources = rfs_hfai_parts(explain->rooms.hfai);
+    explain->words = explain->plans.hfai ? &parts : boxes ? &boxed : &ranks;
+    if (explain->plans.hfai) {
+        explain->n_sources = rfs_hfai_parts(explain->plans.hfai);
         return rfs_explain_parts_open(explain, err);
     }
-    rfs_planner_scale(converted ? rfs_converted_whole(converted) : explain->rooms.planner, &scale);
+    rfs_planner_scale(converted ? rfs_converted_whole(converted) : explain->plans.planner, &scale);
     explain->n_sources = boxes ? boxes->n_files : scale.src_devices * scale.src_stages;
-    rfs_planner_report(explain->rooms.planner, RFS_TELL_ONE_SIDED);
+    rfs_planner_report(explain->plans.planner, RFS_TELL_ONE_SIDED);
     return plan_all(explain, err);
 }
 
@@ -130,14 +130,14 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
         rfs_tool_open(explain->source, &explain->options, NULL, NULL, false, &explain->view, err);
 
     if (rc == 0)
-        rc = rfs_view_plans(explain->view, &explain->rooms, err);
+        rc = rfs_view_plans(explain->view, &explain->plans, err);
     if (rc == 0)
         rc = select_ranks(explain, err);
     if (rc == 0)
         rc = prepare(explain, err);
     if (rc == 0 && explain->param)
         rc = rfs_explain_check(explain, err);
-    const bool by_rules = explain->rooms.converted != NULL;
+    const bool by_rules = explain->plans.converted != NULL;
     if (rc == 0 && explain->svg)
         rc = by_rules ? rfs_explain_converted_picture(explain, err)
                       : rfs_explain_picture(explain, err);

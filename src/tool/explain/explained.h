@@ -30,11 +30,11 @@ struct rfs_explain {
     struct rfs_settings options;      /* of the view */
     int64_t rank;                     /* -1: none */
     struct rfs_ranks ranks;           /* or that one */
-    bool one;                         /* --rank: told in full */
+    bool one;                         /* --rank: explained in full */
     bool json;
 
     reshard_view *view;
-    struct rfs_view_plans rooms;
+    struct rfs_view_plans plans;
     struct rfs_explain_parts *parts; /* owned; of hfai's parts: there is no planner; or NULL */
     const struct rfs_explain_words *words;
     uint32_t n_sources; /* ranks or parts of the source */
@@ -64,7 +64,7 @@ struct rfs_explained_part {
     struct rfs_block block;
 };
 
-/* The slice of one destination rank: all that is told of it, by text, JSON and picture. */
+/* The slice of one destination rank: all that text, JSON and picture have of it. */
 struct rfs_explained {
     uint32_t rank;
     size_t position; /* in rfs_explain.selected */

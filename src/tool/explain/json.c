@@ -161,7 +161,7 @@ static void put_begin(struct rfs_json_write *json, const char *key,
 static void put_steps(struct rfs_json_write *json, const struct rfs_explain *explain,
                       const struct rfs_explained_part *part)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(explain->rooms.converted);
+    const struct rfs_convert_map *map = rfs_converted_map(explain->plans.converted);
 
     rfs_json_array(json, "steps", RFS_JSON_TIGHT);
     for (uint32_t k = 0; k < part->link->n; k++) {
@@ -185,12 +185,12 @@ static void put_part(struct rfs_json_write *json, const struct rfs_explain *expl
                      const struct rfs_explained *slice, const struct rfs_explained_part *part)
 {
     const struct rfs_target *target = rfs_made_source(explain, part);
-    const struct rfs_type *type = rfs_catalog_type(explain->rooms.catalog, target->type);
+    const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, target->type);
 
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_u64(json, "rank", part->rank);
     rfs_json_put_text(json, "file", rfs_explain_file(explain, part->block.file));
-    rfs_json_put_text(json, "source", rfs_catalog_name(explain->rooms.catalog, target->name));
+    rfs_json_put_text(json, "source", rfs_catalog_name(explain->plans.catalog, target->name));
     rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, type->dims, type->ndim);
     put_begin(json, "at", explain, part, RFS_MADE, slice->made->type.ndim);
     put_begin(json, "source_at", explain, part, RFS_SOURCE, type->ndim);
@@ -277,7 +277,7 @@ int rfs_explain_json(struct rfs_explain *explain, struct rfs_error *err)
     int rc = rfs_totals_begin(&output.totals, explain->n_selected, err);
 
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_text(json, "source", rfs_catalog_path(explain->rooms.catalog));
+    rfs_json_put_text(json, "source", rfs_catalog_path(explain->plans.catalog));
     if (rc == 0)
         rc = explain->param ? rfs_explain_each(explain, put_slice, &output, err)
                             : rfs_totals_all(&output.totals, explain, err);

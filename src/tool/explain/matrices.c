@@ -76,7 +76,7 @@ struct digits {
 static void read_digits(const struct matrices *m, const struct rfs_explained_part *part,
                         const struct rfs_type *const *types, struct digits *out)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(m->explain->rooms.converted);
+    const struct rfs_convert_map *map = rfs_converted_map(m->explain->plans.converted);
 
     *out = (struct digits){.n = 0};
     for (int side = 0; side < 2; side++)
@@ -207,7 +207,7 @@ static size_t tensor_of(struct matrices *m, const struct rfs_explained_part *par
             return i;
     const struct tensor tensor = {
         .source = part->link->source,
-        .type = rfs_catalog_type(m->explain->rooms.catalog, target->type),
+        .type = rfs_catalog_type(m->explain->plans.catalog, target->type),
     };
     return RFS_PUSH(&m->tensors, tensor) ? m->tensors.n - 1 : SIZE_MAX;
 }
@@ -257,7 +257,7 @@ static int add_part(struct matrices *m, const struct rfs_explained_part *part,
     if (m->drawn.n <= MOST)
         return 0;
     return rfs_fail(
-        err, -E2BIG, RFS_OF(rfs_catalog_path(m->explain->rooms.catalog), m->explain->param),
+        err, -E2BIG, RFS_OF(rfs_catalog_path(m->explain->plans.catalog), m->explain->param),
         "the text, or --json", "has %zu pieces; at most %d can be drawn", m->drawn.n, MOST);
 }
 
@@ -276,7 +276,7 @@ static void name(struct matrices *m, const struct rfs_explained *slice)
     const char *file = strrchr(slice->made->file, '/');
     fprintf(out, ", made by %s: line %" PRIu32 ", from %" PRIu32 " %s to %" PRIu32,
             file ? file + 1 : slice->made->file, slice->made->line, explain->n_sources,
-            explain->words->sources, explain->rooms.n_ranks);
+            explain->words->sources, explain->plans.n_ranks);
     if (explain->one)
         fprintf(out, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);
     m->subtitle = rfs_printed_end(&shown);

@@ -28,7 +28,7 @@ struct rfs_explain_parts {
 
 static uint32_t add_type(struct rfs_explain *explain, const struct rfs_type *type)
 {
-    return rfs_intern_add(rfs_catalog_tables(explain->rooms.catalog)->types, type, sizeof *type);
+    return rfs_intern_add(rfs_catalog_tables(explain->plans.catalog)->types, type, sizeof *type);
 }
 
 static bool number_files(struct rfs_explain_parts *parts, struct rfs_catalog *catalog)
@@ -51,18 +51,18 @@ int rfs_explain_parts_open(struct rfs_explain *explain, struct rfs_error *err)
     if (!parts)
         return rfs_fail_memory(err);
     parts->tensor = SIZE_MAX;
-    parts->n_sources = rfs_hfai_parts(explain->rooms.hfai);
-    parts->n_shown = explain->rooms.n_ranks;
-    int rc = rfs_hfai_list(explain->rooms.hfai, &parts->list, err);
+    parts->n_sources = rfs_hfai_parts(explain->plans.hfai);
+    parts->n_shown = explain->plans.n_ranks;
+    int rc = rfs_hfai_list(explain->plans.hfai, &parts->list, err);
     if (rc)
         return rc;
     parts->held = calloc(parts->list.tensors.n + 1, sizeof *parts->held);
     parts->src_edge = calloc((size_t)parts->n_sources + 1, sizeof *parts->src_edge);
     parts->dst_edge = calloc((size_t)parts->n_shown + 1, sizeof *parts->dst_edge);
     if (!parts->held || !parts->src_edge || !parts->dst_edge ||
-        !number_files(parts, explain->rooms.catalog))
+        !number_files(parts, explain->plans.catalog))
         return rfs_fail_memory(err);
-    return rfs_hfai_hold(explain->rooms.division, &parts->list, parts->held, err);
+    return rfs_hfai_hold(explain->plans.division, &parts->list, parts->held, err);
 }
 
 void rfs_explain_parts_free(struct rfs_explain_parts *parts)
@@ -176,7 +176,7 @@ static int begin_tensor(struct rfs_explain *explain, size_t number)
         snprintf(parts->sides[0], sizeof parts->sides[0], "whole");
     say_side(parts->sides[1], parts->held[number], parts->n_shown);
     parts->target = (struct rfs_target){
-        .name = rfs_intern_add(rfs_catalog_tables(explain->rooms.catalog)->names, tensor->name,
+        .name = rfs_intern_add(rfs_catalog_tables(explain->plans.catalog)->names, tensor->name,
                                strlen(tensor->name)),
         .shown_type = add_type(explain, &tensor->type)};
     parts->target.shown_name = parts->target.name;

@@ -71,7 +71,7 @@ static int too_many(const struct picture *picture, uint64_t n, struct rfs_error 
 {
     return rfs_fail(
         err, -E2BIG,
-        RFS_OF(rfs_catalog_path(picture->explain->rooms.catalog), picture->explain->param),
+        RFS_OF(rfs_catalog_path(picture->explain->plans.catalog), picture->explain->param),
         "the text, or --json", "has %" PRIu64 " pieces; at most %d can be drawn", n, PICTURE_MOST);
 }
 
@@ -213,7 +213,7 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
     fputc(' ', out);
     rfs_put_dims(out, slice->n_dims, slice->dims);
     fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, explain->n_sources, explain->words->sources,
-            explain->rooms.n_ranks);
+            explain->plans.n_ranks);
     if (explain->one)
         fprintf(out, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);
     picture->subtitle = rfs_printed_end(&shown);
@@ -242,7 +242,7 @@ static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_erro
                       memcmp(&geometry->src, &picture->src, sizeof picture->src) != 0)))
         return rfs_fail(
             err, -EINVAL,
-            RFS_OF(rfs_catalog_path(picture->explain->rooms.catalog), picture->explain->param),
+            RFS_OF(rfs_catalog_path(picture->explain->plans.catalog), picture->explain->param),
             "--rank N", "is cut in another way for rank_%u than for the ranks before it",
             slice->rank);
     struct rfs_box all = {.at = {0}};

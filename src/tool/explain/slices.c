@@ -14,13 +14,13 @@
 uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank)
 {
     return explain->parts ? explain->n_sources
-                          : rfs_planner_ready(explain->rooms.planner, rank)->n_sources;
+                          : rfs_planner_ready(explain->plans.planner, rank)->n_sources;
 }
 
 const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file)
 {
-    const char *path = rfs_files_path(rfs_catalog_files(explain->rooms.catalog), file);
-    const char *root = rfs_catalog_path(explain->rooms.catalog);
+    const char *path = rfs_files_path(rfs_catalog_files(explain->plans.catalog), file);
+    const char *root = rfs_catalog_path(explain->plans.catalog);
     const size_t n = strlen(root);
 
     return strncmp(path, root, n) == 0 && path[n] == '/' ? path + n + 1 : path;
@@ -36,7 +36,7 @@ uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct r
     *n = 0;
     for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
         if (rank != piece->rank &&
-            rfs_trace_holding(explain->rooms.planner, slice->target, trace, piece, rank) == holding)
+            rfs_trace_holding(explain->plans.planner, slice->target, trace, piece, rank) == holding)
             ranks[(*n)++] = rank;
     return ranks;
 }
@@ -45,7 +45,7 @@ uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct r
 static const struct rfs_target *find_target(struct rfs_explain *explain,
                                             const struct rfs_params *params)
 {
-    struct rfs_catalog *catalog = explain->rooms.catalog;
+    struct rfs_catalog *catalog = explain->plans.catalog;
 
     if (params == explain->params)
         return explain->target;
@@ -66,51 +66,51 @@ static const struct rfs_target *find_target(struct rfs_explain *explain,
 static const char *closest_name(const struct rfs_explain *explain)
 {
     const struct rfs_params *params =
-        rfs_planner_ready(explain->rooms.planner, explain->selected[0])->params;
+        rfs_planner_ready(explain->plans.planner, explain->selected[0])->params;
     struct rfs_suggest suggest = rfs_suggest_begin(explain->param, RFS_SUGGEST_WORD);
 
     for (size_t i = 0; i < params->n; i++)
         rfs_suggest_offer(&suggest,
-                          rfs_catalog_name(explain->rooms.catalog, params->targets[i].shown_name));
+                          rfs_catalog_name(explain->plans.catalog, params->targets[i].shown_name));
     return suggest.nearest;
 }
 
 /* Where it is, if the strategies know it. */
 static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
 {
-    const struct rfs_strategy *dst = explain->rooms.dst;
+    const struct rfs_strategy *dst = explain->plans.dst;
     const ptrdiff_t at = dst ? rfs_strategy_find(dst, explain->param) : -1;
-    const struct rfs_where where = RFS_OF(rfs_catalog_path(explain->rooms.catalog), explain->param);
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(explain->plans.catalog), explain->param);
     const bool some = explain->ranks.n > 0;
-    char who[64];
+    char absence[64];
     char remedy[64];
 
     if (explain->one)
-        snprintf(who, sizeof who, "%s%s%u of the destination does not have it", explain->words->one,
-                 explain->parts ? " " : "_", explain->selected[0]);
+        snprintf(absence, sizeof absence, "%s%s%u of the destination does not have it",
+                 explain->words->one, explain->parts ? " " : "_", explain->selected[0]);
     else
-        snprintf(who, sizeof who,
+        snprintf(absence, sizeof absence,
                  some ? "none of these destination %ss has it" : "no destination %s has it",
                  explain->words->one);
     if (explain->parts && explain->tensor == SIZE_MAX)
-        return rfs_fail(err, -ENOENT, where, "reshard stats, which lists the names", "%s", who);
+        return rfs_fail(err, -ENOENT, where, "reshard stats, which lists the names", "%s", absence);
     if (explain->parts) {
         snprintf(remedy, sizeof remedy, "--rank %u, which has it",
                  rfs_explain_parts_held(explain->parts, explain->tensor));
-        return rfs_fail(err, -ENOENT, where, remedy, "%s", who);
+        return rfs_fail(err, -ENOENT, where, remedy, "%s", absence);
     }
     const char *closest = at < 0 ? closest_name(explain) : NULL;
     if (closest) {
         char meant[256];
         snprintf(meant, sizeof meant, "--param '%s'", closest);
-        return rfs_fail(err, -ENOENT, where, meant, "%s", who);
+        return rfs_fail(err, -ENOENT, where, meant, "%s", absence);
     }
     if (at < 0 || !some)
-        return rfs_fail(err, -ENOENT, where, "reshard info, which lists the names", "%s", who);
+        return rfs_fail(err, -ENOENT, where, "reshard info, which lists the names", "%s", absence);
     const uint32_t stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
     const uint32_t devices = rfs_strategy_devices(dst);
     snprintf(remedy, sizeof remedy, "--ranks %u-%u", stage * devices, (stage + 1) * devices - 1);
-    return rfs_fail(err, -ENOENT, where, remedy, "%s; stage %u has", who, stage);
+    return rfs_fail(err, -ENOENT, where, remedy, "%s; stage %u has", absence, stage);
 }
 
 /* ---- a slice --------------------------------------------------------------------------------- */
@@ -125,8 +125,8 @@ static int add_part(void *ctx, const struct rfs_converted_piece *piece)
 
 int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice)
 {
-    const struct rfs_converted *converted = explain->rooms.converted;
-    struct rfs_planner *planner = explain->rooms.planner;
+    const struct rfs_converted *converted = explain->plans.converted;
+    struct rfs_planner *planner = explain->plans.planner;
     const int rc = rfs_planner_trace(planner, slice->rank, slice->target, &slice->trace);
 
     if (rc || !converted)
@@ -151,7 +151,7 @@ static struct rfs_explained_side side_of(const struct rfs_layout *layout,
 static bool describe(const struct rfs_explain *explain, struct rfs_explained *slice,
                      const struct rfs_shown_at *at)
 {
-    struct rfs_catalog *catalog = explain->rooms.catalog;
+    struct rfs_catalog *catalog = explain->plans.catalog;
     const struct rfs_geometry *geometry = slice->trace.geometry;
 
     slice->name = rfs_catalog_name(catalog, slice->target->name);
@@ -201,7 +201,7 @@ static int trace(struct rfs_explain *explain, struct rfs_explained *slice, struc
             return rc;
         return rc < 0 ? rc : 1;
     }
-    rc = rfs_planner_rank(explain->rooms.planner, slice->rank, &plan, err);
+    rc = rfs_planner_rank(explain->plans.planner, slice->rank, &plan, err);
     if (rc)
         return rc;
     slice->target = find_target(explain, plan->params);
@@ -228,7 +228,7 @@ static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice
         return rc == -ENOMEM
                    ? rfs_fail_memory(err)
                    : rfs_fail(err, rc,
-                              RFS_OF(rfs_catalog_path(explain->rooms.catalog), explain->param),
+                              RFS_OF(rfs_catalog_path(explain->plans.catalog), explain->param),
                               NULL, "cannot be traced for rank_%u: %s", slice->rank, strerror(-rc));
     return fn(ctx, slice, err);
 }
@@ -267,7 +267,7 @@ int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err)
     }
     for (size_t i = 0; i < explain->n_selected; i++)
         if (find_target(explain,
-                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->params))
+                        rfs_planner_ready(explain->plans.planner, explain->selected[i])->params))
             return 0;
     return nobody_has(explain, err);
 }

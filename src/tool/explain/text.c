@@ -114,7 +114,7 @@ static void add_piece(struct rfs_table *table, const struct rfs_explain *explain
                       const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
                       const struct rfs_file_range *range, bool first)
 {
-    const struct rfs_type *source = rfs_catalog_type(explain->rooms.catalog, piece->type);
+    const struct rfs_type *source = rfs_catalog_type(explain->plans.catalog, piece->type);
     char times[RFS_MAX_DIMS * 24] = "1";
     char every[RFS_MAX_DIMS * 24] = "";
     uint64_t bytes = range->run;
@@ -226,7 +226,7 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", slice->trace.n,
            slice->trace.n == 1 ? "" : "s", n,
            n == 1 ? explain->words->source : explain->words->sources, bytes,
-           explain->rooms.keyed ? "; offsets are those of the decrypted content" : "");
+           explain->plans.keyed ? "; offsets are those of the decrypted content" : "");
     return 0;
 }
 

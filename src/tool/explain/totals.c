@@ -64,14 +64,14 @@ static bool add_digits(struct rfs_totals *totals, const struct rfs_explained *sl
 static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain,
                     const struct rfs_piece_trace *piece)
 {
-    const struct rfs_type *type = rfs_catalog_type(explain->rooms.catalog, piece->type);
+    const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, piece->type);
     struct rfs_totals_box of = {piece->block.file, piece->rank, 1, 1, NULL, {.len = {type->bytes}}};
 
     if (type->kind == RFS_TENSOR) {
         of.ndim = type->ndim;
         of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
         /* A file may have several chunks of the tensor: they differ in the whole tensor alone. */
-        of.box = rfs_catalog_boxes(explain->rooms.catalog) ? piece->whole : piece->source;
+        of.box = rfs_catalog_boxes(explain->plans.catalog) ? piece->whole : piece->source;
     }
     for (uint32_t i = 0; i < of.ndim; i++)
         if (piece->repeated >> i & 1) {
@@ -88,7 +88,7 @@ bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain
 
     rank->parameters += totals->times;
     rank->shown_bytes +=
-        rfs_catalog_type(explain->rooms.catalog, slice->target->shown_type)->bytes * totals->times;
+        rfs_catalog_type(explain->plans.catalog, slice->target->shown_type)->bytes * totals->times;
     for (size_t i = 0; i < slice->trace.n; i++) {
         const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
         if (!take(&rank->taken, piece->block.file, piece->rank,
@@ -282,7 +282,7 @@ static bool list_all(struct every *every, const struct rfs_explain *explain)
     every->params_of = calloc(explain->n_selected, sizeof *every->params_of);
     for (size_t i = 0; every->params_of && i < explain->n_selected; i++)
         if (!add_params(every,
-                        rfs_planner_ready(explain->rooms.planner, explain->selected[i])->params,
+                        rfs_planner_ready(explain->plans.planner, explain->selected[i])->params,
                         &every->params_of[i]))
             return false;
     if (every->params_of && every->occurrences.n > 1)
@@ -318,8 +318,8 @@ static size_t alike(const struct rfs_explain *explain, const struct every *every
     size_t n = 1;
 
     for (size_t k = 0; k < first->n; k++)
-        if (explain->rooms.converted ||
-            !rfs_trace_is_shared(explain->rooms.planner, first->occurrences[k].target))
+        if (explain->plans.converted ||
+            !rfs_trace_is_shared(explain->plans.planner, first->occurrences[k].target))
             return 1;
     while (i + n < every->names.n && by_kind(first, &first[n]) == 0)
         n++;
@@ -391,7 +391,7 @@ int rfs_totals_all(struct rfs_totals *totals, struct rfs_explain *explain, struc
     free(every.params_of);
     if (rc == -ENOMEM)
         return rfs_fail_memory(err);
-    return rc ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(explain->rooms.catalog)), NULL,
+    return rc ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(explain->plans.catalog)), NULL,
                          "a parameter cannot be traced: %s", strerror(-rc))
               : 0;
 }

@@ -2,7 +2,8 @@
 /*
  * The folder that is exported to. Files come into being under a temporary name beside their own and
  * are renamed when they are complete; exports that run at the same time, and those that were
- * killed, are told apart by a lock on the temporary file. Links inside the folder are not followed.
+ * killed, are distinguished by a lock on the temporary file. Links inside the folder are not
+ * followed.
  *
  * Threads: rfs_dest_find, make and close from one; the others from any.
  */

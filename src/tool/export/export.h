@@ -106,7 +106,7 @@ void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_
 int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
                     struct rfs_hash *out);
 
-/* A failure of the source, told as the view does. CODE, with *err filled. */
+/* Fails as the view does where a source fails. CODE, with *err filled. */
 int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
                              int code, struct rfs_error *err);
 

@@ -17,7 +17,7 @@
 
 #define TICK 200 /* ms */
 
-/* The first failure is the one that is told. */
+/* The first failure is the one that is reported. */
 static void fail(struct rfs_writing_run *run, int rc, const struct rfs_error *err)
 {
     pthread_mutex_lock(&run->lock);

@@ -82,8 +82,9 @@ static int add_files(struct rfs_boxes *boxes, struct rfs_table *table, uint64_t 
     return 0;
 }
 
-static int tell(struct rfs_info_args *args, struct rfs_boxes *boxes, const struct rfs_rows *rows,
-                struct rfs_report *report, struct rfs_error *err)
+static int report_boxes(struct rfs_info_args *args, struct rfs_boxes *boxes,
+                        const struct rfs_rows *rows, struct rfs_report *report,
+                        struct rfs_error *err)
 {
     uint64_t bytes = 0;
     uint64_t missing = 0;
@@ -135,7 +136,7 @@ int rfs_info_boxes(struct rfs_info_args *args, struct rfs_report *report, struct
     }
     rfs_rows_order(&rows, &args->filter);
     if (rc == 0)
-        rc = tell(args, boxes, &rows, report, err);
+        rc = report_boxes(args, boxes, &rows, report, err);
     rfs_rows_free(&rows);
     return rc;
 }

@@ -96,7 +96,7 @@ static const char *format_name(enum rfs_info_kind kind)
     return kind == RFS_INFO_SAFETENSORS ? "safetensors" : kind == RFS_INFO_TORCH ? "pt" : "ckpt";
 }
 
-static void tell(struct work *work)
+static void report_file(struct work *work)
 {
     struct rfs_report *report = work->report;
     const struct rfs_rows *rows = &work->rows;
@@ -140,7 +140,7 @@ int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_ki
         rc = read_it(&work, files);
     rfs_rows_order(&work.rows, &args->filter);
     if (rc == 0 && kind != RFS_INFO_ENCRYPTED)
-        tell(&work);
+        report_file(&work);
     rfs_rows_free(&work.rows);
     rfs_files_free(files);
     rfs_intern_free(work.tables.names);

@@ -31,7 +31,7 @@ struct rfs_report {
     struct rfs_bytes more;      /* the members of the JSON object after the first two; owned */
     struct rfs_json_write json; /* writes more, in an object */
     struct rfs_fit_findings findings;
-    struct rfs_error failure; /* of a part of it: told at the end, and the exit status */
+    struct rfs_error failure; /* of a part of it: reported at the end, and the exit status */
 };
 
 enum rfs_info_kind {

@@ -39,9 +39,9 @@ static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
     return 0;
 }
 
-static void tell(struct rfs_info_args *args, struct rfs_catalog *catalog,
-                 const struct rfs_hfai *hfai, const struct rfs_rows *rows,
-                 struct rfs_report *report)
+static void report_parts(struct rfs_info_args *args, struct rfs_catalog *catalog,
+                         const struct rfs_hfai *hfai, const struct rfs_rows *rows,
+                         struct rfs_report *report)
 {
     const uint32_t parts = rfs_hfai_parts(hfai);
     uint64_t bytes = 0;
@@ -90,7 +90,7 @@ int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct
         rc = add_models(args, hfai, &rows, &storages, err);
     rfs_rows_order(&rows, &args->filter);
     if (rc == 0)
-        tell(args, args->source.catalog, hfai, &rows, report);
+        report_parts(args, args->source.catalog, hfai, &rows, report);
     rfs_rows_free(&rows);
     rfs_storages_free(&storages);
     if (hfai)

@@ -89,7 +89,7 @@ static const char *format_name(const struct rfs_catalog *catalog)
                                               : "pt";
 }
 
-static void tell(struct rfs_info_tree *tree, const char *encrypted)
+static void report_tree(struct rfs_info_tree *tree, const char *encrypted)
 {
     struct rfs_report *report = tree->report;
     struct rfs_json_write *json = &report->json;
@@ -223,7 +223,7 @@ static int show(struct rfs_info_tree *tree)
     if (!encrypted)
         rfs_info_tree_params(tree);
     add_rank_rows(tree);
-    tell(tree, encrypted);
+    report_tree(tree, encrypted);
     if (tree->strategy)
         rc = rfs_fit_check(&tree->fit, &tree->report->findings, tree->err);
     if (rc == 0 && !rfs_info_tree_odd(tree, !encrypted))

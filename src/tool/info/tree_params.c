@@ -65,7 +65,7 @@ static int find_tensor(struct rfs_info_tree *tree, const char *name, ptrdiff_t *
     return 0;
 }
 
-/* The bytes of the whole tensor, or over all ranks where no strategy tells it. */
+/* The bytes of the whole tensor, or over all ranks where no strategy gives it. */
 static uint64_t bytes_of(struct rfs_info_tree *tree, uint32_t name)
 {
     const struct rfs_info_param *param = &tree->params[name];

@@ -214,7 +214,7 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
         return;
     if (!src) {
         if (!verify->shown.view &&
-            !rfs_whole_lacks(&verify->src, item->tree->name)) /* else it is told */
+            !rfs_whole_lacks(&verify->src, item->tree->name)) /* else it is reported */
             rfs_verify_find(verify, RFS_FOUND_EXTRA, item->tree->name, RFS_NO_RANK, NULL);
         return;
     }
@@ -224,7 +224,7 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
         return;
     }
     if (rfs_findings_fault(&verify->findings, item->tree->name))
-        return; /* the ranks have told */
+        return; /* the ranks have reported it */
     char detail[2 * RFS_SHAPE_TEXT + 64];
     char shape[2][RFS_SHAPE_TEXT];
     snprintf(detail, sizeof detail, "%s %s as a whole, not %s %s", rfs_whole_dtype(have),

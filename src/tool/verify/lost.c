@@ -42,7 +42,7 @@ static void check_source(struct rfs_verify *verify, const struct rfs_whole *sour
 static void check_tree(struct rfs_verify *verify)
 {
     static const struct rfs_target as_it_is;
-    const bool told = !verify->shown.view || verify->options->manifest;
+    const bool logged = !verify->shown.view || verify->options->manifest;
     uint32_t at = 0;
     uint32_t rank;
 
@@ -51,7 +51,7 @@ static void check_tree(struct rfs_verify *verify)
             verify->shown.view ? rfs_whole_find(&verify->src, name) : NULL;
         if (!rfs_globs_match(&verify->options->globs, name))
             continue;
-        if (told)
+        if (logged)
             find_lost(verify, RFS_FOUND_PARTIAL, name, &verify->tree, rank);
         if (src)
             verify->lost[verify->n_lost++] = (struct rfs_whole_tensor){

@@ -49,7 +49,7 @@ static int check_part(const char *path, uint32_t *n, struct rfs_error *err)
     return rc;
 }
 
-/* A part that is not there is missing once another one tells that there is such a part. */
+/* A part that is not there is missing once another one says that there is such a part. */
 bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_finding_kind kind)
 {
     uint32_t n = 0;

@@ -446,7 +446,7 @@ static void test_secret_pieces(void **state)
         const size_t size = i % 2 ? MIB : RFS_SECRET_LEAST;
         assert_int_equal(rfs_cache_get(cache, &key, size, 1, RFS_WANT_MADE, &piece), RFS_GOT_CLAIM);
         assert_true(smaps_has(piece->data, "dd"));
-        assert_true(smaps_has(piece->data, "lo") || atomic_load(&secret.told));
+        assert_true(smaps_has(piece->data, "lo") || atomic_load(&secret.logged));
         memset(piece->data, 1, size);
         rfs_cache_publish(cache, piece, 0);
         rfs_cache_unpin(cache, piece);
@@ -469,7 +469,7 @@ static void test_secret_slots(void **state)
     unsigned char *data = rfs_slots_data(&slots, slot);
     rfs_slots_guard(&slots, slot);
     memset(data, 1, MIB);
-    assert_true(smaps_has(data, "lo") || atomic_load(&secret.told));
+    assert_true(smaps_has(data, "lo") || atomic_load(&secret.logged));
     rfs_slots_cool(&slots, slot);
     assert_true(SMAPS_NO_LOCKS || !smaps_has(data, "lo"));
     for (size_t i = 0; i < MIB; i++)

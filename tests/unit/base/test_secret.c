@@ -30,7 +30,7 @@ static void test_guarded(void **state)
     memset(p, 7, 1000);
     rfs_secret_unmap(p, 1000);
     rfs_secret_unmap(NULL, 1000);
-    assert_false(atomic_load(&secret.told));
+    assert_false(atomic_load(&secret.logged));
 }
 
 static void test_released(void **state)
