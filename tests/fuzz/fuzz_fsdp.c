@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as the only file of FSDP's, or as the pickle in it. */
 #include "source/boxes/fsdp.h"
+#include "tests/fuzz/chunks.h"
 #include "tests/fuzz/folder.h"
-#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"
 
 #include <stdlib.h>
-
-/* Its chunks have as many bytes as it, and lie in the file. */
-static void check_tensor(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
-                         uint64_t size)
-{
-    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->type);
-    uint64_t bytes = 0;
-
-    for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++) {
-        const struct rfs_chunk *chunk = &boxes->chunks.data[i];
-        const uint64_t n = rfs_boxes_type(boxes, chunk->type)->bytes;
-        REQUIRE(n <= whole->bytes - bytes);
-        bytes += n;
-        REQUIRE(chunk->file == 0 && chunk->at <= size && n <= size - chunk->at);
-        REQUIRE(rfs_boxes_locate(boxes, i, NULL) == 0);
-    }
-    REQUIRE(bytes == whole->bytes);
-}
 
 void fuzz_prepare(void)
 {
@@ -40,8 +22,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("a.pt", input.data, input.size)) == 0);
     if (require_result(rfs_fsdp_open(fuzz_folder(), files, &tables, NULL, &boxes, &err), &err))
-        for (size_t i = 0; i < boxes->tensors.n; i++)
-            check_tensor(boxes, &boxes->tensors.data[i], input.size);
+        require_chunks(boxes, &(const uint64_t){input.size}, 1);
     rfs_boxes_free(boxes);
     rfs_files_free(files);
     rfs_intern_free(tables.names);

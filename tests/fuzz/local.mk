@@ -40,7 +40,7 @@ FUZZ_TARGETS += tests/fuzz/fuzz_mindformers
 tests_fuzz_fuzz_mindformers_SOURCES = tests/fuzz/fuzz_mindformers.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_shards
-tests_fuzz_fuzz_shards_SOURCES = tests/fuzz/fuzz_shards.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_shards_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_shards.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_scan
 tests_fuzz_fuzz_scan_SOURCES = tests/fuzz/fuzz_scan.c $(FUZZ_MAIN)
@@ -57,7 +57,7 @@ FUZZ_TARGETS += tests/fuzz/fuzz_torch
 tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_fsdp
-tests_fuzz_fuzz_fsdp_SOURCES = tests/fuzz/fuzz_fsdp.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
+tests_fuzz_fuzz_fsdp_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_fsdp.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_dcp
 tests_fuzz_fuzz_dcp_SOURCES = tests/fuzz/fuzz_dcp.c tests/fuzz/pickle_mutate.c $(FUZZ_MAIN)

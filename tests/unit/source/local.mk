@@ -115,9 +115,9 @@ EXTRA_DIST += tests/fixtures/dcp tests/fixtures/make_ckpt.py tests/fixtures/make
 
 tests_unit_source_test_boxes_SOURCES = tests/unit/source/test_boxes.c
 tests_unit_source_test_boxes_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_source_test_shards_SOURCES = tests/unit/source/test_shards.c $(SOURCE_TREE)
+tests_unit_source_test_shards_SOURCES = tests/unit/source/boxes.h tests/unit/source/test_shards.c $(SOURCE_TREE)
 tests_unit_source_test_shards_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_source_test_mindformers_SOURCES = tests/unit/source/test_mindformers.c $(SOURCE_TREE)
+tests_unit_source_test_mindformers_SOURCES = tests/unit/source/boxes.h tests/unit/source/test_mindformers.c $(SOURCE_TREE)
 tests_unit_source_test_mindformers_LDADD = librfs.la $(CMOCKA_LIBS)
 if HAVE_CURL
 check_PROGRAMS += tests/unit/source/test_remote

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metadata.json of Checkpoint 2.0: what it says, and what is refused. In texts ` stands for ". */
+#include "boxes.h"
 #include "source/boxes/mindformers.h"
-#include "tree.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -11,15 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-struct world {
-    struct tree tree;
-    struct lines lines;
-    struct rfs_files *files;
-    struct rfs_tables tables;
-    struct rfs_boxes *boxes;
-    struct rfs_error err;
-};
 
 #define LAYOUT(matrix, map)                                                                        \
     "{`device_matrix`: " matrix ", `tensor_map`: " map ", `interleaved_parallel`: false, "         \
@@ -48,36 +39,11 @@ struct world {
 
 static int setup(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
-
-    if (!w)
+    if (world_setup(state) != 0)
         return -1;
-    tree_new(&w->tree);
-    lines_init(&w->lines);
+    struct world *w = *state;
     tree_file(&w->tree, "a", "", 0);
     tree_file(&w->tree, "b", "", 0);
-    *state = w;
-    return 0;
-}
-
-static void end(struct world *w)
-{
-    rfs_boxes_free(w->boxes);
-    w->boxes = NULL;
-    if (!w->files)
-        return;
-    rfs_files_free(w->files);
-    tables_free(&w->tables);
-    w->files = NULL;
-}
-
-static int teardown(void **state)
-{
-    struct world *w = *state;
-
-    end(w);
-    tree_remove(&w->tree);
-    free(w);
     return 0;
 }
 
@@ -89,12 +55,9 @@ static int open_text(struct world *w, const char *text, size_t n)
     assert_non_null(json);
     for (size_t i = 0; i <= n; i++)
         json[i] = (char)(i == n ? '\0' : text[i] == '`' ? '"' : text[i]);
-    end(w);
+    world_begin(w);
     tree_file(&w->tree, "metadata.json", json, n);
     free(json);
-    w->files = rfs_files_new(NULL);
-    w->tables = tables_new();
-    w->err = (struct rfs_error){0};
     assert_int_equal(rfs_files_add(w->files, tree_path(&w->tree, "metadata.json")), 0);
     return rfs_mindformers_open(w->tree.root, w->files, &w->tables, &w->lines.log, &w->boxes,
                                 &w->err);
@@ -491,7 +454,7 @@ static void test_no_layouts(void **state)
                "its ranks are more than a million");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces in safetensors files of torch.distributed.checkpoint. In headers ` stands for ". */
+#include "boxes.h"
 #include "source/boxes/shards.h"
-#include "tree.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -12,15 +12,6 @@
 
 #include <cmocka.h>
 
-struct world {
-    struct tree tree;
-    struct rfs_files *files;
-    struct rfs_tables tables;
-    struct rfs_boxes *boxes;
-    struct rfs_error err;
-    unsigned n; /* files */
-};
-
 /* The header of a file with a piece of w, float32, that begins at OFFSETS. */
 #define INFO(text) "`__metadata__`: {`format`: `pt`, `DCP_SHARDING_INFO`: `" text "`}"
 #define AT(name, offsets) "\\`" name "\\`: {\\`saved_offsets\\`: [" offsets "]}"
@@ -28,38 +19,6 @@ struct world {
     "`" name "`: {`dtype`: `F32`, `shape`: [" shape "], `data_offsets`: [" begin ", " end "]}"
 #define W(offsets, shape, bytes)                                                                   \
     "{" INFO("{" AT("w", offsets) "}") ", " ENTRY("w", shape, "0", bytes) "}"
-
-static int setup(void **state)
-{
-    struct world *w = calloc(1, sizeof *w);
-
-    if (!w)
-        return -1;
-    tree_new(&w->tree);
-    *state = w;
-    return 0;
-}
-
-static void end(struct world *w)
-{
-    rfs_boxes_free(w->boxes);
-    w->boxes = NULL;
-    if (!w->files)
-        return;
-    rfs_files_free(w->files);
-    tables_free(&w->tables);
-    w->files = NULL;
-}
-
-static int teardown(void **state)
-{
-    struct world *w = *state;
-
-    end(w);
-    tree_remove(&w->tree);
-    free(w);
-    return 0;
-}
 
 /* The next file of the folder: BYTES of data behind a header. */
 static void put(struct world *w, const char *header, size_t bytes)
@@ -82,10 +41,7 @@ static int open_all(struct world *w)
 {
     char name[64];
 
-    end(w);
-    w->files = rfs_files_new(NULL);
-    w->tables = tables_new();
-    w->err = (struct rfs_error){0};
+    world_begin(w);
     for (unsigned i = 1; i <= w->n; i++) {
         snprintf(name, sizeof name, "shard-%05u-model-00001-of-00001.safetensors", i);
         rfs_files_add(w->files, tree_path(&w->tree, name));
@@ -177,7 +133,7 @@ static void test_refused(void **state)
     refused_one(w, W("0", "1", "4"), 4, "two chunks of different shapes");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
 {
