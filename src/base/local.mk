@@ -8,6 +8,7 @@ librfs_la_SOURCES += \
 	src/base/checked.h \
 	src/base/cleanup.h \
 	src/base/error.c src/base/error.h \
+	src/base/fd.c src/base/fd.h \
 	src/base/first_error.h \
 	src/base/glob.c src/base/glob.h \
 	src/base/harden.c src/base/harden.h \

@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/store.h"
 
 #include <errno.h>
@@ -10,38 +11,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
-
-int rfs_pread_all(int fd, void *buf, size_t n, uint64_t offset)
-{
-    for (char *to = buf; n > 0;) {
-        const ssize_t got = pread(fd, to, n, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? -errno : -ENODATA;
-        to += got;
-        n -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return 0;
-}
-
-ssize_t rfs_read_most(int fd, void *buf, size_t n)
-{
-    size_t done = 0;
-
-    while (done < n) {
-        const ssize_t got = read(fd, (char *)buf + done, n - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (got == 0)
-            break;
-        done += (size_t)got;
-    }
-    return (ssize_t)done;
-}
 
 static int fail_errno(struct rfs_error *err, const char *path, int code)
 {

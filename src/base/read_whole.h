@@ -7,13 +7,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
-
-/* All of N bytes at OFFSET. 0, -errno, or -ENODATA when the file ends before. */
-int rfs_pread_all(int fd, void *buf, size_t n, uint64_t offset);
-
-/* Reads N bytes, or fewer at the end: their number, or -errno. */
-ssize_t rfs_read_most(int fd, void *buf, size_t n);
 
 /*
  * The bytes of the regular file at PATH, malloc'ed, with a NUL behind them that *SIZE does not

@@ -2,7 +2,7 @@
 #include "base/store.h"
 
 #include "base/cleanup.h"
-#include "base/read_whole.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

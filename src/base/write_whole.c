@@ -2,6 +2,7 @@
 #include "base/write_whole.h"
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,18 +10,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-int rfs_write_all(int fd, const void *data, size_t size)
-{
-    for (const char *at = data; size > 0;) {
-        const ssize_t n = write(fd, at, size);
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        at += n > 0 ? n : 0;
-        size -= n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
 
 int rfs_rename(int folder, const char *from, const char *to, bool replace)
 {

@@ -9,9 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* All of SIZE bytes, from where FD is. 0 or -errno. */
-int rfs_write_all(int fd, const void *data, size_t size);
-
 /*
  * Gives the file FROM in FOLDER (AT_FDCWD: paths) the name TO. Unless REPLACE, an existing file is
  * kept (-EEXIST), as far as the file system supports that. 0 or -errno.

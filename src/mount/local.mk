@@ -8,6 +8,7 @@ reshardfs_SOURCES = \
 	src/base/bytes.c \
 	src/base/cancel.c \
 	src/base/error.c \
+	src/base/fd.c \
 	src/base/harden.c \
 	src/base/json_read.c \
 	src/base/json_string.c \

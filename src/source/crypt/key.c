@@ -2,7 +2,7 @@
 #include "source/crypt/key.h"
 
 #include "base/cleanup.h"
-#include "base/read_whole.h"
+#include "base/fd.h"
 #include "base/secret.h"
 
 #include <errno.h>

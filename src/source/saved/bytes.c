@@ -2,7 +2,7 @@
 #include "source/saved/bytes.h"
 
 #include "base/cleanup.h"
-#include "base/read_whole.h"
+#include "base/fd.h"
 
 #include <string.h>
 #include <xxhash.h>

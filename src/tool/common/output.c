@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/output.h"
 
+#include "base/fd.h"
 #include "base/write_whole.h"
 
 #include <errno.h>

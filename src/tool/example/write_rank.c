@@ -2,7 +2,7 @@
 /* One rank's .ckpt file, which image/ckpt.c draws. */
 #include "base/checked.h"
 #include "base/cleanup.h"
-#include "base/write_whole.h"
+#include "base/fd.h"
 #include "image/image.h"
 #include "tool/example/value.h"
 #include "tool/example/write.h"

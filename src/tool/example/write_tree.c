@@ -2,10 +2,10 @@
 #include "tool/example/write_tree.h"
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/first_error.h"
 #include "base/path.h"
 #include "base/pool.h"
-#include "base/write_whole.h"
 #include "tool/common/tool.h"
 #include "tool/example/write.h"
 

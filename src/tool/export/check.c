@@ -5,6 +5,7 @@
  * with those that would be written. A file that differs is refused, before anything is written,
  * unless --force says to replace it.
  */
+#include "base/fd.h"
 #include "tool/export/export.h"
 
 #include "base/checked.h"

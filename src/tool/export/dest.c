@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "base/write_whole.h"

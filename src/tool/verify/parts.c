@@ -3,10 +3,10 @@
  * hfai's parts that do not open as a whole: which of them are missing or damaged. The state is in
  * all of them together, so nothing else is compared then.
  */
+#include "base/fd.h"
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
-#include "base/read_whole.h"
 #include "hfai/hfai.h"
 #include "source/torch/archive.h"
 
