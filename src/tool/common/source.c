@@ -53,7 +53,7 @@ int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path
     if (rc)
         return rc;
     out->pool = rfs_pool_new(THREADS);
-    if (out->pool && rfs_is_url(path))
+    if (out->pool && path && rfs_is_url(path))
         rfs_pool_expect_waits(out->pool);
     return out->pool ? 0 : rfs_fail_memory(err);
 }
