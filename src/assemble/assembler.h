@@ -14,7 +14,8 @@
  * A cached piece is given out only while the source files it was made from are unchanged (one stat
  * each); otherwise the read fails with -ESTALE, as one from the file would.
  *
- * Pieces of transposed tensors are made in bands (band.h), so that a source byte is read about once.
+ * Pieces of transposed tensors are made in bands (band.h), so that a source byte is read about
+ * once.
  *
  * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it
  * converts, + the bands of transposed tensors (band.h). Lock order: the cache's lock and the

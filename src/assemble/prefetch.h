@@ -2,14 +2,14 @@
 /*
  * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several
  * threads at once before gathering asks for them. Of object storage up to eight that follow each
- * other are one request. The ranges of source files that a reader will
- * need are noted (gather.h); ranges of a file that lie near each other become one request,
- * whichever parameters and pieces they are for.
+ * other are one request. The ranges of source files that a reader will need are noted (gather.h);
+ * ranges of a file that lie near each other become one request, whichever parameters and pieces
+ * they are for.
  *
  * Whether sources are slow is measured (latency.h). While they are fast, only this measurement is
  * done here; object storage is slow until it is found not to be. How many reads are under way at
- * once follows the storage, between 8 and 32 (of objects 256, which are 32 requests); waiting threads
- * of the pool make them.
+ * once follows the storage, between 8 and 32 (of objects 256, which are 32 requests); waiting
+ * threads of the pool make them.
  *
  * A window that cannot be read is dropped: the thread that needs it reads the range itself, and
  * only its failure counts. Windows hold the bytes of the files at the time of reading; gathering
@@ -19,9 +19,8 @@
  * (source/io/blocks.h).
  *
  * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB (512
- * MiB of objects). A
- * window is freed when all its requested bytes have been used, or when it was not used for a second
- * and others need the room.
+ * MiB of objects). A window is freed when all its requested bytes have been used, or when it was
+ * not used for a second and others need the room.
  *
  * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. A
  * thread that holds windows waits for reads that are under way, without holding a descriptor; reads

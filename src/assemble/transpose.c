@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In blocks of a cache line of columns: what is read of a row is used at once, and what is written of
- * a column follows what was written before. Two bytes an element, as most weights have, go eight by
- * eight through vector registers.
+ * In blocks of a cache line of columns: what is read of a row is used at once, and what is written
+ * of a column follows what was written before. Two bytes an element, as most weights have, go eight
+ * by eight through vector registers.
  */
 #include "assemble/transpose.h"
 

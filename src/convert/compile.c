@@ -28,7 +28,7 @@ static void compiling_end(struct compiling *c)
     rfs_convert_map_free(c->map);
 }
 
-/* ---- which side the source is ------------------------------------------------------------------ */
+/* ---- which side the source is ---------------------------------------------------------------- */
 
 struct sighting {
     size_t seen[2]; /* names of a side that the source has */
@@ -90,7 +90,7 @@ static int sight_rule(struct compiling *c, struct sighting *sighting)
     return rc;
 }
 
-/* ---- rules ------------------------------------------------------------------------------------- */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 /* The rows that a left side takes of its tensor. */
 static int read_left_rows(struct compiling *c, const struct node *left, const struct shape *real,
@@ -216,7 +216,7 @@ static int make_rule(struct compiling *c)
     return rc;
 }
 
-/* ---- running the statements -------------------------------------------------------------------- */
+/* ---- running the statements ------------------------------------------------------------------ */
 
 static int run_statement(struct compiling *c, enum pass pass, struct sighting *sighting)
 {
@@ -351,7 +351,7 @@ static int settle(struct compiling *c, uint32_t tensor)
     return 0;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* The source's tensors, in its order, as those of a side. */
 static int take_source(struct compiling *c, int side)

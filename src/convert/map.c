@@ -45,7 +45,7 @@ void rfs_convert_span_box(const struct rfs_convert_map *map, const struct rfs_co
     }
 }
 
-/* ---- the elements in a box --------------------------------------------------------------------- */
+/* ---- the elements in a box ------------------------------------------------------------------- */
 
 /* A box being cut out of a link, axis by axis. */
 struct cutting {

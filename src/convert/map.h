@@ -64,7 +64,7 @@ struct rfs_convert_map {
 
 void rfs_convert_map_free(struct rfs_convert_map *map);
 
-/* ---- boxes of links ---------------------------------------------------------------------------- */
+/* ---- boxes of links -------------------------------------------------------------------------- */
 
 /* The values that each digit of a link may have: first … end, exclusive. */
 struct rfs_convert_span {

@@ -42,7 +42,7 @@ const char *rfs_convert_rules_side(const struct rfs_convert_rules *rules, unsign
     return rules->sides[side];
 }
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static int failed(const struct convert_parser *p)
 {
@@ -271,7 +271,7 @@ static int parse_statement(struct convert_parser *p, const struct reader *reader
     return RFS_PUSH(&p->rules->statements, statement) ? 0 : rfs_fail_memory(p->err);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Where a statement ends that begins at TEXT; *LINES gets how many lines it takes. */
 static size_t statement_length(const char *text, size_t n, uint32_t *lines)

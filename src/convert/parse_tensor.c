@@ -73,7 +73,7 @@ const struct name_part *rfs_convert_parse_name(struct convert_parser *p)
     return first;
 }
 
-/* ---- a tensor with its sizes ------------------------------------------------------------------- */
+/* ---- a tensor with its sizes ----------------------------------------------------------------- */
 
 static const struct size *parse_size(struct convert_parser *p)
 {
@@ -123,7 +123,7 @@ static const struct node *parse_leaf(struct convert_parser *p)
     return node->name && parse_sizes(p, node) ? node : NULL;
 }
 
-/* ---- functions --------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static bool take_comma(struct convert_parser *p)
 {

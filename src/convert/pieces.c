@@ -25,7 +25,7 @@ static void insert_axis(struct shape *shape, uint32_t axis, uint64_t size)
     shape->ndim++;
 }
 
-/* ---- a tensor ---------------------------------------------------------------------------------- */
+/* ---- a tensor -------------------------------------------------------------------------------- */
 
 /* The rows that are taken of a tensor; COUNT 0: all. */
 struct rows {
@@ -125,7 +125,7 @@ static int pieces_of_rows(struct compiling *c, const struct node *node, const st
     return pieces_of_tensor(c, node->kids, &whole, &rows);
 }
 
-/* ---- parts ------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /* The first factor of a tensor's size along the axis, as it is written. 0: there is none. */
 static int first_factor(struct compiling *c, const struct node *node, uint32_t axis,
@@ -270,7 +270,7 @@ static int pieces_of_parts(struct compiling *c, const struct node *node, const s
     return rc;
 }
 
-/* ---- axes -------------------------------------------------------------------------------------- */
+/* ---- axes ------------------------------------------------------------------------------------ */
 
 static int pieces_of_stack(struct compiling *c, const struct node *node, const struct shape *want)
 {

@@ -204,7 +204,7 @@ int rfs_convert_count(struct compiling *c, const struct number *number, const ch
     return rc;
 }
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static int append(struct compiling *c, const char *text, size_t n)
 {
@@ -235,7 +235,7 @@ int rfs_convert_spell(struct compiling *c, const struct name_part *name)
     return rc;
 }
 
-/* ---- the values of indexes --------------------------------------------------------------------- */
+/* ---- the values of indexes ------------------------------------------------------------------- */
 
 static int add_turns(struct compiling *c, const struct number *number, struct turns *turns)
 {

@@ -13,8 +13,8 @@
  *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": […]}]}}
  *
  * The reader takes the members of a layout by their order. Each slice is stored once, by the lowest
- * rank that holds it; rank_group has all of them. A slice's number counts the pieces of the axes row
- * by row. The device matrix is that of the grid: an axis for each digit of the rank.
+ * rank that holds it; rank_group has all of them. A slice's number counts the pieces of the axes
+ * row by row. The device matrix is that of the grid: an axis for each digit of the rank.
  */
 #include "image/mindformers.h"
 

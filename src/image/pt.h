@@ -38,7 +38,9 @@ struct rfs_pt_tensor {
     const struct rfs_type *type; /* are the tensor's: its dims, dtype and bytes */
     bool crc;                    /* as in struct rfs_pt_config */
 };
-/* Adds such a file to an image as an item: its offsets count from its own beginning. 0 or -errno. */
+/*
+ * Adds such a file to an image as an item: its offsets count from its own beginning. 0 or -errno.
+ */
 int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_tensor *tensor,
                         struct rfs_error *err);
 

@@ -44,7 +44,9 @@ int rfs_keeper_raise(const struct rfs_keeper *keeper);
 
 /* The caller has let go of the device. */
 void rfs_keeper_release(const struct rfs_keeper *keeper);
-/* Until it has unmounted, but no longer than that. Takes nothing that rfs_keeper_wait is to take. */
+/*
+ * Until it has unmounted, but no longer than that. Takes nothing that rfs_keeper_wait is to take.
+ */
 void rfs_keeper_linger(const struct rfs_keeper *keeper, int milliseconds);
 /* Whether it ended as it should. *keeper is none then. */
 bool rfs_keeper_wait(struct rfs_keeper *keeper);

@@ -38,8 +38,8 @@ struct rfs_sandbox {
 };
 
 /*
- * The first step. NETWORK: a source is in object storage, so that connections may be made. 0, or -errno with *err
- * filled.
+ * The first step. NETWORK: a source is in object storage, so that connections may be made. 0, or
+ * -errno with *err filled.
  */
 int rfs_sandbox_enter(enum rfs_sandbox_mode mode, bool network, struct rfs_sandbox *out,
                       struct rfs_error *err);

@@ -141,7 +141,7 @@ enum rfs_dtype rfs_converted_dtype(const struct rfs_converted *converted, uint32
     return made ? made->shown : from;
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------ */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A slice while its blocks are found. */
 struct slicing {

@@ -28,7 +28,7 @@ int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, st
                : rfs_convert_rules_named(value, out, err);
 }
 
-/* ---- the config -------------------------------------------------------------------------------- */
+/* ---- the config ------------------------------------------------------------------------------ */
 
 /*
  * The same path, taken over, with its folder as it really is; the file itself may be a link, beside
@@ -128,7 +128,7 @@ void rfs_view_convert_free(struct rfs_view *view)
     free(view->convert.config);
 }
 
-/* ---- the files of the model -------------------------------------------------------------------- */
+/* ---- the files of the model ------------------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b)
 {

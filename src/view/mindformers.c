@@ -8,8 +8,8 @@
  *     model-0000000-0000004.safetensors …   of the ranks that store something of the model
  *     opt-0000000-0000004.safetensors …     the same of the optimizer's state
  *
- * A slice that several ranks hold is stored by the lowest. A tensor is the optimizer's when its name
- * is that of another tensor behind a word ("adam_m.layer.weight"), or has no dot at all
+ * A slice that several ranks hold is stored by the lowest. A tensor is the optimizer's when its
+ * name is that of another tensor behind a word ("adam_m.layer.weight"), or has no dot at all
  * ("global_step"): the modules of a model have names.
  */
 #include "view/mindformers.h"

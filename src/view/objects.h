@@ -16,8 +16,8 @@ struct rfs_objects {
 void rfs_objects_end(struct rfs_objects *objects);
 
 /*
- * Adds the objects that can be read to a document, whose root is a dict of the tensors of PARAMS, by
- * their shown names. The others are left out, and the log says so once. 0 or -errno with *err
+ * Adds the objects that can be read to a document, whose root is a dict of the tensors of PARAMS,
+ * by their shown names. The others are left out, and the log says so once. 0 or -errno with *err
  * filled.
  */
 int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,

@@ -8,11 +8,11 @@
 
 /*
  * Sets view->src and view->dst, of the files or by the rules that the options name; NULL is
- * unsharded. The catalogue is open; with conversion rules it is another one afterwards (convert.h). Rules for the source are for the tensors of its files: the
- * headers of the first rank and of the last are read, and all others' only if these two show that
- * each lacks parameters of the other. Those for the destination are for the parameters of
- * view->src, or if that is NULL of the files. Headers that have been read must fit. 0, or -errno
- * with *err filled.
+ * unsharded. The catalogue is open; with conversion rules it is another one afterwards (convert.h).
+ * Rules for the source are for the tensors of its files: the headers of the first rank and of the
+ * last are read, and all others' only if these two show that each lacks parameters of the other.
+ * Those for the destination are for the parameters of view->src, or if that is NULL of the files.
+ * Headers that have been read must fit. 0, or -errno with *err filled.
  */
 int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err);
 

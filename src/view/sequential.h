@@ -47,8 +47,8 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
                          struct rfs_windows *ahead);
 
 /*
- * The same for slow sources, up to REACH bytes ahead, and TIMES as many as it has read, after a note
- * of a reader that goes on. In steps of a quarter of REACH, to make few large requests.
+ * The same for slow sources, up to REACH bytes ahead, and TIMES as many as it has read, after a
+ * note of a reader that goes on. In steps of a quarter of REACH, to make few large requests.
  */
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach,
                                           unsigned times);

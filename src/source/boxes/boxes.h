@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A checkpoint that describes itself: tensors with their full shapes, each stored as chunks. A chunk
- * is a box of elements with a place in some file; the chunks of a tensor tile it. Beside them there
- * may be objects, which are passed on as they are.
+ * A checkpoint that describes itself: tensors with their full shapes, each stored as chunks. A
+ * chunk is a box of elements with a place in some file; the chunks of a tensor tile it. Beside them
+ * there may be objects, which are passed on as they are.
  *
- * A reader of a format (dcp.h, mindformers.h) declares every tensor with its chunks, then sets where
- * each chunk is stored. rfs_boxes_finish proves that the chunks tile their tensors: no gap, no
- * overlap, all of them stored. After that the boxes are immutable, but for places within files,
+ * A reader of a format (dcp.h, mindformers.h) declares every tensor with its chunks, then sets
+ * where each chunk is stored. rfs_boxes_finish proves that the chunks tile their tensors: no gap,
+ * no overlap, all of them stored. After that the boxes are immutable, but for places within files,
  * which are looked up when they are needed first.
  *
  * The chunks of a tensor are found by the grid of all their borders: each cell of the grid lies in
@@ -107,18 +107,22 @@ void rfs_boxes_free(struct rfs_boxes *boxes);
 int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
                      struct rfs_type *type, struct rfs_error *err);
 /*
- * A chunk of the last tensor, in elements along each axis. A chunk without elements, or with the box
- * of another, is ignored. 0, or -errno with *err filled (outside the tensor, no memory).
+ * A chunk of the last tensor, in elements along each axis. A chunk without elements, or with the
+ * box of another, is ignored. 0, or -errno with *err filled (outside the tensor, no memory).
  */
 int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint64_t *size,
                     struct rfs_error *err);
-/* A value that is not a tensor, of a name that does not occur yet. 0, or -errno with *err filled. */
+/*
+ * A value that is not a tensor, of a name that does not occur yet. 0, or -errno with *err filled.
+ */
 int rfs_boxes_object(struct rfs_boxes *boxes, const char *name, size_t length,
                      struct rfs_error *err);
 /* Ends the declarations. 0, or -EINVAL with *err filled: two chunks begin at the same element. */
 int rfs_boxes_declared(struct rfs_boxes *boxes, struct rfs_error *err);
 
-/* The id of a file by its path within the folder. RFS_NO_ID with *err filled: it leads out of it. */
+/*
+ * The id of a file by its path within the folder. RFS_NO_ID with *err filled: it leads out of it.
+ */
 uint32_t rfs_boxes_file(struct rfs_boxes *boxes, const char *path, size_t length,
                         struct rfs_error *err);
 /* The tensor of that name, or NULL. O(1). */
@@ -137,8 +141,8 @@ int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t len
                            uint64_t item, uint64_t item_bytes, struct rfs_error *err);
 
 /*
- * Proves that all objects and chunks are stored, and that these tile their tensors. 0, or -errno with *err filled:
- * the tensor and the box.
+ * Proves that all objects and chunks are stored, and that these tile their tensors. 0, or -errno
+ * with *err filled: the tensor and the box.
  */
 int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err);
 

@@ -28,11 +28,11 @@ struct rfs_dcp_item {
 };
 
 /*
- * READ and CTX as of rfs_ckpt_walk, of the whole file, which has FILE_BYTES. 0 with *at set to where
- * the tensor's elements lie in the file, row by row; -EINVAL for an item that runs over the end of
- * the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP for one that is not
- * an archive of torch.save, or whose elements do not lie row by row; -ENOMEM, or READ's error; each
- * with *err filled.
+ * READ and CTX as of rfs_ckpt_walk, of the whole file, which has FILE_BYTES. 0 with *at set to
+ * where the tensor's elements lie in the file, row by row; -EINVAL for an item that runs over the
+ * end of the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP for one
+ * that is not an archive of torch.save, or whose elements do not lie row by row; -ENOMEM, or READ's
+ * error; each with *err filled.
  */
 int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
                       uint64_t file_bytes, uint64_t *at, struct rfs_error *err);

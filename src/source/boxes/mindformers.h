@@ -11,9 +11,9 @@
 #define RFS_MF_AXES 64 /* of a device matrix, and entries of a tensor map */
 
 /*
- * Reads metadata.json, file 0 of FILES, in FOLDER, which is absolute and resolved. Takes linear time,
- * and the memory of a block of the text and of the boxes. 0 with *out owned by the caller, or -errno with
- * *err filled. LOG hears which files are missing where others have the same slices.
+ * Reads metadata.json, file 0 of FILES, in FOLDER, which is absolute and resolved. Takes linear
+ * time, and the memory of a block of the text and of the boxes. 0 with *out owned by the caller, or
+ * -errno with *err filled. LOG hears which files are missing where others have the same slices.
  */
 int rfs_mindformers_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                          struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);

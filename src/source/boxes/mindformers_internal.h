@@ -23,7 +23,9 @@ struct rfs_mf {
     struct rfs_mf_text name;    /* of the tensor at hand */
     RFS_VEC(uint64_t) slices;   /* of that tensor: the numbers of those that it has */
     struct rfs_intern *listing; /* names in the folder */
-    /* Files of copies of the slice at hand: the last, the one that is taken, the one to be taken. */
+    /*
+     * Files of copies of the slice at hand: the last, the one that is taken, the one to be taken.
+     */
     struct rfs_mf_text file, best, first;
     struct rfs_intern *missing; /* files that were to be taken; NULL: all are there */
     uint64_t stand_ins;         /* slices that are taken from other files instead */

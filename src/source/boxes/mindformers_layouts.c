@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layouts of a Checkpoint 2.0, and the ranks that held each tensor. metadata.json has one layout of a
- * tensor, also where several stages hold it; which do is known from the lists of ranks alone.
+ * The layouts of a Checkpoint 2.0, and the ranks that held each tensor. metadata.json has one
+ * layout of a tensor, also where several stages hold it; which do is known from the lists of ranks
+ * alone.
  */
 #include "source/boxes/mindformers_internal.h"
 

@@ -79,7 +79,9 @@ static bool read_escape(const char **at, const char *end, char *out, size_t *n)
     return true;
 }
 
-/* A text that Python printed, which ends with the quote that it began with; the name of a tensor. */
+/*
+ * A text that Python printed, which ends with the quote that it began with; the name of a tensor.
+ */
 static bool read_name(struct rfs_mf *mf, const char **at, const char *end)
 {
     const char quote = *at < end ? *(*at)++ : 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state_dict_metadata: the tensors, and their slices. A slice has a number, which metadata.json calls
- * its global_offset: the tensor is cut into axis_fragmentations pieces along its axes, and these are
- * numbered row by row. The layout says the same in another way: axis i is cut by the device axes of
- * entry i of tensor_map, where k is the k-th axis of device_matrix from the right and -1 none. So the
- * numbers are those of MindSpore Transformers, which goes through tensor_map, only if both agree.
+ * state_dict_metadata: the tensors, and their slices. A slice has a number, which metadata.json
+ * calls its global_offset: the tensor is cut into axis_fragmentations pieces along its axes, and
+ * these are numbered row by row. The layout says the same in another way: axis i is cut by the
+ * device axes of entry i of tensor_map, where k is the k-th axis of device_matrix from the right
+ * and -1 none. So the numbers are those of MindSpore Transformers, which goes through tensor_map,
+ * only if both agree.
  */
 #include "source/boxes/mindformers_internal.h"
 

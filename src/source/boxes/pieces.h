@@ -31,8 +31,8 @@ void rfs_pieces_free(struct rfs_pieces *pieces);
 bool rfs_pieces_add(struct rfs_pieces *pieces, const struct rfs_piece *piece,
                     const uint64_t *corner);
 /*
- * Declares, stores and finishes. Of equal pieces the one in the first file counts. 0, or -errno with
- * *err filled: pieces that do not make one tensor, with its name.
+ * Declares, stores and finishes. Of equal pieces the one in the first file counts. 0, or -errno
+ * with *err filled: pieces that do not make one tensor, with its name.
  */
 int rfs_pieces_finish(struct rfs_pieces *pieces, struct rfs_error *err);
 

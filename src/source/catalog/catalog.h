@@ -76,8 +76,8 @@ static inline uint32_t rfs_catalog_entry_file(const struct rfs_catalog *catalog,
 /* Whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
 /*
- * The boxes of a checkpoint that describes itself, or NULL. Its rank 0 is an index of whole tensors,
- * whose file is the metadata and whose entries have no place in it.
+ * The boxes of a checkpoint that describes itself, or NULL. Its rank 0 is an index of whole
+ * tensors, whose file is the metadata and whose entries have no place in it.
  */
 struct rfs_boxes *rfs_catalog_boxes(const struct rfs_catalog *catalog);
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints that describe themselves: a folder of files, and one with the metadata of all tensors.
+ * Checkpoints that describe themselves: a folder of files, and one with the metadata of all
+ * tensors.
  *
  *   torch.distributed.checkpoint       .metadata, __0_0.distcp …
  *   the same of Megatron, torch_dist   common.pt and metadata.json beside these
@@ -26,7 +27,9 @@ struct seen {
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
 };
 
-/* The number of files of a save by the name of one, [PREFIX-]model-0000000-0000008; 0: it is none. */
+/*
+ * The number of files of a save by the name of one, [PREFIX-]model-0000000-0000008; 0: it is none.
+ */
 static uint64_t files_of_save(const char *name)
 {
     static const char *const patterns[] = {"model-*-*.safetensors", "*-model-*-*.safetensors",

@@ -105,8 +105,9 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
 int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
                        struct rfs_error *err);
 /*
- * A folder of iterations of MindSpore Transformers or Megatron (iterations.c): the one that SPEC asks for, or the
- * last; n stays 0 where there is none. With SAVES (or NULL) all of them are listed instead.
+ * A folder of iterations of MindSpore Transformers or Megatron (iterations.c): the one that SPEC
+ * asks for, or the last; n stays 0 where there is none. With SAVES (or NULL) all of them are listed
+ * instead.
  */
 int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
                         struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err);

@@ -28,7 +28,9 @@ struct rfs_torch {
  */
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err);
-/* The same of a file with pieces of tensors, DTensors, which are calls of RFS_CALL_WRAPPED there. */
+/*
+ * The same of a file with pieces of tensors, DTensors, which are calls of RFS_CALL_WRAPPED there.
+ */
 int rfs_torch_open_pieces(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                           struct rfs_torch *out, struct rfs_error *err);
 /* The same of a file that is kept, whose memory BUDGET pays. */

@@ -106,7 +106,9 @@ static bool a_parameter(const struct rfs_items *args)
            is_kind(args, 1, RFS_NODE_BOOL) && an_ordered_dict(args->data[2]);
 }
 
-/* (_rebuild_wrapper_subclass, DTensor, (DTensor, dtype, size, …), (None, {"_local_tensor": …, …})) */
+/*
+ * (_rebuild_wrapper_subclass, DTensor, (DTensor, dtype, size, …), (None, {"_local_tensor": …, …}))
+ */
 static bool a_wrapped(const struct rfs_items *args)
 {
     return args->n == 4 && is_kind(args, 0, RFS_NODE_GLOBAL) && is_kind(args, 1, RFS_NODE_GLOBAL) &&

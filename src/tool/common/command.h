@@ -20,7 +20,9 @@ struct rfs_command {
     int trouble;                          /* exit status of any failure; 0: as of other commands */
     /* NULL, or takes the word before all arguments. 0, or -errno with *err filled. */
     int (*take_word)(void *request, const char *word, struct rfs_error *err);
-    /* The exit status, or -errno with *err filled. The lists of the arguments are not its to free. */
+    /*
+     * The exit status, or -errno with *err filled. The lists of the arguments are not its to free.
+     */
     int (*run)(void *request, struct rfs_error *err);
 };
 

@@ -19,13 +19,17 @@ void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
 int rfs_tool_harden(const struct rfs_options *options, struct rfs_error *err);
 
 /*
- * Opens SOURCE with OPTIONS, after hardening the process if they name a key. LOG may be NULL: rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with
- * *err filled; *out is the caller's, NULL on failure.
+ * Opens SOURCE with OPTIONS, after hardening the process if they name a key. LOG may be NULL:
+ * rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with *err filled; *out is the caller's,
+ * NULL on failure.
  */
 int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
                   void *log_ctx, bool late, reshard_view **out, struct rfs_error *err);
 
-/* URLs that this command reads are read by these options, until it ends. 0, or -errno with *err filled. */
+/*
+ * URLs that this command reads are read by these options, until it ends. 0, or -errno with *err
+ * filled.
+ */
 int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err);
 
 #endif

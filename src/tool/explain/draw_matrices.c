@@ -129,7 +129,9 @@ static void draw_parts(const struct matrices *m, FILE *out, int side)
     }
 }
 
-/* Where the slices of the destination are: at the side those of whole rows, below those of columns. */
+/*
+ * Where the slices of the destination are: at the side those of whole rows, below those of columns.
+ */
 static void draw_slices(const struct matrices *m, FILE *out)
 {
     const struct rectangle into = frame(m, NULL, RFS_MADE);

@@ -28,7 +28,7 @@ static void matrices_free(struct matrices *m)
     free(m->subtitle);
 }
 
-/* ---- tensors as matrices ----------------------------------------------------------------------- */
+/* ---- tensors as matrices --------------------------------------------------------------------- */
 
 int rfs_matrix_line(const struct rfs_type *type, uint32_t axis)
 {
@@ -58,7 +58,7 @@ static struct region whole(const struct rfs_type *type)
     return (struct region){.to = {rfs_matrix_size(type, ROWS), rfs_matrix_size(type, COLS)}};
 }
 
-/* ---- parts as regions -------------------------------------------------------------------------- */
+/* ---- parts as regions ------------------------------------------------------------------------ */
 
 /* A digit of a part, above 1 in count, in the matrices of both sides. */
 struct digit {
@@ -96,7 +96,9 @@ static void read_digits(const struct matrices *m, const struct rfs_explained_par
     }
 }
 
-/* How many lines the dense digits of a side are, if those that are not dense stay where they are. */
+/*
+ * How many lines the dense digits of a side are, if those that are not dense stay where they are.
+ */
 static uint64_t extent(struct digits *digits, int side, int line, bool *changed)
 {
     bool seen[RFS_CONVERT_DIGITS] = {false};
@@ -154,7 +156,7 @@ static bool next(struct digits *digits)
     return false;
 }
 
-/* ---- what is to be drawn ----------------------------------------------------------------------- */
+/* ---- what is to be drawn --------------------------------------------------------------------- */
 
 static void put_line(FILE *out, const struct region *at, const struct region *all, int line)
 {

@@ -59,8 +59,8 @@ int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
                         struct rfs_error *err);
 
 /*
- * The strategy of the training that saved the tree, a Checkpoint 2.0, which describes it. 0 with *out owned by
- * the caller, or -errno with *err filled.
+ * The strategy of the training that saved the tree, a Checkpoint 2.0, which describes it. 0 with
+ * *out owned by the caller, or -errno with *err filled.
  */
 int rfs_strategy_derive(const struct rfs_strategy_tree *tree, const char *name,
                         struct rfs_strategy **out, struct rfs_error *err);
