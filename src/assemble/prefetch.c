@@ -115,20 +115,15 @@ void rfs_prefetch_free(struct rfs_prefetch *prefetch)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void note(struct rfs_prefetch *prefetch, uint64_t waited)
+void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, uint64_t size)
 {
     struct later later = {.n = 0};
-    if (!rfs_latency_note(&prefetch->latency, waited))
+    if (!rfs_latency_note(&prefetch->latency, rfs_wait_end(wait, LEAST_NS + size / 4)))
         return;
     /* Fast sources are read as quickly on demand. */
     pthread_mutex_lock(&prefetch->lock);
     drop(prefetch, UINT64_MAX, true, &later);
     unlock(prefetch, &later);
-}
-
-void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, uint64_t size)
-{
-    note(prefetch, rfs_wait_end(wait, LEAST_NS + size / 4));
 }
 
 /* Windows of one file that follow each other. */
@@ -182,12 +177,16 @@ static unsigned read_windows(struct rfs_prefetch *prefetch, struct request *requ
     return n;
 }
 
-static bool any_queued(const struct rfs_prefetch *prefetch)
+/* The queued window that is wanted first, or NULL. */
+static struct rfs_prefetch_window *next_queued(struct rfs_prefetch *prefetch)
 {
-    for (unsigned i = 0; i < prefetch->room; i++)
-        if (prefetch->windows[i].state == RFS_WINDOW_QUEUED)
-            return true;
-    return false;
+    struct rfs_prefetch_window *next = NULL;
+    for (unsigned i = 0; i < prefetch->room; i++) {
+        struct rfs_prefetch_window *window = &prefetch->windows[i];
+        if (window->state == RFS_WINDOW_QUEUED && (!next || window->order < next->order))
+            next = window;
+    }
+    return next;
 }
 
 /* The queued window behind the request's, which is as urgent; or NULL. */
@@ -230,7 +229,7 @@ static void end(struct rfs_prefetch *prefetch, const struct request *request, un
     prefetch->reads += n > 0;
     /* One that failed, or had no room, says as little of the storage as one that was alone. */
     rfs_concurrency_note(&prefetch->concurrency, request->n, request->to - request->from, now,
-                         n < request->n || !any_queued(prefetch));
+                         n < request->n || !next_queued(prefetch));
     for (unsigned i = 0; i < request->n; i++) {
         struct rfs_prefetch_window *window = request->windows[i];
         window->state = i < n ? RFS_WINDOW_READY : RFS_WINDOW_FAILED;
@@ -260,18 +259,6 @@ static void make(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *wind
         unlock(prefetch, &later);
         pthread_mutex_lock(&prefetch->lock);
     }
-}
-
-/* The one that is wanted first, or NULL. */
-static struct rfs_prefetch_window *next_queued(struct rfs_prefetch *prefetch)
-{
-    struct rfs_prefetch_window *next = NULL;
-    for (unsigned i = 0; i < prefetch->room; i++) {
-        struct rfs_prefetch_window *window = &prefetch->windows[i];
-        if (window->state == RFS_WINDOW_QUEUED && (!next || window->order < next->order))
-            next = window;
-    }
-    return next;
 }
 
 /* A job of the pool: reads until nothing is queued, or it is one too many. */
