@@ -249,6 +249,34 @@ def documented(name):
     return one(name, Layout([2, 2, 2], [0, 2]), (8, 6), Layout([4], [-1, -1]))
 
 
+class Resumed(Case):
+    """No tensor has the step: load_checkpoint makes it of common.json, from the save and from a view of it."""
+
+    def check_shown(self, folder, source, options):
+        problem = super().check_shown(folder, source, options)
+        named = saves.infos(self.checkpoint.tensors, range(1), lambda t: None)
+        for where in (self.iteration, folder + "/shown"):
+            have = program(self.checkpoint.version).resumed(where, named)
+            step = {n: values.loaded_bytes(v) for n, v in have.items()}.get("global_step")
+            if step != ("Int32", (1,), np.int32(self.checkpoint.iteration).tobytes()):
+                problem = problem or f"{where}: it resumes with {step}"
+        return problem
+
+
+@fixed
+def step_in_common_json(name, version="2.1.0"):
+    """Of the optimizer's state, and none of it is the step."""
+    case = one(name, Layout([2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]), iteration=1234, version=version)
+    case.checkpoint.tensors.append(Tensor("adam_m.w", numbered(None, (8, 6)), Layout([2, 2], [0, -1]), kind="opt"))
+    return Resumed(name, case.checkpoint, case.devices, case.target)
+
+
+@fixed
+def step_in_common_json_2_0(name):
+    """The same of 2.0.0."""
+    return step_in_common_json(name, "2.0.0")
+
+
 @fixed
 def nested(name):
     """Two device axes cut one axis, the last of them in the other order."""

@@ -149,6 +149,18 @@ class Program:
             loader = self.reshard.ReshardLoader(folder, self.shards(rank, infos), metas, files)
             return loader.load()
 
+    def resumed(self, folder, infos):
+        """What one card's training resumes with, by all of load_checkpoint but the network: name -> Parameter."""
+        module, got = self.checkpoint, {}
+        take = lambda network, state, optimizer, **more: got.update(state)  # noqa: E731
+        patches = {"check_the_param_for_load_ckpt": lambda *_: None, "load_parameters": take,
+                   "get_sharded_tensor_from_cell": lambda *_: self.shards(0, infos)}
+        with self.on(0, 1), contextlib.ExitStack() as stack:
+            for name, answer in patches.items():
+                stack.enter_context(mock.patch.object(module, name, answer))
+            module.load_checkpoint(folder, mock.MagicMock(), mock.MagicMock())
+        return got
+
     def areas(self, folder, name, layout, rank):
         """{source rank: the part of the whole tensor that its slice gives to RANK of LAYOUT}."""
         metas, _ = self.metadata.load_metadata(os.path.join(folder, "metadata.json"))

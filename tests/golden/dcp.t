@@ -74,16 +74,28 @@ the same
 # where the bytes are
 $ reshard explain by_rank --param layer2.weight
 layer2.weight: Float32 [48, 96], 18.0 KiB
-source       whole; slices of [48, 96]
+source       4 chunks, axis 0 in 4
 destination  whole; slices of [48, 96]
 
 rank  slice   shape     bytes  from files  source bytes
    0  [:, :]  [48, 96]  18432  0-3                18432
 
 1 rank of the destination together: 18432 bytes (18.0 KiB) from 4 source files, each byte counted once
+$ reshard explain by_rank --param layer2.weight --svg - | grep -o '[^<>]*</text'
+layer2.weight</text
+Float32 [48, 96], from 4 files to 1 rank</text
+source: 4 chunks, axis 0 in 4</text
+destination: whole</text
+file 0 · 0:12</text
+file 1 · 12:24</text
+file 2 · 24:36</text
+file 3 · 36:48</text
+rank 0 · all of it</text
+Each colour is one slice of the source, and on the right where its bytes go: 4 pieces, 18.0 KiB, each slice once.</text
+The files named on the left are those that are read.</text
 $ reshard explain dcp -d dst_strategy.ckpt --param layer2.weight --rank 1
 layer2.weight: Float32 [48, 96], 18.0 KiB
-source       whole; slices of [48, 96]
+source       3 chunks, axis 0 in 3
 destination  devices [4], map [-1, -1], optimizer shard 4: axis 0 in 4; slices of [12, 96]
 rank_1       [12:24, :]: Float32 [12, 96], 4608 bytes from offset 37167 of rank_1/checkpoint_1.ckpt
 

@@ -54,6 +54,7 @@ struct rfs_explained_side {
     const struct rfs_layout *layout; /* NULL: no strategy has it */
     const struct rfs_grid *grid;     /* NULL: it is copied */
     const uint64_t *slice;           /* dims of a slice; NULL: there are several, or none */
+    bool chunks;                     /* it describes itself: WORDS say how it is cut */
 };
 
 /* What conversion rules take for a slice: elements of one source tensor, in one file. */
@@ -80,6 +81,7 @@ struct rfs_explained {
     uint32_t n_dims;
     const uint64_t *dims; /* [n_dims] the same as its users know it: parts have it as a row */
     struct rfs_explained_side source, destination;
+    char chunks[256];              /* "21 chunks, axis 0 in 21" */
     RFS_VEC(struct rfs_box) boxes; /* in the whole; none: it is copied */
     char *path;                    /* owned; of its file; NULL: it is in none */
     uint64_t offset;               /* in the file */

@@ -89,7 +89,7 @@ static void draw_label(const struct flow *flow, const struct drawn *drawn, doubl
     char ranks[96], range[64], of[32] = "";
     const double x = left ? LEFT - 10 : RIGHT + BAR + 10;
 
-    rfs_picture_ranks(flow->picture, drawn, ranks, sizeof ranks);
+    rfs_picture_ranks(flow->picture, drawn, left, ranks, sizeof ranks);
     rfs_picture_range(flow->picture, &drawn->box, flow->axis, range, sizeof range);
     if (left && drawn->holders > 1)
         snprintf(of, sizeof of, " ×%" PRIu32, drawn->holders);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfstool_la_SOURCES += \
 	src/tool/explain/explain.c src/tool/explain/explained.h \
+	src/tool/explain/chunks.c \
 	src/tool/explain/converted.c src/tool/explain/made.h \
 	src/tool/explain/draw_matrices.c src/tool/explain/matrices.h \
 	src/tool/explain/flow.c src/tool/explain/picture.h \

@@ -33,11 +33,9 @@ struct panels {
 /* Where the next cut of either side is, beyond AT. */
 static uint64_t next_cut(const struct picture *picture, uint32_t axis, uint64_t at)
 {
-    const uint32_t s = rfs_grid_piece(&picture->src, picture->whole, axis, at);
     const uint32_t d = rfs_grid_piece(&picture->dst, picture->whole, axis, at);
 
-    return rfs_min_u64(rfs_grid_begin(&picture->src, picture->whole, axis, s) +
-                           rfs_grid_length(&picture->src, picture->whole, axis, s),
+    return rfs_min_u64(rfs_picture_source_end(picture, axis, at),
                        rfs_grid_begin(&picture->dst, picture->whole, axis, d) +
                            rfs_grid_length(&picture->dst, picture->whole, axis, d));
 }
@@ -112,12 +110,12 @@ static struct rectangle project(const struct panels *panels, const struct rfs_bo
 }
 
 static void draw_name(const struct panels *panels, const struct drawn *drawn,
-                      const struct rectangle *at, const char *style)
+                      const struct rectangle *at, bool source, const char *style)
 {
     RFS_FREE char *list = rfs_ranks_text(drawn->ranks.data, drawn->ranks.n);
     char name[96], of[32] = "";
 
-    rfs_picture_ranks(panels->picture, drawn, name, sizeof name);
+    rfs_picture_ranks(panels->picture, drawn, source, name, sizeof name);
     if (drawn->holders > 1)
         snprintf(of, sizeof of, " ×%" PRIu32, drawn->holders);
     if (at->height < 12)
@@ -143,7 +141,7 @@ static void draw_source(const struct panels *panels)
         const struct rectangle at = project(panels, &cell->box, LEFT);
         rfs_svg_fill(panels->out, at.x, at.y, at.width, at.height, cell->colour, !cell->touched);
         rfs_svg_rect(panels->out, at.x, at.y, at.width, at.height, "o");
-        draw_name(panels, cell, &at, cell->touched ? "k m" : "s m");
+        draw_name(panels, cell, &at, true, cell->touched ? "k m" : "s m");
     }
     /* The parts that are taken. */
     for (size_t i = 0; picture->explain->one && i < picture->pieces.n; i++)
@@ -191,7 +189,7 @@ static void draw_destination(const struct panels *panels)
                      picture->cells.data[piece->from].colour, false);
         rfs_svg_rect(panels->out, at.x, at.y, at.width, at.height, "g");
         if (picture->explain->one)
-            draw_name(panels, &from, &at, "k m");
+            draw_name(panels, &from, &at, true, "k m");
     }
     if (picture->explain->one)
         draw_other_cuts(panels);
@@ -201,7 +199,7 @@ static void draw_destination(const struct panels *panels)
         const struct rectangle at = project(panels, &picture->slices.data[i].box, RIGHT);
         rfs_svg_rect(panels->out, at.x, at.y, at.width, at.height, "b");
         if (!picture->explain->one)
-            draw_name(panels, &picture->slices.data[i], &at, "n m");
+            draw_name(panels, &picture->slices.data[i], &at, false, "n m");
     }
 }
 
@@ -244,7 +242,7 @@ static double panel_height(const struct panels *panels)
 {
     const struct picture *picture = panels->picture;
     const uint64_t *whole = picture->whole;
-    const uint32_t s = picture->src.pieces[panels->down];
+    const uint32_t s = rfs_picture_pieces(picture, panels->down);
     const uint32_t d = picture->dst.pieces[panels->down];
     const double least = (double)rfs_min_u64(s > d ? s : d, 64) * 15;
     double height = PANEL * (double)whole[panels->down] / (double)whole[panels->across];

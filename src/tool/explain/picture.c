@@ -20,23 +20,25 @@ uint32_t rfs_picture_cut_axes(const struct picture *picture, uint32_t *axes)
     uint32_t n = 0;
 
     for (uint32_t i = 0; !picture->copied && i < picture->ndim; i++)
-        if (picture->src.pieces[i] > 1 || picture->dst.pieces[i] > 1)
+        if (rfs_picture_pieces(picture, i) > 1 || picture->dst.pieces[i] > 1)
             axes[n++] = i;
     return n;
 }
 
-void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn, char *out,
-                       size_t cap)
+void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn, bool source,
+                       char *out, size_t cap)
 {
     const struct rfs_explain_words *words = picture->explain->words;
+    const char *one = source ? words->source : words->one;
+    const char *many = source ? words->sources : words->many;
     RFS_FREE char *list = rfs_ranks_text(drawn->ranks.data, drawn->ranks.n);
 
     if (drawn->ranks.n == 0)
         snprintf(out, cap, "%s", "");
     else if (strlen(list) <= 14)
-        snprintf(out, cap, "%s %s", drawn->ranks.n > 1 ? words->sources : words->source, list);
+        snprintf(out, cap, "%s %s", drawn->ranks.n > 1 ? many : one, list);
     else
-        snprintf(out, cap, "%s %" PRIu32 " and %zu more", words->source, drawn->ranks.data[0],
+        snprintf(out, cap, "%s %" PRIu32 " and %zu more", one, drawn->ranks.data[0],
                  drawn->ranks.n - 1);
 }
 
@@ -51,7 +53,7 @@ void rfs_picture_range(const struct picture *picture, const struct rfs_box *box,
 
 /* ---- the drawing's contents ------------------------------------------------------------------ */
 
-static bool add_rank(struct drawn *drawn, uint32_t rank)
+bool rfs_drawn_add_rank(struct drawn *drawn, uint32_t rank)
 {
     size_t at = drawn->ranks.n;
 
@@ -110,6 +112,8 @@ static size_t cell_at(const struct picture *picture, const uint64_t *at)
 {
     size_t k = 0;
 
+    if (picture->boxed)
+        return rfs_picture_chunk_at(picture, at);
     for (uint32_t i = 0; i < picture->ndim; i++)
         k = k * picture->src.pieces[i] + rfs_grid_piece(&picture->src, picture->whole, i, at[i]);
     return k;
@@ -134,7 +138,7 @@ static size_t provider_of(struct picture *picture, uint32_t rank)
             return i;
     struct drawn drawn = {.holders = 1, .colour = (uint32_t)picture->cells.n};
     memcpy(drawn.box.len, picture->whole, sizeof drawn.box.len);
-    if (!add_rank(&drawn, rank) || !RFS_PUSH(&picture->cells, drawn)) {
+    if (!rfs_drawn_add_rank(&drawn, rank) || !RFS_PUSH(&picture->cells, drawn)) {
         free(drawn.ranks.data);
         return SIZE_MAX;
     }
@@ -159,7 +163,7 @@ static bool add_piece(struct picture *picture, const struct rfs_piece_trace *pie
     const size_t from =
         picture->copied ? provider_of(picture, piece->rank) : cell_at(picture, piece->whole.at);
 
-    if (from == SIZE_MAX || !add_rank(&picture->cells.data[from], piece->rank))
+    if (from == SIZE_MAX || !rfs_drawn_add_rank(&picture->cells.data[from], piece->rank))
         return false;
     picture->cells.data[from].touched = true;
     if (!is_new)
@@ -177,12 +181,22 @@ static int begin(struct picture *picture, const struct rfs_explained *slice, str
 
     picture->ndim = slice->type->ndim;
     memcpy(picture->whole, slice->whole, sizeof picture->whole);
-    picture->copied = !geometry;
+    picture->boxes = rfs_catalog_boxes(picture->explain->plans.catalog);
+    picture->boxed =
+        picture->boxes ? rfs_boxes_find(picture->boxes, slice->name, strlen(slice->name)) : NULL;
+    picture->uncut = !geometry;
+    picture->copied = !geometry && !picture->boxed;
+    picture->dst = geometry ? geometry->dst : (struct rfs_grid){.ndim = picture->ndim, .ranks = 1};
+    for (uint32_t i = 0; !geometry && i < picture->ndim; i++)
+        picture->dst.pieces[i] = 1;
+    if (picture->boxed && picture->boxed->n > PICTURE_MOST)
+        return too_many(picture, picture->boxed->n, err);
+    if (picture->boxed)
+        return rfs_picture_add_chunks(picture) ? rfs_fail_memory(err) : 0;
     if (!geometry)
         return 0;
     picture->base = slice->trace.base;
     picture->src = geometry->src;
-    picture->dst = geometry->dst;
     return add_cells(picture, err);
 }
 
@@ -195,7 +209,7 @@ static char *heading(const struct picture *picture, const char *name,
 
     fprintf(out, "%s: ", name);
     if (side->words)
-        fputs(picture->explain->parts ? side->words : "copied as it is", out);
+        fputs(picture->explain->parts || side->chunks ? side->words : "copied as it is", out);
     else
         rfs_put_cuts(out, side->grid);
     return rfs_printed_end(&shown);
@@ -214,6 +228,9 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
     rfs_put_dims(out, slice->n_dims, slice->dims);
     fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, explain->n_sources, explain->words->sources,
             explain->plans.n_ranks);
+    if (strcmp(explain->words->sources, explain->words->many) != 0)
+        fprintf(out, " %s",
+                explain->plans.n_ranks == 1 ? explain->words->one : explain->words->many);
     if (explain->one)
         fprintf(out, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);
     picture->subtitle = rfs_printed_end(&shown);
@@ -237,9 +254,10 @@ static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_erro
     if (rc)
         return rc;
     /* Another stage may cut it in another way; one picture has one way. */
-    if (!picture->copied != (geometry != NULL) ||
-        (geometry && (memcmp(&geometry->dst, &picture->dst, sizeof picture->dst) != 0 ||
-                      memcmp(&geometry->src, &picture->src, sizeof picture->src) != 0)))
+    if (picture->uncut != !geometry ||
+        (geometry &&
+         (memcmp(&geometry->dst, &picture->dst, sizeof picture->dst) != 0 ||
+          (!picture->boxed && memcmp(&geometry->src, &picture->src, sizeof picture->src) != 0))))
         return rfs_fail(
             err, -EINVAL,
             RFS_OF(rfs_catalog_path(picture->explain->plans.catalog), picture->explain->param),
@@ -249,7 +267,7 @@ static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_erro
     memcpy(all.len, picture->whole, sizeof all.len);
     for (size_t k = 0; k < (geometry ? slice->boxes.n : 1); k++) {
         at = slice_of(picture, geometry ? &slice->boxes.data[k] : &all, picture->copied);
-        if (at == SIZE_MAX || !add_rank(&picture->slices.data[at], slice->rank))
+        if (at == SIZE_MAX || !rfs_drawn_add_rank(&picture->slices.data[at], slice->rank))
             return rfs_fail_memory(err);
     }
     if (picture->slices.n > PICTURE_MOST)
@@ -315,8 +333,8 @@ static bool name_cells(struct picture *picture)
         for (uint32_t k = 0; k < picture->ndim; k++)
             cell[k] =
                 rfs_grid_piece(&picture->src, picture->whole, k, picture->cells.data[i].box.at[k]);
-        if (!add_rank(&picture->cells.data[i],
-                      picture->base + rfs_grid_holder(&picture->src, cell, 0)))
+        if (!rfs_drawn_add_rank(&picture->cells.data[i],
+                                picture->base + rfs_grid_holder(&picture->src, cell, 0)))
             return false;
     }
     return true;
@@ -353,10 +371,10 @@ static void draw(const struct picture *picture, FILE *out)
                  "piece%s, %s%s.",
                  picture->pieces.n, picture->pieces.n == 1 ? "" : "s", rfs_show_bytes(bytes, size),
                  picture->explain->one ? "" : ", each slice once");
-    rfs_svg_text(out, MARGIN, height - 14, "s",
-                 "The %s named on the left are those that are read%s.",
-                 picture->explain->words->sources,
-                 picture->explain->parts ? "" : "; ×N tells that N ranks hold the same");
+    rfs_svg_text(
+        out, MARGIN, height - 14, "s", "The %s named on the left are those that are read%s.",
+        picture->explain->words->sources,
+        picture->explain->parts || picture->boxed ? "" : "; ×N tells that N ranks hold the same");
     rfs_svg_end(out);
 }
 

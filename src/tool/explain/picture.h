@@ -10,6 +10,7 @@
 #ifndef RFS_TOOL_EXPLAIN_PICTURE_H
 #define RFS_TOOL_EXPLAIN_PICTURE_H
 
+#include "source/boxes/boxes.h"
 #include "tool/common/svg.h"
 #include "tool/explain/explained.h"
 
@@ -41,7 +42,10 @@ struct picture {
     uint64_t whole[RFS_MAX_DIMS];
     /* there is no grid: cells are the source ranks that give it whole, slices are ranks */
     bool copied;
+    bool uncut; /* the destination has no grid; dst is that of one piece */
     struct rfs_grid src, dst;
+    const struct rfs_boxes *boxes; /* cells are chunks of this tensor; NULL: of src */
+    const struct rfs_boxed_tensor *boxed;
     uint32_t base; /* the global rank of the source grid's rank 0 */
     struct {
         struct drawn *data;
@@ -55,11 +59,20 @@ struct picture {
     char *source, *destination; /* "source: axis 0 in 8" */
 };
 
+/* Into how many pieces the source cuts an axis, and where the one that AT is in ends. */
+uint32_t rfs_picture_pieces(const struct picture *picture, uint32_t axis);
+uint64_t rfs_picture_source_end(const struct picture *picture, uint32_t axis, uint64_t at);
+/* Of chunks: adds all as cells (-1: no memory), and finds the cell that a place is in. */
+int rfs_picture_add_chunks(struct picture *picture);
+size_t rfs_picture_chunk_at(const struct picture *picture, const uint64_t *at);
+/* False when out of memory. */
+bool rfs_drawn_add_rank(struct drawn *drawn, uint32_t rank);
+
 /* Axes that are cut by either side, ascending; how many. */
 uint32_t rfs_picture_cut_axes(const struct picture *picture, uint32_t *axes);
-/* "rank 3", "ranks 0, 4", "rank 0 and 7 more". */
-void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn, char *out,
-                       size_t cap);
+/* "rank 3", "ranks 0, 4", "rank 0 and 7 more"; those of the source have words of their own. */
+void rfs_picture_ranks(const struct picture *picture, const struct drawn *drawn, bool source,
+                       char *out, size_t cap);
 /* "0:96" along an axis, or "all of it". */
 void rfs_picture_range(const struct picture *picture, const struct rfs_box *box, uint32_t axis,
                        char *out, size_t cap);

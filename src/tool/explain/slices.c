@@ -3,10 +3,12 @@
 
 #include "base/cleanup.h"
 #include "base/suggest.h"
+#include "source/boxes/boxes.h"
 #include "tool/common/show.h"
 #include "tool/explain/parts.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,11 +142,28 @@ static struct rfs_explained_side side_of(const struct rfs_layout *layout,
                                          const struct rfs_grid *grid, const uint64_t *slice)
 {
     if (grid)
-        return (struct rfs_explained_side){NULL, layout, grid, grid->edge ? NULL : slice};
+        return (struct rfs_explained_side){
+            .layout = layout, .grid = grid, .slice = grid->edge ? NULL : slice};
     return (struct rfs_explained_side){.words = layout ? "only one of the strategies has it: "
                                                          "copied as it is"
                                                        : "in neither strategy: copied as it is",
                                        .layout = layout};
+}
+
+/* How a checkpoint that describes itself has a tensor. */
+static struct rfs_explained_side chunks_of(const struct rfs_boxes *boxes,
+                                           struct rfs_explained *slice)
+{
+    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(boxes, slice->name, strlen(slice->name));
+    const uint32_t n = tensor ? tensor->n : 0;
+    size_t at = (size_t)snprintf(slice->chunks, sizeof slice->chunks, "%" PRIu32 " chunk%s", n,
+                                 n == 1 ? "" : "s");
+
+    for (uint32_t i = 0; tensor && tensor->grid && i < slice->type->ndim; i++)
+        if (tensor->grid->pieces[i] > 1 && at < sizeof slice->chunks)
+            at += (size_t)snprintf(slice->chunks + at, sizeof slice->chunks - at,
+                                   ", axis %" PRIu32 " in %" PRIu32, i, tensor->grid->pieces[i]);
+    return (struct rfs_explained_side){.words = slice->chunks, .chunks = true};
 }
 
 /* The rest of a slice whose target and trace are set. False when out of memory. */
@@ -162,8 +181,10 @@ static bool describe(const struct rfs_explain *explain, struct rfs_explained *sl
     if (!explain->parts) {
         slice->n_dims = slice->type->ndim;
         slice->dims = slice->whole;
-        slice->source = side_of(slice->trace.src, geometry ? &geometry->src : NULL,
-                                geometry ? geometry->src_dims : NULL);
+        slice->source = rfs_catalog_boxes(catalog)
+                            ? chunks_of(rfs_catalog_boxes(catalog), slice)
+                            : side_of(slice->trace.src, geometry ? &geometry->src : NULL,
+                                      geometry ? geometry->src_dims : NULL);
         slice->destination = side_of(slice->trace.dst, geometry ? &geometry->dst : NULL,
                                      geometry ? geometry->dst_dims : NULL);
     }
