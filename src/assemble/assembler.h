@@ -118,6 +118,7 @@ struct rfs_window {
 struct rfs_windows {
     struct rfs_window kept; /* of tensors that are gathered; it stays in the cache */
     struct rfs_window lent; /* of contiguous data, which is dropped once that reader has it */
+    uint64_t bytes;         /* that the reader has read in sequence */
 };
 /* The least window that holds both; one that ends at 0 is none. */
 struct rfs_window rfs_windows_hull(const struct rfs_windows *windows);

@@ -53,6 +53,14 @@ static bool find_band(const struct rfs_slice *slice, uint64_t number, struct ban
     return band->last - band->first > 1 && (find_block(slice, begin) || find_block(slice, end - 1));
 }
 
+uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t number)
+{
+    struct band band;
+
+    return find_band(slice, number, &band) && band.last * RFS_PIECE < slice->bytes ? band.last
+                                                                                   : UINT64_MAX;
+}
+
 /* Sets the bytes of a band: its pieces, and the rest of the rows at either end. */
 static void set_range(const struct rfs_slice *slice, struct band *band)
 {
@@ -86,35 +94,39 @@ static void give_turn(struct rfs_assembler *assembler)
     pthread_mutex_unlock(&assembler->lock);
 }
 
-/* Memory for a band: that of the last one, if it is large enough; *SIZE gets its size. */
-static unsigned char *take_room(struct rfs_assembler *assembler, size_t *size)
+/* The largest band: its pieces, and the rest of a row at either end. */
+#define ROOM (RFS_BAND_PIECES * RFS_PIECE + 2 * ROW_MOST)
+
+/* Memory for a band; what earlier ones have used of it is not paged in again. */
+static unsigned char *take_room(struct rfs_assembler *assembler)
 {
+    unsigned char *room = NULL;
+
     pthread_mutex_lock(&assembler->lock);
-    unsigned char *room = assembler->band;
-    const size_t bytes = assembler->band_bytes;
-    assembler->band = NULL;
-    pthread_mutex_unlock(&assembler->lock);
-    if (room && bytes >= *size) {
-        *size = bytes;
-        return room;
+    for (unsigned i = 0; i < RFS_BANDS && !room; i++) {
+        room = assembler->bands[i];
+        assembler->bands[i] = NULL;
     }
-    free(room);
-    return malloc(*size);
+    pthread_mutex_unlock(&assembler->lock);
+    return room ? room : aligned_alloc(64, ROOM);
 }
 
-static void give_room(struct rfs_assembler *assembler, unsigned char *room, size_t size)
+/* As many are taken as there are places. */
+static void give_room(struct rfs_assembler *assembler, unsigned char *room)
 {
+    unsigned i = 0;
+
     pthread_mutex_lock(&assembler->lock);
-    unsigned char *other = assembler->band;
-    assembler->band = room;
-    assembler->band_bytes = size;
+    while (assembler->bands[i])
+        i++;
+    assembler->bands[i] = room;
     pthread_mutex_unlock(&assembler->lock);
-    free(other);
 }
 
 void rfs_band_free(struct rfs_assembler *assembler)
 {
-    free(assembler->band);
+    for (unsigned i = 0; i < RFS_BANDS; i++)
+        free(assembler->bands[i]);
 }
 
 /* Takes hold of the other pieces of a band that nobody has or makes. */
@@ -146,8 +158,7 @@ static int make(struct rfs_assembler *assembler, const struct rfs_slice *slice,
     while (!pieces[band.last - 1 - whole->first])
         band.last--;
     set_range(slice, &band);
-    size_t size = (size_t)(band.end - band.begin);
-    unsigned char *room = take_room(assembler, &size);
+    unsigned char *room = take_room(assembler);
     if (!room)
         return -ENOMEM;
     const int rc = rfs_fetch_exactly(assembler, slice, band.begin, band.end, room, ahead);
@@ -156,7 +167,7 @@ static int make(struct rfs_assembler *assembler, const struct rfs_slice *slice,
         if (piece)
             memcpy(piece->data, room + (k * RFS_PIECE - band.begin), piece->size);
     }
-    give_room(assembler, room, size);
+    give_room(assembler, room);
     return rc;
 }
 

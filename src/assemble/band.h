@@ -13,7 +13,6 @@
 #include "assemble/internal.h"
 
 #define RFS_BAND_PIECES 16
-#define RFS_BANDS 2
 
 /*
  * Makes a claimed piece, and those of its band that are not there, which are published. 0 or -errno
@@ -21,6 +20,8 @@
  */
 int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
                   struct rfs_piece *piece, bool ahead);
+/* The first piece of the band behind the one that a piece is in; UINT64_MAX: there is none. */
+uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t number);
 void rfs_band_free(struct rfs_assembler *assembler);
 
 #endif

@@ -18,7 +18,8 @@
 #define SPARSE 8
 /* Steps of at least so many bytes are read one by one, so many together. */
 #define PACKED_LEAST 512
-#define PACKED_STEPS 64
+#define PACKED_STEPS 128
+#define PACKED_APART 64 /* bytes */
 
 /* Loops of a box, the longest source stride first. */
 struct box {
@@ -97,15 +98,17 @@ static int fetch_packed(const struct rfs_gather_job *job, const struct box *box,
 {
     const uint64_t size = box->span[level + 1];
     const struct rfs_loop *loop = &box->loop[level];
-    const uint64_t most = rfs_min_u64(RFS_SCRATCH / size, PACKED_STEPS);
+    /* A line further each, so that powers of two do not all go to the same ways of a cache. */
+    const uint64_t stride = size + PACKED_APART;
+    const uint64_t most = rfs_max_u64(1, rfs_min_u64(RFS_SCRATCH / stride, PACKED_STEPS));
     struct box packed = *box;
 
-    packed.loop[level].src_stride = size;
+    packed.loop[level].src_stride = stride;
     for (uint64_t i = 0, n; i < loop->count; i += n) {
         n = rfs_min_u64(most, loop->count - i);
         for (uint64_t k = 0; k < n; k++) {
             const int rc =
-                rfs_gather_scratch(job, k * size, size, source + (i + k) * loop->src_stride);
+                rfs_gather_scratch(job, k * stride, size, source + (i + k) * loop->src_stride);
             if (rc < 0)
                 return rc;
         }

@@ -16,6 +16,8 @@ struct scratch {
     _Alignas(64) unsigned char bytes[RFS_SCRATCH_ROOM];
 };
 
+/* Bands that are made at a time. */
+#define RFS_BANDS 2
 /* Pieces that wait to be made ahead. */
 #define RFS_AHEAD_QUEUE 8
 
@@ -38,11 +40,10 @@ struct rfs_assembler {
     struct scratch *scratch;
     struct rfs_ahead_job queue[RFS_AHEAD_QUEUE]; /* the oldest first */
     unsigned n_queued;
-    unsigned n_runners;  /* pool jobs that empty the queue */
-    uint64_t ahead;      /* pieces made ahead */
-    unsigned char *band; /* memory of the last band (band.h), for the next; owned; or NULL */
-    size_t band_bytes;
-    unsigned n_bands; /* that are being made */
+    unsigned n_runners;              /* pool jobs that empty the queue */
+    uint64_t ahead;                  /* pieces made ahead */
+    unsigned char *bands[RFS_BANDS]; /* memory for the next bands (band.h); owned; or NULL */
+    unsigned n_bands;                /* that are being made */
 };
 
 /* To be given back; NULL when out of memory. */

@@ -12,6 +12,8 @@
 #endif
 
 #define LINE 64 /* bytes */
+/* More than this is in no cache when it is written. */
+#define FAR ((size_t)4 << 20)
 
 bool rfs_transpose_knows(size_t item)
 {
@@ -71,16 +73,34 @@ static inline void move_eight(unsigned char *dst, size_t dst_stride, const unsig
     }
 }
 
+/* The lines that eight columns will be written to. */
+static void fetch_lines(unsigned char *dst, size_t dst_stride)
+{
+    for (size_t i = 0; i < SIDE; i++)
+        __builtin_prefetch(dst + i * dst_stride, 1);
+}
+
+/*
+ * Of a line of columns. Eight columns at a time, and of these a whole line of what is written: a
+ * cache of eight ways holds eight lines, even if they are a power of two apart. FAR: what is
+ * written is in no cache yet.
+ */
 static void move_twos(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                      size_t src_stride, size_t rows, size_t cols)
+                      size_t src_stride, size_t rows, size_t cols, bool far)
 {
     const size_t whole_rows = rows / SIDE * SIDE;
     const size_t whole_cols = cols / SIDE * SIDE;
 
-    for (size_t r = 0; r < whole_rows; r += SIDE)
-        for (size_t c = 0; c < whole_cols; c += SIDE)
-            move_eight(dst + c * dst_stride + r * 2, dst_stride, src + r * src_stride + c * 2,
-                       src_stride);
+    for (size_t top = 0; top < whole_rows; top += LINE / 2) {
+        const size_t end = whole_rows - top < LINE / 2 ? whole_rows : top + LINE / 2;
+        for (size_t c = 0; c < whole_cols; c += SIDE) {
+            if (far && c + SIDE < whole_cols)
+                fetch_lines(dst + (c + SIDE) * dst_stride + top * 2, dst_stride);
+            for (size_t r = top; r < end; r += SIDE)
+                move_eight(dst + c * dst_stride + r * 2, dst_stride, src + r * src_stride + c * 2,
+                           src_stride);
+        }
+    }
     if (whole_cols < cols)
         move(dst + whole_cols * dst_stride, dst_stride, src + whole_cols * 2, src_stride, 2,
              whole_rows, cols - whole_cols);
@@ -101,7 +121,7 @@ void rfs_transpose(unsigned char *dst, size_t dst_stride, const unsigned char *s
         const unsigned char *from = src + c * item;
 #ifdef __SSE2__
         if (item == 2) {
-            move_twos(to, dst_stride, from, src_stride, rows, n);
+            move_twos(to, dst_stride, from, src_stride, rows, n, cols * dst_stride > FAR);
             continue;
         }
 #endif

@@ -221,7 +221,7 @@ static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *
         if (region->target >= RFS_NO_TARGET || region_end - region->start < RFS_SMALL)
             continue;
         struct rfs_windows parts = {part_of(&windows->kept, region, region_end),
-                                    part_of(&windows->lent, region, region_end)};
+                                    part_of(&windows->lent, region, region_end), windows->bytes};
         if (parts.kept.end > 0 || parts.lent.end > 0)
             ahead_of_target(reader, region->target, &parts);
     }

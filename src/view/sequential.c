@@ -47,6 +47,7 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
     sequential->begin = rfs_min_u64(sequential->begin, offset);
     sequential->end = rfs_max_u64(sequential->end, end);
     sequential->bytes += end - offset;
+    ahead->bytes = sequential->bytes;
     if (!on)
         return false;
     ahead->kept = window(sequential, sequential->bytes, &sequential->kept_to);
