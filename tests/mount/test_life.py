@@ -143,6 +143,31 @@ def test_busy_and_lazy_unmount():
     eventually(lambda: not servers(m.mnt), "the server ends with the last file")
 
 
+def test_a_namespace_keeps_the_mount():
+    """One that was made while it was mounted has it, too: an unmount leaves it there, and SIGTERM ends the server."""
+    needs_namespace("make one")
+    tree = small()
+    for number in None, signal.SIGTERM:
+        m = Mount(tree.src, tree.options())
+        m.start()
+        other = subprocess.Popen(["unshare", "-m", "sleep", "1000"], stdin=subprocess.DEVNULL)
+        try:
+            mine = os.readlink("/proc/self/ns/mnt")
+            eventually(lambda: os.readlink(f"/proc/{other.pid}/ns/mnt") != mine, "there is another namespace")
+            if number is None:
+                unmount(m.mnt)
+                path = f"/proc/{other.pid}/root{m.file(0)}"
+                same_bytes(read_all(path), tree.expected(0), "in the other namespace")
+                equal(servers(m.mnt), [m.pid], "it serves the other namespace")
+            else:
+                os.kill(m.pid, number)
+                eventually(lambda: not servers(m.mnt) and not mounted(m.mnt), "SIGTERM ends it")
+        finally:
+            other.kill()
+            other.wait()
+        eventually(lambda: not servers(m.mnt), "the server ends with the namespace")
+
+
 def test_signals_unmount():
     tree = small()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
