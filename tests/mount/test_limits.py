@@ -124,7 +124,9 @@ def test_few_descriptors():
                 for rank in range(2):
                     same_bytes(m.read(rank), want[rank], f"{limit} descriptors, rank {rank}")
                 equal(m.stop(how), 0, f"exit status with {limit} descriptors, {how}: {m.log()}")
-                equal(m.log(), "", f"the log with {limit} descriptors")
+                # Indexes are kept once the tree is two seconds old, which takes a descriptor more.
+                said = [x for x in m.log().splitlines() if "no index is kept here: Too many open files" not in x]
+                equal(said, [], f"the log with {limit} descriptors")
 
 
 def test_the_soft_limit_is_raised():
