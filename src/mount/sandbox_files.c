@@ -5,11 +5,13 @@
  * looking at names and attributes.
  */
 #include "base/cleanup.h"
+#include "base/variables.h"
 #include "mount/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -82,6 +84,40 @@ static int allow_folder(void *ctx, const char *path, bool written)
                      (written ? WRITE_FILE | REMOVE_FILE | MAKE_FILE | TRUNCATE : 0));
 }
 
+/* The folder of a file that is replaced from time to time, often by a link to another. */
+static int allow_beside(const struct rules *rules, const char *path)
+{
+    RFS_FREE char *folder = strdup(path);
+    char *slash = folder ? strrchr(folder, '/') : NULL;
+
+    if (!folder)
+        return -ENOMEM;
+    if (!slash)
+        return allow(rules, ".", READ_FILE);
+    slash[slash == folder] = '\0';
+    return allow(rules, folder, READ_FILE);
+}
+
+/* Credentials that end are looked for again. */
+static int allow_credentials(const struct rules *rules)
+{
+    static const char *const files[] = {RFS_AWS_SHARED, RFS_AWS_CONFIG, RFS_AWS_CONTAINER_TOKEN,
+                                        RFS_AWS_WEB_TOKEN};
+    const char *home = rfs_variable("HOME");
+    RFS_FREE char *shared = NULL;
+    int rc = 0;
+
+    if (home && asprintf(&shared, "%s/.aws", home) < 0) {
+        shared = NULL;
+        return -ENOMEM;
+    }
+    if (shared)
+        rc = allow(rules, shared, READ_FILE);
+    for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++)
+        rc = rfs_variable(files[i]) ? allow_beside(rules, rfs_variable(files[i])) : 0;
+    return rc;
+}
+
 /* What finding hosts and trusting their certificates reads, with each new connection. */
 static int allow_network(const struct rules *rules)
 {
@@ -100,16 +136,14 @@ static int allow_network(const struct rules *rules)
         "/usr/local/share/ca-certificates",
         "/run/systemd/resolve",
     };
-    static const char *const variables[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    const char *certificates = rfs_variable_certificates();
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < sizeof paths / sizeof *paths; i++)
         rc = allow(rules, paths[i], READ_FILE | READ_DIR);
-    for (size_t i = 0; rc == 0 && i < sizeof variables / sizeof *variables; i++) {
-        const char *path = secure_getenv(variables[i]);
-        rc = path && *path ? allow(rules, path, READ_FILE) : 0;
-    }
-    return rc;
+    if (rc == 0 && certificates)
+        rc = allow(rules, certificates, READ_FILE);
+    return rc == 0 ? allow_credentials(rules) : rc;
 }
 
 int rfs_sandbox_files(reshard_view *view, int landlock, bool network)

@@ -7,6 +7,8 @@ EXTRA_DIST += \
 	tests/objects/stores.py \
 	tests/objects/test_content.py \
 	tests/objects/test_counts.py \
+	tests/objects/test_credentials.py \
 	tests/objects/test_faults.py \
 	tests/objects/test_long.py \
-	tests/objects/test_secrets.py
+	tests/objects/test_secrets.py \
+	tests/objects/test_tls.py

@@ -12,12 +12,15 @@ It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. PLAN is a 
     every       of so many requests that may fail one does (1: all)
     only        a part of the request's path; others are left alone
     ranges      true: requests without a range are left alone
+    region      requests that are signed for another one are answered by "how", 301 or 400, which tells it
 
-LOG has a line for each request: method, path, range, what was done with it; and when it came and was answered, in seconds.
+LOG has a line for each request: method, path, range, what was done with it; and when it came and was answered, in seconds; whose
+key signed it.
 """
 import asyncio
 import json
 import random
+import re
 import sys
 import time
 
@@ -67,6 +70,12 @@ CANNED = {
     "307": error(307, "TemporaryRedirect", "elsewhere"),
     "garbage": b"\x00\x01nonsense\r\n\r\n",
 }
+
+
+def elsewhere(plan):
+    code = {"301": "PermanentRedirect", "400": "AuthorizationHeaderMalformed"}[plan["how"]]
+    return answer(plan["how"], error(plan["how"], code, "elsewhere").partition(b"\r\n\r\n")[2],
+                  [f"x-amz-bucket-region: {plan['region']}"])
 
 
 async def read_head(reader):
@@ -154,12 +163,15 @@ class Proxy:
         head, line, fields = await read_head(reader)
         method, target, _ = line.split(" ", 2)
         plan, fault = self.plan.read(method, target, "range" in fields)
+        who = re.search("Credential=([^/]*)/[^/]*/([^/]*)/", fields.get("authorization", ""))
+        if plan.get("region") and who and who[2] != plan["region"]:
+            fault = plan["how"]
         came = time.monotonic()
         if plan.get("latency"):
             await asyncio.sleep(plan["latency"])
-        self.log.write(f"{method} {target} {fields.get('range', '-')} {fault or 'well'} {came:.4f} {time.monotonic():.4f}\n")
-        if fault in CANNED:
-            data = CANNED[fault]
+        self.log.write(f"{method} {target} {fields.get('range', '-')} {fault or 'well'} {came:.4f} {time.monotonic():.4f} {who[1] if who else '-'}\n")
+        if fault in CANNED or fault == "400":
+            data = elsewhere(plan) if plan.get("region") else CANNED[fault]
             writer.write(data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else data)
             await writer.drain()
             return fault != "garbage"

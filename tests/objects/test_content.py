@@ -189,19 +189,23 @@ def test_what_is_not_there():
     check(got.returncode == 1 and "no credentials" in got.stderr, f"without credentials: {got.stderr!r}")
 
 
-def test_profiles_and_options():
+def test_profiles():
     t = tree()
     url = stores.upload(t.dir)
     home = folder("home")
     os.mkdir(os.path.join(home, ".aws"))
     with open(os.path.join(home, ".aws", "credentials"), "w") as file:
-        file.write("[train]\naws_access_key_id = A\naws_secret_access_key = B\n")
+        file.write(f"[train]\naws_access_key_id = {stores.KEY}\naws_secret_access_key = {stores.SECRET}\n")
     with open(os.path.join(home, ".aws", "config"), "w") as file:
-        file.write(f"[profile train]\nendpoint_url = http://127.0.0.1:{stores.moto_port}\nregion = eu-west-1\n")
+        file.write(f"[profile train]\nendpoint_url = http://127.0.0.1:{stores.s3_port}\nregion = us-east-1\n")
     env = stores.environment(AWS_ENDPOINT_URL=None, AWS_ACCESS_KEY_ID=None, AWS_CONFIG_FILE=None,
                              AWS_SHARED_CREDENTIALS_FILE=None, HOME=home)
     env = {k: v for k, v in env.items() if k != "AWS_ENDPOINT_URL"}
     same_folders(export(f"{url}/src", t.options("profile=train"), "profile", env), export(t.src, t.options(), "w", env))
+
+
+def test_a_public_bucket():
+    t = tree()
+    url = stores.upload(t.dir, acl="public-read")
     env = stores.environment("http://127.0.0.1:1", AWS_ACCESS_KEY_ID=None)
-    url = stores.upload(t.dir, bucket=url.split("/")[2] + "-p", acl="public-read")
-    export(f"{url}/src", t.options(f"anonymous,path_style,endpoint=http://127.0.0.1:{stores.moto_port}"), "public", env)
+    export(f"{url}/src", t.options(f"anonymous,path_style,endpoint=http://127.0.0.1:{stores.s3_port}"), "public", env)

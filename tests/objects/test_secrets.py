@@ -83,7 +83,7 @@ def test_the_index_and_the_manifest_have_none():
 def iam(action, **arguments):
     body = urllib.parse.urlencode({"Action": action, "Version": "2010-05-08", **arguments}).encode()
     what = urllib.request.Request(
-        f"http://127.0.0.1:{stores.moto_port}/", data=body,
+        f"http://127.0.0.1:{stores.s3_port}/", data=body,
         headers={"Authorization": "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/iam/aws4_request, "
                                   "SignedHeaders=host, Signature=0", "Host": "iam.amazonaws.com",
                  "Content-Type": "application/x-www-form-urlencoded"})

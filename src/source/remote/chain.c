@@ -5,6 +5,7 @@
 #include "base/read_whole.h"
 #include "base/secret.h"
 #include "base/store.h"
+#include "base/variables.h"
 #include "source/remote/metadata.h"
 #include "source/remote/settings.h"
 
@@ -28,13 +29,6 @@ static struct rfs_secret owner;
 
 /* ---- the chain ------------------------------------------------------------------------------- */
 
-static const char *variable(const char *name)
-{
-    const char *value = secure_getenv(name);
-
-    return value && *value ? value : NULL;
-}
-
 static bool copy(char *out, size_t cap, const char *value)
 {
     const size_t n = strlen(value);
@@ -50,14 +44,14 @@ static const char *profile(void)
 {
     const char *named = rfs_remote_settings()->profile;
 
-    return named ? named : variable("AWS_PROFILE");
+    return named ? named : rfs_variable("AWS_PROFILE");
 }
 
 static bool from_environment(struct rfs_credentials *out)
 {
-    const char *id = variable("AWS_ACCESS_KEY_ID");
-    const char *secret = variable("AWS_SECRET_ACCESS_KEY");
-    const char *token = variable("AWS_SESSION_TOKEN");
+    const char *id = rfs_variable("AWS_ACCESS_KEY_ID");
+    const char *secret = rfs_variable("AWS_SECRET_ACCESS_KEY");
+    const char *token = rfs_variable("AWS_SESSION_TOKEN");
 
     return !rfs_remote_settings()->profile && id && secret &&
            copy(out->key_id, sizeof out->key_id, id) &&
@@ -69,8 +63,8 @@ static bool from_environment(struct rfs_credentials *out)
 static char *read_shared(const char *of, const char *name, size_t *n)
 {
     RFS_FREE char *path = NULL;
-    const char *given = variable(of);
-    const char *home = variable("HOME");
+    const char *given = rfs_variable(of);
+    const char *home = rfs_variable("HOME");
     char *text = NULL;
 
     if (given)
@@ -108,8 +102,11 @@ static bool from_file(const char *of, const char *name, struct rfs_credentials *
 static int look(struct rfs_credentials *out)
 {
     *out = (struct rfs_credentials){0};
-    if (from_environment(out) || from_file("AWS_SHARED_CREDENTIALS_FILE", "credentials", out) ||
-        from_file("AWS_CONFIG_FILE", "config", out))
+    if (from_environment(out) ||
+        (!rfs_remote_settings()->profile && rfs_metadata_web_identity(out)))
+        return 0;
+    *out = (struct rfs_credentials){0};
+    if (from_file(RFS_AWS_SHARED, "credentials", out) || from_file(RFS_AWS_CONFIG, "config", out))
         return 0;
     if (profile())
         return rfs_store_told(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials",
@@ -121,7 +118,7 @@ char *rfs_credentials_setting(const char *name)
 {
     char value[512];
     size_t n = 0;
-    RFS_FREE char *text = read_shared("AWS_CONFIG_FILE", "config", &n);
+    RFS_FREE char *text = read_shared(RFS_AWS_CONFIG, "config", &n);
     const bool found = text && rfs_credentials_find(text, profile() ? profile() : "default", name,
                                                     value, sizeof value);
 
@@ -150,7 +147,8 @@ int rfs_credentials_get(struct rfs_credentials *out)
     else if (!all.found->key_id[0] || !is_valid()) {
         rc = look(out);
         /* Those that have not ended yet serve while no others are to be had. */
-        const bool serves = all.found->key_id[0] && all.found->ends > time(NULL);
+        const bool serves =
+            all.found->key_id[0] && (all.found->ends == 0 || all.found->ends > time(NULL));
         if (rc == 0)
             *all.found = *out;
         else if (serves)
@@ -175,5 +173,6 @@ void rfs_credentials_forget(void)
     pthread_mutex_lock(&all.lock);
     rfs_secret_unmap(all.found, sizeof *all.found);
     all.found = NULL;
+    rfs_metadata_forget();
     pthread_mutex_unlock(&all.lock);
 }

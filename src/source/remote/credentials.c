@@ -66,6 +66,16 @@ bool rfs_credentials_find(const char *text, const char *section, const char *nam
     return false;
 }
 
+bool rfs_credentials_time(const char *text, time_t *out)
+{
+    struct tm utc = {0};
+
+    if (!strptime(text, "%Y-%m-%dT%H:%M:%S", &utc))
+        return false;
+    *out = timegm(&utc);
+    return true;
+}
+
 /* {"AccessKeyId": …, "SecretAccessKey": …, "Token": …, "Expiration": "2026-01-01T00:00:00Z", …} */
 static bool take_member(struct rfs_json_read *json, struct rfs_credentials *out)
 {
@@ -80,7 +90,6 @@ static bool take_member(struct rfs_json_read *json, struct rfs_credentials *out)
         {"SessionToken", out->token, sizeof out->token},
     };
     const bool ends = rfs_json_read_is(json, "Expiration");
-    struct tm utc = {0};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!rfs_json_read_is(json, texts[i].name))
@@ -93,10 +102,7 @@ static bool take_member(struct rfs_json_read *json, struct rfs_credentials *out)
     }
     if (!ends)
         return rfs_json_read_skip(json);
-    if (!rfs_json_read_string(json) || !strptime(json->text, "%Y-%m-%dT%H:%M:%S", &utc))
-        return false;
-    out->ends = timegm(&utc);
-    return true;
+    return rfs_json_read_string(json) && rfs_credentials_time(json->text, &out->ends);
 }
 
 bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out)

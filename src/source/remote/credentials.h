@@ -20,6 +20,8 @@ struct rfs_credentials {
 /* What the text of a shared file has under NAME in [SECTION] or [profile SECTION]: in OUT, or false. */
 bool rfs_credentials_find(const char *text, const char *section, const char *name, char *out,
                           size_t cap);
+/* Of "2026-01-01T00:00:00Z"; false when it is none. */
+bool rfs_credentials_time(const char *text, time_t *out);
 /* The answer of a metadata service. False when it has no credentials. */
 bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out);
 

@@ -2,6 +2,7 @@
 #include "source/remote/http.h"
 
 #include "base/cancel.h"
+#include "base/variables.h"
 #include "source/remote/settings.h"
 
 #include <curl/curl.h>
@@ -263,17 +264,6 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* The user's bundle of certificates, as AWS's tools and curl find it; NULL: the system's. */
-static const char *bundle(void)
-{
-    static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
-    const char *value = NULL;
-
-    for (size_t i = 0; i < sizeof names / sizeof *names && (!value || !*value); i++)
-        value = getenv(names[i]);
-    return value && *value ? value : NULL;
-}
-
 static void set_safety(CURL *easy, const struct rfs_http *http)
 {
 #if LIBCURL_VERSION_NUM >= 0x075500
@@ -289,8 +279,8 @@ static void set_safety(CURL *easy, const struct rfs_http *http)
 #endif
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, http->follow ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
-    if (bundle())
-        curl_easy_setopt(easy, CURLOPT_CAINFO, bundle());
+    if (rfs_variable_certificates())
+        curl_easy_setopt(easy, CURLOPT_CAINFO, rfs_variable_certificates());
     if (http->direct)
         curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
 }
@@ -328,6 +318,8 @@ static bool set_up(struct handle *handle, struct rfs_http *http)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     if (http->method == RFS_HTTP_PUT)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
+    if (http->method == RFS_HTTP_POST)
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, http->form);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, http);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);

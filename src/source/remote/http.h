@@ -18,13 +18,14 @@
 
 struct rfs_lane;
 
-enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT };
+enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT, RFS_HTTP_POST };
 
 struct rfs_http {
     /* what is asked; borrowed until it is finished or stopped */
     const char *url;
     enum rfs_http_method method;
     const char *const *headers; /* "Name: value", to a NULL */
+    const char *form;           /* of a POST, encoded */
     unsigned timeout;           /* seconds without a byte */
     bool direct;                /* past proxies: a metadata service */
     bool follow;                /* redirections; never with a signature */

@@ -95,7 +95,9 @@ static int changed(const char *how)
 static bool moves(struct rfs_request *request, const char *code)
 {
     const struct rfs_http *http = &request->http;
+    /* A HEAD is answered without a code. */
     const bool elsewhere = http->status == 301 || http->status == 307 ||
+                           (http->status == 400 && request->head) ||
                            strcmp(code, "AuthorizationHeaderMalformed") == 0 ||
                            strcmp(code, "IllegalLocationConstraintException") == 0;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ *   web         POST https://sts.REGION.amazonaws.com   Action=AssumeRoleWithWebIdentity&…, answered by XML
  *   container   GET http://169.254.170.2$AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, or …_FULL_URI
  *   instance    PUT http://169.254.169.254/latest/api/token           a token for the next two
  *               GET …/latest/meta-data/iam/security-credentials/      the name of the role
@@ -12,8 +13,12 @@
 #include "base/read_whole.h"
 #include "base/secret.h"
 #include "base/store.h"
+#include "base/variables.h"
 #include "source/remote/credentials.h"
 #include "source/remote/http.h"
+#include "source/remote/markup.h"
+#include "source/remote/settings.h"
+#include "source/remote/sign.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +31,10 @@
 #define ROLE "/latest/meta-data/iam/security-credentials/"
 #define SECONDS 2
 #define TOKEN_BYTES 4096
+
+static struct rfs_secret owner;
+/* AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its environment. */
+static char *container_token; /* in guarded memory; under the lock of the chain */
 
 struct answer {
     char text[16384];
@@ -46,36 +55,30 @@ static bool on_body(void *ctx, struct rfs_http *http, const char *data, size_t n
 }
 
 /* True with the whole answer of a request that was granted. */
+static bool make(struct rfs_http *http, struct answer *out)
+{
+    struct rfs_lane *lane = rfs_lane_take();
+    bool ended = false;
+
+    http->body = on_body;
+    http->ctx = out;
+    out->n = 0;
+    out->text[0] = '\0';
+    if (lane && rfs_lane_start(lane, http) == 0)
+        while (!ended && !rfs_cancelled())
+            ended = rfs_lane_wait(lane, 50) != NULL;
+    rfs_lane_give(lane);
+    return ended && !http->failed && http->status == 200;
+}
+
 static bool ask(enum rfs_http_method method, const char *url, const char *header,
                 struct answer *out)
 {
     const char *const headers[] = {header, NULL};
     struct rfs_http http = {
-        .url = url,
-        .method = method,
-        .headers = headers,
-        .timeout = SECONDS,
-        .direct = true,
-        .body = on_body,
-        .ctx = out,
-    };
-    struct rfs_lane *lane = rfs_lane_take();
-    bool ended = false;
+        .url = url, .method = method, .headers = headers, .timeout = SECONDS, .direct = true};
 
-    out->n = 0;
-    out->text[0] = '\0';
-    if (lane && rfs_lane_start(lane, &http) == 0)
-        while (!ended && !rfs_cancelled())
-            ended = rfs_lane_wait(lane, 50) != NULL;
-    rfs_lane_give(lane);
-    return ended && !http.failed && http.status == 200;
-}
-
-static const char *variable(const char *name)
-{
-    const char *value = secure_getenv(name);
-
-    return value && *value ? value : NULL;
+    return make(&http, out);
 }
 
 static bool is_line(const char *text)
@@ -86,12 +89,16 @@ static bool is_line(const char *text)
 /* "Authorization: …" for a container, by a variable or a file; "" where it needs none. */
 static bool container_header(char *out, size_t cap)
 {
-    const char *token = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-    const char *path = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+    const char *given = rfs_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    const char *path = rfs_variable(RFS_AWS_CONTAINER_TOKEN);
     RFS_FREE char *text = NULL;
     size_t n = 0;
 
     *out = '\0';
+    if (given && !container_token && strlen(given) < TOKEN_BYTES &&
+        (container_token = rfs_secret_map(&owner, TOKEN_BYTES)))
+        memcpy(container_token, given, strlen(given) + 1);
+    const char *token = given ? given : container_token;
     if (path && rfs_read_whole(path, TOKEN_BYTES, &text, &n, NULL) == 0) {
         text[strcspn(text, "\r\n")] = '\0';
         token = text;
@@ -118,8 +125,8 @@ static bool is_trusted(const char *url)
 
 static bool from_container(struct rfs_credentials *out)
 {
-    const char *relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    const char *full = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *relative = rfs_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = rfs_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
     char url[1024], header[TOKEN_BYTES + 32];
     struct answer answer;
 
@@ -136,8 +143,8 @@ static bool from_container(struct rfs_credentials *out)
 
 static bool from_instance(struct rfs_credentials *out)
 {
-    const char *off = variable("AWS_EC2_METADATA_DISABLED");
-    const char *base = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    const char *off = rfs_variable("AWS_EC2_METADATA_DISABLED");
+    const char *base = rfs_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     char url[1024], header[TOKEN_BYTES + 64], role[256];
     struct answer answer;
 
@@ -161,6 +168,71 @@ static bool from_instance(struct rfs_credentials *out)
     rfs_wipe(header, sizeof header);
     rfs_wipe(&answer, sizeof answer);
     return found;
+}
+
+/* A file's token for a role, as Kubernetes has it for its pods. */
+static bool read_web_identity(struct answer *answer, const char *role, const char *token)
+{
+    const char *name = rfs_variable("AWS_ROLE_SESSION_NAME");
+    const char *endpoint = rfs_variable("AWS_ENDPOINT_URL_STS");
+    const char *region = rfs_variable("AWS_REGION");
+    RFS_FREE char *coded_role = rfs_sign_encode(role, false);
+    RFS_FREE char *coded_name = rfs_sign_encode(name ? name : "reshardfs", false);
+    RFS_FREE char *coded_token = rfs_sign_encode(token, false);
+    RFS_FREE char *form = NULL;
+    char url[512];
+
+    region = region ? region : rfs_variable("AWS_DEFAULT_REGION");
+    const int n = endpoint ? snprintf(url, sizeof url, "%s", endpoint)
+                           : snprintf(url, sizeof url, "https://sts.%s%samazonaws.com",
+                                      region ? region : "", region ? "." : "");
+    if (!coded_role || !coded_name || !coded_token ||
+        asprintf(&form,
+                 "Action=AssumeRoleWithWebIdentity&RoleArn=%s&RoleSessionName=%s"
+                 "&Version=2011-06-15&WebIdentityToken=%s",
+                 coded_role, coded_name, coded_token) < 0) {
+        form = NULL;
+        return false;
+    }
+    struct rfs_http http = {.url = url,
+                            .method = RFS_HTTP_POST,
+                            .form = form,
+                            .timeout = rfs_remote_settings()->timeout};
+    const bool answered = (size_t)n < sizeof url && is_trusted(url) && make(&http, answer);
+    rfs_wipe(form, strlen(form));
+    rfs_wipe(coded_token, strlen(coded_token));
+    return answered;
+}
+
+bool rfs_metadata_web_identity(struct rfs_credentials *out)
+{
+    const char *path = rfs_variable(RFS_AWS_WEB_TOKEN);
+    const char *role = rfs_variable("AWS_ROLE_ARN");
+    RFS_FREE char *token = NULL;
+    struct answer answer;
+    char ends[64];
+    size_t n = 0;
+
+    *out = (struct rfs_credentials){0};
+    if (!path || !role || rfs_read_whole(path, TOKEN_BYTES, &token, &n, NULL) != 0)
+        return false;
+    token[strcspn(token, "\r\n")] = '\0';
+    const bool found =
+        read_web_identity(&answer, role, token) &&
+        rfs_markup_text(answer.text, "AccessKeyId", out->key_id, sizeof out->key_id) &&
+        rfs_markup_text(answer.text, "SecretAccessKey", out->secret, sizeof out->secret) &&
+        rfs_markup_text(answer.text, "SessionToken", out->token, sizeof out->token) &&
+        rfs_markup_text(answer.text, "Expiration", ends, sizeof ends) &&
+        rfs_credentials_time(ends, &out->ends);
+    rfs_wipe(token, n);
+    rfs_wipe(&answer, sizeof answer);
+    return found;
+}
+
+void rfs_metadata_forget(void)
+{
+    rfs_secret_unmap(container_token, TOKEN_BYTES);
+    container_token = NULL;
 }
 
 int rfs_metadata_credentials(struct rfs_credentials *out)

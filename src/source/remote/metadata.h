@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Credentials that a container's or an instance's metadata service gives, for some hours.
+ * Credentials that a service gives for some hours: an instance's or a container's metadata, or a
+ * web identity's.
  *
- * Threads: all functions; they keep nothing.
+ * Threads: one at a time, under the lock of the chain.
  */
 #ifndef RFS_SOURCE_REMOTE_METADATA_H
 #define RFS_SOURCE_REMOTE_METADATA_H
+
+#include <stdbool.h>
 
 struct rfs_credentials;
 
 /* 0, or -ENOKEY with rfs_store_told. */
 int rfs_metadata_credentials(struct rfs_credentials *out);
+/* Those of a role for a token in a file; false where there is none, or it is refused. */
+bool rfs_metadata_web_identity(struct rfs_credentials *out);
+/* Wipes what was kept of the environment. */
+void rfs_metadata_forget(void);
 
 #endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Variables of the environment that name files for connections: which certificates to trust, and who
+ * asks. What reads them, and the sandbox that lets it, use one list.
+ *
+ * Threads: all functions, while none changes the environment.
+ */
+#ifndef RFS_BASE_VARIABLES_H
+#define RFS_BASE_VARIABLES_H
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#define RFS_AWS_SHARED "AWS_SHARED_CREDENTIALS_FILE"
+#define RFS_AWS_CONFIG "AWS_CONFIG_FILE"
+#define RFS_AWS_CONTAINER_TOKEN "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
+#define RFS_AWS_WEB_TOKEN "AWS_WEB_IDENTITY_TOKEN_FILE"
+
+/* What it is set to, if that is not empty; else NULL. */
+static inline const char *rfs_variable(const char *name)
+{
+    const char *value = secure_getenv(name);
+
+    return value && *value ? value : NULL;
+}
+
+/* The user's bundle of certificates, as AWS's tools and curl find it; NULL: the system's. */
+static inline const char *rfs_variable_certificates(void)
+{
+    static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    const char *value = NULL;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names && !value; i++)
+        value = rfs_variable(names[i]);
+    return value;
+}
+
+#endif

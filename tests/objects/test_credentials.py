@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials that services give for a while, and buckets in other regions than one thinks."""
+import http.server
+import json
+import os
+import threading
+import time
+import urllib.parse
+
+from harness import *
+from test_content import export, same_folders, strategies, tree
+import stores
+
+SOON = 302  # seconds until they end: of these, 300 are kept back
+
+
+class Service(http.server.BaseHTTPRequestHandler):
+    """What instances (IMDSv2) and containers (ECS, EKS) ask for credentials, which it numbers."""
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, text, status=200):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def credentials(self):
+        self.server.given += 1
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.server.seconds))
+        self.answer(json.dumps({"Code": "Success", "AccessKeyId": f"AKIAGIVEN{self.server.given}", "SecretAccessKey": "s" * 40,
+                                "Token": "t" * 200, "Expiration": ends}))
+
+    def do_PUT(self):
+        good = self.path == "/latest/api/token" and int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0
+        self.answer("the-token" if good else "", 200 if good else 400)
+
+    def do_GET(self):
+        role = "/latest/meta-data/iam/security-credentials/"
+        if self.path.startswith(role):
+            if self.headers["X-aws-ec2-metadata-token"] != "the-token":
+                self.answer("", 401)
+            elif self.path == role:
+                self.answer("the-role")
+            elif self.path == role + "the-role":
+                self.credentials()
+            else:
+                self.answer("", 404)
+        elif self.path == "/container" and self.headers["Authorization"] == self.server.secret():
+            self.credentials()
+        else:
+            self.answer("", 403)
+
+    def log_message(self, *_):
+        pass
+
+
+class Metadata:
+    def __init__(self, seconds=3600, secret=lambda: None):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
+        self.server.given, self.server.seconds, self.server.secret = 0, seconds, secret
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def nobody(url, **more):
+    """An environment without credentials of its own."""
+    home = folder("home")
+    return stores.environment(url, AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None, AWS_SESSION_TOKEN=None, HOME=home, **more)
+
+
+def keys(proxy):
+    return [r[6] for r in proxy.requests() if len(r) > 6 and r[6] != "-"]
+
+
+def is_renewed(t, url, env, proxy, service):
+    """A mount that reads for longer than its credentials last asks for others, and uses them."""
+    with Mount(f"{url}/src", t.options("index_cache=no,cache=1M"), env=env) as m:
+        same_bytes(m.read(0), t.expected(0), "rank 0")
+        first = set(keys(proxy))
+        check(first and all(k.startswith("AKIAGIVEN") for k in first), f"the keys are {first}")
+        given = service.server.given
+        time.sleep(SOON - 300 + 1)
+        proxy.forget()
+        same_bytes(m.read(1), t.expected(1), "rank 1")
+        check(service.server.given > given, f"they were given {given} times, and not again")
+        later = set(keys(proxy))
+        check(later and not later & first, f"the keys are {first}, then {later}")
+
+
+def test_an_instance():
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy, Metadata(SOON) as service:
+        env = nobody(proxy.url, AWS_EC2_METADATA_DISABLED=None, AWS_EC2_METADATA_SERVICE_ENDPOINT=service.url)
+        is_renewed(t, url, env, proxy, service)
+
+
+def test_a_container_with_a_token():
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy, Metadata(SOON, lambda: "the-secret") as service:
+        env = nobody(proxy.url, AWS_CONTAINER_CREDENTIALS_FULL_URI=service.url + "/container",
+                     AWS_CONTAINER_AUTHORIZATION_TOKEN="the-secret")
+        is_renewed(t, url, env, proxy, service)
+
+
+def test_a_container_with_a_file_that_changes():
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    path = os.path.join(folder("tokens"), "token")
+    turns = []
+
+    def write():
+        """As Kubernetes does: the name is a link, which leads to another file each time."""
+        turns.append(f"secret-{len(turns)}")
+        target = f"{path}-{len(turns)}"
+        with open(target, "w") as file:
+            file.write(turns[-1])
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.symlink(target, path)
+        return turns[-1]
+
+    write()
+
+    def secret():
+        return turns[-1]
+
+    with stores.Proxy() as proxy, Metadata(SOON, secret) as service:
+        env = nobody(proxy.url, AWS_CONTAINER_CREDENTIALS_FULL_URI=service.url + "/container",
+                     AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=path)
+        timer = threading.Timer(1.0, write)
+        timer.start()
+        is_renewed(t, url, env, proxy, service)
+        timer.join()
+
+
+def test_a_web_identity():
+    """moto's STS gives a role for any token."""
+    t = tree()
+    url = stores.upload(t.dir)
+    path = os.path.join(folder("tokens"), "token")
+    with open(path, "w") as file:
+        file.write("the.web/identity+token\n")
+    with stores.Proxy() as proxy:
+        env = nobody(proxy.url, AWS_WEB_IDENTITY_TOKEN_FILE=path, AWS_ROLE_ARN="arn:aws:iam::123456789012:role/reader",
+                     AWS_ENDPOINT_URL_STS=f"http://127.0.0.1:{stores.s3_port}")
+        same_folders(export(f"{url}/src", strategies(url), "got", env), export(t.src, t.options(), "want", env))
+        check(keys(proxy) and all(k.startswith("ASIA") for k in keys(proxy)), f"the keys are {set(keys(proxy))}")
+
+
+def test_a_bucket_in_another_region():
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy:
+        env = stores.environment(proxy.url)
+        want = export(t.src, t.options(), "want", env)
+        for how in ("301", "400"):
+            proxy.plan(region="eu-west-7", how=how)
+            proxy.forget()
+            same_folders(export(f"{url}/src", strategies(url), how, env), want)
+            wrong = [r for r in proxy.requests() if r[3] == how]
+            check(0 < len(wrong) <= 4, f"{len(wrong)} requests went to the wrong region")
