@@ -9,5 +9,5 @@ EXTRA_DIST += tests/interop/README.md tests/interop/run tests/interop/build.py t
 	tests/interop/fixed_manual.py tests/interop/fixed_pipelines.py \
 	tests/interop/layouts.py tests/interop/main.py tests/interop/model.py tests/interop/mounting.py \
 	tests/interop/needed.py tests/interop/oracle.py tests/interop/random_cases.py tests/interop/registry.py \
-	tests/interop/story.py \
+	tests/interop/serving.py tests/interop/story.py \
 	tests/interop/values.py

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the cases: see README.md. Started by ./run, in the virtual environment of MindSpore."""
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -20,6 +21,7 @@ import cases  # noqa: E402
 import mounting  # noqa: E402
 import needed  # noqa: E402
 import registry  # noqa: E402
+import serving  # noqa: E402
 import story  # noqa: E402
 
 LARGE = ("chunks-in", "chunks-out")
@@ -40,6 +42,8 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="name the small fixed cases")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at once, in processes of their own")
     parser.add_argument("--part", metavar="K/N", help="only every N-th case, from the K-th on")
+    parser.add_argument("--objects", action="store_true",
+                        help="sources and strategies by a web server (nginx)")
     parser.add_argument("--model-only", action="store_true",
                         help="no mount: MindSpore against the model")
     return parser.parse_args()
@@ -170,8 +174,10 @@ def main():
     if not args.model_only and not os.access(runner.program, os.X_OK):
         sys.exit(f"there is no {runner.program}; build it, or say where with --build")
     try:
-        for name, maker in wanted(args):
-            runner.run(name, maker)
+        with serving.Server(folder) if args.objects else contextlib.nullcontext() as server:
+            mounting.place = server.url if server else str
+            for name, maker in wanted(args):
+                runner.run(name, maker)
     finally:
         if args.keep:
             print(f"kept {folder}")

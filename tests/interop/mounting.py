@@ -7,6 +7,7 @@ import time
 import values
 
 TIMEOUT = 60
+place = str  # where a source or a strategy is: a path, or its URL with --objects
 LOAD_ALL = 2 << 20  # bytes of a case's files
 
 
@@ -28,11 +29,11 @@ class Mount:
         src, dst = (None if f"{side}_rules" in more_options else path
                     for side, path in zip(("src", "dst"), self.built.given))
         options = [f"prefix={escape(self.built.case.prefix)}"]
-        options += [f"{k}={escape(v)}" for k, v in (("src_strategy", src), ("dst_strategy", dst))
+        options += [f"{k}={escape(place(v))}" for k, v in (("src_strategy", src), ("dst_strategy", dst))
                     if v]
         options += [k if v is None else f"{k}={escape(v)}"
                     for k, v in more_options.items()]
-        return [self.program, *more, self.built.src_dir, self.path, "-o", ",".join(options)]
+        return [self.program, *more, place(self.built.src_dir), self.path, "-o", ",".join(options)]
 
     def run(self, *more):
         return subprocess.run(self.command(*more), stdin=subprocess.DEVNULL, text=True,

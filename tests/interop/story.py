@@ -40,10 +40,11 @@ class Told:
 class StoryMount(mounting.Mount):
     def command(self, *more):
         story = self.built.story
-        options = ",".join(k if v is None else f"{k}={mounting.escape(str(v))}"
+        places = ("src_strategy", "dst_strategy", "files", "group_info")
+        options = ",".join(k if v is None else f"{k}={mounting.escape(mounting.place(str(v)) if k in places else str(v))}"
                            for k, v in story.options.items())
         source = story.source or os.path.join(self.built.folder, "src")
-        return [self.program, *more, source, self.path] + (["-o", options] if options else [])
+        return [self.program, *more, mounting.place(source), self.path] + (["-o", options] if options else [])
 
     def run(self, *more):
         return subprocess.run(self.command(*more), stdin=subprocess.DEVNULL, text=True,
