@@ -14,7 +14,7 @@ build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev
     libseccomp-dev libcmocka-dev)
 # shellcheck disable=SC2034
 check_packages=(acl clang clang-format cppcheck openmpi-bin strace python3 python3-numpy
-    python3-venv xfsprogs nginx-light openssl)
+    python3-venv xfsprogs nginx-light apache2-bin openssl)
 # shellcheck disable=SC2034
 torch_packages=(python3-torch unzip)
 # shellcheck disable=SC2034

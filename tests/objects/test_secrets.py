@@ -34,6 +34,16 @@ def kept_in_a_core(pid):
                 pass
 
 
+def search_core(pid):
+    """Not of a program with AddressSanitizer: its library has a copy of the environment."""
+    if os.geteuid() != 0 or b"__asan_init" in read_all(reshardfs):
+        return
+    parts = list(kept_in_a_core(pid))
+    check(sum(map(len, parts)) > 1 << 20, "the memory was not read")
+    for part in parts:
+        search(part, "what a core would hold", (stores.SECRET,))
+
+
 def test_no_output_has_a_credential():
     t = tree()
     url = stores.upload(t.dir)
@@ -62,11 +72,7 @@ def test_no_output_has_a_credential():
                     pass
             with open(f"/proc/{pid}/limits") as limits:
                 check(re.search(r"core file size +0 +0", limits.read()), "core files are possible")
-            if os.geteuid() == 0:
-                parts = list(kept_in_a_core(pid))
-                check(sum(map(len, parts)) > 1 << 20, "the memory was not read")
-                for part in parts:
-                    search(part, "what a core would hold", (stores.SECRET,))
+            search_core(pid)
 
 
 def test_the_index_and_the_manifest_have_none():

@@ -18,6 +18,9 @@
 #define BATCH 32                   /* values a task, at least */
 #define NEAR (UINT64_C(16) << 10)  /* contents up to this long are read rather than jumped over */
 #define SPAN (UINT64_C(256) << 10) /* the most that is read at once, unless a name is longer */
+/* The same of object storage, where a request takes as long as many bytes; 64 spans are 32 MiB. */
+#define NEAR_REMOTE (UINT64_C(128) << 10)
+#define SPAN_REMOTE (UINT64_C(512) << 10)
 #define TRAILER_BYTES UINT64_C(17)
 
 struct match {
@@ -26,6 +29,7 @@ struct match {
     const struct rfs_index *template;
     const struct rfs_tables *tables;
     size_t batch; /* values a task */
+    uint64_t near, span;
 };
 
 /* A header and its content; steps through an index in file order. */
@@ -160,8 +164,8 @@ static uint64_t span_end(const struct match *match, struct place place, size_t s
 {
     const uint64_t begin = place.header;
     uint64_t end = place.content.offset;
-    while (place.content.bytes <= NEAR && place_next(match, &place, stop) &&
-           place.content.offset >= end && place.content.offset - begin <= SPAN)
+    while (place.content.bytes <= match->near && place_next(match, &place, stop) &&
+           place.content.offset >= end && place.content.offset - begin <= match->span)
         end = place.content.offset;
     return end;
 }
@@ -276,10 +280,15 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
     int rc = match_size(&match, size);
     if (rc != 1)
         return rc;
+    const bool remote = rfs_pool_expects_waits(pool);
+    match.near = remote ? NEAR_REMOTE : NEAR;
+    match.span = remote ? SPAN_REMOTE : SPAN;
     /* As many as one read takes, where they are small. */
-    const uint64_t fit = SPAN / rfs_max_u64(template->file_bytes / template->n, 1);
-    match.batch = rfs_pool_expects_waits(pool) ? (size_t)rfs_max_u64(1, fit)
-                                               : (size_t)rfs_max_u64(BATCH, fit / BATCH * BATCH);
+    const uint64_t each = rfs_max_u64(template->file_bytes / template->n, 1);
+    const uint64_t fit = match.span / each;
+    match.batch = (size_t)(!remote              ? rfs_max_u64(BATCH, fit / BATCH * BATCH)
+                           : each <= match.near ? fit
+                                                : 1);
     const size_t tasks = template->n / match.batch + (template->n % match.batch != 0);
     rc = 0;
     if (pool)
