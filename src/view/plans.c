@@ -20,6 +20,10 @@ int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct 
                                    .keyed = set->sealed != NULL};
     if (view->hfai)
         rfs_hfai_view_parts(view, &out->hfai, &out->division);
+    else if (!view->dst && view->n_ranks > 1)
+        return rfs_fail_usage(err, "-d, or -o dst_rules=",
+                              "without a strategy view=dcp divides rows over its files, and ranks "
+                              "have no slices");
     return 0;
 }
 

@@ -107,6 +107,9 @@ file 0  __0_0.distcp
 file 1  __1_0.distcp
 
 2 pieces from 2 source files, 4608 bytes
+$ reshard explain dcp -o view=dcp,dst_ranks=3 --param layer2.weight
+reshard: error: without a strategy view=dcp divides rows over its files, and ranks have no slices; try: -d, or -o dst_rules=
+(exit 2)
 $ reshard stats dcp --name layer3.bias
 name         dtype    shape      min     max       mean    std  nan  inf  zeros  histogram
 layer3.bias  Float32  [12]   -0.7081  0.9833  -0.001032  0.375    0    0      0  ▂  ▄▂█▄▂     ▂
