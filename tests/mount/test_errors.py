@@ -137,13 +137,13 @@ def test_swapped_strategies():
 
 def test_formats_that_are_not_read():
     for number, (names, what, remedy) in enumerate((
-        (["global_step10/mp_rank_00_model_states.pt"], "DeepSpeed, by 'global_step10'", "zero_to_fp32.py"),
+        (["global_step10/mp_rank_00_model_states.pt"], "DeepSpeed, as 'global_step10'", "zero_to_fp32.py"),
         (["mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"],
-         "DeepSpeed, by 'mp_rank_00_model_states.pt'", "zero_to_fp32.py"),
+         "DeepSpeed, as 'mp_rank_00_model_states.pt'", "zero_to_fp32.py"),
         (["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"], "PyTorch by another name",
          "save_pretrained"),
-        (["a.pth"], "PyTorch by another name, by 'a.pth'", "ends in .pt"),
-        (["_CHECKPOINT_METADATA", "manifest.ocdbt", "d/0"], "Orbax, by '_CHECKPOINT_METADATA'", "save_file"),
+        (["a.pth"], "PyTorch by another name, as 'a.pth'", "ends in .pt"),
+        (["_CHECKPOINT_METADATA", "manifest.ocdbt", "d/0"], "Orbax, as '_CHECKPOINT_METADATA'", "save_file"),
     )):
         source = folder(f"foreign{number}")
         for name in names:
