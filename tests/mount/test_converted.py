@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import threading
 
 from forge import Param, Tree
 from harness import *
@@ -16,11 +17,11 @@ w = transpose(model.w [config.cols, config.rows])
 """
 
 
-def model(**more):
+def model(rows=64, cols=32, **more):
     """A training's tree, the rules for it, and a model's folder with its config; the tree and the options."""
-    tree = Tree(folder("tree"), [Param("w", (64, 32), 0, 1)], 4, 2)
+    tree = Tree(folder("tree"), [Param("w", (rows, cols), 0, 1)], 4, 2)
     beside = folder("model")
-    config = {"model_type": "tiny", "rows": 64, "cols": 32, **more}
+    config = {"model_type": "tiny", "rows": rows, "cols": cols, **more}
     for name, data in (("config.json", json.dumps(config)), ("tokenizer.json", '{"a": 1}'), ("secret.txt", "mine")):
         with open(os.path.join(beside, name), "w") as file:
             file.write(data)
@@ -86,3 +87,42 @@ def test_rights_to_the_files_of_the_model():
         file.write("root's")
     point(os.path.join(beside, "tokenizer.json"), private)
     fails(1, f"{beside}/tokenizer.json: {OUT}", tree.src, folder("mnt"), "-o", options + ",allow_other")
+
+
+def test_a_source_of_a_transposed_view_that_changes():
+    """While four readers read: each read has the bytes of the first version, or fails; afterwards all fail."""
+    rows, cols = 2048, 1536
+    tree, _, options = model(rows, cols)
+    want = transposed(tree.full["w"], rows, cols, len(tree.full["w"]) // (rows * cols))
+    with Mount(tree.src, options + ",io=direct,cache=64M") as m:
+        path = os.path.join(m.mnt, "model.safetensors")
+        begin = os.path.getsize(path) - len(want)
+        problems, errors, reads, stop = [], [], [0], threading.Event()
+
+        def reader(first):
+            fd, at = os.open(path, os.O_RDONLY), first * len(want) // 4
+            while not stop.is_set():
+                size = min(200_000, len(want) - at)
+                try:
+                    if os.pread(fd, size, begin + at) != want[at : at + size]:
+                        problems.append(f"other bytes from {at}")
+                    reads[0] += 1
+                except OSError as error:
+                    errors.append(error.errno)
+                at = (at + size) % len(want)
+            os.close(fd)
+
+        readers = [threading.Thread(target=reader, args=(k,)) for k in range(4)]
+        for thread in readers:
+            thread.start()
+        eventually(lambda: reads[0] > 20, "some reads")
+        data = bytearray(tree.source(2))
+        data[-100_000:] = bytes(b ^ 255 for b in data[-100_000:])
+        with open(tree.path(2), "r+b") as file:
+            file.write(data)
+        eventually(lambda: len(errors) > 20, "errors after the change")
+        stop.set()
+        for thread in readers:
+            thread.join()
+        equal(problems, [], "bytes of two versions")
+        equal(sorted(set(errors)), [errno.ESTALE], "errors")

@@ -80,7 +80,7 @@ def collect(part, name, output, counts):
     return [a + int(b) for a, b in zip(counts, said.groups() if said else (0, 1, 0))]
 
 
-def families(args):
+def asked_families(args):
     """Those that are asked for; a case is named after its family."""
     named = {case.split("-")[0] for case in args.case}
     return [f for f in args.families if args.family in (None, f) and (not named or f in named)]
@@ -91,7 +91,7 @@ def in_parts(args):
     counts = [0, 0, 0]
     jobs = 1 if args.case else args.jobs
     with tempfile.TemporaryDirectory() as folder:
-        for family in families(args):
+        for family in asked_families(args):
             missing = os.environ.get(f"RFS_TEST_{family.upper()}_SKIP")
             if missing:
                 print(f"SKIP {args.program.split('/')[1]}-{family}: {missing}")
@@ -173,7 +173,7 @@ def main(program, families):
     if args.part:
         return run_part(args)
     if args.list:
-        asked = [f for f in families(args) if not os.environ.get(f"RFS_TEST_{f.upper()}_SKIP")]
+        asked = [f for f in asked_families(args) if not os.environ.get(f"RFS_TEST_{f.upper()}_SKIP")]
         return max([start(f, [*sys.argv, "--part", "0/1"], None).wait() for f in asked], default=0)
     args.seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
     print(f"seed {args.seed}; a random case replays alone with --case FAMILY-SEED-NUMBER, all with RFS_SEED", flush=True)
