@@ -39,8 +39,8 @@ int rfs_gather_with(struct rfs_files *files, const struct rfs_slice *slice, uint
                     enum rfs_gather_proof proof, const struct rfs_gather_held *held);
 
 /*
- * What rfs_gather would read, in the order in which it would: each range is a request, or several
- * that follow each other.
+ * The ranges that rfs_gather would read, in its order: each is a request, or several that follow
+ * each other.
  */
 struct rfs_gather_range {
     uint32_t file;

@@ -63,9 +63,7 @@ uint64_t rfs_prefetch_overlap(const struct rfs_prefetch_window *window,
     return bytes;
 }
 
-/*
- * What there is from byte AT on: the end of what is there, or AT; *next is where the next begins.
- */
+/* The end of the bytes that are there from AT on, or AT; *next is where the next ones begin. */
 static uint64_t there_until(struct rfs_prefetch_window *windows, unsigned n, uint32_t file,
                             uint64_t at, uint64_t *next, struct rfs_prefetch_window **has)
 {

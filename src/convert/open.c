@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What messages call the folder of shipped rules. */
+/* The name of the folder of shipped rules in messages. */
 #define FOLDER "reshardfs/convert/"
 #define ENDING ".rules"
 

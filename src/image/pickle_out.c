@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What CPython's Modules/_pickle.c does with protocol 2 (pickle.c in the source room draws the
- * opcodes): texts, names, tuples, containers and objects go to the memo once written, lists and
- * dicts before they are filled; items are added in batches of 1,000; a tuple that was written while
- * its own items were is taken from the memo instead.
+ * As CPython's Modules/_pickle.c writes protocol 2 (pickle.c in the source room draws the opcodes):
+ * texts, names, tuples, containers and objects go to the memo once written, lists and dicts before
+ * they are filled; items are added in batches of 1,000; a tuple that was written while its own
+ * items were is taken from the memo instead.
  */
 #include "image/pickle_out.h"
 

@@ -322,8 +322,8 @@ int main(int argc, char **argv)
     /* A parent that ignores it passes that on, and the ends of our own processes are asked for. */
     signal(SIGCHLD, SIG_DFL);
     /*
-     * What may not become longer (ulimit -f), a log or an index, is not written; the server goes
-     * on.
+     * A file that may not become longer (ulimit -f), a log or an index, is not written; the server
+     * goes on.
      */
     signal(SIGXFSZ, SIG_IGN);
     fill_standard_descriptors();

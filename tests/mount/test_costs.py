@@ -109,7 +109,8 @@ def each_setting(tree, measure, *options):
             except AssertionError:
                 if attempt == 2:
                     raise
-                unmount(counted.mount.mnt)
+                if mounted(counted.mount.mnt):  # it is not, if only its end took too long
+                    unmount(counted.mount.mnt)
                 eventually(lambda: not servers(counted.mount.mnt), "the server ends")
 
 

@@ -35,7 +35,7 @@ struct rfs_mf_held {
     uint64_t ranks; /* of the stage that hold it: all of them */
 };
 
-/* What ranks held, as a strategy says it. */
+/* The slices of ranks, as a strategy. */
 struct rfs_mf_layouts {
     uint64_t devices; /* of each stage; those of stage s are the ranks from s * devices on */
     struct rfs_intern *distinct;      /* struct rfs_mf_layout */

@@ -57,7 +57,7 @@ struct rfs_explained_side {
     bool chunks;                     /* it describes itself: WORDS say how it is cut */
 };
 
-/* What conversion rules take for a slice: elements of one source tensor, in one file. */
+/* A part of a slice by conversion rules: elements of one source tensor, in one file. */
 struct rfs_explained_part {
     const struct rfs_convert_link *link;
     struct rfs_convert_span span; /* of its digits */

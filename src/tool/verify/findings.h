@@ -29,7 +29,7 @@ enum rfs_finding_kind {
     RFS_FOUND_OWN, /* likewise, but no strategy says that they do: no fault, as what follows */
     /* what a mount would show, which is not in all ranks of the source the same */
     RFS_FOUND_SOURCE,
-    RFS_FOUND_MODELS, /* of hfai's parts the models alone were compared; detail says of which */
+    RFS_FOUND_MODELS, /* only the models of hfai's parts were compared; detail names the side */
     /* a file is of another size or order than a mount's: its tensors alone were compared */
     RFS_FOUND_OTHERWISE,
 };
