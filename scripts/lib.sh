@@ -137,12 +137,21 @@ interop_python() {
     return 1
 }
 
+# Why the environment of the interop tests is not there.
+mindspore_missing() {
+    if interop_python >/dev/null; then
+        say "MindSpore $mindspore_version is not in $interop_venv; try: scripts/test interop-packages"
+    else
+        say "MindSpore $mindspore_version needs Python 3.10 to 3.12, and $(python3 --version 2>&1) is the only one here"
+    fi
+}
+
 # That of the interop tests; none where MindSpore cannot be installed.
 make_interop_venv() {
     local python
 
     if ! python=$(interop_python); then
-        say "MindSpore $mindspore_version needs Python 3.10 to 3.12, which is not here"
+        mindspore_missing
         return 0
     fi
     make_venv "$interop_venv" "$python" \
@@ -170,15 +179,18 @@ make_mindformers() {
         "mindformers ${mindformers_versions[*]} numpy $mindformers_numpy_version" fill_mindformers
 }
 
-# Of all that it depends on, its checkpoints need torch, and this package to compare versions.
+# Of all that it depends on, its checkpoints need torch, packaging to compare versions, and setuptools, which Python has
+# had no copy of since 3.12.
 fill_megatron() {
     "$current_torch_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-        --target "$1" "megatron-core==$megatron_version" "packaging==$packaging_version"
+        --target "$1" "megatron-core==$megatron_version" "packaging==$packaging_version" \
+        "setuptools==$setuptools_version"
 }
 
 make_megatron() {
     [ -x "$current_torch_venv/bin/python" ] || return 0
-    make_venv "$megatron_folder" none "megatron-core $megatron_version packaging $packaging_version" \
+    make_venv "$megatron_folder" none \
+        "megatron-core $megatron_version packaging $packaging_version setuptools $setuptools_version" \
         fill_megatron
 }
 

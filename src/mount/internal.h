@@ -38,6 +38,7 @@ struct rfs_mount {
     const struct rfs_sandbox *sandbox;       /* borrowed; constant */
     uint64_t hidden;                         /* id of the hidden folder */
     time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
+    struct timespec made;                    /* the same moment, of CLOCK_REALTIME; constant */
     unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */
     struct rfs_channel channel;
     const struct rfs_keeper *keeper; /* borrowed; set before the first request */

@@ -31,7 +31,11 @@ static struct rfs_mount *mount_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-static void to_stat(const reshard_stat *from, struct stat *st)
+/*
+ * The change time is that of the mount. Another mount at this place may have the same device, inodes,
+ * sizes and modification times, and other bytes; a program that keeps indexes must see that.
+ */
+static void to_stat(const struct rfs_mount *m, const reshard_stat *from, struct stat *st)
 {
     *st = (struct stat){
         .st_ino = from->id,
@@ -44,7 +48,7 @@ static void to_stat(const reshard_stat *from, struct stat *st)
         .st_blocks = (blkcnt_t)((from->size + SECTOR - 1) / SECTOR),
         .st_atim = from->mtime,
         .st_mtim = from->mtime,
-        .st_ctim = from->mtime,
+        .st_ctim = m->made,
     };
 }
 
@@ -59,7 +63,7 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
         return rfs_hidden_stat(m, id, st);
     rc = reshard_getattr(m->view, id, &known, &err);
     if (rc == 0)
-        to_stat(&known, st);
+        to_stat(m, &known, st);
     else if (err.message[0] && rc != -EINTR)
         rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
     if (id == RESHARD_ROOT && m->options->set.control == RFS_HIDDEN_LISTED)
@@ -427,15 +431,17 @@ int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
                    const struct rfs_mount_options *options, const char *mountpoint)
 {
     reshard_summary sum = {.struct_size = sizeof sum};
-    struct timespec now;
+    struct timespec now, made;
 
     reshard_summarize(view, &sum);
     clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_REALTIME, &made);
     *mount = (struct rfs_mount){
         .view = view,
         .options = options,
         .mountpoint = mountpoint,
         .since = now.tv_sec,
+        .made = made,
     };
     (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->hidden);
     /*

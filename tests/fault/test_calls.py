@@ -30,7 +30,7 @@ def new(params=None):
 def injected(tree, calls, what, *flags, options=()):
     """A mount that sees WHAT, strace's words, happen to these calls on the victim's file; it keeps nothing for the next,
     so that all of them are for reading. Sources are opened by their paths, which is how strace knows them."""
-    need(shutil.which("strace"), "strace is missing")
+    needs_strace_of_a_mount()
     inject = ["-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
     before = ["strace", "-f", "-qq", "-o", os.path.join(tree.dir, "trace"), "-P", tree.path(VICTIM), *inject]
     return Foreground(tree.src, tree.options("index_cache=no", "follow_links", *options), *flags, before=before, env=under_strace())
@@ -125,6 +125,7 @@ def test_interrupted_opens():
 
 
 def test_interrupted_opens_beneath_the_source():
+    needs_strace_of_a_mount()
     tree = new()
     trace = os.path.join(tree.dir, "trace")
     inject = ["-e", "trace=openat2", "-e", "inject=openat2:error=EINTR:when=1+2"]

@@ -33,6 +33,15 @@ def need(condition, why):
         raise Skip(why)
 
 
+def needs_strace_of_a_mount():
+    need(shutil.which("strace"), "strace is missing")
+    need(os.geteuid() == 0, "under strace fusermount3 has no more rights than its user, so only root can mount")
+
+
+def needs_to_look_into_a_server_with_a_key():
+    need(os.geteuid() == 0, "only root may look into the process")
+
+
 def needs_namespace(what):
     """For tests that mount in a namespace of their own. In a chroot whose root is no mount point, what they mount could
     reach the other namespaces."""

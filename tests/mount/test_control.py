@@ -168,10 +168,10 @@ def test_control_is_hidden():
         equal((got.stdout, got.stderr), ("", ""), "find")
         plain = run("du", "-s", "--apparent-size", "-B1", m.mnt).stdout.split()[0]
         equal(int(plain), sum(len(tree.expected(r)) for r in range(2)), "du")
-        copy = folder("copy")
-        for command in (["cp", "-r", m.mnt + "/.", copy], ["cp", "-a", m.mnt + "/.", copy]):
-            got = run(*command)
-            equal((got.returncode, got.stderr), (0, ""), " ".join(command[:2]))
+        for flag in ("-r", "-a"):
+            copy = folder("copy" + flag)
+            got = run("cp", flag, m.mnt + "/.", copy)
+            equal((got.returncode, got.stderr), (0, ""), f"cp {flag}")
             equal(sorted(os.listdir(copy)), ["rank_0", "rank_1"], "the copy")
         out = folder("out")
         got = run(reshard, "export", tree.src, out, "-o", tree.options())

@@ -41,11 +41,11 @@ class Counted:
         self.mount = Mount(source, ",".join([strategies, f"io={io}", *options]), mnt=folder(f"mnt-{io}-{self.ahead}"))
 
     def __enter__(self):
+        need(not self.ahead or os.geteuid() == 0, "the read-ahead of a mount is root's to set")
         self.mount.start()
         if self.ahead:
             device = os.stat(self.mount.mnt).st_dev
             knob = f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
-            need(os.access(knob, os.W_OK), "the read-ahead of a mount is root's to set")
             with open(knob, "w") as file:
                 file.write(str(self.ahead))
         return self

@@ -26,7 +26,7 @@ def opened(trace):
 
 
 def test_listing_opens_no_source():
-    need(shutil.which("strace"), "strace is missing")
+    needs_strace_of_a_mount()
     tree = small()
     trace = os.path.join(folder("out"), "trace")
     before = ["strace", "-f", "-y", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]
@@ -48,7 +48,7 @@ def test_listing_opens_no_source():
 
 def test_stat_opens_what_the_file_needs():
     """And one rank more: each stage's first is the pattern for the headers of the others."""
-    need(shutil.which("strace"), "strace is missing")
+    needs_strace_of_a_mount()
     tree = Tree(folder("tree"), [Param("w", (64, 8), 0, 0), Param("b", (64,), 0, 0)], 8, 8)
     trace = os.path.join(folder("out"), "trace")
     before = ["strace", "-f", "-y", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]

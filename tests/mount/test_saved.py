@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a mount keeps for the next one: that it is used, that it is never believed when it is wrong, and where it may go."""
 import errno
+import json
 import os
 import random
 import re
@@ -51,8 +52,23 @@ def sources_opened(tree, trace):
                 and ".ckpt" in line and "O_PATH" not in line]
 
 
+def test_a_mount_at_the_place_of_another():
+    """As a source it may have the same path, device, inode, size and modification time, and other bytes."""
+    tree, cache = Tree(folder("tree"), [Param("w", (64, 64), 0, 1)], 2, 1), os.path.join(folder("tree"), "cache")
+    settle()
+    below, above = folder("below"), folder("above")
+    for name in "ab":
+        tree.put_strategy("names.json", json.dumps({"w": name}).encode())
+        with Mount(tree.src, tree.options(f"names={tree.dir}/names.json"), mnt=below) as m:
+            settle()
+            with Mount(m.file(0), f"format=safetensors,index_cache={cache}", mnt=above):
+                got = read_all(os.path.join(above, "rank_0", "checkpoint_0.safetensors"))
+        check(f'"{name}":'.encode() in got[:200], f"the file of {name}: {got[:100]}")
+    check(kept(cache), "nothing was kept")
+
+
 def test_the_second_mount_opens_no_source():
-    need(shutil.which("strace"), "strace is missing")
+    needs_strace_of_a_mount()
     tree, cache = Tree(folder("tree"), ROWS, 4, 2), os.path.join(folder("tree"), "cache")
     settle()
     told = first_mount(tree, cache)

@@ -97,7 +97,7 @@ def test_cached_pieces():
 
 def test_a_disk_that_cannot_be_read():
     """EIO, for good, for the files that depend on it; the headers were read before."""
-    need(shutil.which("strace"), "strace is missing")
+    needs_strace_of_a_mount()
     tree = Tree(folder("tree"), ROWS, 4, 4)
     inject = ("-P", tree.path(1), "-e", "trace=pread64,preadv", "-e", "inject=pread64,preadv:error=EIO:when=20+")
     before = ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
