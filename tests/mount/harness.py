@@ -38,6 +38,14 @@ def needs_strace_of_a_mount():
     need(os.geteuid() == 0, "under strace fusermount3 has no more rights than its user, so only root can mount")
 
 
+def needs_programs_of_all():
+    """For tests that start a program as another user: root's own folder may be closed to others."""
+    where = os.path.dirname(os.path.realpath(reshardfs))
+    while where != "/":
+        need(os.stat(where).st_mode & 0o001, f"other users cannot reach {where}, where the programs are")
+        where = os.path.dirname(where)
+
+
 def needs_to_look_into_a_server_with_a_key():
     need(os.geteuid() == 0, "only root may look into the process")
 

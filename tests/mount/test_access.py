@@ -196,6 +196,7 @@ def test_allow_other_keeps_the_modes():
 
 def test_a_source_that_nobody_may_read():
     """It is told as that, by a server without root's privileges, and not as a file that has changed."""
+    needs_programs_of_all()
     need(os.geteuid() == 0 and shutil.which("setpriv"), "only root may become somebody else")
     tree = small()
     for spot in (place_of(), tree.dir):

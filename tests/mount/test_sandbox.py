@@ -90,6 +90,7 @@ def test_sandbox_is_told():
 
 def test_sandbox_keeps_what_reading_takes():
     """Root of a container reads the files of others by CAP_DAC_OVERRIDE, and locks memory where no limit can be raised."""
+    needs_programs_of_all()
     need(os.geteuid() == 0 and shutil.which("setpriv"), "only root can give capabilities up")
     if SANITIZED:
         return
@@ -431,6 +432,7 @@ def test_a_descriptor_as_the_mount_point():
 def test_drop_privileges():
     """mount.fuse3 mounts and gives up everything before it starts us."""
     helper = shutil.which("mount.fuse3", path=os.environ["PATH"] + ":/sbin:/usr/sbin")
+    needs_programs_of_all()
     need(os.geteuid() == 0 and helper, "there is no mount.fuse3, or no root")
     if SANITIZED:
         return

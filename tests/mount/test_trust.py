@@ -199,6 +199,7 @@ def test_links_of_weight_maps():
 
 def test_links_of_an_ordinary_user():
     """Who reads for himself alone follows links wherever they lead."""
+    needs_programs_of_all()
     needs_root()
     tree, away = bobs(), bobs("away")
     point(tree.path(1), away.path(1))
@@ -397,6 +398,7 @@ def test_folders_shown_of_private_folders():
 
 
 def test_variables_of_who_has_fewer_rights():
+    needs_programs_of_all()
     needs_root()
     tree, program = bobs(), os.path.join(folder("bin"), "reshardfs")
     shutil.copy(reshardfs, program)
