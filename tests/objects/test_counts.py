@@ -21,6 +21,12 @@ def round_trips(requests):
     return count
 
 
+def bytes_asked(requests):
+    """Of requests for ranges."""
+    ranges = [r[2].removeprefix("bytes=").split("-") for r in requests if r[2].startswith("bytes=")]
+    return sum(int(end) + 1 - int(begin) for begin, end in ranges)
+
+
 def large_tree(ranks):
     """Tensors that are longer than what is read with a header, as all large ones are."""
     return Tree(folder("tree"), usual(scale=64), ranks, ranks // 2)
@@ -32,6 +38,10 @@ def test_the_first_byte_comes_soon():
     with stores.Proxy(latency=LATENCY) as proxy:
         with Mount(f"{url}/src", t.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
             proxy.forget()
+            os.stat(m.file(3))
+            size = sum(os.path.getsize(t.path(rank)) for rank in range(8))
+            got = bytes_asked(proxy.requests())
+            check(got <= size / 3, f"{got} bytes of headers, of {size}: {proxy.requests()}")
             with open(m.file(3), "rb") as file:
                 same_bytes(file.read(1), t.expected(3)[:1], "the first byte")
             asked = proxy.requests()
@@ -78,7 +88,7 @@ def test_reads_in_sequence_are_few_large_requests():
             same_bytes(m.read(0), t.expected(0), "rank 0")
             size = len(t.expected(0))
             asked = proxy.requests()
-            got = sum(int(b) + 1 - int(a) for a, b in (r[2].removeprefix("bytes=").split("-") for r in asked))
+            got = bytes_asked(asked)
             # The first MiB alone, then sixteen times as much, then all.
             check(round_trips(asked) <= 6, f"{round_trips(asked)} round trips for {size} bytes: {asked}")
             check(got <= 1.2 * size + (4 << 20), f"{got} bytes were read for {size}")

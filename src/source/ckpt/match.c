@@ -19,7 +19,7 @@
 #define NEAR (UINT64_C(16) << 10)  /* contents up to this long are read rather than jumped over */
 #define SPAN (UINT64_C(256) << 10) /* the most that is read at once, unless a name is longer */
 /* The same of object storage, where a request takes as long as many bytes; 64 spans are 32 MiB. */
-#define NEAR_REMOTE (UINT64_C(128) << 10)
+#define NEAR_REMOTE (UINT64_C(32) << 10)
 #define SPAN_REMOTE (UINT64_C(512) << 10)
 #define TRAILER_BYTES UINT64_C(17)
 

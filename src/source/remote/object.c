@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #define SMALL ((uint64_t)64 << 10) /* reads that blocks are made for */
+#define TAIL ((uint64_t)4 << 10)   /* of an object: counters, checksums, an archive's directory */
 #define GUESS_BYTES ((uint64_t)32 << 10)
 #define GUESS_BEFORE ((uint64_t)4 << 10)
 #define FIRST_BITS 63 /* an inode of 0 or below is none to some programs */
@@ -233,15 +234,20 @@ static void add_guesses(struct rfs_object *object, uint64_t end, struct fetched 
     }
 }
 
-/* By a block around it, which is kept. */
-static int read_small(struct rfs_object *object, const struct iovec *spans, int count,
-                      uint64_t offset, size_t n)
+/* One more thread fetches small ranges of the object, or one less; how many do now. */
+static unsigned count_fetching(struct rfs_object *object, int change)
 {
     pthread_mutex_lock(&object->lock);
-    rfs_jumps_note(&object->jumps, offset);
+    object->fetching += (unsigned)change;
+    const unsigned fetching = object->fetching;
     pthread_mutex_unlock(&object->lock);
-    if (rfs_block_copy(object->number, offset, n, spans, count))
-        return 0;
+    return fetching;
+}
+
+/* By a block around it, which is kept. */
+static int read_block(struct rfs_object *object, const struct iovec *spans, int count,
+                      uint64_t offset, size_t n)
+{
     const uint64_t size = object->attributes.size;
     uint64_t length = rfs_max_u64(rfs_block_size(object->number, offset), n);
     /* Near the end, as the directory of an archive: what lies before it is read next. */
@@ -250,14 +256,8 @@ static int read_small(struct rfs_object *object, const struct iovec *spans, int 
     struct fetched fetched = {.n = 0};
     int rc = -ENOMEM;
     if (add_block(&fetched, from, length)) {
-        pthread_mutex_lock(&object->lock);
-        object->fetching++;
-        pthread_mutex_unlock(&object->lock);
         add_guesses(object, from + length, &fetched);
         rc = fetch(object, fetched.parts, fetched.n);
-        pthread_mutex_lock(&object->lock);
-        object->fetching--;
-        pthread_mutex_unlock(&object->lock);
     }
     const unsigned char *data = fetched.spans[0].iov_base;
     size_t at = (size_t)(offset - from);
@@ -271,6 +271,28 @@ static int read_small(struct rfs_object *object, const struct iovec *spans, int 
                            fetched.spans[i].iov_len);
         else
             free(fetched.spans[i].iov_base);
+    return rc;
+}
+
+/*
+ * A thread that is alone goes from header to header, and soon needs the bytes that follow. Several
+ * at once know where each header lies, and need no more than that. The end is read again, for the
+ * values of counters.
+ */
+static int read_small(struct rfs_object *object, const struct iovec *spans, int count,
+                      uint64_t offset, size_t n)
+{
+    pthread_mutex_lock(&object->lock);
+    rfs_jumps_note(&object->jumps, offset);
+    pthread_mutex_unlock(&object->lock);
+    if (rfs_block_copy(object->number, offset, n, spans, count))
+        return 0;
+    const struct part exact = {offset, n, spans, count, 0};
+    const bool alone = count_fetching(object, 1) == 1;
+    const int rc = alone || object->attributes.size - offset <= TAIL
+                       ? read_block(object, spans, count, offset, n)
+                       : fetch(object, &exact, 1);
+    count_fetching(object, -1);
     return rc;
 }
 
