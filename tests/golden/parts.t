@@ -135,7 +135,7 @@ destination  whole in part 1
 part 1       Float32 [9, 2], 72 bytes
 
 from part  of the tensor  of its slice  to      offset  run  times  every  bytes
-        0  [:, :]         [:, :]        [:, :]     817   72      1            72
+        0  [:, :]         [:, :]        [:, :]     817    4  9 * 2  4, 36     72
 
 part 0  PART_000.pt
 

@@ -83,7 +83,8 @@ static void put_loop(struct rfs_json_write *json, uint64_t count, uint64_t strid
     rfs_json_end(json);
 }
 
-static void put_ranges(struct rfs_json_write *json, const struct rfs_block *block)
+/* SORTED: in the order of the file, not of the block's elements. */
+static void put_ranges(struct rfs_json_write *json, const struct rfs_block *block, bool sorted)
 {
     struct rfs_file_ranges ranges = {0};
 
@@ -91,7 +92,9 @@ static void put_ranges(struct rfs_json_write *json, const struct rfs_block *bloc
         rfs_printed_memory(NULL);
     rfs_json_array(json, "ranges", RFS_JSON_TIGHT);
     for (size_t i = 0; i < ranges.n; i++) {
-        const struct rfs_file_range *range = &ranges.data[i];
+        struct rfs_file_range *range = &ranges.data[i];
+        if (sorted)
+            rfs_range_sort(range);
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_u64(json, "offset", range->offset);
         rfs_json_put_u64(json, "run", range->run);
@@ -136,7 +139,7 @@ static void put_piece(struct rfs_json_write *json, const struct rfs_explain *exp
     put_box(json, "source_box", slice->type->ndim, &piece->source);
     put_box(json, "destination_box", slice->type->ndim, &piece->target);
     rfs_json_put_u64(json, "bytes", rfs_block_source_bytes(&piece->block));
-    put_ranges(json, &piece->block);
+    put_ranges(json, &piece->block, false);
     if (explain->one)
         put_others(json, explain, slice, piece);
     rfs_json_end(json);
@@ -196,7 +199,7 @@ static void put_part(struct rfs_json_write *json, const struct rfs_explain *expl
     put_begin(json, "source_at", explain, part, RFS_SOURCE, type->ndim);
     put_steps(json, explain, part);
     rfs_json_put_u64(json, "bytes", rfs_block_source_bytes(&part->block));
-    put_ranges(json, &part->block);
+    put_ranges(json, &part->block, true); /* the steps tell the order */
     rfs_json_end(json);
 }
 

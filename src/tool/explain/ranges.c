@@ -58,8 +58,7 @@ static void fold(struct rfs_file_range *range)
     }
 }
 
-/* Which runs there are does not depend on the order of the loops. */
-static void sort(struct rfs_file_range *range)
+void rfs_range_sort(struct rfs_file_range *range)
 {
     for (uint32_t k = 1; k < range->n_loops; k++)
         for (uint32_t i = k; i > 0 && range->loop[i - 1].stride < range->loop[i].stride; i--) {
@@ -69,6 +68,7 @@ static void sort(struct rfs_file_range *range)
             range->loop[i - 1].count = count;
             range->loop[i - 1].stride = stride;
         }
+    fold(range);
 }
 
 /*
@@ -87,7 +87,6 @@ static bool push(const struct rfs_block *block, uint32_t level, uint64_t count, 
         range.loop[range.n_loops].count = times;
         range.loop[range.n_loops++].stride = block->loop[k].src_stride;
     }
-    sort(&range);
     fold(&range);
     return RFS_PUSH(out, range);
 }

@@ -28,9 +28,12 @@ struct rfs_file_ranges {
 /*
  * Appends the ranges of a block: one, but for a tensor that lies in several extents (a .ckpt has
  * one for each 512 MiB): then up to one a loop for each extent, and one more for each boundary.
- * False when out of memory.
+ * Their runs have the order of the block's elements. False when out of memory.
  */
 bool rfs_ranges_add(const struct rfs_block *block, struct rfs_file_ranges *out);
+
+/* Largest stride first, which is the order of the file, and runs without gaps between are one. */
+void rfs_range_sort(struct rfs_file_range *range);
 
 /* Bytes of the file that a block takes, each counted once. */
 uint64_t rfs_block_source_bytes(const struct rfs_block *block);

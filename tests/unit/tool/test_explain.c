@@ -138,6 +138,31 @@ static void test_ranges_fold(void **state)
     free(ranges.data);
 }
 
+/* A transposed tensor's runs have the order of its elements; sorted, they are one. */
+static void test_ranges_order(void **state)
+{
+    const uint64_t len[] = {9, 2}, src[] = {4, 36}, dst[] = {8, 4};
+    struct rfs_block block = {.content = {.offset = 100}};
+    struct rfs_file_ranges ranges = {0};
+
+    (void)state;
+    rfs_block_box(&block, 2, len, 4, dst, src);
+    assert_true(rfs_ranges_add(&block, &ranges));
+    assert_int_equal(ranges.n, 1);
+    struct rfs_file_range *range = &ranges.data[0];
+    assert_int_equal(range->run, 4);
+    assert_int_equal(range->n_loops, 2);
+    for (uint32_t k = 0; k < 2; k++) {
+        assert_int_equal(range->loop[k].count, len[k]);
+        assert_int_equal(range->loop[k].stride, src[k]);
+    }
+    rfs_range_sort(range);
+    assert_int_equal(range->offset, 100);
+    assert_int_equal(range->run, 72);
+    assert_int_equal(range->n_loops, 0);
+    free(ranges.data);
+}
+
 static void test_union(void **state)
 {
     uint64_t random = test_seed();
@@ -265,9 +290,9 @@ static void test_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges), cmocka_unit_test(test_ranges_fold),
-        cmocka_unit_test(test_union),  cmocka_unit_test(test_needed),
-        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_ranges),       cmocka_unit_test(test_ranges_fold),
+        cmocka_unit_test(test_ranges_order), cmocka_unit_test(test_union),
+        cmocka_unit_test(test_needed),       cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
