@@ -87,15 +87,11 @@ static int allow_folder(void *ctx, const char *path, bool written)
 /* The folder of a file that is replaced from time to time, often by a link to another. */
 static int allow_beside(const struct rules *rules, const char *path)
 {
-    RFS_FREE char *folder = strdup(path);
-    char *slash = folder ? strrchr(folder, '/') : NULL;
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash ? (size_t)(slash - path) + (slash == path) : 1;
+    RFS_FREE char *folder = strndup(slash ? path : ".", n);
 
-    if (!folder)
-        return -ENOMEM;
-    if (!slash)
-        return allow(rules, ".", READ_FILE);
-    slash[slash == folder] = '\0';
-    return allow(rules, folder, READ_FILE);
+    return folder ? allow(rules, folder, READ_FILE) : -ENOMEM;
 }
 
 /* Credentials that end are looked for again. */
