@@ -212,8 +212,8 @@ def lost_rank_with_group_info(rng, folder):
     os.remove(os.path.join(src, "rank_0", "net.ckpt"))
     shutil.rmtree(os.path.join(src, "rank_3"))
     return Story(options | {"group_info": src}, expected=os.path.join(folder, "expected"),
-                 says=("rank 0 has no checkpoint: that of rank 2 is taken",
-                       "rank 3 has no checkpoint: that of rank 1 is taken"))
+                 says=("rank 0 has no checkpoint: that of rank 2 is used",
+                       "rank 3 has no checkpoint: that of rank 1 is used"))
 
 
 @story
