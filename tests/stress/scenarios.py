@@ -15,6 +15,7 @@ from forge import Param, Tree, usual
 from harness import *
 from readers import WITHOUT_MAPPING, Crowd
 from test_calls import READS, under_strace
+from test_converted import model, transposed
 from test_limits import MIXED, noise
 
 SECONDS, SEED = 30, 0  # set by run
@@ -193,17 +194,16 @@ def removed(path, choose):
 CHANGES = (truncated, overwritten, renamed_over, folder_replaced, linked, made_a_fifo, removed)
 
 
-def test_changing_sources():
-    """What was mounted, or an errno: never a byte of what a source became."""
-    choose = choices("changing")
+def change_while_read(choose, make):
+    """MAKE gives a tree of four ranks, the options of its mount and its files, {path: bytes}."""
     end = time.monotonic() + SECONDS
     rounds = 0
     while rounds < len(CHANGES) or time.monotonic() < end:
         change = CHANGES[rounds % len(CHANGES)]
-        tree = Tree(folder(f"tree{rounds}"), usual(4), 4, 2)
         how = choose.choice(("io=direct", "io=cached")) + choose.choice((",cache=1M", ",cache=64M", ",cache=0"))
-        with Foreground(tree.src, tree.options(how)) as m:
-            crowd = Crowd(m.mnt, want_of(tree), 12, 1.2, f"{SEED}-{rounds}", WITHOUT_MAPPING)
+        tree, options, want = make()
+        with Foreground(tree.src, f"{options},{how}") as m:
+            crowd = Crowd(m.mnt, want, 12, 1.2, f"{SEED}-{rounds}", WITHOUT_MAPPING)
             time.sleep(choose.random() * 0.6)
             victim = choose.randrange(4)
             change(tree.path(victim), choose)
@@ -213,6 +213,31 @@ def test_changing_sources():
             within_limits(m.process.pid, 64 << 20, tree)
         shutil.rmtree(tree.dir)
         rounds += 1
+
+
+def test_changing_sources():
+    """What was mounted, or an errno: never a byte of what a source became."""
+    def make():
+        tree = Tree(folder("tree"), usual(4), 4, 2)
+        return tree, tree.options(), want_of(tree)
+    change_while_read(choices("changing"), make)
+
+
+def test_changing_sources_of_converted_views():
+    """The same of a weight that conversion rules transpose, in bands that several ranks' files fill."""
+    rows, cols = 1024, 768
+    want = {}
+
+    def make():
+        tree, beside, options = model(rows, cols)
+        if not want:
+            data = tree.full["w"]
+            with Mount(tree.src, options) as m:
+                whole = read_all(os.path.join(m.mnt, "model.safetensors"))
+            head = whole[: 8 + int.from_bytes(whole[:8], "little")]
+            want["model.safetensors"] = head + transposed(data, rows, cols, len(data) // (rows * cols))
+        return tree, options, want
+    change_while_read(choices("converted"), make)
 
 
 # ---- processes that are killed ---------------------------------------------------------------------------
