@@ -24,7 +24,9 @@ nodist_librfs_la_SOURCES = src/convert/shipped.c
 CLEANFILES += src/convert/shipped.c
 src/convert/shipped.c: $(dist_convert_DATA) convert/local.mk
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && { \
+	  echo '/* SPDX-License-Identifier: Apache-2.0 */'; \
 	  echo '/* Made of the folder convert. */'; \
+	  echo '/* clang-format off */'; \
 	  echo '#include "convert/shipped.h"'; \
 	  echo 'const struct rfs_convert_file rfs_convert_shipped[] = {'; \
 	  for name in $(dist_convert_DATA:convert/%=%); do \
