@@ -232,8 +232,8 @@ static bool skip_plain(struct rfs_json_read *json)
 }
 
 /*
- * Skips the whole numbers of an array that the block has, but for the last: lists of ranks are most
- * of a large text.
+ * Skips the numbers of an array that lie in this block, except the last, which may go on in the
+ * next. Most of a large text is lists of ranks.
  */
 static void skip_list(struct rfs_json_read *json)
 {

@@ -71,15 +71,12 @@ struct rfs_mount {
     void *started_ctx;
 };
 
-/* Borrows all. 0 or -errno; it is to be ended all the same. */
-int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
-                   const struct rfs_mount_options *options, const char *mountpoint);
 /*
  * Ends the mount: waiting calls get an error, and the keeper unmounts. Does nothing the second
  * time; from any thread.
  */
 void rfs_mount_let_go(struct rfs_mount *mount);
-/* Closes the files that are still open. No request may be running. */
-void rfs_mount_end(struct rfs_mount *mount);
+/* One user of an open file less; the last one closes it. */
+void rfs_handle_leave(struct rfs_mount *mount, struct rfs_handle *handle);
 
 #endif

@@ -4,27 +4,19 @@
 #include "mount/hidden.h"
 #include "mount/internal.h"
 #include "mount/pages.h"
-#include "mount/report.h"
 #include "mount/scratch.h"
 #include "mount/waits.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 /* The tree does not change while it is mounted, so the kernel may keep entries. Seconds. */
 #define FOREVER (365 * 86400.0)
 
 enum { SPANS = 64, NAME_BYTES = 255, SECTOR = 512 };
-
-static void log_line(void *ctx, enum rfs_level level, const char *line)
-{
-    rfs_report_line(ctx, (enum reshard_level)level, line);
-}
 
 static struct rfs_mount *mount_of(fuse_req_t req)
 {
@@ -265,8 +257,7 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     reply_list(req, ino, size, offset, true);
 }
 
-/* One user less; the last one closes it. */
-static void leave_handle(struct rfs_mount *m, struct rfs_handle *handle)
+void rfs_handle_leave(struct rfs_mount *m, struct rfs_handle *handle)
 {
     if (atomic_fetch_sub(&handle->users, 1) > 1)
         return;
@@ -341,7 +332,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     const bool cached = rc == 0 && is_cached(m, ino);
     if (!rfs_request_end(request, req)) {
         if (rc == 0)
-            leave_handle(m, handle);
+            rfs_handle_leave(m, handle);
         return;
     }
     if (rc < 0) {
@@ -352,7 +343,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     fi->keep_cache = !fi->direct_io && !atomic_load(&m->stale);
     fi->fh = (uintptr_t)handle;
     if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
-        leave_handle(m, handle);
+        rfs_handle_leave(m, handle);
 }
 
 /*
@@ -366,7 +357,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
     if (defers(req, rfs_guard_is_me() && drops))
         return;
-    leave_handle(m, (struct rfs_handle *)(uintptr_t)fi->fh);
+    rfs_handle_leave(m, (struct rfs_handle *)(uintptr_t)fi->fh);
     fuse_reply_err(req, 0);
     if (drops)
         rfs_pages_drop(m, ino);
@@ -412,7 +403,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     struct rfs_request *request = rfs_request_begin(req);
     n = reshard_reader_borrow(handle->reader, scratch, size, (uint64_t)offset, spans, SPANS, &count,
                               &loan);
-    leave_handle(m, handle);
+    rfs_handle_leave(m, handle);
     const bool ours = rfs_request_end(request, req);
     if (ours && n < 0)
         fuse_reply_err(req, (int)-n);
@@ -425,65 +416,6 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         if (rfs_pages_can_go(m) && is_cached(m, ino))
             rfs_pages_drop(m, ino);
     }
-}
-
-int rfs_mount_init(struct rfs_mount *mount, reshard_view *view,
-                   const struct rfs_mount_options *options, const char *mountpoint)
-{
-    reshard_summary sum = {.struct_size = sizeof sum};
-    struct timespec now, made;
-
-    reshard_summarize(view, &sum);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    clock_gettime(CLOCK_REALTIME, &made);
-    *mount = (struct rfs_mount){
-        .view = view,
-        .options = options,
-        .mountpoint = mountpoint,
-        .since = now.tv_sec,
-        .made = made,
-    };
-    (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->hidden);
-    /*
-     * auto: programs read a .ckpt or .pt whole and once. They map other files, and several of them
-     * read the same pages.
-     */
-    mount->by_file = options->set.io == RFS_IO_AUTO;
-    /* No cache that outlives this process may keep decrypted content. */
-    mount->cached =
-        !rfs_options_keyed(&options->set) &&
-        (options->set.io == RFS_IO_CACHED || (options->set.io == RFS_IO_AUTO && sum.mapped));
-    pthread_mutex_init(&mount->handles_lock, NULL);
-    const int rc = rfs_channel_init(&mount->channel);
-    rfs_log_init(&mount->log, log_line, NULL);
-    mount->secret.log = &mount->log;
-    rfs_scratch_keep_secret(rfs_options_keyed(&options->set) ? &mount->secret : NULL);
-    return rc;
-}
-
-/* The descriptor's number stays taken, for libfuse to close. */
-void rfs_mount_let_go(struct rfs_mount *mount)
-{
-    if (atomic_exchange(&mount->gone, true))
-        return;
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null >= 0) {
-        dup3(null, fuse_session_fd(mount->session), O_CLOEXEC);
-        close(null);
-    }
-    rfs_keeper_release(mount->keeper);
-}
-
-void rfs_mount_end(struct rfs_mount *mount)
-{
-    while (mount->handles)
-        leave_handle(mount, mount->handles);
-    free(mount->drops.data);
-    rfs_requests_end(&mount->requests);
-    rfs_scratch_drop();
-    rfs_log_destroy(&mount->log);
-    rfs_channel_destroy(&mount->channel);
-    pthread_mutex_destroy(&mount->handles_lock);
 }
 
 void rfs_ops_fill(struct fuse_lowlevel_ops *ops)

@@ -10,9 +10,11 @@
 #include "mount/ops.h"
 #include "mount/readahead.h"
 #include "mount/report.h"
+#include "mount/scratch.h"
 #include "mount/table.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +118,19 @@ static int run_loop(struct session *s)
     return rc;
 }
 
+/* The descriptor's number stays taken, for libfuse to close. */
+void rfs_mount_let_go(struct rfs_mount *mount)
+{
+    if (atomic_exchange(&mount->gone, true))
+        return;
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) {
+        dup3(null, fuse_session_fd(mount->session), O_CLOEXEC);
+        close(null);
+    }
+    rfs_keeper_release(mount->keeper);
+}
+
 static void unmount_session(struct session *s)
 {
     rfs_mount_let_go(&s->mount);
@@ -156,6 +171,54 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     return 0;
 }
 
+/* Borrows all. 0 or -errno; it is to be ended all the same. */
+static int mount_init(struct rfs_mount *mount, reshard_view *view,
+                      const struct rfs_mount_options *options, const char *mountpoint)
+{
+    reshard_summary sum = {.struct_size = sizeof sum};
+    struct timespec now, made;
+
+    reshard_summarize(view, &sum);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_REALTIME, &made);
+    *mount = (struct rfs_mount){
+        .view = view,
+        .options = options,
+        .mountpoint = mountpoint,
+        .since = now.tv_sec,
+        .made = made,
+    };
+    (void)reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &mount->hidden);
+    /*
+     * auto: programs read a .ckpt or .pt whole and once. They map other files, and several of them
+     * read the same pages.
+     */
+    mount->by_file = options->set.io == RFS_IO_AUTO;
+    /* No cache that outlives this process may keep decrypted content. */
+    mount->cached =
+        !rfs_options_keyed(&options->set) &&
+        (options->set.io == RFS_IO_CACHED || (options->set.io == RFS_IO_AUTO && sum.mapped));
+    pthread_mutex_init(&mount->handles_lock, NULL);
+    const int rc = rfs_channel_init(&mount->channel);
+    rfs_log_init(&mount->log, report_line, NULL);
+    mount->secret.log = &mount->log;
+    rfs_scratch_keep_secret(rfs_options_keyed(&options->set) ? &mount->secret : NULL);
+    return rc;
+}
+
+/* Closes the files that are still open. No request may be running. */
+static void mount_end(struct rfs_mount *mount)
+{
+    while (mount->handles)
+        rfs_handle_leave(mount, mount->handles);
+    free(mount->drops.data);
+    rfs_requests_end(&mount->requests);
+    rfs_scratch_drop();
+    rfs_log_destroy(&mount->log);
+    rfs_channel_destroy(&mount->channel);
+    pthread_mutex_destroy(&mount->handles_lock);
+}
+
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
                     struct rfs_keeper *keeper, const struct rfs_sandbox *sandbox,
                     reshard_view *view, rfs_session_answers_fn *answers, void *ctx,
@@ -170,7 +233,7 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
     };
     int rc = 0;
 
-    rc = rfs_mount_init(&s.mount, view, options, mountpoint);
+    rc = mount_init(&s.mount, view, options, mountpoint);
     s.mount.sandbox = sandbox;
     s.mount.keeper = keeper;
     s.mount.started = ready;
@@ -184,6 +247,6 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
         rc = mount_and_loop(&s, err);
     if (s.mount.session)
         fuse_session_destroy(s.mount.session);
-    rfs_mount_end(&s.mount);
+    mount_end(&s.mount);
     return rc;
 }

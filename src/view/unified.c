@@ -2,7 +2,7 @@
 /*
  * The files that unified_safetensors of MindSpore makes (parallel/transform_safetensors.py):
  *
- *     part0.safetensors …      whole tensors of the source strategy, but for accu_grads*
+ *     part0.safetensors …      whole tensors of the source strategy, without accu_grads*
  *     param_name_map.json      which part each of them is in
  *     hyper_param.safetensors  rank 0's other values, as they are there, accu_grads* included
  *

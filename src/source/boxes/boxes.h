@@ -6,8 +6,8 @@
  *
  * A reader of a format (dcp.h, mindformers.h) declares every tensor with its chunks, then sets
  * where each chunk is stored. rfs_boxes_finish proves that the chunks tile their tensors: no gap,
- * no overlap, all of them stored. After that the boxes are immutable, but for places within files,
- * which are looked up when they are needed first.
+ * no overlap, all of them stored. After that the boxes do not change. Only the places within files
+ * are added, when they are first needed.
  *
  * The chunks of a tensor are found by the grid of all their borders: each cell of the grid lies in
  * one chunk. So a box finds the chunks that it touches in the time of the cells that it touches.

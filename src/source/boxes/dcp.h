@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder of torch.distributed.checkpoint: .metadata says for each tensor its dtype, its full
- * shape and the chunks that it was divided into, and for each chunk which bytes of which file are
- * its item, an archive of torch.save. dcp_metadata.c draws the first, dcp_item.c finds a chunk's
+ * A folder of torch.distributed.checkpoint: .metadata has the dtype and the full shape
+ * of each tensor, and its chunks. For each chunk it names a file and a range of bytes: its item, an
+ * archive of torch.save. dcp_metadata.c draws the first, dcp_item.c finds a chunk's
  * elements in the second.
  *
  * Tensors have the names of the metadata: the keys of nested dicts, joined by dots. Values that are

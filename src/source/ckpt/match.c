@@ -3,7 +3,7 @@
  * Is this index also that of another file? An index keeps no headers, but where values follow each
  * other as MindSpore writes them (walk.c draws it), the header of a content begins where the
  * content before it ends, and the index determines every byte of it. So the bytes there are
- * compared with the expected ones: when all agree, the file is the same but for its contents.
+ * compared with the expected ones: when all agree, only the contents can differ.
  * Anything else (a map tensor, another order of fields, an unknown one) is left to a walk.
  */
 #include "source/ckpt/walk.h"

@@ -50,7 +50,7 @@ uint64_t rfs_matrix_size(const struct rfs_type *type, int line)
 
     for (uint32_t a = 0; a < type->ndim; a++)
         n *= rfs_matrix_line(type, a) == line ? type->dims[a] : 1;
-    return n > 0 ? n : 1; /* what is empty is drawn, too */
+    return n > 0 ? n : 1; /* empty tensors are drawn, too */
 }
 
 static struct region whole(const struct rfs_type *type)

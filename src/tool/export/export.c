@@ -145,7 +145,7 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
         rc = rfs_record_save(&export->record, err); /* before anything that it vouches for */
     if (rc)
         return rc;
-    /* This one has all their entries, but for files that are no longer shown. */
+    /* This one has all their entries, except those of files that the view shows no longer. */
     if (export->stale.entries.n > 0 && export->task.number == 0)
         rfs_export_other_manifests(export, export->task.count, true);
     rc = rfs_export_write(export, err);

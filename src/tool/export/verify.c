@@ -18,7 +18,7 @@
 
 struct verifying {
     struct rfs_export *export;
-    pthread_mutex_t lock; /* of the next members, and of printing; a leaf lock but for that */
+    pthread_mutex_t lock; /* of the next members; also held while printing, else a leaf lock */
     uint64_t good, bad, bytes;
 };
 
