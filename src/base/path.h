@@ -27,7 +27,7 @@ char *rfs_path_join(const char *folder, const char *name);
 int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_error *err);
 /*
  * The absolute path of SOURCE, malloc'ed, without links: but the name of a file stays as it was
- * given, because its ending tells the format.
+ * given, because its ending decides about the format.
  */
 int rfs_path_resolve(const char *source, char **path, struct rfs_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables of the environment that name files for connections: which certificates to trust, and who
- * asks. What reads them, and the sandbox that lets it, use one list.
+ * Variables of the environment that name files for connections: certificates to trust, and
+ * credentials. The code that reads the files and the sandbox that allows it use one list.
  *
  * Threads: all functions, while none changes the environment.
  */

@@ -19,8 +19,8 @@ int rfs_rename(int folder, const char *from, const char *to, bool replace)
         if (errno != EINVAL && errno != ENOSYS)
             return -errno;
         /*
-         * A link, too, is never made over what is there; file systems without links have the look
-         * alone.
+         * A link never replaces a file either. On file systems without links only the check below
+         * protects it.
          */
         if (linkat(folder, from, folder, to, 0) == 0)
             return unlinkat(folder, from, 0) == 0 ? 0 : -errno;

@@ -73,7 +73,7 @@ static struct hfai_reading reading_of(const struct steps *steps, uint32_t part)
     return (struct hfai_reading){steps->hfai, part, rfs_hfai_path(steps->hfai, part), steps->err};
 }
 
-/* Reads a count: 1, 0 for another value, or -errno; *TOLD is set if the error is filled. */
+/* Reads a count: 1, 0 for another value, or -errno; *REPORTED is set if the error is filled. */
 static int read_count(const struct steps *steps, uint32_t part, struct rfs_reading *reading,
                       const struct rfs_node *step, double *count, bool *reported)
 {

@@ -157,7 +157,7 @@ static int place_parameter(struct making *making, size_t i)
     return place(making, param, 0, making->layout_of[rule]);
 }
 
-static void tell_untaken(const struct making *making, struct rfs_log *log)
+static void log_unused(const struct making *making, struct rfs_log *log)
 {
     const struct rfs_rules *rules = making->rules;
     const struct rule *first = NULL;
@@ -218,6 +218,6 @@ int rfs_rules_strategy(const struct rfs_rules *rules, const struct rfs_rules_use
     if (rc == 0)
         rc = rfs_strategy_builder_finish(making.builder, out, err);
     if (rc == 0)
-        tell_untaken(&making, log);
+        log_unused(&making, log);
     return rc;
 }

@@ -59,7 +59,7 @@ void rfs_channel_destroy(struct rfs_channel *channel)
     pthread_mutex_destroy(&channel->lock);
 }
 
-/* Returns when the calling thread is a watcher: at once, or when somebody made it one. */
+/* Returns when the calling thread is a watcher: at once, or when another thread made it one. */
 static void watch(struct rfs_channel *channel)
 {
     pthread_mutex_lock(&channel->lock);
@@ -71,7 +71,7 @@ static void watch(struct rfs_channel *channel)
         continue;
 }
 
-/* The calling thread is a watcher no more; one stays, if there is anybody: else returns false. */
+/* The calling thread is a watcher no more. False when no other thread is one now. */
 static bool turn_away(struct rfs_channel *channel)
 {
     pthread_mutex_lock(&channel->lock);

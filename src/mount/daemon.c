@@ -46,7 +46,7 @@ int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *
 }
 
 /* Why there was no word. */
-static int tell_end(pid_t child, struct rfs_error *err)
+static int report_end(pid_t child, struct rfs_error *err)
 {
     int status = 0;
 
@@ -78,7 +78,7 @@ int rfs_daemon_wait(struct rfs_daemon *daemon, pid_t child, struct rfs_error *er
     close(daemon->pipe);
     daemon->pipe = -1;
     if (got < sizeof word)
-        return tell_end(child, err);
+        return report_end(child, err);
     word.text[sizeof word.text - 1] = '\0';
     *err = word;
     return word.code;

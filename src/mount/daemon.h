@@ -33,7 +33,7 @@ void rfs_daemon_outlive(void);
 int rfs_daemon_wait(struct rfs_daemon *daemon, pid_t child, struct rfs_error *err);
 
 /*
- * In the child: lets go of the terminal, leads a session of its own in "/", and tells the parent.
+ * In the child: lets go of the terminal, leads a session of its own in "/", and sends the word.
  * -EPIPE when the parent has gone (it was interrupted), and so wants no mount. Does nothing in the
  * foreground.
  */

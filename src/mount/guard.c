@@ -55,8 +55,8 @@ static bool is_ignored(int number)
 }
 
 /*
- * Signals that were ignored when the program started stay so; but a mount in the background tells
- * of each SIGHUP.
+ * Signals that were ignored when the program started stay so; but a mount in the background logs
+ * each SIGHUP.
  */
 static void fill(sigset_t *set, bool foreground)
 {

@@ -60,7 +60,7 @@ static void put_sandbox(struct rfs_json_write *json, const struct rfs_sandbox *s
 {
     char text[128];
 
-    rfs_sandbox_tell(sandbox, text, sizeof text);
+    rfs_sandbox_describe(sandbox, text, sizeof text);
     rfs_json_put_text(json, "sandbox", text);
 }
 

@@ -70,7 +70,7 @@ static void retitle(char **argv, const char *mountpoint)
         (void)setenv("PATH", kept, 1);
 }
 
-/* Nothing of whoever started us is held, and no signal meant for the server is heard. */
+/* Keeps nothing that the parent had open, and blocks the signals that are meant for the server. */
 static void leave_everything(int talk)
 {
     const int null = open("/dev/null", O_RDWR);

@@ -39,7 +39,7 @@ static void show_version(void)
     char text[128];
 
     rfs_sandbox_look(&sandbox);
-    rfs_sandbox_tell(&sandbox, text, sizeof text);
+    rfs_sandbox_describe(&sandbox, text, sizeof text);
     printf("reshardfs %s\nlibfuse %s\n%s\nsandbox: %s%s\n", reshard_version(), fuse_pkgversion(),
            reshard_features(), text,
            RFS_SANDBOX_DEFAULT == RFS_SANDBOX_OFF ? "; not by default" : "");
@@ -200,8 +200,7 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
 }
 
 /*
- * The view has its copies, in memory of their own; these are read by whoever may read
- * /proc/PID/environ.
+ * The view has its copies, in memory of their own. These can be read in /proc/PID/environ.
  */
 static void wipe_credentials(void)
 {
@@ -278,7 +277,7 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
 }
 
 /*
- * Whoever starts us may have closed some of 0 to 2; nothing opened later may get their numbers,
+ * The parent process may have closed some of 0 to 2. Nothing opened later may get their numbers,
  * because the background replaces these three.
  */
 static void fill_standard_descriptors(void)

@@ -83,7 +83,7 @@ static bool is_place_to_mount(const char *source)
 }
 
 /* The mount point is not empty: names the probable mistake. */
-static int tell_filled(const char *given, const char *resolved, const char *source,
+static int fail_filled(const char *given, const char *resolved, const char *source,
                        const struct held *held, struct rfs_error *err)
 {
     struct rfs_mounted mounted;
@@ -129,7 +129,7 @@ static int refuse_filled(const char *given, const char *resolved, const char *so
                         strerror(errno));
     const struct held held = look_into(dir);
     closedir(dir);
-    return held.filled ? tell_filled(given, resolved, source, &held, err) : 0;
+    return held.filled ? fail_filled(given, resolved, source, &held, err) : 0;
 }
 
 static int refuse_overlap(const char *resolved, const char *source, struct rfs_error *err)
@@ -160,7 +160,7 @@ bool rfs_path_is_descriptor(const char *mountpoint)
     return descriptor_of(mountpoint) >= 0;
 }
 
-/* Of /dev/fuse, mounted by whoever has started us. */
+/* Of /dev/fuse, mounted by the parent process. */
 static int take_descriptor(const char *given, char **out, struct rfs_error *err)
 {
     struct stat st;

@@ -39,7 +39,7 @@ int rfs_readahead_raise(dev_t dev)
     return put(path, WANTED_KIB);
 }
 
-void rfs_readahead_tell(dev_t dev, int rc)
+void rfs_readahead_report(dev_t dev, int rc)
 {
     char path[64], line[256];
 

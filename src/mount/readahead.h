@@ -12,6 +12,6 @@
  */
 int rfs_readahead_raise(dev_t dev);
 /* If RC, of rfs_readahead_raise, is not 0, logs a line that explains how root can raise it. */
-void rfs_readahead_tell(dev_t dev, int rc);
+void rfs_readahead_report(dev_t dev, int rc);
 
 #endif

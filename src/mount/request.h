@@ -5,11 +5,11 @@
  * may go on for a while (a read of storage that hangs cannot be ended), and finds that there is
  * nothing left to answer.
  *
- * The kernel tells of any signal to a caller, once for each request; but programs that have a
- * handler do not expect that reading a file fails with EINTR, so only a signal that ends the caller
- * counts. Its state is looked at in /proc, by the guard (guard.h) again and again after the first
- * signal. Where the caller is not to be seen there (it lives in another container, or /proc is
- * hidden) a request that has waited for RFS_REQUEST_GRACE since a signal is given up.
+ * The kernel reports any signal to a caller, once for each request. But programs with a handler do
+ * not expect that reading a file fails with EINTR, so only a signal that ends the caller counts.
+ * After the first signal the guard (guard.h) reads the caller's state in /proc at each tick. If
+ * /proc does not show the caller (it lives in another container, or /proc is hidden), the request
+ * is given up RFS_REQUEST_GRACE after the signal.
  */
 #ifndef RFS_MOUNT_REQUEST_H
 #define RFS_MOUNT_REQUEST_H

@@ -167,7 +167,7 @@ int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs
         if (rc < 0)
             rc = leave_out(mode, "Landlock", rc, err);
     }
-    rfs_sandbox_tell(out, line + strlen(line), sizeof line - strlen(line));
+    rfs_sandbox_describe(out, line + strlen(line), sizeof line - strlen(line));
     rfs_report_line(NULL, RESHARD_LOG_DEBUG, line);
     return rc;
 }
@@ -187,7 +187,7 @@ void rfs_sandbox_look(struct rfs_sandbox *out)
     };
 }
 
-static void tell_rights(const struct rfs_sandbox *s, char *out, size_t cap)
+static void describe_rights(const struct rfs_sandbox *s, char *out, size_t cap)
 {
     snprintf(out, cap, "%s%s%s%s",
              !s->few_rights ? "capabilities as they were"
@@ -200,7 +200,7 @@ static void tell_rights(const struct rfs_sandbox *s, char *out, size_t cap)
              s->kept & BIT(CAP_IPC_LOCK) ? "CAP_IPC_LOCK" : "");
 }
 
-void rfs_sandbox_tell(const struct rfs_sandbox *s, char *out, size_t cap)
+void rfs_sandbox_describe(const struct rfs_sandbox *s, char *out, size_t cap)
 {
     static const char *const filters[] = {
         [RFS_FILTER_NONE] = "no filter of system calls",
@@ -215,7 +215,7 @@ void rfs_sandbox_tell(const struct rfs_sandbox *s, char *out, size_t cap)
     }
     if (s->landlock > 0)
         snprintf(landlock, sizeof landlock, "Landlock %d", s->landlock);
-    tell_rights(s, rights, sizeof rights);
+    describe_rights(s, rights, sizeof rights);
     snprintf(out, cap, "no new privileges, %s, %s, %s%s", rights, filters[s->filter], landlock,
              s->network ? ", connections to object storage" : "");
 }

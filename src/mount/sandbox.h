@@ -22,7 +22,7 @@
 
 enum rfs_sandbox_filter {
     RFS_FILTER_NONE,
-    RFS_FILTER_LOG,  /* the kernel's log tells of system calls that are not allowed */
+    RFS_FILTER_LOG,  /* the kernel logs system calls that are not allowed */
     RFS_FILTER_KILL, /* which end the process */
 };
 
@@ -31,7 +31,7 @@ struct rfs_sandbox {
     bool entered;       /* no new privileges */
     bool few_rights;    /* no capability but those that reading takes */
     uint64_t kept;      /* the capabilities that are kept: bit N is that with the number N */
-    bool in_background; /* the parent tells how it ended */
+    bool in_background; /* the parent reports how it ended */
     enum rfs_sandbox_filter filter;
     int landlock; /* its version; 0: none */
     bool network; /* connections may be made */
@@ -49,7 +49,7 @@ int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs
 /* The parts that this build and this kernel have; nothing is given up. */
 void rfs_sandbox_look(struct rfs_sandbox *out);
 /* "no new privileges, no capabilities, ...", or "off". */
-void rfs_sandbox_tell(const struct rfs_sandbox *sandbox, char *out, size_t cap);
+void rfs_sandbox_describe(const struct rfs_sandbox *sandbox, char *out, size_t cap);
 
 /* ---- the parts ---- */
 

@@ -163,7 +163,7 @@ int rfs_sandbox_files(reshard_view *view, int landlock, bool network)
         return -errno;
     rules.fd = fd;
     rc = allow(&rules, "/dev/null", READ_FILE | WRITE_FILE);
-    /* It tells which callers are being killed. Secrets of others there need the right to trace. */
+    /* It shows which callers are being killed. Secrets of others there need the right to trace. */
     if (rc == 0)
         rc = allow(&rules, "/proc", READ_FILE);
     if (rc == 0)

@@ -67,12 +67,12 @@ static void ready(void *ctx)
     struct session *s = ctx;
 
     if (s->mount.cached && s->keeper->fd >= 0)
-        rfs_readahead_tell(s->device, rfs_keeper_raise(s->keeper));
+        rfs_readahead_report(s->device, rfs_keeper_raise(s->keeper));
     if (s->answers(s->answers_ctx) != 0)
         rfs_bell_end(s->mount.bell);
 }
 
-/* libfuse takes a descriptor that somebody else has mounted by this name. */
+/* libfuse takes a mounted descriptor by this name. */
 static int take_device(struct session *s, const char *name, struct rfs_error *err)
 {
     struct rfs_capture capture;
