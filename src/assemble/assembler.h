@@ -96,6 +96,7 @@ int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice 
 /* The element types of a slice and of its output. */
 struct rfs_conversion {
     enum rfs_dtype from, to; /* as convert.h takes them */
+    bool by_float32;         /* by rfs_convert_by_float32 */
 };
 
 /*

@@ -31,9 +31,10 @@
 /*
  * The bits of a value of FF + FE bits in TF + TE bits, which are fewer. Below the least normal one
  * of the target, the fraction with its leading 1 is shifted to where the target's subnormals have
- * it; bits that are shifted out by both are 0.
+ * it; bits that are shifted out by both are 0. With ONE_NAN, all
+ * NaNs become the one without a sign and a payload.
  */
-#define NARROWER(name, type, ff, fe, tf, te)                                                       \
+#define NARROWER(name, type, ff, fe, tf, te, one_nan)                                              \
     static inline type name(type bits)                                                             \
     {                                                                                              \
         const type magnitude = bits & (((type)1 << ((ff) + (fe))) - 1);                            \
@@ -55,7 +56,9 @@
         const type nan = quiet | (magnitude >> dropped & (((type)1 << (tf)) - 1));                 \
         const bool is_tiny = (fe) != (te) && magnitude < (rebias + 1) << (ff);                     \
         const type finite = is_tiny ? tiny : normal;                                               \
-        return sign | (magnitude > INFINITE(type, ff, fe) ? nan : finite);                         \
+        const type number = sign | finite;                                                         \
+        const type other = (one_nan) ? quiet : sign | nan;                                         \
+        return magnitude > INFINITE(type, ff, fe) ? other : number;                                \
     }
 
 /*
@@ -79,11 +82,11 @@
         return sign | (magnitude >= INFINITE(type, ff, fe) ? special : finite);                    \
     }
 
-NARROWER(f64_as_f32, uint64_t, 52, 11, 23, 8)
-NARROWER(f64_as_f16, uint64_t, 52, 11, 10, 5)
-NARROWER(f64_as_bf16, uint64_t, 52, 11, 7, 8)
-NARROWER(f32_as_f16, uint32_t, 23, 8, 10, 5)
-NARROWER(f32_as_bf16, uint32_t, 23, 8, 7, 8)
+NARROWER(f64_as_f32, uint64_t, 52, 11, 23, 8, false)
+NARROWER(f64_as_f16, uint64_t, 52, 11, 10, 5, false)
+NARROWER(f64_as_bf16, uint64_t, 52, 11, 7, 8, true)
+NARROWER(f32_as_f16, uint32_t, 23, 8, 10, 5, false)
+NARROWER(f32_as_bf16, uint32_t, 23, 8, 7, 8, true)
 WIDER(f16_as_f32, uint32_t, float, 10, 5, 23, 8, 0x1p-24)
 WIDER(f16_as_f64, uint64_t, double, 10, 5, 52, 11, 0x1p-24)
 WIDER(f32_as_f64, uint64_t, double, 23, 8, 52, 11, 0x1p-149)
@@ -91,8 +94,7 @@ WIDER(e5m2_as_f32, uint32_t, float, 2, 5, 23, 8, 0x1p-16)
 
 static inline uint32_t bf16_as_f32(uint32_t bits)
 {
-    const uint32_t quiet = (uint32_t)((bits & 0x7fff) > 0x7f80) << 22;
-    return bits << 16 | quiet;
+    return bits << 16;
 }
 
 static inline uint64_t bf16_as_f64(uint64_t bits)
@@ -110,6 +112,16 @@ static inline uint32_t bf16_as_f16(uint32_t bits)
     return f32_as_f16(bits << 16);
 }
 
+static inline uint32_t f64_as_f32_as_f16(uint64_t bits)
+{
+    return f32_as_f16((uint32_t)f64_as_f32(bits));
+}
+
+static inline uint32_t f64_as_f32_as_bf16(uint64_t bits)
+{
+    return f32_as_bf16((uint32_t)f64_as_f32(bits));
+}
+
 static uint32_t e4m3fn_as_f32(uint32_t bits)
 {
     const uint32_t sign = bits >> 7 << 31;
@@ -119,7 +131,7 @@ static uint32_t e4m3fn_as_f32(uint32_t bits)
 
     memcpy(&subnormal, &scaled, sizeof subnormal);
     if (magnitude == 0x7f)
-        return sign | 0x7fc00000;
+        return sign | 0x7ff00000;
     return sign | (magnitude < 8 ? subnormal : (magnitude << 20) + ((127 - 7) << 23));
 }
 
@@ -143,6 +155,8 @@ static uint32_t e4m3fn_as_f32(uint32_t bits)
 LOOP(f64_as_f32, uint32_t, uint64_t)
 LOOP(f64_as_f16, uint16_t, uint64_t)
 LOOP(f64_as_bf16, uint16_t, uint64_t)
+LOOP(f64_as_f32_as_f16, uint16_t, uint64_t)
+LOOP(f64_as_f32_as_bf16, uint16_t, uint64_t)
 LOOP(f32_as_f64, uint64_t, uint32_t)
 LOOP(f32_as_f16, uint16_t, uint32_t)
 LOOP(f32_as_bf16, uint16_t, uint32_t)
@@ -217,4 +231,10 @@ void rfs_convert(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *
     const size_t done = rfs_convert_x86(to, dst, from, src, count);
     rfs_convert_portably(to, (unsigned char *)dst + done * rfs_dtype_bytes(to), from,
                          (const unsigned char *)src + done * rfs_dtype_bytes(from), count - done);
+}
+
+void rfs_convert_by_float32(enum rfs_dtype to, void *dst, const void *src, size_t count)
+{
+    assert(rfs_dtype_bytes(to) == 2);
+    (to == RFS_FLOAT16 ? loop_f64_as_f32_as_f16 : loop_f64_as_f32_as_bf16)(dst, src, count);
 }

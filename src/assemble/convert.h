@@ -2,9 +2,12 @@
 /*
  * Floating-point elements from one type to another, as IEEE 754 has it: rounded once, to the
  * nearest, ties to even; too large becomes infinite; subnormals are kept, on both sides; signs are
- * kept, zero's too. A NaN stays one of the same sign, quiet, with as many of its payload's leading
- * bits as there is room for. The result does not depend on the processor, nor on the process's
+ * kept, zero's too. The result does not depend on the processor, nor on the process's
  * floating-point environment.
+ *
+ * NaNs become those of PyTorch. As BFloat16 all of them are 0x7fc0. BFloat16's keep their bits as
+ * Float32. Otherwise a NaN has the same sign, is quiet, and has as many of its payload's leading
+ * bits as there is room for. Float8E4M3FN's has the payload of its 3 bits.
  */
 #ifndef RFS_ASSEMBLE_CONVERT_H
 #define RFS_ASSEMBLE_CONVERT_H
@@ -17,7 +20,12 @@
  */
 void rfs_convert(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src, size_t count);
 
-/* The same without instructions that only some processors have; for tests and measurements. */
+/*
+ * Float64 as a type of 16 bits, rounded twice, by way of Float32, as PyTorch and MindSpore do it.
+ */
+void rfs_convert_by_float32(enum rfs_dtype to, void *dst, const void *src, size_t count);
+
+/* rfs_convert without instructions that only some processors have; for tests and measurements. */
 void rfs_convert_portably(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                           size_t count);
 

@@ -2,7 +2,7 @@
 /*
  * Types of 16 and 32 bits, 16 elements at a time, each by way of Float32. The rounding is in the
  * instruction (F16C) or made of integers (BFloat16), and F16C does not flush subnormals: so the
- * process's floating-point environment does not matter. It makes NaNs quiet and keeps their
+ * process's floating-point environment does not matter. F16C makes NaNs quiet and keeps their
  * payload, as convert.h promises.
  */
 #include "assemble/convert_x86.h"
@@ -45,16 +45,10 @@ RFS_INLINE __m256i is_nan(__m256i bits)
     return _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
 }
 
-RFS_INLINE __m256i quieted(__m256i bits)
-{
-    const __m256i quiet = _mm256_and_si256(is_nan(bits), _mm256_set1_epi32(0x00400000));
-    return _mm256_or_si256(bits, quiet);
-}
-
 RFS_INLINE __m256i from_bf16(const unsigned char *src)
 {
     const __m128i bits = _mm_loadu_si128((const __m128i_u *)src);
-    return quieted(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+    return _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
 }
 
 RFS_INLINE struct lanes load_bf16(const unsigned char *src)
@@ -80,13 +74,13 @@ RFS_INLINE void store_f16(unsigned char *dst, struct lanes lanes)
     to_f16(dst + 16, lanes.half[1]);
 }
 
-/* Rounded, in the lower half of each lane. A NaN must not carry into its sign: it is cut off. */
+/* Rounded, in the lower half of each lane. All NaNs become the same one. */
 RFS_INLINE __m256i to_bf16(__m256i bits)
 {
     const __m256i nan = is_nan(bits);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
+    const __m256i quiet = _mm256_set1_epi32(0x7fc00000);
     const __m256i rounded = _mm256_blendv_epi8(_mm256_add_epi32(bits, half), quiet, nan);
     return _mm256_srli_epi32(rounded, 16);
 }

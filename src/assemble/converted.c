@@ -34,6 +34,15 @@ struct job {
     unsigned char *dst; /* where byte BEGIN goes */
 };
 
+static void convert(const struct rfs_conversion *conversion, void *dst, const void *src,
+                    size_t count)
+{
+    if (conversion->by_float32)
+        rfs_convert_by_float32(conversion->to, dst, src, count);
+    else
+        rfs_convert(conversion->to, dst, conversion->from, src, count);
+}
+
 /* The requested part of one element: replies may begin and end anywhere. */
 static void convert_part(const struct job *job, uint64_t element, const unsigned char *src)
 {
@@ -42,7 +51,7 @@ static void convert_part(const struct job *job, uint64_t element, const unsigned
     const uint64_t to = rfs_min_u64(at + job->to_bytes, job->end);
     unsigned char whole[sizeof(uint64_t)];
 
-    rfs_convert(job->conversion->to, whole, job->conversion->from, src, 1);
+    convert(job->conversion, whole, src, 1);
     memcpy(job->dst + (from - job->begin), whole + (from - at), (size_t)(to - from));
 }
 
@@ -58,8 +67,8 @@ static void convert_elements(const struct job *job, uint64_t first, size_t count
     if (head > 0)
         convert_part(job, first, src);
     if (whole > 0)
-        rfs_convert(job->conversion->to, job->dst + ((first + head) * job->to_bytes - job->begin),
-                    job->conversion->from, middle, whole);
+        convert(job->conversion, job->dst + ((first + head) * job->to_bytes - job->begin), middle,
+                whole);
     if (tail > 0)
         convert_part(job, first + count - 1, middle + whole * job->from_bytes);
 }

@@ -95,6 +95,17 @@ static int sliced_entry(struct planning *planning, const struct rfs_role *role, 
                : 0;
 }
 
+/* The dtype that conversion rules give a target. */
+static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
+                                     const struct rfs_target *target)
+{
+    const struct rfs_converted *converted = planner->config.converted;
+    const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
+    const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
+
+    return converted ? rfs_converted_dtype(converted, target->name, from) : from;
+}
+
 /* Sets a target's name in the file, SHOWN, and its type there. */
 static int show(struct rfs_planner *planner, const char *shown, struct rfs_target *target,
                 struct rfs_error *err)
@@ -104,17 +115,15 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
     const struct rfs_output_map *output_map = planner->config.output_map;
     const struct rfs_type *type = rfs_catalog_type(catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
-    const enum rfs_dtype cast =
-        planner->config.converted
-            ? rfs_converted_dtype(planner->config.converted, target->name, from)
-            : from;
 
     target->shown_name = target->name;
     target->shown_type = target->type;
     if (shown != rfs_catalog_name(catalog, target->name))
         target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
     const enum rfs_dtype to =
-        type->kind == RFS_TENSOR ? rfs_output_map_dtype(output_map, shown, cast) : from;
+        type->kind == RFS_TENSOR
+            ? rfs_output_map_dtype(output_map, shown, dtype_by_rules(planner, target))
+            : from;
     if (to != from) {
         struct rfs_type changed = *type;
         changed.dtype = (uint8_t)to;
@@ -133,6 +142,13 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
 
     target->shown_name = RFS_NO_ID;
     return shown ? show(planner, shown, target, err) : 0;
+}
+
+bool rfs_planner_casts(const struct rfs_planner *planner, const struct rfs_target *target)
+{
+    const struct rfs_type *shown = rfs_catalog_type(planner->config.catalog, target->shown_type);
+
+    return target->shown_type != target->type && dtype_by_rules(planner, target) == shown->dtype;
 }
 
 /* Adds a parameter that has that role. */

@@ -223,6 +223,9 @@ void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan 
                         uint64_t bytes, reshard_stat *st);
 
 /* Whether a target leaves with other elements than its sources have, and then which. */
+bool rfs_target_conversion(const struct rfs_view *view, const struct rfs_target *target,
+                           struct rfs_conversion *conversion);
+/* That of a target by its number in an image. */
 bool rfs_view_conversion(const struct rfs_view *view, const struct rfs_image *image,
                          uint32_t target, struct rfs_conversion *conversion);
 

@@ -156,7 +156,8 @@ static int add_target(XXH3_state_t *state, const struct place *place, uint32_t t
                                   from,
                                   bytes,
                                   conversion.from,
-                                  conversion.to};
+                                  conversion.to,
+                                  conversion.by_float32};
         XXH3_128bits_update(state, words, sizeof words);
     }
     rfs_slice_free(&slice);

@@ -62,17 +62,24 @@ static int answer_copied(struct answer *answer, size_t size)
     return 0;
 }
 
-bool rfs_view_conversion(const struct rfs_view *view, const struct rfs_image *image,
-                         uint32_t number, struct rfs_conversion *conversion)
+bool rfs_target_conversion(const struct rfs_view *view, const struct rfs_target *target,
+                           struct rfs_conversion *conversion)
 {
-    const struct rfs_target *target = image->storages ? NULL : &image->params->targets[number];
-
-    if (!target || target->shown_type == target->type)
+    if (target->shown_type == target->type)
         return false;
     const struct rfs_type *from = rfs_catalog_type(view->catalog, target->type);
     const struct rfs_type *to = rfs_catalog_type(view->catalog, target->shown_type);
-    *conversion = (struct rfs_conversion){(enum rfs_dtype)from->dtype, (enum rfs_dtype)to->dtype};
+    *conversion = (struct rfs_conversion){(enum rfs_dtype)from->dtype, (enum rfs_dtype)to->dtype,
+                                          from->dtype == RFS_FLOAT64 && to->dtype != RFS_FLOAT32 &&
+                                              rfs_planner_casts(view->planner, target)};
     return true;
+}
+
+bool rfs_view_conversion(const struct rfs_view *view, const struct rfs_image *image,
+                         uint32_t number, struct rfs_conversion *conversion)
+{
+    return !image->storages &&
+           rfs_target_conversion(view, &image->params->targets[number], conversion);
 }
 
 static int answer_slice(const struct reshard_reader *reader, uint32_t target,

@@ -9,6 +9,7 @@ EXTRA_DIST += \
 	tests/torch/main.py \
 	tests/torch/run \
 	tests/torch/states.py \
+	tests/torch/test_casts.py \
 	tests/torch/test_compared.py \
 	tests/torch/test_current.py \
 	tests/torch/test_explained.py \

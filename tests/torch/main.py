@@ -4,9 +4,10 @@ import os
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [here, os.path.join(here, "..", "mount")]
+sys.path[:0] = [here, *(os.path.join(here, "..", folder) for folder in ("mount", "support"))]
 
 import harness
+import test_casts
 import test_compared
 import test_explained
 import test_files
@@ -18,7 +19,7 @@ import test_sums
 import torch
 
 MODULES = [test_parts, test_sums, test_reading, test_files, test_refused, test_safetensors,
-           test_compared, test_explained]
+           test_casts, test_compared, test_explained]
 if hasattr(torch.serialization, "set_crc32_options"):  # 2.6 and later
     import test_current
 

@@ -306,19 +306,6 @@ int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor
                         : rfs_planner_slice(whole->planner, whole->rank, tensor->target, slice);
 }
 
-static bool is_converted(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
-                         struct rfs_conversion *conversion)
-{
-    const struct rfs_target *target = tensor->target;
-
-    if (target->type == target->shown_type)
-        return false;
-    *conversion = (struct rfs_conversion){
-        (enum rfs_dtype)rfs_catalog_type(whole->catalog, target->type)->dtype,
-        (enum rfs_dtype)tensor->type->dtype};
-    return true;
-}
-
 int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
                    const struct rfs_slice *slice, uint64_t begin, size_t size, void *buf,
                    struct rfs_error *err)
@@ -328,7 +315,7 @@ int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor 
     int rc = 0;
 
     if (size > 0)
-        rc = is_converted(whole, tensor, &conversion)
+        rc = rfs_target_conversion(whole->view, tensor->target, &conversion)
                  ? rfs_assemble_converted(assembler, slice, &conversion, begin, size, true, buf)
                  : rfs_assemble(assembler, slice, begin, size, true, buf);
     if (rc == 0)
@@ -353,7 +340,7 @@ struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
     uint64_t end = at + 1;
     uint64_t from = 0;
     uint64_t left = 1;
-    const bool converted = is_converted(whole, tensor, &conversion);
+    const bool converted = rfs_target_conversion(whole->view, tensor->target, &conversion);
 
     if (converted)
         rfs_assemble_unconverted(&conversion, &at, &end);

@@ -88,14 +88,22 @@ static uint64_t nearest(const struct format *to, long double value)
     return value > middle || low % 2 == 1 ? high : low;
 }
 
-/* A quiet NaN with the leading bits of the payload that fit, or with zeros behind it. */
+/*
+ * A quiet NaN with the sign and the leading bits of the payload that fit, or with zeros behind it.
+ * BFloat16 has only one, and its own keep their bits as Float32.
+ */
 static uint64_t nan_of(const struct format *to, const struct format *from, uint64_t bits)
 {
+    const uint64_t sign = bits >> (width(from) - 1) << (width(to) - 1);
     const uint64_t f = magnitude_of(from, bits) & ((UINT64_C(1) << from->fraction) - 1);
-    const uint64_t payload = from->finite_only               ? 0
-                             : from->fraction > to->fraction ? f >> (from->fraction - to->fraction)
-                                                             : f << (to->fraction - from->fraction);
-    return infinite(to) | UINT64_C(1) << (to->fraction - 1) | payload;
+    const uint64_t payload = from->fraction > to->fraction ? f >> (from->fraction - to->fraction)
+                                                           : f << (to->fraction - from->fraction);
+
+    if (to->dtype == RFS_BFLOAT16)
+        return 0x7fc0;
+    if (from->dtype == RFS_BFLOAT16 && to->dtype == RFS_FLOAT32)
+        return bits << 16;
+    return sign | infinite(to) | UINT64_C(1) << (to->fraction - 1) | payload;
 }
 
 static uint64_t expected(const struct format *to, const struct format *from, uint64_t bits)
@@ -105,7 +113,7 @@ static uint64_t expected(const struct format *to, const struct format *from, uin
     if (to->dtype == from->dtype)
         return bits;
     if (is_nan(from, bits))
-        return sign | nan_of(to, from, bits);
+        return nan_of(to, from, bits);
     if (!from->finite_only && magnitude == infinite(from))
         return sign | infinite(to);
     return sign | nearest(to, value_of(from, magnitude));
@@ -247,8 +255,13 @@ static void test_known_values(void **state)
         {2, 1, 0x3f808001, 0x3f81},             /* just above a tie */
         {2, 1, 0x7f7fffff, 0x7f80},             /* too large */
         {2, 1, 0x00008001, 0x0001},             /* a subnormal */
-        {2, 1, 0xff800001, 0xffc0},             /* a NaN that signals */
-        {2, 1, 0x7fffffff, 0x7fff},             /* a NaN that would carry into the sign */
+        {2, 1, 0xff800001, 0x7fc0},             /* a NaN that signals */
+        {2, 1, 0x7fffffff, 0x7fc0},             /* a NaN that would carry into the sign */
+        {3, 1, 0xfff8000000000000, 0x7fc0},     /* the NaN that processors make */
+        {0, 1, 0xfe00, 0x7fc0},                 /* likewise */
+        {1, 2, 0xff81, 0xff810000},             /* a NaN that signals still does */
+        {1, 3, 0xff81, 0xfff8200000000000},     /* but not as Float64 */
+        {1, 0, 0xff81, 0xfe08},                 /* nor as Float16 */
         {2, 1, 0x80000000, 0x8000},             /* -0 */
         {2, 0, 0x477fefff, 0x7bff},             /* 65519.996… is the largest Float16 */
         {2, 0, 0x477ff000, 0x7c00},             /* 65520 is infinite */
@@ -267,7 +280,7 @@ static void test_known_values(void **state)
         {1, 0, 0x7f7f, 0x7c00},                 /* too large */
         {0, 1, 0x7bff, 0x4780},                 /* 65504 has more bits than BFloat16 */
         {4, 2, 0x7e, 0x43e00000},               /* 448, the largest Float8E4M3FN */
-        {4, 2, 0xff, 0xffc00000},               /* its NaN */
+        {4, 2, 0xff, 0xfff00000},               /* its NaN */
         {5, 0, 0x7c, 0x7c00},                   /* Float8E5M2 is the upper half of Float16 */
     };
     (void)state;
@@ -278,6 +291,36 @@ static void test_known_values(void **state)
         for (size_t k = 0; k < ARRAY_SIZE(patterns); k++)
             patterns[k] = known[i].bits;
         check(to, from, patterns, ARRAY_SIZE(patterns));
+    }
+}
+
+/* Both roundings, one after the other. */
+static void test_by_float32(void **state)
+{
+    static const uint64_t twice[] = {0x3ff0100000000001, 0x40effdffffffffff, 0x3e60000000000001,
+                                     0xfff0000000000001};
+    static const uint16_t known[2][ARRAY_SIZE(twice)] = {{0x3c04, 0x7c00, 0x0000, 0xfe00},
+                                                         {0x3f80, 0x4780, 0x3300, 0x7fc0}};
+    const struct format *f32 = &sources[2], *f64 = &sources[3];
+    enum { MOST = 1000 };
+    unsigned char src[MOST * 8], dst[MOST * 2];
+
+    (void)state;
+    for (size_t t = 0; t < 2; t++) {
+        for (size_t round = 0; round < 30; round++) {
+            const size_t n = 1 + random_below(&rng, MOST);
+            uint64_t patterns[MOST];
+            for (size_t i = 0; i < n; i++) {
+                patterns[i] = i < ARRAY_SIZE(twice) ? twice[i] : random_pattern(&targets[t], f64);
+                store(src + 8 * i, f64, patterns[i]);
+            }
+            rfs_convert_by_float32(targets[t].dtype, dst, src, n);
+            for (size_t i = 0; i < n; i++) {
+                const uint64_t got = load(dst + 2 * i, &targets[t]);
+                assert_int_equal(got, expected(&targets[t], f32, expected(f32, f64, patterns[i])));
+                assert_true(i >= ARRAY_SIZE(twice) || got == known[t][i]);
+            }
+        }
     }
 }
 
@@ -351,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_every_pattern_of_16_bits_and_fewer),
         cmocka_unit_test(test_ties_and_their_neighbours),
         cmocka_unit_test(test_random_values),
+        cmocka_unit_test(test_by_float32),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_any_environment),
     };
