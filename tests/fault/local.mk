@@ -48,4 +48,5 @@ endif
 EXTRA_DIST += \
 	tests/fault/run \
 	tests/fault/short_reads.c \
-	tests/fault/test_calls.py
+	tests/fault/test_calls.py \
+	tests/fault/test_conversions.py

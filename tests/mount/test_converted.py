@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import threading
 
 from forge import Param, Tree
@@ -87,6 +88,41 @@ def test_rights_to_the_files_of_the_model():
         file.write("root's")
     point(os.path.join(beside, "tokenizer.json"), private)
     fails(1, f"{beside}/tokenizer.json: {OUT}", tree.src, folder("mnt"), "-o", options + ",allow_other")
+
+
+def test_saves_side_by_side_by_rules():
+    """step=all: each folder is what the view of that save alone would be; one that the rules do not fit is left out."""
+    tree, beside, options = model()
+    saves = {"9_5": tree, "10_5": Tree(folder("later"), tree.params, 4, 2, version=1),
+             "11_5": Tree(folder("other"), [Param("w", (64, 64), 0, 1)], 4, 2)}
+    for rank in range(4):
+        for save, of in saves.items():
+            shutil.copy(of.path(rank), os.path.join(tree.src, f"rank_{rank}", f"ckpt-{save}.ckpt"))
+        os.unlink(tree.path(rank))
+    want = {save: transposed(saves[save].full["w"], 64, 32, len(saves[save].full["w"]) // (64 * 32))
+            for save in ("9_5", "10_5")}
+    with Foreground(tree.src, options + ",step=all,cache=64M") as m:
+        equal(sorted(os.listdir(m.mnt)), ["10_5", "9_5"], "the folders")
+        for save, data in want.items():
+            where = os.path.join(m.mnt, save)
+            equal(sorted(os.listdir(where)), ["config.json", "model.safetensors", "tokenizer.json"], save)
+            got = read_all(os.path.join(where, "model.safetensors"))
+            equal(tensor_of(got)[0], [32, 64], f"the shape of {save}")
+            same_bytes(tensor_of(got)[1], data, save)
+            with Mount(tree.src, f"{options},epoch={save.split('_')[0]},step=5", mnt=folder(f"alone.{save}")) as alone:
+                same_bytes(got, read_all(os.path.join(alone.mnt, "model.safetensors")), f"{save} alone")
+            same_bytes(read_all(os.path.join(where, "tokenizer.json")), b'{"a": 1}', f"the tokenizer of {save}")
+        lines = [line for line in m.log().splitlines() if "11_5" in line]
+        check(len(lines) == 1 and "left out: " in lines[0] and "has shape [64, 64], but the rule makes [64, 32]" in lines[0],
+              f"the save that does not fit: {m.log()}")
+        with open(os.path.join(tree.src, "rank_2", "ckpt-9_5.ckpt"), "r+b") as file:
+            file.write(b"x")
+        try:
+            read_all(os.path.join(m.mnt, "9_5", "model.safetensors"))
+            check(False, "a save whose source has changed is read")
+        except OSError as error:
+            equal(error.errno, errno.ESTALE, "a save whose source has changed")
+        same_bytes(tensor_of(read_all(os.path.join(m.mnt, "10_5", "model.safetensors")))[1], want["10_5"], "the other save")
 
 
 def test_a_source_of_a_transposed_view_that_changes():
