@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/base/arena.c src/base/arena.h \
-	src/base/bisect.h \
+	src/base/order.h \
 	src/base/bytes.c src/base/bytes.h \
 	src/base/budget.c src/base/budget.h \
 	src/base/cancel.c src/base/cancel.h \

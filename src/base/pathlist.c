@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pathlist.h"
 
+#include "base/order.h"
 #include "base/store.h"
 #include "base/vec.h"
 
@@ -68,15 +69,11 @@ int rfs_pathlist_split(const char *text, struct rfs_pathlist *out)
     }
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+RFS_COMPARE(by_bytes, char *, x, y, strcmp(*x, *y))
 
 void rfs_pathlist_sort(struct rfs_pathlist *list)
 {
-    if (list->n > 1)
-        qsort(list->data, list->n, sizeof *list->data, by_bytes);
+    RFS_SORT_ALL(list, by_bytes);
 }
 
 void rfs_pathlist_free(struct rfs_pathlist *list)

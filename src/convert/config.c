@@ -2,9 +2,9 @@
 #include "convert/config.h"
 
 #include "base/arena.h"
-#include "base/bisect.h"
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/order.h"
 #include "base/read_whole.h"
 #include "base/vec.h"
 

@@ -8,6 +8,7 @@
  * It is made once for all parts: each of a thousand would have to divide everything to know its own
  * share.
  */
+#include "base/order.h"
 #include "hfai/internal.h"
 
 #include "base/cleanup.h"
@@ -98,14 +99,8 @@ static bool collect(struct dividing *dividing)
     return true;
 }
 
-static int heavier(const void *a, const void *b)
-{
-    const struct weighed *x = a;
-    const struct weighed *y = b;
-    if (x->weight != y->weight)
-        return x->weight > y->weight ? -1 : 1;
-    return x->item < y->item ? -1 : 1;
-}
+RFS_COMPARE(heavier, struct weighed, x, y,
+            RFS_ORDER(y->weight, x->weight) ?: RFS_ORDER(x->item, y->item))
 
 /* A part and its bytes so far; in a heap, the one with the fewest on top. */
 struct load {
@@ -145,8 +140,7 @@ static bool deal(struct dividing *dividing)
         return false;
     for (uint32_t p = 0; p < n; p++)
         heap[p].part = p;
-    if (dividing->items.n > 0)
-        qsort(dividing->items.data, dividing->items.n, sizeof *dividing->items.data, heavier);
+    RFS_SORT_ALL(&dividing->items, heavier);
     for (size_t i = 0; i < dividing->items.n; i++) {
         dividing->items.data[i].part = heap[0].part;
         heap[0].sum += dividing->items.data[i].weight;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/image.h"
 
-#include "base/bisect.h"
+#include "base/order.h"
 
 #include <stdlib.h>
 

@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "base/order.h"
 #include "image/build.h"
 
 #include <errno.h>
@@ -33,12 +34,7 @@ struct matrix {
     const struct rfs_digit *axis[RFS_MAX_DIGITS];
 };
 
-static int by_stride(const void *a, const void *b)
-{
-    const struct rfs_digit *x = *(const struct rfs_digit *const *)a;
-    const struct rfs_digit *y = *(const struct rfs_digit *const *)b;
-    return (x->stride < y->stride) - (x->stride > y->stride);
-}
+RFS_COMPARE(by_stride, struct rfs_digit *, x, y, RFS_ORDER((*y)->stride, (*x)->stride))
 
 static void make_matrix(const struct rfs_grid *grid, struct matrix *matrix)
 {
@@ -46,7 +42,7 @@ static void make_matrix(const struct rfs_grid *grid, struct matrix *matrix)
     for (uint32_t i = 0; i < grid->n_digits; i++)
         if (grid->digits[i].extent > 1)
             matrix->axis[matrix->n++] = &grid->digits[i];
-    qsort(matrix->axis, matrix->n, sizeof matrix->axis[0], by_stride);
+    RFS_SORT(matrix->axis, matrix->n, by_stride);
 }
 
 /* The entries of a tensor's axis, the outermost first. */

@@ -19,6 +19,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -44,29 +45,10 @@ struct tensor {
     uint32_t position; /* in the parameter list */
 };
 
-/* As strings of bytes are compared: by the first that differs, else by length. */
-static int compare_names(const struct tensor *a, const struct tensor *b)
-{
-    const size_t n = a->name_bytes < b->name_bytes ? a->name_bytes : b->name_bytes;
-    const int order = memcmp(a->name, b->name, n);
-
-    return order ? order : (a->name_bytes > b->name_bytes) - (a->name_bytes < b->name_bytes);
-}
-
-static int in_file(const void *a, const void *b)
-{
-    const struct tensor *x = a;
-    const struct tensor *y = b;
-    const int rank_x = ranks[x->type->dtype];
-    const int rank_y = ranks[y->type->dtype];
-
-    return rank_x != rank_y ? rank_y - rank_x : compare_names(x, y);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return compare_names(a, b);
-}
+RFS_COMPARE(by_name, struct tensor, x, y,
+            rfs_order_bytes(x->name, x->name_bytes, y->name, y->name_bytes))
+RFS_COMPARE(in_file, struct tensor, x, y,
+            RFS_ORDER(ranks[y->type->dtype], ranks[x->type->dtype]) ?: by_name(x, y))
 
 static bool is_text(const struct tensor *tensor, const char *text)
 {
@@ -118,7 +100,7 @@ static int collect(struct rfs_catalog *catalog, const struct rfs_selection *sele
         if (rc)
             return rc;
     }
-    qsort(*out, *n, sizeof **out, in_file);
+    RFS_SORT(*out, *n, in_file);
     return 0;
 }
 
@@ -143,7 +125,7 @@ static bool put_metadata(struct rfs_json_write *json, const struct tensor *tenso
     }
     if (!has_format)
         keys[n_keys++] = (struct tensor){.name = "format", .name_bytes = strlen("format")};
-    qsort(keys, n_keys, sizeof *keys, by_name);
+    RFS_SORT(keys, n_keys, by_name);
     if (n_keys == 0)
         return true;
     rfs_json_object(json, METADATA, RFS_JSON_TIGHT);

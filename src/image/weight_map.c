@@ -9,6 +9,7 @@
  * newline at the end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the
  * order given, no newline.
  */
+#include "base/order.h"
 #include "image/build.h"
 
 #include "base/cleanup.h"
@@ -24,15 +25,8 @@ struct placed {
 };
 
 /* UTF-8 sorts as the code points do, by which Python compares. */
-static int by_name(const void *a, const void *b)
-{
-    const struct placed *x = a;
-    const struct placed *y = b;
-    const size_t n = x->name_bytes < y->name_bytes ? x->name_bytes : y->name_bytes;
-    const int order = memcmp(x->name, y->name, n);
-
-    return order ? order : (x->name_bytes > y->name_bytes) - (x->name_bytes < y->name_bytes);
-}
+RFS_COMPARE(by_name, struct placed, x, y,
+            rfs_order_bytes(x->name, x->name_bytes, y->name, y->name_bytes))
 
 static void put_map(struct rfs_json_write *json, const struct placed *placed,
                     const struct rfs_weight_map *map)
@@ -68,7 +62,7 @@ int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_ma
         placed[i].file = map->files[i];
     }
     if (sorted)
-        qsort(placed, map->n, sizeof *placed, by_name);
+        RFS_SORT(placed, map->n, by_name);
     put_map(&json, placed, map);
     if (sorted)
         rfs_bytes_put_text(&builder.literals, "\n");

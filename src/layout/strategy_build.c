@@ -9,6 +9,7 @@
  * devices (MindSpore believes the first).
  */
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "layout/builder.h"
 #include "layout/document.h"
@@ -213,14 +214,8 @@ void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder)
     builder->strategy->by_rules = true;
 }
 
-static int by_stage(const void *a, const void *b)
-{
-    const struct rfs_placement *x = a, *y = b;
-
-    if (x->stage != y->stage)
-        return x->stage < y->stage ? -1 : 1;
-    return x->seq < y->seq ? -1 : x->seq > y->seq;
-}
+RFS_COMPARE(by_stage, struct rfs_placement, x, y,
+            RFS_ORDER(x->stage, y->stage) ?: RFS_ORDER(x->seq, y->seq))
 
 /* Orders placements by parameter and stage; of several in one stage the last written stays. */
 static int sort_placements(struct rfs_strategy_builder *builder)
@@ -246,7 +241,7 @@ static int sort_placements(struct rfs_strategy_builder *builder)
     /* first[p + 1] is now the end of p; from here on first[p] becomes its begin among the kept. */
     for (size_t p = 0; p < n_params; p++) {
         const uint32_t end = first[p + 1];
-        qsort(out + begin, end - begin, sizeof *out, by_stage);
+        RFS_SORT(out + begin, end - begin, by_stage);
         first[p] = kept;
         for (uint32_t i = begin; i < end; i++)
             if (i + 1 == end || out[i].stage != out[i + 1].stage)

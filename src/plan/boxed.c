@@ -2,6 +2,7 @@
 #include "plan/boxed.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
         rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err.text);
     if (rc)
         return rc;
-    qsort(slice->blocks, slice->n, sizeof *slice->blocks, rfs_block_by_destination);
+    RFS_SORT(slice->blocks, slice->n, rfs_block_by_destination);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "plan/converted.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "plan/stored.h"
 
 #include <errno.h>
@@ -319,7 +320,7 @@ int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
     const int rc = take_target(&slicing, planner, local, target);
 
     if (rc == 0 && slice->n > 1)
-        qsort(slice->blocks, slice->n, sizeof *slice->blocks, rfs_block_by_destination);
+        RFS_SORT(slice->blocks, slice->n, rfs_block_by_destination);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/copies.h"
 
+#include "base/order.h"
 #include "plan/boxed.h"
 
 #include <errno.h>
@@ -189,8 +190,7 @@ static int cut_slice(struct taking *taking, uint32_t local)
             return rc;
         rfs_geometry_block(geometry, &cells, cell, strides, block);
     } while (rfs_cells_next(geometry, &cells, cell));
-    qsort(taking->slice->blocks, taking->slice->n, sizeof *taking->slice->blocks,
-          rfs_block_by_destination);
+    RFS_SORT(taking->slice->blocks, taking->slice->n, rfs_block_by_destination);
     return 0;
 }
 

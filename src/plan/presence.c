@@ -2,6 +2,7 @@
 #include "plan/presence.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -42,14 +43,8 @@ struct keyed {
     uint32_t rank;
 };
 
-static int by_index(const void *a, const void *b)
-{
-    const struct keyed *x = a;
-    const struct keyed *y = b;
-    const uintptr_t p = (uintptr_t)x->index;
-    const uintptr_t q = (uintptr_t)y->index;
-    return p != q ? (p > q) - (p < q) : (x->rank > y->rank) - (x->rank < y->rank);
-}
+RFS_COMPARE(by_index, struct keyed, x, y,
+            RFS_ORDER((uintptr_t)x->index, (uintptr_t)y->index) ?: RFS_ORDER(x->rank, y->rank))
 
 /* Numbers the distinct indexes and sets each rank's number. */
 static int number_lists(struct making *making, struct rfs_presence *presence)
@@ -69,7 +64,7 @@ static int number_lists(struct making *making, struct rfs_presence *presence)
         if (index)
             keyed[n++] = (struct keyed){index, rank};
     }
-    qsort(keyed, n, sizeof *keyed, by_index);
+    RFS_SORT(keyed, n, by_index);
     for (uint32_t i = 0; i < n; i++) {
         if (i == 0 || keyed[i].index != keyed[i - 1].index) {
             presence->member[presence->n_lists] = i;

@@ -2,6 +2,7 @@
 #include "plan/trace.h"
 
 #include "base/checked.h"
+#include "base/order.h"
 #include "plan/boxed.h"
 
 #include <errno.h>
@@ -80,12 +81,7 @@ static void set_boxes(const struct rfs_geometry *geometry, const struct rfs_cell
     }
 }
 
-static int by_destination(const void *a, const void *b)
-{
-    const struct rfs_piece_trace *x = a;
-    const struct rfs_piece_trace *y = b;
-    return rfs_block_by_destination(&x->block, &y->block);
-}
+RFS_COMPARE(by_destination, struct rfs_piece_trace, x, y, RFS_ORDER(x->block.dst, y->block.dst))
 
 static int trace_cut(const struct provider_query *provider_query, uint32_t local,
                      struct rfs_trace *out)
@@ -105,7 +101,7 @@ static int trace_cut(const struct provider_query *provider_query, uint32_t local
         set_boxes(geometry, &cells, cell, added);
         rfs_geometry_block(geometry, &cells, cell, strides, &added->block);
     } while (rfs_cells_next(geometry, &cells, cell));
-    qsort(out->pieces, out->n, sizeof *out->pieces, by_destination);
+    RFS_SORT(out->pieces, out->n, by_destination);
     return 0;
 }
 
@@ -147,7 +143,7 @@ static int trace_boxed(struct rfs_planner *planner, uint32_t local, const struct
         rc = rfs_boxed_walk_block(&walk, &piece->block, NULL);
     }
     if (rc == 0 && out->n > 0)
-        qsort(out->pieces, out->n, sizeof *out->pieces, by_destination);
+        RFS_SORT(out->pieces, out->n, by_destination);
     return rc;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/index.h"
 
-#include "base/bisect.h"
 #include "base/checked.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/order.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "plan/converted.h"
@@ -130,10 +131,7 @@ void rfs_view_convert_free(struct rfs_view *view)
 
 /* ---- the files of the model ------------------------------------------------------------------ */
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+RFS_COMPARE(by_name, char *, x, y, strcmp(*x, *y))
 
 /* Files of a folder that are like a pattern, sorted; nothing of a folder that is not there. */
 static int list_files(const char *folder, const char *const *patterns, struct convert_files *files,
@@ -153,8 +151,7 @@ static int list_files(const char *folder, const char *const *patterns, struct co
         if (!room)
             free(name);
     }
-    if (files->names.n > 1)
-        qsort(files->names.data, files->names.n, sizeof *files->names.data, by_name);
+    RFS_SORT_ALL(&files->names, by_name);
     return room ? 0 : rfs_fail_memory(err);
 }
 

@@ -10,9 +10,9 @@
  */
 #include "view/dcp.h"
 
-#include "base/bisect.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "source/boxes/dcp.h"
 #include "view/beside.h"
 #include "view/dcp_chunks.h"
@@ -164,17 +164,7 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks 
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    const struct rfs_dcp_item *x = a;
-    const struct rfs_dcp_item *y = b;
-
-    if (x->name != y->name)
-        return x->name < y->name ? -1 : 1;
-    if (x->corner != y->corner)
-        return x->corner < y->corner ? -1 : 1;
-    return (x->file > y->file) - (x->file < y->file);
-}
+RFS_COMPARE(by_name, struct rfs_dcp_item, x, y, RFS_ORDER(x->name, y->name) ?: RFS_ORDER(x->corner, y->corner) ?: RFS_ORDER(x->file, y->file))
 
 /* A name that an object has is no tensor's, as names= could have it. */
 static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
@@ -202,8 +192,7 @@ static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct r
         rc = add_rank(view, rank, &chunks, &items, err);
     if (rc)
         return rc;
-    if (items.list.n > 1)
-        qsort(items.list.data, items.list.n, sizeof *items.list.data, by_name);
+    RFS_SORT_ALL(&items.list, by_name);
     rc = check_names(view, &items, err);
     if (rc)
         return rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/sources.h"
 
-#include "base/bisect.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,13 +15,7 @@ void rfs_sources_free(struct rfs_sources *sources)
     *sources = (struct rfs_sources){0};
 }
 
-static int compare(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a;
-    const uint32_t y = *(const uint32_t *)b;
-
-    return (x > y) - (x < y);
-}
+RFS_COMPARE(compare, uint32_t, x, y, RFS_ORDER(*x, *y))
 
 /* Whether one of the ids [FIRST, FIRST + N) is among the files. */
 static bool has_any(const struct rfs_sources *sources, uint32_t first, uint32_t n)
@@ -53,7 +47,7 @@ int rfs_sources_of_files(const struct rfs_view *view, const uint32_t *files, siz
         return -ENOMEM;
     if (n > 0)
         memcpy(out->files, files, n * sizeof *files);
-    qsort(out->files, n, sizeof *out->files, compare);
+    RFS_SORT(out->files, n, compare);
     for (size_t i = 0; i < n; i++)
         if (out->n_files == 0 || out->files[out->n_files - 1] != out->files[i])
             out->files[out->n_files++] = out->files[i];

@@ -13,6 +13,7 @@
  * are reported in a warning. If rank 0 has no file, parameters that are proved equal on the other
  * ranks are taken.
  */
+#include "base/order.h"
 #include "view/flat.h"
 
 #include "base/cleanup.h"
@@ -90,17 +91,7 @@ struct place {
     uint32_t name;
 };
 
-static int by_place(const void *a, const void *b)
-{
-    const struct place *x = a;
-    const struct place *y = b;
-
-    if (x->part != y->part)
-        return x->part < y->part ? -1 : 1;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return (x->entry > y->entry) - (x->entry < y->entry);
-}
+RFS_COMPARE(by_place, struct place, x, y, RFS_ORDER(x->part, y->part) ?: RFS_ORDER(x->offset, y->offset) ?: RFS_ORDER(x->entry, y->entry))
 
 /* The parameters of one rank that did not come up before. */
 static int take_of_rank(struct unifying *u, const struct rfs_index *index)
@@ -115,7 +106,7 @@ static int take_of_rank(struct unifying *u, const struct rfs_index *index)
                                    index->part_of ? index->part_of[i] : 0, index->entries[i].name};
     /* An index of safetensors files is sorted by name; here MindSpore goes by the header. */
     if (rfs_catalog_format(catalog) == RFS_FORMAT_SAFETENSORS)
-        qsort(places, index->n, sizeof *places, by_place);
+        RFS_SORT(places, index->n, by_place);
     for (size_t i = 0; i < index->n; i++) {
         const uint32_t position = u->position_of[places[i].name];
         if (position != RFS_NO_ID && !u->done[position] &&
@@ -144,15 +135,8 @@ struct weighed {
     uint32_t target;
 };
 
-static int by_weight(const void *a, const void *b)
-{
-    const struct weighed *x = a;
-    const struct weighed *y = b;
-
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
-    return (x->order > y->order) - (x->order < y->order);
-}
+RFS_COMPARE(by_weight, struct weighed, x, y,
+            RFS_ORDER(y->bytes, x->bytes) ?: RFS_ORDER(x->order, y->order))
 
 static uint32_t lightest(const uint64_t *filled, uint32_t n)
 {
@@ -181,7 +165,7 @@ static int divide(struct unifying *u)
             (struct weighed){flat_bytes(u->view, &parts->params->targets[target]), i, target};
         total += weighed[i].bytes;
     }
-    qsort(weighed, parts->n, sizeof *weighed, by_weight);
+    RFS_SORT(weighed, parts->n, by_weight);
     const uint64_t wanted = total / limit + (total % limit != 0);
     parts->n_parts = (uint32_t)(wanted < parts->n ? wanted : parts->n);
     if (parts->n > 0 && parts->n_parts == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Boxes in the making: tensors, chunks, and where they are stored. */
-#include "base/bisect.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/path.h"
 #include "source/boxes/internal.h"
 
@@ -158,15 +158,8 @@ int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint6
     return 0;
 }
 
-static int by_corner(const void *a, const void *b)
-{
-    const struct rfs_chunk *x = a;
-    const struct rfs_chunk *y = b;
-
-    if (x->corner != y->corner)
-        return x->corner < y->corner ? -1 : 1;
-    return (x->type > y->type) - (x->type < y->type);
-}
+RFS_COMPARE(by_corner, struct rfs_chunk, x, y,
+            RFS_ORDER(x->corner, y->corner) ?: RFS_ORDER(x->type, y->type))
 
 /* Sorts the chunks of a tensor, which go to position TO, each once. Their new number, or -1. */
 static int64_t sort_chunks(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
@@ -175,8 +168,7 @@ static int64_t sort_chunks(struct rfs_boxes *boxes, const struct rfs_boxed_tenso
     struct rfs_chunk *chunks = boxes->chunks.data;
     const uint32_t first = to;
 
-    if (tensor->n > 0) /* without any, there may be no array */
-        qsort(&chunks[tensor->first], tensor->n, sizeof *chunks, by_corner);
+    RFS_SORT(&chunks[tensor->first], tensor->n, by_corner);
     for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++) {
         const struct rfs_chunk *last = to > first ? &chunks[to - 1] : NULL;
         if (last && last->corner == chunks[i].corner && last->type != chunks[i].type)

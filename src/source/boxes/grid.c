@@ -6,9 +6,9 @@
  * and then there are as many cells as chunks. A tensor whose chunks are so irregular that the grid
  * has many more cells is refused: this bounds the time and the memory.
  */
-#include "base/bisect.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "source/boxes/internal.h"
 
 #include <errno.h>
@@ -41,13 +41,7 @@ const char *rfs_boxes_print(uint32_t ndim, const uint64_t *lo, const uint64_t *h
     return out->text;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a;
-    const uint64_t y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
+RFS_COMPARE(by_value, uint64_t, x, y, RFS_ORDER(*x, *y))
 
 struct gridding {
     const struct rfs_boxes *boxes;
@@ -79,7 +73,7 @@ static int collect_edges(struct gridding *g)
             all[n++] =
                 at[axis] + rfs_boxes_type(g->boxes, g->boxes->chunks.data[c].type)->dims[axis];
         }
-        qsort(all, n, sizeof *all, by_value);
+        RFS_SORT(all, n, by_value);
         for (size_t i = 0; i < n; i++)
             if (kept == 0 || all[i] != all[kept - 1])
                 all[kept++] = all[i];

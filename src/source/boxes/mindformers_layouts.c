@@ -4,6 +4,7 @@
  * layout of a tensor, also where several stages hold it; which do is known from the lists of ranks
  * alone.
  */
+#include "base/order.h"
 #include "source/boxes/mindformers_internal.h"
 
 #include "base/checked.h"
@@ -128,14 +129,8 @@ int rfs_mf_note_rank(struct rfs_mf *mf, uint64_t number, uint64_t rank)
     return RFS_PUSH(&mf->layouts->held, held) ? 0 : rfs_fail_memory_of(mf->err, mf->path);
 }
 
-static int by_stage(const void *a, const void *b)
-{
-    const struct rfs_mf_held *x = a;
-    const struct rfs_mf_held *y = b;
-
-    return x->stage != y->stage ? (x->stage > y->stage) - (x->stage < y->stage)
-                                : (x->tensor > y->tensor) - (x->tensor < y->tensor);
-}
+RFS_COMPARE(by_stage, struct rfs_mf_held, x, y,
+            RFS_ORDER(x->stage, y->stage) ?: RFS_ORDER(x->tensor, y->tensor))
 
 /* Of each tensor and stage one, that all ranks of the stage hold. */
 static int join(struct rfs_mf *mf)
@@ -146,8 +141,7 @@ static int join(struct rfs_mf *mf)
 
     if (layouts->devices == 0)
         layouts->devices = mf->seen.n; /* no tensor has a layout: one stage */
-    if (layouts->held.n > 0)
-        qsort(held, layouts->held.n, sizeof *held, by_stage);
+    RFS_SORT(held, layouts->held.n, by_stage);
     for (size_t i = 0; i < layouts->held.n; i++)
         if (n > 0 && by_stage(&held[n - 1], &held[i]) == 0)
             held[n - 1].ranks += held[i].ranks;

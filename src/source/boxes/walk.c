@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finished boxes: where chunks are, and the chunks that a box touches. */
-#include "base/bisect.h"
+#include "base/order.h"
 #include "base/store.h"
 #include "source/boxes/internal.h"
 

@@ -10,6 +10,7 @@
  * the index stays. That needs marks that never fall. A thread may be held up between its look at
  * the count of uses and its mark, while a later use marks the rank: so a mark is only ever raised.
  */
+#include "base/order.h"
 #include "source/catalog/internal.h"
 
 #include <stdlib.h>
@@ -37,12 +38,7 @@ void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *ra
         continue;
 }
 
-static int by_use(const void *a, const void *b)
-{
-    const struct rfs_built *x = *(struct rfs_built *const *)a;
-    const struct rfs_built *y = *(struct rfs_built *const *)b;
-    return (x->used > y->used) - (x->used < y->used);
-}
+RFS_COMPARE(by_use, struct rfs_built *, x, y, RFS_ORDER((*x)->used, (*y)->used))
 
 /* Chooses the indexes to drop among those requested before OLDEST. Returns whether there is any. */
 static bool choose(struct rfs_catalog *catalog, uint64_t oldest, uint64_t bytes)
@@ -60,7 +56,7 @@ static bool choose(struct rfs_catalog *catalog, uint64_t oldest, uint64_t bytes)
         if (built && built->used < used)
             built->used = used;
     }
-    qsort(catalog->owned.data, catalog->owned.n, sizeof *catalog->owned.data, by_use);
+    RFS_SORT_ALL(&catalog->owned, by_use);
     for (size_t i = 0; i < catalog->owned.n && bytes > enough; i++) {
         struct rfs_built *built = catalog->owned.data[i];
         const uint64_t less = rfs_built_memory(built);

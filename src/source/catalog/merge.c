@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -88,28 +89,17 @@ static void add(struct work *work, uint32_t part, const struct rfs_entry *entry)
     work->list[work->n++] = (struct candidate){order, entry, part};
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    const struct candidate *x = a;
-    const struct candidate *y = b;
-    if (x->entry->name != y->entry->name)
-        return x->entry->name < y->entry->name ? -1 : 1;
-    return x->part < y->part ? -1 : x->part > y->part;
-}
+RFS_COMPARE(compare_names, struct candidate, x, y,
+            RFS_ORDER(x->entry->name, y->entry->name) ?: RFS_ORDER(x->part, y->part))
 
-static int compare_orders(const void *a, const void *b)
-{
-    const struct candidate *x = a;
-    const struct candidate *y = b;
-    return x->order < y->order ? -1 : x->order > y->order;
-}
+RFS_COMPARE(compare_orders, struct candidate, x, y, RFS_ORDER(x->order, y->order))
 
 /* Leaves each name once. */
 static int settle_names(struct work *work)
 {
     const struct rfs_merge *merge = work->merge;
     size_t n = 0;
-    qsort(work->list, work->n, sizeof *work->list, compare_names);
+    RFS_SORT(work->list, work->n, compare_names);
     for (size_t i = 0; i < work->n; i++) {
         const struct candidate *one = &work->list[i];
         struct candidate *last = n > 0 ? &work->list[n - 1] : NULL;
@@ -128,7 +118,7 @@ static int settle_names(struct work *work)
         last->part = one->part;
     }
     work->n = n;
-    qsort(work->list, work->n, sizeof *work->list, compare_orders);
+    RFS_SORT(work->list, work->n, compare_orders);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/catalog/part_map.h"
 
-#include "base/bisect.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "source/io/json_map.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/remote/known.h"
 
-#include "base/bisect.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "source/remote/listing.h"
 #include "source/remote/object.h"

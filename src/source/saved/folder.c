@@ -2,6 +2,7 @@
 #include "source/saved/folder.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -267,15 +268,10 @@ struct kept {
     struct timespec used;
 };
 
-static int by_use(const void *a, const void *b)
-{
-    const struct timespec *x = &((const struct kept *)a)->used;
-    const struct timespec *y = &((const struct kept *)b)->used;
-
-    if (x->tv_sec != y->tv_sec)
-        return x->tv_sec < y->tv_sec ? 1 : -1; /* the latest first */
-    return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
-}
+/* The latest first. */
+RFS_COMPARE(by_use, struct kept, x, y,
+            RFS_ORDER(y->used.tv_sec, x->used.tv_sec)
+                ?: RFS_ORDER(y->used.tv_nsec, x->used.tv_nsec))
 
 /* Whether a name is that of a file which we write, and not of any foreign file. */
 static bool is_saved(const char *name)
@@ -318,8 +314,7 @@ static void trim(int dir)
             break;
     }
     closedir(stream);
-    if (list.n > 0)
-        qsort(list.data, list.n, sizeof *list.data, by_use);
+    RFS_SORT_ALL(&list, by_use);
     for (size_t i = 0; i < list.n; i++) {
         bytes += list.data[i].bytes;
         if (i >= RFS_SAVED_FILES || (i > 0 && bytes > RFS_SAVED_BYTES))

@@ -11,8 +11,8 @@
  */
 #include "source/saved/index.h"
 
-#include "base/bisect.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/store.h"
 
 #include <linux/magic.h>

@@ -8,6 +8,7 @@
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/order.h"
 #include "base/store.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
@@ -75,12 +76,7 @@ void rfs_listing_free(struct rfs_listing *listing)
     *listing = (struct rfs_listing){0};
 }
 
-static int compare_found(const void *a, const void *b)
-{
-    const struct rfs_found *x = a;
-    const struct rfs_found *y = b;
-    return strcmp(x->name, y->name);
-}
+RFS_COMPARE(compare_found, struct rfs_found, x, y, strcmp(x->name, y->name))
 
 static bool is_wanted(const char *name, const char *glob)
 {
@@ -123,8 +119,7 @@ int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const 
         if (!add_found(out, &found, entry->d_name))
             return rfs_fail_memory(err);
     }
-    if (out->n > 0)
-        qsort(out->data, out->n, sizeof *out->data, compare_found);
+    RFS_SORT_ALL(out, compare_found);
     return 0;
 }
 

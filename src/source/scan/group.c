@@ -11,6 +11,7 @@
  * "group" in their names and .pb at the end; their ranks do not matter.
  */
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "source/scan/group_proto.h"
 #include "source/scan/internal.h"
@@ -117,14 +118,8 @@ static bool same_list(const struct rfs_group *a, const struct rfs_group *b)
     return a->n == b->n && memcmp(a->ranks, b->ranks, a->n * sizeof *a->ranks) == 0;
 }
 
-static int compare_members(const void *a, const void *b)
-{
-    const struct member *x = a;
-    const struct member *y = b;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return x->group < y->group ? -1 : x->group > y->group;
-}
+RFS_COMPARE(compare_members, struct member, x, y,
+            RFS_ORDER(x->rank, y->rank) ?: RFS_ORDER(x->group, y->group))
 
 static int fail_contradiction(const struct groups *groups, const struct member *a,
                               const struct member *b)
@@ -148,7 +143,7 @@ static int list_members(const struct groups *groups, struct member **out, size_t
     for (size_t i = 0; i < groups->n; i++)
         for (size_t k = 0; k < groups->data[i].list.n; k++)
             members[(*n)++] = (struct member){groups->data[i].list.ranks[k], (uint32_t)i};
-    qsort(members, total, sizeof *members, compare_members);
+    RFS_SORT(members, total, compare_members);
     size_t kept = 0;
     for (size_t i = 0; i < total; i++) {
         const struct member *last = kept > 0 ? &members[kept - 1] : NULL;
@@ -161,21 +156,11 @@ static int list_members(const struct groups *groups, struct member **out, size_t
     return 0;
 }
 
-static int compare_rank(const void *key, const void *element)
-{
-    const uint32_t rank = *(const uint32_t *)key;
-    const struct rfs_scanned *item = element;
-    return rank < item->rank ? -1 : rank > item->rank;
-}
+RFS_COMPARE(by_rank, struct rfs_scanned, x, y, RFS_ORDER(x->rank, y->rank))
 
 static struct rfs_scanned *find_rank(const struct rfs_scan *scan, size_t n, uint32_t rank)
 {
-    return bsearch(&rank, scan->data, n, sizeof *scan->data, compare_rank);
-}
-
-static int compare_items(const void *a, const void *b)
-{
-    return compare_rank(&((const struct rfs_scanned *)a)->rank, b);
+    return bsearch(&(struct rfs_scanned){.rank = rank}, scan->data, n, sizeof *scan->data, by_rank);
 }
 
 /*
@@ -234,6 +219,6 @@ int rfs_scan_groups(const struct rfs_source_spec *spec, struct rfs_log *log, str
         own[i] = scan->data[i].n_files > 0;
     for (size_t i = 0; rc == 0 && i < n_members; i++)
         rc = stand_in(&groups, &members[i], scan, n, own, log);
-    qsort(scan->data, scan->n, sizeof *scan->data, compare_items);
+    RFS_SORT_ALL(scan, by_rank);
     return rc;
 }

@@ -13,6 +13,7 @@
  * saved it of one rank.
  */
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
@@ -88,13 +89,7 @@ static int add(void *ctx, const struct dirent *entry)
     return RFS_PUSH(&all->numbers, number) ? 0 : rfs_fail_memory(all->err);
 }
 
-static int compare(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a;
-    const int64_t y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
+RFS_COMPARE(compare, int64_t, x, y, RFS_ORDER(*x, *y))
 
 static bool has(const struct iterations *all, int64_t number)
 {
@@ -246,7 +241,7 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
         return rc;
     if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
         return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
-    qsort(all.numbers.data, all.numbers.n, sizeof *all.numbers.data, compare);
+    RFS_SORT_ALL(&all.numbers, compare);
     if (saves)
         return list_saves(&all, saves);
     rc = choose(&all, log, &number);

@@ -7,6 +7,7 @@
  * Paths that are not absolute begin in the folder of the map.
  */
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "source/io/json_map.h"
 #include "source/scan/internal.h"
 
@@ -14,12 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_ranks(const void *a, const void *b)
-{
-    const struct rfs_scanned *x = a;
-    const struct rfs_scanned *y = b;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
+RFS_COMPARE(compare_ranks, struct rfs_scanned, x, y, RFS_ORDER(x->rank, y->rank))
 
 /*
  * Resolves links in its folders, so that the map's entries hold as of now. Paths that cannot be
@@ -107,6 +103,6 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
     if (rc < 0)
         return rc;
     out->present = out->n;
-    qsort(out->data, out->n, sizeof *out->data, compare_ranks);
+    RFS_SORT_ALL(out, compare_ranks);
     return 0;
 }

@@ -5,6 +5,7 @@
  * fail: here too.
  */
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
@@ -62,12 +63,7 @@ static int add_name(void *ctx, const struct dirent *entry)
     return rfs_fail_memory(names->err);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    const struct part_name *x = a;
-    const struct part_name *y = b;
-    return (x->number > y->number) - (x->number < y->number);
-}
+RFS_COMPARE(by_number, struct part_name, x, y, RFS_ORDER(x->number, y->number))
 
 static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
                      const struct part_names *names, struct rfs_error *err)
@@ -99,6 +95,6 @@ int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), NULL, "has %zu parts", names.n);
     out->format = RFS_FORMAT_TORCH;
     out->parts = true;
-    qsort(names.data, names.n, sizeof *names.data, by_number);
+    RFS_SORT_ALL(&names, by_number);
     return add_parts(spec, out, &names, err);
 }

@@ -3,6 +3,7 @@
 #include "source/scan/scan.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
@@ -47,11 +48,8 @@ bool rfs_scan_add_file(struct rfs_scanned *item, char *path)
 
 int rfs_scan_saves_compare(const void *a, const void *b)
 {
-    const struct rfs_save *x = a;
-    const struct rfs_save *y = b;
-    if (x->epoch != y->epoch)
-        return x->epoch < y->epoch ? -1 : 1;
-    return x->step < y->step ? -1 : x->step > y->step;
+    const struct rfs_save *x = a, *y = b;
+    return RFS_ORDER(x->epoch, y->epoch) ?: RFS_ORDER(x->step, y->step);
 }
 
 bool rfs_scan_is_rank(const char *name)

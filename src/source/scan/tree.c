@@ -5,6 +5,7 @@
  * folder where it has none.
  */
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
@@ -54,14 +55,8 @@ static void show_pattern(const struct rfs_source_spec *spec, char *out, size_t s
 
 /* ---- listing ---- */
 
-static int compare_ranks(const void *a, const void *b)
-{
-    const struct rfs_scanned *x = a;
-    const struct rfs_scanned *y = b;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return strcmp(x->folder, y->folder);
-}
+RFS_COMPARE(compare_ranks, struct rfs_scanned, x, y,
+            RFS_ORDER(x->rank, y->rank) ?: strcmp(x->folder, y->folder))
 
 /* Adds the entry if it is a rank's folder. */
 static int add_folder(void *ctx, const struct dirent *entry)
@@ -88,8 +83,7 @@ static int list_ranks(struct tree *tree)
     const int rc = rfs_entry_each(root, add_folder, tree, tree->err);
     if (rc < 0)
         return rc;
-    if (scan->n > 0)
-        qsort(scan->data, scan->n, sizeof *scan->data, compare_ranks);
+    RFS_SORT_ALL(scan, compare_ranks);
     for (size_t i = 1; i < scan->n; i++)
         if (scan->data[i].rank == scan->data[i - 1].rank)
             return rfs_fail(tree->err, -EINVAL, RFS_IN(root), "move one of them away",
@@ -202,8 +196,7 @@ static int collect_saves(const struct tree *tree, bool only_asked, struct rfs_sa
             if (!RFS_PUSH(out, found->save))
                 return rfs_fail_memory(tree->err);
         }
-    if (out->n > 0)
-        qsort(out->data, out->n, sizeof *out->data, rfs_scan_saves_compare);
+    RFS_SORT_ALL(out, rfs_scan_saves_compare);
     size_t n = 0;
     for (size_t i = 0; i < out->n; i++)
         if (n == 0 || rfs_scan_saves_compare(&out->data[n - 1], &out->data[i]) != 0)

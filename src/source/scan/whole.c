@@ -12,6 +12,7 @@
  * _load_parallel_checkpoint takes it; it needs no map then.
  */
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "source/io/json_map.h"
 #include "source/scan/internal.h"
 
@@ -139,7 +140,7 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
     if (map->n == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(index), "the file as it was written",
                         "it names no file");
-    qsort(names, map->n, sizeof *names, compare_files);
+    RFS_SORT(names, map->n, compare_files);
     for (size_t i = 0; i < map->n && rc == 0; i++)
         if (i == 0 || strcmp(names[i - 1], names[i]) != 0)
             rc = take_named(spec, index, names[i], out, err);

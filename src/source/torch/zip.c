@@ -20,9 +20,9 @@
  */
 #include "source/torch/zip.h"
 
-#include "base/bisect.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/share.h"
 #include "source/io/files.h"
 
@@ -317,25 +317,10 @@ static int read_local(struct source *source, const struct directory *directory,
     return 0;
 }
 
-static int by_place(const void *a, const void *b)
-{
-    const struct rfs_zip_entry *x = a;
-    const struct rfs_zip_entry *y = b;
-    return (x->header > y->header) - (x->header < y->header);
-}
+RFS_COMPARE(by_place, struct rfs_zip_entry, x, y, RFS_ORDER(x->header, y->header))
 
-static int compare_names(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
-{
-    const int order = memcmp(a, b, a_bytes < b_bytes ? a_bytes : b_bytes);
-    return order != 0 ? order : (a_bytes > b_bytes) - (a_bytes < b_bytes);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct rfs_zip_entry *x = a;
-    const struct rfs_zip_entry *y = b;
-    return compare_names(x->name, x->name_bytes, y->name, y->name_bytes);
-}
+RFS_COMPARE(by_name, struct rfs_zip_entry, x, y,
+            rfs_order_bytes(x->name, x->name_bytes, y->name, y->name_bytes))
 
 /*
  * Entries, header included, that share bytes would let one file show different things to different
@@ -343,8 +328,7 @@ static int by_name(const void *a, const void *b)
  */
 static int check_apart(const struct source *source, struct rfs_zip *zip)
 {
-    if (zip->n > 0)
-        qsort(zip->entries, zip->n, sizeof *zip->entries, by_place);
+    RFS_SORT(zip->entries, zip->n, by_place);
     for (size_t i = 1; i < zip->n; i++) {
         const struct rfs_zip_entry *before = &zip->entries[i - 1];
         const struct rfs_zip_entry *entry = &zip->entries[i];
@@ -352,8 +336,7 @@ static int check_apart(const struct source *source, struct rfs_zip *zip)
             return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, entry->name), REMEDY_COPY,
                             "the archive's entry overlaps another, '%s'", before->name);
     }
-    if (zip->n > 0)
-        qsort(zip->entries, zip->n, sizeof *zip->entries, by_name);
+    RFS_SORT(zip->entries, zip->n, by_name);
     for (size_t i = 1; i < zip->n; i++)
         if (by_name(&zip->entries[i - 1], &zip->entries[i]) == 0)
             return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, zip->entries[i].name),
@@ -424,9 +407,9 @@ const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *
 {
     const struct rfs_zip_entry *const list = zip->entries;
     const size_t at =
-        RFS_BISECT(i, zip->n, compare_names(name, length, list[i].name, list[i].name_bytes) <= 0);
+        RFS_BISECT(i, zip->n, rfs_order_bytes(name, length, list[i].name, list[i].name_bytes) <= 0);
 
-    return at < zip->n && compare_names(name, length, list[at].name, list[at].name_bytes) == 0
+    return at < zip->n && rfs_order_bytes(name, length, list[at].name, list[at].name_bytes) == 0
                ? &list[at]
                : NULL;
 }

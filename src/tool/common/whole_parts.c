@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/whole_parts.h"
 
+#include "base/order.h"
 #include "view/hfai_view.h"
 
 #include <stdlib.h>
@@ -68,9 +69,7 @@ int rfs_whole_parts_open(struct rfs_view *view, struct rfs_whole_parts **out, st
         *out = NULL;
         return rc;
     }
-    if (parts->list.values.n > 0)
-        qsort(parts->list.values.data, parts->list.values.n, sizeof *parts->list.values.data,
-              by_name);
+    RFS_SORT_ALL(&parts->list.values, by_name);
     return 0;
 }
 

@@ -3,6 +3,7 @@
  * A strategy file as MindSpore's compiler writes it, in protobuf; layout/document.h packs it. The
  * compiler's order is that of a hash table; here it is the order of the names' hashes.
  */
+#include "base/order.h"
 #include "layout/builder.h"
 #include "layout/document.h"
 #include "tool/example/value.h"
@@ -64,12 +65,7 @@ struct hashed {
     const struct rfs_net_param *param;
 };
 
-static int by_hash(const void *a, const void *b)
-{
-    const uint64_t x = ((const struct hashed *)a)->hash;
-    const uint64_t y = ((const struct hashed *)b)->hash;
-    return (x > y) - (x < y);
-}
+RFS_COMPARE(by_hash, struct hashed, x, y, RFS_ORDER(x->hash, y->hash))
 
 int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, size_t *size,
                        struct rfs_error *err)
@@ -85,7 +81,7 @@ int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, si
             order[n++] = (struct hashed){rfs_value_key(side, net->params.data[i].name),
                                          &net->params.data[i]};
     if (ok)
-        qsort(order, n, sizeof *order, by_hash);
+        RFS_SORT(order, n, by_hash);
     for (size_t i = 0; ok && i < n; i++) {
         const struct rfs_net_param *param = order[i].param;
         ok = (param->moment || put_operator(&doc, param, &param->cut[side], net->ranks[side])) &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the source cuts the tensor of a picture: by a grid, or in chunks that it describes itself. */
-#include "base/bisect.h"
 #include "base/checked.h"
+#include "base/order.h"
 #include "tool/explain/picture.h"
 
 #include <stdlib.h>

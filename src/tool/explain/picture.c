@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/explain/ranges.h"
@@ -296,13 +297,12 @@ static void picture_free(struct picture *picture)
 
 static int by_place(const void *a, const void *b)
 {
-    const struct drawn *x = a;
-    const struct drawn *y = b;
+    const struct drawn *x = a, *y = b;
 
     for (uint32_t i = 0; i < RFS_MAX_DIMS; i++)
         if (x->box.at[i] != y->box.at[i])
-            return x->box.at[i] < y->box.at[i] ? -1 : 1;
-    return (x->number > y->number) - (x->number < y->number);
+            return RFS_ORDER(x->box.at[i], y->box.at[i]);
+    return RFS_ORDER(x->number, y->number);
 }
 
 /* Slices come by rank; they are drawn in the order in which they lie in the tensor. */
@@ -314,7 +314,7 @@ static bool sort_slices(struct picture *picture)
         return to != NULL;
     for (size_t i = 0; i < picture->slices.n; i++)
         picture->slices.data[i].number = (uint32_t)i;
-    qsort(picture->slices.data, picture->slices.n, sizeof *picture->slices.data, by_place);
+    RFS_SORT_ALL(&picture->slices, by_place);
     for (size_t i = 0; i < picture->slices.n; i++)
         to[picture->slices.data[i].number] = (uint32_t)i;
     for (size_t i = 0; i < picture->pieces.n; i++)

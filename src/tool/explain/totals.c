@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/explain/totals.h"
 
-#include "base/bisect.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "tool/common/show.h"
 #include "tool/explain/parts.h"
 #include "tool/explain/ranges.h"
@@ -106,14 +106,8 @@ bool rfs_totals_add(struct rfs_totals *totals, const struct rfs_explain *explain
     return true;
 }
 
-static int by_file(const void *a, const void *b)
-{
-    const struct rfs_totals_box *x = a;
-    const struct rfs_totals_box *y = b;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return (x->link > y->link) - (x->link < y->link);
-}
+RFS_COMPARE(by_file, struct rfs_totals_box, x, y,
+            RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->link, y->link))
 
 bool rfs_totals_next(struct rfs_totals *totals)
 {
@@ -121,8 +115,7 @@ bool rfs_totals_next(struct rfs_totals *totals)
     const size_t n = totals->now.n;
     uint64_t volume;
 
-    if (n > 1)
-        qsort(totals->now.data, n, sizeof *now, by_file);
+    RFS_SORT(totals->now.data, n, by_file);
     for (size_t i = 0, end; i < n; i = end) {
         totals->boxes.n = 0;
         for (end = i; end < n && by_file(&now[end], &now[i]) == 0; end++)
@@ -146,17 +139,12 @@ uint64_t rfs_takings_bytes(const struct rfs_takings *takings)
     return bytes;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a;
-    const uint32_t y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
+RFS_COMPARE(by_number, uint32_t, x, y, RFS_ORDER(*x, *y))
 
 /* Sorts them, and keeps one of each. */
 static uint32_t *distinct(uint32_t *ranks, size_t all, size_t *n)
 {
-    qsort(ranks, all, sizeof *ranks, by_number);
+    RFS_SORT(ranks, all, by_number);
     *n = 0;
     for (size_t i = 0; i < all; i++)
         if (*n == 0 || ranks[*n - 1] != ranks[i])
@@ -215,35 +203,22 @@ struct every {
     uint32_t *params_of; /* [n_selected] position of each rank's */
 };
 
-static int by_name(const void *a, const void *b)
-{
-    const struct occurrence *x = a;
-    const struct occurrence *y = b;
-
-    if (x->target->name != y->target->name)
-        return x->target->name < y->target->name ? -1 : 1;
-    return (x->params > y->params) - (x->params < y->params);
-}
-
-static int compare(uint64_t x, uint64_t y)
-{
-    return (x > y) - (x < y);
-}
+RFS_COMPARE(by_name, struct occurrence, x, y,
+            RFS_ORDER(x->target->name, y->target->name) ?: RFS_ORDER(x->params, y->params))
 
 /* By the lists that have them, then by the members that decide a trace. */
 static int by_kind(const void *a, const void *b)
 {
-    const struct named *x = a;
-    const struct named *y = b;
-    int order = compare(x->n, y->n);
+    const struct named *x = a, *y = b;
+    int order = RFS_ORDER(x->n, y->n);
 
     for (size_t i = 0; order == 0 && i < x->n; i++) {
         const struct rfs_target *left = x->occurrences[i].target;
         const struct rfs_target *right = y->occurrences[i].target;
-        order = compare(x->occurrences[i].params, y->occurrences[i].params);
-        order = order ? order : compare(left->geometry, right->geometry);
-        order = order ? order : compare(left->stage, right->stage);
-        order = order ? order : compare(left->shown_type, right->shown_type);
+        order = RFS_ORDER(x->occurrences[i].params, y->occurrences[i].params)
+                    ?: RFS_ORDER(left->geometry, right->geometry)
+                    ?: RFS_ORDER(left->stage, right->stage)
+                    ?: RFS_ORDER(left->shown_type, right->shown_type);
     }
     return order;
 }
@@ -272,8 +247,7 @@ static bool group_by_name(struct every *every)
         if (!RFS_PUSH(&every->names, (struct named){&all[i], end - i}))
             return false;
     }
-    if (every->names.n > 1)
-        qsort(every->names.data, every->names.n, sizeof *every->names.data, by_kind);
+    RFS_SORT_ALL(&every->names, by_kind);
     return true;
 }
 
@@ -286,8 +260,7 @@ static bool list_all(struct every *every, const struct rfs_explain *explain)
                         &every->params_of[i]))
             return false;
     if (every->params_of && every->occurrences.n > 1)
-        qsort(every->occurrences.data, every->occurrences.n, sizeof *every->occurrences.data,
-              by_name);
+        RFS_SORT_ALL(&every->occurrences, by_name);
     return every->params_of && group_by_name(every);
 }
 

@@ -2,27 +2,22 @@
 #include "tool/explain/union.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <string.h>
 
 /* Row-major by place, so that equal ones are neighbours. */
 static int by_place(const void *a, const void *b)
 {
-    const struct rfs_box *x = a;
-    const struct rfs_box *y = b;
+    const struct rfs_box *x = a, *y = b;
 
     for (uint32_t i = 0; i < RFS_MAX_DIMS; i++)
         if (x->at[i] != y->at[i])
-            return x->at[i] < y->at[i] ? -1 : 1;
+            return RFS_ORDER(x->at[i], y->at[i]);
     return memcmp(x->len, y->len, sizeof x->len);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a;
-    const uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
+RFS_COMPARE(by_value, uint64_t, x, y, RFS_ORDER(*x, *y))
 
 static uint64_t elements(const struct rfs_box *box, uint32_t axis, uint32_t ndim)
 {
@@ -43,7 +38,7 @@ static uint64_t *edges_of(const struct rfs_box *const *boxes, size_t n, uint32_t
         edges[2 * i + 1] = boxes[i]->at[axis] + boxes[i]->len[axis];
     }
     if (edges)
-        qsort(edges, 2 * n, sizeof *edges, by_value);
+        RFS_SORT(edges, 2 * n, by_value);
     return edges;
 }
 
@@ -105,8 +100,7 @@ bool rfs_boxes_volume(struct rfs_boxes *boxes, uint32_t ndim, uint64_t *volume)
 {
     size_t n = 0;
 
-    if (boxes->n > 1)
-        qsort(boxes->data, boxes->n, sizeof *boxes->data, by_place);
+    RFS_SORT_ALL(boxes, by_place);
     RFS_FREE const struct rfs_box **list = calloc(boxes->n + 1, sizeof *list);
     if (!list)
         return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The threads that write, and the order of their work. */
+#include "base/order.h"
 #include "tool/export/write.h"
 
 #include "base/checked.h"
@@ -187,12 +188,7 @@ static int run_threads(struct rfs_writing_run *run, struct rfs_error *err)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a;
-    const uint32_t y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
+RFS_COMPARE(by_number, uint32_t, x, y, RFS_ORDER(*x, *y))
 
 /* The file's sources by their numbers among all of this export. */
 static int place_file(const struct rfs_export *export, size_t i, struct rfs_wave_file *out)
@@ -212,7 +208,7 @@ static int place_file(const struct rfs_export *export, size_t i, struct rfs_wave
         const char *path = rfs_files_path(files, sources[s]);
         numbers[s] = rfs_intern_find(export->source_paths, path, strlen(path));
     }
-    qsort(numbers, n, sizeof *numbers, by_number);
+    RFS_SORT(numbers, n, by_number);
     return 0;
 }
 

@@ -5,6 +5,7 @@
  * not show, of any task and whatever --ranks says. A file that no manifest lists, and a link or no
  * file by now, is left alone.
  */
+#include "base/order.h"
 #include "tool/export/export.h"
 
 #include "base/cleanup.h"
@@ -52,10 +53,7 @@ bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i)
            S_ISREG(st.st_mode);
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+RFS_COMPARE(by_text, char *, x, y, strcmp(*x, *y))
 
 int rfs_export_refuse_stale(const struct rfs_export *export, struct rfs_error *err)
 {
@@ -71,7 +69,7 @@ int rfs_export_refuse_stale(const struct rfs_export *export, struct rfs_error *e
             paths[n++] = rfs_intern_text(export->stale.paths, i);
     if (n == 0 || export->options->force)
         return 0;
-    qsort(paths, n, sizeof *paths, by_text);
+    RFS_SORT(paths, n, by_text);
     for (size_t i = 0; i < n && i < NAMED && used < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
                                  paths[i]);

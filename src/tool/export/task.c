@@ -2,6 +2,7 @@
 #include "tool/export/task.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "tool/common/tool.h"
 
 #include <errno.h>
@@ -105,14 +106,8 @@ struct sized {
     size_t file;
 };
 
-static int by_size(const void *a, const void *b)
-{
-    const struct sized *x = a;
-    const struct sized *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return x->file < y->file ? -1 : x->file > y->file;
-}
+RFS_COMPARE(by_size, struct sized, x, y,
+            RFS_ORDER(y->bytes, x->bytes) ?: RFS_ORDER(x->file, y->file))
 
 int rfs_task_divide(const uint64_t *sizes, size_t n, uint32_t tasks, uint32_t *task_of)
 {
@@ -125,7 +120,7 @@ int rfs_task_divide(const uint64_t *sizes, size_t n, uint32_t tasks, uint32_t *t
         heap[t].task = t; /* all the same, in order: a heap */
     for (size_t i = 0; i < n; i++)
         order[i] = (struct sized){sizes[i], i};
-    qsort(order, n, sizeof *order, by_size);
+    RFS_SORT(order, n, by_size);
     for (size_t i = 0; i < n; i++) {
         task_of[order[i].file] = heap[0].task;
         /*

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,21 +11,18 @@
 
 static int by_sources(const void *a, const void *b)
 {
-    const struct rfs_wave_file *x = a;
-    const struct rfs_wave_file *y = b;
+    const struct rfs_wave_file *x = a, *y = b;
 
     for (uint32_t i = 0; i < x->n_sources && i < y->n_sources; i++)
         if (x->sources[i] != y->sources[i])
-            return x->sources[i] < y->sources[i] ? -1 : 1;
-    if (x->n_sources != y->n_sources)
-        return x->n_sources < y->n_sources ? -1 : 1;
-    return x->file < y->file ? -1 : x->file > y->file;
+            return RFS_ORDER(x->sources[i], y->sources[i]);
+    return RFS_ORDER(x->n_sources, y->n_sources) ?: RFS_ORDER(x->file, y->file);
 }
 
 void rfs_wave_sort(struct rfs_wave_file *files, size_t n, bool flat)
 {
     if (!flat)
-        qsort(files, n, sizeof *files, by_sources);
+        RFS_SORT(files, n, by_sources);
 }
 
 /* Whether half of the sources of the one that has fewer are the other's, too; MARKED are A's. */

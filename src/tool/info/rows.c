@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/info/rows.h"
 
+#include "base/order.h"
 #include "tool/common/whole.h"
 
 #include <inttypes.h>
@@ -32,34 +33,19 @@ bool rfs_rows_add(struct rfs_rows *rows, const struct rfs_filter *filter, struct
     return !is_taken(filter, &row) || RFS_PUSH(&rows->list, row);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const struct rfs_row *x = a;
-    const struct rfs_row *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
-                                : strcmp(x->name, y->name);
-}
+RFS_COMPARE(by_size, struct rfs_row, x, y,
+            RFS_ORDER(y->bytes, x->bytes) ?: strcmp(x->name, y->name))
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct rfs_row *)a)->name, ((const struct rfs_row *)b)->name);
-}
-
-static int by_offset(const void *a, const void *b)
-{
-    const struct rfs_row *x = a;
-    const struct rfs_row *y = b;
-    return x->offset != y->offset ? (x->offset > y->offset) - (x->offset < y->offset)
-                                  : strcmp(x->name, y->name);
-}
+RFS_COMPARE(by_name, struct rfs_row, x, y, strcmp(x->name, y->name))
+RFS_COMPARE(by_offset, struct rfs_row, x, y,
+            RFS_ORDER(x->offset, y->offset) ?: strcmp(x->name, y->name))
 
 void rfs_rows_order(struct rfs_rows *rows, const struct rfs_filter *filter)
 {
-    if (filter->order != RFS_BY_FILE && rows->list.n > 0)
-        qsort(rows->list.data, rows->list.n, sizeof *rows->list.data,
-              filter->order == RFS_BY_SIZE   ? by_size
-              : filter->order == RFS_BY_NAME ? by_name
-                                             : by_offset);
+    if (filter->order != RFS_BY_FILE)
+        RFS_SORT_ALL(&rows->list, filter->order == RFS_BY_SIZE   ? by_size
+                                  : filter->order == RFS_BY_NAME ? by_name
+                                                                 : by_offset);
     if (rows->list.n > filter->most)
         rows->list.n = filter->most;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/layout/devices.h"
 
+#include "base/order.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,29 +27,9 @@ struct places {
     size_t n, cap;
 };
 
-static int by_layout(const void *a, const void *b)
-{
-    const struct place *x = a;
-    const struct place *y = b;
+RFS_COMPARE(by_layout, struct place, x, y, RFS_ORDER(x->stage, y->stage) ?: RFS_ORDER(x->layout->id, y->layout->id) ?: RFS_ORDER(x->param, y->param))
 
-    if (x->stage != y->stage)
-        return x->stage < y->stage ? -1 : 1;
-    if (x->layout->id != y->layout->id)
-        return x->layout->id < y->layout->id ? -1 : 1;
-    return (x->param > y->param) - (x->param < y->param);
-}
-
-static int by_first(const void *a, const void *b)
-{
-    const struct place *x = a;
-    const struct place *y = b;
-
-    if (x->stage != y->stage)
-        return x->stage < y->stage ? -1 : 1;
-    if (x->first != y->first)
-        return x->first < y->first ? -1 : 1;
-    return (x->param > y->param) - (x->param < y->param);
-}
+RFS_COMPARE(by_first, struct place, x, y, RFS_ORDER(x->stage, y->stage) ?: RFS_ORDER(x->first, y->first) ?: RFS_ORDER(x->param, y->param))
 
 static bool list_places(const struct rfs_groups_use *use, struct places *out)
 {
@@ -63,15 +45,13 @@ static bool list_places(const struct rfs_groups_use *use, struct places *out)
                 return false;
         }
     }
-    if (out->n > 1)
-        qsort(out->data, out->n, sizeof *out->data, by_layout);
+    RFS_SORT_ALL(out, by_layout);
     for (size_t i = 0; i < out->n; i++) {
         const bool same = i > 0 && out->data[i - 1].stage == out->data[i].stage &&
                           out->data[i - 1].layout == out->data[i].layout;
         out->data[i].first = same ? out->data[i - 1].first : out->data[i].param;
     }
-    if (out->n > 1)
-        qsort(out->data, out->n, sizeof *out->data, by_first);
+    RFS_SORT_ALL(out, by_first);
     return true;
 }
 

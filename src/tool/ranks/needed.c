@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "plan/geometry.h"
 #include "plan/role.h"
@@ -49,21 +50,11 @@ uint32_t rfs_needed_sources(const struct rfs_needed *needed)
     return needed->src_devices * needed->src_stages;
 }
 
-static int compare(uint64_t x, uint64_t y)
-{
-    return (x > y) - (x < y);
-}
-
-static int by_layouts(const void *a, const void *b)
-{
-    const struct pair *x = a;
-    const struct pair *y = b;
-    int order = compare(x->dst_stage, y->dst_stage);
-
-    order = order ? order : compare(x->src_stage, y->src_stage);
-    order = order ? order : compare(x->src->id, y->src->id);
-    return order ? order : compare(x->dst ? x->dst->id : 0, y->dst ? y->dst->id : 0);
-}
+RFS_COMPARE(by_layouts, struct pair, x, y,
+            RFS_ORDER(x->dst_stage, y->dst_stage)
+                ?: RFS_ORDER(x->src_stage, y->src_stage)
+                ?: RFS_ORDER(x->src->id, y->src->id)
+                ?: RFS_ORDER(x->dst ? x->dst->id : 0, y->dst ? y->dst->id : 0))
 
 static bool add_param(struct rfs_needed *needed, size_t i, uint32_t dst_stage)
 {
@@ -93,8 +84,7 @@ static void sort_pairs(struct rfs_needed *needed, size_t from)
     const size_t n = needed->pairs.n - from;
     size_t kept = 0;
 
-    if (n > 1)
-        qsort(pairs, n, sizeof *pairs, by_layouts);
+    RFS_SORT(pairs, n, by_layouts);
     for (size_t i = 0; i < n; i++)
         if (kept == 0 || by_layouts(&pairs[kept - 1], &pairs[i]) != 0)
             pairs[kept++] = pairs[i];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/verify/findings.h"
 
+#include "base/order.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,8 +83,7 @@ static int by_rank(const void *x, const void *y)
 
 void rfs_findings_sort(struct rfs_findings *findings)
 {
-    if (findings->list.n > 0)
-        qsort(findings->list.data, findings->list.n, sizeof *findings->list.data, by_rank);
+    RFS_SORT_ALL(&findings->list, by_rank);
 }
 
 size_t rfs_findings_group(const struct rfs_findings *findings, size_t first)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes, bisection, what is made once or published once, files read whole. */
-#include "base/bisect.h"
 #include "base/bytes.h"
 #include "base/cancel.h"
 #include "base/first_error.h"
 #include "base/once.h"
+#include "base/order.h"
 #include "base/publish.h"
 #include "base/read_whole.h"
 #include "base/suggest.h"
