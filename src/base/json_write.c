@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json_write.h"
 
+#include "base/cleanup.h"
 #include "base/text.h"
 
 #include <assert.h>
@@ -229,11 +230,10 @@ static void put_formatted(struct rfs_json_write *json, const char *fmt, va_list 
     if (n >= 0 && (size_t)n < sizeof text) {
         put(json, text, (size_t)n);
     } else {
-        char *all = NULL;
-        json->failed |= vasprintf(&all, fmt, again) < 0;
-        if (!json->failed)
+        RFS_FREE char *all = rfs_text_vprintf(fmt, again);
+        json->failed |= !all;
+        if (all)
             put_chars(json, all);
-        free(all);
     }
     va_end(again);
 }

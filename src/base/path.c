@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/store.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,8 +13,7 @@
 char *rfs_path_join(const char *folder, const char *name)
 {
     const char *slash = strcmp(folder, "/") == 0 ? "" : "/";
-    char *path;
-    return asprintf(&path, "%s%s%s", folder, slash, name) < 0 ? NULL : path;
+    return rfs_text_printf("%s%s%s", folder, slash, name);
 }
 
 int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_error *err)

@@ -6,6 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+char *rfs_text_vprintf(const char *fmt, va_list args)
+{
+    char *text;
+    return vasprintf(&text, fmt, args) < 0 ? NULL : text;
+}
+
+char *rfs_text_printf(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    char *text = rfs_text_vprintf(fmt, args);
+    va_end(args);
+    return text;
+}
+
 static bool is_continuation(unsigned char c)
 {
     return (c & 0xC0) == 0x80;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text that came from a file, made fit for a terminal and for a log of one line per message. */
+/* Texts. Those from a file are made fit for a terminal and a log of one line per message. */
 #ifndef RFS_BASE_TEXT_H
 #define RFS_BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* As asprintf and vasprintf: malloc'ed, or NULL when out of memory. */
+char *rfs_text_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+char *rfs_text_vprintf(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
 
 /*
  * Copies text to out (cap bytes with the NUL, cap > 0), control characters and bytes that are not

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,10 +34,9 @@ int rfs_rename(int folder, const char *from, const char *to, bool replace)
 int rfs_temporary_open(const char *path, char **name, int *fd)
 {
     *fd = -1;
-    if (asprintf(name, "%s.XXXXXX", path) < 0) {
-        *name = NULL;
+    *name = rfs_text_printf("%s.XXXXXX", path);
+    if (!*name)
         return -ENOMEM;
-    }
     *fd = mkostemp(*name, O_CLOEXEC);
     const int rc = *fd < 0 ? -errno : 0;
     if (rc) {

@@ -8,10 +8,10 @@
  * It is made once for all parts: each of a thousand would have to divide everything to know its own
  * share.
  */
-#include "base/order.h"
 #include "hfai/internal.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,11 +9,11 @@
  * newline at the end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the
  * order given, no newline.
  */
-#include "base/order.h"
 #include "image/build.h"
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "layout/document.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "layout/builder.h"
 #include "layout/grid.h"
 
@@ -236,12 +237,9 @@ static bool copy_bytes(struct rfs_strategy_doc *into, const struct rfs_strategy_
 static bool add_prefixed(struct rfs_strategy_doc *doc, uint32_t stage, const char *name,
                          uint32_t layout)
 {
-    RFS_FREE char *text = NULL;
-    const int n = asprintf(&text, "%" PRIu32 "-%s", stage, name);
+    RFS_FREE char *text = rfs_text_printf("%" PRIu32 "-%s", stage, name);
 
-    if (n < 0)
-        text = NULL;
-    return text && add_param(doc, text, (size_t)n, layout);
+    return text && add_param(doc, text, strlen(text), layout);
 }
 
 bool rfs_strategy_doc_merge(struct rfs_strategy_doc *into, const struct rfs_strategy_doc *from,

@@ -13,11 +13,10 @@
 
 static int add_text(struct fuse_args *args, const char *name, const char *value)
 {
-    RFS_FREE char *escaped = rfs_text_option_value(value), *option = NULL;
+    RFS_FREE char *escaped = rfs_text_option_value(value);
+    RFS_FREE char *option = escaped ? rfs_text_printf("-o%s=%s", name, escaped) : NULL;
 
-    if (!escaped || asprintf(&option, "-o%s=%s", name, escaped) < 0)
-        return -1;
-    return fuse_opt_add_arg(args, option);
+    return option ? fuse_opt_add_arg(args, option) : -1;
 }
 
 static int make_args(const struct rfs_mount_options *o, struct fuse_args *args)

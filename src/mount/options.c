@@ -5,6 +5,7 @@
 #include "base/pathlist.h"
 #include "base/store.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "mount/paths.h"
 #include "mount/settings.h"
 
@@ -26,11 +27,9 @@ static int join_absolute(const char *value, char **out)
     for (size_t i = 0; rc == 0 && i < paths.n; i++) {
         RFS_FREE char *before = RFS_STEAL(*out);
         RFS_FREE char *absolute = *paths.data[i] ? rfs_path_absolute(paths.data[i]) : strdup("");
-        if (!absolute ||
-            asprintf(out, "%s%s%s", before ? before : "", before ? ":" : "", absolute) < 0) {
-            *out = NULL;
-            rc = -ENOMEM;
-        }
+        if (absolute)
+            *out = rfs_text_printf("%s%s%s", before ? before : "", before ? ":" : "", absolute);
+        rc = *out ? 0 : -ENOMEM;
     }
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "mount/report.h"
 #include "mount/table.h"
 
@@ -20,11 +21,10 @@
 char *rfs_path_from_here(const char *path)
 {
     RFS_FREE char *cwd = path[0] == '/' || rfs_is_url(path) ? NULL : getcwd(NULL, 0);
-    char *out;
 
     if (!cwd)
         return strdup(path);
-    return asprintf(&out, "%s/%s", cwd, path) < 0 ? NULL : out;
+    return rfs_text_printf("%s/%s", cwd, path);
 }
 
 char *rfs_path_absolute(const char *path)
@@ -90,14 +90,12 @@ static int fail_filled(const char *given, const char *resolved, const char *sour
     RFS_FREE char *remedy = NULL;
 
     if (rfs_table_find(resolved, &mounted) == 0 && mounted.ours) {
-        if (asprintf(&remedy, "fusermount3 -u %s", given) < 0)
-            remedy = NULL;
+        remedy = rfs_text_printf("fusermount3 -u %s", given);
         return rfs_fail(err, -EBUSY, RFS_IN(given), remedy, RFS_PROGRAM " already shows %s here",
                         mounted.source);
     }
     if (held->ranks && is_place_to_mount(source)) {
-        if (asprintf(&remedy, RFS_PROGRAM " %s %s", given, source) < 0)
-            remedy = NULL;
+        remedy = rfs_text_printf(RFS_PROGRAM " %s %s", given, source);
         return rfs_fail(err, -ENOTEMPTY, RFS_IN(given), remedy,
                         "the mount point holds folders of ranks, and the source %s is a place to "
                         "mount on: they look swapped",

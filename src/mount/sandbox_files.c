@@ -5,6 +5,7 @@
  * looking at names and attributes.
  */
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "mount/sandbox.h"
 
@@ -100,15 +101,11 @@ static int allow_credentials(const struct rules *rules)
     static const char *const files[] = {RFS_AWS_SHARED, RFS_AWS_CONFIG, RFS_AWS_CONTAINER_TOKEN,
                                         RFS_AWS_WEB_TOKEN};
     const char *home = rfs_variable("HOME");
-    RFS_FREE char *shared = NULL;
+    RFS_FREE char *shared = home ? rfs_text_printf("%s/.aws", home) : NULL;
     int rc = 0;
 
-    if (home && asprintf(&shared, "%s/.aws", home) < 0) {
-        shared = NULL;
-        return -ENOMEM;
-    }
-    if (shared)
-        rc = allow(rules, shared, READ_FILE);
+    if (home)
+        rc = shared ? allow(rules, shared, READ_FILE) : -ENOMEM;
     for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++)
         rc = rfs_variable(files[i]) ? allow_beside(rules, rfs_variable(files[i])) : 0;
     return rc;

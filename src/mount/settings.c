@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/read_whole.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -69,17 +70,15 @@ static int add_line(struct rfs_settings *settings, const char *path, unsigned nu
 {
     char *name = trimmed(line);
     char *value = strchr(name, '=');
-    RFS_FREE char *origin = NULL;
 
     if (*name == '\0' || *name == '#' || *name == ';' || strcmp(name, "[reshardfs]") == 0)
         return 0;
     if (*name == '[')
         return rfs_fail_usage(err, "[reshardfs], or no section at all",
                               "%s: line %u: there is no section %s", path, number, name);
-    if (asprintf(&origin, "%s: line %u", path, number) < 0) {
-        origin = NULL;
+    RFS_FREE char *origin = rfs_text_printf("%s: line %u", path, number);
+    if (!origin)
         return -ENOMEM;
-    }
     if (value) {
         *value++ = '\0';
         value = unquoted(trimmed(value));

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "source/boxes/dcp.h"
 #include "view/beside.h"
 #include "view/dcp_chunks.h"
@@ -321,12 +322,9 @@ int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
     view->n_files = (size_t)view->n_ranks + 1;
     for (uint32_t rank = 0; rank <= view->n_ranks; rank++) {
         struct shown_file *file = &view->files[rank];
-        const int n = rank == 0 ? asprintf(&file->name, ".metadata")
-                                : asprintf(&file->name, "__%u_0.distcp", rank - 1);
-        if (n < 0) {
-            file->name = NULL;
+        file->name = rank == 0 ? strdup(".metadata") : rfs_text_printf("__%u_0.distcp", rank - 1);
+        if (!file->name)
             return rfs_fail_memory(err);
-        }
         file->rank = rank == 0 || !view->dst ? 0 : rank - 1;
         file->parameters = rank == 0 ? 0 : RFS_IN_PLAN;
     }

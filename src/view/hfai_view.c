@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/publish.h"
+#include "base/text.h"
 #include "image/pt.h"
 #include "view/hidden.h"
 
@@ -231,8 +232,8 @@ static struct shown_file *show(struct rfs_view *view, const char *form, size_t n
 
     if (n > 1)
         snprintf(digits, sizeof digits, "_%zu", number);
-    if (asprintf(&file->name, form, digits) < 0) {
-        file->name = NULL;
+    file->name = rfs_text_printf(form, digits);
+    if (!file->name) {
         rfs_fail_memory(err);
         return NULL;
     }

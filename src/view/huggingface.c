@@ -10,6 +10,7 @@
 #include "view/flat.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 #include <stdio.h>
 
@@ -66,14 +67,11 @@ int rfs_view_huggingface(struct rfs_view *view, const struct rfs_params *params,
     if (!rc)
         rc = flat_group(view, &parts, 2 + files.names.n, err);
     for (uint32_t p = 0; !rc && p < parts.n_parts; p++) {
-        const int n =
-            parts.n_parts == 1
-                ? asprintf(&parts.names[p], "model.safetensors")
-                : asprintf(&parts.names[p], "model-%05u-of-%05u.safetensors", p + 1, parts.n_parts);
-        if (n < 0) {
-            parts.names[p] = NULL;
+        parts.names[p] = parts.n_parts == 1 ? strdup("model.safetensors")
+                                            : rfs_text_printf("model-%05u-of-%05u.safetensors",
+                                                              p + 1, parts.n_parts);
+        if (!parts.names[p])
             rc = rfs_fail_memory(err);
-        }
     }
     if (!rc)
         rc = flat_show_parts(view, &parts, err);

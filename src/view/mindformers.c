@@ -15,6 +15,7 @@
 #include "view/mindformers.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "image/mindformers.h"
 #include "view/beside.h"
 #include "view/groups.h"
@@ -169,11 +170,10 @@ static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_e
         struct shown_file *file = &view->files[view->n_files];
         if (!owners[rank])
             continue;
-        if (asprintf(&file->name, "%s-%07u-%07u.safetensors", kind == MODEL ? "model" : "opt",
-                     number++, n) < 0) {
-            file->name = NULL;
+        file->name = rfs_text_printf("%s-%07u-%07u.safetensors", kind == MODEL ? "model" : "opt",
+                                     number++, n);
+        if (!file->name)
             return rfs_fail_memory(err);
-        }
         file->rank = rank;
         file->mapped = true;
         file->parameters = RFS_IN_PLAN;

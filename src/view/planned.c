@@ -5,6 +5,7 @@
  */
 #include "view/planned.h"
 
+#include "base/text.h"
 #include "image/pt.h"
 #include "view/dcp.h"
 #include "view/flat.h"
@@ -132,10 +133,8 @@ static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err
                             .parameters = RFS_IN_PLAN,
                             .mapped = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS};
     *folder = (struct shown_folder){.first = rank, .n = 1};
-    if (asprintf(&folder->name, "rank_%u", rank) < 0)
-        folder->name = NULL;
-    if (asprintf(&file->name, "%s%u%s.%s", prefix, rank, stage, rfs_format_name(view->format)) < 0)
-        file->name = NULL;
+    folder->name = rfs_text_printf("rank_%u", rank);
+    file->name = rfs_text_printf("%s%u%s.%s", prefix, rank, stage, rfs_format_name(view->format));
     return folder->name && file->name ? 0 : rfs_fail_memory(err);
 }
 

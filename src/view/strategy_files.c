@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/read_whole.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "layout/merge.h"
 
 #include <errno.h>
@@ -55,15 +56,13 @@ static int list_folder(const char *folder, bool any, struct rfs_pathlist *out,
     if (failed)
         return fail_folder(folder, -failed, err);
     while ((entry = rfs_dir_next(&dir)) != NULL) {
-        RFS_FREE char *path = NULL;
         struct stat st;
         const bool named = ends_in(entry->d_name, ".ckpt") || ends_in(entry->d_name, ".json");
         if (entry->d_name[0] == '.' || (!any && !named))
             continue;
-        if (asprintf(&path, "%s/%s", folder, entry->d_name) < 0) {
-            path = NULL;
+        RFS_FREE char *path = rfs_text_printf("%s/%s", folder, entry->d_name);
+        if (!path)
             return rfs_fail_memory(err);
-        }
         if (rfs_store_stat(path, &st) == 0 && !S_ISREG(st.st_mode))
             /* entries that cannot be examined are read, so that the failure is reported */
             continue;

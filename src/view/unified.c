@@ -13,10 +13,11 @@
  * are reported in a warning. If rank 0 has no file, parameters that are proved equal on the other
  * ranks are taken.
  */
-#include "base/order.h"
 #include "view/flat.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,13 +258,10 @@ static int name_parts(struct unifying *u)
     struct flat_parts *parts = &u->parts;
 
     for (uint32_t p = 0; p < parts->n_parts; p++) {
-        const int n = p + 1 == parts->n_parts
-                          ? asprintf(&parts->names[p], "hyper_param.safetensors")
-                          : asprintf(&parts->names[p], "part%u.safetensors", p);
-        if (n < 0) {
-            parts->names[p] = NULL;
+        parts->names[p] = p + 1 == parts->n_parts ? strdup("hyper_param.safetensors")
+                                                  : rfs_text_printf("part%u.safetensors", p);
+        if (!parts->names[p])
             return rfs_fail_memory(u->err);
-        }
     }
     return 0;
 }

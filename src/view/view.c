@@ -3,6 +3,7 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "source/io/beneath.h"
 #include "source/io/encrypted.h"
 #include "source/remote/remote.h"
@@ -270,13 +271,9 @@ static bool asks_for_something(const struct rfs_options *options)
 
 bool rfs_view_has_parts(const char *source)
 {
-    char *first;
+    RFS_FREE char *first = rfs_text_printf("%s/PART_000.pt", source);
 
-    if (asprintf(&first, "%s/PART_000.pt", source) < 0)
-        return false;
-    const bool there = rfs_store_there(first);
-    free(first);
-    return there;
+    return first && rfs_store_there(first);
 }
 
 /* Users that may write to the source must not choose the files that root reads for others. */

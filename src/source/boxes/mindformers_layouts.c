@@ -4,11 +4,11 @@
  * layout of a tensor, also where several stages hold it; which do is known from the lists of ranks
  * alone.
  */
-#include "base/order.h"
 #include "source/boxes/mindformers_internal.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,8 +10,9 @@
  * the index stays. That needs marks that never fall. A thread may be held up between its look at
  * the count of uses and its mark, while a later use marks the rank: so a mark is only ever raised.
  */
-#include "base/order.h"
 #include "source/catalog/internal.h"
+
+#include "base/order.h"
 
 #include <stdlib.h>
 

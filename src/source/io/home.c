@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/store.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,12 +49,11 @@ static enum place place_of(int fd, dev_t device)
 static char *follow(int link, const char *rest)
 {
     char target[PATH_MAX];
-    char *path;
     const ssize_t n = readlinkat(link, "", target, sizeof target);
 
     if (n <= 0 || (size_t)n == sizeof target || (size_t)n + strlen(rest) > PATH_MAX)
         return NULL;
-    return asprintf(&path, "%.*s/%s", (int)n, target, rest) < 0 ? NULL : path;
+    return rfs_text_printf("%.*s/%s", (int)n, target, rest);
 }
 
 /* A walk: FROM is the folder that is reached, REST the rest of the path. */

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,25 +40,21 @@ static char *default_place(void)
 {
     const char *cache = secure_getenv("XDG_CACHE_HOME");
     const char *home = secure_getenv("HOME");
-    char *place;
 
     if (cache && cache[0] == '/') {
-        place = strdup(cache);
+        char *place = strdup(cache);
         trim_slashes(place);
         return place;
     }
-    if (!home || home[0] != '/' || asprintf(&place, "%s/.cache", home) < 0)
-        return NULL;
-    return place;
+    return home && home[0] == '/' ? rfs_text_printf("%s/.cache", home) : NULL;
 }
 
 /* The process may go elsewhere. */
 static char *absolute(const char *path)
 {
     RFS_FREE char *here = getcwd(NULL, 0);
-    char *whole;
 
-    return here && asprintf(&whole, "%s/%s", here, path) >= 0 ? whole : NULL;
+    return here ? rfs_text_printf("%s/%s", here, path) : NULL;
 }
 
 struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log)
@@ -72,9 +69,8 @@ struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log)
         saved->path = strdup(path);
     else if (path)
         saved->path = absolute(path);
-    else if ((saved->above = default_place()) &&
-             asprintf(&saved->path, "%s/reshardfs", saved->above) < 0)
-        saved->path = NULL;
+    else if ((saved->above = default_place()))
+        saved->path = rfs_text_printf("%s/reshardfs", saved->above);
     if (!saved->path) {
         rfs_saved_close(saved);
         return NULL;

@@ -21,12 +21,10 @@ void rfs_fit_findings_free(struct rfs_fit_findings *findings)
 bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_finding finding,
                           const char *fmt, ...)
 {
-    RFS_FREE char *text = NULL;
     va_list args;
 
     va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0)
-        text = NULL;
+    RFS_FREE char *text = rfs_text_vprintf(fmt, args);
     va_end(args);
     finding.text = text ? rfs_arena_text(&findings->arena, text, strlen(text)) : NULL;
     if (finding.param && finding.text)

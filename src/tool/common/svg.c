@@ -102,12 +102,10 @@ void rfs_svg_end(FILE *out)
 
 void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *fmt, ...)
 {
-    RFS_FREE char *text = NULL;
     va_list args;
 
     va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0)
-        text = NULL;
+    RFS_FREE char *text = rfs_text_vprintf(fmt, args);
     va_end(args);
     put(out, "<text x=\"", x);
     put(out, "\" y=\"", y);

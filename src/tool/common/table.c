@@ -33,12 +33,10 @@ void rfs_table_text(struct rfs_table *table, const char *text)
 
 void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
 {
-    RFS_FREE char *text = NULL;
     va_list args;
 
     va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0)
-        text = NULL;
+    RFS_FREE char *text = rfs_text_vprintf(fmt, args);
     va_end(args);
     rfs_table_text(table, rfs_printed_memory(text));
 }

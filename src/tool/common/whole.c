@@ -79,10 +79,10 @@ static int find_rank_file(const char *path, const struct rfs_options *options, c
         options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
         return 0;
     const int rc = rfs_scan_folder(folder, &name, err);
-    if (rc || !name || asprintf(out, "%s/%s", folder, name) >= 0)
+    if (rc || !name)
         return rc;
-    *out = NULL;
-    return rfs_fail_memory(err);
+    *out = rfs_text_printf("%s/%s", folder, name);
+    return *out ? 0 : rfs_fail_memory(err);
 }
 
 static int open_view(const char *path, const struct rfs_settings *options, bool damaged,

@@ -6,6 +6,7 @@
 #include "base/first_error.h"
 #include "base/path.h"
 #include "base/pool.h"
+#include "base/text.h"
 #include "tool/common/tool.h"
 #include "tool/example/write.h"
 
@@ -27,19 +28,6 @@ struct job {
     atomic_uint_least64_t bytes;
     struct rfs_first_error first;
 };
-
-/* malloc'ed, or NULL. */
-static char *path_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static char *path_of(const char *fmt, ...)
-{
-    char *path = NULL;
-    va_list args;
-    va_start(args, fmt);
-    if (vasprintf(&path, fmt, args) < 0)
-        path = NULL;
-    va_end(args);
-    return path;
-}
 
 static int make_dir(const char *path, mode_t mode, struct rfs_error *err)
 {
@@ -156,8 +144,8 @@ static int write_rank(void *ctx, size_t i)
     struct job *job = ctx;
     struct rfs_error err = {0};
     uint64_t bytes = 0;
-    RFS_FREE char *folder = path_of("%s/src/rank_%zu", job->dir, i);
-    RFS_FREE char *path = path_of("%s/src/rank_%zu/checkpoint_%zu.ckpt", job->dir, i, i);
+    RFS_FREE char *folder = rfs_text_printf("%s/src/rank_%zu", job->dir, i);
+    RFS_FREE char *path = rfs_text_printf("%s/src/rank_%zu/checkpoint_%zu.ckpt", job->dir, i, i);
     const int made =
         folder == NULL || path == NULL ? rfs_fail_memory(&err) : make_dir(folder, 0700, &err);
     const int fd = made == 0 ? create(path, &err) : made;
@@ -171,7 +159,8 @@ static int write_rank(void *ctx, size_t i)
 
 static int write_strategy(const struct job *job, unsigned side, struct rfs_error *err)
 {
-    RFS_FREE char *path = path_of("%s/%s_strategy.ckpt", job->dir, side == 0 ? "src" : "dst");
+    RFS_FREE char *path =
+        rfs_text_printf("%s/%s_strategy.ckpt", job->dir, side == 0 ? "src" : "dst");
     RFS_FREE char *data = NULL;
     size_t size = 0;
     uint64_t bytes;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/common/svg.h"
@@ -165,10 +166,8 @@ void rfs_matrices_draw(struct matrices *m, FILE *out)
 {
     const double height = arrange(m) + FOOT;
     char size[RFS_SHOWN_BYTES];
-    RFS_FREE char *about = NULL;
 
-    if (asprintf(&about, "reshard explain: %s, %s", m->title, m->subtitle) < 0)
-        about = NULL;
+    RFS_FREE char *about = rfs_text_printf("reshard explain: %s, %s", m->title, m->subtitle);
     rfs_svg_begin(out, WIDTH, height, about ? about : "reshard explain");
     rfs_svg_text(out, MARGIN, 30, "h", "%s", m->title);
     rfs_svg_text(out, MARGIN, 49, "t", "%s", m->subtitle);

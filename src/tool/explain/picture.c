@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/explain/ranges.h"
@@ -354,12 +355,11 @@ static double body(const struct picture *picture, FILE *out)
 static void draw(const struct picture *picture, FILE *out)
 {
     const double height = HEAD + body(picture, NULL) + FOOT;
-    RFS_FREE char *name = NULL;
     uint64_t bytes = 0;
     char size[RFS_SHOWN_BYTES];
 
-    if (asprintf(&name, "reshard explain: %s, %s", picture->title, picture->subtitle) < 0)
-        name = NULL;
+    RFS_FREE char *name =
+        rfs_text_printf("reshard explain: %s, %s", picture->title, picture->subtitle);
     rfs_svg_begin(out, PICTURE_WIDTH, height, name ? name : "reshard explain");
     rfs_svg_text(out, MARGIN, 30, "h", "%s", picture->title);
     rfs_svg_text(out, MARGIN, 49, "t", "%s", picture->subtitle);

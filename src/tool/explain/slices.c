@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "source/boxes/boxes.h"
 #include "tool/common/show.h"
 #include "tool/explain/parts.h"
@@ -198,12 +199,10 @@ static bool describe(const struct rfs_explain *explain, struct rfs_explained *sl
     free(slice->path);
     slice->path = NULL;
     slice->offset = at->offset;
-    if (at->name && asprintf(&slice->path, "%s%s%s", at->folder ? at->folder : "",
-                             at->folder ? "/" : "", at->name) < 0) {
-        slice->path = NULL;
-        return false;
-    }
-    return true;
+    if (at->name)
+        slice->path = rfs_text_printf("%s%s%s", at->folder ? at->folder : "", at->folder ? "/" : "",
+                                      at->name);
+    return !at->name || slice->path;
 }
 
 /* 1, 0 if the rank does not have it, or -errno with *err filled or not. */

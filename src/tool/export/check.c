@@ -6,6 +6,7 @@
  * unless --force says to replace it.
  */
 #include "base/fd.h"
+#include "base/text.h"
 #include "tool/export/export.h"
 
 #include "base/checked.h"
@@ -273,14 +274,12 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
 
 static int read_manifest(struct rfs_export *export, const char *name, struct rfs_error *err)
 {
-    RFS_FREE char *path = NULL;
     RFS_FREE char *text = NULL;
     size_t size = 0;
 
-    if (asprintf(&path, "%s/%s", export->dest.path, name) < 0) {
-        path = NULL;
+    RFS_FREE char *path = rfs_text_printf("%s/%s", export->dest.path, name);
+    if (!path)
         return rfs_fail_memory(err);
-    }
     int rc = rfs_read_whole(path, RFS_MANIFEST_BYTES, &text, &size, err);
     if (rc == -ENOENT) /* another task has just merged it */
         return 0;

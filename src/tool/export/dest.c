@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "base/write_whole.h"
 #include "tool/common/show.h"
 
@@ -63,9 +64,7 @@ static char *resolve(const char *given)
     RFS_FREE char *parent = realpath(!slash ? "." : slash == copy ? "/" : copy, NULL);
     if (!parent)
         return NULL;
-    if (asprintf(&out, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < 0)
-        out = NULL;
-    return out;
+    return rfs_path_join(parent, name);
 }
 
 static int refuse_overlap(const char *path, const char *source, struct rfs_error *err)
@@ -216,8 +215,7 @@ int rfs_dest_open(const struct rfs_dest *dest, const char *path)
  */
 static char *temporary_of(const char *name)
 {
-    char *out;
-    return asprintf(&out, ".%s.part", name) < 0 ? NULL : out;
+    return rfs_text_printf(".%s.part", name);
 }
 
 uint64_t rfs_dest_partial_bytes(const struct rfs_dest *dest, const char *path)

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/text.h"
 #include "view/ranges.h"
 
 #include <errno.h>
@@ -39,9 +40,9 @@ static int walk(struct rfs_export *export, uint64_t dir, const char *above, unsi
     int rc = 0;
 
     for (uint64_t i = 0; rc == 0 && reshard_list(export->view, dir, i, &entry) == 1; i++) {
-        char *path;
+        char *path = rfs_text_printf("%s%s%s", above, *above ? "/" : "", entry.name);
 
-        if (asprintf(&path, "%s%s%s", above, *above ? "/" : "", entry.name) < 0)
+        if (!path)
             return rfs_fail_memory(err);
         if (entry.is_dir) {
             if (depth < DEEPEST)

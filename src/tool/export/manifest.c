@@ -286,10 +286,7 @@ int rfs_manifest_parse(const char *name, const char *text, size_t size,
 
 char *rfs_manifest_name(uint32_t task, uint32_t tasks)
 {
-    char *name = NULL;
-    const int n = tasks < 2 ? asprintf(&name, RFS_MANIFEST_NAME)
-                            : asprintf(&name, STEM ".%" PRIu32 ".json", task);
-    return n < 0 ? NULL : name;
+    return tasks < 2 ? strdup(RFS_MANIFEST_NAME) : rfs_text_printf(STEM ".%" PRIu32 ".json", task);
 }
 
 bool rfs_manifest_is_name(const char *name)

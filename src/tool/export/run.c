@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The threads that write, and the order of their work. */
-#include "base/order.h"
 #include "tool/export/write.h"
 
 #include "base/checked.h"
+#include "base/order.h"
 #include "tool/common/stop.h"
 #include "view/ranges.h"
 

@@ -5,10 +5,10 @@
  * not show, of any task and whatever --ranks says. A file that no manifest lists, and a link or no
  * file by now, is left alone.
  */
-#include "base/order.h"
 #include "tool/export/export.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One checkpoint file, of any format, and the folder of a rank's. */
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "source/ckpt/walk.h"
 #include "source/safetensors/header.h"
 #include "source/scan/scan.h"
@@ -160,10 +161,10 @@ int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct 
         rc = rfs_fail(err, -ENOENT, RFS_IN(folder), "a folder with rank_N folders or .ckpt files",
                       "holds no checkpoint");
     rc = rfs_scan_foreign(folder, rc, err);
-    if (rc == 0 && asprintf(&report->path, "%s/%s", folder, name) < 0) {
-        report->path = NULL;
+    if (rc == 0)
+        report->path = rfs_text_printf("%s/%s", folder, name);
+    if (rc == 0 && !report->path)
         rc = rfs_fail_memory(err);
-    }
     if (rc == 0)
         rc = rfs_info_detect(report->path, args->source.sealed != NULL, &kind, err);
     if (rc == 0)

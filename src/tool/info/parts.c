@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hfai's parts: the models' tensors, whole, and the files. */
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "hfai/hfai.h"
 #include "tool/info/info.h"
 
@@ -27,13 +28,10 @@ static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
                 break;
             if (rc < 0)
                 return rc;
-            RFS_FREE char *name = NULL;
-            if ((models > 1 ? asprintf(&name, "%zu.%.*s", m, (int)tensor.name_bytes, tensor.name)
-                            : asprintf(&name, "%.*s", (int)tensor.name_bytes, tensor.name)) < 0) {
-                name = NULL;
-                return rfs_fail_memory(err);
-            }
-            if (!rfs_rows_keep(rows, &args->filter, name, &tensor.type, 0))
+            RFS_FREE char *name =
+                models > 1 ? rfs_text_printf("%zu.%.*s", m, (int)tensor.name_bytes, tensor.name)
+                           : strndup(tensor.name, tensor.name_bytes);
+            if (!name || !rfs_rows_keep(rows, &args->filter, name, &tensor.type, 0))
                 return rfs_fail_memory(err);
         }
     return 0;

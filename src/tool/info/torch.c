@@ -5,6 +5,7 @@
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "source/torch/archive.h"
 #include "tool/info/info.h"
 
@@ -72,12 +73,10 @@ static int visit(struct walk *walk, const struct rfs_node *node, const char *nam
 static int visit_below(struct walk *walk, const struct rfs_node *node, const char *above,
                        const char *key, unsigned depth)
 {
-    RFS_FREE char *name = NULL;
 
-    if (asprintf(&name, "%s%s%s", above, *above ? "." : "", key) < 0) {
-        name = NULL;
+    RFS_FREE char *name = rfs_text_printf("%s%s%s", above, *above ? "." : "", key);
+    if (!name)
         return rfs_fail_memory(walk->err);
-    }
     return visit(walk, node, name, depth + 1);
 }
 

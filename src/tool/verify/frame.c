@@ -12,6 +12,7 @@
 #include "base/first_error.h"
 #include "base/pool.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "source/io/files.h"
 #include "view/internal.h"
 
@@ -188,8 +189,7 @@ static int find_path(struct frame *frame)
     const struct rfs_whole *tree = &frame->verify->tree;
 
     if (!frame->view->kind->by_rank) { /* parts, which have a folder, are not compared by file */
-        if (asprintf(&frame->path, "%s/%s", rfs_catalog_path(tree->catalog), frame->file->name) < 0)
-            frame->path = NULL;
+        frame->path = rfs_text_printf("%s/%s", rfs_catalog_path(tree->catalog), frame->file->name);
     } else if (rfs_verify_has_rank(frame->verify, frame->rank)) {
         frame->path = strdup(rfs_files_path(rfs_catalog_files(tree->catalog),
                                             rfs_catalog_file(tree->catalog, frame->rank)));

@@ -4,6 +4,7 @@
  * all of them together, so nothing else is compared then.
  */
 #include "base/fd.h"
+#include "base/text.h"
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
@@ -57,11 +58,9 @@ bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_fi
 
     for (uint32_t part = 0; missing && part < RFS_HFAI_PARTS; part++) {
         struct rfs_error why = {0};
-        RFS_FREE char *path = NULL;
-        if (asprintf(&path, "%s/PART_%03u.pt", folder, part) < 0) {
-            path = NULL;
+        RFS_FREE char *path = rfs_text_printf("%s/PART_%03u.pt", folder, part);
+        if (!path)
             break;
-        }
         missing[part] = access(path, F_OK) != 0;
         if (missing[part])
             continue;
