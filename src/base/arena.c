@@ -3,9 +3,6 @@
 
 #include "base/checked.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { CHUNK_BYTES = 64 << 10, CHUNKS_BACK = 256 };
 
 /* The first chunk of the list is the one that is filled. */

@@ -3,10 +3,9 @@
  * A bump allocator: many small objects, freed together. Not thread-safe: its owner locks. Costs at
  * most one partly used chunk (64 KiB) beyond the requested bytes.
  */
-#ifndef RFS_BASE_ARENA_H
-#define RFS_BASE_ARENA_H
+#pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 struct rfs_arena {
     struct rfs_arena_chunk *chunks;
@@ -24,5 +23,3 @@ void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more)
 /* A NUL-terminated copy. */
 char *rfs_arena_text(struct rfs_arena *arena, const char *text, size_t length);
 void rfs_arena_free(struct rfs_arena *arena);
-
-#endif

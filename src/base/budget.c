@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/budget.h"
 
-#include <errno.h>
-#include <inttypes.h>
-
 int rfs_budget_take(struct rfs_budget *budget, uint64_t bytes, const char *file,
                     struct rfs_error *err)
 {

@@ -3,12 +3,9 @@
  * Memory that is kept for long, with a limit: its size follows the input, so an input that needs
  * more is refused. Not thread-safe.
  */
-#ifndef RFS_BASE_BUDGET_H
-#define RFS_BASE_BUDGET_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stdint.h>
 
 struct rfs_budget {
     uint64_t used;
@@ -25,5 +22,3 @@ int rfs_budget_take(struct rfs_budget *budget, uint64_t bytes, const char *file,
                     struct rfs_error *err);
 /* That error. */
 int rfs_budget_fail(const struct rfs_budget *budget, const char *file, struct rfs_error *err);
-
-#endif

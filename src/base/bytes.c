@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/bytes.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 unsigned char *rfs_bytes_room(struct rfs_bytes *bytes, size_t more)
 {
     if (bytes->failed || !RFS_RESERVE(bytes, more)) {

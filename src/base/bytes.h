@@ -3,15 +3,9 @@
  * Bytes that are put together one after the other. Begins as {0}. After a failure for want of
  * memory nothing more is added, and FAILED stays set: a caller may put many things and look once.
  */
-#ifndef RFS_BASE_BYTES_H
-#define RFS_BASE_BYTES_H
+#pragma once
 
 #include "base/vec.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 struct rfs_bytes {
     unsigned char *data; /* owned; NULL while nothing was put */
@@ -34,5 +28,3 @@ static inline bool rfs_bytes_put_text(struct rfs_bytes *bytes, const char *text)
 bool rfs_bytes_put_number(struct rfs_bytes *bytes, uint64_t number);
 /* Empty, and without memory. */
 void rfs_bytes_free(struct rfs_bytes *bytes);
-
-#endif

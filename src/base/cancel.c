@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cancel.h"
 
-#include <errno.h>
 #include <time.h>
 
 /* How long it takes a waiter to see that its work was given up, at most; ns. */

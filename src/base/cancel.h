@@ -10,12 +10,12 @@
  * Cancelled work counts as never begun: it is not remembered as a failure, and other threads that
  * wait for it do it themselves. A system call that is under way is not ended.
  */
-#ifndef RFS_BASE_CANCEL_H
-#define RFS_BASE_CANCEL_H
+#pragma once
+
+#include "base/std.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
 struct rfs_cancel {
     atomic_bool now; /* it is cancelled; set and unset by any thread */
@@ -44,5 +44,3 @@ int rfs_cancel_init_cond(pthread_cond_t *cond);
  * second.
  */
 int rfs_cancel_wait(pthread_cond_t *cond, pthread_mutex_t *lock);
-
-#endif

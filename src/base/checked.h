@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on sizes from files: each returns true when the result fits, and stores it then. */
-#ifndef RFS_BASE_CHECKED_H
-#define RFS_BASE_CHECKED_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 static inline bool rfs_add_u64(uint64_t a, uint64_t b, uint64_t *sum)
 {
@@ -47,5 +44,3 @@ static inline uint64_t rfs_max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
-
-#endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scoped clean-up: a variable frees itself on every way out of its block unless it is stolen. */
-#ifndef RFS_BASE_CLEANUP_H
-#define RFS_BASE_CLEANUP_H
+#pragma once
 
-#include <stdlib.h>
+#include "base/std.h"
+
 #include <unistd.h>
 
 static inline void rfs_cleanup_free(void *p)
@@ -38,5 +38,3 @@ static inline int rfs_steal_fd(int *fd)
     *fd = -1;
     return value;
 }
-
-#endif

@@ -3,10 +3,6 @@
 
 #include "base/text.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 /*
  * The most characters of one part of the message, so that a long path never pushes the reason or
  * the remedy out.

@@ -4,13 +4,9 @@
  * without the parts that do not apply. Functions return 0 or -errno; those that run at set-up also
  * take a struct rfs_error, which the caller owns and which may be NULL.
  */
-#ifndef RFS_BASE_ERROR_H
-#define RFS_BASE_ERROR_H
+#pragma once
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 struct rfs_error {
     int code;   /* 0 or -errno */
@@ -48,5 +44,3 @@ int rfs_fail_memory_of(struct rfs_error *err, const char *file);
 
 /* CODE, a -errno that reading there gave. */
 int rfs_fail_read(struct rfs_error *err, struct rfs_where where, int code);
-
-#endif

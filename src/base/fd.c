@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fd.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 int rfs_pread_all(int fd, void *buf, size_t n, uint64_t offset)

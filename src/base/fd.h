@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes of descriptors that go on after a signal and after a part. */
-#ifndef RFS_BASE_FD_H
-#define RFS_BASE_FD_H
+#pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
+
 #include <sys/types.h>
 
 /* All of N bytes at OFFSET. 0, -errno, or -ENODATA when the file ends before. */
@@ -15,5 +14,3 @@ ssize_t rfs_read_most(int fd, void *buf, size_t n);
 
 /* All of SIZE bytes, from where FD is. 0 or -errno. */
 int rfs_write_all(int fd, const void *data, size_t size);
-
-#endif

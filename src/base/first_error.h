@@ -6,8 +6,7 @@
  *     struct rfs_first_error first = RFS_FIRST_ERROR;
  *     rc = rfs_first_error_take(&first, rfs_pool_for(pool, n, job, &ctx), err);
  */
-#ifndef RFS_BASE_FIRST_ERROR_H
-#define RFS_BASE_FIRST_ERROR_H
+#pragma once
 
 #include "base/error.h"
 
@@ -51,5 +50,3 @@ static inline int rfs_first_error_take(const struct rfs_first_error *first, int 
         *err = first->err;
     return first->code;
 }
-
-#endif

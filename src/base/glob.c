@@ -7,8 +7,6 @@
 #include "base/glob.h"
 
 #include <ctype.h>
-#include <stddef.h>
-#include <string.h>
 
 /* Bytes of the character at a text that is not at its end. */
 static size_t character(const char *text)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Patterns of names, of parameters and of files: one kind for all options. */
-#ifndef RFS_BASE_GLOB_H
-#define RFS_BASE_GLOB_H
+#pragma once
 
-#include <stdbool.h>
+#include "base/std.h"
 
 /*
  * Whether all of TEXT is like PATTERN: `*` is any run of characters, dots and slashes too, `?` any
@@ -22,5 +21,3 @@ bool rfs_glob_match(const char *pattern, const char *text);
 bool rfs_glob_match_file(const char *pattern, const char *name);
 /* Whether the pattern has any of those. */
 bool rfs_glob_is_pattern(const char *text);
-
-#endif

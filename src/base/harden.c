@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/harden.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 

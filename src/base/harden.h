@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rights that the process gives up before it reads a key. */
-#ifndef RFS_BASE_HARDEN_H
-#define RFS_BASE_HARDEN_H
+#pragma once
 
 #include "base/error.h"
 
@@ -10,5 +9,3 @@
  * neither the process nor its children are dumpable. 0, or -errno with *err filled.
  */
 int rfs_harden(struct rfs_error *err);
-
-#endif

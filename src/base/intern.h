@@ -5,11 +5,9 @@
  * rfs_intern_bytes is lock-free for any id that another thread handed over properly.
  * Cost: the bytes + about 24 bytes each.
  */
-#ifndef RFS_BASE_INTERN_H
-#define RFS_BASE_INTERN_H
+#pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 #define RFS_NO_ID UINT32_MAX
 
@@ -31,5 +29,3 @@ static inline const char *rfs_intern_text(const struct rfs_intern *table, uint32
 }
 uint32_t rfs_intern_count(struct rfs_intern *table);
 size_t rfs_intern_memory(struct rfs_intern *table);
-
-#endif

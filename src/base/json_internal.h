@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the reader of JSON only. */
-#ifndef RFS_BASE_JSON_INTERNAL_H
-#define RFS_BASE_JSON_INTERNAL_H
+#pragma once
 
 #include "base/json_read.h"
 
@@ -21,5 +20,3 @@ static inline bool rfs_json_more(struct rfs_json_read *json)
 }
 /* Whether there are N more bytes. */
 bool rfs_json_ahead(struct rfs_json_read *json, size_t n);
-
-#endif

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json_internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct rfs_json_read rfs_json_read_begin(const void *data, size_t n)
 {
     return (struct rfs_json_read){.data = data, .n = n};

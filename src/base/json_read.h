@@ -8,12 +8,9 @@
  * Functions return false when the text is not of the requested form; then wrong is the reason,
  * rfs_json_read_place the place, and every later call returns false, too. Not thread-safe.
  */
-#ifndef RFS_BASE_JSON_READ_H
-#define RFS_BASE_JSON_READ_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 #define RFS_JSON_DEPTH 64 /* of a value that is skipped */
 #define RFS_JSON_BLOCK ((size_t)1 << 20)
@@ -80,5 +77,3 @@ bool rfs_json_read_part(struct rfs_json_read *json, struct rfs_json_part *part);
 bool rfs_json_read_element(struct rfs_json_read *json, bool *first);
 /* Nothing but spaces is left. */
 bool rfs_json_read_end(struct rfs_json_read *json);
-
-#endif

@@ -2,9 +2,6 @@
 #include "base/json_internal.h"
 #include "base/text.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static bool reserve_text(struct rfs_json_read *json, size_t more)
 {
     if (json->text_cap - json->text_n > more)

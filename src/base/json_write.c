@@ -5,9 +5,6 @@
 #include "base/text.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdlib.h>
 
 static void put(struct rfs_json_write *json, const void *data, size_t n)
 {

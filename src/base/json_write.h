@@ -15,12 +15,9 @@
  * KEY is the member's name in an object, and NULL in an array, at the top, and after
  * rfs_json_put_key. Nothing is allocated but in the buffer. Not thread-safe.
  */
-#ifndef RFS_BASE_JSON_WRITE_H
-#define RFS_BASE_JSON_WRITE_H
+#pragma once
 
 #include "base/bytes.h"
-
-#include <stdio.h>
 
 #define RFS_JSON_LEVELS 12 /* objects and arrays in each other, at most */
 
@@ -85,5 +82,3 @@ void rfs_json_put_u64s(struct rfs_json_write *json, const char *key, enum rfs_js
                        const uint64_t *numbers, size_t n);
 void rfs_json_put_u32s(struct rfs_json_write *json, const char *key, enum rfs_json_form form,
                        const uint32_t *numbers, size_t n);
-
-#endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits of the process (getrlimit(2)). Threads: all functions but raise. */
-#ifndef RFS_BASE_LIMITS_H
-#define RFS_BASE_LIMITS_H
+#pragma once
 
-#include <stdint.h>
+#include "base/std.h"
 
 /* Descriptors for other things than source files. */
 #define RFS_LIMITS_FILES_KEPT 16u
@@ -14,5 +13,3 @@ void rfs_limits_raise_files(void);
 unsigned rfs_limits_files(unsigned most);
 /* Bytes of addresses (RLIMIT_AS); UINT64_MAX: any. */
 uint64_t rfs_limits_addresses(void);
-
-#endif

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/base/arena.c src/base/arena.h \
-	src/base/order.h \
 	src/base/bytes.c src/base/bytes.h \
 	src/base/budget.c src/base/budget.h \
 	src/base/cancel.c src/base/cancel.h \
@@ -23,6 +22,7 @@ librfs_la_SOURCES += \
 	src/base/once.c src/base/once.h \
 	src/base/option_values.c \
 	src/base/options.c src/base/options.h \
+	src/base/order.h \
 	src/base/path.c src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
@@ -33,6 +33,7 @@ librfs_la_SOURCES += \
 	src/base/secret_slots.c src/base/secret_slots.h \
 	src/base/settings.c src/base/settings.h \
 	src/base/share.c src/base/share.h \
+	src/base/std.h \
 	src/base/store.c src/base/store.h \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/term.c src/base/term.h \

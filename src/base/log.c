@@ -3,11 +3,6 @@
 
 #include "base/text.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-
 enum { LINE_BYTES = 2304, LINES_A_SECOND = 10 };
 
 void rfs_log_init(struct rfs_log *log, rfs_log_sink *sink, void *ctx)

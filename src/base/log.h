@@ -4,11 +4,11 @@
  * any thread: the limiter has its own lock, held only while a counter is changed, never while the
  * sink runs.
  */
-#ifndef RFS_BASE_LOG_H
-#define RFS_BASE_LOG_H
+#pragma once
+
+#include "base/std.h"
 
 #include <pthread.h>
-#include <stdint.h>
 #include <time.h>
 
 enum rfs_level { RFS_ERROR, RFS_WARNING, RFS_INFO, RFS_DEBUG };
@@ -37,5 +37,3 @@ void rfs_log(struct rfs_log *log, enum rfs_level level, const char *fmt, ...)
  */
 void rfs_log_limited(struct rfs_log *log, enum rfs_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -10,9 +10,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/sysmacros.h>
 
 /* Undoes the escapes in place. */

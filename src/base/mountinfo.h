@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's table of mounts. */
-#ifndef RFS_BASE_MOUNTINFO_H
-#define RFS_BASE_MOUNTINFO_H
+#pragma once
 
-#include <stdbool.h>
+#include "base/std.h"
+
 #include <sys/types.h>
 
 /* Texts are those of the mount, and last until the next one. */
@@ -18,5 +18,3 @@ struct rfs_mountinfo {
  * table can't be read.
  */
 int rfs_mountinfo_each(bool (*take)(void *ctx, const struct rfs_mountinfo *mount), void *ctx);
-
-#endif

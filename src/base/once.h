@@ -14,11 +14,11 @@
  *     }
  *     pthread_mutex_unlock(&lock);
  */
-#ifndef RFS_BASE_ONCE_H
-#define RFS_BASE_ONCE_H
+#pragma once
+
+#include "base/std.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 
 /* Under the owner's lock; {0} to begin with. */
 struct rfs_once {
@@ -32,5 +32,3 @@ struct rfs_once {
 int rfs_once_begin(struct rfs_once *once, pthread_cond_t *done, pthread_mutex_t *lock);
 /* Under the same lock. Unless it was MADE, the next thread tries again. */
 void rfs_once_end(struct rfs_once *once, pthread_cond_t *done, bool made);
-
-#endif

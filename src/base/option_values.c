@@ -3,9 +3,6 @@
 #include "base/checked.h"
 #include "base/options.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #define FILE_NAME_MOST 200 /* bytes */

@@ -3,9 +3,6 @@
 
 #include "base/suggest.h"
 
-#include <stdio.h>
-#include <string.h>
-
 enum {
     VIEW = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_RANKS,
     PARTS = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_PARTS,

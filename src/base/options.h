@@ -6,17 +6,11 @@
  * view, those that belong to the keys of data kept on disk. The completions read --help; tests
  * compare the table with the manual page and the README.
  */
-#ifndef RFS_BASE_OPTIONS_H
-#define RFS_BASE_OPTIONS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -260,5 +254,3 @@ int rfs_option_switch(const char *value);
  * it is not a size, or over 2^63 - 1 bytes.
  */
 bool rfs_option_size(const char *text, uint64_t *bytes);
-
-#endif

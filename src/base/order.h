@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparing, sorting and bisection. */
-#ifndef RFS_BASE_ORDER_H
-#define RFS_BASE_ORDER_H
+#pragma once
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/std.h"
 
 /* -1, 0 or 1, as A is below B, equal to it or above it. Evaluates both twice. */
 #define RFS_ORDER(a, b) (((a) > (b)) - ((a) < (b)))
@@ -62,5 +59,3 @@ static inline void rfs_sort(void *data, size_t n, size_t size,
         }                                                                                          \
         bisect_low;                                                                                \
     })
-
-#endif

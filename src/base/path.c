@@ -5,9 +5,6 @@
 #include "base/store.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 char *rfs_path_join(const char *folder, const char *name)

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths: compared as texts, joined, resolved. */
-#ifndef RFS_BASE_PATH_H
-#define RFS_BASE_PATH_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stdbool.h>
-#include <string.h>
 
 /* Whether INNER is OUTER or lies below it. Both absolute and resolved. */
 static inline bool rfs_path_within(const char *inner, const char *outer)
@@ -30,5 +26,3 @@ int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_err
  * given, because its ending decides about the format.
  */
 int rfs_path_resolve(const char *source, char **path, struct rfs_error *err);
-
-#endif

@@ -5,10 +5,6 @@
 #include "base/store.h"
 #include "base/vec.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static bool exists(const char *path)

@@ -4,11 +4,9 @@
  * written is one path, and the longest run of pieces that exists is taken first. What does not
  * exist ends at the next ':'.
  */
-#ifndef RFS_BASE_PATHLIST_H
-#define RFS_BASE_PATHLIST_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 struct rfs_pathlist {
     char **data; /* each owned; "" where nothing stands between two ':' */
@@ -25,5 +23,3 @@ bool rfs_pathlist_add(struct rfs_pathlist *list, char *path);
 /* Sorted by their bytes. */
 void rfs_pathlist_sort(struct rfs_pathlist *list);
 void rfs_pathlist_free(struct rfs_pathlist *list);
-
-#endif

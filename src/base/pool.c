@@ -3,10 +3,8 @@
 
 #include "base/wait.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 
 struct job {
     struct job *next;

@@ -6,13 +6,9 @@
  * Besides the threads that it was made with, for work that computes, a pool starts up to
  * RFS_POOL_WAITERS in all for work that waits for storage: those sleep most of the time.
  */
-#ifndef RFS_BASE_POOL_H
-#define RFS_BASE_POOL_H
+#pragma once
 
 #include "base/cancel.h"
-
-#include <stdbool.h>
-#include <stddef.h>
 
 struct rfs_pool;
 
@@ -63,5 +59,3 @@ bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void 
  * and it returns -EINTR.
  */
 int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i), void *ctx);
-
-#endif

@@ -7,12 +7,9 @@
  *   field   = varint(number << 3 | type) payload
  *   payload = type 0: varint | 1: 8 bytes | 2: varint(length) bytes | 5: 4 bytes; groups (3, 4) are wrong
  */
-#ifndef RFS_BASE_PROTO_READ_H
-#define RFS_BASE_PROTO_READ_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 /* The rest of a message, or of packed numbers. Borrowed. */
 struct rfs_proto {
@@ -52,5 +49,3 @@ struct rfs_proto_shape {
 bool rfs_proto_has_shape(struct rfs_proto message, const struct rfs_proto_shape *shape);
 /* Whether it has a field that the shape lacks; not counting messages in it. */
 bool rfs_proto_has_others(struct rfs_proto message, const struct rfs_proto_shape *shape);
-
-#endif

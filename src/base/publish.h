@@ -4,11 +4,11 @@
  * until then. Several threads may make it at once; the first to publish wins. For objects that are
  * costly to make twice, see base/once.h.
  */
-#ifndef RFS_BASE_PUBLISH_H
-#define RFS_BASE_PUBLISH_H
+#pragma once
+
+#include "base/std.h"
 
 #include <stdatomic.h>
-#include <stddef.h>
 
 /* The published object, or NULL. */
 #define RFS_PUBLISHED(slot) atomic_load_explicit((slot), memory_order_acquire)
@@ -26,5 +26,3 @@
             drop(publish_mine);                                                                    \
         publish_there;                                                                             \
     })
-
-#endif

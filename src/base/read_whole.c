@@ -6,10 +6,7 @@
 #include "base/fd.h"
 #include "base/store.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static int fail_errno(struct rfs_error *err, const char *path, int code)

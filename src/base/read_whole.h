@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small files, read whole: strategies, maps, manifests. */
-#ifndef RFS_BASE_READ_WHOLE_H
-#define RFS_BASE_READ_WHOLE_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 /*
  * The bytes of the regular file at PATH, malloc'ed, with a NUL behind them that *SIZE does not
@@ -22,5 +18,3 @@ int rfs_read_whole(const char *path, size_t limit, char **data, size_t *size,
  */
 int rfs_read_whole_fd(int fd, const char *path, size_t limit, char **data, size_t *size,
                       struct rfs_error *err);
-
-#endif

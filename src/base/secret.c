@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/secret.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 void rfs_wipe(void *at, size_t bytes)

@@ -7,14 +7,11 @@
  * Threads: all functions. A lock on memory does not last over a fork: the child locks again what it
  * needs.
  */
-#ifndef RFS_BASE_SECRET_H
-#define RFS_BASE_SECRET_H
+#pragma once
 
 #include "base/log.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 /* The owner of secrets: remembers that a failure to lock was logged. Owns nothing. */
 struct rfs_secret {
@@ -38,5 +35,3 @@ void rfs_secret_release(void *at, size_t bytes);
 
 /* Overwrites bytes; compilers do not remove it. */
 void rfs_wipe(void *at, size_t bytes);
-
-#endif

@@ -4,7 +4,6 @@
 #include "base/secret.h"
 
 #include <pthread.h>
-#include <stdint.h>
 #include <unistd.h>
 
 #define ROOM ((size_t)RFS_SLOTS * RFS_SLOT_BYTES)

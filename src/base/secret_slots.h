@@ -5,11 +5,9 @@
  *
  * Threads: all functions but open, under a leaf lock.
  */
-#ifndef RFS_BASE_SECRET_SLOTS_H
-#define RFS_BASE_SECRET_SLOTS_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 #define RFS_SLOT_BYTES 4096u
 #define RFS_SLOTS 256u
@@ -24,5 +22,3 @@ void *rfs_slots_take(size_t n);
 bool rfs_slots_has(const void *at);
 /* Wipes it. AT is one that rfs_slots_has. */
 void rfs_slots_give(void *at);
-
-#endif

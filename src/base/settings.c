@@ -3,11 +3,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void free_setting(struct rfs_setting *setting)
 {
     free(setting->name);

@@ -5,12 +5,9 @@
  * backslash before a comma or a backslash "\\", and any other backslash stands for itself. Not
  * thread-safe.
  */
-#ifndef RFS_BASE_SETTINGS_H
-#define RFS_BASE_SETTINGS_H
+#pragma once
 
 #include "base/vec.h"
-
-#include <stdio.h>
 
 struct rfs_setting {
     char *name;  /* owned */
@@ -44,5 +41,3 @@ const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings,
 char *rfs_settings_text(const struct rfs_settings *settings);
 /* Writes one as it stands in a text. */
 void rfs_setting_write(FILE *out, const char *name, const char *value);
-
-#endif

@@ -4,10 +4,9 @@
  * indexed at once, no more of their headers are in memory than fit RFS_SHARE_BYTES, or one that is
  * larger by itself. Thread-safe.
  */
-#ifndef RFS_BASE_SHARE_H
-#define RFS_BASE_SHARE_H
+#pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 #define RFS_SHARE_BYTES ((size_t)32 << 20)
 
@@ -21,5 +20,3 @@ void rfs_share_give(size_t *share);
 
 /* A share that ends with the scope: RFS_SHARED share = 0; */
 #define RFS_SHARED __attribute__((cleanup(rfs_share_give))) size_t
-
-#endif

@@ -4,11 +4,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* ---- without objects ------------------------------------------------------------------------- */
 

@@ -7,14 +7,11 @@
  *
  * Threads: all functions but rfs_store_register.
  */
-#ifndef RFS_BASE_STORE_H
-#define RFS_BASE_STORE_H
+#pragma once
+
+#include "base/std.h"
 
 #include <dirent.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -104,5 +101,3 @@ const char *rfs_store_remedy(const char *path, int code);
 void rfs_store_told_remedy(const char *remedy);
 /* For stores: keeps the details of a failure with CODE, which it returns. */
 int rfs_store_told(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -3,11 +3,9 @@
  * "Did you mean …": the known word that takes the fewest edits to reach; an argument that the shell
  * took apart, in one piece.
  */
-#ifndef RFS_BASE_SUGGEST_H
-#define RFS_BASE_SUGGEST_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 /*
  * Edits (insert, delete, replace, swap neighbours) from a to b; words over 63 bytes count as far.
@@ -31,5 +29,3 @@ bool rfs_suggest_offer(struct rfs_suggest *suggest, const char *word);
  * that exists, or one ends in the comma of a list of options. OUT is then the remedy.
  */
 bool rfs_suggest_quotes(int n, char **args, char *out, size_t cap);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/term.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define RED "\033[1;31m"

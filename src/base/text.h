@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts. Those from a file are made fit for a terminal and a log of one line per message. */
-#ifndef RFS_BASE_TEXT_H
-#define RFS_BASE_TEXT_H
+#pragma once
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "base/std.h"
 
 /* As asprintf and vasprintf: malloc'ed, or NULL when out of memory. */
 char *rfs_text_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -51,5 +46,3 @@ void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n);
  * malloc'ed, or NULL.
  */
 char *rfs_text_option_value(const char *value);
-
-#endif

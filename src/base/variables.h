@@ -5,11 +5,9 @@
  *
  * Threads: all functions, while none changes the environment.
  */
-#ifndef RFS_BASE_VARIABLES_H
-#define RFS_BASE_VARIABLES_H
+#pragma once
 
-#include <stddef.h>
-#include <stdlib.h>
+#include "base/std.h"
 
 #define RFS_AWS_SHARED "AWS_SHARED_CREDENTIALS_FILE"
 #define RFS_AWS_CONFIG "AWS_CONFIG_FILE"
@@ -34,5 +32,3 @@ static inline const char *rfs_variable_certificates(void)
         value = rfs_variable(names[i]);
     return value;
 }
-
-#endif

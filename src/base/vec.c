@@ -3,8 +3,6 @@
 
 #include "base/checked.h"
 
-#include <stdlib.h>
-
 bool rfs_vec_reserve(void **data, size_t *cap, size_t n, size_t more, size_t size)
 {
     size_t need, want, bytes;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A growing array: struct { T *data; size_t n, cap; }. Amortised O(1) append; sizes are checked. */
-#ifndef RFS_BASE_VEC_H
-#define RFS_BASE_VEC_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 #define RFS_VEC(T)                                                                                 \
     struct {                                                                                       \
@@ -31,5 +29,3 @@ static inline bool rfs_vec_grow(void **data, size_t *cap, size_t n, size_t size)
 /* Appends; evaluates to false when out of memory. */
 #define RFS_PUSH(v, ...)                                                                           \
     (((v)->n < (v)->cap || RFS_RESERVE(v, 1)) ? ((v)->data[(v)->n++] = (__VA_ARGS__), true) : false)
-
-#endif

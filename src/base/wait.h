@@ -7,11 +7,9 @@
  * This takes a getrusage call at either end, which is made at first, and later only when the times
  * before were long: the fast path costs two clock_gettime calls.
  */
-#ifndef RFS_BASE_WAIT_H
-#define RFS_BASE_WAIT_H
+#pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/std.h"
 
 /* Shorter times are not waiting; ns. */
 #define RFS_WAIT_LEAST UINT64_C(200000)
@@ -39,5 +37,3 @@ uint64_t rfs_wait_end(struct rfs_wait *wait, uint64_t least);
 
 /* ns of the monotonic clock. */
 uint64_t rfs_wait_now(void);
-
-#endif

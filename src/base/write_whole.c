@@ -5,10 +5,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

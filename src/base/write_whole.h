@@ -3,11 +3,9 @@
  * Files that are there whole or not at all: written under another name, brought to the disk,
  * renamed.
  */
-#ifndef RFS_BASE_WRITE_WHOLE_H
-#define RFS_BASE_WRITE_WHOLE_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 /*
  * Gives the file FROM in FOLDER (AT_FDCWD: paths) the name TO. Unless REPLACE, an existing file is
@@ -30,5 +28,3 @@ void rfs_temporary_drop(char **name, int *fd);
  */
 int rfs_write_whole(const char *path, const void *data, size_t size, bool replace,
                     const char **what);
-
-#endif

@@ -13,9 +13,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct weighed {
     uint32_t item;
     uint32_t part;

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hfai/document.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_document_free(struct rfs_document *document)
 {
     rfs_arena_free(&document->arena);

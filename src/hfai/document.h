@@ -9,8 +9,7 @@
  * Cost: the nodes that were made, 24 bytes for each made storage and 32 for each of its ranges.
  * Immutable once built. It borrows the nodes of its sources, which outlive it.
  */
-#ifndef RFS_HFAI_DOCUMENT_H
-#define RFS_HFAI_DOCUMENT_H
+#pragma once
 
 #include "base/vec.h"
 #include "source/catalog/catalog.h"
@@ -83,5 +82,3 @@ struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dty
  */
 int rfs_document_params(struct rfs_document *document, struct rfs_catalog *catalog,
                         const struct rfs_params *params, struct rfs_error *err);
-
-#endif

@@ -2,8 +2,6 @@
 #include "hfai/document.h"
 #include "plan/planner.h"
 
-#include <errno.h>
-
 static int fail_target(struct rfs_catalog *catalog, const struct rfs_target *target,
                        const struct rfs_type *type, struct rfs_error *err)
 {

@@ -9,8 +9,7 @@
  * tensor or state entry, and 96 for each piece of a large tensor; all is linear in these, and
  * within the catalogue's index_most. Immutable once open, so any thread may use it.
  */
-#ifndef RFS_HFAI_HFAI_H
-#define RFS_HFAI_HFAI_H
+#pragma once
 
 #include "base/error.h"
 #include "hfai/document.h"
@@ -129,5 +128,3 @@ int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_documen
                    struct rfs_error *err);
 int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
                        struct rfs_error *err);
-
-#endif

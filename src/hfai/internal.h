@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files on hfai's parts only. */
-#ifndef RFS_HFAI_INTERNAL_H
-#define RFS_HFAI_INTERNAL_H
+#pragma once
 
 #include "base/budget.h"
 #include "base/intern.h"
@@ -206,5 +205,3 @@ struct rfs_hfai_division {
     struct hfai_share *models;
     struct hfai_share *optimizers;
 };
-
-#endif

@@ -8,9 +8,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* (torch.Size, piece) of one part. */
 static int read_piece(const struct hfai_reading *reading, const struct rfs_node *key,
                       const struct rfs_node *value, struct rfs_torch_tensor *piece,

@@ -2,8 +2,6 @@
 /* The whole state as two lists, tensors and values, so that two divisions of it can be compared. */
 #include "hfai/listing.h"
 
-#include <stdlib.h>
-
 static int list_model(struct hfai_listing *listing, size_t model)
 {
     const struct hfai_state *state = &listing->hfai->models[model];

@@ -9,9 +9,6 @@
 
 #include "base/text.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <xxhash.h>
 
 #define SAID ((size_t)16384) /* bytes of a value that are kept, and then hashed */

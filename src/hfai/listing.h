@@ -3,8 +3,7 @@
  * A list in the making (rfs_hfai_list): the functions of list_value.c for list.c. Functions return
  * 0, or -errno with the error filled.
  */
-#ifndef RFS_HFAI_LISTING_H
-#define RFS_HFAI_LISTING_H
+#pragma once
 
 #include "base/bytes.h"
 #include "hfai/internal.h"
@@ -39,5 +38,3 @@ int rfs_hfai_list_pair(struct hfai_listing *listing, const struct rfs_node *key,
                        const struct rfs_node *value, unsigned depth);
 int rfs_hfai_list_large(struct hfai_listing *listing, const struct hfai_state *state,
                         const struct hfai_large *large);
-
-#endif

@@ -17,11 +17,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 int rfs_hfai_fail(const struct hfai_reading *reading, const char *what)
 {
     return rfs_fail(reading->err, -EINVAL, RFS_IN(reading->path), RFS_HFAI_REMEDY, "%s", what);

@@ -12,10 +12,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define NO_PART UINT32_MAX
 
 /* The step counts of the parts for one group of parameters. */

@@ -5,8 +5,7 @@
  *
  * Cost: 40 bytes a storage and 48 a range.
  */
-#ifndef RFS_HFAI_STORAGES_H
-#define RFS_HFAI_STORAGES_H
+#pragma once
 
 #include "hfai/document.h"
 #include "plan/slice.h"
@@ -55,5 +54,3 @@ bool rfs_storages_set_strided(struct rfs_storages *storages, const struct rfs_ty
 
 /* The slice of an item: zero-initialised or one to use again; freed by the caller. 0 or -ENOMEM. */
 int rfs_storages_slice(const struct rfs_storages *storages, uint32_t item, struct rfs_slice *slice);
-
-#endif

@@ -6,9 +6,6 @@
 
 #include "base/text.h"
 
-#include <errno.h>
-#include <string.h>
-
 static void set_type(struct rfs_type *type, enum rfs_dtype dtype, uint32_t ndim,
                      const uint64_t *dims)
 {

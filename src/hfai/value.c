@@ -8,11 +8,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static bool is_pair(const struct rfs_node *key)
 {
     return key->kind == RFS_NODE_TUPLE && key->of.items.n == 2 &&

@@ -5,9 +5,6 @@
  */
 #include "hfai/internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* A document at work. */
 struct writing {
     const struct rfs_hfai *hfai;

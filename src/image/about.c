@@ -9,8 +9,6 @@
 #include "image/build.h"
 #include "image/npy.h"
 
-#include <string.h>
-
 /* Names are UTF-8; they are given as they are, escapes are JSON's. */
 static void put_name(struct rfs_json_write *json, const char *key, const char *name)
 {

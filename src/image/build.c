@@ -4,9 +4,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 static void add_region(struct rfs_image_builder *builder, uint32_t target, uint64_t at,
                        uint64_t bytes)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: encoders put images together with these. */
-#ifndef RFS_IMAGE_BUILD_H
-#define RFS_IMAGE_BUILD_H
+#pragma once
 
 #include "base/bytes.h"
 #include "base/vec.h"
@@ -37,5 +36,3 @@ size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_
 int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
                      struct rfs_image **out);
 void rfs_image_builder_end(struct rfs_image_builder *builder);
-
-#endif

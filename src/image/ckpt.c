@@ -26,8 +26,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
-
 static size_t varint_length(uint64_t value)
 {
     size_t n = 1;

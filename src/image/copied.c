@@ -3,9 +3,6 @@
 #include "base/cleanup.h"
 #include "image/build.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 static void builder_end(struct rfs_image_builder *builder)
 {
     rfs_image_builder_end(builder);

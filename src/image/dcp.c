@@ -9,8 +9,6 @@
 #include "image/build.h"
 #include "image/pt.h"
 
-#include <errno.h>
-
 static void builder_end(struct rfs_image_builder *builder)
 {
     rfs_image_builder_end(builder);

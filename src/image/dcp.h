@@ -4,8 +4,7 @@
  * tensor, one after the other; and .metadata, a pickle that says what they are (dcp.c and
  * dcp_metadata.c draw them).
  */
-#ifndef RFS_IMAGE_DCP_H
-#define RFS_IMAGE_DCP_H
+#pragma once
 
 #include "image/image.h"
 
@@ -52,5 +51,3 @@ struct rfs_dcp_listing {
 /* 0 or -ENOMEM. */
 int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_listing *listing,
                            struct rfs_image **out);
-
-#endif

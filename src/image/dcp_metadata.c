@@ -20,11 +20,6 @@
 #include "image/dcp.h"
 #include "source/torch/archive.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define METADATA "torch.distributed.checkpoint.metadata"
 
 /* The classes, and their numbers in the memo. */

@@ -3,8 +3,6 @@
 
 #include "base/order.h"
 
-#include <stdlib.h>
-
 void rfs_image_free(struct rfs_image *image)
 {
     if (!image)

@@ -8,8 +8,7 @@
  * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a
  * safetensors file) and the header bytes.
  */
-#ifndef RFS_IMAGE_IMAGE_H
-#define RFS_IMAGE_IMAGE_H
+#pragma once
 
 #include "base/bytes.h"
 #include "hfai/storages.h"
@@ -108,5 +107,3 @@ static inline uint64_t rfs_image_end(const struct rfs_image *image, size_t regio
 {
     return region + 1 < image->n ? image->regions[region + 1].start : image->bytes;
 }
-
-#endif

@@ -23,11 +23,6 @@
 #include "base/order.h"
 #include "image/build.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The digits of a grid that have more than one value, the outermost first. */
 struct matrix {
     uint32_t n;

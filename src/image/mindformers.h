@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metadata.json of MindSpore Transformers' Checkpoint 2.0; mindformers.c draws it. */
-#ifndef RFS_IMAGE_MINDFORMERS_H
-#define RFS_IMAGE_MINDFORMERS_H
+#pragma once
 
 #include "image/image.h"
 
@@ -18,5 +17,3 @@ struct rfs_mf_tensor {
 /* 0 or -ENOMEM. */
 int rfs_image_mf_metadata(struct rfs_catalog *catalog, const struct rfs_mf_tensor *tensors,
                           size_t n, struct rfs_image **out);
-
-#endif

@@ -16,9 +16,6 @@
 
 #include "base/cleanup.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #define MAGIC "\x93NUMPY\x01\x00"
 #define PREFIX (sizeof MAGIC - 1 + 2)
 #define ALIGN 64

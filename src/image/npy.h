@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A single tensor: as numpy.save writes it, and its description in JSON. */
-#ifndef RFS_IMAGE_NPY_H
-#define RFS_IMAGE_NPY_H
+#pragma once
 
 #include "image/build.h"
 #include "image/image.h"
@@ -50,5 +49,3 @@ struct rfs_about {
 
 /* 0 or -ENOMEM. */
 int rfs_image_about(const struct rfs_about *about, struct rfs_image **out);
-
-#endif

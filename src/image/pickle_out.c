@@ -9,11 +9,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { BATCH = 1000 };
 #define NO_MEMO UINT32_MAX
 

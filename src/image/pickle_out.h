@@ -6,8 +6,7 @@
  *
  * Opcodes are among those that torch.load(weights_only=True) accepts, if the graph's callables are.
  */
-#ifndef RFS_IMAGE_PICKLE_OUT_H
-#define RFS_IMAGE_PICKLE_OUT_H
+#pragma once
 
 #include "image/build.h"
 #include "source/torch/pickle.h"
@@ -24,5 +23,3 @@ typedef int rfs_storage_key_fn(void *ctx, const struct rfs_node *storage, uint32
  */
 int rfs_pickle_write(const struct rfs_node *root, rfs_storage_key_fn *key, void *ctx,
                      struct rfs_bytes *out, struct rfs_error *err);
-
-#endif

@@ -17,9 +17,6 @@
 #include "image/build.h"
 #include "image/pickle_out.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <zlib.h>
 
 enum { ALIGN = 64, LOCAL_BYTES = 30, EXTRA_HEAD = 4, EXTRA64_LOCAL = 28 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of torch.save. */
-#ifndef RFS_IMAGE_PT_H
-#define RFS_IMAGE_PT_H
+#pragma once
 
 #include "hfai/storages.h"
 #include "image/image.h"
@@ -43,5 +42,3 @@ struct rfs_pt_tensor {
  */
 int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_tensor *tensor,
                         struct rfs_error *err);
-
-#endif

@@ -21,9 +21,6 @@
 #include "base/json_write.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /* Readers take no longer header: the library's MAX_HEADER_SIZE, and MindSpore's. */
 #define HEADER_MOST 100000000
 

@@ -15,9 +15,6 @@
 #include "base/json_write.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 struct placed {
     const char *name;
     size_t name_bytes;

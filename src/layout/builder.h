@@ -6,8 +6,7 @@
  * A reader begins an item, fills it in as the file has it, and adds it to the strategy, which
  * checks it. Every function gives 0 or -errno with the error object filled.
  */
-#ifndef RFS_LAYOUT_BUILDER_H
-#define RFS_LAYOUT_BUILDER_H
+#pragma once
 
 #include "base/vec.h"
 #include "layout/strategy.h"
@@ -130,5 +129,3 @@ int rfs_strategy_read_protobuf(struct rfs_strategy_builder *builder,
                                struct rfs_layout_builder *item, const void *data, size_t size);
 int rfs_strategy_read_json(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
                            const char *data, size_t size);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout/digest.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 static void add_word(XXH3_state_t *state, uint64_t word)

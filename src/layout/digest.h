@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RFS_LAYOUT_DIGEST_H
-#define RFS_LAYOUT_DIGEST_H
+#pragma once
 
 #include "layout/strategy.h"
 
@@ -9,5 +8,3 @@
  * the same. O(parameters and their stages). 0, or -1 when out of memory.
  */
 int rfs_strategy_digest(const struct rfs_strategy *strategy, uint64_t digest[2]);
-
-#endif

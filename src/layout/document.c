@@ -7,11 +7,6 @@
 #include "layout/builder.h"
 #include "layout/grid.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #define MERGED_STAGE 1   /* current_stage, as merge_pipeline_strategys writes */
 #define COMPILED_STAGE 2 /* as the compiler does at the first compilation */
 

@@ -12,8 +12,7 @@
  * Costs 8 bytes for each parameter and operator, the names, and about 800 bytes for each distinct
  * layout. Not thread-safe.
  */
-#ifndef RFS_LAYOUT_DOCUMENT_H
-#define RFS_LAYOUT_DOCUMENT_H
+#pragma once
 
 #include "base/intern.h"
 #include "base/vec.h"
@@ -140,5 +139,3 @@ struct rfs_doc_numbers {
 struct rfs_doc_numbers rfs_strategy_doc_numbers(const struct rfs_strategy_doc *doc, uint32_t id);
 /* Whether any axis has several device axes. */
 bool rfs_doc_is_nested(const struct rfs_doc_layout *layout);
-
-#endif

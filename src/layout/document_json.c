@@ -5,11 +5,6 @@
 #include "layout/builder.h"
 #include "layout/document.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 /* Text being written, in one of two styles. */
 struct text {
     FILE *out;

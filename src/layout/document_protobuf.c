@@ -9,10 +9,6 @@
 #include "layout/document.h"
 #include "layout/strategy_proto.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { VARINT = 0, BYTES = 2 };
 
 /* ---- limits of protobuf ---- */

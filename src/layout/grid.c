@@ -4,8 +4,6 @@
 
 #include "layout/builder.h"
 
-#include <string.h>
-
 static uint32_t digit_of(const struct rfs_digit *digit, uint32_t rank)
 {
     return rank / digit->stride % digit->extent;

@@ -11,8 +11,7 @@
  *
  * Ranks here are local to a stage: 0 … ranks-1. Pure arithmetic; no allocation; thread-safe.
  */
-#ifndef RFS_LAYOUT_GRID_H
-#define RFS_LAYOUT_GRID_H
+#pragma once
 
 #include "layout/strategy.h"
 
@@ -95,5 +94,3 @@ void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell);
 uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t template);
 /* The k-th rank, ascending, of the replicas of the cell that RANK holds; k < replicas. */
 uint32_t rfs_grid_replica(const struct rfs_grid *grid, uint32_t rank, uint32_t k);
-
-#endif

@@ -25,11 +25,6 @@
 #include "layout/builder.h"
 #include "layout/grid.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #define REMEDY_MATCH "the strategy that this checkpoint was saved under"
 #define REMEDY_RULE "rules that fit this tensor"
 #define REMEDY_PROTOBUF "the strategy saved in protobuf, which keeps the nesting"

@@ -2,11 +2,6 @@
 /* One layout as written, and its properties that do not depend on the tensor. */
 #include "layout/builder.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY_FILE "the strategy file that MindSpore saved for this checkpoint"
 
 int rfs_layout_fail(const struct rfs_layout_builder *item, const char *remedy, const char *fmt, ...)

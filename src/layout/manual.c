@@ -25,8 +25,6 @@
 #include "layout/builder.h"
 #include "layout/grid.h"
 
-#include <string.h>
-
 #define REMEDY_FILE "the strategy file that MindSpore saved for this checkpoint"
 
 int rfs_layout_add_rows(struct rfs_layout_builder *item, int64_t rows)

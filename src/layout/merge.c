@@ -14,8 +14,6 @@
 #include "layout/builder.h"
 #include "layout/document.h"
 
-#include <errno.h>
-#include <string.h>
 #include <xxhash.h>
 
 #define REMEDY_COMPILER "the strategy files as the runs of the stages saved them"

@@ -6,8 +6,7 @@
  *
  * Cost: one parsed strategy for each stage, and 16 bytes for each file.
  */
-#ifndef RFS_LAYOUT_MERGE_H
-#define RFS_LAYOUT_MERGE_H
+#pragma once
 
 #include "layout/strategy.h"
 
@@ -37,5 +36,3 @@ size_t rfs_merge_stages(const struct rfs_merge *merge);
  * -EINVAL with *err filled when there were no files, or a stage is missing. *out is the caller's.
  */
 int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct rfs_error *err);
-
-#endif

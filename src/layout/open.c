@@ -2,9 +2,6 @@
 /* Layouts of rules, which say "axis 0" and "the last axis" of tensors that they have not seen. */
 #include "layout/builder.h"
 
-#include <errno.h>
-#include <string.h>
-
 /* The layout being closed; its axis a counts from the beginning (a < head), or from the end. */
 struct closing {
     const struct rfs_layout *open;

@@ -4,8 +4,6 @@
 #include "layout/builder.h"
 #include "layout/document.h"
 
-#include <errno.h>
-
 int rfs_strategy_doc_read(const char *name, const void *data, size_t size,
                           struct rfs_strategy_doc *doc, struct rfs_strategy **out,
                           struct rfs_error *err)

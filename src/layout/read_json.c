@@ -24,9 +24,6 @@
 #include "layout/builder.h"
 #include "layout/document.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define REMEDY "the file that MindSpore saved as strategy; only those in JSON have names in .json"
 
 /* The number of a layout in the strategy, and in the document. */

@@ -26,9 +26,6 @@
 #include "layout/document.h"
 #include "layout/strategy_proto.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define REMEDY "the file that MindSpore saved as strategy; JSON strategies have names in .json"
 
 static const struct rfs_proto_shape dims_shape = {{{RFS_DIMS_DIM, RFS_PROTO_NUMBERS, false, NULL}}};

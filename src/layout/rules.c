@@ -8,9 +8,6 @@
 #include "base/glob.h"
 #include "layout/rules_internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define NO_RULE UINT32_MAX
 
 /* A strategy being made. */

@@ -37,8 +37,7 @@
  *
  * Immutable once parsed. Costs the patterns, and 56 bytes a rule.
  */
-#ifndef RFS_LAYOUT_RULES_H
-#define RFS_LAYOUT_RULES_H
+#pragma once
 
 #include "base/log.h"
 #include "layout/strategy.h"
@@ -71,5 +70,3 @@ struct rfs_rules_use {
  */
 int rfs_rules_strategy(const struct rfs_rules *rules, const struct rfs_rules_use *use,
                        struct rfs_log *log, struct rfs_strategy **out, struct rfs_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: parsed rules, and the layouts made from them. */
-#ifndef RFS_LAYOUT_RULES_INTERNAL_H
-#define RFS_LAYOUT_RULES_INTERNAL_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/intern.h"
@@ -63,5 +62,3 @@ int rfs_rules_layout(const struct rfs_rules *rules, const struct rule *rule, con
  */
 int rfs_rules_like(const struct rfs_rules *rules, const struct rfs_layout *source,
                    const char *param, struct rfs_layout *out, struct rfs_error *err);
-
-#endif

@@ -4,8 +4,6 @@
  */
 #include "layout/rules_internal.h"
 
-#include <string.h>
-
 #define REMEDY_LIKE "a rule for this parameter alone"
 
 /*

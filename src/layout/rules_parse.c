@@ -4,10 +4,6 @@
 #include "base/glob.h"
 #include "layout/rules_internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #define REMEDY_RULE "a line such as \"*.weight: axis 0 over tp\", or \"*: whole\""
 #define REMEDY_AXES "a line such as \"axes dp=2 tp=4\""
 #define REMEDY_LIKE "\"like source\", or \"like source with dp 8 -> 6\""

@@ -2,9 +2,6 @@
 /* Reading a strategy's contents; strategy_build.c makes it. */
 #include "layout/strategy_internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 bool rfs_strategy_is_json(const char *name)
 {
     const size_t n = strlen(name);

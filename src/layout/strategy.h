@@ -11,14 +11,9 @@
  * Cost: one rfs_layout for each distinct layout, 16 bytes for each parameter and stage, and the
  * names.
  */
-#ifndef RFS_LAYOUT_STRATEGY_H
-#define RFS_LAYOUT_STRATEGY_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_MAX_DEVICE_AXES 16
 #define RFS_MAX_CUTS 32 /* tensor map entries, over all tensor axes */
@@ -129,5 +124,3 @@ const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy
  * layout.
  */
 uint32_t rfs_strategy_next_stage(const struct rfs_strategy *strategy, size_t i, uint32_t stage);
-
-#endif

@@ -15,9 +15,6 @@
 #include "layout/document.h"
 #include "layout/strategy_internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define REMEDY_MERGE "the files of all stages, or a strategy merged from them"
 
 struct rfs_strategy_builder {

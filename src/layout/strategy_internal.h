@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: the members of a strategy. */
-#ifndef RFS_LAYOUT_STRATEGY_INTERNAL_H
-#define RFS_LAYOUT_STRATEGY_INTERNAL_H
+#pragma once
 
 #include "base/intern.h"
 #include "layout/strategy.h"
@@ -30,5 +29,3 @@ struct rfs_strategy {
     bool prefixed;  /* a name had a stage before it */
     bool by_rules;
 };
-
-#endif

@@ -3,8 +3,9 @@
  * Inside the room only: field numbers of a strategy in protobuf; read_protobuf.c draws the
  * messages.
  */
-#ifndef RFS_LAYOUT_STRATEGY_PROTO_H
-#define RFS_LAYOUT_STRATEGY_PROTO_H
+#pragma once
+
+#include "base/std.h"
 
 enum { RFS_STRATEGY_STAGE = 1, RFS_STRATEGY_NODES, RFS_STRATEGY_PARAMS };
 enum { RFS_ITEM_NAME = 1, RFS_ITEM_VALUE };
@@ -19,5 +20,3 @@ enum {
     RFS_LAYOUTS_SIZE
 };
 enum { RFS_DIMS_DIM = 1 };
-
-#endif

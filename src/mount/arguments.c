@@ -7,10 +7,6 @@
 #include "mount/report.h"
 #include "mount/scratch.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 static int add_text(struct fuse_args *args, const char *name, const char *value)
 {
     RFS_FREE char *escaped = rfs_text_option_value(value);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session of libfuse, with the options of a mount. */
-#ifndef RFS_MOUNT_ARGUMENTS_H
-#define RFS_MOUNT_ARGUMENTS_H
+#pragma once
 
 #include "base/error.h"
 #include "mount/fuse.h"
@@ -14,5 +13,3 @@
 struct fuse_session *rfs_arguments_session(const struct rfs_mount_options *options,
                                            const struct fuse_lowlevel_ops *ops, void *userdata,
                                            const char *mountpoint, struct rfs_error *err);
-
-#endif

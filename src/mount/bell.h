@@ -3,12 +3,11 @@
  * The bell wakes the guard (guard.h), for the threads that it looks after. It lives as long as the
  * process. From any thread.
  */
-#ifndef RFS_MOUNT_BELL_H
-#define RFS_MOUNT_BELL_H
+#pragma once
+
+#include "base/std.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/eventfd.h>
 #include <time.h>
 
@@ -47,5 +46,3 @@ static inline void rfs_bell_end(struct rfs_bell *bell)
     if (!atomic_exchange(&bell->ending, true))
         rfs_bell_ring(bell);
 }
-
-#endif

@@ -3,10 +3,9 @@
  * Catches the output of libfuse and fusermount3 while they mount, so that a failure is printed once
  * and in our form. Only while the process has one thread.
  */
-#ifndef RFS_MOUNT_CAPTURE_H
-#define RFS_MOUNT_CAPTURE_H
+#pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 struct rfs_capture {
     int saved; /* the real stderr */
@@ -19,5 +18,3 @@ void rfs_capture_start(struct rfs_capture *capture);
  * Ends it and gives the first line that was printed, without the name of the program; "" for none.
  */
 void rfs_capture_end(struct rfs_capture *capture, char *line, size_t cap);
-
-#endif

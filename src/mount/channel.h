@@ -12,16 +12,14 @@
  *
  * Threads: any, once it is opened. Its lock is a leaf lock, held for a few instructions.
  */
-#ifndef RFS_MOUNT_CHANNEL_H
-#define RFS_MOUNT_CHANNEL_H
+#pragma once
 
+#include "base/std.h"
 #include "mount/fuse.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 struct rfs_held_request;
 
@@ -74,5 +72,3 @@ void rfs_channel_hold(struct rfs_channel *channel, struct fuse_session *session,
  * callers got a signal.
  */
 bool rfs_channel_look(struct rfs_channel *channel, struct fuse_session *session);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Threads: none may exist when rfs_daemon_start forks. Ready and fail may come from any one thread.
  */
-#ifndef RFS_MOUNT_DAEMON_H
-#define RFS_MOUNT_DAEMON_H
+#pragma once
 
 #include "base/error.h"
 
@@ -41,5 +40,3 @@ int rfs_daemon_ready(struct rfs_daemon *daemon);
 
 /* In the child: hands the parent the error to print. Whether there was a parent to take it. */
 bool rfs_daemon_fail(struct rfs_daemon *daemon, const struct rfs_error *err);
-
-#endif

@@ -14,14 +14,10 @@
  *
  * It sleeps while some thread waits for requests: a mount that is idle never wakes.
  */
-#ifndef RFS_MOUNT_GUARD_H
-#define RFS_MOUNT_GUARD_H
+#pragma once
 
 #include "base/error.h"
 #include "mount/fuse.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 #define RFS_GUARD_PATIENCE 1500 /* milliseconds */
 /* More, to save data for the next mount once this one is gone. */
@@ -53,5 +49,3 @@ bool rfs_guard_is_me(void);
  * In the guard's thread: holds REQ for another thread. The guard forgets REQ.
  */
 void rfs_guard_defer(fuse_req_t req);
-
-#endif

@@ -4,9 +4,6 @@
 #include "mount/ring.h"
 #include "mount/scratch.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>

@@ -6,8 +6,7 @@
  *
  * Threads: all functions.
  */
-#ifndef RFS_MOUNT_HIDDEN_H
-#define RFS_MOUNT_HIDDEN_H
+#pragma once
 
 #include "mount/internal.h"
 
@@ -39,5 +38,3 @@ void rfs_hidden_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 /* The texts of config.json and stats.json; hidden_json.c. 0 or -ENOMEM. */
 int rfs_hidden_config(const struct rfs_mount *m, char **text, size_t *bytes);
 int rfs_hidden_stats(const struct rfs_mount *m, char **text, size_t *bytes);
-
-#endif

@@ -4,11 +4,6 @@
 #include "base/json_write.h"
 #include "mount/hidden.h"
 
-#include <errno.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

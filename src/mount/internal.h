@@ -3,8 +3,7 @@
  * A mount, as the files of this room share it. Requests are answered by any of the session's
  * threads.
  */
-#ifndef RFS_MOUNT_INTERNAL_H
-#define RFS_MOUNT_INTERNAL_H
+#pragma once
 
 #include "base/log.h"
 #include "base/secret.h"
@@ -78,5 +77,3 @@ struct rfs_mount {
 void rfs_mount_let_go(struct rfs_mount *mount);
 /* One user of an open file less; the last one closes it. */
 void rfs_handle_leave(struct rfs_mount *mount, struct rfs_handle *handle);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Threads: none may exist when it is started; the functions are called by one thread at a time.
  */
-#ifndef RFS_MOUNT_KEEPER_H
-#define RFS_MOUNT_KEEPER_H
+#pragma once
 
 #include "base/error.h"
 #include "mount/options.h"
@@ -50,5 +49,3 @@ void rfs_keeper_release(const struct rfs_keeper *keeper);
 void rfs_keeper_linger(const struct rfs_keeper *keeper, int milliseconds);
 /* Whether it ended as it should. *keeper is none then. */
 bool rfs_keeper_wait(struct rfs_keeper *keeper);
-
-#endif

@@ -7,10 +7,7 @@
 #include "mount/scratch.h"
 #include "mount/waits.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 
 /* The tree does not change while it is mounted, so the kernel may keep entries. Seconds. */

@@ -3,13 +3,11 @@
  * The answers to the kernel's requests. Any of them runs on any of the session's threads; they
  * share the view, which needs no lock, and struct rfs_mount.
  */
-#ifndef RFS_MOUNT_OPS_H
-#define RFS_MOUNT_OPS_H
+#pragma once
 
+#include "base/std.h"
 #include "mount/fuse.h"
 
 /* The operations that are answered, and those that would write and are refused. */
 void rfs_ops_fill(struct fuse_lowlevel_ops *ops);
 void rfs_ops_refuse_writes(struct fuse_lowlevel_ops *ops);
-
-#endif

@@ -9,13 +9,9 @@
 #include "mount/paths.h"
 #include "mount/settings.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <libgen.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Several paths, each made absolute. Empty ones stay, for the view to refuse. 0 or -ENOMEM. */

@@ -5,12 +5,9 @@
  * Options come from there, the environment and a file (settings.h); which there are, base/options.h
  * says.
  */
-#ifndef RFS_MOUNT_OPTIONS_H
-#define RFS_MOUNT_OPTIONS_H
+#pragma once
 
 #include "base/options.h"
-
-#include <stdbool.h>
 
 #define RFS_PROGRAM_HELP "reshardfs --help"
 
@@ -43,5 +40,3 @@ void rfs_mount_options_help_all(void);
 
 /* Whether the source, or a file that an option names, is in object storage. */
 bool rfs_mount_options_objects(const struct rfs_mount_options *options);
-
-#endif

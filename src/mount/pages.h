@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages that the kernel keeps of files, and is to drop. */
-#ifndef RFS_MOUNT_PAGES_H
-#define RFS_MOUNT_PAGES_H
+#pragma once
 
 #include "mount/internal.h"
 
@@ -16,5 +15,3 @@ bool rfs_pages_can_go(const struct rfs_mount *mount);
  * not from the guard's thread. While one thread drops pages, the others leave theirs to it.
  */
 void rfs_pages_drop(struct rfs_mount *mount, fuse_ino_t ino);
-
-#endif

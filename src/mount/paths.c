@@ -8,12 +8,7 @@
 #include "mount/table.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define FUSE_DEVICE "/dev/fuse"

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Source and mount point, looked at before anything is mounted. */
-#ifndef RFS_MOUNT_PATHS_H
-#define RFS_MOUNT_PATHS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/path.h"
-
-#include <stdbool.h>
 
 /*
  * The resolved path. If it does not resolve, the path after the current folder's, so that opening
@@ -35,5 +32,3 @@ bool rfs_path_is_descriptor(const char *mountpoint);
 
 /* Refuses a machine on which /dev/fuse cannot be opened. 0 or -errno. */
 int rfs_path_device(struct rfs_error *err);
-
-#endif

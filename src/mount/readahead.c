@@ -3,10 +3,7 @@
 
 #include "mount/report.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 

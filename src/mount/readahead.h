@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's read-ahead for one mount. */
-#ifndef RFS_MOUNT_READAHEAD_H
-#define RFS_MOUNT_READAHEAD_H
+#pragma once
 
+#include "base/std.h"
 #include <sys/types.h>
 
 /*
@@ -13,5 +13,3 @@
 int rfs_readahead_raise(dev_t dev);
 /* If RC, of rfs_readahead_raise, is not 0, logs a line that explains how root can raise it. */
 void rfs_readahead_report(dev_t dev, int rc);
-
-#endif

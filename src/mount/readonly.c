@@ -5,8 +5,6 @@
  */
 #include "mount/ops.h"
 
-#include <errno.h>
-
 static void no_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                        struct fuse_file_info *fi)
 {

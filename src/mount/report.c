@@ -4,11 +4,8 @@
 #include "base/term.h"
 #include "mount/ring.h"
 
-#include <inttypes.h>
 #include <langinfo.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <syslog.h>
 #include <unistd.h>
 

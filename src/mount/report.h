@@ -6,13 +6,10 @@
  * Threads: rfs_report_line from any; the others from the main thread before the session runs,
  * except rfs_report_to_syslog, which may overtake lines that other threads are writing.
  */
-#ifndef RFS_MOUNT_REPORT_H
-#define RFS_MOUNT_REPORT_H
+#pragma once
 
 #include "base/error.h"
 #include "reshard.h"
-
-#include <stdbool.h>
 
 #define RFS_PROGRAM "reshardfs"
 
@@ -39,5 +36,3 @@ void rfs_report_adopt(struct rfs_error *err, const reshard_error *from);
 
 /* "8 → 4 ranks, 412 parameters", with an ASCII arrow where the locale is not UTF-8. */
 void rfs_report_summary(char *out, size_t cap, reshard_view *view);
-
-#endif

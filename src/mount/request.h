@@ -11,15 +11,14 @@
  * /proc does not show the caller (it lives in another container, or /proc is hidden), the request
  * is given up RFS_REQUEST_GRACE after the signal.
  */
-#ifndef RFS_MOUNT_REQUEST_H
-#define RFS_MOUNT_REQUEST_H
+#pragma once
 
+#include "base/std.h"
 #include "mount/fuse.h"
 #include "reshard.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdint.h>
 
 struct rfs_mount;
 
@@ -80,5 +79,3 @@ bool rfs_request_is_over(pid_t pid, int64_t signalled);
 bool rfs_requests_look(struct rfs_requests *all);
 /* Gives up all, as CODE, an errno. */
 void rfs_requests_give_up(struct rfs_requests *all, int code);
-
-#endif

@@ -2,9 +2,6 @@
 #include "mount/ring.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define LINE_BYTES 4096 /* a message takes 2 KiB of it */

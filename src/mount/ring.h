@@ -5,9 +5,9 @@
  * Threads: all functions; the ring has a leaf lock. Cost: RFS_RING_BYTES; unused pages take no
  * memory.
  */
-#ifndef RFS_MOUNT_RING_H
-#define RFS_MOUNT_RING_H
+#pragma once
 
+#include "base/std.h"
 #include "reshard.h"
 
 #define RFS_RING_BYTES (256u << 10)
@@ -19,5 +19,3 @@ void rfs_ring_add(enum reshard_level level, const char *line);
  * memory.
  */
 char *rfs_ring_copy(size_t *bytes);
-
-#endif

@@ -3,11 +3,8 @@
 
 #include "mount/report.h"
 
-#include <errno.h>
 #include <linux/capability.h>
 #include <netdb.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>

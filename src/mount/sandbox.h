@@ -10,15 +10,11 @@
  * RFS_SANDBOX_ON it is an error. Call both before any thread starts: only new threads inherit the
  * sandbox of their creator.
  */
-#ifndef RFS_MOUNT_SANDBOX_H
-#define RFS_MOUNT_SANDBOX_H
+#pragma once
 
 #include "base/error.h"
 #include "mount/options.h"
 #include "reshard.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 enum rfs_sandbox_filter {
     RFS_FILTER_NONE,
@@ -68,5 +64,3 @@ int rfs_sandbox_landlock(void);
  * names of hosts and certificates take. 0 or -errno.
  */
 int rfs_sandbox_files(reshard_view *view, int landlock, bool network);
-
-#endif

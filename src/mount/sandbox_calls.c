@@ -6,8 +6,6 @@
  */
 #include "mount/sandbox.h"
 
-#include <errno.h>
-
 #ifdef HAVE_SECCOMP
 
 #include "base/cleanup.h"
@@ -18,9 +16,6 @@
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

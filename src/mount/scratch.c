@@ -2,7 +2,6 @@
 #include "mount/scratch.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 struct scratch {

@@ -4,12 +4,9 @@
  * request. It belongs to the calling thread, is overwritten by its next use, and goes when the
  * thread ends.
  */
-#ifndef RFS_MOUNT_SCRATCH_H
-#define RFS_MOUNT_SCRATCH_H
+#pragma once
 
 #include "base/secret.h"
-
-#include <stddef.h>
 
 /* The largest request that the kernel is asked to send, and the size of a buffer. */
 #define RFS_REQUEST_BYTES ((size_t)1 << 20)
@@ -26,5 +23,3 @@ void rfs_scratch_drop(void);
 
 /* At least SIZE bytes, or NULL when out of memory. */
 void *rfs_scratch_get(size_t size);
-
-#endif

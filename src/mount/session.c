@@ -13,11 +13,7 @@
 #include "mount/scratch.h"
 #include "mount/table.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The loop runs in the main thread. Beside the session's threads there is the guard (guard.h). */

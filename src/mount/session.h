@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One mount, from mount(2) to unmount. */
-#ifndef RFS_MOUNT_SESSION_H
-#define RFS_MOUNT_SESSION_H
+#pragma once
 
 #include "base/error.h"
 #include "mount/keeper.h"
@@ -21,5 +20,3 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
                     struct rfs_keeper *keeper, const struct rfs_sandbox *sandbox,
                     reshard_view *view, rfs_session_answers_fn *answers, void *ctx,
                     struct rfs_error *err);
-
-#endif

@@ -6,11 +6,6 @@
 #include "base/read_whole.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 /* ---- the environment ------------------------------------------------------------------------- */

@@ -18,8 +18,7 @@
  *
  * Paths in a file are looked for from the folder of the file. Not thread-safe.
  */
-#ifndef RFS_MOUNT_SETTINGS_H
-#define RFS_MOUNT_SETTINGS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -32,5 +31,3 @@ int rfs_settings_add_environment(struct rfs_settings *settings, char *const *env
 
 /* Those of a file. 0, or -errno with *err filled. */
 int rfs_settings_add_file(struct rfs_settings *settings, const char *path, struct rfs_error *err);
-
-#endif

@@ -4,10 +4,6 @@
 #include "base/mountinfo.h"
 #include "mount/report.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 struct search {
     const char *path;
     struct rfs_mounted *out;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's table of mounts. */
-#ifndef RFS_MOUNT_TABLE_H
-#define RFS_MOUNT_TABLE_H
+#pragma once
 
-#include <stdbool.h>
+#include "base/std.h"
+
 #include <sys/types.h>
 
 struct rfs_mounted {
@@ -18,5 +18,3 @@ struct rfs_mounted {
  * or -EIO when the table can't be read; *out is unknown then.
  */
 int rfs_table_find(const char *path, struct rfs_mounted *out);
-
-#endif

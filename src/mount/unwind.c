@@ -2,10 +2,8 @@
 #include "mount/unwind.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
 
 static void *end(void *arg)
 {

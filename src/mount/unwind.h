@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ending threads. */
-#ifndef RFS_MOUNT_UNWIND_H
-#define RFS_MOUNT_UNWIND_H
+#pragma once
 
 #include "base/error.h"
 
@@ -12,5 +11,3 @@
  * return. 0, or -errno with *err filled.
  */
 int rfs_unwind_load(struct rfs_error *err);
-
-#endif

@@ -2,9 +2,6 @@
 /* The attributes of a destination file: those of the source files that give it something. */
 #include "plan/internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static bool later(struct timespec a, struct timespec b)
 {
     return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;

@@ -4,10 +4,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void walk_box(struct rfs_boxed_walk *walk)
 {
     rfs_chunk_walk_begin(walk->boxes, walk->tensor, walk->cells.lo, walk->cells.hi, &walk->chunks);

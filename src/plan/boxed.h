@@ -4,8 +4,7 @@
  * rank 0 lists whole tensors. Only the slices taken of them come from chunks, which this file
  * finds.
  */
-#ifndef RFS_PLAN_BOXED_H
-#define RFS_PLAN_BOXED_H
+#pragma once
 
 #include "plan/internal.h"
 #include "source/boxes/boxes.h"
@@ -40,5 +39,3 @@ int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
  * or -errno with *err filled.
  */
 int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *plan);
-
-#endif

@@ -5,10 +5,6 @@
 #include "base/order.h"
 #include "plan/stored.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct rfs_converted {
     struct rfs_converted_config config;
     const struct rfs_rank_plan *plan; /* of the whole source */

@@ -10,8 +10,7 @@
  *
  * Threads: as planners.
  */
-#ifndef RFS_PLAN_CONVERTED_H
-#define RFS_PLAN_CONVERTED_H
+#pragma once
 
 #include "convert/compile.h"
 #include "plan/planner.h"
@@ -64,5 +63,3 @@ typedef int rfs_converted_fn(void *ctx, const struct rfs_converted_piece *piece)
  */
 int rfs_planner_converted_walk(struct rfs_planner *planner, uint32_t rank,
                                const struct rfs_target *target, rfs_converted_fn *each, void *ctx);
-
-#endif

@@ -4,9 +4,6 @@
 #include "base/order.h"
 #include "plan/boxed.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /* ---- other stages ---------------------------------------------------------------------------- */
 
 /*

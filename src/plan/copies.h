@@ -9,8 +9,7 @@
  * the next rank that holds the same, part by part, so that all copies together read every part of
  * every rank once.
  */
-#ifndef RFS_PLAN_COPIES_H
-#define RFS_PLAN_COPIES_H
+#pragma once
 
 #include "plan/planner.h"
 
@@ -38,5 +37,3 @@ uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target
 /* As rfs_planner_slice, of copy number COPY. Where that lacks a part, the part is as in copy 0. */
 int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                      uint32_t copy, struct rfs_slice *slice, struct rfs_copy *out);
-
-#endif

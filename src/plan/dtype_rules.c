@@ -13,8 +13,6 @@
 #include "base/glob.h"
 #include "base/vec.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #define REMEDY "dtype=bfloat16, or dtype=bfloat16;*.norm.*=float32;lm_head.*=keep"

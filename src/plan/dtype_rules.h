@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: the rules of -o dtype=. */
-#ifndef RFS_PLAN_DTYPE_RULES_H
-#define RFS_PLAN_DTYPE_RULES_H
+#pragma once
 
 #include "base/error.h"
 #include "source/dtype.h"
@@ -15,5 +14,3 @@ void rfs_dtype_rules_free(struct rfs_dtype_rules *rules);
 /* The dtype of a floating-point parameter of that name: FROM where no rule says otherwise. */
 enum rfs_dtype rfs_dtype_rules_find(const struct rfs_dtype_rules *rules, const char *name,
                                     enum rfs_dtype from);
-
-#endif

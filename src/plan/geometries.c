@@ -5,8 +5,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <xxhash.h>
 
 static size_t hash_key(const struct geometry_slot *key)

@@ -3,9 +3,6 @@
 
 #include "base/checked.h"
 
-#include <errno.h>
-#include <string.h>
-
 _Static_assert(RFS_GRID_DIMS == RFS_MAX_DIMS, "grids and types have the same number of axes");
 
 int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_layout *src,

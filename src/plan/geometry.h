@@ -3,8 +3,7 @@
  * One way of cutting one type of tensor: the grid it is stored under and the requested grid. Many
  * parameters of a model share a geometry. Immutable once resolved.
  */
-#ifndef RFS_PLAN_GEOMETRY_H
-#define RFS_PLAN_GEOMETRY_H
+#pragma once
 
 #include "layout/grid.h"
 #include "plan/slice.h"
@@ -59,5 +58,3 @@ void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_ce
 /* The same from a row-major box of the whole tensor that begins at AT and has SIZE elements. */
 void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
                              const uint64_t *at, const uint64_t *size, struct rfs_block *block);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the plan room only. */
-#ifndef RFS_PLAN_INTERNAL_H
-#define RFS_PLAN_INTERNAL_H
+#pragma once
 
 #include "base/vec.h"
 #include "plan/geometry.h"
@@ -359,5 +358,3 @@ int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
 int rfs_plan_converted_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /* The parameter list; params.c. */
 int rfs_plan_params(struct planning *planning, const struct rfs_params **out);
-
-#endif

@@ -2,9 +2,6 @@
 /* Ranks and tensors that a planner goes without, so that the rest of a damaged source is shown. */
 #include "plan/internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank)
 {
     struct rfs_lacking *lacking = planner->config.lacking;

@@ -9,10 +9,6 @@
 #include "base/cleanup.h"
 #include "layout/grid.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /*
  * The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have a copy of a
  * lost one.

@@ -9,8 +9,6 @@
 
 #include "base/suggest.h"
 
-#include <errno.h>
-
 #define NAMES_MOST 32 /* of each side, to be compared with each other */
 #define NAME_SHOWN 200
 

@@ -10,9 +10,6 @@
  */
 #include "plan/internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { FIRST_BITS = 8, CHUNKS = 33 - FIRST_BITS };
 
 struct place {

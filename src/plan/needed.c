@@ -11,10 +11,6 @@
  */
 #include "plan/internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #define RANKS_SHOWN 6
 
 struct rank_names {

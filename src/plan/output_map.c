@@ -18,11 +18,7 @@
 #include "base/vec.h"
 #include "plan/dtype_rules.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #define NAMES_FILE_BYTES ((size_t)64 << 20) /* a hundred thousand names and more */

@@ -3,8 +3,7 @@
  * The names and element types of output parameters, read from the user's map and rules. Immutable
  * but for marks of the names that were looked up; thread-safe.
  */
-#ifndef RFS_PLAN_OUTPUT_MAP_H
-#define RFS_PLAN_OUTPUT_MAP_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
@@ -48,5 +47,3 @@ enum rfs_dtype rfs_output_map_dtype(const struct rfs_output_map *output_map, con
  * planned: then all names of the source strategy and of the file's sources were looked up.
  */
 void rfs_output_map_report(const struct rfs_output_map *output_map, struct rfs_log *log);
-
-#endif

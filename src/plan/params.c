@@ -12,11 +12,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Rules for a source cover all of its tensors; others may be cut in any way. */
 static int check_unruled(struct planning *planning, const struct rfs_role *role,
                          const struct rfs_type *type, const char *param)

@@ -5,9 +5,6 @@
 #include "base/cleanup.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void plan_free(struct rfs_rank_plan **plan)
 {

@@ -18,8 +18,7 @@
  * Threads: all functions but new and free. The planner's lock is a leaf lock, held for table
  * look-ups only, never across I/O.
  */
-#ifndef RFS_PLAN_PLANNER_H
-#define RFS_PLAN_PLANNER_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
@@ -179,5 +178,3 @@ const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
  */
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice);
-
-#endif

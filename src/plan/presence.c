@@ -4,9 +4,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /* While a presence map is being made. */
 struct making {
     struct rfs_catalog *catalog;

@@ -7,12 +7,9 @@
  * Cost: 4 bytes for each name of each distinct index (ranks with the same headers share one), 8 a
  * rank, and 24 for each name that the catalogue knows.
  */
-#ifndef RFS_PLAN_PRESENCE_H
-#define RFS_PLAN_PRESENCE_H
+#pragma once
 
 #include "source/catalog/catalog.h"
-
-#include <stdbool.h>
 
 /* Of one name. */
 struct rfs_presence_view {
@@ -60,5 +57,3 @@ bool rfs_presence_has(const struct rfs_presence *presence, uint32_t name, uint32
  */
 uint32_t rfs_presence_lowest(const struct rfs_presence *presence, uint32_t name,
                              bool (*fits)(const void *ctx, uint32_t rank), const void *ctx);
-
-#endif

@@ -21,10 +21,6 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define PROBES ((size_t)1 << 16)
 #define PROBES_LEAST 32 /* of one file */
 

@@ -12,9 +12,6 @@
  */
 #include "plan/internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define ELEMENT_MOST 16 /* bytes of the largest element */
 
 static int read_value(const struct planning *planning, uint32_t rank, uint32_t name, uint32_t type,

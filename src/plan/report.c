@@ -4,9 +4,6 @@
 
 #include "base/cleanup.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #define NAMES_SHOWN 5

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/role.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /* The layout of a parameter in a stage, or in the lowest stage that has one. */
 static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy, size_t i,
                                             uint32_t stage)

@@ -8,8 +8,7 @@
  * and parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe; O(1) each,
  * but for rfs_role_look_up_all: O(parameters).
  */
-#ifndef RFS_PLAN_ROLE_H
-#define RFS_PLAN_ROLE_H
+#pragma once
 
 #include "base/intern.h"
 #include "layout/strategy.h"
@@ -71,5 +70,3 @@ const struct rfs_layout *rfs_role_source_layout(const struct rfs_role_rules *rul
  */
 bool rfs_role_is_needed(const struct rfs_role_rules *rules, const struct rfs_role_name *name,
                         uint32_t dst_stage);
-
-#endif

@@ -5,9 +5,6 @@
  */
 #include "plan/internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 /* The same but for rows. */
 static bool same_but_rows(const struct rfs_type *a, const struct rfs_type *b)
 {

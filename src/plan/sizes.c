@@ -11,7 +11,6 @@
 #include "base/cancel.h"
 #include "base/store.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 
 enum { SIZES_UNKNOWN, SIZES_SAME, SIZES_DIFFER };

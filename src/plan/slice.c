@@ -3,7 +3,6 @@
 
 #include "base/vec.h"
 
-#include <stdlib.h>
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 

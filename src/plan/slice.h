@@ -11,14 +11,9 @@
  *
  * Cost: 48 bytes + 24 a loop for each block, made on demand and never kept beyond the read.
  */
-#ifndef RFS_PLAN_SLICE_H
-#define RFS_PLAN_SLICE_H
+#pragma once
 
 #include "source/index.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 struct rfs_loop {
     uint64_t count;
@@ -68,5 +63,3 @@ struct rfs_block *rfs_slice_add(struct rfs_slice *slice);
  */
 const struct rfs_block *rfs_slice_find(const struct rfs_slice *slice, uint64_t at, uint64_t *from,
                                        uint64_t *left);
-
-#endif

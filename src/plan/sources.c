@@ -28,10 +28,6 @@
 #include "base/cleanup.h"
 #include "base/first_error.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 const char *rfs_plan_path(const struct planning *planning, uint32_t rank)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;

@@ -3,9 +3,6 @@
 
 #include "source/boxes/boxes.h"
 
-#include <errno.h>
-#include <string.h>
-
 /* One walk, over the boxes of one target. */
 struct walk {
     struct rfs_planner *planner;

@@ -3,8 +3,7 @@
  * Inside the room: where a whole tensor is stored, box by box, for planners of an unsharded
  * destination. A box lies in one file, with a stride for each axis.
  */
-#ifndef RFS_PLAN_STORED_H
-#define RFS_PLAN_STORED_H
+#pragma once
 
 #include "plan/internal.h"
 
@@ -29,5 +28,3 @@ typedef int rfs_stored_fn(void *ctx, const struct rfs_stored *stored);
  */
 int rfs_plan_stored(struct rfs_planner *planner, const struct rfs_target *target,
                     const uint64_t *lo, const uint64_t *hi, rfs_stored_fn *each, void *ctx);
-
-#endif

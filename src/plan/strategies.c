@@ -5,9 +5,6 @@
  */
 #include "plan/internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
                             struct stage_use *stages)
 {

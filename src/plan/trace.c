@@ -5,10 +5,6 @@
 #include "base/order.h"
 #include "plan/boxed.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_trace_free(struct rfs_trace *trace)
 {
     free(trace->pieces);

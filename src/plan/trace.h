@@ -5,8 +5,7 @@
  *
  * Cost: about a kilobyte for each source cell that the slice's box touches.
  */
-#ifndef RFS_PLAN_TRACE_H
-#define RFS_PLAN_TRACE_H
+#pragma once
 
 #include "plan/geometry.h"
 #include "plan/planner.h"
@@ -75,5 +74,3 @@ enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
  */
 void rfs_trace_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t k,
                    struct rfs_box *box);
-
-#endif

@@ -14,11 +14,6 @@
 #include "base/text.h"
 #include "layout/grid.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #define SAMPLES_MOST 1024 /* values that are looked at, in all ranks together */
 #define SAMPLE_PART (RFS_SAMPLE_BYTES / 3)
 #define NAME_SHOWN 120

@@ -3,8 +3,6 @@
 
 #include "base/intern.h"
 
-#include <stdlib.h>
-
 struct rfs_built *rfs_built_new(uint32_t pieces)
 {
     struct rfs_built *built = calloc(1, sizeof *built + pieces * sizeof *built->pieces);

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The index of a rank, with the indexes of its files. */
-#ifndef RFS_SOURCE_BUILT_H
-#define RFS_SOURCE_BUILT_H
+#pragma once
 
 #include "source/index.h"
-
-#include <stdbool.h>
 
 /*
  * An index and its pieces. Several may own an index of one file together. Once a rank of several
@@ -30,5 +27,3 @@ struct rfs_built *rfs_built_new(uint32_t pieces);
 size_t rfs_built_free(struct rfs_built *built);
 /* Bytes of memory that its indexes take, but for those that it owns together with others. */
 size_t rfs_built_memory(const struct rfs_built *built);
-
-#endif

@@ -6,8 +6,6 @@
  */
 #include "source/dtype.h"
 
-#include <string.h>
-
 static const struct {
     const char *name;
     uint32_t bytes;

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types, with the names that MindSpore writes in tensor_type and that safetensors has. */
-#ifndef RFS_SOURCE_DTYPE_H
-#define RFS_SOURCE_DTYPE_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 enum rfs_dtype {
     RFS_BOOL,
@@ -51,5 +48,3 @@ bool rfs_dtype_is_float_target(enum rfs_dtype dtype);
 const char *rfs_dtype_safetensors(enum rfs_dtype dtype);
 /* False for a name that is not known. Never gives RFS_INT4. */
 bool rfs_dtype_parse_safetensors(const char *name, size_t length, enum rfs_dtype *out);
-
-#endif

@@ -4,9 +4,6 @@
 #include "base/checked.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name)
 {
     const size_t at = RFS_BISECT(i, index->n, index->entries[index->by_name[i]].name >= name);

@@ -7,15 +7,11 @@
  * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB).
  * A rank of several files (parts) takes 4 more an entry; a strided entry 136.
  */
-#ifndef RFS_SOURCE_INDEX_H
-#define RFS_SOURCE_INDEX_H
+#pragma once
 
 #include "source/dtype.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_MAX_DIMS 16
 
@@ -112,5 +108,3 @@ void rfs_type_place(const struct rfs_type *type, uint64_t number, uint64_t *plac
  * -ENOMEM, or 1 when a name comes twice: *first and *second are two positions that have it then.
  */
 int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second);
-
-#endif

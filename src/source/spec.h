@@ -3,13 +3,10 @@
  * The user's options for reading a source. A specification owns nothing; the data it points to must
  * outlive the catalogue opened by it.
  */
-#ifndef RFS_SOURCE_SPEC_H
-#define RFS_SOURCE_SPEC_H
+#pragma once
 
 #include "base/options.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <time.h>
 
 #define RFS_RANK_DIR "rank_%d" /* the folders that MindSpore makes */
@@ -46,5 +43,3 @@ struct rfs_source_spec {
     void (*indexed)(const void *ctx, uint64_t done, uint64_t total);
     const void *indexed_ctx;
 };
-
-#endif

@@ -3,13 +3,9 @@
  * The two arguments of every walker of a file's headers: a read function, and the tables that it
  * fills.
  */
-#ifndef RFS_SOURCE_WALKER_H
-#define RFS_SOURCE_WALKER_H
+#pragma once
 
 #include "base/intern.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 /* Gives 0 and N whole bytes from OFFSET, or -errno, which the walker passes on. */
 typedef int rfs_read_fn(void *ctx, void *buf, size_t n, uint64_t offset);
@@ -21,5 +17,3 @@ struct rfs_tables {
     struct rfs_intern *names;
     struct rfs_intern *types; /* of struct rfs_type */
 };
-
-#endif

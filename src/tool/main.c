@@ -8,9 +8,6 @@
 #include "tool/common/stop.h"
 #include "tool/common/tool.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* In the order of their help. */
 static const struct rfs_command *const commands[] = {
     &rfs_command_info,   &rfs_command_strategy, &rfs_command_explain, &rfs_command_ranks,

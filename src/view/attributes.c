@@ -9,12 +9,6 @@
 #include "view/saves.h"
 #include "view/sources.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define PREFIX "user.reshardfs."
 
 /* The object of an attribute. */

@@ -7,10 +7,6 @@
 #include "source/boxes/boxes.h"
 #include "source/io/beneath.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- the file that describes all others ------------------------------------------------------ */
 
 struct rfs_rank_plan *rfs_view_own_plan(size_t sources)

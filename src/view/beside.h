@@ -3,8 +3,7 @@
  * Inside the room: files beside those of tensors in a view: the file that describes all others, and
  * files that are passed on as they are.
  */
-#ifndef RFS_VIEW_BESIDE_H
-#define RFS_VIEW_BESIDE_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -29,5 +28,3 @@ int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_err
 
 /* The plan of a file that depends on so many SOURCES at most. NULL when out of memory. */
 struct rfs_rank_plan *rfs_view_own_plan(size_t sources);
-
-#endif

@@ -5,9 +5,6 @@
 #include "base/limits.h"
 #include "view/options.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The number in a limit file; UINT64_MAX when it is absent or "max". */

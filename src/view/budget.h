@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory limit of this process: the machine's memory, or less in a cgroup. */
-#ifndef RFS_VIEW_BUDGET_H
-#define RFS_VIEW_BUDGET_H
+#pragma once
 
-#include <stdint.h>
+#include "base/std.h"
 
 /* Where the limits are found; borrowed. */
 struct rfs_budget {
@@ -17,5 +16,3 @@ struct rfs_budget {
  * of those above them if that is less. Missing or unreadable limits are ignored.
  */
 uint64_t rfs_budget_memory(const struct rfs_budget *budget);
-
-#endif

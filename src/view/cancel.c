@@ -7,9 +7,6 @@
 
 #include "view/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 struct reshard_cancel {
     struct rfs_cancel work;
 };

@@ -9,11 +9,6 @@
 #include "plan/converted.h"
 #include "view/beside.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static bool ends_with(const char *text, const char *ending)
 {
     const size_t n = strlen(text);

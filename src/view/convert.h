@@ -3,8 +3,7 @@
  * Views through conversion rules (convert/rules.h): the source is planned as one whole checkpoint,
  * and the rules make of it the checkpoint that the view shows.
  */
-#ifndef RFS_VIEW_CONVERT_H
-#define RFS_VIEW_CONVERT_H
+#pragma once
 
 #include "convert/rules.h"
 #include "view/flat.h"
@@ -36,5 +35,3 @@ int rfs_view_convert_list(const struct rfs_view *view, struct convert_files *fil
 int rfs_view_convert_show(struct rfs_view *view, const struct convert_files *files,
                           struct rfs_error *err);
 void rfs_view_convert_files_end(struct convert_files *files);
-
-#endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A view's own counters; reshard_get_statistics adds those of the other rooms. */
-#ifndef RFS_VIEW_COUNTERS_H
-#define RFS_VIEW_COUNTERS_H
+#pragma once
 
+#include "base/std.h"
 #include "reshard.h"
 
 #include <stdatomic.h>
@@ -20,5 +20,3 @@ uint64_t rfs_counters_clock(void);
 void rfs_counters_read(struct rfs_counters *counters, size_t asked, ssize_t n,
                        uint64_t nanoseconds);
 void rfs_counters_add(const struct rfs_counters *counters, reshard_statistics *sum);
-
-#endif

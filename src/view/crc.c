@@ -11,8 +11,6 @@
 #include "base/publish.h"
 #include "base/secret.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <zlib.h>
 
 /* RFS_PIECE bytes for content, to be given to free_buffer; NULL when out of memory. */

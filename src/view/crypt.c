@@ -5,8 +5,6 @@
 #include "source/crypt/cipher.h"
 #include "source/io/encrypted.h"
 
-#include <errno.h>
-
 #define TRIED 2 /* sources: one may be damaged */
 
 /* The cache's share for decrypted blocks: half, if that is enough for one. */

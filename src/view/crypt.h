@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Encrypted sources: the key that the options name, and the cache's share for decrypted blocks. */
-#ifndef RFS_VIEW_CRYPT_H
-#define RFS_VIEW_CRYPT_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -24,5 +23,3 @@ int rfs_view_load_key(struct reshard_view *set, struct rfs_error *err);
  * reported now. Starts no thread. 0, or -errno with *err filled for the first.
  */
 int rfs_view_try_key(struct rfs_view *view, struct rfs_error *err);
-
-#endif

@@ -20,10 +20,6 @@
 #include "view/groups.h"
 #include "view/objects.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 
@@ -165,7 +161,10 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks 
     return 0;
 }
 
-RFS_COMPARE(by_name, struct rfs_dcp_item, x, y, RFS_ORDER(x->name, y->name) ?: RFS_ORDER(x->corner, y->corner) ?: RFS_ORDER(x->file, y->file))
+RFS_COMPARE(by_name, struct rfs_dcp_item, x, y,
+            RFS_ORDER(x->name, y->name)
+                ?: RFS_ORDER(x->corner, y->corner)
+                ?: RFS_ORDER(x->file, y->file))
 
 /* A name that an object has is no tensor's, as names= could have it. */
 static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)

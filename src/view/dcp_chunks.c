@@ -6,10 +6,6 @@
 #include "plan/trace.h"
 #include "source/torch/archive.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define CHUNK_BYTES (UINT64_C(256) << 20)
 
 int rfs_dcp_stages(struct rfs_view *view, uint32_t **out, struct rfs_error *err)

@@ -5,8 +5,7 @@
  * tensor are divided over dst_ranks=N files, as torch.chunk divides them. Chunks that are larger
  * than chunk_size are cut by rows.
  */
-#ifndef RFS_VIEW_DCP_CHUNKS_H
-#define RFS_VIEW_DCP_CHUNKS_H
+#pragma once
 
 #include "image/dcp.h"
 #include "view/internal.h"
@@ -28,5 +27,3 @@ int rfs_dcp_chunks(struct rfs_view *view, const uint32_t *stages, uint32_t rank,
  * first rank of each is planned. NULL in *out where there is one stage. Owned by the caller.
  */
 int rfs_dcp_stages(struct rfs_view *view, uint32_t **out, struct rfs_error *err);
-
-#endif

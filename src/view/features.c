@@ -4,7 +4,6 @@
 #include "source/remote/remote.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #define AVX2() (__builtin_cpu_supports("avx2") != 0)

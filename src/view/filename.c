@@ -3,8 +3,6 @@
 
 #include "base/text.h"
 
-#include <stdio.h>
-#include <string.h>
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 

@@ -8,11 +8,9 @@
  * the whole name in 32 hexadecimal digits. So each name has one file name, and each file name,
  * unless it is shortened, one name.
  */
-#ifndef RFS_VIEW_FILENAME_H
-#define RFS_VIEW_FILENAME_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 #define RFS_FILENAME_STEM 250 /* bytes; file systems allow 255, and ".json" takes 5 */
 
@@ -27,5 +25,3 @@ bool rfs_filename_read(const char *stem, size_t n, char out[RFS_FILENAME_STEM + 
  * Whether it looks like a shortened one, which can only be resolved by comparing it with all names.
  */
 bool rfs_filename_is_short(const char *stem, size_t n);
-
-#endif

@@ -3,9 +3,6 @@
 
 #include "base/cleanup.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 bool flat_parts_init(struct flat_parts *parts, const struct rfs_params *params, size_t n)
 {
     parts->params = params;

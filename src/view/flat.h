@@ -3,8 +3,7 @@
  * Inside the room: views whose files lie in the root. One whole checkpoint is divided into parts, a
  * safetensors file each, and a JSON file maps parameters to files.
  */
-#ifndef RFS_VIEW_FLAT_H
-#define RFS_VIEW_FLAT_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -52,5 +51,3 @@ int flat_show_map(struct rfs_view *view, const struct flat_parts *parts, uint32_
 int rfs_view_huggingface(struct rfs_view *view, const struct rfs_params *params,
                          struct rfs_error *err);
 int rfs_view_unified(struct rfs_view *view, const struct rfs_params *params, struct rfs_error *err);
-
-#endif

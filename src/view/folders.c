@@ -6,9 +6,6 @@
 #include "source/saved/folder.h"
 #include "view/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 struct teller {

@@ -5,8 +5,6 @@
 #include "view/hidden.h"
 #include "view/outputs.h"
 
-#include <stdio.h>
-
 /* The planner of one whole checkpoint if it is there: the view's own, where that shows one. */
 static struct rfs_planner *ready_whole(const struct rfs_view *view)
 {

@@ -3,8 +3,7 @@
  * Inside the room: the groups of tensors in the hidden folder of a view with a planner. Group 0 is
  * the whole tensors, group 1 + R those of destination rank R.
  */
-#ifndef RFS_VIEW_GROUPS_H
-#define RFS_VIEW_GROUPS_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -15,5 +14,3 @@ int rfs_groups_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors
                        struct rfs_error *err);
 bool rfs_groups_tensors_are_ready(struct rfs_view *view, uint32_t group);
 void rfs_groups_name_group(const struct rfs_view *view, uint32_t group, char out[32]);
-
-#endif

@@ -7,11 +7,6 @@
 #include "image/pt.h"
 #include "view/hidden.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define FOLDER "merged"
 
 /* A model's tensors as a parameter list of its own, and where they are. */

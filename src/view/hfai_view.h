@@ -3,8 +3,7 @@
  * Views of hfai's parts: PART_*.pt for another number of processes in the root, and the whole state
  * in the folder "merged". Safetensors files are made when the view is opened, the others on demand.
  */
-#ifndef RFS_VIEW_HFAI_VIEW_H
-#define RFS_VIEW_HFAI_VIEW_H
+#pragma once
 
 #include "hfai/hfai.h"
 #include "view/internal.h"
@@ -15,5 +14,3 @@ void rfs_hfai_view_free(struct rfs_hfai_view *hfai);
 /* The parts of the source, and how they are divided among those that are shown: the view's. */
 void rfs_hfai_view_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
                          const struct rfs_hfai_division **division);
-
-#endif

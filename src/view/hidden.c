@@ -4,11 +4,6 @@
 #include "image/npy.h"
 #include "view/filename.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /*
  * Below RFS_HIDDEN_BIT: group << ITEM_BITS | item. Group 0 are the folders above: item 0 is
  * .reshardfs, item 1 is tensors. Group G + 1 is the G-th folder below tensors: item 0 is itself,

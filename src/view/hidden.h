@@ -13,8 +13,7 @@
  *
  * Threads: all functions but end.
  */
-#ifndef RFS_VIEW_HIDDEN_H
-#define RFS_VIEW_HIDDEN_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -71,5 +70,3 @@ int rfs_view_hidden_stat(struct rfs_view *view, uint64_t id, reshard_stat *full,
 
 /* Frees and empties view->hidden. */
 void rfs_view_hidden_end(struct rfs_view *view);
-
-#endif

@@ -6,10 +6,6 @@
 #include "view/hidden.h"
 #include "view/sources.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The boxes of a rank, one for each round; to be freed by the caller. NULL when out of memory. */
 static uint64_t *make_boxes(const struct rfs_geometry *geometry, uint32_t local)
 {

@@ -12,8 +12,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-#include <stdio.h>
-
 #define FILE_BYTES UINT64_C(5000000000) /* the 5GB that both have for a default */
 #define NO_PART UINT32_MAX
 

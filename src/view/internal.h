@@ -11,8 +11,7 @@
  * a plain view is added to all of its ids, and is not 0 where there are several (saves.h). hidden.h
  * describes those of the hidden folder.
  */
-#ifndef RFS_VIEW_INTERNAL_H
-#define RFS_VIEW_INTERNAL_H
+#pragma once
 
 #include "assemble/assembler.h"
 #include "base/once.h"
@@ -260,5 +259,3 @@ int rfs_view_log_failure(struct rfs_view *view, int rc, const struct rfs_error *
 
 /* Copies SIZE bytes of FROM to TO, whose first member is its size as its owner knows it. */
 void rfs_view_give(void *to, void *from, size_t size);
-
-#endif

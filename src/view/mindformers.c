@@ -20,11 +20,6 @@
 #include "view/beside.h"
 #include "view/groups.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum kind_of_file { MODEL, OPTIMIZER, N_KINDS };
 
 /* A tensor, in the stage of the destination that stores it. */

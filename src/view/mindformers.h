@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room: view=mindformers, the folder of an iteration of Checkpoint 2.0. */
-#ifndef RFS_VIEW_MINDFORMERS_H
-#define RFS_VIEW_MINDFORMERS_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -11,5 +10,3 @@
  */
 int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err);
 void rfs_mf_view_free(struct rfs_mf_view *mf);
-
-#endif

@@ -10,10 +10,6 @@
 #include "source/boxes/dcp.h"
 #include "view/outputs.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MEMORY_MOST (UINT64_C(256) << 20)
 
 static void log_left_out(struct rfs_view *view, size_t n)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room: values that are not tensors, of a source that describes itself. */
-#ifndef RFS_VIEW_OBJECTS_H
-#define RFS_VIEW_OBJECTS_H
+#pragma once
 
 #include "hfai/document.h"
 #include "view/internal.h"
@@ -26,5 +25,3 @@ int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
 
 /* A name that names= gave both to a tensor and to an object: -EINVAL with *err filled. */
 int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err);
-
-#endif

@@ -4,9 +4,6 @@
 #include "base/checked.h"
 #include "source/remote/remote.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #define INDEX_LEAST (UINT64_C(64) << 20) /* bytes of memory for indexes */
 
 /* Rules take the place of a strategy file, and need the number of ranks. */

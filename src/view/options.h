@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The view's options (base/options.h), together. */
-#ifndef RFS_VIEW_OPTIONS_H
-#define RFS_VIEW_OPTIONS_H
+#pragma once
 
 #include "base/options.h"
 #include "source/spec.h"
@@ -25,5 +24,3 @@ uint64_t rfs_options_default_cache(void);
  */
 int rfs_options_take_objects(const struct rfs_options *options, const char *source, bool *taken,
                              struct rfs_error *err);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/outputs.h"
 
-#include <string.h>
-
 enum rfs_format rfs_view_format(const struct rfs_options *options)
 {
     return options->format >= 0               ? (enum rfs_format)options->format

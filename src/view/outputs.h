@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The outputs by the options: their format, and contradictions. */
-#ifndef RFS_VIEW_OUTPUTS_H
-#define RFS_VIEW_OUTPUTS_H
+#pragma once
 
 #include "view/options.h"
 
@@ -16,5 +15,3 @@ enum rfs_format rfs_view_format(const struct rfs_options *options);
  * other.
  */
 int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *err);
-
-#endif

@@ -14,11 +14,6 @@
 #include "view/objects.h"
 #include "view/outputs.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A dict of tensors and objects, as torch.save writes it. */
 static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
                         struct rfs_image **out, struct rfs_error *err)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views whose files are planned by a planner. */
-#ifndef RFS_VIEW_PLANNED_H
-#define RFS_VIEW_PLANNED_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -11,5 +10,3 @@
  * with *err filled.
  */
 int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err);
-
-#endif

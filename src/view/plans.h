@@ -3,8 +3,7 @@
  * The planner of an open view and its inputs, for reshard explain. All results are owned by the
  * view, and live until it is closed.
  */
-#ifndef RFS_VIEW_PLANS_H
-#define RFS_VIEW_PLANS_H
+#pragma once
 
 #include "base/pool.h"
 #include "hfai/hfai.h"
@@ -44,5 +43,3 @@ int rfs_view_shown_at(struct reshard_view *view, uint32_t rank, uint32_t target,
  */
 int rfs_view_stored_at(struct reshard_view *set, uint32_t part,
                        const struct rfs_piece_trace *pieces, size_t n, struct rfs_shown_at *out);
-
-#endif

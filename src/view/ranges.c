@@ -6,7 +6,6 @@
 #include "view/internal.h"
 #include "view/saves.h"
 
-#include <errno.h>
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 

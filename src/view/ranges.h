@@ -7,8 +7,7 @@
  *
  * Threads: all functions.
  */
-#ifndef RFS_VIEW_RANGES_H
-#define RFS_VIEW_RANGES_H
+#pragma once
 
 #include "reshard.h"
 #include "source/catalog/catalog.h"
@@ -74,5 +73,3 @@ int rfs_view_reader_scattered(struct reshard_view *view, uint64_t id, struct res
 
 /* The owner of guarded memory for plain text; NULL: sources are plain anyway. */
 struct rfs_secret *rfs_view_secret(const struct reshard_view *view);
-
-#endif

@@ -8,9 +8,6 @@
 #include "view/convert.h"
 #include "view/strategy_files.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static void free_rules(struct rfs_rules **rules)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The strategies of a view: read from files, or made by rules (layout/rules.h). */
-#ifndef RFS_VIEW_RULES_H
-#define RFS_VIEW_RULES_H
+#pragma once
 
 #include "layout/rules.h"
 #include "view/internal.h"
@@ -22,5 +21,3 @@ int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err);
  */
 int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules **out,
                         struct rfs_error *err);
-
-#endif

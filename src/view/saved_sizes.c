@@ -14,10 +14,6 @@
 #include "layout/digest.h"
 #include "source/saved/index.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #define UNKNOWN UINT64_MAX

@@ -12,8 +12,7 @@
  * Cost: 8 bytes a file shown, 4 for each of its sources, about 150 a source file, once one is
  * stat'ed.
  */
-#ifndef RFS_VIEW_SAVED_SIZES_H
-#define RFS_VIEW_SAVED_SIZES_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -38,5 +37,3 @@ void rfs_view_save(struct rfs_view *view);
 void rfs_view_sizes_planned(struct rfs_view *view);
 
 void rfs_view_sizes_free(struct rfs_sizes *sizes);
-
-#endif

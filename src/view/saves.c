@@ -6,12 +6,6 @@
 #include "base/path.h"
 #include "view/hidden.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 _Static_assert(RFS_HIDDEN_BIT < UINT64_C(1) << RFS_SAVE_SHIFT,
                "a save's ids begin above those of the hidden folder");
 

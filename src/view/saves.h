@@ -5,8 +5,7 @@
  * that of the alone one with the number of the save, from 1 up, in the bits from RFS_SAVE_SHIFT up.
  * They share the pool, the descriptors and, in equal parts, the budget of the cache.
  */
-#ifndef RFS_VIEW_SAVES_H
-#define RFS_VIEW_SAVES_H
+#pragma once
 
 #include "view/internal.h"
 
@@ -42,5 +41,3 @@ int rfs_saves_list(const struct reshard_view *set, uint64_t dir, uint64_t positi
                    reshard_dirent *full);
 int rfs_saves_stat(const struct reshard_view *set, uint64_t id, reshard_stat *full,
                    struct rfs_error *err);
-
-#endif

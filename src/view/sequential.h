@@ -16,13 +16,9 @@
  *
  * No lock, no I/O.
  */
-#ifndef RFS_VIEW_SEQUENTIAL_H
-#define RFS_VIEW_SEQUENTIAL_H
+#pragma once
 
 #include "assemble/assembler.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 #define RFS_AHEAD_BYTES (UINT64_C(4) << 20)
 #define RFS_AHEAD_SHARE 10 /* the part, of the bytes read in sequence, that may be read in vain */
@@ -52,5 +48,3 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
  */
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach,
                                           unsigned times);
-
-#endif

@@ -4,10 +4,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_sources_free(struct rfs_sources *sources)
 {
     free(sources->files);

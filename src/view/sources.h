@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The source files, and their ranks, that an object is made of. */
-#ifndef RFS_VIEW_SOURCES_H
-#define RFS_VIEW_SOURCES_H
+#pragma once
 
 #include "view/hidden.h"
 
@@ -22,5 +21,3 @@ int rfs_sources_of_target(const struct rfs_view *view, const struct rfs_tensors 
                           uint32_t target, struct rfs_sources *out);
 /* Of the whole source: all ranks that have files. 0 or -ENOMEM. */
 int rfs_sources_of_all(const struct rfs_view *view, struct rfs_sources *out);
-
-#endif

@@ -12,9 +12,6 @@
 #include "base/text.h"
 #include "layout/merge.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define REMEDY_FOLDER "the folder that the runs of all stages saved their strategies in"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The strategy that an option names. */
-#ifndef RFS_VIEW_STRATEGY_FILES_H
-#define RFS_VIEW_STRATEGY_FILES_H
+#pragma once
 
 #include "base/error.h"
 #include "base/pathlist.h"
@@ -16,5 +15,3 @@ int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct r
 
 /* Appends the paths of the strategy files in a folder, sorted. 0, or -errno with *err filled. */
 int rfs_view_list_strategies(const char *folder, struct rfs_pathlist *out, struct rfs_error *err);
-
-#endif

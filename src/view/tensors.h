@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors that a file is made of. */
-#ifndef RFS_VIEW_TENSORS_H
-#define RFS_VIEW_TENSORS_H
+#pragma once
 
 #include "hfai/storages.h"
 #include "plan/planner.h"
@@ -23,5 +22,3 @@ static inline int rfs_tensors_slice(const struct rfs_tensors *tensors, uint32_t 
                              : rfs_planner_slice(tensors->planner, tensors->rank,
                                                  &tensors->params->targets[target], slice);
 }
-
-#endif

@@ -6,9 +6,6 @@
 #include "view/saved_sizes.h"
 #include "view/saves.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* ---- ids ------------------------------------------------------------------------------------- */

@@ -19,10 +19,6 @@
 #include "base/order.h"
 #include "base/text.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define PART_BYTES (UINT64_C(3) << 30)
 
 struct unifying {
@@ -92,7 +88,10 @@ struct place {
     uint32_t name;
 };
 
-RFS_COMPARE(by_place, struct place, x, y, RFS_ORDER(x->part, y->part) ?: RFS_ORDER(x->offset, y->offset) ?: RFS_ORDER(x->entry, y->entry))
+RFS_COMPARE(by_place, struct place, x, y,
+            RFS_ORDER(x->part, y->part)
+                ?: RFS_ORDER(x->offset, y->offset)
+                ?: RFS_ORDER(x->entry, y->entry))
 
 /* The parameters of one rank that did not come up before. */
 static int take_of_rank(struct unifying *u, const struct rfs_index *index)

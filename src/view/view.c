@@ -21,10 +21,6 @@
 #include "view/saved_sizes.h"
 #include "view/saves.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define POOL_MAX 8

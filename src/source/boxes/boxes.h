@@ -17,8 +17,7 @@
  *
  * Threads: rfs_boxes_locate and all that reads, from any thread; the rest while they are built.
  */
-#ifndef RFS_SOURCE_BOXES_BOXES_H
-#define RFS_SOURCE_BOXES_BOXES_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
@@ -175,5 +174,3 @@ void rfs_chunk_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_
                           const uint64_t *lo, const uint64_t *hi, struct rfs_chunk_walk *walk);
 /* The next chunk, with its corner in AT; false at the end. */
 bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, uint32_t *chunk, uint64_t *at);
-
-#endif

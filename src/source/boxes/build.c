@@ -6,10 +6,6 @@
 #include "base/path.h"
 #include "source/boxes/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define CHUNKS_MOST UINT32_C(0x7fffffff)
 /* by_name has 1 + the number of a tensor, or this and the number of an object; 0: nothing. */
 #define OBJECT UINT32_C(0x80000000)

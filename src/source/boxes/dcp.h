@@ -11,8 +11,7 @@
  * Cost of opening: linear time, but for sorting the chunks of each tensor; memory for a moment
  * rfs_dcp_memory. Of locating a chunk: two reads of 4 KiB.
  */
-#ifndef RFS_SOURCE_BOXES_DCP_H
-#define RFS_SOURCE_BOXES_DCP_H
+#pragma once
 
 #include "base/budget.h"
 #include "source/boxes/boxes.h"
@@ -43,5 +42,3 @@ int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *
  */
 int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_boxes *boxes,
                      struct rfs_error *err);
-
-#endif

@@ -4,10 +4,6 @@
 #include "base/text.h"
 #include "source/torch/archive.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 
 /* The ends of an archive: torch writes less than 1 KiB before a tensor's bytes and behind them. */

@@ -5,16 +5,13 @@
  *
  * Cost: two reads of 4 KiB for items of torch, as all but the tensor's bytes is at the ends.
  */
-#ifndef RFS_SOURCE_BOXES_DCP_ITEM_H
-#define RFS_SOURCE_BOXES_DCP_ITEM_H
+#pragma once
 
 #include "base/budget.h"
 #include "base/error.h"
 #include "source/dtype.h"
 #include "source/torch/archive.h"
 #include "source/walker.h"
-
-#include <stdint.h>
 
 struct rfs_dcp_item {
     const char *file;  /* for messages */
@@ -44,5 +41,3 @@ int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
 int rfs_dcp_item_open(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
                       uint64_t file_bytes, struct rfs_budget *budget, struct rfs_torch *out,
                       struct rfs_error *err);
-
-#endif

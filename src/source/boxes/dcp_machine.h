@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the two files that run the pickle of a .metadata only. */
-#ifndef RFS_SOURCE_BOXES_DCP_MACHINE_H
-#define RFS_SOURCE_BOXES_DCP_MACHINE_H
+#pragma once
 
 #include "base/error.h"
 #include "source/boxes/dcp_names.h"
@@ -60,5 +59,3 @@ int rfs_dcp_find_name(struct rfs_dcp_machine *machine);
 int rfs_dcp_call(struct rfs_dcp_machine *machine);
 int rfs_dcp_make_object(struct rfs_dcp_machine *machine);
 int rfs_dcp_build(struct rfs_dcp_machine *machine);
-
-#endif

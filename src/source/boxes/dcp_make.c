@@ -2,9 +2,6 @@
 /* The opcodes of a .metadata that make new values of those on the stack. */
 #include "source/boxes/dcp_machine.h"
 
-#include <errno.h>
-#include <string.h>
-
 enum {
     NAME_MOST = 256, /* bytes of a module's or a class's name */
     LIST_WORDS = 3,  /* of the head of a list */

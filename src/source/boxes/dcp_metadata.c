@@ -19,9 +19,6 @@
 #include "source/boxes/dcp_names.h"
 #include "source/boxes/dcp_pickle.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 
 struct reading {

@@ -5,8 +5,6 @@
 #include "base/intern.h"
 #include "source/torch/archive.h"
 
-#include <string.h>
-
 static const char *const words[RFS_DCP_WORDS] = {
     [RFS_DCP_STATE_DICT_METADATA] = "state_dict_metadata",
     [RFS_DCP_STORAGE_DATA] = "storage_data",

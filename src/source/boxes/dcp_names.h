@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that read .metadata only: the names that may stand in it. */
-#ifndef RFS_SOURCE_BOXES_DCP_NAMES_H
-#define RFS_SOURCE_BOXES_DCP_NAMES_H
+#pragma once
 
 #include "source/boxes/dcp_value.h"
 #include "source/dtype.h"
@@ -27,5 +26,3 @@ bool rfs_dcp_use(uint32_t value, enum rfs_dcp_use *use);
 enum rfs_dcp_class rfs_dcp_name_class(uint32_t value);
 /* False when the value is no dtype. */
 bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype);
-
-#endif

@@ -21,10 +21,6 @@
 #include "base/text.h"
 #include "source/boxes/dcp_machine.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 
 /* Bytes: no name and no path is longer. */

@@ -9,8 +9,7 @@
  *
  * Cost: linear time. Memory: rfs_dcp_memory at most, about twice the file for those of torch.
  */
-#ifndef RFS_SOURCE_BOXES_DCP_PICKLE_H
-#define RFS_SOURCE_BOXES_DCP_PICKLE_H
+#pragma once
 
 #include "base/error.h"
 #include "source/boxes/dcp_value.h"
@@ -32,5 +31,3 @@ static inline size_t rfs_dcp_memory(uint64_t n)
 int rfs_dcp_pickle_read(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                         struct rfs_dcp_pickle *out, struct rfs_error *err);
 void rfs_dcp_pickle_free(struct rfs_dcp_pickle *pickle);
-
-#endif

@@ -2,8 +2,6 @@
 /* Looking at the values of a .metadata. dcp_pickle.c makes them. */
 #include "source/boxes/dcp_value.h"
 
-#include <string.h>
-
 /* No class of torch has as many fields; an object that has more is looked at no further. */
 #define FIELDS_MOST 16
 

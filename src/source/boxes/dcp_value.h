@@ -5,15 +5,10 @@
  * Values may be shared, and a list may contain itself: code that goes through values bounds what it
  * visits, and goes no deeper than it knows the fields to be. Immutable once read.
  */
-#ifndef RFS_SOURCE_BOXES_DCP_VALUE_H
-#define RFS_SOURCE_BOXES_DCP_VALUE_H
+#pragma once
 
 #include "base/intern.h"
 #include "base/vec.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* A value is a kind in the three lowest bits, and above them a number. */
 enum rfs_dcp_kind {
@@ -122,5 +117,3 @@ uint32_t rfs_dcp_count(const struct rfs_dcp_pickle *pickle, uint32_t value);
 struct rfs_dcp_each rfs_dcp_each(const struct rfs_dcp_pickle *pickle, uint32_t value);
 /* False behind the last one. */
 bool rfs_dcp_next(struct rfs_dcp_each *each, uint32_t *value);
-
-#endif

@@ -24,10 +24,6 @@
 #include "source/boxes/pieces.h"
 #include "source/torch/archive.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY "files of one save, as torch.save wrote them"
 /* Fields that are looked at, for each byte of the pickle: many DTensors may share one long dict. */
 #define WORK_TIMES 4

@@ -5,8 +5,7 @@
  *
  * Cost of opening: the pickles of all files, one after the other.
  */
-#ifndef RFS_SOURCE_BOXES_FSDP_H
-#define RFS_SOURCE_BOXES_FSDP_H
+#pragma once
 
 #include "source/boxes/boxes.h"
 
@@ -16,5 +15,3 @@
  */
 int rfs_fsdp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                   struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
-
-#endif

@@ -11,12 +11,6 @@
 #include "base/order.h"
 #include "source/boxes/internal.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define CELLS_TIMES 16 /* as many cells a chunk, at most */
 #define NO_CHUNK UINT32_MAX
 

@@ -5,9 +5,6 @@
 #include "source/boxes/internal.h"
 #include "source/safetensors/header.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 struct rfs_boxes_by_file {
     uint32_t *chunks; /* numbers, by file */
     uint32_t first[]; /* [n_files + 1] in chunks */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks that are tensors of safetensors files, under their tensors' names. */
-#ifndef RFS_SOURCE_BOXES_HEADERS_H
-#define RFS_SOURCE_BOXES_HEADERS_H
+#pragma once
 
 #include "source/boxes/boxes.h"
 
@@ -18,5 +17,3 @@ void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file);
  */
 int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_by_file *by_file,
                                uint32_t chunk, struct rfs_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the boxes only. */
-#ifndef RFS_SOURCE_BOXES_INTERNAL_H
-#define RFS_SOURCE_BOXES_INTERNAL_H
+#pragma once
 
 #include "source/boxes/boxes.h"
 
@@ -29,5 +28,3 @@ const char *rfs_boxes_print(uint32_t ndim, const uint64_t *lo, const uint64_t *h
     RFS_OF(rfs_files_path((boxes)->files, (boxes)->metadata),                                      \
            rfs_intern_text((boxes)->tables->names, name))
 #define RFS_BOXES_OF(boxes, tensor) RFS_BOXES_NAMED(boxes, (tensor)->name)
-
-#endif

@@ -21,10 +21,6 @@
 #include "source/boxes/mindformers_internal.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TENSORS "state_dict_metadata"
 #define STORAGE "storage_data"

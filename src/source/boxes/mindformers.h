@@ -3,8 +3,7 @@
  * Checkpoint 2.0 of MindSpore Transformers: one folder of safetensors files for all ranks, and
  * metadata.json, which lists the slices and their files.
  */
-#ifndef RFS_SOURCE_BOXES_MINDFORMERS_H
-#define RFS_SOURCE_BOXES_MINDFORMERS_H
+#pragma once
 
 #include "source/boxes/boxes.h"
 
@@ -51,5 +50,3 @@ struct rfs_mf_layouts {
 int rfs_mindformers_layouts(struct rfs_boxes *boxes, struct rfs_mf_layouts *out,
                             struct rfs_error *err);
 void rfs_mf_layouts_free(struct rfs_mf_layouts *layouts);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the reader of Checkpoint 2.0 only. */
-#ifndef RFS_SOURCE_BOXES_MINDFORMERS_INTERNAL_H
-#define RFS_SOURCE_BOXES_MINDFORMERS_INTERNAL_H
+#pragma once
 
 #include "base/intern.h"
 #include "base/json_read.h"
@@ -67,5 +66,3 @@ void rfs_mf_end(struct rfs_mf *mf);
 int rfs_mf_read_tensors(struct rfs_mf *mf);
 /* The value of storage_data: stores each slice in one file. 0 or -errno. */
 int rfs_mf_read_storage(struct rfs_mf *mf);
-
-#endif

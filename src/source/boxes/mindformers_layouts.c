@@ -10,11 +10,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define RANKS_MOST (UINT64_C(1) << 20)
 #define REMEDY "--rules with --ranks"
 

@@ -9,10 +9,6 @@
  */
 #include "source/boxes/mindformers_internal.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
-
 #define REMEDY "the file as MindSpore Transformers wrote it"
 
 static int fail(const struct rfs_mf *mf, const char *what)

@@ -12,10 +12,6 @@
 #include "base/checked.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
-
 #define REMEDY "the file as MindSpore Transformers wrote it"
 
 struct list {

@@ -6,9 +6,6 @@
 #include "source/boxes/mindformers.h"
 #include "source/boxes/shards.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Each reader declares the tensors and chunks of the metadata. */
 static int (*const readers[])(const char *folder, struct rfs_files *files,
                               struct rfs_tables *tables, struct rfs_log *log,

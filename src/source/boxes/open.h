@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens a checkpoint that describes itself, of any format that has boxes. */
-#ifndef RFS_SOURCE_BOXES_OPEN_H
-#define RFS_SOURCE_BOXES_OPEN_H
+#pragma once
 
 #include "source/boxes/boxes.h"
 #include "source/scan/scan.h"
@@ -13,5 +12,3 @@
  */
 int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,
                    struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
-
-#endif

@@ -4,10 +4,6 @@
 #include "base/checked.h"
 #include "source/boxes/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_pieces_free(struct rfs_pieces *pieces)
 {
     free(pieces->list.data);

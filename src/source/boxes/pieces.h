@@ -6,8 +6,7 @@
  * The files are those that were registered before, from 0 on; file 0 stands for the metadata. Cost:
  * 40 bytes a piece and 8 for each of its axes while it is built, and O(n log n) time.
  */
-#ifndef RFS_SOURCE_BOXES_PIECES_H
-#define RFS_SOURCE_BOXES_PIECES_H
+#pragma once
 
 #include "source/boxes/boxes.h"
 
@@ -35,5 +34,3 @@ bool rfs_pieces_add(struct rfs_pieces *pieces, const struct rfs_piece *piece,
  * with *err filled: pieces that do not make one tensor, with its name.
  */
 int rfs_pieces_finish(struct rfs_pieces *pieces, struct rfs_error *err);
-
-#endif

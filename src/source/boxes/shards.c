@@ -20,10 +20,6 @@
 #include "source/boxes/pieces.h"
 #include "source/safetensors/header.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define INFO "DCP_SHARDING_INFO"
 #define REMEDY "files of one save by HuggingFaceStorageWriter with save_distributed=True"
 

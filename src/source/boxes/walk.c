@@ -4,9 +4,6 @@
 #include "base/store.h"
 #include "source/boxes/internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 const struct rfs_boxed_tensor *rfs_boxes_tensor_of(const struct rfs_boxes *boxes, uint32_t chunk)
 {
     const struct rfs_boxed_tensor *tensors = boxes->tensors.data;

@@ -9,10 +9,6 @@
 #include "source/safetensors/header.h"
 #include "source/torch/index.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* One rank at work. */
 struct job {
     struct rfs_builder *builder;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: the index of a rank, built from its file or files, for the catalogue. */
-#ifndef RFS_SOURCE_CATALOG_BUILD_H
-#define RFS_SOURCE_CATALOG_BUILD_H
+#pragma once
 
 #include "base/log.h"
 #include "base/pool.h"
@@ -10,7 +9,6 @@
 #include "source/spec.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 /* Shared by all ranks. Borrowed and immutable, but for the flags. */
 struct rfs_builder {
@@ -42,4 +40,3 @@ int rfs_build(struct rfs_builder *builder, uint32_t file, uint32_t parts, const 
  */
 int rfs_build_resembles(struct rfs_builder *builder, uint32_t file,
                         const struct rfs_built *template, size_t samples);
-#endif

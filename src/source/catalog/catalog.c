@@ -8,12 +8,8 @@
 #include "source/catalog/internal.h"
 #include "source/scan/scan.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void free_scan(struct rfs_scan *scan)
 {

@@ -14,8 +14,7 @@
  * requested ones are dropped, and made again when requested. A thread that begins no use while
  * others do has no such guarantee.
  */
-#ifndef RFS_SOURCE_CATALOG_CATALOG_H
-#define RFS_SOURCE_CATALOG_CATALOG_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
@@ -175,5 +174,3 @@ uint64_t rfs_content_offset(const struct rfs_content *content, uint64_t offset);
  */
 int rfs_content_pread(struct rfs_reading *reading, const struct rfs_content *content, void *buf,
                       size_t size, uint64_t offset);
-
-#endif

@@ -4,9 +4,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
                         const struct rfs_entry *entry, struct rfs_content *out)
 {

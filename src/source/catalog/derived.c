@@ -5,9 +5,6 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct rfs_catalog *rfs_catalog_new(struct rfs_log *log, struct rfs_pool *pool)
 {
     struct rfs_catalog *catalog = calloc(1, sizeof *catalog);

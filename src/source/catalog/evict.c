@@ -14,8 +14,6 @@
 
 #include "base/order.h"
 
-#include <stdlib.h>
-
 void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use)
 {
     pthread_mutex_lock(&catalog->lock);

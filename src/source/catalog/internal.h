@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the catalogue only. */
-#ifndef RFS_SOURCE_CATALOG_INTERNAL_H
-#define RFS_SOURCE_CATALOG_INTERNAL_H
+#pragma once
 
 #include "base/once.h"
 #include "base/vec.h"
@@ -85,5 +84,3 @@ void rfs_catalog_mark(const struct rfs_catalog *catalog, struct catalog_rank *ra
 int rfs_catalog_load(struct rfs_catalog *catalog);
 /* Sets the key by which a source is known again. 0 or -ENOMEM. */
 int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec);
-
-#endif

@@ -4,10 +4,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 int rfs_catalog_set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
 {
     size_t n;

@@ -14,10 +14,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY_SAVE "copy the folder again, or save the checkpoint again"
 
 /* A value that may get into the index. */

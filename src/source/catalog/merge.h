@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One index of several files that make one checkpoint together. */
-#ifndef RFS_SOURCE_CATALOG_MERGE_H
-#define RFS_SOURCE_CATALOG_MERGE_H
+#pragma once
 
 #include "base/log.h"
 #include "source/catalog/part_map.h"
@@ -27,5 +26,3 @@ struct rfs_merge {
  * -ENOMEM; each with *err filled.
  */
 int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_error *err);
-
-#endif

@@ -5,10 +5,6 @@
 #include "base/vec.h"
 #include "source/io/json_map.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MINDSPORE_NAME "param_name_map.json"
 #define REMEDY_MAP "copy the folder again, or save the checkpoint again"
 

@@ -3,8 +3,7 @@
  * The JSON file that maps each parameter to one of several files: HuggingFace's
  * model.safetensors.index.json and MindSpore's param_name_map.json. json_map.c draws them.
  */
-#ifndef RFS_SOURCE_CATALOG_PART_MAP_H
-#define RFS_SOURCE_CATALOG_PART_MAP_H
+#pragma once
 
 #include "base/error.h"
 #include "source/index.h"
@@ -41,5 +40,3 @@ int rfs_part_map_read(const struct rfs_beneath *beneath, const char *path, const
 void rfs_part_map_free(struct rfs_part_map *map);
 /* The name's entry in data; NULL when the map does not have it. */
 const struct rfs_mapped *rfs_part_map_find(const struct rfs_part_map *map, uint32_t name);
-
-#endif

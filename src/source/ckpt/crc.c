@@ -16,9 +16,6 @@
 #include "base/cleanup.h"
 #include "base/secret.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #define TRAILER_BYTES 17u

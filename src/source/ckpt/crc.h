@@ -3,8 +3,7 @@
  * The checksums that save_checkpoint(…, crc_check=True) writes, verified. crc.c describes what they
  * cover.
  */
-#ifndef RFS_SOURCE_CKPT_CRC_H
-#define RFS_SOURCE_CKPT_CRC_H
+#pragma once
 
 #include "source/ckpt/walk.h"
 #include "source/spec.h"
@@ -17,5 +16,3 @@
 int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
                    const struct rfs_index *index, const struct rfs_tables *tables, const char *file,
                    struct rfs_error *err);
-
-#endif

@@ -11,10 +11,6 @@
 #include "base/checked.h"
 #include "base/secret.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define BATCH 32                   /* values a task, at least */
 #define NEAR (UINT64_C(16) << 10)  /* contents up to this long are read rather than jumped over */
 #define SPAN (UINT64_C(256) << 10) /* the most that is read at once, unless a name is longer */

@@ -5,8 +5,6 @@
 #include "base/checked.h"
 #include "base/text.h"
 
-#include <errno.h>
-
 #define REMEDY_COPY "compare the file with its original, or save it again"
 
 static int read_dim(struct rfs_wire *wire, uint64_t end, struct rfs_value *value)

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One value of a .ckpt file, read but for its content. */
-#ifndef RFS_SOURCE_CKPT_VALUE_H
-#define RFS_SOURCE_CKPT_VALUE_H
+#pragma once
 
 #include "source/ckpt/wire.h"
 #include "source/index.h"
 #include "source/walker.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 /* One value, as far as it has been read. */
 struct rfs_value {
@@ -27,5 +23,3 @@ struct rfs_value {
  * a map tensor.
  */
 int rfs_value_read(struct rfs_wire *wire, struct rfs_tables *tables, struct rfs_value *value);
-
-#endif

@@ -25,10 +25,6 @@
 #include "source/ckpt/wire.h"
 #include "source/crypt/cipher.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define TRAILER_BYTES 17u
 #define FILE_LIMIT ((uint64_t)INT64_MAX) /* where a message may claim to end */
 

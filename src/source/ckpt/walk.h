@@ -3,8 +3,7 @@
  * Builds the index of a .ckpt file from its headers: contents are skipped, never read.
  * walk.c draws the format.
  */
-#ifndef RFS_SOURCE_CKPT_WALK_H
-#define RFS_SOURCE_CKPT_WALK_H
+#pragma once
 
 #include "base/error.h"
 #include "base/pool.h"
@@ -36,5 +35,3 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
  */
 int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size,
                        const struct rfs_index *template, struct rfs_tables *tables, size_t samples);
-
-#endif

@@ -13,12 +13,6 @@
 #include "base/checked.h"
 #include "base/secret.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY_COPY "compare the file with its original, or save it again"
 
 void rfs_wire_release(struct rfs_wire *wire)

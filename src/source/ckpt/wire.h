@@ -5,14 +5,10 @@
  *
  * Failures fill err with the offset and wire->param, so that callers just pass them on.
  */
-#ifndef RFS_SOURCE_CKPT_WIRE_H
-#define RFS_SOURCE_CKPT_WIRE_H
+#pragma once
 
 #include "base/error.h"
 #include "source/walker.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_WIRE_WINDOW 4096u       /* bytes of an ordinary window */
 #define RFS_WIRE_LONGEST (1u << 20) /* bytes of the longest name that is read */
@@ -68,5 +64,3 @@ int rfs_wire_length(struct rfs_wire *wire, uint64_t end, uint64_t *length);
 int rfs_wire_bytes(struct rfs_wire *wire, uint64_t length, const unsigned char **bytes);
 /* Jumps over an unknown field whose key was just read. */
 int rfs_wire_skip(struct rfs_wire *wire, uint64_t end, uint32_t field, enum rfs_wire_type type);
-
-#endif

@@ -26,10 +26,6 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define TAG_BYTES 16u
 #define IV_BYTES 16u
 #define HEADER_BYTES (4u + 4u + 4u + IV_BYTES + 4u)

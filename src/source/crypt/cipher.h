@@ -6,14 +6,10 @@
  *
  * Threads: all functions; they keep nothing.
  */
-#ifndef RFS_SOURCE_CRYPT_CIPHER_H
-#define RFS_SOURCE_CRYPT_CIPHER_H
+#pragma once
 
 #include "base/error.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/uio.h>
 
 struct rfs_key;
@@ -130,5 +126,3 @@ bool rfs_cipher_guard(void);
 
 /* "OpenSSL 3.0.17 1 Jul 2025": the library that decrypts. A constant. */
 const char *rfs_cipher_library(void);
-
-#endif

@@ -10,12 +10,9 @@
 #include "base/secret_slots.h"
 #include "source/crypt/key.h"
 
-#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define UNIT RFS_CIPHER_UNIT
 #define TAG_BYTES 16

@@ -5,12 +5,9 @@
 #include "base/fd.h"
 #include "base/secret.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -3,14 +3,11 @@
  * A key: 16, 24 or 32 bytes in memory that is locked, left out of core files, and wiped in the end.
  * Nothing ever shows a byte of it, nor any byte of a file that is no key.
  */
-#ifndef RFS_SOURCE_CRYPT_KEY_H
-#define RFS_SOURCE_CRYPT_KEY_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
 #include "source/crypt/cipher.h"
-
-#include <stddef.h>
 
 /* Where it is; exactly one of the three. Borrowed. */
 struct rfs_key_config {
@@ -40,5 +37,3 @@ void rfs_key_hold(const struct rfs_key *key);
 const unsigned char *rfs_key_data(const struct rfs_key *key);
 size_t rfs_key_bytes(const struct rfs_key *key);
 enum rfs_cipher_mode rfs_key_mode(const struct rfs_key *key);
-
-#endif

@@ -16,9 +16,6 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 

@@ -6,12 +6,11 @@
  *
  * Threads: all functions; they keep nothing.
  */
-#ifndef RFS_SOURCE_IO_ACCESS_H
-#define RFS_SOURCE_IO_ACCESS_H
+#pragma once
+
+#include "base/std.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <sys/stat.h>
 
 struct rfs_access {
@@ -64,5 +63,3 @@ static inline unsigned rfs_access_mode(struct rfs_access access, unsigned bits)
     return bits &
            ((access.user ? 0700u : 0) | (access.group ? 070u : 0) | (access.others ? 07u : 0));
 }
-
-#endif

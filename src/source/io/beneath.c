@@ -12,10 +12,7 @@
 #include "base/path.h"
 #include "base/read_whole.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #ifdef SYS_openat2

@@ -6,13 +6,11 @@
  *
  * Threads: all functions but open and free.
  */
-#ifndef RFS_SOURCE_IO_BENEATH_H
-#define RFS_SOURCE_IO_BENEATH_H
+#pragma once
 
 #include "base/error.h"
 #include "base/store.h"
 
-#include <stddef.h>
 #include <sys/stat.h>
 
 struct rfs_beneath;
@@ -44,5 +42,3 @@ int rfs_read_beneath(const struct rfs_beneath *beneath, const char *path, size_t
 
 /* Fills *err with the meaning and the remedy of -EXDEV, which it returns. */
 int rfs_beneath_fail(struct rfs_error *err, const char *path);
-
-#endif

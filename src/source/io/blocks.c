@@ -3,10 +3,7 @@
 
 #include "base/cancel.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -14,13 +14,9 @@
  * or copying. A thread that holds a block must not ask for another: all that are held are given
  * back soon, whatever else is waited for.
  */
-#ifndef RFS_SOURCE_IO_BLOCKS_H
-#define RFS_SOURCE_IO_BLOCKS_H
+#pragma once
 
 #include "base/secret.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_BLOCK_TURN 100     /* milliseconds */
 #define RFS_BLOCK_PATIENCE 400 /* milliseconds */
@@ -61,5 +57,3 @@ struct rfs_blocks_counters {
     uint64_t budget, bytes, made, evictions;
 };
 void rfs_blocks_count(struct rfs_blocks *blocks, struct rfs_blocks_counters *out);
-
-#endif

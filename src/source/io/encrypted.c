@@ -3,9 +3,6 @@
 
 #include "base/checked.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct rfs_encrypted {
     const struct rfs_key *key;
     struct rfs_secret secret;

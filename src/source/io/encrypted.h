@@ -6,8 +6,7 @@
  *
  * Threads: all functions but new and free.
  */
-#ifndef RFS_SOURCE_IO_ENCRYPTED_H
-#define RFS_SOURCE_IO_ENCRYPTED_H
+#pragma once
 
 #include "source/crypt/cipher.h"
 #include "source/crypt/key.h"
@@ -42,5 +41,3 @@ int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_inp
 int rfs_encrypted_pread(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher,
                         const struct rfs_cipher_input *input, void *buf, size_t size,
                         uint64_t offset, struct rfs_error *err);
-
-#endif

@@ -3,7 +3,6 @@
 
 #include "base/cancel.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -5,14 +5,11 @@
  *
  * The lock is a leaf lock and is not held across open or close.
  */
-#ifndef RFS_SOURCE_IO_FDS_H
-#define RFS_SOURCE_IO_FDS_H
+#pragma once
 
 #include "source/io/beneath.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /* One for each path, in the owner's memory; all fields under the set's lock. */
 struct rfs_fd {
@@ -48,5 +45,3 @@ bool rfs_fds_is_open(struct rfs_fds *fds, const struct rfs_fd *entry);
 void rfs_fds_give(struct rfs_fds *fds, struct rfs_fd *entry, bool drop);
 /* Closes it now if it is idle, as for a file that will not be read again. */
 void rfs_fds_drop(struct rfs_fds *fds, struct rfs_fd *entry);
-
-#endif

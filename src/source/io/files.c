@@ -5,11 +5,6 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct rfs_files *rfs_files_new(struct rfs_log *log)
 {
     return rfs_files_sharing(log, NULL);

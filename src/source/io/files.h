@@ -20,16 +20,12 @@
  * Threads: all functions but new, set_sealed, add and free. The pool's lock is a leaf lock and is
  * not held across any system call.
  */
-#ifndef RFS_SOURCE_IO_FILES_H
-#define RFS_SOURCE_IO_FILES_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
 #include "source/io/access.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -178,5 +174,3 @@ void rfs_reading_leave(struct rfs_reading *reading);
 int rfs_files_fail(struct rfs_error *err, const char *path, int code);
 
 void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);
-
-#endif

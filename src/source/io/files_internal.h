@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by files.c, identity.c and reading.c only. */
-#ifndef RFS_SOURCE_IO_FILES_INTERNAL_H
-#define RFS_SOURCE_IO_FILES_INTERNAL_H
+#pragma once
 
 #include "base/store.h"
 #include "base/vec.h"
@@ -67,5 +66,3 @@ int rfs_file_call_failed(struct rfs_files *files, struct rfs_file *file, const c
 void rfs_file_let_go(struct rfs_object *object);
 /* Compares with the identity that is recorded, or records it. 0, or the -errno that stuck. */
 int rfs_file_compare(struct rfs_files *files, struct rfs_file *file, const struct stat *st);
-
-#endif

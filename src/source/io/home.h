@@ -3,10 +3,10 @@
  * Paths that lead into a file system served by this process. Looking up a name there would wait for
  * this process itself, and may deadlock.
  */
-#ifndef RFS_SOURCE_IO_HOME_H
-#define RFS_SOURCE_IO_HOME_H
+#pragma once
 
-#include <stdbool.h>
+#include "base/std.h"
+
 #include <sys/types.h>
 
 /*
@@ -15,5 +15,3 @@
  * opening it gives the reason.
  */
 bool rfs_leads_home(const char *path, dev_t device);
-
-#endif

@@ -6,11 +6,6 @@
 #include "base/publish.h"
 #include "source/io/home.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define CIRCLE "its path leads in circles, or into the mount that is made from it"
 
 /* ---- failures -------------------------------------------------------------------------------- */

@@ -16,9 +16,6 @@
 #include "base/vec.h"
 #include "source/io/beneath.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <xxhash.h>
 

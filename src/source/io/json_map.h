@@ -3,12 +3,9 @@
  * A JSON object whose values are texts: a map of files, a weight map. Takes the file's bytes, and
  * 24 to 40 a pair.
  */
-#ifndef RFS_SOURCE_IO_JSON_MAP_H
-#define RFS_SOURCE_IO_JSON_MAP_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stddef.h>
 
 struct rfs_beneath;
 
@@ -41,5 +38,3 @@ int rfs_json_map_read(const struct rfs_beneath *beneath, const char *path,
 int rfs_json_map_parse(const char *path, char *data, size_t size, enum rfs_json_map_kind kind,
                        struct rfs_json_map *out, struct rfs_error *err);
 void rfs_json_map_free(struct rfs_json_map *map);
-
-#endif

@@ -5,9 +5,6 @@
 #include "base/path.h"
 #include "base/store.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static bool is_link(const char *path)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where sources really are, for a sandbox that forbids all other places. */
-#ifndef RFS_SOURCE_IO_PLACES_H
-#define RFS_SOURCE_IO_PLACES_H
+#pragma once
 
 #include "source/io/files.h"
 
@@ -18,5 +17,3 @@ typedef int rfs_place_fn(void *ctx, const char *path);
  */
 int rfs_places_outside(const struct rfs_files *files, const char *root, rfs_place_fn *fn,
                        void *ctx);
-
-#endif

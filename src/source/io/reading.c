@@ -6,9 +6,6 @@
 #include "base/checked.h"
 #include "base/publish.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* A file as its bytes are on disk. */

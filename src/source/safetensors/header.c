@@ -23,9 +23,6 @@
 #include "base/share.h"
 #include "base/vec.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #define PREFIX_BYTES 8u

@@ -3,8 +3,7 @@
  * Builds the index of a safetensors file from its header: tensors are not read. safetensors.c draws
  * the format.
  */
-#ifndef RFS_SOURCE_SAFETENSORS_HEADER_H
-#define RFS_SOURCE_SAFETENSORS_HEADER_H
+#pragma once
 
 #include "base/error.h"
 #include "source/index.h"
@@ -27,5 +26,3 @@
 int rfs_safetensors_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                          struct rfs_tables *tables, const struct rfs_index *like,
                          struct rfs_index **out, struct rfs_error *err);
-
-#endif

@@ -15,9 +15,6 @@
 
 #include "base/checked.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { HAS_CRC = 1, REDUNDANCY_REMOVED = 2, WITH_PARTS = 4, FLAGS = 7 };
 
 void rfs_saved_body_put(struct rfs_bytes *out, const struct rfs_index *index,

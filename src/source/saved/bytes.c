@@ -4,7 +4,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-#include <string.h>
 #include <xxhash.h>
 
 const char *rfs_saved_magic(enum rfs_saved_kind kind)

@@ -10,12 +10,9 @@
  *
  * index.c and view/saved_sizes.c draw the tables.
  */
-#ifndef RFS_SOURCE_SAVED_BYTES_H
-#define RFS_SOURCE_SAVED_BYTES_H
+#pragma once
 
 #include "base/bytes.h"
-
-#include <stdint.h>
 
 #define RFS_SAVED_VERSION 2
 #define RFS_SAVED_START 40
@@ -68,5 +65,3 @@ bool rfs_saved_parse(enum rfs_saved_kind kind, const char *key, int fd, const vo
  */
 void *rfs_saved_body(const struct rfs_saved_file *file, uint64_t offset, uint64_t n, uint64_t hash);
 void rfs_saved_end(struct rfs_saved_file *file);
-
-#endif

@@ -16,8 +16,7 @@
  * Threads: all functions but open and close; a file or a draft belongs to one thread at a time, but
  * for rfs_saved_body.
  */
-#ifndef RFS_SOURCE_SAVED_FOLDER_H
-#define RFS_SOURCE_SAVED_FOLDER_H
+#pragma once
 
 #include "base/log.h"
 #include "source/saved/bytes.h"
@@ -70,5 +69,3 @@ void rfs_saved_drop(struct rfs_saved_draft *draft);
  * it was not written.
  */
 bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *table);
-
-#endif

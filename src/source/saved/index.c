@@ -16,7 +16,6 @@
 #include "base/store.h"
 
 #include <linux/magic.h>
-#include <string.h>
 #include <sys/vfs.h>
 
 #ifndef ROMFS_MAGIC

@@ -10,8 +10,7 @@
  * Cost in memory: the table (the text of the names, 144 bytes a type, about 150 a rank). Indexes
  * are read when they are asked for.
  */
-#ifndef RFS_SOURCE_SAVED_INDEX_H
-#define RFS_SOURCE_SAVED_INDEX_H
+#pragma once
 
 #include "source/built.h"
 #include "source/io/files.h"
@@ -141,5 +140,3 @@ struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,
                                       const uint64_t *file_bytes, uint32_t parts);
 /* Whether a type is one that a walker could have made. */
 bool rfs_saved_type_is_sound(const struct rfs_type *type);
-
-#endif

@@ -4,7 +4,6 @@
 
 #include "base/cleanup.h"
 
-#include <string.h>
 #include <xxhash.h>
 
 #define BODY_MOST (UINT64_C(256) << 20) /* no index is added to a file that is larger */

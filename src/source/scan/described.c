@@ -14,10 +14,6 @@
 #include "base/glob.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define SHARDS "shard-*-model-*-of-*.safetensors"
 #define FSDP "model_world_size_*_rank_*.pt"
 #define DIGITS 7 /* of the numbers in the names of MindSpore Transformers */

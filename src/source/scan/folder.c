@@ -13,10 +13,6 @@
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 static int fail_folder(struct rfs_error *err, const char *path, int code)
 {
     if (code == EXDEV)

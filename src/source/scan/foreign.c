@@ -12,9 +12,6 @@
 #include "base/glob.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 static const struct foreign {
     const char *name; /* a pattern */
     const char *what, *remedy;

@@ -16,10 +16,6 @@
 #include "source/scan/group_proto.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A rank and its group. */
 struct member {
     uint32_t rank;

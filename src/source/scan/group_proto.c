@@ -15,10 +15,6 @@
 #include "base/read_whole.h"
 #include "source/scan/scan.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Thousands of groups of thousands of ranks. */
 #define GROUP_BYTES ((size_t)8 << 20)
 

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Group info files: which ranks hold the same. */
-#ifndef RFS_SOURCE_SCAN_GROUP_PROTO_H
-#define RFS_SOURCE_SCAN_GROUP_PROTO_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 /* The ranks whose checkpoints are the same, ascending, each once; owned. */
 struct rfs_group {
@@ -22,5 +18,3 @@ int rfs_group_read(const char *path, struct rfs_group *out, struct rfs_error *er
 /* The same of the content of a file; messages name PATH. */
 int rfs_group_parse(const char *path, const void *data, size_t size, struct rfs_group *out,
                     struct rfs_error *err);
-
-#endif

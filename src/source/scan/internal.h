@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: shared by the files of the scan. */
-#ifndef RFS_SOURCE_SCAN_INTERNAL_H
-#define RFS_SOURCE_SCAN_INTERNAL_H
+#pragma once
 
 #include "base/path.h"
 #include "base/store.h"
@@ -116,5 +115,3 @@ int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, str
 /* Gives ranks without a checkpoint those of their groups (group.c). */
 int rfs_scan_groups(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *scan,
                     struct rfs_error *err);
-
-#endif

@@ -17,12 +17,6 @@
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define TRACKER "latest_checkpointed_iteration.txt"
 #define TRACKER_MOST 4096
 #define DIGITS_MOST 18

@@ -11,10 +11,6 @@
 #include "source/io/json_map.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 RFS_COMPARE(compare_ranks, struct rfs_scanned, x, y, RFS_ORDER(x->rank, y->rank))
 
 /*

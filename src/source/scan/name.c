@@ -8,8 +8,6 @@
  */
 #include "source/scan/internal.h"
 
-#include <string.h>
-
 #define SAVE_DIGITS 18 /* fit 63 bits */
 #define BROKEN "_breakpoint"
 

@@ -9,11 +9,6 @@
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY "move files of another save away, or copy the missing ones there"
 
 struct part_name {

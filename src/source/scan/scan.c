@@ -7,9 +7,6 @@
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 void rfs_scan_free(struct rfs_scan *scan)
 {
     for (size_t i = 0; i < scan->n; i++) {

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which files each rank has: the source is listed, and no checkpoint is opened. */
-#ifndef RFS_SOURCE_SCAN_SCAN_H
-#define RFS_SOURCE_SCAN_SCAN_H
+#pragma once
 
 #include "base/error.h"
 #include "base/log.h"
 #include "source/spec.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* Highest rank number that is accepted. */
 #define RFS_MAX_RANK (1u << 20)
@@ -89,5 +84,3 @@ char *rfs_scan_below(const char *path);
  * -errno.
  */
 int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);
-
-#endif

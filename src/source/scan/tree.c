@@ -9,11 +9,6 @@
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #define TOLD 8   /* saves that a message lists */
 #define TRIED 64 /* of the last ones, to find one that all ranks have */
 

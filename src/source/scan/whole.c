@@ -16,11 +16,6 @@
 #include "source/io/json_map.h"
 #include "source/scan/internal.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MODEL "model.safetensors"
 #define INDEX ".safetensors.index.json"
 #define UNIFIED "param_name_map.json"

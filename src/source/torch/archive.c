@@ -17,11 +17,6 @@
 #include "base/share.h"
 #include "source/io/files.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY_SAVE "save it again with torch.save of torch 1.6 or later"
 #define REMEDY_COPY "compare the file with its original, or save it again"
 #define VERSION_MOST 10

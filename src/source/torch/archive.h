@@ -5,8 +5,7 @@
  *
  * Cost: that of the pickle (pickle.h) and of the directory (zip.h). Immutable once open.
  */
-#ifndef RFS_SOURCE_TORCH_ARCHIVE_H
-#define RFS_SOURCE_TORCH_ARCHIVE_H
+#pragma once
 
 #include "source/index.h"
 #include "source/torch/pickle.h"
@@ -101,5 +100,3 @@ int rfs_torch_check(const struct rfs_torch *torch, const char *file, struct rfs_
 const char *rfs_torch_dtype_name(enum rfs_dtype dtype);
 /* "FloatStorage" and so on; NULL for dtypes that only UntypedStorage holds. */
 const char *rfs_torch_storage_class(enum rfs_dtype dtype);
-
-#endif

@@ -6,11 +6,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct walk {
     const struct rfs_torch *torch;
     const char *file;

@@ -5,10 +5,6 @@
 #include "base/text.h"
 #include "base/vec.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY_ENTRY "-o entry=NAME, which says where in it the state dict is"
 
 struct walk {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file of torch.save that holds a state dict, as a checkpoint: the index of its tensors. */
-#ifndef RFS_SOURCE_TORCH_INDEX_H
-#define RFS_SOURCE_TORCH_INDEX_H
+#pragma once
 
 #include "source/torch/archive.h"
 
@@ -14,5 +13,3 @@
 int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, const char *entry,
                    struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,
                    struct rfs_error *err);
-
-#endif

@@ -22,10 +22,6 @@
 #include "base/checked.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define REMEDY_SAVE "save plain values and tensors only, or save it with torch's default protocol"
 #define REMEDY_LISTS "save numbers in tensors rather than in lists"
 #define REMEDY_COPY "compare the file with its original, or save it again"

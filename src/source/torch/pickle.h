@@ -12,16 +12,11 @@
  * 12 for each item of a container; and the pickle itself, which texts point into. While it is read,
  * 8 for each value on the stack or in the memo. Immutable once read.
  */
-#ifndef RFS_SOURCE_TORCH_PICKLE_H
-#define RFS_SOURCE_TORCH_PICKLE_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/budget.h"
 #include "base/error.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_PICKLE_MOST ((size_t)256 << 20) /* bytes of a pickle that is read */
 /*
@@ -156,5 +151,3 @@ static inline const char *rfs_node_global_name(const struct rfs_node *node)
 {
     return node->of.global.module + node->of.global.module_bytes + 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that read pickles only. */
-#ifndef RFS_SOURCE_TORCH_PICKLE_INTERNAL_H
-#define RFS_SOURCE_TORCH_PICKLE_INTERNAL_H
+#pragma once
 
 #include "base/vec.h"
 #include "source/torch/pickle.h"
@@ -74,5 +73,3 @@ bool rfs_pickle_may_call(const struct rfs_node *call);
 bool rfs_pickle_may_add(const struct rfs_node *call, bool dict);
 /* Whether it may be given that state. */
 bool rfs_pickle_may_build(const struct rfs_node *call, const struct rfs_node *state);
-
-#endif

@@ -2,9 +2,6 @@
 /* The opcodes of a pickle that make nodes of those on its stack. */
 #include "source/torch/pickle_internal.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define REMEDY_PLAIN "save plain values and tensors only"
 #define NAME_MOST 256 /* bytes of a module's or a callable's name */
 

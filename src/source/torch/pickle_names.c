@@ -9,8 +9,6 @@
  */
 #include "source/torch/pickle_internal.h"
 
-#include <string.h>
-
 struct name {
     const char *text; /* "module\nname"; Python 2's module names, as protocol 2 has them */
     size_t bytes;

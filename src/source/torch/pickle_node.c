@@ -7,7 +7,6 @@
 #include "source/torch/pickle_internal.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #define CONSTANT_INTS (UINT16_MAX + 1)
 

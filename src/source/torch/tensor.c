@@ -13,9 +13,6 @@
 
 #include "base/checked.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define REMEDY_COPY "compare the file with its original, or save it again"
 
 static const struct {

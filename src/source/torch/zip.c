@@ -26,10 +26,6 @@
 #include "base/share.h"
 #include "source/io/files.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum {
     END_BYTES = 22,
     END_MOST = END_BYTES + 65535,

@@ -9,14 +9,10 @@
  * Cost of opening: the directory is read at once, then 4 KiB for each local header that is not
  * among those of the last one; O(n log n).
  */
-#ifndef RFS_SOURCE_TORCH_ZIP_H
-#define RFS_SOURCE_TORCH_ZIP_H
+#pragma once
 
 #include "base/budget.h"
 #include "source/walker.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_ZIP_NAME_MOST 1024                       /* bytes of an entry's name */
 #define RFS_ZIP_DIRECTORY_MOST (UINT64_C(256) << 20) /* bytes of a directory that is read */
@@ -49,5 +45,3 @@ void rfs_zip_free(struct rfs_zip *zip);
 /* The entry of that name, or NULL. O(log n). */
 const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *name,
                                          size_t length);
-
-#endif

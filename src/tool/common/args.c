@@ -8,11 +8,8 @@
 #include "tool/common/tool.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ROWS = 32, PLACE = 1, FIRST_ROW = 256 /* above all letters */ };
 

@@ -12,16 +12,10 @@
  *         {0},
  *     };
  */
-#ifndef RFS_TOOL_COMMON_ARGS_H
-#define RFS_TOOL_COMMON_ARGS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/settings.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
 /* How an argument's value is kept, in the member of the command's request that the row names. */
 enum rfs_argument_as {
@@ -168,5 +162,3 @@ int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rf
 
 /* The options for --help, some lines each. */
 void rfs_args_help(const struct rfs_argument *rows, FILE *out);
-
-#endif

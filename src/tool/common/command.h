@@ -3,8 +3,7 @@
  * The commands of `reshard`, each defined in the folder of its name and listed in main.c, which
  * reads the command line into a request, runs the command, and says how it ended.
  */
-#ifndef RFS_TOOL_COMMON_COMMAND_H
-#define RFS_TOOL_COMMON_COMMAND_H
+#pragma once
 
 #include "tool/common/args.h"
 
@@ -38,5 +37,3 @@ extern const struct rfs_command rfs_command_ranks;
 extern const struct rfs_command rfs_command_stats;
 extern const struct rfs_command rfs_command_strategy;
 extern const struct rfs_command rfs_command_verify;
-
-#endif

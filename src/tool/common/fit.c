@@ -4,13 +4,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_fit_findings_free(struct rfs_fit_findings *findings)
 {
     free(findings->list.data);

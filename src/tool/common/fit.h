@@ -6,8 +6,7 @@
  * A strategy of one stage whose operators are of a later one is that part of a pipeline: its ranks
  * are counted from there, as a mount does.
  */
-#ifndef RFS_TOOL_COMMON_FIT_H
-#define RFS_TOOL_COMMON_FIT_H
+#pragma once
 
 #include "base/arena.h"
 #include "layout/grid.h"
@@ -85,5 +84,3 @@ void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char 
 /* Adds all there are. 0 or -ENOMEM with *err filled. O(parameters x (kinds + ranks)). */
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
                   struct rfs_error *err);
-
-#endif

@@ -5,11 +5,6 @@
 #include "base/suggest.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <string.h>
-
 bool rfs_globs_match(const struct rfs_globs *globs, const char *name)
 {
     for (size_t i = 0; i < globs->n; i++)

@@ -3,13 +3,10 @@
  * The patterns of --name, and whether any name was like one of them: if none was, they are hardly
  * what was meant.
  */
-#ifndef RFS_TOOL_COMMON_GLOBS_H
-#define RFS_TOOL_COMMON_GLOBS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/vec.h"
-
-#include <stdbool.h>
 
 /* Patterns (base/glob.h); one must match a name. Without any, all names match. Zero-initialise. */
 struct rfs_globs {
@@ -28,5 +25,3 @@ bool rfs_globs_take(struct rfs_globs *globs, const char *name);
  * usage; or 0.
  */
 int rfs_globs_check(const struct rfs_globs *globs, struct rfs_error *err);
-
-#endif

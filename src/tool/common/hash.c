@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/hash.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT])
 {
     snprintf(out, RFS_HASH_TEXT, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);

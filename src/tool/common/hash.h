@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* XXH3-128 hashes, as numbers and as text: 32 hexadecimal digits, as `xxhsum -H128` prints them. */
-#ifndef RFS_TOOL_COMMON_HASH_H
-#define RFS_TOOL_COMMON_HASH_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
+
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 
@@ -30,5 +28,3 @@ static inline struct rfs_hash rfs_hash_of(const XXH3_state_t *state)
 const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT]);
 /* N characters. False when they are not 32 lower-case hexadecimal digits. */
 bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out);
-
-#endif

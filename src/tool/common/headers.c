@@ -2,8 +2,6 @@
 #include "tool/common/headers.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define SAMPLES 12      /* headers of a rank's file */

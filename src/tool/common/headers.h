@@ -6,8 +6,7 @@
  * of the others (rfs_catalog_resembles): then a rank of 10,000 parameters costs a dozen small
  * reads. Costs 64 bytes a rank beside the indexes; ranks that are alike share one.
  */
-#ifndef RFS_TOOL_COMMON_HEADERS_H
-#define RFS_TOOL_COMMON_HEADERS_H
+#pragma once
 
 #include "base/vec.h"
 #include "source/catalog/catalog.h"
@@ -59,5 +58,3 @@ static inline const struct rfs_index *rfs_headers_index(const struct rfs_headers
 /* The value of that name in a rank, or NULL. */
 const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
                                         const struct rfs_headers_rank *rank, uint32_t name);
-
-#endif

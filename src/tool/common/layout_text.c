@@ -3,8 +3,6 @@
 
 #include "base/text.h"
 
-#include <inttypes.h>
-
 void rfs_put_dims(FILE *out, uint32_t ndim, const uint64_t *dims)
 {
     char text[RFS_DIMS_TEXT(RFS_GRID_DIMS)];

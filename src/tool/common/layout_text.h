@@ -3,13 +3,10 @@
  * Layouts, shapes and boxes as people read them, and as JSON arrays: "[2, 4]", "[[1, 0], -1]",
  * "[0:192, :]".
  */
-#ifndef RFS_TOOL_COMMON_LAYOUT_TEXT_H
-#define RFS_TOOL_COMMON_LAYOUT_TEXT_H
+#pragma once
 
 #include "layout/grid.h"
 #include "tool/common/table.h"
-
-#include <stdio.h>
 
 /* "[768, 48]" */
 void rfs_put_dims(FILE *out, uint32_t ndim, const uint64_t *dims);
@@ -27,5 +24,3 @@ void rfs_put_box(FILE *out, uint32_t ndim, const uint64_t *whole, const uint64_t
                  const uint64_t *len);
 /* "axis 0 in 4, axis 1 in 2; 2 replicas of each slice", or "whole on each of 8 devices". */
 void rfs_put_cuts(FILE *out, const struct rfs_grid *grid);
-
-#endif

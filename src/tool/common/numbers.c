@@ -3,8 +3,6 @@
 
 #include "assemble/convert.h"
 
-#include <string.h>
-
 #define BLOCK 1024 /* floats on the stack */
 
 uint32_t rfs_numbers_each(const struct rfs_type *type)

@@ -4,12 +4,9 @@
  * bits, which are rounded; a complex one is two numbers, its real and its imaginary part; a bool is
  * 0 or 1; an int4 lies in a byte. Texts, map tensors and HiFloat8 have no numbers here.
  */
-#ifndef RFS_TOOL_COMMON_NUMBERS_H
-#define RFS_TOOL_COMMON_NUMBERS_H
+#pragma once
 
 #include "source/index.h"
-
-#include <stdbool.h>
 
 /* Numbers in an element; 0: it has none. */
 uint32_t rfs_numbers_each(const struct rfs_type *type);
@@ -30,5 +27,3 @@ static inline bool rfs_numbers_are_integers(const struct rfs_type *type)
 
 /* N numbers from SRC, which needs no alignment. */
 void rfs_numbers_decode(const struct rfs_type *type, const void *src, size_t n, double *out);
-
-#endif

@@ -6,8 +6,6 @@
 #include "tool/common/tool.h"
 #include "view/internal.h"
 
-#include <stdlib.h>
-
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
 {
     (void)ctx;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens views for the commands that need one. */
-#ifndef RFS_TOOL_COMMON_OPEN_H
-#define RFS_TOOL_COMMON_OPEN_H
+#pragma once
 
 #include "base/error.h"
 #include "base/options.h"
@@ -31,5 +30,3 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
  * filled.
  */
 int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err);
-
-#endif

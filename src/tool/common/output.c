@@ -4,10 +4,6 @@
 #include "base/fd.h"
 #include "base/write_whole.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

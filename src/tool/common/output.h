@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that a command writes for its user: there whole, or not at all. */
-#ifndef RFS_TOOL_COMMON_OUTPUT_H
-#define RFS_TOOL_COMMON_OUTPUT_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stdbool.h>
-#include <stddef.h>
 
 /*
  * Writes PATH in one go: under a temporary name beside it, which is renamed when all is on the
@@ -31,5 +27,3 @@ int rfs_output_add(struct rfs_output *out, const void *data, size_t size, struct
 int rfs_output_end(struct rfs_output *out, struct rfs_error *err);
 /* An output that has not ended is removed. Also one that is RFS_OUTPUT_NONE. */
 void rfs_output_drop(struct rfs_output *out);
-
-#endif

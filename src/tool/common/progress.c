@@ -4,9 +4,6 @@
 #include "base/json_write.h"
 #include "tool/common/show.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

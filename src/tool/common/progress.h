@@ -5,13 +5,12 @@
  *
  * Threads: rfs_progress_add, file and tick from any; the others from one.
  */
-#ifndef RFS_TOOL_COMMON_PROGRESS_H
-#define RFS_TOOL_COMMON_PROGRESS_H
+#pragma once
+
+#include "base/std.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 struct rfs_progress {
     bool terminal, json;
@@ -42,5 +41,3 @@ void rfs_progress_end(struct rfs_progress *progress);
 
 /* Seconds since some moment. */
 double rfs_progress_now(void);
-
-#endif

@@ -6,11 +6,6 @@
 #include "tool/common/show.h"
 #include "tool/common/tool.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_ranks_free(struct rfs_ranks *ranks)
 {
     free(ranks->data);

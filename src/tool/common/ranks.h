@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of ranks as they are written: "0-63,70". */
-#ifndef RFS_TOOL_COMMON_RANKS_H
-#define RFS_TOOL_COMMON_RANKS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/vec.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 /* Which ranks: "0-63,70". None at all: every one. */
 struct rfs_ranks {
@@ -31,5 +27,3 @@ bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank);
 
 /* N ascending ranks as such a list, malloc'ed; all of them. */
 char *rfs_ranks_text(const uint32_t *ranks, size_t n);
-
-#endif

@@ -3,10 +3,6 @@
 
 #include "tool/common/tool.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 const char *rfs_show_bytes(uint64_t bytes, char out[RFS_SHOWN_BYTES])
 {
     static const char units[] = "KMGTPE";

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and times as people read them, and other short texts that a command prints. */
-#ifndef RFS_TOOL_COMMON_SHOW_H
-#define RFS_TOOL_COMMON_SHOW_H
+#pragma once
 
-#include <stdint.h>
-#include <stdio.h>
+#include "base/std.h"
 
 #define RFS_SHOWN_BYTES 32
 
@@ -29,5 +27,3 @@ char *rfs_printed_end(struct rfs_printed *shown);
 
 /* MEMORY, which was allocated for output: never NULL. */
 void *rfs_printed_memory(void *memory);
-
-#endif

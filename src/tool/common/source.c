@@ -8,8 +8,6 @@
 #include "tool/common/tool.h"
 #include "view/crypt.h"
 
-#include <string.h>
-
 /* Reading headers waits for disks and servers, not for processors. */
 #define THREADS 8
 /* Of decrypted blocks, each of 64 MiB; the threads wait for room. */

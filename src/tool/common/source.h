@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A source alone, as the options of a view say that it is to be read, without a view of it. */
-#ifndef RFS_TOOL_COMMON_SOURCE_H
-#define RFS_TOOL_COMMON_SOURCE_H
+#pragma once
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -35,5 +34,3 @@ void rfs_tool_source_close(struct rfs_tool_source *source);
 
 /* How its files are to be read, for readers without a catalogue; borrows both. */
 struct rfs_source_spec rfs_tool_source_spec(const struct rfs_tool_source *source, const char *path);
-
-#endif

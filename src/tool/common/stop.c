@@ -2,10 +2,8 @@
 #include "tool/common/stop.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <unistd.h>
 
 /*

@@ -4,8 +4,9 @@
  * There is one state for the whole process, because a signal handler has nothing else to know it
  * by.
  */
-#ifndef RFS_TOOL_COMMON_STOP_H
-#define RFS_TOOL_COMMON_STOP_H
+#pragma once
+
+#include "base/std.h"
 
 /*
  * From now on they are only noted. A second one of a kind ends the process; an ignored one stays
@@ -24,5 +25,3 @@ void rfs_stop_wake(int fd);
  * before one came.
  */
 void rfs_stop_end(void);
-
-#endif

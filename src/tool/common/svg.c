@@ -4,11 +4,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <string.h>
-
 static const char *const colours[] = {"#a6d3ee", "#f4c56a", "#86d0b3", "#f0e794",
                                       "#93b4e3", "#f2ab8c", "#dcaacb", "#cdcdcd"};
 #define PLAIN (sizeof colours / sizeof *colours)

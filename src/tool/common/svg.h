@@ -7,13 +7,9 @@
  * tell apart; each thing that has one also has a label, so that nothing depends on them, on paper
  * either.
  */
-#ifndef RFS_TOOL_COMMON_SVG_H
-#define RFS_TOOL_COMMON_SVG_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stdint.h>
-#include <stdio.h>
 
 #define RFS_SVG_COLOURS 16 /* 8 plain, 8 striped */
 
@@ -49,5 +45,3 @@ double rfs_svg_width(const char *text);
  */
 int rfs_svg_open(const char *path, FILE **out, struct rfs_error *err);
 int rfs_svg_close(const char *path, FILE *out, struct rfs_error *err);
-
-#endif

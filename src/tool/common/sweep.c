@@ -6,8 +6,6 @@
 #include "view/ranges.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct run {
     const struct rfs_sweep *sweep;

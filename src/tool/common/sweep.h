@@ -8,15 +8,11 @@
  * Threads take pieces in order, so whoever waits for its turn waits for a thread that works.
  * Memory: 8 bytes an item, and each thread's worker.
  */
-#ifndef RFS_TOOL_COMMON_SWEEP_H
-#define RFS_TOOL_COMMON_SWEEP_H
+#pragma once
 
 #include "base/error.h"
 #include "tool/common/progress.h"
 #include "tool/common/whole.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of those of a piece */
 #define RFS_SWEEP_SIDES 3
@@ -65,5 +61,3 @@ int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_er
 /* A worker for other work on the same. NULL when out of memory. */
 struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep);
 void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker);
-
-#endif

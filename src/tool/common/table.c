@@ -6,10 +6,7 @@
 #include "layout/grid.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
-#include <string.h>
 
 #define GAP 2
 

@@ -11,16 +11,12 @@
  *     };
  *     struct rfs_table table = RFS_TABLE(columns, json);
  */
-#ifndef RFS_TOOL_COMMON_TABLE_H
-#define RFS_TOOL_COMMON_TABLE_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/json_write.h"
 #include "base/vec.h"
 #include "tool/common/show.h"
-
-#include <stdbool.h>
-#include <stdio.h>
 
 enum {
     RFS_CELL_TEXT = 0,   /* a string */
@@ -80,5 +76,3 @@ void rfs_table_print(const struct rfs_table *table, FILE *out);
 void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json,
                         const char *key);
 void rfs_table_free(struct rfs_table *table);
-
-#endif

@@ -4,9 +4,7 @@
 #include "base/checked.h"
 #include "base/term.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <unistd.h>
 
 void rfs_tool_print_error(const char *line)

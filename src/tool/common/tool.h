@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages, exit codes and numbers of all commands of `reshard`. */
-#ifndef RFS_TOOL_COMMON_TOOL_H
-#define RFS_TOOL_COMMON_TOOL_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 
@@ -28,5 +24,3 @@ bool rfs_tool_number(const char *text, bool suffix, uint64_t min, uint64_t max, 
 
 /* How many processors this process may use, as engines of clusters bind it; from 1 to MOST. */
 unsigned rfs_tool_processors(unsigned most);
-
-#endif

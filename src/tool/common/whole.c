@@ -11,11 +11,6 @@
 #include "view/internal.h"
 #include "view/ranges.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -6,8 +6,7 @@
  *
  * Memory: 48 bytes a tensor beside the view's. Threads: all functions but open and close.
  */
-#ifndef RFS_TOOL_COMMON_WHOLE_H
-#define RFS_TOOL_COMMON_WHOLE_H
+#pragma once
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -127,5 +126,3 @@ void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t s
 const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT]);
 /* "Float32", or "map". */
 const char *rfs_whole_dtype(const struct rfs_type *type);
-
-#endif

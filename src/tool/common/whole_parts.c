@@ -4,9 +4,6 @@
 #include "base/order.h"
 #include "view/hfai_view.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct rfs_whole_parts {
     struct rfs_hfai_list list;
     struct rfs_params *params; /* owned; target I is tensor I of the list */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The whole tensors of hfai's parts, for whole.c, and the values beside them. */
-#ifndef RFS_TOOL_COMMON_WHOLE_PARTS_H
-#define RFS_TOOL_COMMON_WHOLE_PARTS_H
+#pragma once
 
 #include "base/error.h"
 #include "hfai/hfai.h"
@@ -27,5 +26,3 @@ int rfs_whole_parts_slice(const struct rfs_whole_parts *parts, const struct rfs_
                           struct rfs_slice *slice);
 /* Values that are no tensors, by name and then by hash. */
 const struct rfs_hfai_value *rfs_whole_parts_values(const struct rfs_whole_parts *parts, size_t *n);
-
-#endif

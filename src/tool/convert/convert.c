@@ -7,10 +7,6 @@
 #include "tool/common/table.h"
 #include "view/plans.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 struct request {
     const char *rules, *source;
     struct rfs_settings options; /* of the view */

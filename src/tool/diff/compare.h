@@ -11,12 +11,9 @@
  * Sums are taken in eight lanes over blocks of 4,096, and the blocks' sums added with Neumaier's
  * compensation.
  */
-#ifndef RFS_TOOL_DIFF_COMPARE_H
-#define RFS_TOOL_DIFF_COMPARE_H
+#pragma once
 
 #include "source/index.h"
-
-#include <stdbool.h>
 
 struct rfs_tolerance {
     double relative, absolute; /* at least 0 */
@@ -44,5 +41,3 @@ void rfs_compare_add(struct rfs_comparison *comparison, const struct rfs_toleran
 void rfs_compare_merge(struct rfs_comparison *comparison, const struct rfs_comparison *other);
 /* Of the angle between them; NaN when one is 0, or without numbers. */
 double rfs_compare_cosine(const struct rfs_comparison *comparison);
-
-#endif

@@ -5,8 +5,6 @@
 #include "tool/common/command.h"
 #include "tool/common/sweep.h"
 
-#include <stdlib.h>
-
 /* As diff(1). */
 enum { SAME = 0, DIFFERENT = 1, TROUBLE = 2 };
 

@@ -2,8 +2,7 @@
 /*
  * `reshard diff`: two checkpoints, tensor by tensor. pairs.c reads and compares, write.c shows.
  */
-#ifndef RFS_TOOL_DIFF_DIFF_H
-#define RFS_TOOL_DIFF_DIFF_H
+#pragma once
 
 #include "base/settings.h"
 #include "tool/common/progress.h"
@@ -54,5 +53,3 @@ int rfs_diff_pair(struct rfs_diff *diff, struct rfs_error *err);
 int rfs_diff_read(struct rfs_diff *diff, struct rfs_error *err);
 /* Prints to the standard output. */
 void rfs_diff_write(const struct rfs_diff *diff);
-
-#endif

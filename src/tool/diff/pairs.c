@@ -4,9 +4,6 @@
 #include "tool/common/numbers.h"
 #include "tool/common/sweep.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- names and headers ----------------------------------------------------------------------- */
 
 static bool same_shape(const struct rfs_type *a, const struct rfs_type *b)

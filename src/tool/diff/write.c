@@ -3,9 +3,7 @@
 
 #include "tool/common/table.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 static const struct rfs_column columns[] = {
     {"", RFS_CELL_TEXT | RFS_FOR_PEOPLE},

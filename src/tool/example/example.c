@@ -2,10 +2,6 @@
 #include "tool/common/command.h"
 #include "tool/example/write_tree.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #define MAX_RANKS 65536
 #define REMEDY_RANKS "a number from 1 to 65536"
 #define REMEDY "reshard example --help"

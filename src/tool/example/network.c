@@ -4,10 +4,6 @@
 #include "base/checked.h"
 #include "tool/example/value.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MAX_DIM (UINT64_C(1) << 40)
 #define MAX_LAYERS 10000
 

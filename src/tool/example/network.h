@@ -3,16 +3,11 @@
  * The networks that `reshard example` writes: parameters with their shapes, and how each is cut on
  * the two sides. Nothing here reads or writes files.
  */
-#ifndef RFS_TOOL_EXAMPLE_NETWORK_H
-#define RFS_TOOL_EXAMPLE_NETWORK_H
+#pragma once
 
 #include "base/error.h"
 #include "base/vec.h"
 #include "source/dtype.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 enum { RFS_NET_DIMS = 2, RFS_NET_AXES = 3 };
 
@@ -72,5 +67,3 @@ void rfs_cut_cell(const struct rfs_cut *cut, uint32_t ndim, uint32_t rank, uint3
  * Optimizer shard as strategy files have it: how many pieces, and their stride in ranks; 0 and 0.
  */
 void rfs_cut_shard(const struct rfs_cut *cut, uint32_t ndim, uint32_t *size, uint32_t *step);
-
-#endif

@@ -2,7 +2,6 @@
 #include "tool/example/value.h"
 
 #include <endian.h>
-#include <string.h>
 
 static uint64_t mix(uint64_t z)
 {

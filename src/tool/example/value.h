@@ -14,8 +14,7 @@
  * with AND and then OR of its dtype's masks: a floating-point number is then normal and below 1 in
  * magnitude, a Bool 0 or 1, an integer any value.
  */
-#ifndef RFS_TOOL_EXAMPLE_VALUE_H
-#define RFS_TOOL_EXAMPLE_VALUE_H
+#pragma once
 
 #include "source/dtype.h"
 
@@ -26,5 +25,3 @@ void rfs_value_fill(uint64_t key, enum rfs_dtype dtype, uint64_t first, uint64_t
 
 /* Bytes of an element, or 0 when the function is not defined for the dtype. */
 uint32_t rfs_value_bytes(enum rfs_dtype dtype);
-
-#endif

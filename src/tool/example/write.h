@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Networks to files: source ranks and strategies. */
-#ifndef RFS_TOOL_EXAMPLE_WRITE_H
-#define RFS_TOOL_EXAMPLE_WRITE_H
+#pragma once
 
 #include "tool/example/network.h"
-
-#include <stddef.h>
 
 /*
  * The strategy of SIDE (0 source, 1 destination) as the bytes of a protobuf strategy file,
@@ -20,5 +17,3 @@ int rfs_write_strategy(const struct rfs_net *net, unsigned side, char **data, si
  */
 int rfs_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
                    const char *path, struct rfs_error *err);
-
-#endif

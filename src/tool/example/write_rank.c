@@ -7,10 +7,6 @@
 #include "tool/example/value.h"
 #include "tool/example/write.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #define BUFFER ((size_t)1 << 20)
 
 /* A rank's part of a tensor, as a sequence of runs that are contiguous in the whole tensor. */

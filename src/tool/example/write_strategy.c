@@ -11,10 +11,6 @@
 
 #include "base/cleanup.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static bool put_input(struct rfs_strategy_doc *doc, uint32_t n, const uint32_t *cuts)
 {
     bool ok = rfs_strategy_doc_input(doc);

@@ -11,12 +11,8 @@
 #include "tool/example/write.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define MAX_THREADS 8

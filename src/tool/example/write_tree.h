@@ -6,8 +6,7 @@
  *     DIR/src_strategy.ckpt
  *     DIR/dst_strategy.ckpt
  */
-#ifndef RFS_TOOL_EXAMPLE_WRITE_TREE_H
-#define RFS_TOOL_EXAMPLE_WRITE_TREE_H
+#pragma once
 
 #include "tool/example/network.h"
 
@@ -18,5 +17,3 @@
  */
 int rfs_tree_write(const char *dir, const struct rfs_net *net, uint64_t seed, bool force,
                    uint64_t *bytes, struct rfs_error *err);
-
-#endif

@@ -4,9 +4,6 @@
 #include "base/order.h"
 #include "tool/explain/picture.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 uint32_t rfs_picture_pieces(const struct picture *picture, uint32_t axis)
 {
     if (picture->boxed)

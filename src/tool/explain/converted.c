@@ -5,8 +5,6 @@
 #include "tool/explain/made.h"
 #include "tool/explain/ranges.h"
 
-#include <inttypes.h>
-
 void rfs_made_axis(const struct rfs_explain *explain, const struct rfs_explained_part *part,
                    int side, uint32_t number, struct rfs_made_axis *axis)
 {

@@ -7,8 +7,6 @@
 #include "tool/common/svg.h"
 #include "tool/explain/matrices.h"
 
-#include <inttypes.h>
-
 #define WIDTH 880.0
 #define MARGIN 24.0
 #define HEAD 84.0

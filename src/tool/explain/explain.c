@@ -7,8 +7,6 @@
 #include "tool/common/open.h"
 #include "tool/explain/parts.h"
 
-#include <string.h>
-
 static const struct rfs_argument arguments[] = {
     RFS_ARG_PLACE("SRC", struct rfs_explain, source, "one SRC"),
     RFS_ARG_DESTINATION(struct rfs_explain, options, "the strategies of SRC and of the destination",

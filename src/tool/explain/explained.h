@@ -5,8 +5,7 @@
  *
  * Of many slices each is made and dropped in turn: only their lines, or totals.h, are kept.
  */
-#ifndef RFS_TOOL_EXPLAIN_EXPLAINED_H
-#define RFS_TOOL_EXPLAIN_EXPLAINED_H
+#pragma once
 
 #include "base/settings.h"
 #include "plan/converted.h"
@@ -121,5 +120,3 @@ int rfs_explain_json(struct rfs_explain *explain, struct rfs_error *err);
 /* Writes the picture of the parameter to explain->svg. */
 int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err);
 int rfs_explain_converted_picture(struct rfs_explain *explain, struct rfs_error *err);
-
-#endif

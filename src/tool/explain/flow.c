@@ -3,9 +3,6 @@
 #include "tool/common/show.h"
 #include "tool/explain/picture.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #define LEFT 232.0
 #define RIGHT 592.0
 #define BAR 56.0

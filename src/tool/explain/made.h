@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a part of what conversion rules make lies in the tensors of either side. */
-#ifndef RFS_TOOL_EXPLAIN_MADE_H
-#define RFS_TOOL_EXPLAIN_MADE_H
+#pragma once
 
 #include "tool/explain/explained.h"
 
@@ -25,5 +24,3 @@ void rfs_made_put_axis(FILE *out, const struct rfs_made_axis *axis, uint64_t siz
 /* The source tensor of a part. */
 const struct rfs_target *rfs_made_source(const struct rfs_explain *explain,
                                          const struct rfs_explained_part *part);
-
-#endif

@@ -8,10 +8,6 @@
 #include "tool/common/svg.h"
 #include "tool/explain/ranges.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
-
 #define TIMES 32 /* groups of rows that are drawn one by one; of more, the hull has stripes */
 #define MOST 4096
 #define PLAIN (RFS_SVG_COLOURS / 2)

@@ -4,8 +4,7 @@
  * of them, each as a matrix. The same elements have the same colour and label on both sides, also
  * where a rule transposes them. Axes before the last are one axis of rows.
  */
-#ifndef RFS_TOOL_EXPLAIN_MATRICES_H
-#define RFS_TOOL_EXPLAIN_MATRICES_H
+#pragma once
 
 #include "tool/explain/made.h"
 
@@ -61,5 +60,3 @@ uint64_t rfs_matrix_size(const struct rfs_type *type, int line);
 
 /* Draws what was collected. */
 void rfs_matrices_draw(struct matrices *m, FILE *out);
-
-#endif

@@ -7,9 +7,6 @@
 #include "base/cleanup.h"
 #include "tool/explain/picture.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #define PANEL 356.0
 #define LEFT 44.0
 #define RIGHT (PICTURE_WIDTH - 24.0 - PANEL)

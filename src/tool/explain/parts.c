@@ -4,12 +4,6 @@
 #include "base/cleanup.h"
 #include "hfai/hfai.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct rfs_explain_parts {
     struct rfs_hfai_list list;
     uint32_t *held; /* [tensors] owned; as rfs_hfai_hold has them */

@@ -5,8 +5,7 @@
  * A tensor that is cut on either side is a row of elements, cut along its only axis. One that is
  * whole on both sides is copied.
  */
-#ifndef RFS_TOOL_EXPLAIN_PARTS_H
-#define RFS_TOOL_EXPLAIN_PARTS_H
+#pragma once
 
 #include "tool/explain/explained.h"
 
@@ -26,5 +25,3 @@ bool rfs_explain_parts_has(const struct rfs_explain_parts *parts, size_t tensor,
 /* Makes the slice of a tensor for slice->rank: 1, 0 if that part has nothing of it, or -ENOMEM. */
 int rfs_explain_parts_slice(struct rfs_explain *explain, size_t tensor,
                             struct rfs_explained *slice);
-
-#endif

@@ -9,10 +9,6 @@
 #include "tool/common/show.h"
 #include "tool/explain/ranges.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
-
 #define MARGIN 24.0
 #define HEAD 62.0
 #define FOOT 50.0

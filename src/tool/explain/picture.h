@@ -7,8 +7,7 @@
  * drawn twice, by the last two cut axes; other cut axes are folded: a row of drawings for each
  * interval between their cuts.
  */
-#ifndef RFS_TOOL_EXPLAIN_PICTURE_H
-#define RFS_TOOL_EXPLAIN_PICTURE_H
+#pragma once
 
 #include "source/boxes/boxes.h"
 #include "tool/common/svg.h"
@@ -83,5 +82,3 @@ void rfs_picture_range(const struct picture *picture, const struct rfs_box *box,
  */
 double rfs_picture_flow(const struct picture *picture, uint32_t axis, FILE *out, double top);
 double rfs_picture_panels(const struct picture *picture, FILE *out, double top);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copy runs as ranges of bytes of a file. */
-#ifndef RFS_TOOL_EXPLAIN_RANGES_H
-#define RFS_TOOL_EXPLAIN_RANGES_H
+#pragma once
 
 #include "base/vec.h"
 #include "plan/slice.h"
@@ -37,5 +36,3 @@ void rfs_range_sort(struct rfs_file_range *range);
 
 /* Bytes of the file that a block takes, each counted once. */
 uint64_t rfs_block_source_bytes(const struct rfs_block *block);
-
-#endif

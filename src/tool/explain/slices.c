@@ -8,12 +8,6 @@
 #include "tool/common/show.h"
 #include "tool/explain/parts.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank)
 {
     return explain->parts ? explain->n_sources

@@ -10,9 +10,6 @@
 #include "tool/explain/ranges.h"
 #include "tool/explain/totals.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whole,

@@ -7,9 +7,6 @@
 #include "tool/explain/parts.h"
 #include "tool/explain/ranges.h"
 
-#include <errno.h>
-#include <string.h>
-
 int rfs_totals_begin(struct rfs_totals *totals, size_t n_ranks, struct rfs_error *err)
 {
     *totals = (struct rfs_totals){.n_ranks = n_ranks, .times = 1};

@@ -7,8 +7,7 @@
  * at a time the boxes of all ranks, 280 bytes each. Parameters of the same geometries are looked at
  * once, where all files list the same.
  */
-#ifndef RFS_TOOL_EXPLAIN_TOTALS_H
-#define RFS_TOOL_EXPLAIN_TOTALS_H
+#pragma once
 
 #include "tool/explain/explained.h"
 #include "tool/explain/union.h"
@@ -59,5 +58,3 @@ uint64_t rfs_takings_bytes(const struct rfs_takings *takings);
 /* The distinct source ranks, ascending, malloc'ed: of takings, and of a slice. */
 uint32_t *rfs_takings_ranks(const struct rfs_takings *takings, size_t *n);
 uint32_t *rfs_explained_ranks(const struct rfs_explained *slice, size_t *n);
-
-#endif

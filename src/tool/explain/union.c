@@ -4,8 +4,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <string.h>
-
 /* Row-major by place, so that equal ones are neighbours. */
 static int by_place(const void *a, const void *b)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many elements several boxes have together, each counted once. */
-#ifndef RFS_TOOL_EXPLAIN_UNION_H
-#define RFS_TOOL_EXPLAIN_UNION_H
+#pragma once
 
 #include "base/vec.h"
 #include "plan/trace.h"
@@ -17,5 +16,3 @@ struct rfs_boxes {
  * grid, however often each comes; n² at worst. False when out of memory.
  */
 bool rfs_boxes_volume(struct rfs_boxes *boxes, uint32_t ndim, uint64_t *volume);
-
-#endif

@@ -6,9 +6,6 @@
 #include "base/pool.h"
 #include "view/ranges.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 static int begin_file(struct rfs_writing_run *run, const struct rfs_wave_file *place,
                       struct rfs_writing *out, struct rfs_error *err)
 {

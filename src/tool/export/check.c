@@ -20,11 +20,7 @@
 #include "view/ranges.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BUFFER ((size_t)1 << 20)
 

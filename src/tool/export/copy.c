@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/export/copy.h"
 
-#include <errno.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>

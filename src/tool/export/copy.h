@@ -7,8 +7,7 @@
  *
  * Threads: all functions.
  */
-#ifndef RFS_TOOL_EXPORT_COPY_H
-#define RFS_TOOL_EXPORT_COPY_H
+#pragma once
 
 #include "view/ranges.h"
 
@@ -35,5 +34,3 @@ void rfs_copier_init(struct rfs_copier *copier, int fd);
  */
 int rfs_copier_take(struct rfs_copier *copier, struct rfs_files *files,
                     const struct rfs_plain *plain, int fd, uint64_t *begin, uint64_t *end);
-
-#endif

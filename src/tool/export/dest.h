@@ -7,14 +7,10 @@
  *
  * Threads: rfs_dest_find, make and close from one; the others from any.
  */
-#ifndef RFS_TOOL_EXPORT_DEST_H
-#define RFS_TOOL_EXPORT_DEST_H
+#pragma once
 
 #include "base/error.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
 
 struct rfs_dest {
@@ -76,5 +72,3 @@ int rfs_dest_save(const struct rfs_dest *dest, const char *name, const void *dat
 /* The message for an errno of writing: -CODE with *err filled. */
 int rfs_dest_failed(const struct rfs_dest *dest, const char *path, const char *what, int code,
                     struct rfs_error *err);
-
-#endif

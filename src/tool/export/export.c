@@ -10,12 +10,7 @@
 #include "tool/common/stop.h"
 #include "tool/common/tool.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- output ---------------------------------------------------------------------------------- */

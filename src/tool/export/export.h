@@ -11,8 +11,7 @@
  * Nothing is written before all of the list is planned, all that is there is checked, and there is
  * room.
  */
-#ifndef RFS_TOOL_EXPORT_EXPORT_H
-#define RFS_TOOL_EXPORT_EXPORT_H
+#pragma once
 
 #include "reshard.h"
 #include "tool/common/progress.h"
@@ -109,5 +108,3 @@ int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
 /* Fails as the view does where a source fails. CODE, with *err filled. */
 int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
                              int code, struct rfs_error *err);
-
-#endif

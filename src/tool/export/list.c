@@ -7,11 +7,6 @@
 #include "base/text.h"
 #include "view/ranges.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define DEEPEST 4 /* folders: a save, a rank; or merged */
 
 /* ---- walking --------------------------------------------------------------------------------- */

@@ -7,12 +7,6 @@
 #include "base/text.h"
 #include "reshard.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MANIFEST_FORMAT "reshard-manifest"
 #define MANIFEST_VERSION 1
 

@@ -22,16 +22,12 @@
  * A reader passes over members that it does not know; a version above its own it refuses. Hashes
  * are written as xxhsum -H128 prints them. Not thread-safe.
  */
-#ifndef RFS_TOOL_EXPORT_MANIFEST_H
-#define RFS_TOOL_EXPORT_MANIFEST_H
+#pragma once
 
 #include "base/error.h"
 #include "base/intern.h"
 #include "base/vec.h"
 #include "tool/common/hash.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 #define RFS_MANIFEST_NAME "reshard-manifest.json"
 #define RFS_MANIFEST_BYTES                                                                         \
@@ -80,5 +76,3 @@ int rfs_manifest_parse(const char *name, const char *text, size_t size,
 char *rfs_manifest_name(uint32_t task, uint32_t tasks);
 /* Whether a name is one of those. */
 bool rfs_manifest_is_name(const char *name);
-
-#endif

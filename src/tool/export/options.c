@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/export/options.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static int take_task(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
     struct rfs_export_options *out = request;

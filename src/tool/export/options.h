@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of `reshard export`. */
-#ifndef RFS_TOOL_EXPORT_OPTIONS_H
-#define RFS_TOOL_EXPORT_OPTIONS_H
+#pragma once
 
 #include "base/error.h"
 #include "tool/common/args.h"
 #include "tool/common/ranks.h"
 #include "tool/export/task.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 struct rfs_export_options {
     const char *source; /* the caller's; NULL: --verify against the manifest alone */
@@ -28,5 +24,3 @@ struct rfs_export_options {
 extern const struct rfs_argument rfs_export_arguments[];
 /* Checks the arguments together. 0, or -EINVAL with *err filled. */
 int rfs_export_options_check(struct rfs_export_options *out, struct rfs_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Threads: rfs_record_add from any; the others from one.
  */
-#ifndef RFS_TOOL_EXPORT_RECORD_H
-#define RFS_TOOL_EXPORT_RECORD_H
+#pragma once
 
 #include "tool/export/dest.h"
 #include "tool/export/manifest.h"
@@ -34,5 +33,3 @@ int rfs_record_save(struct rfs_record *record, struct rfs_error *err);
 
 /* Milliseconds since the epoch. */
 uint64_t rfs_record_now(void);
-
-#endif

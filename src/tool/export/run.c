@@ -7,13 +7,10 @@
 #include "tool/common/stop.h"
 #include "view/ranges.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define TICK 200 /* ms */

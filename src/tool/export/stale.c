@@ -11,11 +11,7 @@
 #include "base/order.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define NAMED 3 /* of them in a message */

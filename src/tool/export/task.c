@@ -5,10 +5,6 @@
 #include "base/order.h"
 #include "tool/common/tool.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- the environment ------------------------------------------------------------------------- */
 
 /* Open MPI first: under its mpirun in a job of Slurm, Slurm's numbers are those of the daemons. */

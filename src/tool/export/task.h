@@ -4,14 +4,9 @@
  * files are its. Tasks do not talk to each other: each computes the same division from the same
  * sizes.
  */
-#ifndef RFS_TOOL_EXPORT_TASK_H
-#define RFS_TOOL_EXPORT_TASK_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 struct rfs_task {
     uint32_t number;    /* below count */
@@ -35,5 +30,3 @@ int rfs_task_detect(struct rfs_task *out, struct rfs_error *err);
  * has the fewest bytes so far; among equals the lower number goes first. O(n log n). 0 or -ENOMEM.
  */
 int rfs_task_divide(const uint64_t *sizes, size_t n, uint32_t tasks, uint32_t *task_of);
-
-#endif

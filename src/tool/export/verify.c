@@ -11,11 +11,6 @@
 #include "base/pool.h"
 #include "base/text.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct verifying {
     struct rfs_export *export;
     pthread_mutex_t lock; /* of the next members; also held while printing, else a leaf lock */

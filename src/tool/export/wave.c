@@ -5,10 +5,6 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 static int by_sources(const void *a, const void *b)
 {
     const struct rfs_wave_file *x = a, *y = b;

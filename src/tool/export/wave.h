@@ -9,14 +9,9 @@
  *
  * Pure: knows no file system and no thread.
  */
-#ifndef RFS_TOOL_EXPORT_WAVE_H
-#define RFS_TOOL_EXPORT_WAVE_H
+#pragma once
 
 #include "base/vec.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_WAVE_MOST                                                                              \
     32 /* files; as many descriptors, twice, and as many that are incomplete at a time */
@@ -72,5 +67,3 @@ struct rfs_wave_key {
 int rfs_wave_plan(const struct rfs_wave_file *files, size_t n, uint64_t piece,
                   struct rfs_wave_key *const *keys, struct rfs_wave_plan *out);
 void rfs_wave_plan_free(struct rfs_wave_plan *plan);
-
-#endif

@@ -5,7 +5,6 @@
 #include "base/checked.h"
 #include "view/ranges.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <zlib.h>

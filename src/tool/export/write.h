@@ -5,8 +5,7 @@
  * checksum when all before it has been added. Items are taken in order, so whoever waits for its
  * turn waits for a thread that works.
  */
-#ifndef RFS_TOOL_EXPORT_WRITE_H
-#define RFS_TOOL_EXPORT_WRITE_H
+#pragma once
 
 #include "tool/export/copy.h"
 #include "tool/export/export.h"
@@ -85,5 +84,3 @@ int rfs_wave_write(struct rfs_writing_run *run, struct rfs_wave *wave,
 /* All its pieces are written and in the checksum. 0, or -errno with *err filled. */
 int rfs_writing_finish(struct rfs_writing_run *run, struct rfs_writing *writing,
                        struct rfs_error *err);
-
-#endif

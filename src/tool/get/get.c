@@ -13,10 +13,6 @@
 #include "tool/common/sweep.h"
 #include "view/internal.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { NPY, SAFETENSORS, BY_NAME };

@@ -5,8 +5,6 @@
 #include "tool/common/whole.h"
 #include "tool/info/info.h"
 
-#include <inttypes.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static const struct rfs_column tensor_columns[] = {

@@ -21,8 +21,6 @@
 #include "source/scan/scan.h"
 #include "tool/info/info.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define REMEDY "a checkpoint, a folder of one, or a strategy"

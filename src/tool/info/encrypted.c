@@ -4,9 +4,6 @@
 #include "source/io/files.h"
 #include "tool/info/info.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 static const struct rfs_column columns[] = {
     {"mode", RFS_CELL_TEXT},
     {"blocks", RFS_CELL_NUMBER},

@@ -8,10 +8,6 @@
 #include "source/torch/index.h"
 #include "tool/info/info.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
-
 /* A file that is being described. */
 struct work {
     struct rfs_info_args *args;

@@ -7,9 +7,6 @@
 #include "tool/export/manifest.h"
 #include "tool/info/info.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static bool is_checkpoint(const char *name)

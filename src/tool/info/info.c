@@ -7,9 +7,7 @@
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 
-#include <inttypes.h>
 #include <pthread.h>
-#include <string.h>
 
 #define FINDINGS_SHOWN 12
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of things that `reshard info` shows, each as tables and lines. */
-#ifndef RFS_TOOL_INFO_INFO_H
-#define RFS_TOOL_INFO_INFO_H
+#pragma once
 
 #include "base/error.h"
 #include "tool/common/fit.h"
@@ -107,5 +106,3 @@ void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows)
 /* How many of them the table shows, if not all. */
 void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *filter,
                           const struct rfs_rows *rows);
-
-#endif

@@ -5,8 +5,6 @@
 #include "base/text.h"
 #include "tool/info/info.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 

@@ -5,8 +5,6 @@
 #include "hfai/hfai.h"
 #include "tool/info/info.h"
 
-#include <inttypes.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static const struct rfs_column file_columns[] = {

@@ -4,9 +4,6 @@
 #include "base/order.h"
 #include "tool/common/whole.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 void rfs_rows_free(struct rfs_rows *rows)

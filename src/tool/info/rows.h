@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parameters that are shown: their choice, their order, and the sums of each type. */
-#ifndef RFS_TOOL_INFO_ROWS_H
-#define RFS_TOOL_INFO_ROWS_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/vec.h"
 #include "source/index.h"
 #include "tool/common/globs.h"
 #include "tool/common/table.h"
-
-#include <stdbool.h>
 
 /* How the types of the parameters are counted: those of tensors, and maps. */
 #define RFS_COUNTED (RFS_DTYPE_COUNT + 1)
@@ -56,5 +53,3 @@ bool rfs_rows_keep(struct rfs_rows *rows, const struct rfs_filter *filter, const
 void rfs_rows_table(const struct rfs_rows *rows, bool offsets, struct rfs_table *table);
 /* The type that a user names: MindSpore's name, numpy's or safetensors'. False when it is none. */
 bool rfs_rows_parse_dtype(const char *text, int *dtype);
-
-#endif

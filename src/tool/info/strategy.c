@@ -10,9 +10,6 @@
 #include "tool/info/info.h"
 #include "view/strategy_files.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
 #include <sys/stat.h>
 
 int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err)

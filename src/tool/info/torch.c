@@ -9,11 +9,6 @@
 #include "source/torch/archive.h"
 #include "tool/info/info.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct walk {
     const struct rfs_torch *torch;
     const char *path;

@@ -11,9 +11,6 @@
 #include "source/crypt/cipher.h"
 #include "view/strategy_files.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 static const struct rfs_column rank_columns[] = {
     {"rank", RFS_CELL_NUMBER},
     {"file", RFS_CELL_TEXT},

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The facts of `reshard info` about a tree, and the parts of its output. Not thread-safe. */
-#ifndef RFS_TOOL_INFO_TREE_H
-#define RFS_TOOL_INFO_TREE_H
+#pragma once
 
 #include "layout/rules.h"
 #include "tool/common/headers.h"
@@ -39,5 +38,3 @@ void rfs_info_tree_params(struct rfs_info_tree *tree);
  * READABLE: the headers were read. False when out of memory.
  */
 bool rfs_info_tree_odd(struct rfs_info_tree *tree, bool readable);
-
-#endif

@@ -4,9 +4,6 @@
 
 #include "base/cleanup.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 static bool note(struct rfs_info_tree *tree, const char *kind, bool bad, int64_t rank,
                  const char *text)
 {

@@ -7,9 +7,6 @@
 #include "tool/common/layout_text.h"
 #include "tool/common/whole.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 static const struct rfs_column slice_columns[] = {
     {"name", RFS_CELL_TEXT},  {"dtype", RFS_CELL_TEXT},   {"slice", RFS_CELL_JSON},
     {"ranks", RFS_CELL_TEXT}, {"bytes", RFS_CELL_NUMBER},

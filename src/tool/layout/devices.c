@@ -3,11 +3,6 @@
 
 #include "base/order.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_groups_free(struct rfs_groups *groups)
 {
     free(groups->data);
@@ -27,9 +22,15 @@ struct places {
     size_t n, cap;
 };
 
-RFS_COMPARE(by_layout, struct place, x, y, RFS_ORDER(x->stage, y->stage) ?: RFS_ORDER(x->layout->id, y->layout->id) ?: RFS_ORDER(x->param, y->param))
+RFS_COMPARE(by_layout, struct place, x, y,
+            RFS_ORDER(x->stage, y->stage)
+                ?: RFS_ORDER(x->layout->id, y->layout->id)
+                ?: RFS_ORDER(x->param, y->param))
 
-RFS_COMPARE(by_first, struct place, x, y, RFS_ORDER(x->stage, y->stage) ?: RFS_ORDER(x->first, y->first) ?: RFS_ORDER(x->param, y->param))
+RFS_COMPARE(by_first, struct place, x, y,
+            RFS_ORDER(x->stage, y->stage)
+                ?: RFS_ORDER(x->first, y->first)
+                ?: RFS_ORDER(x->param, y->param))
 
 static bool list_places(const struct rfs_groups_use *use, struct places *out)
 {

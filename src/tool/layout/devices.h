@@ -4,13 +4,10 @@
  *
  * Cost: 4 bytes for each parameter and stage, and a grid for each distinct layout of a stage.
  */
-#ifndef RFS_TOOL_LAYOUT_DEVICES_H
-#define RFS_TOOL_LAYOUT_DEVICES_H
+#pragma once
 
 #include "base/vec.h"
 #include "layout/grid.h"
-
-#include <stdio.h>
 
 /* Parameters of one stage that have one layout. */
 struct rfs_group {
@@ -55,5 +52,3 @@ void rfs_groups_free(struct rfs_groups *groups);
 void rfs_put_slice(FILE *out, const struct rfs_group *group, uint32_t rank);
 /* Which slice it is, a number below grid.ranks / grid.replicas, row-major over the cells. */
 uint32_t rfs_group_slice(const struct rfs_group *group, uint32_t rank);
-
-#endif

@@ -10,9 +10,6 @@
 #include "tool/common/show.h"
 #include "tool/layout/layout.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #define NAMES 6        /* of a layout's parameters that are listed */
 #define RANKS_DRAWN 64 /* of a layout; all of them with --param */
 #define NARROW 80      /* columns, where the terminal does not say */

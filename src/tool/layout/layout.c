@@ -8,7 +8,6 @@
 
 #include <langinfo.h>
 #include <locale.h>
-#include <string.h>
 
 /* "1024,512"; "" is that of a scalar. */
 static bool parse_shape(const char *text, struct rfs_layout_job *out)

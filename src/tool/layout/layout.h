@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reshard layout`: how a strategy spreads tensors over its devices. No checkpoint is looked at. */
-#ifndef RFS_TOOL_LAYOUT_LAYOUT_H
-#define RFS_TOOL_LAYOUT_LAYOUT_H
+#pragma once
 
 #include "base/error.h"
 #include "tool/layout/devices.h"
-
-#include <stdbool.h>
-#include <stdio.h>
 
 struct rfs_layout_job {
     const char *file, *param, *svg; /* the caller's; the last two may be NULL */
@@ -25,5 +21,3 @@ void rfs_layout_draw(const struct rfs_layout_job *job, bool utf8);
 void rfs_layout_json(const struct rfs_layout_job *job);
 /* Writes job->svg. 0 or -errno with *err filled. */
 int rfs_layout_picture(const struct rfs_layout_job *job, struct rfs_error *err);
-
-#endif

@@ -9,10 +9,6 @@
 #include "tool/common/svg.h"
 #include "tool/layout/layout.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <string.h>
-
 #define MARGIN 24.0
 #define WIDE 880.0
 #define CARD_HIGH 64.0

@@ -8,10 +8,6 @@
 #include "plan/geometry.h"
 #include "plan/role.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Two layouts of some parameter that a source stage gives to a destination stage. */
 struct pair {
     uint32_t dst_stage, src_stage;

@@ -10,8 +10,7 @@
  * Cost: time in the distinct pairs of layouts and the cells that they touch; no parameter is looked
  * at twice.
  */
-#ifndef RFS_TOOL_RANKS_NEEDED_H
-#define RFS_TOOL_RANKS_NEEDED_H
+#pragma once
 
 #include "layout/strategy.h"
 
@@ -31,5 +30,3 @@ uint32_t rfs_needed_sources(const struct rfs_needed *needed); /* of the source *
  */
 int rfs_needed_by(struct rfs_needed *needed, uint32_t rank, unsigned char *wanted,
                   struct rfs_error *err);
-
-#endif

@@ -7,9 +7,6 @@
 #include "tool/ranks/needed.h"
 #include "view/strategy_files.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 struct job {
     const char *src, *dst;
     struct rfs_ranks ranks;

@@ -4,7 +4,6 @@
 #include "tool/common/numbers.h"
 
 #include <math.h>
-#include <string.h>
 
 #define BLOCK 4096
 #define LANES 8

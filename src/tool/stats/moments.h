@@ -15,8 +15,7 @@
  *
  * Zero-initialise. 650 bytes. Merging is not commutative to the last bit: do it in a fixed order.
  */
-#ifndef RFS_TOOL_STATS_MOMENTS_H
-#define RFS_TOOL_STATS_MOMENTS_H
+#pragma once
 
 #include "source/index.h"
 
@@ -38,5 +37,3 @@ void rfs_moments_add(struct rfs_moments *moments, const struct rfs_type *type, c
 void rfs_moments_merge(struct rfs_moments *moments, const struct rfs_moments *other);
 /* Of the population, as numpy's std. NaN when there is no number. */
 double rfs_moments_deviation(const struct rfs_moments *moments);
-
-#endif

@@ -7,9 +7,6 @@
 #include "tool/common/numbers.h"
 #include "tool/common/sweep.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct request {
     const char *path;
     struct rfs_settings options;

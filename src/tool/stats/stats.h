@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The results of `reshard stats`, and how they are shown. */
-#ifndef RFS_TOOL_STATS_STATS_H
-#define RFS_TOOL_STATS_STATS_H
+#pragma once
 
 #include "tool/common/whole.h"
 #include "tool/stats/moments.h"
 
 /* MOMENTS [whole->n], of those that have numbers. Prints to the standard output. */
 void rfs_stats_write(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json);
-
-#endif

@@ -4,12 +4,9 @@
 #include "tool/common/numbers.h"
 #include "tool/common/table.h"
 
-#include <inttypes.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #define BARS 16 /* characters of a histogram, at most */
 

@@ -4,8 +4,6 @@
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"
 
-#include <inttypes.h>
-
 static const struct rfs_column columns[] = {
     {"kind", RFS_CELL_TEXT},    {"mismatch", RFS_CELL_JSON}, {"parameter", RFS_CELL_TEXT},
     {"stage", RFS_CELL_NUMBER}, {"rank", RFS_CELL_NUMBER},   {"text", RFS_CELL_TEXT},

@@ -9,7 +9,6 @@
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"
 
-#include <string.h>
 #include <sys/stat.h>
 
 static void free_strategy(struct rfs_strategy **strategy)

@@ -5,9 +5,6 @@
 #include "source/boxes/mindformers.h"
 #include "tool/strategy/strategy.h"
 
-#include <errno.h>
-#include <string.h>
-
 static const struct rfs_mf_layout *layout_of(const struct rfs_mf_layouts *layouts, uint32_t tensor)
 {
     return (const struct rfs_mf_layout *)rfs_intern_bytes(layouts->distinct,

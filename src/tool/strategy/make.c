@@ -6,10 +6,6 @@
 #include "view/rules.h"
 #include "view/strategy_files.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void free_rules(struct rfs_rules **rules)
 {
     rfs_rules_free(*rules);

@@ -3,9 +3,6 @@
 #include "tool/strategy/strategy.h"
 #include "view/strategy_files.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 static const struct rfs_column columns[] = {
     {"name", RFS_CELL_TEXT},    {"stage", RFS_CELL_NUMBER}, {"shape", RFS_CELL_JSON},
     {"devices", RFS_CELL_JSON}, {"map", RFS_CELL_JSON},     {"optimizer_shard", RFS_CELL_NUMBER},

@@ -5,9 +5,6 @@
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 
-#include <errno.h>
-#include <string.h>
-
 static const struct {
     const char *name;
     int (*run)(const struct rfs_strategy_args *args, struct rfs_error *err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The subcommands of `reshard strategy`, and their shared functions. */
-#ifndef RFS_TOOL_STRATEGY_STRATEGY_H
-#define RFS_TOOL_STRATEGY_STRATEGY_H
+#pragma once
 
 #include "layout/document.h"
 #include "tool/common/fit.h"
@@ -64,5 +63,3 @@ int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
  */
 int rfs_strategy_derive(const struct rfs_strategy_tree *tree, const char *name,
                         struct rfs_strategy **out, struct rfs_error *err);
-
-#endif

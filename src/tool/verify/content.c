@@ -4,11 +4,6 @@
 #include "base/checked.h"
 #include "tool/common/sweep.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MOST_RUNS 4096
 
 /* ---- differences ----------------------------------------------------------------------------- */

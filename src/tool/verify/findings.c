@@ -3,11 +3,6 @@
 
 #include "base/order.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 int rfs_findings_init(struct rfs_findings *findings)

@@ -3,8 +3,7 @@
  * Findings of a verification: a fault of a rank, or of the whole. Several of one kind and name
  * become one with many ranks.
  */
-#ifndef RFS_TOOL_VERIFY_FINDINGS_H
-#define RFS_TOOL_VERIFY_FINDINGS_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/intern.h"
@@ -84,5 +83,3 @@ bool rfs_findings_fault(const struct rfs_findings *findings, const char *name);
  * memory.
  */
 char *rfs_findings_ranks(const struct rfs_findings *findings, size_t first, size_t end);
-
-#endif

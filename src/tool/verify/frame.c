@@ -16,12 +16,6 @@
 #include "source/io/files.h"
 #include "view/internal.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define STEP 16384 /* bytes that are compared at once */

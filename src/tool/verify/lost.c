@@ -6,9 +6,6 @@
  */
 #include "tool/verify/verify.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
                       const struct rfs_whole *whole, uint32_t rank)
 {

@@ -3,11 +3,6 @@
 
 #include "view/options.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 const struct rfs_argument rfs_verify_arguments[] = {
     RFS_ARG_PLACE("TREE", struct rfs_verify_options, tree, "--against SRC for the source"),
     RFS_ARG_TEXT("against", "SRC", struct rfs_verify_options, against, "the source of TREE"),

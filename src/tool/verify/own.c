@@ -8,10 +8,6 @@
 #include "base/checked.h"
 #include "view/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A value of one rank, in the tree and as it should be. */
 struct value {
     struct rfs_whole_tensor shown;

@@ -11,11 +11,7 @@
 #include "hfai/hfai.h"
 #include "source/torch/archive.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -5,10 +5,6 @@
 #include "base/pool.h"
 #include "view/internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- indexes --------------------------------------------------------------------------------- */
 
 static void index_rank(struct rfs_verify *verify, uint32_t rank, uint32_t like)

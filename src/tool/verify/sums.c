@@ -8,12 +8,6 @@
 #include "base/write_whole.h"
 #include "tool/common/whole.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define FORMAT "reshard-tensors"
 #define FORMAT_VERSION 1
 

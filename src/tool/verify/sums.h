@@ -11,8 +11,7 @@
  * tobytes() gives them and xxhsum -H128 prints it. A reader passes over members that it does not
  * know; a version above its own it refuses. Not thread-safe.
  */
-#ifndef RFS_TOOL_VERIFY_SUMS_H
-#define RFS_TOOL_VERIFY_SUMS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/intern.h"
@@ -54,5 +53,3 @@ int rfs_sums_parse(const char *file, const char *text, size_t size, struct rfs_s
                    struct rfs_error *err);
 /* Writes it, under a temporary name first. 0, or -errno with *err filled. */
 int rfs_sums_save(const struct rfs_sums *sums, const char *path, struct rfs_error *err);
-
-#endif

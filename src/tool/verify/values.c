@@ -6,8 +6,6 @@
 #include "tool/common/whole_parts.h"
 #include "tool/verify/verify.h"
 
-#include <string.h>
-
 static void find(struct rfs_verify *verify, const char *name, const char *detail)
 {
     rfs_verify_find(verify, RFS_FOUND_VALUE, name, RFS_NO_RANK, detail);

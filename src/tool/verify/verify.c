@@ -6,10 +6,6 @@
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* ---- the manifest ---------------------------------------------------------------------------- */

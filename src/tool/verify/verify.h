@@ -12,8 +12,7 @@
  *
  * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
  */
-#ifndef RFS_TOOL_VERIFY_VERIFY_H
-#define RFS_TOOL_VERIFY_VERIFY_H
+#pragma once
 
 #include "tool/common/args.h"
 #include "tool/common/progress.h"
@@ -117,5 +116,3 @@ int rfs_verify_is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor
  */
 void rfs_verify_find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
                      uint32_t rank, const char *detail);
-
-#endif

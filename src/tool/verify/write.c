@@ -6,11 +6,6 @@
 #include "base/text.h"
 #include "tool/common/show.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Its name in JSON, and its text; "": the detail's. */
 static const struct {
     const char *name, *text;
