@@ -21,7 +21,7 @@
 /* Contiguous ranges shorter than this are read as quickly on demand. */
 #define PASSING_LEAST (RFS_PIECE / 4)
 /* A reader that has read less may have what it wants before a band is made. */
-#define BAND_LEAST (RFS_BAND_PIECES * RFS_PIECE)
+#define BAND_LEAST (16 * RFS_PIECE)
 
 /* One slice for all jobs of one call. */
 struct rfs_shared_slice {
@@ -171,7 +171,8 @@ void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice
     }
     /* A reader of whole bands needs the next one as soon as this one is made. */
     const uint64_t next = windows->bytes >= BAND_LEAST
-                              ? rfs_band_next(&shared->slice, hull.begin / RFS_PIECE)
+                              ? rfs_band_next(&shared->slice, rfs_band_most(assembler->budget),
+                                              hull.begin / RFS_PIECE)
                               : UINT64_MAX;
     if (next != UINT64_MAX && windows->kept.end > 0)
         enqueue(assembler, shared, next, false);

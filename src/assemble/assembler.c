@@ -62,7 +62,6 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     rfs_ahead_stop(assembler);
     rfs_prefetch_free(assembler->prefetch);
     rfs_cache_free(assembler->cache);
-    rfs_band_free(assembler);
     while (assembler->scratch) {
         struct scratch *scratch = assembler->scratch;
         assembler->scratch = scratch->next;

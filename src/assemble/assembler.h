@@ -18,7 +18,7 @@
  * once.
  *
  * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it
- * converts, + the bands of transposed tensors (band.h). Lock order: the cache's lock and the
+ * converts. Lock order: the cache's lock and the
  * assembler's are leaf locks, never taken together and not held across I/O or copying.
  */
 #ifndef RFS_ASSEMBLE_ASSEMBLER_H

@@ -1,196 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which pieces make a band, and who makes them. */
 #include "assemble/band.h"
 
 #include "base/checked.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Below so many bands of budget, pieces are made one by one. */
 #define ROOM_BANDS 4
-/* Runs of more bytes are no elements: they are read as they are. */
-#define ELEMENT_MOST 16
-/* A band takes memory for whole rows: longer ones are made piece by piece. */
-#define ROW_MOST RFS_PIECE
+#define LEAST_PIECES 16
 
-/* A range of the slice that is gathered at once. */
-struct band {
-    uint64_t first, last; /* pieces, exclusive */
-    uint64_t begin, end;  /* bytes: those, and the rest of the rows at either end */
-};
-
-/* Rows of the output, of one block. */
-static uint64_t row_bytes(const struct rfs_block *block)
+uint64_t rfs_band_most(uint64_t budget)
 {
-    return block->loop[block->n_loops - 2].dst_stride;
-}
+    const uint64_t pieces = budget / RFS_PIECE / ROOM_BANDS;
 
-/* Whether it is a matrix whose columns lie in a row in the source. */
-static bool is_transposed(const struct rfs_block *block)
-{
-    return block->strided && block->n_loops >= 2 && block->run <= ELEMENT_MOST &&
-           block->loop[block->n_loops - 2].src_stride == block->run && row_bytes(block) <= ROW_MOST;
+    return pieces < LEAST_PIECES ? 0 : rfs_min_u64(pieces, RFS_BAND_PIECES);
 }
 
 /* The transposed block that byte AT of the slice is in, or lies between; NULL: none. */
-static const struct rfs_block *find_block(const struct rfs_slice *slice, uint64_t at)
+static const struct rfs_block *find_block(const struct rfs_slice *slice, uint64_t at,
+                                          struct rfs_shape *shape)
 {
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst <= at; i++)
-        if (at < slice->blocks[i].dst_end && is_transposed(&slice->blocks[i]))
+        if (at < slice->blocks[i].dst_end && rfs_band_transposes(&slice->blocks[i], shape))
             return &slice->blocks[i];
     return NULL;
 }
 
-static bool find_band(const struct rfs_slice *slice, uint64_t number, struct band *band)
+static uint64_t pieces_to(uint64_t at)
+{
+    return at / RFS_PIECE + (at % RFS_PIECE > 0);
+}
+
+/* Divides the pieces [first, last) into bands of equal length; sets that of piece NUMBER. */
+static void divide(uint64_t first, uint64_t last, uint64_t most, uint64_t number,
+                   struct rfs_band *band)
+{
+    const uint64_t bands = (last - first + most - 1) / most;
+    const uint64_t each = (last - first + bands - 1) / bands;
+
+    band->first = first + (number - first) / each * each;
+    band->n = rfs_min_u64(each, last - band->first);
+}
+
+/*
+ * Sets the band's place; false when the piece is in none. Small matrices share a band, unless they
+ * are of whole pieces: so there are few of which a band has only some columns. A piece in which two
+ * large ones meet belongs to the first one.
+ */
+static bool find_band(const struct rfs_slice *slice, uint64_t most, uint64_t number,
+                      struct rfs_band *band)
 {
     const uint64_t begin = number * RFS_PIECE;
     const uint64_t end = rfs_min_u64(slice->bytes, begin + RFS_PIECE);
-    const uint64_t pieces = (slice->bytes + RFS_PIECE - 1) / RFS_PIECE;
+    struct rfs_shape shape, other;
+    const struct rfs_block *block = find_block(slice, begin, &shape);
 
-    band->first = number / RFS_BAND_PIECES * RFS_BAND_PIECES;
-    band->last = rfs_min_u64(pieces, band->first + RFS_BAND_PIECES);
-    return band->last - band->first > 1 && (find_block(slice, begin) || find_block(slice, end - 1));
-}
-
-uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t number)
-{
-    struct band band;
-
-    return find_band(slice, number, &band) && band.last * RFS_PIECE < slice->bytes ? band.last
-                                                                                   : UINT64_MAX;
-}
-
-/* Sets the bytes of a band: its pieces, and the rest of the rows at either end. */
-static void set_range(const struct rfs_slice *slice, struct band *band)
-{
-    band->begin = band->first * RFS_PIECE;
-    band->end = rfs_min_u64(slice->bytes, band->last * RFS_PIECE);
-    const struct rfs_block *before = find_block(slice, band->begin);
-    const struct rfs_block *behind = find_block(slice, band->end - 1);
-    if (before)
-        band->begin -= (band->begin - before->dst) % row_bytes(before);
-    if (behind) {
-        const uint64_t rows = (band->end - 1 - behind->dst) / row_bytes(behind) + 1;
-        band->end = rfs_max_u64(band->end,
-                                rfs_min_u64(slice->bytes, behind->dst + rows * row_bytes(behind)));
+    if (!block)
+        block = find_block(slice, end - 1, &shape);
+    if (!block || most == 0)
+        return false;
+    const struct rfs_loop *cols = &shape.loop[shape.n - 2];
+    const uint64_t size = cols->count * cols->dst_stride;
+    if (size % RFS_PIECE == 0 || size >= most * RFS_PIECE / 2) {
+        const uint64_t k = rfs_shape_at_dst(&shape, rfs_max_u64(begin, block->dst) - block->dst);
+        const uint64_t matrix = k - k % (shape.inner[shape.n - 2] * cols->count);
+        const uint64_t from = block->dst + rfs_shape_dst(&shape, matrix);
+        const bool meets = find_block(slice, from / RFS_PIECE * RFS_PIECE, &other);
+        divide(meets ? pieces_to(from) : from / RFS_PIECE,
+               rfs_min_u64(pieces_to(from + size), pieces_to(slice->bytes)), most, number, band);
+    } else {
+        divide(0, pieces_to(slice->bytes), most, number, band);
     }
+    return band->n > 1 || slice->bytes <= RFS_PIECE;
 }
 
-/* Whether one more band may be made now. */
-static bool take_turn(struct rfs_assembler *assembler)
+uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t most, uint64_t number)
 {
-    pthread_mutex_lock(&assembler->lock);
-    const bool mine = assembler->n_bands < RFS_BANDS;
-    assembler->n_bands += mine;
-    pthread_mutex_unlock(&assembler->lock);
-    return mine;
-}
+    struct rfs_band band;
 
-static void give_turn(struct rfs_assembler *assembler)
-{
-    pthread_mutex_lock(&assembler->lock);
-    assembler->n_bands--;
-    pthread_mutex_unlock(&assembler->lock);
-}
-
-/* The largest band: its pieces, and the rest of a row at either end. */
-#define ROOM (RFS_BAND_PIECES * RFS_PIECE + 2 * ROW_MOST)
-
-/* Memory for a band; what earlier ones have used of it is not paged in again. */
-static unsigned char *take_room(struct rfs_assembler *assembler)
-{
-    unsigned char *room = NULL;
-
-    pthread_mutex_lock(&assembler->lock);
-    for (unsigned i = 0; i < RFS_BANDS && !room; i++) {
-        room = assembler->bands[i];
-        assembler->bands[i] = NULL;
-    }
-    pthread_mutex_unlock(&assembler->lock);
-    return room ? room : aligned_alloc(64, ROOM);
-}
-
-/* As many are taken as there are places. */
-static void give_room(struct rfs_assembler *assembler, unsigned char *room)
-{
-    unsigned i = 0;
-
-    pthread_mutex_lock(&assembler->lock);
-    while (assembler->bands[i])
-        i++;
-    assembler->bands[i] = room;
-    pthread_mutex_unlock(&assembler->lock);
-}
-
-void rfs_band_free(struct rfs_assembler *assembler)
-{
-    for (unsigned i = 0; i < RFS_BANDS; i++)
-        free(assembler->bands[i]);
+    if (!find_band(slice, most, number, &band))
+        return UINT64_MAX;
+    const uint64_t next = band.first + band.n;
+    return next * RFS_PIECE < slice->bytes ? next : UINT64_MAX;
 }
 
 /* Takes hold of the other pieces of a band that nobody has or makes. */
-static void claim(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                  const struct band *band, uint64_t number, struct rfs_piece **pieces)
+static void claim(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
+                  struct rfs_band *band)
 {
-    for (uint64_t k = band->first; k < band->last; k++) {
-        const struct rfs_piece_key key = {{slice->id[0], slice->id[1]}, k};
-        const size_t size = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - k * RFS_PIECE);
-        struct rfs_piece **piece = &pieces[k - band->first];
-        const int got = k == number ? RFS_GOT_NOTHING
-                                    : rfs_cache_get(assembler->cache, &key, size, slice->n,
-                                                    RFS_WANT_ABSENT, piece);
-        if (got != RFS_GOT_CLAIM)
-            *piece = NULL;
+    for (uint64_t i = 0; i < band->n; i++) {
+        const uint64_t begin = (band->first + i) * RFS_PIECE;
+        const struct rfs_piece_key key = {{slice->id[0], slice->id[1]}, band->first + i};
+        const size_t size = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - begin);
+        struct rfs_piece **piece = &band->pieces[i];
+        if (band->first + i == number)
+            continue;
+        if (rfs_cache_get(assembler->cache, &key, size, slice->n, RFS_WANT_ABSENT, piece) ==
+            RFS_GOT_CLAIM)
+            rfs_piece_note_files(*piece, slice, begin);
         else
-            rfs_piece_note_files(*piece, slice, k * RFS_PIECE);
+            *piece = NULL;
     }
-}
-
-/* PIECES are those of the band; where others have the first or the last of them, it is shorter. */
-static int make(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                const struct band *whole, struct rfs_piece *const *pieces, bool ahead)
-{
-    struct band band = *whole;
-
-    while (!pieces[band.first - whole->first])
-        band.first++;
-    while (!pieces[band.last - 1 - whole->first])
-        band.last--;
-    set_range(slice, &band);
-    unsigned char *room = take_room(assembler);
-    if (!room)
-        return -ENOMEM;
-    const int rc = rfs_fetch_exactly(assembler, slice, band.begin, band.end, room, ahead);
-    for (uint64_t k = band.first; k < band.last && rc == 0; k++) {
-        struct rfs_piece *piece = pieces[k - whole->first];
-        if (piece)
-            memcpy(piece->data, room + (k * RFS_PIECE - band.begin), piece->size);
-    }
-    give_room(assembler, room);
-    return rc;
 }
 
 int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
                   struct rfs_piece *piece, bool ahead)
 {
-    struct rfs_piece *pieces[RFS_BAND_PIECES] = {NULL};
-    struct band band;
+    struct rfs_band band = {0};
 
-    if (assembler->secret || assembler->budget < ROOM_BANDS * RFS_BAND_PIECES * RFS_PIECE ||
-        rfs_prefetch_is_slow(assembler->prefetch) || !find_band(slice, number, &band) ||
-        !take_turn(assembler))
+    if (assembler->secret || rfs_prefetch_is_slow(assembler->prefetch) ||
+        !find_band(slice, rfs_band_most(assembler->budget), number, &band))
         return 1;
-    claim(assembler, slice, &band, number, pieces);
-    pieces[number - band.first] = piece;
-    const int rc = make(assembler, slice, &band, pieces, ahead);
-    give_turn(assembler);
-    for (uint64_t k = 0; k < RFS_BAND_PIECES; k++) {
-        if (!pieces[k] || pieces[k] == piece)
+    band.pieces[number - band.first] = piece;
+    claim(assembler, slice, number, &band);
+    const int rc = rfs_band_fill(assembler, slice, &band, ahead);
+    for (uint64_t i = 0; i < band.n; i++) {
+        struct rfs_piece *other = band.pieces[i];
+        if (!other || other == piece)
             continue;
-        rfs_cache_publish(assembler->cache, pieces[k], rc ? RFS_PUBLISH_NOTHING : 0);
+        rfs_cache_publish(assembler->cache, other, rc ? RFS_PUBLISH_NOTHING : 0);
         if (rc == 0)
-            rfs_cache_unpin(assembler->cache, pieces[k]);
+            rfs_cache_unpin(assembler->cache, other);
     }
     return rc;
 }

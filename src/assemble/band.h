@@ -2,26 +2,45 @@
 /*
  * Inside the room: pieces of transposed tensors. One piece of such a tensor takes a little of each
  * source row, so several pieces that follow each other, a band, are made together: then each source
- * byte is read about once.
+ * byte is read about once. A band is made in tiles, some source rows each, by several threads.
  *
- * Memory: RFS_BANDS bands at a time, of RFS_BAND_PIECES pieces and at most two rows of a piece's
- * size: 36 MiB. A band that would need more is made piece by piece.
+ * Memory: that of the pieces, which count in the budget, and a scratch for each thread.
  */
 #ifndef RFS_ASSEMBLE_BAND_H
 #define RFS_ASSEMBLE_BAND_H
 
 #include "assemble/internal.h"
+#include "assemble/shape.h"
 
-#define RFS_BAND_PIECES 16
+#define RFS_BAND_PIECES 64 /* at most */
 
+/* How many pieces a band may have, of which several are in the cache at a time; 0: none is made. */
+uint64_t rfs_band_most(uint64_t budget);
 /*
  * Makes a claimed piece, and those of its band that are not there, which are published. 0 or -errno
  * of the piece, which the caller publishes; 1 when it is not made, as it is to be made by itself.
  */
 int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
                   struct rfs_piece *piece, bool ahead);
-/* The first piece of the band behind the one that a piece is in; UINT64_MAX: there is none. */
-uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t number);
-void rfs_band_free(struct rfs_assembler *assembler);
+/*
+ * The first piece behind the band, of at most MOST pieces, that a piece is in; UINT64_MAX: there is
+ * none.
+ */
+uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t most, uint64_t number);
+
+/* Pieces to be filled, from FIRST on; NULL: another thread has or makes it. */
+struct rfs_band {
+    uint64_t first;
+    uint64_t n;
+    struct rfs_piece *pieces[RFS_BAND_PIECES];
+};
+/* Bytes of all pieces of a band. 0 or -errno; UNPROVEN as for rfs_gather. */
+int rfs_band_fill(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                  const struct rfs_band *band, bool ahead);
+/*
+ * Whether a block moves matrices whose columns lie in a row in the source: the last two loops of
+ * its SHAPE, which is set, are over the columns and the rows.
+ */
+bool rfs_band_transposes(const struct rfs_block *block, struct rfs_shape *shape);
 
 #endif

@@ -80,20 +80,6 @@ int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, ui
     return rc;
 }
 
-int rfs_fetch_exactly(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                      uint64_t begin, uint64_t end, unsigned char *dst, bool ahead)
-{
-    const struct rfs_gather_held held = {.ahead = ahead, .exactly = true};
-    struct scratch *scratch = rfs_scratch_take(assembler);
-
-    if (!scratch)
-        return -ENOMEM;
-    const int rc = rfs_gather_with(assembler->files, slice, begin, end, scratch->bytes, dst,
-                                   RFS_GATHER_UNPROVEN, &held);
-    rfs_scratch_give(assembler, scratch);
-    return rc;
-}
-
 void rfs_fetch_soon(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
                     uint64_t end)
 {

@@ -17,6 +17,9 @@
 
 /* Runs of this length are not worth keeping: they read as fast as a copy from the cache. */
 #define KEEP_RUN (UINT64_C(64) << 10)
+/* Of longer runs, at most a part of the bytes is read in vain: of whole files a tenth or so. */
+#define EXACT_RUN (UINT64_C(2) << 10)
+#define EXACT_SHARE 8
 /* A kernel's own cost is lost in this many runs. */
 #define MANY_RUNS 16
 
@@ -136,13 +139,6 @@ int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t 
         rfs_place_is_slow(job->scratch, from, size) ? job->scratch + RFS_PLACE_STEP : job->scratch;
     *window = scratch;
     return read_content(job, scratch, size, offset);
-}
-
-int rfs_gather_scratch(const struct rfs_gather_job *job, uint64_t at, uint64_t size,
-                       uint64_t offset)
-{
-    return job->ranges ? note_content(job, size, offset)
-                       : read_content(job, job->scratch + at, size, offset);
 }
 
 /* A read whose bytes have to go where copying is slow: by a window from which it is not. */
@@ -307,6 +303,18 @@ static int read_windows(const struct rfs_gather_job *job, uint64_t group)
     return 0;
 }
 
+/*
+ * Whether steps of a loop are read with the gaps between them: if these are short, and reading the
+ * steps one by one would take many calls, or few more bytes are read.
+ */
+static bool is_near(const struct rfs_shape *shape, uint32_t i)
+{
+    const uint64_t span = shape->src_span[i];
+    const uint64_t gap = shape->loop[i].src_stride - span;
+
+    return gap < RFS_LONG_GAP && (span < EXACT_RUN || gap <= span / EXACT_SHARE);
+}
+
 static int run_job(const struct rfs_gather_job *job)
 {
     const struct rfs_shape *shape = &job->shape;
@@ -314,7 +322,7 @@ static int run_job(const struct rfs_gather_job *job)
     if (job->block->strided)
         return rfs_gather_strided(job);
     uint32_t i = shape->n;
-    while (i > 0 && shape->loop[i - 1].src_stride - shape->src_span[i - 1] < RFS_LONG_GAP)
+    while (i > 0 && is_near(shape, i - 1))
         group *= shape->loop[--i].count;
     return group == 1 || shape->run >= RFS_LONG_RUN ? read_runs(job) : read_windows(job, group);
 }
@@ -373,7 +381,6 @@ int rfs_gather_with(struct rfs_files *files, const struct rfs_slice *slice, uint
             reading.ahead = held->ahead;
             reading.held = held->parts;
             reading.n_held = held->n;
-            job.exactly = held->exactly;
             rc = run_job(&job);
         }
     }

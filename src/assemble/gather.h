@@ -31,8 +31,7 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
 struct rfs_gather_held {
     const struct rfs_held *parts;
     size_t n;
-    bool ahead;   /* as in struct rfs_reading */
-    bool exactly; /* gaps are read over only where they are an eighth at most */
+    bool ahead; /* as in struct rfs_reading */
 };
 int rfs_gather_with(struct rfs_files *files, const struct rfs_slice *slice, uint64_t begin,
                     uint64_t end, unsigned char *scratch, unsigned char *dst,

@@ -24,7 +24,6 @@ struct rfs_gather_job {
     uint64_t first, last;
     uint64_t head; /* bytes of the first run to leave out */
     uint64_t tail; /* bytes of the last run to take; head counts in when they are the same run */
-    bool exactly;  /* as in struct rfs_gather_held */
     /* NULL to read. Else nothing is copied: the ranges to read are noted here. */
     struct rfs_gather_ranges *ranges;
 };
@@ -45,12 +44,6 @@ int rfs_gather_read_run(const struct rfs_gather_job *job, uint64_t place, uint64
  */
 int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t offset,
                       const unsigned char **window);
-
-/*
- * SIZE bytes from OFFSET of the block into the scratch, at byte AT of it; they fit. 0 or -errno.
- */
-int rfs_gather_scratch(const struct rfs_gather_job *job, uint64_t at, uint64_t size,
-                       uint64_t offset);
 
 /* All of the job, of a strided block; gather_strided.c. 0 or -errno. */
 int rfs_gather_strided(const struct rfs_gather_job *job);

@@ -16,10 +16,6 @@
 
 /* Windows have at most so many bytes for each that is wanted. */
 #define SPARSE 8
-/* Steps of at least so many bytes are read one by one, so many together. */
-#define PACKED_LEAST 512
-#define PACKED_STEPS 128
-#define PACKED_APART 64 /* bytes */
 
 /* Loops of a box, the longest source stride first. */
 struct box {
@@ -75,7 +71,7 @@ static void scatter(const struct box *box, uint32_t level, uint64_t count, uint6
 }
 
 /* How many steps of loop LEVEL make a window that is worth reading at once; 0: not even one. */
-static uint64_t steps_at_once(const struct box *box, uint32_t level, bool exactly)
+static uint64_t steps_at_once(const struct box *box, uint32_t level)
 {
     const struct rfs_loop *loop = &box->loop[level];
     const uint64_t inner = box->span[level + 1];
@@ -84,39 +80,9 @@ static uint64_t steps_at_once(const struct box *box, uint32_t level, bool exactl
         return 0;
     if (loop->src_stride == 0)
         return loop->count;
-    const uint64_t wanted = box->wanted[level + 1];
-    const bool near = exactly ? loop->src_stride - rfs_min_u64(loop->src_stride, wanted) <=
-                                    loop->src_stride / SPARSE
-                              : loop->src_stride / SPARSE <= wanted ||
-                                    loop->src_stride < inner + RFS_LONG_GAP / SPARSE;
+    const bool near = loop->src_stride / SPARSE <= box->wanted[level + 1] ||
+                      loop->src_stride < inner + RFS_LONG_GAP / SPARSE;
     return near ? rfs_min_u64(loop->count, (RFS_SCRATCH - inner) / loop->src_stride + 1) : 1;
-}
-
-/* Steps of loop LEVEL, read one by one side by side into the scratch, and scattered together. */
-static int fetch_packed(const struct rfs_gather_job *job, const struct box *box, uint32_t level,
-                        uint64_t place, uint64_t source)
-{
-    const uint64_t size = box->span[level + 1];
-    const struct rfs_loop *loop = &box->loop[level];
-    /* A line further each, so that powers of two do not all go to the same ways of a cache. */
-    const uint64_t stride = size + PACKED_APART;
-    const uint64_t most = rfs_max_u64(1, rfs_min_u64(RFS_SCRATCH / stride, PACKED_STEPS));
-    struct box packed = *box;
-
-    packed.loop[level].src_stride = stride;
-    for (uint64_t i = 0, n; i < loop->count; i += n) {
-        n = rfs_min_u64(most, loop->count - i);
-        for (uint64_t k = 0; k < n; k++) {
-            const int rc =
-                rfs_gather_scratch(job, k * stride, size, source + (i + k) * loop->src_stride);
-            if (rc < 0)
-                return rc;
-        }
-        if (!job->ranges)
-            scatter(&packed, level, n, job->shape.run, job->dst + place + i * loop->dst_stride,
-                    job->scratch);
-    }
-    return 0;
 }
 
 static int fetch(const struct rfs_gather_job *job, const struct box *box, uint32_t level,
@@ -127,9 +93,7 @@ static int fetch(const struct rfs_gather_job *job, const struct box *box, uint32
     if (level == box->n)
         return rfs_gather_read_run(job, place, run, source);
     const struct rfs_loop *loop = &box->loop[level];
-    const uint64_t group = steps_at_once(box, level, job->exactly);
-    if (job->exactly && group == 1 && box->span[level + 1] >= PACKED_LEAST)
-        return fetch_packed(job, box, level, place, source);
+    const uint64_t group = steps_at_once(box, level);
     for (uint64_t i = 0, n; i < loop->count; i += n) {
         const uint64_t to = place + i * loop->dst_stride;
         const uint64_t from = source + i * loop->src_stride;

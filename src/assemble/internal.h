@@ -16,8 +16,6 @@ struct scratch {
     _Alignas(64) unsigned char bytes[RFS_SCRATCH_ROOM];
 };
 
-/* Bands that are made at a time. */
-#define RFS_BANDS 2
 /* Pieces that wait to be made ahead. */
 #define RFS_AHEAD_QUEUE 8
 
@@ -40,10 +38,8 @@ struct rfs_assembler {
     struct scratch *scratch;
     struct rfs_ahead_job queue[RFS_AHEAD_QUEUE]; /* the oldest first */
     unsigned n_queued;
-    unsigned n_runners;              /* pool jobs that empty the queue */
-    uint64_t ahead;                  /* pieces made ahead */
-    unsigned char *bands[RFS_BANDS]; /* memory for the next bands (band.h); owned; or NULL */
-    unsigned n_bands;                /* that are being made */
+    unsigned n_runners; /* pool jobs that empty the queue */
+    uint64_t ahead;     /* pieces made ahead */
 };
 
 /* To be given back; NULL when out of memory. */
@@ -57,12 +53,6 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
  */
 int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
               uint64_t end, unsigned char *dst, enum rfs_gather_proof proof, bool ahead);
-/*
- * The same of a band, unproven: bytes between the wanted ones are not read with them, unless it is
- * an eighth at most.
- */
-int rfs_fetch_exactly(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                      uint64_t begin, uint64_t end, unsigned char *dst, bool ahead);
 /* The files that the piece's bytes come from, each once. */
 void rfs_piece_note_files(struct rfs_piece *piece, const struct rfs_slice *slice, uint64_t begin);
 /*

@@ -9,7 +9,7 @@ librfs_la_SOURCES += \
 	src/assemble/converted.c \
 	src/assemble/fetch.c \
 	src/assemble/gather.c src/assemble/gather.h \
-	src/assemble/band.c src/assemble/band.h \
+	src/assemble/band.c src/assemble/band.h src/assemble/band_fill.c \
 	src/assemble/transpose.c src/assemble/transpose.h \
 	src/assemble/gather_job.h src/assemble/gather_strided.c \
 	src/assemble/internal.h \

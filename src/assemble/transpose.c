@@ -3,21 +3,24 @@
  * In blocks of a cache line of columns: what is read of a row is used at once, and what is written
  * of a column follows what was written before. Two bytes an element, as most weights have, go eight
  * by eight through vector registers.
+ *
+ * A line that is written in parts is first read from memory, and a column's next part comes when no
+ * cache has the line any more. So a far destination gets whole lines, made in a small buffer.
  */
 #include "assemble/transpose.h"
 
+#include <stdint.h>
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-#define LINE 64 /* bytes */
-/* More than this is in no cache when it is written. */
-#define FAR ((size_t)4 << 20)
+#define LINE RFS_TRANSPOSE_LINE
+#define SIDE 8 /* of a square that is transposed at once; columns of which lines are made at once */
 
 bool rfs_transpose_knows(size_t item)
 {
-    return item == 1 || item == 2 || item == 4 || item == 8;
+    return item == 1 || item == 2 || item == 4 || item == 8 || item == 16;
 }
 
 /* The sizes are constants where this is inlined. */
@@ -30,77 +33,56 @@ static inline __attribute__((always_inline)) void move(unsigned char *dst, size_
             memcpy(dst + c * dst_stride + r * item, src + r * src_stride + c * item, item);
 }
 
-static void move_any(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                     size_t src_stride, size_t item, size_t rows, size_t cols)
-{
-    if (item == 1)
-        move(dst, dst_stride, src, src_stride, 1, rows, cols);
-    else if (item == 2)
-        move(dst, dst_stride, src, src_stride, 2, rows, cols);
-    else if (item == 4)
-        move(dst, dst_stride, src, src_stride, 4, rows, cols);
-    else
-        move(dst, dst_stride, src, src_stride, 8, rows, cols);
-}
-
 #ifdef __SSE2__
-#define SIDE 8
-
-/* Eight rows of eight elements of two bytes. */
-static inline void move_eight(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                              size_t src_stride)
+static inline __m128i load(const unsigned char *src)
 {
-    __m128i a[SIDE];
-    __m128i b[SIDE];
-
-    for (size_t i = 0; i < SIDE; i++)
-        a[i] = _mm_loadu_si128((const __m128i *)(const void *)(src + i * src_stride));
-    for (size_t i = 0; i < SIDE; i += 2) {
-        b[i] = _mm_unpacklo_epi16(a[i], a[i + 1]);
-        b[i + 1] = _mm_unpackhi_epi16(a[i], a[i + 1]);
-    }
-    for (size_t i = 0; i < SIDE; i += 4) {
-        a[i] = _mm_unpacklo_epi32(b[i], b[i + 2]);
-        a[i + 1] = _mm_unpackhi_epi32(b[i], b[i + 2]);
-        a[i + 2] = _mm_unpacklo_epi32(b[i + 1], b[i + 3]);
-        a[i + 3] = _mm_unpackhi_epi32(b[i + 1], b[i + 3]);
-    }
-    for (size_t i = 0; i < SIDE / 2; i++) {
-        _mm_storeu_si128((__m128i *)(void *)(dst + 2 * i * dst_stride),
-                         _mm_unpacklo_epi64(a[i], a[i + 4]));
-        _mm_storeu_si128((__m128i *)(void *)(dst + (2 * i + 1) * dst_stride),
-                         _mm_unpackhi_epi64(a[i], a[i + 4]));
-    }
+    return _mm_loadu_si128((const __m128i *)(const void *)src);
 }
 
-/* The lines that eight columns will be written to. */
-static void fetch_lines(unsigned char *dst, size_t dst_stride)
+static inline void store(unsigned char *dst, size_t dst_stride, __m128i a, __m128i b)
 {
-    for (size_t i = 0; i < SIDE; i++)
-        __builtin_prefetch(dst + i * dst_stride, 1);
+    _mm_storeu_si128((__m128i *)(void *)dst, _mm_unpacklo_epi64(a, b));
+    _mm_storeu_si128((__m128i *)(void *)(dst + dst_stride), _mm_unpackhi_epi64(a, b));
 }
 
 /*
- * Of a line of columns. Eight columns at a time, and of these a whole line of what is written: a
- * cache of eight ways holds eight lines, even if they are a power of two apart. FAR: what is
- * written is in no cache yet.
+ * Four columns of eight rows of two bytes, whose pairs of rows are given: AB has rows 0 and 1 in
+ * turn, and so on.
  */
+static inline void store_four(unsigned char *dst, size_t stride, __m128i ab, __m128i cd, __m128i ef,
+                              __m128i gh)
+{
+    store(dst, stride, _mm_unpacklo_epi32(ab, cd), _mm_unpacklo_epi32(ef, gh));
+    store(dst + 2 * stride, stride, _mm_unpackhi_epi32(ab, cd), _mm_unpackhi_epi32(ef, gh));
+}
+
+/*
+ * Eight rows of eight elements of two bytes. No loops, nor arrays: compilers leave those in memory.
+ */
+static inline void move_square(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                               size_t stride)
+{
+    const __m128i a = load(src), b = load(src + stride);
+    const __m128i c = load(src + 2 * stride), d = load(src + 3 * stride);
+    const __m128i e = load(src + 4 * stride), f = load(src + 5 * stride);
+    const __m128i g = load(src + 6 * stride), h = load(src + 7 * stride);
+
+    store_four(dst, dst_stride, _mm_unpacklo_epi16(a, b), _mm_unpacklo_epi16(c, d),
+               _mm_unpacklo_epi16(e, f), _mm_unpacklo_epi16(g, h));
+    store_four(dst + 4 * dst_stride, dst_stride, _mm_unpackhi_epi16(a, b), _mm_unpackhi_epi16(c, d),
+               _mm_unpackhi_epi16(e, f), _mm_unpackhi_epi16(g, h));
+}
+
 static void move_twos(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                      size_t src_stride, size_t rows, size_t cols, bool far)
+                      size_t src_stride, size_t rows, size_t cols)
 {
     const size_t whole_rows = rows / SIDE * SIDE;
     const size_t whole_cols = cols / SIDE * SIDE;
 
-    for (size_t top = 0; top < whole_rows; top += LINE / 2) {
-        const size_t end = whole_rows - top < LINE / 2 ? whole_rows : top + LINE / 2;
-        for (size_t c = 0; c < whole_cols; c += SIDE) {
-            if (far && c + SIDE < whole_cols)
-                fetch_lines(dst + (c + SIDE) * dst_stride + top * 2, dst_stride);
-            for (size_t r = top; r < end; r += SIDE)
-                move_eight(dst + c * dst_stride + r * 2, dst_stride, src + r * src_stride + c * 2,
-                           src_stride);
-        }
-    }
+    for (size_t c = 0; c < whole_cols; c += SIDE)
+        for (size_t r = 0; r < whole_rows; r += SIDE)
+            move_square(dst + c * dst_stride + r * 2, dst_stride, src + r * src_stride + c * 2,
+                        src_stride);
     if (whole_cols < cols)
         move(dst + whole_cols * dst_stride, dst_stride, src + whole_cols * 2, src_stride, 2,
              whole_rows, cols - whole_cols);
@@ -108,23 +90,98 @@ static void move_twos(unsigned char *dst, size_t dst_stride, const unsigned char
         move(dst + whole_rows * 2, dst_stride, src + whole_rows * src_stride, src_stride, 2,
              rows - whole_rows, cols);
 }
+#else
+static void move_twos(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                      size_t src_stride, size_t rows, size_t cols)
+{
+    move(dst, dst_stride, src, src_stride, 2, rows, cols);
+}
 #endif
+
+static void move_any(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                     size_t src_stride, size_t item, size_t rows, size_t cols)
+{
+    if (item == 1)
+        move(dst, dst_stride, src, src_stride, 1, rows, cols);
+    else if (item == 2)
+        move_twos(dst, dst_stride, src, src_stride, rows, cols);
+    else if (item == 4)
+        move(dst, dst_stride, src, src_stride, 4, rows, cols);
+    else if (item == 8)
+        move(dst, dst_stride, src, src_stride, 8, rows, cols);
+    else
+        move(dst, dst_stride, src, src_stride, 16, rows, cols);
+}
 
 void rfs_transpose(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                    size_t src_stride, size_t item, size_t rows, size_t cols)
 {
     const size_t most = LINE / item;
 
-    for (size_t c = 0; c < cols; c += most) {
-        const size_t n = cols - c < most ? cols - c : most;
-        unsigned char *to = dst + c * dst_stride;
-        const unsigned char *from = src + c * item;
+    for (size_t c = 0; c < cols; c += most)
+        move_any(dst + c * dst_stride, dst_stride, src + c * item, src_stride, item, rows,
+                 cols - c < most ? cols - c : most);
+}
+
+/* ---- far destinations ------------------------------------------------------------------------ */
+
 #ifdef __SSE2__
-        if (item == 2) {
-            move_twos(to, dst_stride, from, src_stride, rows, n, cols * dst_stride > FAR);
-            continue;
-        }
+static inline void put_line(unsigned char *dst, const unsigned char *line)
+{
+    for (size_t i = 0; i < LINE; i += sizeof(__m128i))
+        _mm_stream_si128((__m128i *)(void *)(dst + i),
+                         _mm_load_si128((const __m128i *)(const void *)(line + i)));
+}
+
+static void end_lines(void)
+{
+    _mm_sfence();
+}
+#else
+static inline void put_line(unsigned char *dst, const unsigned char *line)
+{
+    memcpy(dst, line, LINE);
+}
+
+static void end_lines(void)
+{
+}
 #endif
-        move_any(to, dst_stride, from, src_stride, item, rows, n);
+
+/* As many rows as a line of the destination has elements; columns in groups of SIDE. */
+static void move_lines(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                       size_t src_stride, size_t item, size_t cols)
+{
+    _Alignas(LINE) unsigned char lines[SIDE][LINE];
+
+    for (size_t c = 0; c < cols; c += SIDE) {
+        move_any(lines[0], LINE, src + c * item, src_stride, item, LINE / item, SIDE);
+        for (size_t i = 0; i < SIDE; i++)
+            put_line(dst + (c + i) * dst_stride, lines[i]);
     }
+}
+
+void rfs_transpose_far(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                       size_t src_stride, size_t item, size_t rows, size_t cols)
+{
+    const size_t step = LINE / item;
+    const size_t before = (size_t)(-(uintptr_t)dst % LINE);
+    const size_t lined = cols / SIDE * SIDE;
+    size_t r = before / item;
+
+    if (dst_stride % LINE != 0 || before % item != 0 || rows < r + step || lined == 0) {
+        rfs_transpose(dst, dst_stride, src, src_stride, item, rows, cols);
+        return;
+    }
+    if (r > 0)
+        rfs_transpose(dst, dst_stride, src, src_stride, item, r, lined);
+    for (; rows - r >= step; r += step)
+        move_lines(dst + r * item, dst_stride, src + r * src_stride, src_stride, item, lined);
+    end_lines();
+    if (r < rows)
+        rfs_transpose(dst + r * item, dst_stride, src + r * src_stride, src_stride, item, rows - r,
+                      lined);
+    if (lined < cols)
+        rfs_transpose(dst + lined * dst_stride, dst_stride, src + lined * item, src_stride, item,
+                      rows, cols - lined);
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += \
 	tests/unit/assemble/test_assembler \
+	tests/unit/assemble/test_bands \
 	tests/unit/assemble/test_cache \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
@@ -10,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/assemble/test_strided
 TESTS += \
 	tests/unit/assemble/test_assembler \
+	tests/unit/assemble/test_bands \
 	tests/unit/assemble/test_cache \
 	tests/unit/assemble/test_convert \
 	tests/unit/assemble/test_gather \
@@ -20,6 +22,9 @@ TESTS += \
 tests_unit_assemble_test_assembler_SOURCES = tests/unit/assemble/test_assembler.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_assembler_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_assemble_test_bands_SOURCES = tests/unit/assemble/test_bands.c \
+	tests/unit/assemble/support.c tests/unit/assemble/support.h
+tests_unit_assemble_test_bands_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_assemble_test_gather_SOURCES = tests/unit/assemble/test_gather.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_gather_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels against a loop over bytes, in buffers of exactly the size that they may touch. */
+/* The kernels against loops over bytes, in buffers of exactly the size that they may touch. */
 #include "assemble/kernels.h"
+#include "assemble/transpose.h"
 
 #include "support.h"
 
@@ -68,11 +69,54 @@ static void test_random_strides(void **state)
     }
 }
 
+/* A matrix with gaps between its rows on both sides, by FAR's way of writing; gaps stay. */
+static void check_transpose(size_t item, size_t rows, size_t cols, size_t dst_at, size_t dst_stride,
+                            size_t src_stride, bool far)
+{
+    unsigned char *blocks[3];
+    const size_t dst_bytes = (cols - 1) * dst_stride + rows * item;
+    const size_t src_bytes = (rows - 1) * src_stride + cols * item;
+    unsigned char *src = exactly(random_below(&rng, 17), src_bytes, &blocks[0]);
+    unsigned char *expected = exactly(0, dst_bytes, &blocks[1]);
+    blocks[2] = aligned_alloc(RFS_TRANSPOSE_LINE, (dst_at + dst_bytes + 127) / 64 * 64);
+    assert_non_null(blocks[2]);
+    unsigned char *dst = blocks[2] + dst_at;
+    memcpy(dst, expected, dst_bytes);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c++)
+            memcpy(expected + c * dst_stride + r * item, src + r * src_stride + c * item, item);
+    (far ? rfs_transpose_far : rfs_transpose)(dst, dst_stride, src, src_stride, item, rows, cols);
+    if (memcmp(dst, expected, dst_bytes) != 0)
+        fail_msg("item %zu, %zu x %zu, strides %zu and %zu, at %zu%s", item, rows, cols, dst_stride,
+                 src_stride, dst_at, far ? ", far" : "");
+    for (int i = 0; i < 3; i++)
+        free(blocks[i]);
+}
+
+static void test_transpose(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        const size_t item = (size_t)1 << random_below(&rng, 5);
+        const size_t rows = random_in(&rng, 1, random_below(&rng, 4) ? 70 : 300);
+        const size_t cols = random_in(&rng, 1, random_below(&rng, 4) ? 70 : 300);
+        const size_t gap = random_below(&rng, 2) ? item * random_below(&rng, 20) : 0;
+        const bool lines = random_below(&rng, 2); /* the strides of a far destination */
+        const size_t dst_stride =
+            lines ? (rows * item + gap + 63) / 64 * 64 : rows * item + item * random_below(&rng, 9);
+        assert_true(rfs_transpose_knows(item));
+        check_transpose(item, rows, cols, random_below(&rng, 3) * item, dst_stride,
+                        cols * item + gap, random_below(&rng, 3));
+    }
+    assert_false(rfs_transpose_knows(0) || rfs_transpose_knows(3) || rfs_transpose_knows(32));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_joins_and_splits),
         cmocka_unit_test(test_random_strides),
+        cmocka_unit_test(test_transpose),
     };
     rng = random_start();
     return cmocka_run_group_tests(tests, NULL, NULL);

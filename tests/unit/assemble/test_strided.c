@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of tensors whose elements lie in any order, against copying them one by one. */
-#include "assemble/assembler.h"
 #include "assemble/gather.h"
 
 #include "support.h"
@@ -310,57 +309,6 @@ static void test_whole(void **state)
     }
 }
 
-/* Two transposed matrices side by side, over some pieces: each source byte is read about once. */
-static void check_bands(uint64_t item)
-{
-    struct rfs_files *files = rfs_catalog_files(file.catalog);
-    const uint64_t rows = random_in(&rng, 300, 700);
-    const uint64_t cols = FILE_BYTES / 2 / item / rows;
-    const uint64_t stride[2] = {2 * rows * item, item};
-    const uint64_t bytes = cols * stride[0];
-    struct rfs_assembler *assembler = rfs_assembler_new(file.catalog, UINT64_C(128) << 20, NULL);
-    struct rfs_block blocks[2];
-    struct rfs_files_counters before;
-    struct rfs_files_counters after;
-    unsigned char *want = malloc((size_t)bytes);
-    unsigned char *got = malloc((size_t)bytes);
-
-    assert_true(assembler && want && got);
-    for (unsigned i = 0; i < 2; i++) {
-        const struct tensor tensor = {
-            2, item, i * rows * cols * item, {cols, rows}, {item, cols * item}};
-        const uint64_t from[AXES] = {0};
-        make_block(&tensor, from, tensor.dims, stride, i * rows * item, &blocks[i]);
-        copy_box(&tensor, from, tensor.dims, stride, want + i * rows * item);
-    }
-    struct rfs_slice slice = {.bytes = bytes, .n = 2, .blocks = blocks};
-    rfs_slice_name(&slice);
-    rfs_files_count(files, &before);
-    for (uint64_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < (128 << 10) ? bytes - at : 128 << 10;
-        assert_int_equal(rfs_assemble(assembler, &slice, at, (size_t)n, true, got + at), 0);
-    }
-    rfs_files_count(files, &after);
-    assert_memory_equal(got, want, bytes);
-    assert_true((double)(after.bytes - before.bytes) <= 1.2 * (double)bytes);
-    for (unsigned i = 0; i < 20; i++) {
-        const uint64_t at = random_below(&rng, bytes);
-        const size_t n = (size_t)random_in(&rng, 1, bytes - at);
-        assert_int_equal(rfs_assemble(assembler, &slice, at, n, false, got), 0);
-        assert_memory_equal(got, want + at, n);
-    }
-    rfs_assembler_free(assembler);
-    free(want);
-    free(got);
-}
-
-static void test_bands(void **state)
-{
-    (void)state;
-    for (unsigned i = 0; i < 12; i++)
-        check_bands(UINT64_C(1) << i % 4);
-}
-
 /* A transposed matrix is read by windows, not element by element. */
 static void test_windows(void **state)
 {
@@ -391,7 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_boxes),   cmocka_unit_test(test_large_boxes),
         cmocka_unit_test(test_pairs),   cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_windows), cmocka_unit_test(test_bands),
+        cmocka_unit_test(test_windows),
     };
     rng = random_start();
     return cmocka_run_group_tests(tests, set_up, tear_down);
