@@ -122,7 +122,7 @@ struct statement {
     enum statement_kind kind;
     const char *file;
     uint32_t line;
-    const char *text;                 /* of a condition, as it is written */
+    const char *text;                 /* of a condition or a right-hand side, in one line */
     const char *name;                 /* of let, option, index */
     const struct word *words;         /* models, option, keep, drop */
     int side;                         /* drop, repeat */
@@ -143,7 +143,7 @@ int rfs_convert_fail(const char *file, uint32_t line, const char *param, const c
                      struct rfs_error *err, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* One statement of a file: a line, without comments. */
+/* The parser at work on one statement of a file: its lines, without comments. */
 struct convert_parser {
     struct rfs_convert_rules *rules;
     struct rfs_error *err;
@@ -160,20 +160,21 @@ const struct node *rfs_convert_parse_tensor(struct convert_parser *p);
 const struct name_part *rfs_convert_parse_name(struct convert_parser *p);
 
 /* parse_text.c, used by all parsers. */
-void rfs_convert_skip(struct convert_parser *p);
-/* Passes TEXT if it is next, after blanks. */
-bool rfs_convert_take(struct convert_parser *p, const char *text);
+void rfs_convert_skip_blanks(struct convert_parser *p);
+/* Moves behind TEXT if it is next, after blanks; else false. */
+bool rfs_convert_accept(struct convert_parser *p, const char *text);
 /* The same of a whole word. */
-bool rfs_convert_take_word(struct convert_parser *p, const char *word);
+bool rfs_convert_accept_word(struct convert_parser *p, const char *word);
 /* The length of the word (letters, digits, _) that is next. */
-size_t rfs_convert_word(struct convert_parser *p);
+size_t rfs_convert_word_length(struct convert_parser *p);
 /* A word that begins with a letter or _, in the arena; NULL: it failed. */
-const char *rfs_convert_name(struct convert_parser *p, const char *what);
-const char *rfs_convert_text(struct convert_parser *p, const char *text, size_t n);
-void *rfs_convert_new(struct convert_parser *p, size_t size);
+const char *rfs_convert_parse_word(struct convert_parser *p, const char *what);
+/* In the arena; NULL: it failed. Memory is zeroed. */
+const char *rfs_convert_copy_text(struct convert_parser *p, const char *text, size_t n);
+void *rfs_convert_alloc(struct convert_parser *p, size_t size);
 /* Fails at this statement; SOMETHING was expected and something else comes. Returns NULL. */
 void *rfs_convert_expected(struct convert_parser *p, const char *something);
-/* False, having failed, when expressions are nested too deeply; else one level deeper. */
-bool rfs_convert_deeper(struct convert_parser *p);
+/* One level deeper; false, having failed, when expressions are nested too deeply. */
+bool rfs_convert_nest(struct convert_parser *p);
 
 #endif

@@ -100,15 +100,15 @@ int rfs_convert_check_options(const struct compiling *c)
         const size_t n = strcspn(at, ":");
         const char *equals = memchr(at, '=', n);
         const size_t length = equals ? (size_t)(equals - at) : n;
+        const struct known *found = NULL;
         char names[300] = "";
-        bool found = false;
         size_t used = 0;
         for (size_t i = 0; i < c->known.n; i++) {
             const struct known *known = &c->known.data[i];
             if (known->kind != KNOWN_OPTION)
                 continue;
-            found |=
-                equals && strlen(known->name) == length && memcmp(known->name, at, length) == 0;
+            if (strlen(known->name) == length && memcmp(known->name, at, length) == 0)
+                found = known;
             if (used < sizeof names)
                 used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
                                          used > 0 ? ", " : "", known->name);
@@ -119,6 +119,11 @@ int rfs_convert_check_options(const struct compiling *c)
                 "convert_options: '%.*s' is not an option of the rules %s; they have "
                 "%s",
                 (int)n, at, rfs_convert_rules_name(c->rules), used > 0 ? names : "none");
+        if (!equals) {
+            show_words(found->words, names, sizeof names);
+            return rfs_fail_usage(c->err, names, "convert_options: '%s' has no word after it",
+                                  found->name);
+        }
         at += n + (at[n] == ':');
     }
     return 0;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* The name of the folder of shipped rules in messages. */
-#define FOLDER "reshardfs/convert/"
+#define FOLDER "share/reshardfs/convert/"
 #define ENDING ".rules"
 
 static const struct rfs_convert_file *find_shipped(const char *name)

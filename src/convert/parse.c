@@ -51,7 +51,7 @@ static int failed(const struct convert_parser *p)
 
 static bool at_end(struct convert_parser *p)
 {
-    rfs_convert_skip(p);
+    rfs_convert_skip_blanks(p);
     return p->at == p->end;
 }
 
@@ -62,33 +62,33 @@ static bool parse_words(struct convert_parser *p, const char *between, const str
 
     do {
         size_t n = 0;
-        rfs_convert_skip(p);
+        rfs_convert_skip_blanks(p);
         while (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t' &&
                (!between || p->at[n] != *between))
             n++;
         if (n == 0)
             return rfs_convert_expected(p, "a word") != NULL;
-        struct word *word = rfs_convert_new(p, sizeof *word);
-        if (!word || !(word->text = rfs_convert_text(p, p->at, n)))
+        struct word *word = rfs_convert_alloc(p, sizeof *word);
+        if (!word || !(word->text = rfs_convert_copy_text(p, p->at, n)))
             return false;
         p->at += n;
         *last = word;
         last = &word->next;
-    } while (between ? rfs_convert_take(p, between) : !at_end(p));
+    } while (between ? rfs_convert_accept(p, between) : !at_end(p));
     return true;
 }
 
 static bool parse_side(struct convert_parser *p, struct statement *statement)
 {
-    statement->side = rfs_convert_take_word(p, "left")    ? SIDE_LEFT
-                      : rfs_convert_take_word(p, "right") ? SIDE_RIGHT
-                                                          : -1;
+    statement->side = rfs_convert_accept_word(p, "left")    ? SIDE_LEFT
+                      : rfs_convert_accept_word(p, "right") ? SIDE_RIGHT
+                                                            : -1;
     return statement->side >= 0 || rfs_convert_expected(p, "left or right") != NULL;
 }
 
 static bool take_equals(struct convert_parser *p)
 {
-    return rfs_convert_take(p, "=") || rfs_convert_expected(p, "'='") != NULL;
+    return rfs_convert_accept(p, "=") || rfs_convert_expected(p, "'='") != NULL;
 }
 
 static bool parse_models(struct convert_parser *p, struct statement *statement)
@@ -98,22 +98,22 @@ static bool parse_models(struct convert_parser *p, struct statement *statement)
 
 static bool parse_let(struct convert_parser *p, struct statement *statement)
 {
-    statement->name = rfs_convert_name(p, "a name");
+    statement->name = rfs_convert_parse_word(p, "a name");
     return statement->name && take_equals(p) && (statement->a = rfs_convert_parse_number(p));
 }
 
 static bool parse_option(struct convert_parser *p, struct statement *statement)
 {
-    statement->name = rfs_convert_name(p, "a name");
+    statement->name = rfs_convert_parse_word(p, "a name");
     return statement->name && take_equals(p) && parse_words(p, "|", &statement->words);
 }
 
 static bool parse_index(struct convert_parser *p, struct statement *statement)
 {
-    statement->name = rfs_convert_name(p, "a name");
+    statement->name = rfs_convert_parse_word(p, "a name");
     if (!statement->name || !take_equals(p) || !(statement->a = rfs_convert_parse_number(p)))
         return false;
-    if (!rfs_convert_take(p, ".."))
+    if (!rfs_convert_accept(p, ".."))
         return rfs_convert_expected(p, "'..'") != NULL;
     return (statement->b = rfs_convert_parse_number(p)) != NULL;
 }
@@ -134,21 +134,30 @@ static bool parse_drop(struct convert_parser *p, struct statement *statement)
     return parse_side(p, statement) && parse_words(p, NULL, &statement->words);
 }
 
+/* The text from BEGIN to here, in one line. */
+static const char *text_since(struct convert_parser *p, const char *begin)
+{
+    char *text = rfs_convert_alloc(p, (size_t)(p->at - begin) + 1);
+    size_t n = 0;
+
+    for (; text && begin < p->at; begin++)
+        if (!strchr(" \t\r\n", *begin))
+            text[n++] = *begin;
+        else if (n > 0 && text[n - 1] != ' ')
+            text[n++] = ' ';
+    return text;
+}
+
 static bool parse_condition(struct convert_parser *p, struct statement *statement)
 {
-    rfs_convert_skip(p);
     const char *begin = p->at;
 
-    statement->a = rfs_convert_parse_number(p);
-    if (!statement->a)
-        return false;
-    statement->text = rfs_convert_text(p, begin, (size_t)(p->at - begin));
-    return statement->text != NULL;
+    return (statement->a = rfs_convert_parse_number(p)) && (statement->text = text_since(p, begin));
 }
 
 static bool parse_else(struct convert_parser *p, struct statement *statement)
 {
-    return !rfs_convert_take_word(p, "if") || parse_condition(p, statement);
+    return !rfs_convert_accept_word(p, "if") || parse_condition(p, statement);
 }
 
 static bool parse_end(struct convert_parser *p, struct statement *statement)
@@ -174,7 +183,11 @@ static bool parse_rule(struct convert_parser *p, struct statement *statement)
     if (!is_left(statement->left))
         return rfs_convert_expected(p, "a rule with one tensor to the left, or rows of one,") !=
                NULL;
-    return take_equals(p) && (statement->right = rfs_convert_parse_tensor(p));
+    if (!take_equals(p))
+        return false;
+    const char *begin = p->at;
+    return (statement->right = rfs_convert_parse_tensor(p)) &&
+           (statement->text = text_since(p, begin));
 }
 
 static const struct keyword {
@@ -196,11 +209,11 @@ static bool take_keyword(struct convert_parser *p, const char *word)
     const size_t n = strlen(word);
     const char *begin = p->at;
 
-    if (rfs_convert_word(p) != n || memcmp(p->at, word, n) != 0 ||
+    if (rfs_convert_word_length(p) != n || memcmp(p->at, word, n) != 0 ||
         (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t'))
         return false;
     p->at += n;
-    rfs_convert_skip(p);
+    rfs_convert_skip_blanks(p);
     const bool name = p->at < p->end && *p->at == '=';
     if (name)
         p->at = begin;
@@ -215,7 +228,7 @@ static int parse_sides(struct convert_parser *p)
         return rfs_convert_fail(p->file, p->line, NULL, NULL, p->err,
                                 "the sides have their names already");
     for (unsigned side = 0; side < 2; side++) {
-        rules->sides[side] = rfs_convert_name(p, "the name of a side");
+        rules->sides[side] = rfs_convert_parse_word(p, "the name of a side");
         if (!rules->sides[side])
             return failed(p);
     }

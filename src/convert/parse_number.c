@@ -12,7 +12,7 @@ static const struct number *make(struct convert_parser *p, enum number_kind kind
                                  const struct number *a, const struct number *b)
 {
     const unsigned of_b = b ? b->depth : 0;
-    struct number *number = rfs_convert_new(p, sizeof *number);
+    struct number *number = rfs_convert_alloc(p, sizeof *number);
 
     if (number)
         *number = (struct number){.kind = kind, .a = a, .b = b};
@@ -36,7 +36,7 @@ static const struct number *parse_integer(struct convert_parser *p, size_t n)
     const long long value = strtoll(text, &end, 10);
     if (end == text || *end || errno)
         return rfs_convert_expected(p, "a number");
-    struct number *number = rfs_convert_new(p, sizeof *number);
+    struct number *number = rfs_convert_alloc(p, sizeof *number);
     if (number)
         *number = (struct number){.kind = NUMBER_INTEGER, .value = value};
     p->at += n;
@@ -48,38 +48,39 @@ static const char *parse_key(struct convert_parser *p)
     const char *key = p->at;
 
     do {
-        const size_t n = rfs_convert_word(p);
+        const size_t n = rfs_convert_word_length(p);
         if (n == 0)
             return rfs_convert_expected(p, "a key of the config");
         p->at += n;
     } while (p->at < p->end && *p->at == '.' && p->at + 1 < p->end && p->at[1] != '.' &&
              p->at++ != NULL);
-    return rfs_convert_text(p, key, (size_t)(p->at - key));
+    return rfs_convert_copy_text(p, key, (size_t)(p->at - key));
 }
 
 /* "is WORD" behind a name or a key. */
 static const struct number *parse_is(struct convert_parser *p, const struct number *a)
 {
-    if (!a || !rfs_convert_take_word(p, "is"))
+    if (!a || !rfs_convert_accept_word(p, "is"))
         return a;
-    struct number *number = rfs_convert_new(p, sizeof *number);
+    struct number *number = rfs_convert_alloc(p, sizeof *number);
     if (!number)
         return NULL;
-    const size_t n = rfs_convert_word(p);
+    const size_t n = rfs_convert_word_length(p);
     if (n == 0)
         return rfs_convert_expected(p, "a word");
-    *number = (struct number){.kind = NUMBER_IS, .a = a, .name = rfs_convert_text(p, p->at, n)};
+    *number =
+        (struct number){.kind = NUMBER_IS, .a = a, .name = rfs_convert_copy_text(p, p->at, n)};
     p->at += n;
     return number->name ? number : NULL;
 }
 
 static const struct number *parse_primary(struct convert_parser *p)
 {
-    const size_t n = rfs_convert_word(p);
+    const size_t n = rfs_convert_word_length(p);
 
-    if (n == 0 && rfs_convert_take(p, "(")) {
+    if (n == 0 && rfs_convert_accept(p, "(")) {
         const struct number *inner = rfs_convert_parse_number(p);
-        if (inner && !rfs_convert_take(p, ")"))
+        if (inner && !rfs_convert_accept(p, ")"))
             return rfs_convert_expected(p, "')'");
         return inner;
     }
@@ -87,25 +88,26 @@ static const struct number *parse_primary(struct convert_parser *p)
         return rfs_convert_expected(p, "a number");
     if (*p->at >= '0' && *p->at <= '9')
         return parse_integer(p, n);
-    struct number *number = rfs_convert_new(p, sizeof *number);
+    struct number *number = rfs_convert_alloc(p, sizeof *number);
     if (!number)
         return NULL;
-    if (rfs_convert_take_word(p, "true") || rfs_convert_take_word(p, "false")) {
+    if (rfs_convert_accept_word(p, "true") || rfs_convert_accept_word(p, "false")) {
         *number = (struct number){.kind = NUMBER_INTEGER, .value = n == strlen("true")};
         return number;
     }
-    if (rfs_convert_take(p, "config."))
+    if (rfs_convert_accept(p, "config."))
         *number = (struct number){.kind = NUMBER_CONFIG, .name = parse_key(p)};
     else
-        *number = (struct number){.kind = NUMBER_NAME, .name = rfs_convert_name(p, "a number")};
+        *number =
+            (struct number){.kind = NUMBER_NAME, .name = rfs_convert_parse_word(p, "a number")};
     return number->name ? parse_is(p, number) : NULL;
 }
 
 static const struct number *parse_unary(struct convert_parser *p)
 {
-    if (!rfs_convert_deeper(p))
+    if (!rfs_convert_nest(p))
         return NULL;
-    const bool negative = rfs_convert_take(p, "-");
+    const bool negative = rfs_convert_accept(p, "-");
     const struct number *a = negative ? parse_unary(p) : parse_primary(p);
     p->level--;
     return a && negative ? make(p, NUMBER_NEGATIVE, a, NULL) : a;
@@ -121,7 +123,7 @@ static bool take_operator(struct convert_parser *p, const struct op *op)
 {
     const bool word = op->text[0] == 'a' || op->text[0] == 'o';
 
-    return word ? rfs_convert_take_word(p, op->text) : rfs_convert_take(p, op->text);
+    return word ? rfs_convert_accept_word(p, op->text) : rfs_convert_accept(p, op->text);
 }
 
 static const struct number *parse_chain(struct convert_parser *p, const struct op *ops,
@@ -171,9 +173,9 @@ static const struct number *parse_compared(struct convert_parser *p)
 
 static const struct number *parse_negation(struct convert_parser *p)
 {
-    if (!rfs_convert_deeper(p))
+    if (!rfs_convert_nest(p))
         return NULL;
-    const bool negated = rfs_convert_take_word(p, "not");
+    const bool negated = rfs_convert_accept_word(p, "not");
     const struct number *a = negated ? parse_negation(p) : parse_compared(p);
     p->level--;
     return a && negated ? make(p, NUMBER_NOT, a, NULL) : a;
@@ -197,7 +199,7 @@ const struct number *rfs_convert_parse_number(struct convert_parser *p)
 {
     static const struct op operators[] = {{"??", NUMBER_DEFAULT}, {NULL, 0}};
 
-    if (!rfs_convert_deeper(p))
+    if (!rfs_convert_nest(p))
         return NULL;
     const struct number *number = parse_chain(p, operators, parse_either);
     p->level--;

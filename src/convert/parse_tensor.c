@@ -19,7 +19,7 @@ static size_t name_length(struct convert_parser *p)
     size_t n = 0;
     bool hole = false;
 
-    rfs_convert_skip(p);
+    rfs_convert_skip_blanks(p);
     while (p->at + n < p->end && (hole || !ends_name(p->at[n]))) {
         hole = p->at[n] == '{' || (hole && p->at[n] != '}');
         n++;
@@ -37,7 +37,7 @@ static const struct number *parse_hole(struct convert_parser *p, const char *end
     struct convert_parser inner = *p;
     inner.end = close;
     const struct number *number = rfs_convert_parse_number(&inner);
-    rfs_convert_skip(&inner);
+    rfs_convert_skip_blanks(&inner);
     if (number && inner.at < inner.end)
         return rfs_convert_expected(&inner, "'}'");
     p->at = close + 1;
@@ -54,12 +54,12 @@ const struct name_part *rfs_convert_parse_name(struct convert_parser *p)
     if (n == 0)
         return rfs_convert_expected(p, "the name of a tensor");
     while (p->at < end) {
-        struct name_part *part = rfs_convert_new(p, sizeof *part);
+        struct name_part *part = rfs_convert_alloc(p, sizeof *part);
         if (!part)
             return NULL;
         const char *open = memchr(p->at, '{', (size_t)(end - p->at));
         part->n = (size_t)((open ? open : end) - p->at);
-        part->text = rfs_convert_text(p, p->at, part->n);
+        part->text = rfs_convert_copy_text(p, p->at, part->n);
         p->at += part->n;
         if (open) {
             p->at++;
@@ -77,18 +77,18 @@ const struct name_part *rfs_convert_parse_name(struct convert_parser *p)
 
 static const struct size *parse_size(struct convert_parser *p)
 {
-    struct size *size = rfs_convert_new(p, sizeof *size);
+    struct size *size = rfs_convert_alloc(p, sizeof *size);
 
     if (!size)
         return NULL;
-    rfs_convert_skip(p);
+    rfs_convert_skip_blanks(p);
     const char *begin = p->at;
-    if (!rfs_convert_take_word(p, "_")) {
+    if (!rfs_convert_accept_word(p, "_")) {
         size->number = rfs_convert_parse_number(p);
         if (!size->number)
             return NULL;
     }
-    size->text = rfs_convert_text(p, begin, (size_t)(p->at - begin));
+    size->text = rfs_convert_copy_text(p, begin, (size_t)(p->at - begin));
     return size->text ? size : NULL;
 }
 
@@ -97,8 +97,8 @@ static bool parse_sizes(struct convert_parser *p, struct node *node)
     const struct size **last = &node->sizes;
     unsigned n = 0;
 
-    node->sized = rfs_convert_take(p, "[");
-    if (!node->sized || rfs_convert_take(p, "]"))
+    node->sized = rfs_convert_accept(p, "[");
+    if (!node->sized || rfs_convert_accept(p, "]"))
         return true;
     do {
         const struct size *size = parse_size(p);
@@ -108,13 +108,13 @@ static bool parse_sizes(struct convert_parser *p, struct node *node)
             return rfs_convert_expected(p, "']', as a tensor has 16 axes at most,") != NULL;
         *last = size;
         last = (const struct size **)&((struct size *)size)->next;
-    } while (rfs_convert_take(p, ","));
-    return rfs_convert_take(p, "]") || rfs_convert_expected(p, "',' or ']'") != NULL;
+    } while (rfs_convert_accept(p, ","));
+    return rfs_convert_accept(p, "]") || rfs_convert_expected(p, "',' or ']'") != NULL;
 }
 
 static const struct node *parse_leaf(struct convert_parser *p)
 {
-    struct node *node = rfs_convert_new(p, sizeof *node);
+    struct node *node = rfs_convert_alloc(p, sizeof *node);
 
     if (!node)
         return NULL;
@@ -127,7 +127,7 @@ static const struct node *parse_leaf(struct convert_parser *p)
 
 static bool take_comma(struct convert_parser *p)
 {
-    return rfs_convert_take(p, ",") || rfs_convert_expected(p, "','") != NULL;
+    return rfs_convert_accept(p, ",") || rfs_convert_expected(p, "','") != NULL;
 }
 
 /* A number and the comma behind it. */
@@ -147,7 +147,7 @@ static bool parse_kids(struct convert_parser *p, struct node *node, bool several
             return false;
         *last = kid;
         last = (const struct node **)&((struct node *)kid)->next;
-    } while (several && rfs_convert_take(p, ","));
+    } while (several && rfs_convert_accept(p, ","));
     return true;
 }
 
@@ -164,7 +164,7 @@ static bool parse_groups(struct convert_parser *p, struct node *node)
 
 static bool parse_stack(struct convert_parser *p, struct node *node)
 {
-    node->index = rfs_convert_name(p, "the name of an index");
+    node->index = rfs_convert_parse_word(p, "the name of an index");
     return node->index && take_comma(p) && parse_argument(p, &node->axis) &&
            parse_kids(p, node, false);
 }
@@ -213,7 +213,7 @@ static bool parse_rows(struct convert_parser *p, struct node *node)
 
 static bool parse_dtype(struct convert_parser *p, struct node *node, int side)
 {
-    const size_t n = rfs_convert_word(p);
+    const size_t n = rfs_convert_word_length(p);
 
     for (unsigned d = 0; d < RFS_DTYPE_COUNT; d++) {
         const enum rfs_dtype dtype = (enum rfs_dtype)d;
@@ -226,7 +226,7 @@ static bool parse_dtype(struct convert_parser *p, struct node *node, int side)
             return take_comma(p);
         }
     }
-    return rfs_convert_take_word(p, "same")
+    return rfs_convert_accept_word(p, "same")
                ? take_comma(p)
                : rfs_convert_expected(p, "float16, bfloat16, float32, float64 or same") != NULL;
 }
@@ -250,7 +250,7 @@ static const struct function {
 
 static const struct function *find_function(struct convert_parser *p)
 {
-    const size_t n = rfs_convert_word(p);
+    const size_t n = rfs_convert_word_length(p);
     const char *next = p->at + n;
 
     while (next < p->end && *next == ' ')
@@ -267,19 +267,19 @@ static const struct function *find_function(struct convert_parser *p)
 
 const struct node *rfs_convert_parse_tensor(struct convert_parser *p)
 {
-    if (!rfs_convert_deeper(p))
+    if (!rfs_convert_nest(p))
         return NULL;
     const struct function *function = find_function(p);
     if (!function) {
         p->level--;
         return parse_leaf(p);
     }
-    struct node *node = rfs_convert_new(p, sizeof *node);
+    struct node *node = rfs_convert_alloc(p, sizeof *node);
     if (!node)
         return NULL;
     node->kind = function->kind;
     if (!function->parse(p, node))
         return NULL;
     p->level--;
-    return rfs_convert_take(p, ")") ? node : rfs_convert_expected(p, "')'");
+    return rfs_convert_accept(p, ")") ? node : rfs_convert_expected(p, "')'");
 }

@@ -29,39 +29,39 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-void rfs_convert_skip(struct convert_parser *p)
+void rfs_convert_skip_blanks(struct convert_parser *p)
 {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
         p->at++;
 }
 
-bool rfs_convert_take(struct convert_parser *p, const char *text)
+bool rfs_convert_accept(struct convert_parser *p, const char *text)
 {
     const size_t n = strlen(text);
 
-    rfs_convert_skip(p);
+    rfs_convert_skip_blanks(p);
     if ((size_t)(p->end - p->at) < n || memcmp(p->at, text, n) != 0)
         return false;
     p->at += n;
     return true;
 }
 
-size_t rfs_convert_word(struct convert_parser *p)
+size_t rfs_convert_word_length(struct convert_parser *p)
 {
     size_t n = 0;
 
-    rfs_convert_skip(p);
+    rfs_convert_skip_blanks(p);
     while (p->at + n < p->end && is_word(p->at[n]))
         n++;
     return n;
 }
 
-bool rfs_convert_take_word(struct convert_parser *p, const char *word)
+bool rfs_convert_accept_word(struct convert_parser *p, const char *word)
 {
-    return rfs_convert_word(p) == strlen(word) && rfs_convert_take(p, word);
+    return rfs_convert_word_length(p) == strlen(word) && rfs_convert_accept(p, word);
 }
 
-const char *rfs_convert_text(struct convert_parser *p, const char *text, size_t n)
+const char *rfs_convert_copy_text(struct convert_parser *p, const char *text, size_t n)
 {
     const char *copy = rfs_arena_text(&p->rules->arena, text, n);
 
@@ -70,7 +70,7 @@ const char *rfs_convert_text(struct convert_parser *p, const char *text, size_t 
     return copy;
 }
 
-void *rfs_convert_new(struct convert_parser *p, size_t size)
+void *rfs_convert_alloc(struct convert_parser *p, size_t size)
 {
     void *fresh = rfs_arena_alloc(&p->rules->arena, size);
 
@@ -83,7 +83,7 @@ void *rfs_convert_new(struct convert_parser *p, size_t size)
 
 void *rfs_convert_expected(struct convert_parser *p, const char *something)
 {
-    rfs_convert_skip(p);
+    rfs_convert_skip_blanks(p);
     const size_t left = (size_t)(p->end - p->at);
 
     if (left == 0)
@@ -95,18 +95,18 @@ void *rfs_convert_expected(struct convert_parser *p, const char *something)
     return NULL;
 }
 
-const char *rfs_convert_name(struct convert_parser *p, const char *what)
+const char *rfs_convert_parse_word(struct convert_parser *p, const char *what)
 {
-    const size_t n = rfs_convert_word(p);
+    const size_t n = rfs_convert_word_length(p);
 
     if (n == 0 || (*p->at >= '0' && *p->at <= '9'))
         return rfs_convert_expected(p, what);
-    const char *name = rfs_convert_text(p, p->at, n);
+    const char *name = rfs_convert_copy_text(p, p->at, n);
     p->at += n;
     return name;
 }
 
-bool rfs_convert_deeper(struct convert_parser *p)
+bool rfs_convert_nest(struct convert_parser *p)
 {
     if (p->level == CONVERT_LEVELS)
         rfs_convert_fail(p->file, p->line, NULL, NULL, p->err,

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The characters of a right-hand side that a message shows. */
+#define MOST_SHOWN 400
 #define REMEDY_CONFIG "the config.json that belongs to these tensors"
 
 struct shape_text rfs_convert_show(const struct shape *shape)
@@ -45,9 +47,12 @@ int rfs_convert_unify(struct compiling *c, const char *name, const struct shape 
 {
     if (!want->known)
         return 0;
-    if (shape->known && !agree(want, shape))
-        return CONVERT_FAIL(c, name, REMEDY_CONFIG, "has shape %s, but the rule makes %s",
-                            rfs_convert_show(want).text, rfs_convert_show(shape).text);
+    if (shape->known && !agree(want, shape)) {
+        const char *rule = c->statement->text;
+        return CONVERT_FAIL(c, name, REMEDY_CONFIG, "has shape %s, but the rule makes %s: %.*s%s",
+                            rfs_convert_show(want).text, rfs_convert_show(shape).text, MOST_SHOWN,
+                            rule, strlen(rule) > MOST_SHOWN ? "…" : "");
+    }
     if (!shape->known)
         *shape = *want;
     for (uint32_t i = 0; i < shape->ndim; i++)

@@ -60,7 +60,10 @@ static size_t likeness(const char *a, const char *b)
     return before + behind;
 }
 
-/* The tensor of the side that is there and has the name that is most like NAME; "" without. */
+/*
+ * The tensor of the side that is there and has the name that is most like NAME, by more than
+ * half of either; "" without.
+ */
 static const char *closest(const struct compiling *c, int side, const char *name, bool taken)
 {
     const char *best = "";
@@ -70,7 +73,8 @@ static const char *closest(const struct compiling *c, int side, const char *name
         const struct side_tensor *tensor = &c->sides[side].tensors.data[i];
         const char *other = rfs_convert_tensor_name(c, side, i);
         const size_t like = likeness(name, other);
-        if (like > most && strcmp(name, other) != 0 && (tensor->taken != NULL) == taken) {
+        if (like > most && 2 * like > strlen(name) && 2 * like > strlen(other) &&
+            strcmp(name, other) != 0 && (tensor->taken != NULL) == taken) {
             most = like;
             best = other;
         }

@@ -19,7 +19,7 @@ static int take_word(void *given, const char *word, struct rfs_error *err)
     struct request *request = given;
 
     request->checks = strcmp(word, "check") == 0;
-    return request->checks
+    return request->checks || !*word
                ? 0
                : rfs_fail_usage(err, "reshard convert check", "unknown action '%s'", word);
 }

@@ -139,10 +139,11 @@ static void test_shapes_and_config_agree(void **ctx)
     refuses(QKV, "{\"heads\": 4, \"groups\": 1, \"head\": 8, \"hidden\": 16}", NULL, QKV_RIGHT,
             "parameter 'k': has shape [16, 16], but the rule says [groups * head, hidden], which "
             "is [8, 16]");
-    refuses(QKV, "{\"heads\": 4, \"groups\": 1, \"head\": 8, \"hidden\": 16}", NULL, QKV_LEFT,
-            "parameter 'qkv': has shape [64, 16], but the rule makes [48, 16]");
+    refuses(
+        QKV, "{\"heads\": 4, \"groups\": 1, \"head\": 8, \"hidden\": 16}", NULL, QKV_LEFT,
+        "parameter 'qkv': has shape [64, 16], but the rule makes [48, 16]: groups(groups, 0, q ");
     refuses(QKV, "{\"heads\": 2, \"groups\": 1, \"head\": 16, \"hidden\": 16}", NULL, QKV_LEFT,
-            "parameter 'norm': has shape [8], but the rule makes [16]");
+            "parameter 'norm': has shape [8], but the rule makes [16]: q_norm [head]");
     refuses(QKV, "{\"heads\": 2, \"groups\": 1, \"head\": 16, \"hidden\": 16}", NULL, QKV_RIGHT,
             "parameter 'q_norm': has shape [8], but the rule says [head], which is [16]");
 }
@@ -176,6 +177,12 @@ static void test_names(void **ctx)
           "l.0.a 4, l.0.b 2, l.1.a 4, l.1.b 3");
     refuses(layers, "{\"n\": 2}", NULL, "m.0.x 4, m.0.y 2, m.1.x 4",
             "parameter 'm.1.y': is not in SRC");
+    refuses("a = layers.0.weight\nb = layers.1.weight\nc = head.weight", "{}", NULL,
+            "layers.0.weight 1, layers.2.weight 1",
+            "'layers.1.weight': is not in SRC, which has 'layers.2.weight'; try: the config.json");
+    refuses("a = layers.0.weight\nc = head.weight", "{}", NULL,
+            "layers.0.weight 1, layers.1.weight 1",
+            "parameter 'head.weight': is not in SRC; try: the config.json");
     refuses(layers, "{\"n\": 1}", NULL, "m.0.x 4, m.0.y 2, m.1.x 4, m.1.y 3",
             "SRC: parameter 'm.1.x': is taken by no rule of x.rules; rules take 'm.0.x'");
     refuses(layers, "{\"n\": 2}", NULL, "m.0.x 4, l.0.b 4",
@@ -215,6 +222,7 @@ static void test_conditions(void **ctx)
     makes(choice, "{}", NULL, "b 1, c 1", "a 2");
     makes(choice, "{}", "way=mixed", "d 2x3", "a 3x2");
     refuses(choice, "{}", "way=other", "d 2x3", "convert_options: 'way' cannot be 'other'");
+    refuses(choice, "{}", "way", "d 2x3", "convert_options: 'way' has no word after it");
     refuses(choice, "{}", "wya=split", "d 2x3",
             "convert_options: 'wya=split' is not an option of the rules x.rules; they have way");
     makes("models m n\na = b", "{\"model_type\": \"n\"}", NULL, "b 1", "a 1");
