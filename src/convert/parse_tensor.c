@@ -53,6 +53,8 @@ const struct name_part *rfs_convert_parse_name(struct convert_parser *p)
 
     if (n == 0)
         return rfs_convert_expected(p, "the name of a tensor");
+    if (memchr(p->at, '"', n) || memchr(p->at, '\'', n))
+        return rfs_convert_expected(p, "a name without quotes");
     while (p->at < end) {
         struct name_part *part = rfs_convert_alloc(p, sizeof *part);
         if (!part)
@@ -248,14 +250,16 @@ static const struct function {
     {"rows", NODE_ROWS, parse_rows},       {"cast", NODE_CAST, parse_cast},
 };
 
-static const struct function *find_function(struct convert_parser *p)
+/* The function that is next, passed with its bracket; *CALLED: there is one, known or not. */
+static const struct function *accept_function(struct convert_parser *p, bool *called)
 {
     const size_t n = rfs_convert_word_length(p);
     const char *next = p->at + n;
 
     while (next < p->end && *next == ' ')
         next++;
-    if (next == p->end || *next != '(')
+    *called = n > 0 && next < p->end && *next == '(';
+    if (!*called)
         return NULL;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (strlen(functions[i].name) == n && memcmp(functions[i].name, p->at, n) == 0) {
@@ -269,7 +273,11 @@ const struct node *rfs_convert_parse_tensor(struct convert_parser *p)
 {
     if (!rfs_convert_nest(p))
         return NULL;
-    const struct function *function = find_function(p);
+    bool called;
+    const struct function *function = accept_function(p, &called);
+    if (!function && called)
+        return rfs_convert_expected(p,
+                                    "concat, groups, stack, transpose, join, split, rows or cast");
     if (!function) {
         p->level--;
         return parse_leaf(p);

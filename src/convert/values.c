@@ -24,7 +24,8 @@ static int of_name(struct compiling *c, const struct number *number, int64_t *va
     const struct known *known = rfs_convert_known(c, number->name);
 
     if (!known)
-        return CONVERT_FAIL(c, NULL, "let NAME = …, or config.NAME for a key of the config",
+        return CONVERT_FAIL(c, NULL,
+                            "let NAME = …, index NAME = …, or config.NAME for a key of the config",
                             "'%s' is not defined", number->name);
     if (known->kind == KNOWN_OPTION)
         return CONVERT_FAIL(c, NULL, "NAME is WORD", "option '%s' has a word, not a number",

@@ -225,6 +225,32 @@ def add_found(fixed):
                     "model.layers.0.self_attn.k_proj.weight has other values")
 
     @fixed
+    def groups_of_the_rules(name):
+        """Rules that cut as many groups as there are heads: sizes would allow it, and it is refused."""
+        return find(fixed.case(name, "qwen3", num_attention_heads=4, num_key_value_heads=2), "common-attention.rules",
+                    r"groups\(groups, 0", "groups(heads, 0", "is cut in 4 groups, which do not divide the first factor of its size, 2")
+
+    @fixed
+    def heads_of_the_rules(name):
+        """Rules that take half of the heads."""
+        return find(fixed.case(name, "qwen3", num_attention_heads=4, num_key_value_heads=2), "common-mindformers.rules",
+                    r"let heads = config.num_attention_heads", "let heads = config.num_attention_heads / 2",
+                    "has shape [32, 16], but the rule makes [24, 16]: groups(groups, 0, ")
+
+    @fixed
+    def split_gate_and_up(name):
+        """The option that says that gate and up do not take turns, where they do."""
+        case = fixed.case(name, "qwen3")
+        check = case.check_views
+
+        def must_fail(folder, source, options):
+            said = check(folder, source, {**options, "convert_options": "gate_up=split"})
+            problem = "model.layers.0.mlp.gate_proj.weight has other values"
+            return None if said and problem in said else f"the other option is not found: {said}"
+        case.check_views = must_fail
+        return case
+
+    @fixed
     def experts_not_transposed(name):
         """Where both axes are of one size."""
         return find(fixed.case(name, "qwen3_moe", moe_intermediate_size=16), "common-experts.rules",

@@ -103,7 +103,11 @@ static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
         return rfs_fail(err, -ENOENT, where, meant, "%s", absence);
     }
     if (at < 0 || !some)
-        return rfs_fail(err, -ENOENT, where, "reshard info, which lists the names", "%s", absence);
+        return rfs_fail(err, -ENOENT, where,
+                        explain->plans.converted
+                            ? "reshard convert check with --list, which lists the names"
+                            : "reshard info, which lists the names",
+                        "%s", absence);
     const uint32_t stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
     const uint32_t devices = rfs_strategy_devices(dst);
     snprintf(remedy, sizeof remedy, "--ranks %u-%u", stage * devices, (stage + 1) * devices - 1);

@@ -290,6 +290,8 @@ static void test_mistakes_in_the_text(void **ctx)
     static const char *const wrong[][2] = {
         {"a", "x.rules: line 2: the statement ends where '=' should be"},
         {"\n\na = concat(0, b", "line 4: the statement ends where ')' should be"},
+        {"a = merge(0, b, c)", "'merge(0, b, c)' stands where concat, groups, stack, transpose, "},
+        {"a = \"b\"", "stands where a name without quotes should be"},
         {"a = b c", "'c' stands where the end of the statement should be"},
         {"let 3 = 4", "'3 = 4' stands where a name should be"},
         {"let a = 1\nlet a = 2\nb = c", "'a' is given twice"},
