@@ -20,6 +20,12 @@ static inline void rfs_cleanup_close(const int *fd)
 #define RFS_FREE __attribute__((cleanup(rfs_cleanup_free)))
 #define RFS_CLOSE __attribute__((cleanup(rfs_cleanup_close)))
 #define RFS_CLEANUP(fn) __attribute__((cleanup(fn)))
+/* Defines NAME for RFS_CLEANUP: the clean-up of a pointer of TYPE by FREE, which ignores NULL. */
+#define RFS_CLEANUP_OF(name, type, free)                                                           \
+    static void name(type *p)                                                                      \
+    {                                                                                              \
+        free(*p);                                                                                  \
+    }
 
 static inline void *rfs_steal_ptr(void *p)
 {

@@ -7,6 +7,15 @@
 
 #include <sys/stat.h>
 
+char *rfs_path_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return !slash          ? strdup(".")
+           : slash == path ? strdup("/")
+                           : strndup(path, (size_t)(slash - path));
+}
+
 char *rfs_path_join(const char *folder, const char *name)
 {
     const char *slash = strcmp(folder, "/") == 0 ? "" : "/";
@@ -15,13 +24,12 @@ char *rfs_path_join(const char *folder, const char *name)
 
 int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_error *err)
 {
-    const char *slash = strrchr(path, '/');
     *folder = rfs_store_parent(path);
     if (!*folder)
         return errno == ENOMEM ? rfs_fail_memory(err)
                                : rfs_fail(err, -errno, RFS_IN(path), NULL,
                                           "its folder cannot be reached: %s", strerror(errno));
-    if (name && !(*name = strdup(slash ? slash + 1 : path)))
+    if (name && !(*name = strdup(rfs_path_name(path))))
         return rfs_fail_memory(err);
     return 0;
 }

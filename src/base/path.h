@@ -14,6 +14,15 @@ static inline bool rfs_path_within(const char *inner, const char *outer)
     return strncmp(inner, outer, n) == 0 && (inner[n] == '\0' || inner[n] == '/');
 }
 
+/* Behind the last slash. */
+static inline const char *rfs_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Before it: "." without one. malloc'ed; NULL when out of memory. */
+char *rfs_path_folder(const char *path);
 /* FOLDER/NAME, malloc'ed; NULL when out of memory. */
 char *rfs_path_join(const char *folder, const char *name);
 /*

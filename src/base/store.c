@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/path.h"
 
 #include <fcntl.h>
 
@@ -108,13 +109,9 @@ char *rfs_store_realpath(const char *path)
 
 char *rfs_store_parent(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-
     if (rfs_is_url(path))
-        return strndup(path, (size_t)(slash - path));
-    RFS_FREE char *parent = !slash          ? strdup(".")
-                            : slash == path ? strdup("/")
-                                            : strndup(path, (size_t)(slash - path));
+        return rfs_path_folder(path);
+    RFS_FREE char *parent = rfs_path_folder(path);
     errno = ENOMEM;
     return parent ? realpath(parent, NULL) : NULL;
 }

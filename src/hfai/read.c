@@ -52,11 +52,6 @@ int rfs_hfai_canonical(const struct hfai_reading *reading, const struct rfs_node
                     : 0;
 }
 
-static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
 static int open_part(const struct hfai_reading *reading)
 {
     struct hfai_part *part = &reading->hfai->parts[reading->part];
@@ -66,8 +61,8 @@ static int open_part(const struct hfai_reading *reading)
     int rc = rfs_reading_begin_quiet(files, part->file, &source);
     if (rc)
         return rfs_files_fail(reading->err, reading->path, rc);
-    rc = rfs_torch_keep(read_source, &source, source.size, (uint16_t)reading->part, reading->path,
-                        &reading->hfai->memory, &part->torch, reading->err);
+    rc = rfs_torch_keep(rfs_reading_read, &source, source.size, (uint16_t)reading->part,
+                        reading->path, &reading->hfai->memory, &part->torch, reading->err);
     part->open = rc == 0;
     if (rc == 0) /* for notes on its nodes: part->same, and known of weighers */
         rc = rfs_hfai_pay(reading, part->torch.pickle.n_nodes * sizeof *part->same);

@@ -3,11 +3,6 @@
 #include "base/cleanup.h"
 #include "image/build.h"
 
-static void builder_end(struct rfs_image_builder *builder)
-{
-    rfs_image_builder_end(builder);
-}
-
 static bool add(struct rfs_storages *storages, const struct rfs_copied *copied)
 {
     const struct rfs_zip_entry record = {.offset = copied->offset, .bytes = copied->bytes};
@@ -18,7 +13,7 @@ static bool add(struct rfs_storages *storages, const struct rfs_copied *copied)
 
 int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image **out)
 {
-    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     struct rfs_storages storages = {.shown = 0};
     bool ok = true;
 

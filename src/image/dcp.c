@@ -9,16 +9,11 @@
 #include "image/build.h"
 #include "image/pt.h"
 
-static void builder_end(struct rfs_image_builder *builder)
-{
-    rfs_image_builder_end(builder);
-}
-
 int rfs_image_dcp(struct rfs_catalog *catalog, const struct rfs_params *params,
                   const struct rfs_dcp_chunk *chunks, size_t n, bool crc, struct rfs_image **out,
                   uint64_t *ends, struct rfs_error *err)
 {
-    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     int rc = 0;
 
     *out = NULL;

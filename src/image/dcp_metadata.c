@@ -326,15 +326,10 @@ static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, ui
     put(p, '.');
 }
 
-static void builder_end(struct rfs_image_builder *builder)
-{
-    rfs_image_builder_end(builder);
-}
-
 int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_listing *listing,
                            struct rfs_image **out)
 {
-    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_FREE uint32_t *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
     struct pickler pickler = {.catalog = catalog, .out = &builder.literals};
 

@@ -195,15 +195,10 @@ static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
     }
 }
 
-static void builder_end(struct rfs_image_builder *builder)
-{
-    rfs_image_builder_end(builder);
-}
-
 int rfs_image_mf_metadata(struct rfs_catalog *catalog, const struct rfs_mf_tensor *tensors,
                           size_t n, struct rfs_image **out)
 {
-    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes key = {0};
     struct rfs_json_write json = {.bytes = &builder.literals, .escapes = RFS_JSON_UTF8};
 

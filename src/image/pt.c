@@ -367,14 +367,9 @@ int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_t
     return rc;
 }
 
-static void builder_end(struct rfs_image_builder *builder)
-{
-    rfs_image_builder_end(builder);
-}
-
 int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(builder_end) struct rfs_image_builder builder = {0};
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_CLEANUP(encoder_end)
     struct encoder encoder = {.config = config, .builder = &builder, .err = err};
 

@@ -35,10 +35,7 @@ static int out_of_memory(struct rfs_error *err, const char *file)
     return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
 }
 
-static void strategy_cleanup(struct rfs_strategy **strategy)
-{
-    rfs_strategy_free(*strategy);
-}
+RFS_CLEANUP_OF(strategy_cleanup, struct rfs_strategy *, rfs_strategy_free)
 
 int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_merge **out,
                   struct rfs_error *err)

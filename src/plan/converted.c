@@ -22,10 +22,7 @@ void rfs_converted_free(struct rfs_converted *converted)
     free(converted);
 }
 
-static void converted_cleanup(struct rfs_converted **converted)
-{
-    rfs_converted_free(*converted);
-}
+RFS_CLEANUP_OF(converted_cleanup, struct rfs_converted *, rfs_converted_free)
 
 static int compile(struct rfs_converted *converted, struct rfs_error *err)
 {

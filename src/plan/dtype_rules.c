@@ -39,10 +39,7 @@ void rfs_dtype_rules_free(struct rfs_dtype_rules *rules)
     free(rules);
 }
 
-static void free_rules(struct rfs_dtype_rules **rules)
-{
-    rfs_dtype_rules_free(*rules);
-}
+RFS_CLEANUP_OF(free_rules, struct rfs_dtype_rules *, rfs_dtype_rules_free)
 
 /* Without the spaces around it. */
 static char *trim(char *text)

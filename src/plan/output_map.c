@@ -62,10 +62,7 @@ void rfs_output_map_free(struct rfs_output_map *output_map)
     free(output_map);
 }
 
-static void end_output_map(struct rfs_output_map **output_map)
-{
-    rfs_output_map_free(*output_map);
-}
+RFS_CLEANUP_OF(end_output_map, struct rfs_output_map *, rfs_output_map_free)
 
 static bool has_control(const char *name)
 {

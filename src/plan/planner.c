@@ -46,10 +46,7 @@ void rfs_planner_free(struct rfs_planner *planner)
     free(planner);
 }
 
-static void planner_cleanup(struct rfs_planner **planner)
-{
-    rfs_planner_free(*planner);
-}
+RFS_CLEANUP_OF(planner_cleanup, struct rfs_planner *, rfs_planner_free)
 
 static int make_tables(struct rfs_planner *planner)
 {

@@ -24,10 +24,7 @@ void rfs_presence_free(struct rfs_presence *presence)
     free(presence);
 }
 
-static void presence_cleanup(struct rfs_presence **presence)
-{
-    rfs_presence_free(*presence);
-}
+RFS_CLEANUP_OF(presence_cleanup, struct rfs_presence *, rfs_presence_free)
 
 static const struct rfs_index *index_of(const struct making *making, uint32_t rank)
 {

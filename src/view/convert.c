@@ -32,9 +32,8 @@ int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, st
  */
 static char *in_its_folder(char *path, struct rfs_error *err)
 {
-    const char *slash = strrchr(path, '/');
     RFS_FREE char *folder = rfs_store_parent(path);
-    char *real = folder ? rfs_path_join(folder, slash ? slash + 1 : path) : NULL;
+    char *real = folder ? rfs_path_join(folder, rfs_path_name(path)) : NULL;
 
     if (!real)
         rfs_fail_read(err, RFS_IN(path), -errno);
@@ -61,15 +60,9 @@ static char *find_config(const struct rfs_view *view, struct rfs_error *err)
     return NULL;
 }
 
-static void free_rules(struct rfs_convert_rules **rules)
-{
-    rfs_convert_rules_free(*rules);
-}
+RFS_CLEANUP_OF(free_rules, struct rfs_convert_rules *, rfs_convert_rules_free)
 
-static void free_config(struct rfs_hf_config **config)
-{
-    rfs_hf_config_free(*config);
-}
+RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
 
 int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
 {

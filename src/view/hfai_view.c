@@ -35,10 +35,7 @@ static void free_model(struct model *model)
     free(model);
 }
 
-static void drop_model(struct model **model)
-{
-    free_model(*model);
-}
+RFS_CLEANUP_OF(drop_model, struct model *, free_model)
 
 void rfs_hfai_view_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
                          const struct rfs_hfai_division **division)

@@ -10,10 +10,7 @@
 
 #include <sys/stat.h>
 
-static void free_rules(struct rfs_rules **rules)
-{
-    rfs_rules_free(*rules);
-}
+RFS_CLEANUP_OF(free_rules, struct rfs_rules *, rfs_rules_free)
 
 /*
  * Rules have a colon in them, or several lines, or begin with "like": a path that does not exist

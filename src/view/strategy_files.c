@@ -16,10 +16,7 @@
 
 #define REMEDY_FOLDER "the folder that the runs of all stages saved their strategies in"
 
-static void merge_cleanup(struct rfs_merge **merge)
-{
-    rfs_merge_free(*merge);
-}
+RFS_CLEANUP_OF(merge_cleanup, struct rfs_merge *, rfs_merge_free)
 
 static bool is_folder(const char *path)
 {

@@ -4,11 +4,6 @@
 #include "source/boxes/dcp_item.h"
 #include "source/boxes/internal.h"
 
-static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
 /* Ends a reading that gave RC: a change of the file meanwhile is the better explanation. */
 static int end(struct rfs_files *files, uint32_t file, struct rfs_reading *reading, int rc,
                struct rfs_error *err)
@@ -39,7 +34,7 @@ static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *er
 
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, chunk->file, rc, err);
-    rc = rfs_dcp_item_find(&item, read_source, &reading, reading.size, &at, err);
+    rc = rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &at, err);
     rc = end(boxes->files, chunk->file, &reading, rc, err);
     if (rc == 0)
         atomic_store(&chunk->at, at);
@@ -58,7 +53,7 @@ int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *
 
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, object->file, rc, err);
-    rc = rfs_dcp_item_open(&item, read_source, &reading, reading.size, budget, out, err);
+    rc = rfs_dcp_item_open(&item, rfs_reading_read, &reading, reading.size, budget, out, err);
     const int ended = end(boxes->files, object->file, &reading, rc, err);
     if (rc == 0 && ended)
         rfs_torch_free(out);
@@ -81,7 +76,7 @@ static int read_metadata(struct rfs_boxes *boxes, struct rfs_error *err)
 
     if (rc < 0)
         return rfs_files_fail(err, path, rc);
-    rc = rfs_dcp_describe(read_source, &reading, reading.size, boxes, err);
+    rc = rfs_dcp_describe(rfs_reading_read, &reading, reading.size, boxes, err);
     return end(boxes->files, boxes->metadata, &reading, rc, err);
 }
 

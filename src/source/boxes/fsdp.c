@@ -306,11 +306,6 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
 
 /* ---- files ---- */
 
-static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
 static int read_dict(struct rank_file *rank)
 {
     const struct rfs_items *pairs = rfs_node_pairs(rank->torch.pickle.root);
@@ -339,7 +334,8 @@ static int read_file(struct rfs_pieces *pieces, uint32_t file, size_t *left_out,
     if (rc < 0)
         return rfs_files_fail(err, rank.path, rc);
     rank.shown.file_bytes = reading.size;
-    rc = rfs_torch_open_pieces(read_source, &reading, reading.size, rank.path, &rank.torch, err);
+    rc = rfs_torch_open_pieces(rfs_reading_read, &reading, reading.size, rank.path, &rank.torch,
+                               err);
     if (rc == 0) {
         rc = read_dict(&rank);
         rfs_torch_free(&rank.torch);

@@ -41,11 +41,6 @@ void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file)
     free(by_file);
 }
 
-static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
 static int read_header(const struct rfs_boxes *boxes, uint32_t file, struct rfs_index **index,
                        struct rfs_error *err)
 {
@@ -56,8 +51,8 @@ static int read_header(const struct rfs_boxes *boxes, uint32_t file, struct rfs_
     int rc = rfs_reading_begin_quiet(boxes->files, file, &reading);
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, file, rc, err);
-    rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, boxes->tables, NULL, index,
-                              err);
+    rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, boxes->tables, NULL,
+                              index, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
         rc = rfs_files_fail(err, path, end);

@@ -93,14 +93,9 @@ static int read_tensor(struct shard *shard, struct rfs_json_read *json)
     return rfs_pieces_add(shard->pieces, &piece, offsets) ? 0 : rfs_fail_memory(shard->err);
 }
 
-static void end_json(struct rfs_json_read *json)
-{
-    rfs_json_read_free(json);
-}
-
 static int read_info(struct shard *shard, const char *text, size_t n)
 {
-    RFS_CLEANUP(end_json) struct rfs_json_read json = rfs_json_read_begin(text, n);
+    RFS_CLEANUP(rfs_json_read_free) struct rfs_json_read json = rfs_json_read_begin(text, n);
     bool first = true;
     int rc = 0;
 
@@ -122,7 +117,7 @@ static int read_info(struct shard *shard, const char *text, size_t n)
 /* Finds the text in a header, which is valid. */
 static int read_header(struct shard *shard, const char *header, size_t n)
 {
-    RFS_CLEANUP(end_json) struct rfs_json_read json = rfs_json_read_begin(header, n);
+    RFS_CLEANUP(rfs_json_read_free) struct rfs_json_read json = rfs_json_read_begin(header, n);
     bool first = true;
 
     while (rfs_json_read_member(&json, &first)) {
@@ -141,17 +136,12 @@ static int read_header(struct shard *shard, const char *header, size_t n)
                     "its name promises DCP_SHARDING_INFO, but its header has none");
 }
 
-static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
 static int read_shard(struct shard *shard, struct rfs_reading *reading)
 {
     struct rfs_boxes *boxes = shard->pieces->boxes;
     RFS_SHARED share = 0;
-    int rc = rfs_safetensors_walk(read_source, reading, reading->size, shard->path, boxes->tables,
-                                  NULL, &shard->index, shard->err);
+    int rc = rfs_safetensors_walk(rfs_reading_read, reading, reading->size, shard->path,
+                                  boxes->tables, NULL, &shard->index, shard->err);
 
     if (rc == -ENODATA)
         return 0; /* a rank without any */

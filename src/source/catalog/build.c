@@ -24,11 +24,6 @@ static int fail_memory(const struct rfs_builder *builder, uint32_t file, struct 
     return rfs_fail_memory_of(err, rfs_files_path(builder->files, file));
 }
 
-static int read_source(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
 static int compare_names(const void *a, const void *b, void *ctx)
 {
     const struct rfs_entry *x = a;
@@ -53,20 +48,21 @@ static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *rea
 {
     int rc = 0;
     if (template)
-        rc = rfs_ckpt_matches(read_source, reading, reading->size, template, builder->tables,
+        rc = rfs_ckpt_matches(rfs_reading_read, reading, reading->size, template, builder->tables,
                               builder->pool);
     if (rc < 0)
         return rfs_files_fail(err, path, rc);
     if (rc == 1)
         return 1;
-    return rfs_ckpt_walk(read_source, reading, reading->size, path, builder->tables, fresh, err);
+    return rfs_ckpt_walk(rfs_reading_read, reading, reading->size, path, builder->tables, fresh,
+                         err);
 }
 
 static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
                        struct rfs_index **fresh, atomic_bool *warned, struct rfs_error *err)
 {
     size_t left_out = 0;
-    const int rc = rfs_torch_walk(read_source, reading, reading->size, path, builder->entry,
+    const int rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, path, builder->entry,
                                   builder->tables, fresh, &left_out, err);
     if (rc == 0 && left_out > 0)
         atomic_store(warned, true);
@@ -83,8 +79,8 @@ static int verify(struct rfs_builder *builder, struct rfs_reading *reading, cons
 {
     if (!builder->check_crc || builder->format == RFS_FORMAT_TORCH)
         return 0;
-    const int rc =
-        rfs_crc_verify(read_source, reading, builder->format, index, builder->tables, path, err);
+    const int rc = rfs_crc_verify(rfs_reading_read, reading, builder->format, index,
+                                  builder->tables, path, err);
     if (rc == 1 && !atomic_exchange(&builder->warned_no_crc, true))
         rfs_log(
             builder->log, RFS_WARNING,
@@ -114,7 +110,7 @@ static int build_piece(const struct job *job, uint32_t file, struct rfs_index *t
     if (rc < 0)
         return rfs_files_fail(err, path, rc);
     if (builder->format == RFS_FORMAT_SAFETENSORS)
-        rc = rfs_safetensors_walk(read_source, &reading, reading.size, path, builder->tables,
+        rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, builder->tables,
                                   template, &fresh, err);
     else if (builder->format == RFS_FORMAT_TORCH)
         rc = index_torch(builder, &reading, path, &fresh, &job->built->warned, err);
@@ -159,11 +155,6 @@ static bool is_template(const struct job *job)
     return true;
 }
 
-static void free_map(struct rfs_part_map *map)
-{
-    rfs_part_map_free(map);
-}
-
 static int merge(const struct job *job, const char *weight_map, struct rfs_error *err)
 {
     const struct rfs_builder *builder = job->builder;
@@ -171,7 +162,7 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
     const uint32_t n = built->n_pieces;
     RFS_FREE const char **files = malloc(n * sizeof *files);
     RFS_FREE const struct rfs_index **indexes = malloc(n * sizeof *indexes);
-    RFS_CLEANUP(free_map) struct rfs_part_map map = {0};
+    RFS_CLEANUP(rfs_part_map_free) struct rfs_part_map map = {0};
     int rc = 0;
     if (!files || !indexes)
         return fail_memory(builder, job->file, err);
@@ -254,8 +245,8 @@ int rfs_build_resembles(struct rfs_builder *builder, uint32_t file,
     int rc = rfs_reading_begin(builder->files, file, &reading);
     if (rc < 0)
         return rc;
-    rc = rfs_ckpt_resembles(read_source, &reading, reading.size, template->index, builder->tables,
-                            samples);
+    rc = rfs_ckpt_resembles(rfs_reading_read, &reading, reading.size, template->index,
+                            builder->tables, samples);
     const int end = rfs_reading_end(&reading);
     return end < 0 ? end : rc;
 }

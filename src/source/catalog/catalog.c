@@ -11,11 +11,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-static void free_scan(struct rfs_scan *scan)
-{
-    rfs_scan_free(scan);
-}
-
 static int no_memory(struct rfs_error *err, const char *path)
 {
     return rfs_fail_memory_of(err, path);
@@ -123,7 +118,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     catalog->opened = spec->opened;
     if (spec->opened.tv_sec == 0)
         clock_gettime(CLOCK_REALTIME, &catalog->opened);
-    RFS_CLEANUP(free_scan) struct rfs_scan scan = {0};
+    RFS_CLEANUP(rfs_scan_free) struct rfs_scan scan = {0};
     int rc = 0;
     if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents ||
         !catalog->lengths)

@@ -38,10 +38,7 @@ bool rfs_catalog_set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entri
     return true;
 }
 
-static void free_catalog(struct rfs_catalog **catalog)
-{
-    rfs_catalog_close(*catalog);
-}
+RFS_CLEANUP_OF(free_catalog, struct rfs_catalog *, rfs_catalog_close)
 
 /* The lowest rank of a catalogue that has a file. */
 static uint32_t lowest_rank(const struct rfs_catalog *catalog)

@@ -2,6 +2,7 @@
 #include "source/catalog/part_map.h"
 
 #include "base/order.h"
+#include "base/path.h"
 #include "base/vec.h"
 #include "source/io/json_map.h"
 
@@ -18,12 +19,6 @@ struct reader {
     struct rfs_error *err;
 };
 
-static const char *tail_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static int fail_memory(const struct reader *reader)
 {
     return rfs_fail_memory_of(reader->err, reader->map->path);
@@ -36,7 +31,7 @@ static int index_files(struct reader *reader)
     if (!reader->tails || !reader->part_of)
         return fail_memory(reader);
     for (size_t i = 0; i < reader->n_files; i++) {
-        const char *tail = tail_of(reader->files[i]);
+        const char *tail = rfs_path_name(reader->files[i]);
         const uint32_t before = rfs_intern_count(reader->tails);
         const uint32_t id = rfs_intern_add(reader->tails, tail, strlen(tail));
         if (id == RFS_NO_ID)
@@ -91,7 +86,7 @@ int rfs_part_map_read(const struct rfs_beneath *beneath, const char *path, const
     reader.err = err;
     if (!out->path)
         return rfs_fail_memory_of(err, path);
-    const bool mindspore = strcmp(tail_of(path), MINDSPORE_NAME) == 0;
+    const bool mindspore = strcmp(rfs_path_name(path), MINDSPORE_NAME) == 0;
     out->closed = mindspore && n_files > 1;
     int rc = rfs_json_map_read(beneath, path,
                                mindspore ? RFS_JSON_WEIGHT_MAYBE : RFS_JSON_WEIGHT_MAP, &json, err);

@@ -157,7 +157,9 @@ const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t 
  * reads are retried.
  */
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);
-/* The same to several places, which it changes; of files that are not encrypted, nothing held. */
+/* The same as an rfs_read_fn. */
+int rfs_reading_read(void *reading, void *buf, size_t size, uint64_t offset);
+/* To several places, which it changes; of files that are not encrypted, nothing held. */
 int rfs_reading_preadv(struct rfs_reading *reading, struct iovec *spans, int count,
                        uint64_t offset);
 /* Compares the identity again and unpins. 0 or -errno. */

@@ -353,6 +353,11 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
     return read_spans(&raw, &(struct iovec){buf, size}, size > 0, offset);
 }
 
+int rfs_reading_read(void *reading, void *buf, size_t size, uint64_t offset)
+{
+    return rfs_reading_pread(reading, buf, size, offset);
+}
+
 int rfs_reading_preadv(struct rfs_reading *reading, struct iovec *spans, int count, uint64_t offset)
 {
     struct raw raw = {reading->files, reading->id, reading->fd, reading->ahead};

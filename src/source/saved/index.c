@@ -267,10 +267,7 @@ static struct rfs_index *read_index(const struct rfs_saved_index *index, uint32_
     return bytes ? rfs_saved_body_take(bytes, n, &numbers, tables->types, file_bytes, parts) : NULL;
 }
 
-static void free_built(struct rfs_built **built)
-{
-    rfs_built_free(*built);
-}
+RFS_CLEANUP_OF(free_built, struct rfs_built *, rfs_built_free)
 
 struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint32_t number,
                                        const struct rfs_tables *tables, struct rfs_files *files,

@@ -91,16 +91,11 @@ static int take(const struct rfs_source_spec *spec, enum rfs_described described
     return rc;
 }
 
-static void free_listing(struct rfs_listing *listing)
-{
-    rfs_listing_free(listing);
-}
-
 /* All files of the folder that a pattern names are rank 0's. */
 static int take_all(const struct rfs_source_spec *spec, const char *pattern, struct rfs_scan *out,
                     struct rfs_error *err)
 {
-    RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
+    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
     const int rc = rfs_listing_read(spec->beneath, spec->path, pattern, &listing, err);
     struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
 

@@ -10,6 +10,7 @@
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/path.h"
 #include "source/scan/internal.h"
 
 static const struct foreign {
@@ -61,7 +62,7 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
         return rc;
     const int failed = rfs_dir_open(path, &dir);
     if (failed < 0) {
-        const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+        const char *base = rfs_path_name(path);
         found = failed == -ENOTDIR ? find(base) : NULL;
         return found ? fail_foreign(path, found, base, err) : rc;
     }

@@ -79,14 +79,9 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
     return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
 }
 
-static void free_map(struct rfs_json_map *map)
-{
-    rfs_json_map_free(map);
-}
-
 int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_map) struct rfs_json_map map = {0};
+    RFS_CLEANUP(rfs_json_map_free) struct rfs_json_map map = {0};
     RFS_FREE char *folder = NULL;
     int rc = rfs_json_map_read(NULL, spec->files, RFS_JSON_PLAIN, &map, err);
     if (rc == 0 && map.n == 0)

@@ -55,14 +55,9 @@ bool rfs_scan_is_rank(const char *name)
     return rfs_name_rank(RFS_RANK_DIR, name, &rank);
 }
 
-static void free_listing(struct rfs_listing *listing)
-{
-    rfs_listing_free(listing);
-}
-
 int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
+    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
     size_t chosen;
     *file = NULL;
     int rc = rfs_listing_read(NULL, folder, NULL, &listing, err);

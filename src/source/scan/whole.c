@@ -22,16 +22,6 @@
 #define HYPER "hyper_param.safetensors"
 #define REMEDY_ROOT "give the folder that holds rank_0, rank_1 and so on"
 
-static void free_listing(struct rfs_listing *listing)
-{
-    rfs_listing_free(listing);
-}
-
-static void free_map(struct rfs_json_map *map)
-{
-    rfs_json_map_free(map);
-}
-
 static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
                      struct rfs_error *err)
 {
@@ -146,7 +136,7 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
 static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_json_map_kind kind,
                       struct rfs_scan *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_map) struct rfs_json_map map = {0};
+    RFS_CLEANUP(rfs_json_map_free) struct rfs_json_map map = {0};
     RFS_FREE char *path = index;
     if (!path)
         return rfs_fail_memory(err);
@@ -247,7 +237,7 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_lis
 
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_listing) struct rfs_listing listing = {0};
+    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
     RFS_CLEANUP(free_seen) struct seen seen = {.spec = spec, .err = err};
     int rc = rfs_entry_each(spec->path, note_entry, &seen, err);
     if (rc == 0)

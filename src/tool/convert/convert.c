@@ -80,10 +80,7 @@ static void print(const struct request *request, const struct rfs_view_plans *pl
     rfs_table_free(&table);
 }
 
-static void close_view(reshard_view **view)
-{
-    reshard_close(*view);
-}
+RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
 
 static int run(void *given, struct rfs_error *err)
 {

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/common/svg.h"
@@ -271,9 +272,8 @@ static void name(struct matrices *m, const struct rfs_explained *slice)
         fprintf(out, " to %s", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     fputc(' ', out);
     rfs_put_dims(out, m->made->ndim, m->made->dims);
-    const char *file = strrchr(slice->made->file, '/');
     fprintf(out, ", made by %s: line %" PRIu32 ", from %" PRIu32 " %s to %" PRIu32,
-            file ? file + 1 : slice->made->file, slice->made->line, explain->n_sources,
+            rfs_path_name(slice->made->file), slice->made->line, explain->n_sources,
             explain->words->sources, explain->plans.n_ranks);
     if (explain->one)
         fprintf(out, "; the slice of %s %" PRIu32, explain->words->one, slice->rank);

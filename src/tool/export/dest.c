@@ -360,8 +360,7 @@ static int sync_folders(const struct rfs_dest *dest, const struct rfs_partial *p
 static int name_it(const struct rfs_dest *dest, struct rfs_partial *partial, bool replace,
                    bool sync, const char **what)
 {
-    const char *slash = strrchr(partial->path, '/');
-    const char *name = slash ? slash + 1 : partial->path;
+    const char *name = rfs_path_name(partial->path);
 
     *what = "cannot write";
     if (sync && fsync(partial->fd) != 0)

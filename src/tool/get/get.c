@@ -88,10 +88,7 @@ static int has_none(const struct getting *getting, struct rfs_error *err)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void free_image(struct rfs_image **image)
-{
-    rfs_image_free(*image);
-}
+RFS_CLEANUP_OF(free_image, struct rfs_image *, rfs_image_free)
 
 /* The header before the tensor's bytes. */
 static int write_head(struct getting *getting, struct rfs_error *err)

@@ -22,11 +22,6 @@ struct work {
     struct rfs_error *err;
 };
 
-static int read_file(void *ctx, void *buf, size_t n, uint64_t offset)
-{
-    return rfs_reading_pread(ctx, buf, n, offset);
-}
-
 static int take_index(struct work *work, const struct rfs_index *index)
 {
     work->has_crc = index->has_crc;
@@ -52,17 +47,17 @@ static int walk(struct work *work, struct rfs_reading *reading)
 
     work->size = reading->size;
     if (work->kind == RFS_INFO_SAFETENSORS)
-        rc = rfs_safetensors_walk(read_file, reading, reading->size, work->path, &work->tables,
-                                  NULL, &index, work->err);
+        rc = rfs_safetensors_walk(rfs_reading_read, reading, reading->size, work->path,
+                                  &work->tables, NULL, &index, work->err);
     else if (work->kind == RFS_INFO_TORCH && entry)
-        rc = rfs_torch_walk(read_file, reading, reading->size, work->path, entry, &work->tables,
-                            &index, &work->others, work->err);
+        rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, work->path, entry,
+                            &work->tables, &index, &work->others, work->err);
     else if (work->kind == RFS_INFO_TORCH)
-        rc = rfs_info_torch(read_file, reading, reading->size, work->path, &work->args->filter,
-                            &work->rows, &work->others, work->err);
+        rc = rfs_info_torch(rfs_reading_read, reading, reading->size, work->path,
+                            &work->args->filter, &work->rows, &work->others, work->err);
     else
-        rc = rfs_ckpt_walk(read_file, reading, reading->size, work->path, &work->tables, &index,
-                           work->err);
+        rc = rfs_ckpt_walk(rfs_reading_read, reading, reading->size, work->path, &work->tables,
+                           &index, work->err);
     if (rc == 0 && index)
         rc = take_index(work, index);
     rfs_index_free(index);

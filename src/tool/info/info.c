@@ -3,6 +3,7 @@
 #include "tool/info/info.h"
 
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
@@ -136,20 +137,10 @@ static void end(struct rfs_report *report)
     rfs_fit_findings_free(&report->findings);
 }
 
-/* The folder that a file is in. */
-static char *folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return !slash          ? strdup(".")
-           : slash == path ? strdup("/")
-                           : strndup(path, (size_t)(slash - path));
-}
-
 static int show_manifest(struct rfs_info_args *args, struct rfs_report *report,
                          struct rfs_error *err)
 {
-    RFS_FREE char *folder = folder_of(args->path);
+    RFS_FREE char *folder = rfs_path_folder(args->path);
     enum rfs_info_kind kind;
 
     if (!folder)
@@ -183,7 +174,7 @@ static int show(struct rfs_info_args *args, enum rfs_info_kind kind, struct rfs_
     case RFS_INFO_MANIFEST:
         return show_manifest(args, report, err);
     case RFS_INFO_WEIGHT_MAP:
-        folder = folder_of(args->path);
+        folder = rfs_path_folder(args->path);
         return folder ? rfs_info_tree(args, folder, report, err) : rfs_fail_memory(err);
     case RFS_INFO_PARTS:
         return rfs_info_parts(args, report, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hfai's parts: the models' tensors, whole, and the files. */
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "hfai/hfai.h"
 #include "tool/info/info.h"
@@ -52,7 +53,7 @@ static void report_parts(struct rfs_info_args *args, struct rfs_catalog *catalog
         rfs_files_stat(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part), &st);
         bytes += (uint64_t)st.st_size;
         rfs_table_u64(&report->second, part);
-        rfs_table_text(&report->second, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+        rfs_table_text(&report->second, rfs_path_name(path));
         rfs_table_u64(&report->second, (uint64_t)st.st_size);
     }
     const size_t models = rfs_hfai_models(hfai);

@@ -7,6 +7,7 @@
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/store.h"
 #include "source/crypt/cipher.h"
 #include "view/strategy_files.h"
@@ -22,11 +23,8 @@ static const struct rfs_column rank_columns[] = {
 
 static const char *file_name(const struct rfs_info_tree *tree, uint32_t rank)
 {
-    const char *path =
-        rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank));
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
+    return rfs_path_name(
+        rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank)));
 }
 
 static bool alike(const struct rfs_headers_rank *a, const struct rfs_headers_rank *b)
@@ -77,15 +75,6 @@ static void add_rank_rows(struct rfs_info_tree *tree)
 
 /* ---- in words ---- */
 
-static const char *format_name(const struct rfs_catalog *catalog)
-{
-    const enum rfs_format format = rfs_catalog_format(catalog);
-
-    return format == RFS_FORMAT_CKPT          ? "ckpt"
-           : format == RFS_FORMAT_SAFETENSORS ? "safetensors"
-                                              : "pt";
-}
-
 static void report_tree(struct rfs_info_tree *tree, const char *encrypted)
 {
     struct rfs_report *report = tree->report;
@@ -116,7 +105,7 @@ static void report_tree(struct rfs_info_tree *tree, const char *encrypted)
                 "-o key_file=FILE\n",
                 encrypted);
     else
-        fprintf(report->say, "format: %s\n", format_name(tree->catalog));
+        fprintf(report->say, "format: %s\n", rfs_format_name(rfs_catalog_format(tree->catalog)));
     rfs_json_put_u64(json, "ranks", headers->n);
     rfs_json_put_u64(json, "highest_rank", ranks - 1);
     rfs_json_put_u64(json, "bytes", bytes);
@@ -124,7 +113,7 @@ static void report_tree(struct rfs_info_tree *tree, const char *encrypted)
     rfs_json_put_u64(json, "most_rank_bytes", most);
     rfs_json_put_u64(json, "kinds", headers->kinds.n);
     rfs_json_put_bool(json, "sampled", headers->sampled);
-    rfs_json_put_text(json, "format", format_name(tree->catalog));
+    rfs_json_put_text(json, "format", rfs_format_name(rfs_catalog_format(tree->catalog)));
     rfs_json_put_text(json, "encrypted", encrypted);
     if (encrypted)
         return;

@@ -3,6 +3,7 @@
 #include "tool/info/tree.h"
 
 #include "base/cleanup.h"
+#include "base/path.h"
 
 static bool note(struct rfs_info_tree *tree, const char *kind, bool bad, int64_t rank,
                  const char *text)
@@ -130,8 +131,7 @@ static bool tell_beside(struct rfs_info_tree *tree)
         if (!slash || rfs_catalog_parts(tree->catalog, tree->headers.ranks[i].rank) > 1)
             continue;
         *slash = '\0';
-        const char *name = strrchr(folder, '/');
-        rfs_info_look_beside(folder, name ? name + 1 : folder, &beside);
+        rfs_info_look_beside(folder, rfs_path_name(folder), &beside);
     }
     return rfs_info_tell_beside(&beside, &tree->report->findings);
 }

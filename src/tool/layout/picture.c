@@ -4,6 +4,7 @@
  * drawing of the tensor in which the slice is marked.
  */
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "tool/common/layout_text.h"
 #include "tool/common/show.h"
 #include "tool/common/svg.h"
@@ -153,8 +154,7 @@ int rfs_layout_picture(const struct rfs_layout_job *job, struct rfs_error *err)
     const int rc = rfs_svg_open(job->svg, &out, err);
     if (rc)
         return rc;
-    const char *name = strrchr(job->file, '/');
-    name = name ? name + 1 : job->file;
+    const char *name = rfs_path_name(job->file);
     rfs_svg_begin(out, WIDE, height + 16, "reshard layout");
     rfs_svg_text(out, MARGIN, 32, "h", "%s", name);
     rfs_svg_text(out, MARGIN, 49, "s",

@@ -9,10 +9,7 @@ static const struct rfs_column columns[] = {
     {"stage", RFS_CELL_NUMBER}, {"rank", RFS_CELL_NUMBER},   {"text", RFS_CELL_TEXT},
 };
 
-static void free_strategy(struct rfs_strategy **strategy)
-{
-    rfs_strategy_free(*strategy);
-}
+RFS_CLEANUP_OF(free_strategy, struct rfs_strategy *, rfs_strategy_free)
 
 static void add_number(struct rfs_table *table, int64_t number)
 {

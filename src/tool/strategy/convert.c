@@ -11,15 +11,9 @@
 
 #include <sys/stat.h>
 
-static void free_strategy(struct rfs_strategy **strategy)
-{
-    rfs_strategy_free(*strategy);
-}
+RFS_CLEANUP_OF(free_strategy, struct rfs_strategy *, rfs_strategy_free)
 
-static void free_merge(struct rfs_merge **merge)
-{
-    rfs_merge_free(*merge);
-}
+RFS_CLEANUP_OF(free_merge, struct rfs_merge *, rfs_merge_free)
 
 int rfs_strategy_form(const struct rfs_strategy_args *args, const char *out, bool input_is_json,
                       struct rfs_error *err)

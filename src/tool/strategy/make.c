@@ -6,15 +6,9 @@
 #include "view/rules.h"
 #include "view/strategy_files.h"
 
-static void free_rules(struct rfs_rules **rules)
-{
-    rfs_rules_free(*rules);
-}
+RFS_CLEANUP_OF(free_rules, struct rfs_rules *, rfs_rules_free)
 
-static void free_strategy(struct rfs_strategy **strategy)
-{
-    rfs_strategy_free(*strategy);
-}
+RFS_CLEANUP_OF(free_strategy, struct rfs_strategy *, rfs_strategy_free)
 
 /* Where the number of a tensor's axes is known from. */
 struct known {
