@@ -7,15 +7,6 @@
 
 #include <sys/stat.h>
 
-char *rfs_path_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return !slash          ? strdup(".")
-           : slash == path ? strdup("/")
-                           : strndup(path, (size_t)(slash - path));
-}
-
 char *rfs_path_join(const char *folder, const char *name)
 {
     const char *slash = strcmp(folder, "/") == 0 ? "" : "/";

@@ -21,8 +21,6 @@ static inline const char *rfs_path_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Before it: "." without one. malloc'ed; NULL when out of memory. */
-char *rfs_path_folder(const char *path);
 /* FOLDER/NAME, malloc'ed; NULL when out of memory. */
 char *rfs_path_join(const char *folder, const char *name);
 /*

@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/path.h"
 
 #include <fcntl.h>
 
@@ -107,11 +106,20 @@ char *rfs_store_realpath(const char *path)
     return rc == 0 ? RFS_STEAL(url) : NULL;
 }
 
+char *rfs_store_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return !slash          ? strdup(".")
+           : slash == path ? strdup("/")
+                           : strndup(path, (size_t)(slash - path));
+}
+
 char *rfs_store_parent(const char *path)
 {
     if (rfs_is_url(path))
-        return rfs_path_folder(path);
-    RFS_FREE char *parent = rfs_path_folder(path);
+        return rfs_store_folder(path);
+    RFS_FREE char *parent = rfs_store_folder(path);
     errno = ENOMEM;
     return parent ? realpath(parent, NULL) : NULL;
 }

@@ -65,7 +65,9 @@ bool rfs_store_there(const char *path);
 char *rfs_store_realpath(const char *path);
 /* A URL without the slashes at its end; malloc'ed. */
 char *rfs_store_without_slash(const char *url);
-/* FOLDER of FOLDER/NAME as realpath(3) gives it, or NULL with errno. */
+/* FOLDER of FOLDER/NAME, or "."; malloc'ed. */
+char *rfs_store_folder(const char *path);
+/* The same as realpath(3) gives it, or NULL with errno. */
 char *rfs_store_parent(const char *path);
 
 /*

@@ -2,6 +2,7 @@
 /* Ranks and cells of a grid: mixed-radix arithmetic on digits, which go from the outermost in. */
 #include "layout/grid.h"
 
+#include "base/order.h"
 #include "layout/builder.h"
 
 static uint32_t digit_of(const struct rfs_digit *digit, uint32_t rank)
@@ -37,18 +38,9 @@ uint64_t rfs_grid_length(const struct rfs_grid *grid, const uint64_t *whole, uin
 uint32_t rfs_grid_piece(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
                         uint64_t at)
 {
-    uint32_t low = 0, high = grid->pieces[axis] - 1;
-
     if (axis != 0 || grid->edge == NULL)
         return (uint32_t)(at / (whole[axis] / grid->pieces[axis]));
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (grid->edge[middle + 1] > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return (uint32_t)RFS_BISECT(i, grid->pieces[axis] - 1, grid->edge[i + 1] > at);
 }
 
 void rfs_grid_slice(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank,

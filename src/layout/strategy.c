@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a strategy's contents; strategy_build.c makes it. */
+#include "base/order.h"
 #include "layout/strategy_internal.h"
 
 bool rfs_strategy_is_json(const char *name)
@@ -88,16 +89,11 @@ ptrdiff_t rfs_strategy_find(const struct rfs_strategy *strategy, const char *par
 static const struct rfs_placement *placement_from(const struct rfs_strategy *strategy, size_t i,
                                                   uint32_t stage)
 {
-    uint32_t low = strategy->first[i], high = strategy->first[i + 1];
+    const struct rfs_placement *placements = &strategy->placements[strategy->first[i]];
+    const size_t n = strategy->first[i + 1] - strategy->first[i];
+    const size_t at = RFS_BISECT(k, n, placements[k].stage >= stage);
 
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (strategy->placements[middle].stage < stage)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < strategy->first[i + 1] ? &strategy->placements[low] : NULL;
+    return at < n ? &placements[at] : NULL;
 }
 
 const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy, size_t i,

@@ -5,6 +5,7 @@
  * looking at names and attributes.
  */
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "base/variables.h"
 #include "mount/sandbox.h"
@@ -83,9 +84,7 @@ static int allow_folder(void *ctx, const char *path, bool written)
 /* The folder of a file that is replaced from time to time, often by a link to another. */
 static int allow_beside(const struct rules *rules, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash ? (size_t)(slash - path) + (slash == path) : 1;
-    RFS_FREE char *folder = strndup(slash ? path : ".", n);
+    RFS_FREE char *folder = rfs_store_folder(path);
 
     return folder ? allow(rules, folder, READ_FILE) : -ENOMEM;
 }

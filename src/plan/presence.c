@@ -194,18 +194,8 @@ bool rfs_presence_has(const struct rfs_presence *presence, uint32_t name, uint32
     if (!of || list == presence->n_lists)
         return false;
     const uint32_t *lists = &presence->lists[of->first];
-    uint32_t low = 0;
-    uint32_t high = of->lists;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (lists[middle] == list)
-            return true;
-        if (lists[middle] < list)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
+    const size_t at = RFS_BISECT(i, of->lists, lists[i] >= list);
+    return at < of->lists && lists[at] == list;
 }
 
 uint32_t rfs_presence_lowest(const struct rfs_presence *presence, uint32_t name,

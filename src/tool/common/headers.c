@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/headers.h"
 
+#include "base/order.h"
+
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -209,17 +211,8 @@ void rfs_headers_free(struct rfs_headers *headers)
 
 const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank)
 {
-    uint32_t low = 0;
-    uint32_t high = headers->n;
-
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (headers->ranks[middle].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < headers->n && headers->ranks[low].rank == rank ? &headers->ranks[low] : NULL;
+    const size_t at = RFS_BISECT(i, headers->n, headers->ranks[i].rank >= rank);
+    return at < headers->n && headers->ranks[at].rank == rank ? &headers->ranks[at] : NULL;
 }
 
 const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,

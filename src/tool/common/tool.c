@@ -35,22 +35,9 @@ int rfs_tool_done(void)
 
 static unsigned shift_of(char suffix)
 {
-    switch (suffix) {
-    case 'k':
-    case 'K':
-        return 10;
-    case 'm':
-    case 'M':
-        return 20;
-    case 'g':
-    case 'G':
-        return 30;
-    case 't':
-    case 'T':
-        return 40;
-    default:
-        return 0;
-    }
+    static const char suffixes[] = "kKmMgGtT";
+    const char *at = suffix ? strchr(suffixes, suffix) : NULL;
+    return at ? 10 * ((unsigned)(at - suffixes) / 2 + 1) : 0;
 }
 
 bool rfs_tool_number(const char *text, bool suffix, uint64_t min, uint64_t max, uint64_t *out)

@@ -2,6 +2,7 @@
 #include "tool/common/whole.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/secret.h"
 #include "base/store.h"
 #include "base/text.h"
@@ -254,21 +255,12 @@ void rfs_whole_close(struct rfs_whole *whole)
 
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name)
 {
-    size_t low = 0;
-    size_t high = whole->n;
+    const size_t at =
+        RFS_BISECT(i, whole->n, strcmp(whole->tensors[whole->by_name[i]].name, name) >= 0);
+    const struct rfs_whole_tensor *tensor =
+        at < whole->n ? &whole->tensors[whole->by_name[at]] : NULL;
 
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const struct rfs_whole_tensor *tensor = &whole->tensors[whole->by_name[middle]];
-        const int order = strcmp(name, tensor->name);
-        if (order == 0)
-            return tensor;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    return tensor && strcmp(tensor->name, name) == 0 ? tensor : NULL;
 }
 
 const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank)

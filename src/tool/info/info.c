@@ -3,7 +3,7 @@
 #include "tool/info/info.h"
 
 #include "base/cleanup.h"
-#include "base/path.h"
+#include "base/store.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
@@ -140,7 +140,7 @@ static void end(struct rfs_report *report)
 static int show_manifest(struct rfs_info_args *args, struct rfs_report *report,
                          struct rfs_error *err)
 {
-    RFS_FREE char *folder = rfs_path_folder(args->path);
+    RFS_FREE char *folder = rfs_store_folder(args->path);
     enum rfs_info_kind kind;
 
     if (!folder)
@@ -174,7 +174,7 @@ static int show(struct rfs_info_args *args, enum rfs_info_kind kind, struct rfs_
     case RFS_INFO_MANIFEST:
         return show_manifest(args, report, err);
     case RFS_INFO_WEIGHT_MAP:
-        folder = rfs_path_folder(args->path);
+        folder = rfs_store_folder(args->path);
         return folder ? rfs_info_tree(args, folder, report, err) : rfs_fail_memory(err);
     case RFS_INFO_PARTS:
         return rfs_info_parts(args, report, err);

@@ -56,25 +56,11 @@ static int order(const char *a, const char *b)
     return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
 }
 
-static int by_group(const struct rfs_finding *a, const struct rfs_finding *b)
-{
-    const int by_name = order(a->name, b->name);
-
-    if (by_name)
-        return by_name;
-    return a->kind != b->kind ? (a->kind > b->kind ? 1 : -1) : order(a->detail, b->detail);
-}
-
-static int by_rank(const void *x, const void *y)
-{
-    const struct rfs_finding *a = x;
-    const struct rfs_finding *b = y;
-    const int by = by_group(a, b);
-
-    if (by)
-        return by;
-    return (a->rank > b->rank) - (a->rank < b->rank);
-}
+RFS_COMPARE(by_group, struct rfs_finding, x, y,
+            order(x->name, y->name)
+                ?: RFS_ORDER(x->kind, y->kind)
+                ?: order(x->detail, y->detail))
+RFS_COMPARE(by_rank, struct rfs_finding, x, y, by_group(x, y) ?: RFS_ORDER(x->rank, y->rank))
 
 void rfs_findings_sort(struct rfs_findings *findings)
 {
