@@ -62,83 +62,58 @@ struct rfs_argument {
 #define RFS_TO(type, member) .at = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
 /* Rows. A help of NULL: see above. */
+#define RFS_ROW(...)                                                                               \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
 #define RFS_ARG_PLACE(shown, type, member, one)                                                    \
-    {                                                                                              \
-        .value = shown, .as = RFS_AS_TEXT, RFS_TO(type, member), .remedy = one                     \
-    }
+    RFS_ROW(.value = shown, .as = RFS_AS_TEXT, RFS_TO(type, member), .remedy = one)
 #define RFS_ARG_FLAG(option, type, member, text)                                                   \
-    {                                                                                              \
-        .name = option, .as = RFS_AS_FLAG, RFS_TO(type, member), .help = text                      \
-    }
+    RFS_ROW(.name = option, .as = RFS_AS_FLAG, RFS_TO(type, member), .help = text)
 #define RFS_ARG_TEXT(option, shown, type, member, text)                                            \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_TEXT, RFS_TO(type, member), .help = text      \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_TEXT, RFS_TO(type, member), .help = text)
 #define RFS_ARG_TEXTS(option, shown, type, member, text)                                           \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_TEXTS, RFS_TO(type, member), .help = text     \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_TEXTS, RFS_TO(type, member), .help = text)
 #define RFS_ARG_CHOICE(option, type, member, value_of, text)                                       \
-    {                                                                                              \
-        .name = option, .as = RFS_AS_CHOICE, RFS_TO(type, member), .number = value_of,             \
-        .help = text                                                                               \
-    }
+    RFS_ROW(.name = option, .as = RFS_AS_CHOICE, RFS_TO(type, member), .number = value_of,         \
+            .help = text)
 #define RFS_ARG_WORD(option, shown, list, refused, type, member, text)                             \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_WORD, .words = list, .remedy = refused,       \
-        RFS_TO(type, member), .help = text                                                         \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_WORD, .words = list, .remedy = refused,   \
+            RFS_TO(type, member), .help = text)
 /* An option of a letter alone. */
 #define RFS_ARG_FILE(option, type, member, text)                                                   \
-    {                                                                                              \
-        .letter = option, .value = "FILE", .as = RFS_AS_TEXT, RFS_TO(type, member), .help = text   \
-    }
+    RFS_ROW(.letter = option, .value = "FILE", .as = RFS_AS_TEXT, RFS_TO(type, member),            \
+            .help = text)
 /* A strategy or other options of a view. */
 #define RFS_ARG_VIEW(option, shown, of_view, type, member, text)                                   \
-    {                                                                                              \
-        .letter = option, .value = shown, .as = RFS_AS_VIEW, .key = of_view, RFS_TO(type, member), \
-        .help = text                                                                               \
-    }
+    RFS_ROW(.letter = option, .value = shown, .as = RFS_AS_VIEW, .key = of_view,                   \
+            RFS_TO(type, member), .help = text)
 #define RFS_ARG_VIEW_NAMED(option, shown, of_view, type, member, text)                             \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_VIEW, .key = of_view, RFS_TO(type, member),   \
-        .help = text                                                                               \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_VIEW, .key = of_view,                     \
+            RFS_TO(type, member), .help = text)
 /* A view of SRC as a destination: three rows. */
 #define RFS_ARG_DESTINATION(type, member, strategies, any_option)                                  \
     RFS_ARG_VIEW('s', "FILE", "src_strategy", type, member, NULL),                                 \
         RFS_ARG_VIEW('d', "FILE", "dst_strategy", type, member, strategies),                       \
         RFS_ARG_VIEW('o', "OPTION,…", NULL, type, member, any_option)
 #define RFS_ARG_NUMBER(option, shown, from, to, refused, type, member, text)                       \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_NUMBER, .least = from, .most = to,            \
-        .remedy = refused, RFS_TO(type, member), .help = text                                      \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_NUMBER, .least = from, .most = to,        \
+            .remedy = refused, RFS_TO(type, member), .help = text)
 #define RFS_ARG_BYTES(option, from, to, refused, type, member, text)                               \
-    {                                                                                              \
-        .name = option, .value = "BYTES", .as = RFS_AS_BYTES, .least = from, .most = to,           \
-        .remedy = refused, RFS_TO(type, member), .help = text                                      \
-    }
+    RFS_ROW(.name = option, .value = "BYTES", .as = RFS_AS_BYTES, .least = from, .most = to,       \
+            .remedy = refused, RFS_TO(type, member), .help = text)
 #define RFS_ARG_RANKS(option, shown, refused, type, member, text)                                  \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_RANKS, .remedy = refused,                     \
-        RFS_TO(type, member), .help = text                                                         \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_RANKS, .remedy = refused,                 \
+            RFS_TO(type, member), .help = text)
 #define RFS_ARG_REAL(option, shown, type, member, text)                                            \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_REAL, RFS_TO(type, member), .help = text      \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_REAL, RFS_TO(type, member), .help = text)
 #define RFS_ARG_OWN(option, shown, by, text)                                                       \
-    {                                                                                              \
-        .name = option, .value = shown, .as = RFS_AS_OWN, .take = by, .help = text                 \
-    }
+    RFS_ROW(.name = option, .value = shown, .as = RFS_AS_OWN, .take = by, .help = text)
 #define RFS_MOST_THREADS 256
 #define RFS_ARG_THREADS(option, type, member)                                                      \
-    {                                                                                              \
-        .letter = 'j', .name = option, .value = "N", .as = RFS_AS_THREADS, .least = 1,             \
-        .most = RFS_MOST_THREADS, .remedy = "-j 1 to -j 256", RFS_TO(type, member),                \
-        .help = "threads (as many as there are processors)"                                        \
-    }
+    RFS_ROW(.letter = 'j', .name = option, .value = "N", .as = RFS_AS_THREADS, .least = 1,         \
+            .most = RFS_MOST_THREADS, .remedy = "-j 1 to -j 256", RFS_TO(type, member),            \
+            .help = "threads (as many as there are processors)")
 
 /* An argument as it was given. */
 struct rfs_given {

@@ -20,13 +20,10 @@
 struct drawn {
     struct rfs_box box;
     uint32_t colour;
-    uint32_t number; /* of a slice, in the order of the ranks */
-    bool touched;    /* some piece is of it */
-    struct {
-        uint32_t *data; /* owned; ranks that hold it, or of a cell those that give it, ascending */
-        size_t n, cap;
-    } ranks;
-    uint32_t holders; /* ranks that hold the cell */
+    uint32_t number;         /* of a slice, in the order of the ranks */
+    bool touched;            /* some piece is of it */
+    RFS_VEC(uint32_t) ranks; /* that hold it, or of a cell those that give it, ascending */
+    uint32_t holders;        /* ranks that hold the cell */
 };
 
 struct drawn_piece {
@@ -46,14 +43,8 @@ struct picture {
     const struct rfs_boxes *boxes; /* cells are chunks of this tensor; NULL: of src */
     const struct rfs_boxed_tensor *boxed;
     uint32_t base; /* the global rank of the source grid's rank 0 */
-    struct {
-        struct drawn *data;
-        size_t n, cap;
-    } cells, slices;
-    struct {
-        struct drawn_piece *data;
-        size_t n, cap;
-    } pieces;
+    RFS_VEC(struct drawn) cells, slices;
+    RFS_VEC(struct drawn_piece) pieces;
     char *title, *subtitle;     /* owned, as the next members */
     char *source, *destination; /* "source: axis 0 in 8" */
 };

@@ -185,19 +185,10 @@ struct named {
 };
 
 struct every {
-    struct {
-        const struct rfs_params **data;
-        size_t n, cap;
-    } param_lists;
-    struct {
-        struct occurrence *data;
-        size_t n, cap;
-    } occurrences; /* ascending by name */
-    struct {
-        struct named *data;
-        size_t n, cap;
-    } names;             /* those of one kind are neighbours */
-    uint32_t *params_of; /* [n_selected] position of each rank's */
+    RFS_VEC(const struct rfs_params *) param_lists;
+    RFS_VEC(struct occurrence) occurrences; /* ascending by name */
+    RFS_VEC(struct named) names;            /* those of one kind are neighbours */
+    uint32_t *params_of;                    /* [n_selected] position of each rank's */
 };
 
 RFS_COMPARE(by_name, struct occurrence, x, y,

@@ -39,7 +39,7 @@ struct rfs_totals {
     struct rfs_takings together;          /* each byte of a file once */
     uint64_t times;                       /* so many parameters are like the one at hand */
     RFS_VEC(struct rfs_totals_box) now;   /* of the parameter at hand */
-    struct rfs_boxes boxes;               /* those of one file */
+    struct rfs_box_list boxes;            /* those of one file */
 };
 
 /* 0, or -ENOMEM with *err filled; to be freed in any case. */

@@ -172,7 +172,7 @@ static void test_union(void **state)
         const uint32_t ndim = test_below(&random, 4);
         const uint32_t n = test_below(&random, 7);
         unsigned char marks[8][8][8] = {{{0}}};
-        struct rfs_boxes boxes = {0};
+        struct rfs_box_list boxes = {0};
         uint64_t want = 0, got = 99;
         for (uint32_t i = 0; i < n; i++) {
             struct rfs_box box = {.len = {0}};
