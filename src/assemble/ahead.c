@@ -27,6 +27,7 @@
 struct rfs_shared_slice {
     atomic_uint owners;
     struct rfs_slice slice;
+    struct rfs_slice beside; /* of the next tensor, or without blocks */
 };
 
 static void release(struct rfs_shared_slice *shared)
@@ -34,6 +35,7 @@ static void release(struct rfs_shared_slice *shared)
     if (atomic_fetch_sub(&shared->owners, 1) != 1)
         return;
     rfs_slice_free(&shared->slice);
+    rfs_slice_free(&shared->beside);
     free(shared);
 }
 
@@ -64,14 +66,18 @@ static unsigned find_job(const struct rfs_assembler *assembler, const struct rfs
 
 static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *job)
 {
-    struct rfs_piece *piece;
+    const struct rfs_slice *slice = &job->slice->slice;
+    bool made = false;
     /* Failures are ignored here: they recur when the reader requests the piece. */
-    const int got = rfs_piece_get(assembler, &job->slice->slice, job->number, RFS_WANT_ABSENT,
-                                  job->passing, &piece);
-    if (piece)
-        rfs_cache_unpin(assembler->cache, piece);
+    if (!rfs_band_ahead(assembler, slice, &job->slice->beside, job->number, &made)) {
+        struct rfs_piece *piece;
+        made = rfs_piece_get(assembler, slice, job->number, RFS_WANT_ABSENT, job->passing,
+                             &piece) == RFS_GOT_CLAIM;
+        if (piece)
+            rfs_cache_unpin(assembler->cache, piece);
+    }
     release(job->slice);
-    if (got != RFS_GOT_CLAIM)
+    if (!made)
         return;
     pthread_mutex_lock(&assembler->lock);
     assembler->ahead++;
@@ -146,7 +152,7 @@ static bool is_wanted(const struct rfs_slice *slice, uint64_t at, uint64_t size,
 }
 
 void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice,
-                        const struct rfs_windows *windows)
+                        struct rfs_slice *beside, const struct rfs_windows *windows)
 {
     struct rfs_shared_slice *shared = NULL;
     const struct rfs_window hull = rfs_windows_hull(windows);
@@ -155,11 +161,13 @@ void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice
         shared = malloc(sizeof *shared);
     if (!shared) {
         rfs_slice_free(slice);
+        rfs_slice_free(beside);
         return;
     }
     atomic_init(&shared->owners, 1);
     shared->slice = *slice;
-    *slice = (struct rfs_slice){0};
+    shared->beside = *beside;
+    *slice = *beside = (struct rfs_slice){0};
     /* The reader is in the middle of a piece that begins before: it gets that by itself. */
     for (uint64_t number = (hull.begin + RFS_PIECE - 1) / RFS_PIECE; number * RFS_PIECE < end;
          number++) {

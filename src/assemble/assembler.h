@@ -126,11 +126,17 @@ struct rfs_window rfs_windows_hull(const struct rfs_windows *windows);
 
 /*
  * Starts assembling pieces in the background that are not there: those that begin in the one window
- * and need gathering, and those that lie in the other as a whole and don't. Takes the slice over in
- * any case (frees it).
+ * and need gathering, and those that lie in the other as a whole and don't. BESIDE is the slice
+ * behind it in the file, if rfs_assemble_joins; else it has no blocks. Takes the slices over in any
+ * case (frees them).
  */
 void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice,
-                        const struct rfs_windows *windows);
+                        struct rfs_slice *beside, const struct rfs_windows *windows);
+/*
+ * Whether the next slice of the file may come from the same source rows, beside this one: then both
+ * are made at once, as far as the budget allows.
+ */
+bool rfs_assemble_joins(const struct rfs_slice *slice);
 
 /*
  * How many bytes are to be read ahead of a reader in sequence because its sources are slow; 0 while

@@ -85,23 +85,51 @@ uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t most, uint64_t nu
     return next * RFS_PIECE < slice->bytes ? next : UINT64_MAX;
 }
 
-/* Takes hold of the other pieces of a band that nobody has or makes. */
-static void claim(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
-                  struct rfs_band *band)
+/* Takes hold of the pieces of a band that nobody has or makes; whether there is any. */
+static bool claim(struct rfs_assembler *assembler, struct rfs_band *band)
 {
+    const struct rfs_slice *slice = band->slice;
+    bool any = false;
+
+    rfs_cache_keep_warm(assembler->cache, band->n);
     for (uint64_t i = 0; i < band->n; i++) {
         const uint64_t begin = (band->first + i) * RFS_PIECE;
         const struct rfs_piece_key key = {{slice->id[0], slice->id[1]}, band->first + i};
         const size_t size = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - begin);
         struct rfs_piece **piece = &band->pieces[i];
-        if (band->first + i == number)
+        if (*piece)
             continue;
         if (rfs_cache_get(assembler->cache, &key, size, slice->n, RFS_WANT_ABSENT, piece) ==
             RFS_GOT_CLAIM)
             rfs_piece_note_files(*piece, slice, begin);
         else
             *piece = NULL;
+        any = any || *piece;
     }
+    return any;
+}
+
+/* All but OWN, which its owner publishes. */
+static void publish(struct rfs_assembler *assembler, const struct rfs_band *band,
+                    const struct rfs_piece *own, int rc)
+{
+    for (uint64_t i = 0; i < band->n; i++) {
+        struct rfs_piece *piece = band->pieces[i];
+        if (!piece || piece == own)
+            continue;
+        rfs_cache_publish(assembler->cache, piece, rc ? RFS_PUBLISH_NOTHING : 0);
+        if (rc == 0)
+            rfs_cache_unpin(assembler->cache, piece);
+    }
+}
+
+/* Bands are made of sources that are fast, and not secret. */
+static bool start_band(const struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                       uint64_t number, struct rfs_band *band)
+{
+    band->slice = slice;
+    return !assembler->secret && !rfs_prefetch_is_slow(assembler->prefetch) &&
+           find_band(slice, rfs_band_most(assembler->budget), number, band);
 }
 
 int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
@@ -109,19 +137,48 @@ int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice
 {
     struct rfs_band band = {0};
 
-    if (assembler->secret || rfs_prefetch_is_slow(assembler->prefetch) ||
-        !find_band(slice, rfs_band_most(assembler->budget), number, &band))
+    if (!start_band(assembler, slice, number, &band))
         return 1;
     band.pieces[number - band.first] = piece;
-    claim(assembler, slice, number, &band);
-    const int rc = rfs_band_fill(assembler, slice, &band, ahead);
-    for (uint64_t i = 0; i < band.n; i++) {
-        struct rfs_piece *other = band.pieces[i];
-        if (!other || other == piece)
-            continue;
-        rfs_cache_publish(assembler->cache, other, rc ? RFS_PUBLISH_NOTHING : 0);
-        if (rc == 0)
-            rfs_cache_unpin(assembler->cache, other);
-    }
+    claim(assembler, &band);
+    const int rc = rfs_band_fill(assembler, &band, NULL, ahead);
+    publish(assembler, &band, piece, rc);
     return rc;
+}
+
+static bool is_whole(const struct rfs_band *band)
+{
+    return band->first == 0 && band->n == pieces_to(band->slice->bytes);
+}
+
+bool rfs_assemble_joins(const struct rfs_slice *slice)
+{
+    struct rfs_shape shape;
+
+    for (size_t i = 0; i < slice->n; i++)
+        if (!rfs_band_transposes(&slice->blocks[i], &shape) || shape.n != 2 ||
+            shape.loop[0].count * shape.run == shape.loop[1].src_stride)
+            return false;
+    return slice->n > 0;
+}
+
+bool rfs_band_ahead(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                    const struct rfs_slice *beside, uint64_t number, bool *made)
+{
+    struct rfs_band band = {0};
+    struct rfs_band other = {0};
+
+    if (!start_band(assembler, slice, number, &band))
+        return false;
+    *made = claim(assembler, &band);
+    if (!*made)
+        return true;
+    const bool joined = is_whole(&band) && rfs_band_joins(slice, beside) &&
+                        start_band(assembler, beside, 0, &other) && is_whole(&other) &&
+                        claim(assembler, &other);
+    const int rc = rfs_band_fill(assembler, &band, joined ? &other : NULL, true);
+    publish(assembler, &band, NULL, rc);
+    if (joined)
+        publish(assembler, &other, NULL, rc);
+    return true;
 }

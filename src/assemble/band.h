@@ -28,15 +28,31 @@ int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice
  */
 uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t most, uint64_t number);
 
+/*
+ * Makes the band of a piece ahead, as far as it is not there; and all of the slice BESIDE, of any
+ * or no blocks, if the same source rows hold both. False when the piece is in no band; else *made
+ * is whether there was anything to make.
+ */
+bool rfs_band_ahead(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                    const struct rfs_slice *beside, uint64_t number, bool *made);
+
 /* Pieces to be filled, from FIRST on; NULL: another thread has or makes it. */
 struct rfs_band {
-    uint64_t first;
-    uint64_t n;
+    const struct rfs_slice *slice;
+    uint64_t first, n;
     struct rfs_piece *pieces[RFS_BAND_PIECES];
 };
-/* Bytes of all pieces of a band. 0 or -errno; UNPROVEN as for rfs_gather. */
-int rfs_band_fill(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                  const struct rfs_band *band, bool ahead);
+/*
+ * Bytes of all pieces of a band, and of another one, which holds all of a slice BESIDE, or is NULL.
+ * 0 or -errno; UNPROVEN as for rfs_gather.
+ */
+int rfs_band_fill(struct rfs_assembler *assembler, const struct rfs_band *band,
+                  const struct rfs_band *beside, bool ahead);
+/*
+ * Whether rows of the source hold a row of each slice's matrices, BESIDE's behind that of SLICE, so
+ * that they are read together if each slice is one band.
+ */
+bool rfs_band_joins(const struct rfs_slice *slice, const struct rfs_slice *beside);
 /*
  * Whether a block moves matrices whose columns lie in a row in the source: the last two loops of
  * its SHAPE, which is set, are over the columns and the rows.

@@ -2,9 +2,12 @@
 #include "assemble/cache_internal.h"
 
 #include "base/cancel.h"
+#include "base/checked.h"
 
 #include <stdlib.h>
 
+/* More warm slots than are soon used again go back to the system. */
+#define WARM_MOST 16
 /* With so many units or more a piece takes a whole slot. */
 #define WHOLE_LEAST (RFS_SLOT_UNITS / 4 * 3)
 
@@ -24,6 +27,7 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     }
     cache->budget = budget;
     cache->probation_room = RFS_PROBATION_BYTES;
+    cache->warm_most = WARM_MOST;
     pthread_mutex_init(&cache->lock, NULL);
     rfs_cancel_init_cond(&cache->done);
     rfs_slots_init(&cache->slots, budget);
@@ -212,6 +216,13 @@ void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece)
     pthread_mutex_lock(&cache->lock);
     if (piece->state == RFS_PIECE_READY)
         rfs_cache_forget(cache, piece, 0);
+    pthread_mutex_unlock(&cache->lock);
+}
+
+void rfs_cache_keep_warm(struct rfs_cache *cache, uint64_t pieces)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->warm_most = rfs_max_u64(cache->warm_most, pieces);
     pthread_mutex_unlock(&cache->lock);
 }
 

@@ -122,6 +122,12 @@ void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece);
 void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece);
 
 /*
+ * So many pieces will be claimed at once, again and again: from now on the memory of as many that
+ * went stays for the next ones.
+ */
+void rfs_cache_keep_warm(struct rfs_cache *cache, uint64_t pieces);
+
+/*
  * RFS_SLOT_BYTES of memory for other use, counted in the budget, with undefined content; release by
  * rfs_cache_give_room. NULL when there is no room.
  */

@@ -36,6 +36,7 @@ struct rfs_cache {
     struct rfs_ghost *ghosts; /* [RFS_GHOSTS], by hash */
     uint64_t clock;           /* charges of all pieces that were ever read to their end */
     uint64_t probation_room;  /* bytes that the probation segment may take */
+    uint64_t warm_most;       /* slots that stay warm when nothing needs them */
     uint32_t refused;         /* pieces that were not made ahead, for want of room */
     struct rfs_slots slots;
     struct rfs_piece **mates; /* [total slots] pieces of a slot that is cut; of others undefined */

@@ -13,9 +13,6 @@
 /* Of the pieces that are not made ahead for want of room, one in so many is. */
 #define STALE_AHEAD 16
 
-/* More warm slots than are soon used again go back to the system. */
-#define WARM_MOST 16
-
 /* ---- segments -------------------------------------------------------------------------------- */
 
 void rfs_segment_add(struct rfs_cache *cache, struct rfs_piece *piece, enum rfs_segment segment)
@@ -200,7 +197,8 @@ void rfs_cache_bound(struct rfs_cache *cache, uint64_t charge, struct rfs_cache_
         cache->probation_room = rfs_max_u64(RFS_PROBATION_BYTES, cache->probation_room - less);
     }
     /* Two at a time, as making room may need to cool some, too. */
-    while (cache->slots.n_warm > WARM_MOST && later->n_cool < 2 && rfs_cache_cool(cache, later))
+    while (cache->slots.n_warm > cache->warm_most && later->n_cool < 2 &&
+           rfs_cache_cool(cache, later))
         continue;
 }
 

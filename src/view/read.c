@@ -179,20 +179,26 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
     return rc;
 }
 
-static void ahead_of_target(struct reshard_reader *reader, uint32_t target,
+/* NEXT: the target behind it in the file. */
+static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint32_t next,
                             struct rfs_windows *windows)
 {
     struct rfs_slice slice = {0};
+    struct rfs_slice beside = {0};
     struct rfs_conversion conversion;
 
     if (rfs_view_conversion(reader->view, reader->image, target, &conversion)) {
         rfs_assemble_unconverted(&conversion, &windows->kept.begin, &windows->kept.end);
         rfs_assemble_unconverted(&conversion, &windows->lent.begin, &windows->lent.end);
     }
-    if (rfs_tensors_slice(&reader->tensors, target, &slice))
+    if (rfs_tensors_slice(&reader->tensors, target, &slice)) {
         rfs_slice_free(&slice);
-    else
-        rfs_assemble_ahead(reader->view->assembler, &slice, windows);
+        return;
+    }
+    if (next < RFS_NO_TARGET && rfs_assemble_joins(&slice) &&
+        rfs_tensors_slice(&reader->tensors, next, &beside))
+        rfs_slice_free(&beside);
+    rfs_assemble_ahead(reader->view->assembler, &slice, &beside, windows);
 }
 
 /* A window's part in a region, as bytes of the region's target. */
@@ -224,8 +230,9 @@ static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *
             continue;
         struct rfs_windows parts = {part_of(&windows->kept, region, region_end),
                                     part_of(&windows->lent, region, region_end), windows->bytes};
+        const uint32_t next = i + 1 < image->n ? region[1].target : RFS_NO_TARGET;
         if (parts.kept.end > 0 || parts.lent.end > 0)
-            ahead_of_target(reader, region->target, &parts);
+            ahead_of_target(reader, region->target, next, &parts);
     }
 }
 

@@ -194,7 +194,7 @@ static void test_threads(void **state)
             world_slice(&world, (uint64_t[]){0, 0}, (uint64_t[]){3584, 512}, true);
         ahead.id[0] = slices[0].id[0];
         ahead.id[1] = slices[0].id[1];
-        rfs_assemble_ahead(assembler, &ahead, &all);
+        rfs_assemble_ahead(assembler, &ahead, &(struct rfs_slice){0}, &all);
         assert_null(ahead.blocks);
         hold(&party, &rng);
         rfs_assembler_free(assembler);
@@ -343,7 +343,8 @@ static void test_files_are_compared_once_a_request(void **state)
     struct rfs_pool *pool = rfs_pool_new(1);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
     struct rfs_slice copy = copy_slice(&slice);
-    rfs_assemble_ahead(assembler, &copy, &(struct rfs_windows){.kept = {MIB, 3 * MIB}});
+    rfs_assemble_ahead(assembler, &copy, &(struct rfs_slice){0},
+                       &(struct rfs_windows){.kept = {MIB, 3 * MIB}});
     rfs_pool_free(pool);
     rfs_files_count(world.files, &before);
     /* Two pieces that were made ahead, one that is made now and part of one that is, too. */
@@ -375,7 +376,8 @@ static void test_changed_source_before_read_ahead(void **state)
     assert_non_null(buf);
     assert_int_equal(rfs_assemble(assembler, &slice, 0, 4096, false, buf), 0); /* both are open */
     world_spoil(&world, 1);
-    rfs_assemble_ahead(assembler, &copy, &(struct rfs_windows){.kept = {MIB, 2 * MIB}});
+    rfs_assemble_ahead(assembler, &copy, &(struct rfs_slice){0},
+                       &(struct rfs_windows){.kept = {MIB, 2 * MIB}});
     rfs_pool_free(pool);
     assert_int_equal(rfs_assemble_borrow(assembler, &slice, MIB, MIB, true, &reply), -ESTALE);
     rfs_pins_release(assembler, &pins);
@@ -395,7 +397,7 @@ static void test_read_ahead(void **state)
     struct rfs_pool *pool = rfs_pool_new(1);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
     struct rfs_slice copy = copy_slice(&slice);
-    rfs_assemble_ahead(assembler, &copy, &all);
+    rfs_assemble_ahead(assembler, &copy, &(struct rfs_slice){0}, &all);
     rfs_pool_free(pool); /* runs what is queued */
     struct rfs_assembler_counters counters;
     rfs_assembler_count(assembler, &counters);
@@ -431,7 +433,7 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
      * From within the first piece: that is the reader's own; the last is too short to be worth it.
      */
     const struct rfs_windows ahead = {.lent = {7, UINT64_MAX}};
-    rfs_assemble_ahead(assembler, &copy, &ahead);
+    rfs_assemble_ahead(assembler, &copy, &(struct rfs_slice){0}, &ahead);
     rfs_pool_free(pool);
     rfs_assembler_count(assembler, &counters);
     assert_int_equal(counters.ahead, 3);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -325,12 +326,130 @@ static void test_rows_in_turn(void **state)
     }
 }
 
+/* ---- beside each other ----------------------------------------------------------------------- */
+
+static struct rfs_slice copy_of(const struct rfs_slice *slice)
+{
+    struct rfs_slice copy = *slice;
+
+    copy.blocks = malloc(slice->n * sizeof *slice->blocks);
+    assert_non_null(copy.blocks);
+    memcpy(copy.blocks, slice->blocks, slice->n * sizeof *slice->blocks);
+    return copy;
+}
+
+/*
+ * Makes the first slice ahead, and with it the other one, if that is joined. Helpers of an earlier
+ * loop may still be in the pool's queue, which takes no job then.
+ */
+static void make_ahead(struct rfs_assembler *assembler, const struct rfs_slice *slices)
+{
+    struct rfs_assembler_counters counters = {.ahead = 0};
+
+    for (unsigned i = 0; i < 1000 && counters.ahead == 0; i++) {
+        struct rfs_slice slice = copy_of(&slices[0]);
+        struct rfs_slice beside = copy_of(&slices[1]);
+        rfs_assemble_ahead(assembler, &slice, &beside, &(struct rfs_windows){.kept = {0, 1}});
+        pthread_mutex_lock(&assembler->lock);
+        while (assembler->n_runners > 0)
+            pthread_cond_wait(&assembler->idle, &assembler->lock);
+        pthread_mutex_unlock(&assembler->lock);
+        rfs_assembler_count(assembler, &counters);
+        if (counters.ahead == 0)
+            usleep(1000);
+    }
+    assert_int_equal(counters.ahead, 1);
+}
+
+static void expect_slice(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                         const struct stack *stacks, size_t n)
+{
+    unsigned char *want = malloc((size_t)slice->bytes);
+    unsigned char *got = malloc((size_t)slice->bytes);
+
+    assert_true(want && got);
+    for (size_t i = 0; i < n; i++)
+        copy(&stacks[i], want);
+    assert_int_equal(rfs_assemble(assembler, slice, 0, (size_t)slice->bytes, true, got), 0);
+    assert_memory_equal(got, want, slice->bytes);
+    free(want);
+    free(got);
+}
+
+/*
+ * Two slices of N blocks each, of rows of the source that hold a row of either, the second one's
+ * GAP bytes further, and AFTER bytes of others. JOINED: what one call has made ahead is all.
+ */
+static void check_beside(struct rfs_pool *pool, uint64_t item, size_t n, uint64_t rows,
+                         const uint64_t *cols, uint64_t gap, uint64_t after, bool joined)
+{
+    const uint64_t row = (cols[0] + cols[1]) * item + gap + after;
+    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, BUDGET, pool);
+    struct rfs_slice slices[2];
+    struct rfs_block blocks[2][2];
+    struct stack stacks[2][2];
+
+    assert_non_null(assembler);
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < n; i++) { /* each with a part of the slice's columns */
+            stacks[k][i] = (struct stack){.item = item,
+                                          .n = 1,
+                                          .rows = rows,
+                                          .cols = cols[k],
+                                          .src = i * rows * row + k * (cols[0] * item + gap),
+                                          .src_row = row,
+                                          .dst = i * rows * item,
+                                          .dst_row = n * rows * item};
+            blocks[k][i] = block_of(&stacks[k][i]);
+        }
+        slices[k] = slice_of(blocks[k], n);
+    }
+    assert_int_equal(rfs_band_joins(&slices[0], &slices[1]), joined);
+    const struct rfs_files_counters before = counted();
+    make_ahead(assembler, slices);
+    const struct rfs_files_counters made = counted();
+    expect_slice(assembler, &slices[0], stacks[0], n);
+    assert_int_equal(counted().bytes, made.bytes);
+    expect_slice(assembler, &slices[1], stacks[1], n);
+    if (joined) {
+        assert_int_equal(counted().bytes, made.bytes);
+        const uint64_t bytes = made.bytes - before.bytes;
+        assert_true(bytes * 7 <= (slices[0].bytes + slices[1].bytes) * 8);
+        const uint64_t calls = after > row / 8 ? n * rows : bytes / (128 * KIB) + n;
+        assert_true(made.reads - before.reads <= calls + 2 * world.entry[0].extent_count);
+    } else {
+        assert_true(counted().bytes > made.bytes);
+    }
+    rfs_assembler_free(assembler);
+}
+
+static void test_beside(void **state)
+{
+    struct rfs_pool *pool = rfs_pool_new(2);
+
+    (void)state;
+    assert_non_null(pool);
+    for (unsigned i = 0; i < 20; i++) {
+        const uint64_t item = UINT64_C(1) << random_below(&rng, 4);
+        const uint64_t cols[] = {random_in(&rng, 64, 2000) / item,
+                                 random_in(&rng, 64, 2000) / item};
+        const uint64_t rows = random_in(&rng, 500, 2500);
+        const uint64_t after = random_below(&rng, 2) * random_in(&rng, 1, 300) * item;
+        const uint64_t gap = random_below(&rng, 3) ? 0 : random_in(&rng, 1, 9) * item;
+        check_beside(pool, item, (size_t)random_in(&rng, 1, 2), rows, cols, gap, after, gap == 0);
+    }
+    /* Experts' gate and up, as large as a band; wider rows than a tile holds. */
+    check_beside(pool, 2, 1, 2048, (uint64_t[]){2048, 2048}, 0, 0, true);
+    check_beside(pool, 2, 1, 1000, (uint64_t[]){2049, 2048}, 0, 0, false);
+    rfs_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_next),         cmocka_unit_test(test_next_of_any),
         cmocka_unit_test(test_any),          cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_rows_in_turn),
+        cmocka_unit_test(test_rows_in_turn), cmocka_unit_test(test_beside),
     };
     rng = random_start();
     return cmocka_run_group_tests(tests, set_up, tear_down);

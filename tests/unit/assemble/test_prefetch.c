@@ -365,7 +365,8 @@ static void test_failures_ahead_are_nobodys(void **state)
     copy.id[0] = place.slice.id[0];
     copy.id[1] = place.slice.id[1];
     const struct rfs_window window = {12 * MIB, 16 * MIB};
-    rfs_assemble_ahead(place.assembler, &copy, &(struct rfs_windows){.kept = window});
+    rfs_assemble_ahead(place.assembler, &copy, &(struct rfs_slice){0},
+                       &(struct rfs_windows){.kept = window});
     while (fails_left() > 999990)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     rfs_ahead_stop(place.assembler);
