@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 
-from forge import Param, Tree
+from forge import WHOLE, Param, Tree
 from harness import *
 from test_access import place_of
 from test_trust import BOB, NOBODY, OUT, needs_root, point, reads
@@ -18,9 +18,9 @@ w = transpose(model.w [config.cols, config.rows])
 """
 
 
-def model(rows=64, cols=32, **more):
+def model(rows=64, cols=32, state=(), **more):
     """A training's tree, the rules for it, and a model's folder with its config; the tree and the options."""
-    tree = Tree(folder("tree"), [Param("w", (rows, cols), 0, 1)], 4, 2)
+    tree = Tree(folder("tree"), [Param("w", (rows, cols), 0, 1), *state], 4, 2)
     beside = folder("model")
     config = {"model_type": "tiny", "rows": rows, "cols": cols, **more}
     for name, data in (("config.json", json.dumps(config)), ("tokenizer.json", '{"a": 1}'), ("secret.txt", "mine")):
@@ -54,6 +54,23 @@ def test_a_model_with_its_files():
         same_bytes(data, transposed(whole, 64, 32, len(whole) // (64 * 32)), "the transposed weight")
         for name in ("config.json", "tokenizer.json"):
             same_bytes(read_all(os.path.join(m.mnt, name)), read_all(os.path.join(beside, name)), name)
+
+
+def test_states_of_an_optimizer_are_left_out():
+    """Two values and a counter, with one line in the log; without the rules' drop the first of them is refused."""
+    tree, _, options = model(state=(
+        Param("adam_m.w", (64, 32), 0, 1), Param("adam_v.w", (64, 32), 0, 1), Param("global_step", (1,), WHOLE, WHOLE, "Int32")))
+    rules = os.path.join(tree.dir, "tiny.rules")
+    fails(1, f"{tree.src}: parameter 'adam_m.w': is taken by no rule of {rules}; try: drop left NAME, in the rules, "
+          "if it is not part of the model", tree.src, folder("refused"), "-o", options)
+    with open(rules, "a") as file:
+        file.write("drop left adam_* global_step\n")
+    with Foreground(tree.src, options) as m:
+        got = read_all(os.path.join(m.mnt, "model.safetensors"))
+        same_bytes(tensor_of(got)[1], transposed(tree.full["w"], 64, 32, 4), "the weight")
+        lines = [line for line in m.log().splitlines() if "leaves out" in line]
+        check(len(lines) == 1 and "conversion leaves out 3 of 4 values, which the rules drop: 'adam_m.w' and others" in lines[0],
+              f"the log: {m.log()}")
 
 
 def test_a_file_of_the_model_that_changes():
