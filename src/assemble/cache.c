@@ -233,8 +233,10 @@ void *rfs_cache_take_room(struct rfs_cache *cache)
     pthread_mutex_lock(&cache->lock);
     if (cache->slots.total > 0 && rfs_cache_make_room(cache, RFS_SLOT_UNITS, 0, &later))
         slot = rfs_cache_take_slot(cache);
-    if (slot != RFS_NO_SLOT)
+    if (slot != RFS_NO_SLOT) {
         cache->bytes += RFS_SLOT_BYTES;
+        cache->rooms++;
+    }
     unlock(cache, &later);
     if (slot == RFS_NO_SLOT)
         return NULL;
@@ -245,6 +247,7 @@ void *rfs_cache_take_room(struct rfs_cache *cache)
 void rfs_cache_give_room(struct rfs_cache *cache, void *room)
 {
     pthread_mutex_lock(&cache->lock);
+    cache->rooms--;
     rfs_slots_give_warm(&cache->slots, rfs_slots_of(&cache->slots, room)); /* counted as before */
     pthread_mutex_unlock(&cache->lock);
 }

@@ -197,7 +197,7 @@ void rfs_cache_bound(struct rfs_cache *cache, uint64_t charge, struct rfs_cache_
         cache->probation_room = rfs_max_u64(RFS_PROBATION_BYTES, cache->probation_room - less);
     }
     /* Two at a time, as making room may need to cool some, too. */
-    while (cache->slots.n_warm > cache->warm_most && later->n_cool < 2 &&
+    while (cache->slots.n_warm > cache->warm_most + cache->rooms && later->n_cool < 2 &&
            rfs_cache_cool(cache, later))
         continue;
 }
