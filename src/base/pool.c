@@ -21,7 +21,7 @@ struct rfs_pool {
     unsigned idle;  /* threads that wait for a job */
     unsigned started;
     unsigned wanted;  /* for jobs that compute */
-    unsigned most;    /* in all */
+    unsigned most;    /* with those for jobs that wait */
     unsigned waiters; /* jobs that wait, in the queue or running */
     bool stopping;
     bool held;
@@ -37,7 +37,7 @@ struct rfs_pool *rfs_pool_new(unsigned threads)
     if (!pool)
         return NULL;
     pool->wanted = threads;
-    pool->most = threads == 0 || threads > RFS_POOL_WAITERS ? threads : RFS_POOL_WAITERS;
+    pool->most = threads == 0 ? 0 : threads + RFS_POOL_WAITERS;
     pool->threads = calloc(pool->most > 0 ? pool->most : 1, sizeof *pool->threads);
     if (!pool->threads) {
         free(pool);
@@ -137,7 +137,7 @@ static bool may_start(const struct rfs_pool *pool, bool waits)
 
 static bool has_room(const struct rfs_pool *pool, bool waits, size_t limit)
 {
-    return waits ? pool->waiters < pool->most : pool->waiting < limit;
+    return waits ? pool->wanted > 0 && pool->waiters < RFS_POOL_WAITERS : pool->waiting < limit;
 }
 
 static bool submit(struct rfs_pool *pool, const struct job *what, size_t limit)
@@ -293,7 +293,7 @@ static int run_alone(size_t n, int (*fn)(void *ctx, size_t i), void *ctx)
 static void call_helpers(struct rfs_pool *pool, struct loop *loop)
 {
     const size_t limit = (size_t)pool->wanted * 4;
-    const size_t most = pool->far ? pool->most : pool->wanted;
+    const size_t most = pool->far ? RFS_POOL_WAITERS : pool->wanted;
 
     for (size_t i = 0; i < most && i + 1 < loop->n; i++) {
         pthread_mutex_lock(&loop->lock);

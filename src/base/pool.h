@@ -4,7 +4,7 @@
  * The queue's lock is a leaf lock.
  *
  * Besides the threads that it was made with, for work that computes, a pool starts up to
- * RFS_POOL_WAITERS in all for work that waits for storage: those sleep most of the time.
+ * RFS_POOL_WAITERS more for work that waits for storage: those sleep most of the time.
  */
 #pragma once
 

@@ -273,7 +273,10 @@ static void test_jobs_that_wait_are_not_queued_behind_others(void **state)
     for (unsigned i = 0; i < RFS_POOL_WAITERS; i++)
         sem_wait(&gate.entered);
     assert_false(rfs_pool_submit_waiting(pool, wait_at, &gate));
-    for (unsigned i = 0; i < RFS_POOL_WAITERS; i++)
+    /* Nor does a job that computes wait for them. */
+    assert_true(rfs_pool_submit(pool, wait_at, &gate, 1));
+    sem_wait(&gate.entered);
+    for (unsigned i = 0; i <= RFS_POOL_WAITERS; i++)
         sem_post(&gate.open);
     rfs_pool_free(pool);
     pool = rfs_pool_new(0);
