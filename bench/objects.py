@@ -92,5 +92,5 @@ def measure(bench, trees, rounds, figures, mounted, compare):
         raise OSError("curl is not there")
     for name, words in SERVERS:
         with serving(bench, words) as url:
-            for _ in range(rounds):
-                round_of(bench, trees, name, url, figures, mounted, compare)
+            for number in range(-1, rounds):  # round -1 warms up
+                round_of(bench, trees, name, url, figures if number >= 0 else type(figures)(), mounted, compare)

@@ -38,7 +38,7 @@ struct rfs_cache {
     uint64_t probation_room;  /* bytes that the probation segment may take */
     uint64_t warm_most;       /* slots that stay warm when nothing needs them */
     uint32_t refused;         /* pieces that were not made ahead, for want of room */
-    uint32_t rooms;           /* slots that rfs_cache_take_room gave */
+    uint32_t rooms;           /* slots that rfs_cache_take_room gave: as many more may stay warm */
     struct rfs_slots slots;
     struct rfs_piece **mates; /* [total slots] pieces of a slot that is cut; of others undefined */
     uint8_t *unread_in;       /* [total slots] how many of these are unread */

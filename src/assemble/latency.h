@@ -32,35 +32,59 @@ static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
  * time, and half as many when it did not, until it is tried again. By its owner's lock.
  * rfs_concurrency_init before use.
  *
- * Of object storage it begins with more, as each answer takes a way through a network; from
- * RFS_CONCURRENCY_MOST on those that follow each other become one request, so that there are larger
- * ones rather than more. There a sixth more bytes are worth it: each connection may be limited.
+ * Object storage makes reads that follow each other one request, of up to RFS_CONCURRENCY_TOGETHER;
+ * there are at most RFS_CONCURRENCY_REQUESTS at once. A sixth more bytes are worth twice as many reads there.
+ * It begins with as many as keep a network of 10 Gbit/s busy, given the time until answers begin.
+ * After that, the time that a request takes, divided by that time, says more than the rate, sooner:
+ *   below 1.1   nearly all of it is waiting: twice as many at once
+ *   from 7 on   the network is busy all the time: more cannot bring a sixth more, so requests get
+ *               larger instead, and there are fewer of them
+ *   below 4     requests are as many as they may be again
  */
 #define RFS_CONCURRENCY_LEAST 8u
 #define RFS_CONCURRENCY_MOST 32u
 #define RFS_CONCURRENCY_REMOTE 64u
 #define RFS_CONCURRENCY_MOST_REMOTE 256u
+#define RFS_CONCURRENCY_REQUESTS 64u
+#define RFS_CONCURRENCY_FEWEST 16u
+#define RFS_CONCURRENCY_TOGETHER 8u
 struct rfs_concurrency {
     bool remote;
-    unsigned now;
+    unsigned most, now;
+    unsigned requests; /* that make as many, each of reads that follow each other */
+    bool busy;         /* more cannot bring enough */
+    bool expected;     /* it began with what the first answers let expect */
     unsigned rest;     /* rounds until more are tried again */
     unsigned settling; /* reads that were begun before it changed */
     double before;     /* bytes a ns that half as many brought; 0: not known */
     uint64_t began;    /* ns, of the round */
     uint64_t bytes;    /* read in it */
     unsigned reads;    /* the same */
+    uint64_t taken;    /* ns, by all reads since these times were last compared */
+    unsigned timed;    /* the number of those */
 };
-void rfs_concurrency_init(struct rfs_concurrency *concurrency, bool remote);
+/* There is ROOM for so many reads. */
+void rfs_concurrency_init(struct rfs_concurrency *concurrency, bool remote, unsigned room);
 /* How many reads one request makes, if they follow each other. */
 static inline unsigned rfs_concurrency_together(const struct rfs_concurrency *concurrency)
 {
-    return concurrency->now > RFS_CONCURRENCY_MOST ? concurrency->now / RFS_CONCURRENCY_MOST : 1;
+    return (concurrency->now + concurrency->requests - 1) / concurrency->requests;
 }
-/*
- * READS reads of BYTES in all have ended at NOW, of as many at once as there may be. STARVED: there
- * were fewer, because no read was waiting; then the time is ignored, and the round restarts.
- */
-void rfs_concurrency_note(struct rfs_concurrency *concurrency, unsigned reads, uint64_t bytes,
-                          uint64_t now, bool starved);
+
+/* Reads of one request have ended. */
+struct rfs_concurrency_end {
+    unsigned reads;
+    uint64_t bytes;
+    uint64_t now;        /* ns */
+    uint64_t took;       /* ns */
+    uint64_t round_trip; /* ns, until answers begin; 0: not known */
+    /*
+     * There were fewer reads than there may be, because no read was waiting. Then the rate is
+     * ignored, and the round restarts.
+     */
+    bool starved;
+};
+void rfs_concurrency_note(struct rfs_concurrency *concurrency,
+                          const struct rfs_concurrency_end *end);
 
 #endif

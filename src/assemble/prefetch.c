@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/checked.h"
+#include "base/store.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, bool remote, stru
             (unsigned)rfs_min_u64(room, remote ? RFS_PREFETCH_MOST : RFS_PREFETCH_NEAR);
     pthread_mutex_init(&prefetch->lock, NULL);
     rfs_cancel_init_cond(&prefetch->changed);
-    rfs_concurrency_init(&prefetch->concurrency, remote);
+    rfs_concurrency_init(&prefetch->concurrency, remote, prefetch->room);
     atomic_init(&prefetch->latency.slow, remote);
     return prefetch;
 }
@@ -127,13 +128,13 @@ void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, ui
 }
 
 /* Windows of one file that follow each other. */
-#define TOGETHER (RFS_CONCURRENCY_MOST_REMOTE / RFS_CONCURRENCY_MOST)
 struct request {
     uint32_t file;
     uint64_t from, to;
+    uint64_t began; /* ns */
     unsigned n;
-    struct rfs_prefetch_window *windows[TOGETHER];
-    struct iovec spans[TOGETHER]; /* memory of the budget */
+    struct rfs_prefetch_window *windows[RFS_CONCURRENCY_TOGETHER];
+    struct iovec spans[RFS_CONCURRENCY_TOGETHER]; /* memory of the budget */
 };
 
 /*
@@ -162,7 +163,7 @@ static unsigned take_room(struct rfs_prefetch *prefetch, struct request *request
 static unsigned read_windows(struct rfs_prefetch *prefetch, struct request *request,
                              struct rfs_wait *wait)
 {
-    struct iovec spans[TOGETHER];
+    struct iovec spans[RFS_CONCURRENCY_TOGETHER];
     struct rfs_reading reading;
     if (rfs_reading_begin_ahead(prefetch->files, request->file, &reading) < 0)
         return 0;
@@ -174,6 +175,14 @@ static unsigned read_windows(struct rfs_prefetch *prefetch, struct request *requ
     rfs_reading_leave(&reading);
     while (rc < 0 && n > 0)
         rfs_cache_give_room(prefetch->cache, request->spans[--n].iov_base);
+    return n;
+}
+
+static unsigned count(const struct rfs_prefetch *prefetch, enum rfs_prefetch_state state)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < prefetch->room; i++)
+        n += prefetch->windows[i].state == state;
     return n;
 }
 
@@ -208,7 +217,8 @@ static void begin(struct rfs_prefetch *prefetch, struct rfs_prefetch_window *win
 {
     const unsigned most = rfs_concurrency_together(&prefetch->concurrency);
 
-    *request = (struct request){.file = window->file, .from = window->from, .to = window->from};
+    *request = (struct request){
+        .file = window->file, .from = window->from, .to = window->from, .began = rfs_wait_now()};
     for (; window; window = request->n < most ? next_behind(prefetch, request) : NULL) {
         window->state = RFS_WINDOW_READING;
         request->windows[request->n++] = window;
@@ -225,11 +235,19 @@ static void end(struct rfs_prefetch *prefetch, const struct request *request, un
 {
     const uint64_t now = rfs_wait_now();
 
-    prefetch->reading -= request->n;
     prefetch->reads += n > 0;
-    /* One that failed, or had no room, says as little of the storage as one that was alone. */
-    rfs_concurrency_note(&prefetch->concurrency, request->n, request->to - request->from, now,
-                         n < request->n || !next_queued(prefetch));
+    /* One that failed, or had no room, says nothing of the storage. */
+    if (n == request->n)
+        rfs_concurrency_note(&prefetch->concurrency,
+                             &(struct rfs_concurrency_end){
+                                 .reads = n,
+                                 .bytes = request->to - request->from,
+                                 .now = now,
+                                 .took = now - request->began,
+                                 .round_trip = rfs_store_objects()->round_trip(),
+                                 .starved = !next_queued(prefetch),
+                             });
+    prefetch->reading -= request->n;
     for (unsigned i = 0; i < request->n; i++) {
         struct rfs_prefetch_window *window = request->windows[i];
         window->state = i < n ? RFS_WINDOW_READY : RFS_WINDOW_FAILED;
@@ -279,14 +297,16 @@ static void run(void *arg)
 static void start_runners(struct rfs_prefetch *prefetch)
 {
     pthread_mutex_lock(&prefetch->lock);
-    unsigned queued = 0;
-    for (unsigned i = 0; i < prefetch->room; i++)
-        queued += prefetch->windows[i].state == RFS_WINDOW_QUEUED;
+    const unsigned now = prefetch->concurrency.now;
     const unsigned together = rfs_concurrency_together(&prefetch->concurrency);
-    while (queued > 0 && prefetch->runners < prefetch->concurrency.now / together &&
-           !prefetch->stopped) {
+    const unsigned queued = count(prefetch, RFS_WINDOW_QUEUED);
+    unsigned going = prefetch->reading;
+    for (unsigned left = queued; left > 0 && going < now;
+         left -= left < together ? left : together) {
+        if (prefetch->runners == RFS_CONCURRENCY_REQUESTS || prefetch->stopped)
+            break;
+        going += together;
         prefetch->runners++;
-        queued -= queued < together ? queued : together;
         pthread_mutex_unlock(&prefetch->lock);
         const bool started = rfs_pool_submit_waiting(prefetch->pool, run, prefetch);
         pthread_mutex_lock(&prefetch->lock);

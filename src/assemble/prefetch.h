@@ -2,14 +2,14 @@
 /*
  * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several
  * threads at once before gathering asks for them. Of object storage up to eight that follow each
- * other are one request. The ranges of source files that a reader will need are noted (gather.h);
+ * other are one request (latency.h). The ranges of source files that a reader will need are noted (gather.h);
  * ranges of a file that lie near each other become one request, whichever parameters and pieces
  * they are for.
  *
  * Whether sources are slow is measured (latency.h). While they are fast, only this measurement is
  * done here; object storage is slow until it is found not to be. How many reads are under way at
- * once follows the storage, between 8 and 32 (of objects 256, which are 32 requests); waiting
- * threads of the pool make them.
+ * once follows the storage, between 8 and 32 (of objects 64 and 256, in at most 64 requests);
+ * waiting threads of the pool make them.
  *
  * A window that cannot be read is dropped: the thread that needs it reads the range itself, and
  * only its failure counts. Windows hold the bytes of the files at the time of reading; gathering

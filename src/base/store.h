@@ -50,6 +50,8 @@ struct rfs_store {
     /* Fills all spans, which it changes, from OFFSET on; -ESTALE once it is another version. */
     int (*read)(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
     void (*let_go)(struct rfs_object *object);
+    /* The shortest time until an answer with bytes of an object began, in ns; 0: none did. */
+    uint64_t (*round_trip)(void);
 };
 
 /* Before any thread starts; STORE lasts for ever. */

@@ -66,7 +66,8 @@ struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uin
     const uint64_t lost = holes(sequential);
     const uint64_t to = sequential->end + (allowed > lost ? allowed - lost : 0);
     const uint64_t from = rfs_max_u64(sequential->staged_to, sequential->end);
-    const uint64_t step = from > sequential->end ? rfs_max_u64(reach / 4, STEP) : STEP;
+    const uint64_t step =
+        from > sequential->end ? rfs_max_u64(reach / rfs_max_u64(times, 4), STEP) : STEP;
     if (to < from + step)
         return (struct rfs_window){0};
     sequential->staged_to = to;

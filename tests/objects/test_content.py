@@ -3,6 +3,7 @@
 import filecmp
 import json
 import os
+import re
 import shutil
 import time
 
@@ -79,6 +80,10 @@ def publish(source):
         for name in names:
             os.chmod(os.path.join(base, name), 0o644)
     return os.path.basename(where), where
+
+
+def status(pid, name):
+    return int(re.search(rf"{name}:\s+(\d+)", read_all(f"/proc/{pid}/status").decode())[1])
 
 
 def needs_nginx():

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rank costs in round trips to a store, counted: requests that do not overlap follow each other."""
 import os
+import shutil
+import time
 
 from forge import Tree, usual
 from harness import *
-from test_content import publish, needs_nginx, strategies
+from test_content import publish, needs_nginx, status, strategies
 import stores
 
 LATENCY = 0.15  # seconds: requests that are made at once are far closer together
@@ -92,3 +94,49 @@ def test_reads_in_sequence_are_few_large_requests():
             # The first MiB alone, then sixteen times as much, then all.
             check(round_trips(asked) <= 6, f"{round_trips(asked)} round trips for {size} bytes: {asked}")
             check(got <= 1.2 * size + (4 << 20), f"{got} bytes were read for {size}")
+
+
+def published_example(size):
+    """A source of 4 ranks for 2, of so many MiB a file, behind nginx: its name, where it is, and its strategies."""
+    needs_nginx()
+    where = os.path.join(stores.web, f"example-{os.getpid()}-{time.monotonic_ns()}")
+    equal(run(reshard, "example", where, "--src", "4", "--dst", "2", "--cut", "rows", "--size", f"{2 * size}M").returncode, 0, "example")
+    for base, _, names in os.walk(where):
+        os.chmod(base, 0o755)
+        for name in names:
+            os.chmod(os.path.join(base, name), 0o644)
+    return os.path.basename(where), where, strategies(where)
+
+
+def read_by_pieces(path):
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
+def at_once(requests):
+    """The most requests for ranges that wait for an answer at the same time."""
+    events = sorted((when, change) for r in requests if len(r) > 5 and r[2].startswith("bytes=")
+                    for when, change in ((float(r[4]), 1), (float(r[5]), -1)))
+    most = now = 0
+    for _, change in events:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def test_reading_ahead_keeps_many_requests_under_way_within_the_memory():
+    size = 320
+    name, where, options = published_example(size)
+    sanitized = b"__asan_init" in read_all(reshardfs) or b"__tsan_init" in read_all(reshardfs)
+    with stores.Proxy(upstream=stores.nginx_port, latency=0.1) as proxy:
+        for cache, least in ((64, 30), (512, 60)):
+            proxy.forget()
+            with Foreground(f"{proxy.url}/{name}/src", f"{options},cache={cache}M,index_cache=no", env=stores.environment(proxy.url)) as m:
+                read_by_pieces(m.file(0))
+                peak = status(m.process.pid, "VmHWM") >> 10
+            most = at_once(proxy.requests())
+            print(f"cache={cache}M: {most} requests at once, {peak} MiB at most", flush=True)
+            check(least <= most <= 64, f"{most} requests at once with cache={cache}M")
+            check(sanitized or peak <= cache + 64, f"{peak} MiB at most with cache={cache}M")
+    shutil.rmtree(where)

@@ -10,17 +10,13 @@ import threading
 import time
 
 from harness import *
-from test_content import publish, strategies, tree
+from test_content import publish, status, strategies, tree
 from test_secrets import search, search_core
 import stores
 
 SECONDS = int(os.environ.get("RFS_OBJECTS_SECONDS", "150"))
 PLANS = ({"fault": "any", "every": 3}, {"fault": "stall", "every": 9, "ranges": True}, {"fault": "429", "every": 5},
          {"fault": "garbage", "every": 4}, {"fault": "503"}, {}, {"fault": "any", "every": 2, "latency": 0.05})
-
-
-def status(pid, name):
-    return int(re.search(rf"{name}:\s+(\d+)", read_all(f"/proc/{pid}/status").decode())[1])
 
 
 def is_clean(m):

@@ -8,6 +8,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 
 #define KEPT 32 /* idle lanes, the rest is closed */
 #define CONNECT_SECONDS 10
-#define BUFFER_BYTES (128L << 10)
+/* Below the size from which malloc asks the system for memory each time (mount/main.c). */
+#define BUFFER_BYTES (120L << 10)
 #define CONNECTIONS_KEPT 32L /* of a lane */
 
 /* One request, in the hands of curl. */
@@ -44,6 +46,13 @@ static struct {
     unsigned n_idle, under_way;
     pid_t process;
 } all = {.begun = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static atomic_uint_fast64_t round_trip; /* ns; 0: not known */
+
+uint64_t rfs_http_round_trip(void)
+{
+    return atomic_load_explicit(&round_trip, memory_order_relaxed);
+}
 
 static void begin(void)
 {
@@ -388,6 +397,18 @@ static void note_failure(struct rfs_http *http, const struct handle *handle, CUR
                  handle->why[0] ? handle->why : curl_easy_strerror(code));
 }
 
+static void note_round_trip(const struct handle *handle)
+{
+    curl_off_t us = 0;
+
+    curl_easy_getinfo(handle->easy, CURLINFO_STARTTRANSFER_TIME_T, &us);
+    const uint64_t ns = us > 0 ? (uint64_t)us * 1000 : 0;
+    const uint64_t least = atomic_load_explicit(&round_trip, memory_order_relaxed);
+    /* If another thread's is lost, a later one comes. */
+    if (ns > 0 && (least == 0 || ns < least))
+        atomic_store_explicit(&round_trip, ns, memory_order_relaxed);
+}
+
 static struct rfs_http *finished(struct rfs_lane *lane)
 {
     struct CURLMsg *message;
@@ -404,6 +425,8 @@ static struct rfs_http *finished(struct rfs_lane *lane)
         struct rfs_http *http = handle->http;
         curl_easy_getinfo(handle->easy, CURLINFO_RESPONSE_CODE, &http->status);
         note_failure(http, handle, code);
+        if (code == CURLE_OK && http->status == 206)
+            note_round_trip(handle);
         retire(lane, handle);
         return http;
     }

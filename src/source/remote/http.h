@@ -60,6 +60,9 @@ int rfs_lane_queue(void);
 struct rfs_http *rfs_lane_wait(struct rfs_lane *lane, int ms);
 unsigned rfs_lane_busy(const struct rfs_lane *lane);
 
+/* The shortest time from a request for a range to the first byte of its answer, in ns; 0: none. */
+uint64_t rfs_http_round_trip(void);
+
 /* The time of "Sun, 06 Nov 1994 08:49:37 GMT"; 0 when it is none. */
 time_t rfs_http_time(const char *text);
 

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/vec.h"
+#include "source/remote/http.h"
 #include "source/remote/listing.h"
 #include "source/remote/object.h"
 
@@ -434,8 +435,8 @@ static int store_read(struct rfs_object *object, struct iovec *spans, int count,
     return rc;
 }
 
-static const struct rfs_store store = {store_stat, store_list, rfs_known_forget,
-                                       store_hold, store_read, rfs_object_free};
+static const struct rfs_store store = {store_stat, store_list,      rfs_known_forget,   store_hold,
+                                       store_read, rfs_object_free, rfs_http_round_trip};
 
 const struct rfs_store *rfs_known_store(void)
 {

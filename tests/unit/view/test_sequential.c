@@ -237,6 +237,14 @@ static void test_object_storage(void **state)
         steps++;
     }
     assert_int_equal(steps, 2);
+    /* From then on in small steps, so that requests do not all end at the same time. */
+    steps = 0;
+    for (uint64_t at = sequential.end; at < 3 * reach; at += MIB) {
+        struct rfs_windows ahead;
+        rfs_sequential_note(&sequential, at, at + MIB, &ahead);
+        steps += rfs_sequential_prefetch(&sequential, reach, RFS_REMOTE_TIMES).end > 0;
+    }
+    assert_in_range(steps, 2 * RFS_REMOTE_TIMES, 3 * RFS_REMOTE_TIMES);
 }
 
 int main(void)
