@@ -13,9 +13,6 @@
 #include "assemble/internal.h"
 #include "base/checked.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Below so many pieces of budget, those made ahead would push each other out. */
 #define ROOM_PIECES 8
 /* Contiguous ranges shorter than this are read as quickly on demand. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RFS_ASSEMBLE_AHEAD_H
-#define RFS_ASSEMBLE_AHEAD_H
+#pragma once
 
-#include <stdint.h>
+#include "base/std.h"
 
 struct rfs_assembler;
 struct rfs_slice;
@@ -15,5 +14,3 @@ void rfs_ahead_cancel(struct rfs_assembler *assembler, const struct rfs_slice *s
 void rfs_ahead_drop(struct rfs_assembler *assembler);
 /* The same, and waits until nothing is being made. */
 void rfs_ahead_stop(struct rfs_assembler *assembler);
-
-#endif

@@ -11,9 +11,6 @@
 #include "base/store.h"
 #include "base/vec.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define MOST_RUNNERS 4

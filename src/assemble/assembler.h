@@ -21,8 +21,7 @@
  * converts. Lock order: the cache's lock and the
  * assembler's are leaf locks, never taken together and not held across I/O or copying.
  */
-#ifndef RFS_ASSEMBLE_ASSEMBLER_H
-#define RFS_ASSEMBLE_ASSEMBLER_H
+#pragma once
 
 #include "assemble/cache.h"
 #include "assemble/gather.h"
@@ -160,5 +159,3 @@ struct rfs_assembler_counters {
     uint64_t ahead; /* pieces made ahead */
 };
 void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out);
-
-#endif

@@ -4,8 +4,6 @@
 
 #include "base/checked.h"
 
-#include <errno.h>
-
 /* Below so many bands of budget, pieces are made one by one. */
 #define ROOM_BANDS 4
 #define LEAST_PIECES 16

@@ -6,8 +6,7 @@
  *
  * Memory: that of the pieces, which count in the budget, and a scratch for each thread.
  */
-#ifndef RFS_ASSEMBLE_BAND_H
-#define RFS_ASSEMBLE_BAND_H
+#pragma once
 
 #include "assemble/internal.h"
 #include "assemble/shape.h"
@@ -58,5 +57,3 @@ bool rfs_band_joins(const struct rfs_slice *slice, const struct rfs_slice *besid
  * its SHAPE, which is set, are over the columns and the rows.
  */
 bool rfs_band_transposes(const struct rfs_block *block, struct rfs_shape *shape);
-
-#endif

@@ -17,9 +17,6 @@
 #include "base/checked.h"
 #include "base/vec.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /* Longer rows of the output would lie in more than two pieces. */
 #define ROW_MOST RFS_PIECE
 /* Gaps between the wanted parts of source rows are read over where they are this part of a row. */

@@ -4,8 +4,6 @@
 #include "base/cancel.h"
 #include "base/checked.h"
 
-#include <stdlib.h>
-
 /* More warm slots than are soon used again go back to the system. */
 #define WARM_MOST 16
 /* With so many units or more a piece takes a whole slot. */

@@ -28,16 +28,12 @@
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.
  */
-#ifndef RFS_ASSEMBLE_CACHE_H
-#define RFS_ASSEMBLE_CACHE_H
+#pragma once
 
 #include "assemble/slots.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_PROBATION_BYTES (UINT64_C(16) << 20)
 
@@ -141,5 +137,3 @@ struct rfs_cache_counters {
     uint64_t unread;  /* pieces that were made ahead and evicted before they were requested */
 };
 void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out);
-
-#endif

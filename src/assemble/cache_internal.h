@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the cache only. All of it is under the cache's lock. */
-#ifndef RFS_ASSEMBLE_CACHE_INTERNAL_H
-#define RFS_ASSEMBLE_CACHE_INTERNAL_H
+#pragma once
 
 #include "assemble/cache.h"
 
@@ -109,5 +108,3 @@ bool rfs_cache_take_memory(struct rfs_cache *cache, struct rfs_piece *piece, uin
 /* Frees a forgotten piece without pins. */
 void rfs_cache_dispose(struct rfs_cache *cache, struct rfs_piece *piece,
                        struct rfs_cache_later *later);
-
-#endif

@@ -2,8 +2,6 @@
 /* The pieces by key, and the ghost list. */
 #include "assemble/cache_internal.h"
 
-#include <stdlib.h>
-
 /* Ids are hashes already; consecutive numbers take consecutive places. */
 static struct rfs_piece **place_of(const struct rfs_cache *cache, const struct rfs_piece_key *key)
 {

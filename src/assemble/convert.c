@@ -19,8 +19,6 @@
 #include "assemble/convert_x86.h"
 
 #include <assert.h>
-#include <stdint.h>
-#include <string.h>
 
 /* Loops of a known length are made of vectors without much ado, and a copy aligns the elements. */
 #define BLOCK 32

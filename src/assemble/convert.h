@@ -9,8 +9,7 @@
  * Float32. Otherwise a NaN has the same sign, is quiet, and has as many of its payload's leading
  * bits as there is room for. Float8E4M3FN's has the payload of its 3 bits.
  */
-#ifndef RFS_ASSEMBLE_CONVERT_H
-#define RFS_ASSEMBLE_CONVERT_H
+#pragma once
 
 #include "source/dtype.h"
 
@@ -28,5 +27,3 @@ void rfs_convert_by_float32(enum rfs_dtype to, void *dst, const void *src, size_
 /* rfs_convert without instructions that only some processors have; for tests and measurements. */
 void rfs_convert_portably(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                           size_t count);
-
-#endif

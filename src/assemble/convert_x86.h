@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of rfs_convert that AVX2 and F16C do faster. */
-#ifndef RFS_ASSEMBLE_CONVERT_X86_H
-#define RFS_ASSEMBLE_CONVERT_X86_H
+#pragma once
 
 #include "source/dtype.h"
 
@@ -11,5 +10,3 @@
  */
 size_t rfs_convert_x86(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                        size_t count);
-
-#endif

@@ -10,9 +10,6 @@
 #include "assemble/convert.h"
 #include "base/checked.h"
 
-#include <errno.h>
-#include <string.h>
-
 /*
  * Entries of an answer for RFS_SCRATCH bytes: they lie in two pieces, and one is kept for copied
  * bytes.

@@ -5,9 +5,6 @@
  */
 #include "assemble/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /*
  * A range that needs more windows than there is room for is fetched by halves, down to so many
  * bytes.

@@ -12,9 +12,6 @@
 #include "assemble/shape.h"
 #include "base/checked.h"
 
-#include <errno.h>
-#include <string.h>
-
 /* Runs of this length are not worth keeping: they read as fast as a copy from the cache. */
 #define KEEP_RUN (UINT64_C(64) << 10)
 /* Of longer runs, at most a part of the bytes is read in vain: of whole files a tenth or so. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A range of a slice, read from its sources into memory. No cache, no lock of its own. */
-#ifndef RFS_ASSEMBLE_GATHER_H
-#define RFS_ASSEMBLE_GATHER_H
+#pragma once
 
 #include "assemble/place.h"
 #include "base/vec.h"
@@ -73,5 +72,3 @@ uint64_t rfs_gather_source(const struct rfs_slice *slice, uint64_t begin);
 
 /* Whether the block gives a byte of [begin, end). */
 bool rfs_gather_touches(const struct rfs_block *block, uint64_t begin, uint64_t end);
-
-#endif

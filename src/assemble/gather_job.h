@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room: a block's share of a gather. */
-#ifndef RFS_ASSEMBLE_GATHER_JOB_H
-#define RFS_ASSEMBLE_GATHER_JOB_H
+#pragma once
 
 #include "assemble/shape.h"
 #include "source/io/files.h"
@@ -47,5 +46,3 @@ int rfs_gather_window(const struct rfs_gather_job *job, uint64_t size, uint64_t 
 
 /* All of the job, of a strided block; gather_strided.c. 0 or -errno. */
 int rfs_gather_strided(const struct rfs_gather_job *job);
-
-#endif

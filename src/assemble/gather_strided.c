@@ -12,8 +12,6 @@
 #include "assemble/transpose.h"
 #include "base/checked.h"
 
-#include <string.h>
-
 /* Windows have at most so many bytes for each that is wanted. */
 #define SPARSE 8
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the room only: shared by its files. */
-#ifndef RFS_ASSEMBLE_INTERNAL_H
-#define RFS_ASSEMBLE_INTERNAL_H
+#pragma once
 
 #include "assemble/assembler.h"
 #include "assemble/cache.h"
@@ -70,5 +69,3 @@ void rfs_fetch_soon(struct rfs_assembler *assembler, const struct rfs_slice *sli
  */
 int rfs_piece_get(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t number,
                   enum rfs_cache_want want, bool passing, struct rfs_piece **out);
-
-#endif

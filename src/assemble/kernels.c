@@ -11,8 +11,6 @@
 
 #include "assemble/kernels_x86.h"
 
-#include <string.h>
-
 #define RFS_FIXED(n)                                                                               \
     static void copy_##n(unsigned char *restrict dst, size_t dst_stride,                           \
                          const unsigned char *restrict src, size_t src_stride, size_t count)       \

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strided copies specialised on the length of a run. bench/ measures the speed of each. */
-#ifndef RFS_ASSEMBLE_KERNELS_H
-#define RFS_ASSEMBLE_KERNELS_H
+#pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 /*
  * COUNT runs of RUN bytes, the k-th from src + k * src_stride to dst + k * dst_stride. No overlap.
@@ -12,5 +11,3 @@
  */
 void rfs_copy_runs(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                    size_t src_stride, size_t run, size_t count);
-
-#endif

@@ -16,8 +16,6 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-#include <stdint.h>
-#include <string.h>
 
 #define RFS_AVX2 __attribute__((target("avx2")))
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of rfs_copy_runs that byte shuffles do faster than single moves. */
-#ifndef RFS_ASSEMBLE_KERNELS_X86_H
-#define RFS_ASSEMBLE_KERNELS_X86_H
+#pragma once
 
-#include <stddef.h>
+#include "base/std.h"
 
 /* The longest run that a shuffle is tried for. */
 #define RFS_SHUFFLE_RUN 8
@@ -16,5 +15,3 @@
  */
 size_t rfs_copy_shuffled(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                          size_t src_stride, size_t run, size_t count);
-
-#endif

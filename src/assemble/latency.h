@@ -3,12 +3,11 @@
  * How fast the sources are: whether reads of them wait, and how many reads at once the storage
  * rewards. Nothing here reads a clock: callers pass measured times.
  */
-#ifndef RFS_ASSEMBLE_LATENCY_H
-#define RFS_ASSEMBLE_LATENCY_H
+#pragma once
+
+#include "base/std.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /*
  * Whether reads wait: a moving average of how long. Two of three that waited a ms make the sources
@@ -86,5 +85,3 @@ struct rfs_concurrency_end {
 };
 void rfs_concurrency_note(struct rfs_concurrency *concurrency,
                           const struct rfs_concurrency_end *end);
-
-#endif

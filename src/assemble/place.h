@@ -7,12 +7,9 @@
  * long in the source as in the destination. A page of a file lies at a page of memory, so file
  * offsets serve as addresses.
  */
-#ifndef RFS_ASSEMBLE_PLACE_H
-#define RFS_ASSEMBLE_PLACE_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 /* Moving the destination by this much leaves the slow distances. */
 #define RFS_PLACE_STEP 64
@@ -25,5 +22,3 @@ static inline bool rfs_place_is_slow(const void *dst, uint64_t src, uint64_t siz
     const uint64_t distance = ((uintptr_t)dst - src) % 4096;
     return size >= RFS_PLACE_LEAST && distance >= 1 && distance < 32;
 }
-
-#endif

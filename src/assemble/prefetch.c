@@ -6,8 +6,6 @@
 #include "base/store.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Windows that were unused for that time may be freed; ns. */
 #define FORGOTTEN UINT64_C(1000000000)

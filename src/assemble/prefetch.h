@@ -26,8 +26,7 @@
  * thread that holds windows waits for reads that are under way, without holding a descriptor; reads
  * that have not begun it makes itself.
  */
-#ifndef RFS_ASSEMBLE_PREFETCH_H
-#define RFS_ASSEMBLE_PREFETCH_H
+#pragma once
 
 #include "assemble/cache.h"
 #include "assemble/gather.h"
@@ -92,5 +91,3 @@ struct rfs_prefetch_counters {
     unsigned windows; /* there now */
 };
 void rfs_prefetch_count(struct rfs_prefetch *prefetch, struct rfs_prefetch_counters *out);
-
-#endif

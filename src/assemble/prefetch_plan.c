@@ -8,8 +8,6 @@
 
 #include "base/checked.h"
 
-#include <stdlib.h>
-
 /* A gap of so many bytes is read over: a round trip to slow storage takes longer. */
 #define GAP (UINT64_C(32) << 10)
 

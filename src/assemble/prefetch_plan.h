@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside prefetch.c: which requests ranges of source files become. No lock, no I/O. */
-#ifndef RFS_ASSEMBLE_PREFETCH_PLAN_H
-#define RFS_ASSEMBLE_PREFETCH_PLAN_H
+#pragma once
 
 #include "assemble/gather.h"
 
@@ -63,5 +62,3 @@ struct rfs_prefetch_plan {
 void rfs_prefetch_plan(struct rfs_prefetch_window *windows, unsigned n,
                        const struct rfs_prefetch_wishes *wishes, bool count,
                        struct rfs_prefetch_plan *out);
-
-#endif

@@ -6,12 +6,9 @@
  * Runs are numbered in the order of the loops, which is ascending in the source and in the
  * destination, so that any range of either is a range of numbers.
  */
-#ifndef RFS_ASSEMBLE_SHAPE_H
-#define RFS_ASSEMBLE_SHAPE_H
+#pragma once
 
 #include "plan/slice.h"
-
-#include <stdbool.h>
 
 struct rfs_shape {
     uint64_t run; /* bytes */
@@ -30,5 +27,3 @@ uint64_t rfs_shape_dst(const struct rfs_shape *shape, uint64_t k);
 /* The last run that begins at or before the offset. */
 uint64_t rfs_shape_at_src(const struct rfs_shape *shape, uint64_t offset);
 uint64_t rfs_shape_at_dst(const struct rfs_shape *shape, uint64_t offset);
-
-#endif

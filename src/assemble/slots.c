@@ -4,7 +4,6 @@
 #include "base/checked.h"
 #include "base/limits.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)

@@ -11,14 +11,9 @@
  * of any size, in any order, never take more memory than the range. Its owner locks; only
  * rfs_slots_cool and rfs_slots_guard may be called without the lock, on a slot that was taken.
  */
-#ifndef RFS_ASSEMBLE_SLOTS_H
-#define RFS_ASSEMBLE_SLOTS_H
+#pragma once
 
 #include "base/secret.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define RFS_SLOT_BYTES ((size_t)1 << 20)
 #define RFS_NO_SLOT UINT32_MAX
@@ -88,5 +83,3 @@ static inline uint32_t rfs_slots_of(const struct rfs_slots *slots, const void *d
 {
     return (uint32_t)((size_t)((const unsigned char *)data - slots->base) / RFS_SLOT_BYTES);
 }
-
-#endif

@@ -9,8 +9,6 @@
  */
 #include "assemble/transpose.h"
 
-#include <stdint.h>
-#include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif

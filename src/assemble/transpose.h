@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A matrix in memory to another place, its rows as columns. */
-#ifndef RFS_ASSEMBLE_TRANSPOSE_H
-#define RFS_ASSEMBLE_TRANSPOSE_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 #define RFS_TRANSPOSE_LINE 64 /* bytes of a line of a cache */
 
@@ -22,5 +20,3 @@ void rfs_transpose(unsigned char *dst, size_t dst_stride, const unsigned char *s
  */
 void rfs_transpose_far(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                        size_t src_stride, size_t item, size_t rows, size_t cols);
-
-#endif

@@ -5,11 +5,6 @@
 #include "base/glob.h"
 #include "convert/compile_internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Rules run twice: for the names that they know, then for the links. */
 enum pass { FIND_SIDE, MAKE };
 

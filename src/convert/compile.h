@@ -8,8 +8,7 @@
  *
  * Cost: time in the tensors of both sides; a name and a link for each.
  */
-#ifndef RFS_CONVERT_COMPILE_H
-#define RFS_CONVERT_COMPILE_H
+#pragma once
 
 #include "convert/config.h"
 #include "convert/map.h"
@@ -33,5 +32,3 @@ struct rfs_convert_input {
 int rfs_convert_compile(const struct rfs_convert_rules *rules,
                         const struct rfs_convert_input *input, struct rfs_convert_map **out,
                         struct rfs_error *err);
-
-#endif

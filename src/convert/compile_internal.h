@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that apply rules; between internal.h and compile.h. */
-#ifndef RFS_CONVERT_COMPILE_INTERNAL_H
-#define RFS_CONVERT_COMPILE_INTERNAL_H
+#pragma once
 
 #include "base/intern.h"
 #include "convert/compile.h"
@@ -172,5 +171,3 @@ int rfs_convert_link(struct compiling *c, uint32_t left, const struct left_rows 
 int rfs_convert_link_same(struct compiling *c, uint32_t source, const char *name);
 /* Orders links by the tensor that they make, and lists those tensors. */
 int rfs_convert_link_finish(struct compiling *c);
-
-#endif

@@ -8,10 +8,6 @@
 #include "base/read_whole.h"
 #include "base/vec.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MOST_BYTES ((size_t)16 << 20)
 #define MOST_LEVELS 8 /* of objects in objects */
 #define REMEDY "the config.json of the model, as HuggingFace has it"

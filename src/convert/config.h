@@ -6,13 +6,9 @@
  *
  * Immutable once read. Cost: the texts and 32 bytes a key.
  */
-#ifndef RFS_CONVERT_CONFIG_H
-#define RFS_CONVERT_CONFIG_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stddef.h>
-#include <stdint.h>
 
 enum rfs_hf_kind { RFS_HF_NUMBER, RFS_HF_TEXT, RFS_HF_OTHER };
 
@@ -36,5 +32,3 @@ void rfs_hf_config_free(struct rfs_hf_config *config);
 const char *rfs_hf_config_name(const struct rfs_hf_config *config);
 /* The value of a key, or NULL. O(log keys). */
 const struct rfs_hf_value *rfs_hf_config_find(const struct rfs_hf_config *config, const char *key);
-
-#endif

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files of the convert room only: rules as they are parsed. */
-#ifndef RFS_CONVERT_INTERNAL_H
-#define RFS_CONVERT_INTERNAL_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/vec.h"
 #include "convert/rules.h"
 #include "source/dtype.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 enum { SIDE_LEFT, SIDE_RIGHT };
 
@@ -176,5 +172,3 @@ void *rfs_convert_alloc(struct convert_parser *p, size_t size);
 void *rfs_convert_expected(struct convert_parser *p, const char *something);
 /* One level deeper; false, having failed, when expressions are nested too deeply. */
 bool rfs_convert_nest(struct convert_parser *p);
-
-#endif

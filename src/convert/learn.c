@@ -2,9 +2,6 @@
 /* Statements that give names a value, and those that refuse a config. */
 #include "convert/compile_internal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 int rfs_convert_check_model(struct compiling *c)
 {
     const struct rfs_hf_value *model = rfs_hf_config_find(c->input->config, "model_type");

@@ -4,10 +4,6 @@
 
 #include "base/cleanup.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 static int by_step(const void *a, const void *b)
 {
     const struct rfs_convert_digit *x = a;

@@ -3,10 +3,6 @@
 
 #include "base/checked.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 void rfs_convert_map_free(struct rfs_convert_map *map)
 {
     if (!map)

@@ -14,16 +14,12 @@
  *
  * Immutable. Cost: 40 bytes a link, 8 for each axis of both tensors and 32 a digit; 200 a tensor.
  */
-#ifndef RFS_CONVERT_MAP_H
-#define RFS_CONVERT_MAP_H
+#pragma once
 
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
 #include "source/index.h"
-
-#include <stdbool.h>
-#include <stdint.h>
 
 #define RFS_CONVERT_DIGITS 12 /* of a link, at most */
 
@@ -93,5 +89,3 @@ void rfs_convert_span_all(const struct rfs_convert_map *map, const struct rfs_co
 void rfs_convert_span_box(const struct rfs_convert_map *map, const struct rfs_convert_link *link,
                           int side, uint32_t ndim, const struct rfs_convert_span *span,
                           uint64_t *lo, uint64_t *hi);
-
-#endif

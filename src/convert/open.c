@@ -4,9 +4,6 @@
 #include "convert/internal.h"
 #include "convert/shipped.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The name of the folder of shipped rules in messages. */

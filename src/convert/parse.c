@@ -3,11 +3,6 @@
 #include "base/cleanup.h"
 #include "convert/internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* One file while it is read. */
 struct reader {
     struct rfs_convert_rules *rules;

@@ -2,10 +2,6 @@
 /* Numbers and conditions; rules.h has the grammar. */
 #include "convert/internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define MOST_TERMS 200 /* one in the other, as they are evaluated */
 
 static const struct number *make(struct convert_parser *p, enum number_kind kind,

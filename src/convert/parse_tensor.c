@@ -2,7 +2,6 @@
 /* Names with holes, and expressions of tensors; rules.h has the grammar. */
 #include "convert/internal.h"
 
-#include <string.h>
 #include <strings.h>
 
 #define MOST_SIZES 16

@@ -2,11 +2,6 @@
 /* Shared by the parsers of rules: blanks, words, failures. */
 #include "convert/internal.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
 int rfs_convert_fail(const char *file, uint32_t line, const char *param, const char *remedy,
                      struct rfs_error *err, const char *fmt, ...)
 {

@@ -8,9 +8,6 @@
 
 #include "base/checked.h"
 
-#include <errno.h>
-#include <string.h>
-
 static void remove_axis(struct shape *shape, uint32_t axis)
 {
     memmove(&shape->dims[axis], &shape->dims[axis + 1],

@@ -2,8 +2,6 @@
 /* Tensors that are copies of others of their side. */
 #include "convert/compile_internal.h"
 
-#include <errno.h>
-
 /* The tensor NAME of the made side gets the links of another. */
 static int repeat_links(struct compiling *c, uint32_t from, const char *name)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert/reshape.h"
 
-#include <string.h>
-
 bool rfs_convert_divide(struct piece *piece, uint32_t axis, uint64_t size)
 {
     uint64_t last = piece->at[axis] % size; /* within a block */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on the axes of a piece. */
-#ifndef RFS_CONVERT_RESHAPE_H
-#define RFS_CONVERT_RESHAPE_H
+#pragma once
 
 #include "convert/compile_internal.h"
 
@@ -18,5 +17,3 @@ void rfs_convert_swap(struct piece *piece, uint32_t last);
 void rfs_convert_join(struct piece *piece, uint32_t axis, uint64_t inner);
 /* An axis becomes two, the second of INNER entries. False when that cannot be done. */
 bool rfs_convert_split(struct piece *piece, uint32_t axis, uint64_t inner);
-
-#endif

@@ -28,12 +28,9 @@
  * Parsing reads no config and no tensor; compile.h applies rules to those. Immutable once parsed,
  * so any thread may use them. Cost: a few times the text.
  */
-#ifndef RFS_CONVERT_RULES_H
-#define RFS_CONVERT_RULES_H
+#pragma once
 
 #include "base/error.h"
-
-#include <stddef.h>
 
 struct rfs_convert_rules;
 
@@ -58,5 +55,3 @@ void rfs_convert_rules_free(struct rfs_convert_rules *rules);
 /* For messages: the file, and the names of the sides. */
 const char *rfs_convert_rules_name(const struct rfs_convert_rules *rules);
 const char *rfs_convert_rules_side(const struct rfs_convert_rules *rules, unsigned side);
-
-#endif

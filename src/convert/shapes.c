@@ -7,10 +7,6 @@
 
 #include "base/checked.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 /* The characters of a right-hand side that a message shows. */
 #define MOST_SHOWN 400
 #define REMEDY_CONFIG "the config.json that belongs to these tensors"

@@ -3,8 +3,9 @@
  * Inside the room: the rules that are shipped, as texts in the library. So they are there wherever
  * it is, and of its version. convert/local.mk makes shipped.c of the files.
  */
-#ifndef RFS_CONVERT_SHIPPED_H
-#define RFS_CONVERT_SHIPPED_H
+#pragma once
+
+#include "base/std.h"
 
 struct rfs_convert_file {
     const char *name, *text;
@@ -12,5 +13,3 @@ struct rfs_convert_file {
 
 /* Ascending by name; the last one has no name. */
 extern const struct rfs_convert_file rfs_convert_shipped[];
-
-#endif

@@ -4,10 +4,6 @@
 
 #include "base/cleanup.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Rows of an axis that may be taken in parts. */
 #define MOST_ROWS (UINT64_C(1) << 26)
 

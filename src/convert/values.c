@@ -2,10 +2,6 @@
 /* Numbers, conditions and names, by the config and the indexes. */
 #include "convert/compile_internal.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 /* The config lacks a key: "??" has something else then. */
 #define LACKING 1
 

@@ -4,8 +4,6 @@
 #include "base/checked.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MOST 128
 #define FIRST ((uint64_t)128 << 10)

@@ -4,12 +4,10 @@
  *
  * Threads: all functions. One lock, a leaf lock, held over copies of small reads.
  */
-#ifndef RFS_SOURCE_REMOTE_BLOCKS_H
-#define RFS_SOURCE_REMOTE_BLOCKS_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
+
 #include <sys/uio.h>
 
 #define RFS_BLOCKS_BYTES ((uint64_t)32 << 20)
@@ -26,5 +24,3 @@ uint64_t rfs_block_size(uint64_t number, uint64_t offset);
 void rfs_block_keep(uint64_t number, uint64_t offset, unsigned char *data, size_t n);
 /* Frees those of one object; 0: of all. */
 void rfs_block_drop(uint64_t number);
-
-#endif

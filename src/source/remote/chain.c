@@ -9,11 +9,7 @@
 #include "source/remote/metadata.h"
 #include "source/remote/settings.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BEFORE_END 300 /* seconds */
 #define FILE_BYTES ((size_t)1 << 20)

@@ -13,8 +13,7 @@
  *
  * Threads: all functions.
  */
-#ifndef RFS_SOURCE_REMOTE_CHAIN_H
-#define RFS_SOURCE_REMOTE_CHAIN_H
+#pragma once
 
 #include "source/remote/credentials.h"
 
@@ -33,5 +32,3 @@ void rfs_credentials_forget(void);
  * Not of a secret.
  */
 char *rfs_credentials_setting(const char *name);
-
-#endif

@@ -5,8 +5,6 @@
 #include "base/json_read.h"
 #include "base/secret.h"
 
-#include <string.h>
-
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';

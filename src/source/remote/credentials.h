@@ -5,11 +5,10 @@
  *
  * Threads: all functions; they keep nothing.
  */
-#ifndef RFS_SOURCE_REMOTE_CREDENTIALS_H
-#define RFS_SOURCE_REMOTE_CREDENTIALS_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
+
 #include <time.h>
 
 struct rfs_credentials {
@@ -24,5 +23,3 @@ bool rfs_credentials_find(const char *text, const char *section, const char *nam
 bool rfs_credentials_time(const char *text, time_t *out);
 /* The answer of a metadata service. False when it has no credentials. */
 bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out);
-
-#endif

@@ -7,12 +7,10 @@
  * Threads: all functions; a lane belongs to one thread at a time. The lock of the idle lanes is a
  * leaf lock, not held across any system call.
  */
-#ifndef RFS_SOURCE_REMOTE_HTTP_H
-#define RFS_SOURCE_REMOTE_HTTP_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
+
 #include <sys/types.h>
 #include <time.h>
 
@@ -70,5 +68,3 @@ time_t rfs_http_time(const char *text);
 const char *rfs_http_library(void);
 /* Closes connections that nobody uses. */
 void rfs_http_rest(void);
-
-#endif

@@ -5,11 +5,6 @@
 #include "source/remote/chain.h"
 #include "source/remote/markup.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 /* The store's own code and message: <Error><Code>…</Code><Message>…</Message>… */
 static void read_error(const struct rfs_request *request, char *code, size_t code_cap, char *text,
                        size_t text_cap)

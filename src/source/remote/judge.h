@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an answer means: whether it is right, may be better the next time, or is a failure. */
-#ifndef RFS_SOURCE_REMOTE_JUDGE_H
-#define RFS_SOURCE_REMOTE_JUDGE_H
+#pragma once
 
 #include "source/remote/request.h"
 
@@ -13,5 +12,3 @@ bool rfs_judge_range(struct rfs_request *request);
 int rfs_judge(struct rfs_request *request);
 /* Says what the store answered last; returns CODE. */
 int rfs_judge_told(const struct rfs_request *request, int code);
-
-#endif

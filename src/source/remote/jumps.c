@@ -3,8 +3,6 @@
 
 #include "base/checked.h"
 
-#include <string.h>
-
 #define NEAR ((uint64_t)64 << 10) /* reads that near each other are of one place */
 #define SLACK UINT64_C(64)        /* names have other lengths: layers.9 and layers.10 */
 

@@ -6,12 +6,9 @@
  *
  * Its owner locks; no I/O.
  */
-#ifndef RFS_SOURCE_REMOTE_JUMPS_H
-#define RFS_SOURCE_REMOTE_JUMPS_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/std.h"
 
 #define RFS_JUMPS_KEPT 65
 #define RFS_JUMPS_AHEAD 63
@@ -26,5 +23,3 @@ struct rfs_jumps {
 void rfs_jumps_note(struct rfs_jumps *jumps, uint64_t offset);
 /* Where the next ones are expected, ascending; how many. */
 size_t rfs_jumps_guess(const struct rfs_jumps *jumps, uint64_t out[RFS_JUMPS_AHEAD]);
-
-#endif

@@ -8,11 +8,7 @@
 #include "source/remote/listing.h"
 #include "source/remote/object.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BESIDE 63 /* folders that are listed with one, of a server that lists each by itself */
 

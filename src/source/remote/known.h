@@ -13,13 +13,10 @@
  *
  * Threads: all functions. One lock, a leaf lock, not held across any request.
  */
-#ifndef RFS_SOURCE_REMOTE_KNOWN_H
-#define RFS_SOURCE_REMOTE_KNOWN_H
+#pragma once
 
 #include "base/store.h"
 
 const struct rfs_store *rfs_known_store(void);
 /* Names, attributes and blocks; versions that are held stay. */
 void rfs_known_forget(void);
-
-#endif

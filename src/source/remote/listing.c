@@ -9,11 +9,6 @@
 #include "source/remote/markup.h"
 #include "source/remote/sign.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define KEY_BYTES 4096 /* of a key of 1,024 bytes, percent-encoded */
 #define TOKEN_BYTES 4096
 

@@ -10,12 +10,10 @@
  *
  * Threads: all functions; they keep nothing.
  */
-#ifndef RFS_SOURCE_REMOTE_LISTING_H
-#define RFS_SOURCE_REMOTE_LISTING_H
+#pragma once
 
 #include "source/remote/place.h"
 
-#include <stdint.h>
 #include <time.h>
 
 struct rfs_remote_entry {
@@ -55,5 +53,3 @@ int rfs_listing_page(const char *text, size_t n, const char *prefix, struct rfs_
                      char *next, size_t cap);
 /* The index of a folder, by its type. The same. */
 int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_listing *out);
-
-#endif

@@ -12,11 +12,6 @@
 #include "source/remote/settings.h"
 #include "source/remote/sign.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #define FIRST_WAIT UINT64_C(100000000)  /* ns */

@@ -7,8 +7,7 @@
  *
  * Threads: all functions; a request belongs to one thread.
  */
-#ifndef RFS_SOURCE_REMOTE_MAKE_H
-#define RFS_SOURCE_REMOTE_MAKE_H
+#pragma once
 
 #include "source/remote/request.h"
 
@@ -20,5 +19,3 @@
 int rfs_requests_make(struct rfs_request *requests, size_t n);
 /* Frees what it owns. */
 void rfs_request_free(struct rfs_request *request);
-
-#endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/remote/markup.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 /* Behind "<NAME>" or "</NAME>" in [at, end), or NULL. */

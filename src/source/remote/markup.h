@@ -5,11 +5,9 @@
  *
  * Threads: all functions; they keep nothing.
  */
-#ifndef RFS_SOURCE_REMOTE_MARKUP_H
-#define RFS_SOURCE_REMOTE_MARKUP_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 /* The inside of an element: bytes of the text that is read. */
 struct rfs_markup {
@@ -31,5 +29,3 @@ bool rfs_markup_text(const char *text, const char *name, char *out, size_t cap);
 bool rfs_markup_find(const struct rfs_markup *in, const char *name, char *out, size_t cap);
 /* The value of the next attribute href of an element a. */
 bool rfs_markup_link(struct rfs_markup *rest, char *out, size_t cap);
-
-#endif

@@ -20,10 +20,6 @@
 #include "source/remote/settings.h"
 #include "source/remote/sign.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #define CONTAINER "http://169.254.170.2"

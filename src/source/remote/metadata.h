@@ -5,10 +5,9 @@
  *
  * Threads: one at a time, under the lock of the chain.
  */
-#ifndef RFS_SOURCE_REMOTE_METADATA_H
-#define RFS_SOURCE_REMOTE_METADATA_H
+#pragma once
 
-#include <stdbool.h>
+#include "base/std.h"
 
 struct rfs_credentials;
 
@@ -18,5 +17,3 @@ int rfs_metadata_credentials(struct rfs_credentials *out);
 bool rfs_metadata_web_identity(struct rfs_credentials *out);
 /* Wipes what was kept of the environment. */
 void rfs_metadata_forget(void);
-
-#endif

@@ -3,8 +3,6 @@
 #include "base/store.h"
 #include "source/remote/remote.h"
 
-#include <errno.h>
-
 int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
                     bool *taken, struct rfs_error *err)
 {

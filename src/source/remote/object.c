@@ -8,12 +8,8 @@
 #include "source/remote/make.h"
 #include "source/remote/settings.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 

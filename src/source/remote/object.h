@@ -4,8 +4,7 @@
  *
  * Threads: all functions.
  */
-#ifndef RFS_SOURCE_REMOTE_OBJECT_H
-#define RFS_SOURCE_REMOTE_OBJECT_H
+#pragma once
 
 #include "base/store.h"
 #include "source/remote/place.h"
@@ -36,5 +35,3 @@ int rfs_object_new(const char *url, const struct rfs_attributes *attributes,
 void rfs_object_free(struct rfs_object *object);
 /* As in base/store.h. */
 int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
-
-#endif

@@ -8,11 +8,7 @@
 #include "source/remote/sign.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define DEFAULT_REGION "us-east-1"
 

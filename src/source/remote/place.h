@@ -6,11 +6,9 @@
  *                      endpoint's host has no name that a bucket's could stand before, https://HOST/BUCKET/KEY
  *   https://HOST/PATH  as it is, but for what has to be encoded
  */
-#ifndef RFS_SOURCE_REMOTE_PLACE_H
-#define RFS_SOURCE_REMOTE_PLACE_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 struct rfs_place {
     bool s3;
@@ -33,5 +31,3 @@ char *rfs_place_path(const struct rfs_place *place, const char *key);
 
 /* The bucket's region, as the store has told it. */
 void rfs_place_learn(const char *bucket, const char *region);
-
-#endif

@@ -8,8 +8,6 @@
 #include "source/remote/settings.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct {
     pthread_mutex_t lock; /* of the users; held while credentials are looked for */

@@ -4,14 +4,10 @@
  *
  * Threads: all functions.
  */
-#ifndef RFS_SOURCE_REMOTE_REMOTE_H
-#define RFS_SOURCE_REMOTE_REMOTE_H
+#pragma once
 
 #include "base/error.h"
 #include "base/options.h"
-
-#include <stdbool.h>
-#include <stddef.h>
 
 /*
  * A view with these options is about to be opened, on N PATHS (each may be NULL), some of which may
@@ -28,5 +24,3 @@ void rfs_remote_give(bool *taken);
 void rfs_remote_begin(void);
 /* "libcurl 8.5.0", or NULL in a build that reads no objects. */
 const char *rfs_remote_library(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One request to a store, and what comes of it. make.h makes them, judge.h says what came. */
-#ifndef RFS_SOURCE_REMOTE_REQUEST_H
-#define RFS_SOURCE_REMOTE_REQUEST_H
+#pragma once
 
 #include "source/remote/http.h"
 #include "source/remote/place.h"
@@ -38,5 +37,3 @@ struct rfs_request {
     bool under_way, ended, renewed, wrong;
     char *asked, **headers; /* owned */
 };
-
-#endif

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/remote/settings.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct rfs_remote_settings now = {
     .tries = RFS_TRIES, .timeout = RFS_TIMEOUT, .connections = RFS_CONNECTIONS};
 

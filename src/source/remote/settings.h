@@ -5,12 +5,9 @@
  *
  * Threads: all functions; rfs_remote_adopt while nothing is read.
  */
-#ifndef RFS_SOURCE_REMOTE_SETTINGS_H
-#define RFS_SOURCE_REMOTE_SETTINGS_H
+#pragma once
 
 #include "base/options.h"
-
-#include <stdbool.h>
 
 #define RFS_TRIES 10
 #define RFS_TIMEOUT 30 /* seconds */
@@ -30,5 +27,3 @@ const struct rfs_remote_settings *rfs_remote_settings(void);
 bool rfs_remote_agrees(const struct rfs_options *options);
 /* 0 or -ENOMEM. */
 int rfs_remote_adopt(const struct rfs_options *options);
-
-#endif

@@ -6,9 +6,6 @@
 #include "source/crypt/hmac.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define HEX_BYTES (2 * RFS_SHA256_BYTES + 1)
 

@@ -8,11 +8,9 @@
  *
  * Threads: all functions; they keep nothing.
  */
-#ifndef RFS_SOURCE_REMOTE_SIGN_H
-#define RFS_SOURCE_REMOTE_SIGN_H
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/std.h"
 
 /* The SHA-256 of nothing. */
 #define RFS_SIGN_NO_BODY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -40,5 +38,3 @@ char *rfs_sign_authorization(const struct rfs_sign *sign);
  * when out of memory.
  */
 char *rfs_sign_encode(const char *text, bool slashes);
-
-#endif
