@@ -12,8 +12,9 @@ import costs
 import steady
 
 MIB = 1 << 20
-# The least cache with which bands are made; files are larger. Safetensors would come from the page cache.
-MOUNT = "cache=64M,io=direct"
+# The least cache with which bands are made, and one with which more of a source row is read at once; files are larger.
+# Safetensors would come from the page cache.
+MOUNTS = ("cache=64M", "cache=256M")
 COMMON = {"num_hidden_layers": 1, "head_dim": 128, "vocab_size": 64, "tie_word_embeddings": True}
 CUTS = """axes tp=2
 *.linear_qkv.weight: axis 0 over tp
@@ -89,8 +90,8 @@ class Side:
     def __init__(self, bench, name, source, options, file):
         self.bench, self.name, self.source, self.options, self.file = bench, name, source, options, file
 
-    def mount(self, mounted, path):
-        return mounted([self.bench.reshardfs, "-f", self.source, path, "-o", f"{self.options},{MOUNT}"], path)
+    def mount(self, mounted, path, cache):
+        return mounted([self.bench.reshardfs, "-f", self.source, path, "-o", f"{self.options},{cache},io=direct"], path)
 
 
 def sides(bench, name, made):
@@ -119,17 +120,20 @@ def measure(bench, mounted, size, rounds, figures, compare, say):
         folder, both = sides(bench, name, make(size, hidden, ffn))
         for side in both:
             say(f"{side.name}, {rounds} rounds")
-            with side.mount(mounted, mount) as pid:
-                path = os.path.join(mount, side.file)
-                length = os.path.getsize(path)
-                source, replied, _ = costs.cost(pid, path, read_all)
-                figures.add(f"{side.name}: source bytes / replied", source / replied, 1.2, at_most=True)
-            with side.mount(mounted, mount), mounted([bench.null_server, null_mount, str(length)], null_mount):
+            path = os.path.join(mount, side.file)
+            for cache in MOUNTS:
+                with side.mount(mounted, mount, cache) as pid:
+                    length = os.path.getsize(path)
+                    source, replied, _ = costs.cost(pid, path, read_all)
+                    figures.add(f"{side.name}, {cache}: source bytes / replied", source / replied, 1.2, at_most=True)
+            with mounted([bench.null_server, null_mount, str(length)], null_mount):
                 null = os.path.join(null_mount, "null")
-                for number in range(-1, rounds):  # round -1 warms up
-                    ours, theirs = bench.rate(path), bench.rate(null)
-                    if number >= 0:
-                        compare(figures, f"{side.name} / null server", ours, theirs, asked)
+                for _ in range(rounds):
+                    for cache in MOUNTS:
+                        with side.mount(mounted, mount, cache):
+                            os.path.getsize(path)  # headers are read
+                            compare(figures, f"{side.name}, {cache} / null server", bench.rate(path), bench.rate(null),
+                                    asked)
         shutil.rmtree(folder)
 
 

@@ -89,7 +89,6 @@ static bool claim(struct rfs_assembler *assembler, struct rfs_band *band)
     const struct rfs_slice *slice = band->slice;
     bool any = false;
 
-    rfs_cache_keep_warm(assembler->cache, band->n);
     for (uint64_t i = 0; i < band->n; i++) {
         const uint64_t begin = (band->first + i) * RFS_PIECE;
         const struct rfs_piece_key key = {{slice->id[0], slice->id[1]}, band->first + i};
@@ -138,6 +137,7 @@ int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice
     if (!start_band(assembler, slice, number, &band))
         return 1;
     band.pieces[number - band.first] = piece;
+    rfs_cache_keep_warm(assembler->cache, band.n);
     claim(assembler, &band);
     const int rc = rfs_band_fill(assembler, &band, NULL, ahead);
     publish(assembler, &band, piece, rc);
@@ -174,6 +174,7 @@ bool rfs_band_ahead(struct rfs_assembler *assembler, const struct rfs_slice *sli
     const bool joined = is_whole(&band) && rfs_band_joins(slice, beside) &&
                         start_band(assembler, beside, 0, &other) && is_whole(&other) &&
                         claim(assembler, &other);
+    rfs_cache_keep_warm(assembler->cache, joined ? band.n + other.n : band.n);
     const int rc = rfs_band_fill(assembler, &band, joined ? &other : NULL, true);
     publish(assembler, &band, NULL, rc);
     if (joined)
