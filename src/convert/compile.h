@@ -4,7 +4,7 @@
  * Proves that every tensor of the source is used once or left out on purpose, that every made
  * tensor is complete, and that all shapes agree.
  *
- * Whether the source is the left side or the right one is known by its names.
+ * The names of the source tell whether it is the left or the right side.
  *
  * Cost: time in the tensors of both sides; a name and a link for each.
  */

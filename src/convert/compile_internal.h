@@ -92,7 +92,7 @@ struct compiling {
 
 /* values.c: numbers, names. 0 or -errno. */
 int rfs_convert_number(struct compiling *c, const struct number *number, int64_t *value);
-/* One that is at least LEAST. WHAT is for messages. */
+/* A number of at least LEAST; NAME is for messages. */
 int rfs_convert_count(struct compiling *c, const struct number *number, const char *name,
                       int64_t least, uint64_t *value);
 struct known *rfs_convert_known(struct compiling *c, const char *name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The values of a HuggingFace config.json: numbers and texts by key. A key inside of an object has
- * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null is as
- * no key at all. Lists and fractions are there, but have no value.
+ * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null counts
+ * as a missing key. Lists and fractions are there, but have no value.
  *
  * Immutable once read. Cost: the texts and 32 bytes a key.
  */

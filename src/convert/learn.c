@@ -90,7 +90,7 @@ int rfs_convert_learn_option(struct compiling *c)
     return learn(c, &known);
 }
 
-/* Each option that the user gives must be one of the rules. */
+/* Refuses options of the user that the rules do not have. */
 int rfs_convert_check_options(const struct compiling *c)
 {
     for (const char *at = c->input->options; at && *at;) {

@@ -4,11 +4,12 @@
  * elements are in the source's tensors.
  *
  * A link relates elements of one made tensor to as many of one source tensor. Its digits count
- * them: for digits d0, d1, … the element at
- *     axis a: at[a] + Σ d_k * step_k over the digits of axis a
- * of the one tensor is that of the other tensor, with the at and the steps that the link has for
- * it. Each digit belongs to one axis on either side. So every operation of the language (splitting
- * in groups, stacking, transposing, joining axes) is a list of links, and each reads both ways.
+ * them: digits d0, d1, … name one element of each of the two tensors, and these are equal. On axis
+ * a of either tensor, the place of the element is
+ *     at[a] + Σ d_k * step_k over the digits of axis a
+ * with that tensor's at and steps. Each digit belongs to one axis of either tensor. So every
+ * operation of the language (groups, stacked, transposed and joined axes) is a list of links, and
+ * each link works in both directions.
  *
  * Links of a tensor cover each of its elements exactly once: rfs_convert_compile proves that.
  *

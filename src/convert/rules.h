@@ -34,7 +34,7 @@
 
 struct rfs_convert_rules;
 
-/* Gives the text of an included file, owned by the caller, and its NAME for messages, as well. */
+/* Gives the text of an included file and its full name, for messages; the caller owns both. */
 typedef int rfs_convert_include(void *ctx, const char *from, const char *name, char **full,
                                 char **text, size_t *n, struct rfs_error *err);
 

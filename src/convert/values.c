@@ -2,7 +2,7 @@
 /* Numbers, conditions and names, by the config and the indexes. */
 #include "convert/compile_internal.h"
 
-/* The config lacks a key: "??" has something else then. */
+/* The config lacks a key; "??" then gives the default. */
 #define LACKING 1
 
 struct known *rfs_convert_known(struct compiling *c, const char *name)
