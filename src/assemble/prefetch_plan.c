@@ -7,19 +7,13 @@
 #include "assemble/prefetch_plan.h"
 
 #include "base/checked.h"
+#include "base/order.h"
 
 /* A gap of so many bytes is read over: a round trip to slow storage takes longer. */
 #define GAP (UINT64_C(32) << 10)
 
-static int by_place(const void *a, const void *b)
-{
-    const struct rfs_prefetch_wish *x = a;
-    const struct rfs_prefetch_wish *y = b;
-
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return x->from < y->from ? -1 : x->from > y->from;
-}
+RFS_COMPARE(by_place, struct rfs_prefetch_wish, x, y,
+            RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->from, y->from))
 
 static int by_order(const void *a, const void *b)
 {
@@ -40,7 +34,7 @@ bool rfs_prefetch_wish(const struct rfs_gather_ranges *ranges, struct rfs_prefet
     for (size_t i = 0; i < ranges->n; i++)
         wishes->data[wishes->n++] = (struct rfs_prefetch_wish){
             ranges->data[i].file, (uint32_t)i, ranges->data[i].from, ranges->data[i].to};
-    qsort(wishes->data, wishes->n, sizeof *wishes->data, by_place);
+    RFS_SORT_ALL(wishes, by_place);
     return true;
 }
 
@@ -152,5 +146,5 @@ void rfs_prefetch_plan(struct rfs_prefetch_window *windows, unsigned n,
         }
     }
     finish(&making);
-    qsort(out->windows, out->n, sizeof *out->windows, by_order);
+    RFS_SORT(out->windows, out->n, by_order);
 }

@@ -8,6 +8,12 @@
 char *rfs_text_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *rfs_text_vprintf(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
 
+static inline bool rfs_text_ends(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && memcmp(text + n - m, end, m) == 0;
+}
+
 /*
  * Copies text to out (cap bytes with the NUL, cap > 0), control characters and bytes that are not
  * UTF-8 as \xNN. Cuts before a character that does not fit. Returns the length of the written text.

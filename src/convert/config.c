@@ -33,10 +33,7 @@ void rfs_hf_config_free(struct rfs_hf_config *config)
     free(config);
 }
 
-static void config_cleanup(struct rfs_hf_config **config)
-{
-    rfs_hf_config_free(*config);
-}
+RFS_CLEANUP_OF(config_cleanup, struct rfs_hf_config *, rfs_hf_config_free)
 
 static void reading_end(struct reading *reading)
 {
@@ -121,13 +118,7 @@ static bool read_object(struct reading *reading, const char *prefix, unsigned le
     return !json->wrong;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct rfs_hf_value *x = a;
-    const struct rfs_hf_value *y = b;
-
-    return strcmp(x->key, y->key);
-}
+RFS_COMPARE(by_key, struct rfs_hf_value, x, y, strcmp(x->key, y->key))
 
 int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_hf_config **out,
                        struct rfs_error *err)
@@ -147,8 +138,7 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
     if (!good)
         return rfs_fail(err, -EINVAL, RFS_AT(name, rfs_json_read_place(&reading.json)), REMEDY,
                         "is not a JSON object: %s", reading.json.wrong);
-    if (config->values.n > 0)
-        qsort(config->values.data, config->values.n, sizeof *config->values.data, by_key);
+    RFS_SORT_ALL(&config->values, by_key);
     *out = RFS_STEAL(config);
     return 0;
 }

@@ -3,16 +3,11 @@
 #include "convert/compile_internal.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
-static int by_step(const void *a, const void *b)
-{
-    const struct rfs_convert_digit *x = a;
-    const struct rfs_convert_digit *y = b;
-
-    if (x->axis[RFS_MADE] != y->axis[RFS_MADE])
-        return x->axis[RFS_MADE] < y->axis[RFS_MADE] ? -1 : 1;
-    return (x->step[RFS_MADE] < y->step[RFS_MADE]) - (x->step[RFS_MADE] > y->step[RFS_MADE]);
-}
+RFS_COMPARE(by_step, struct rfs_convert_digit, x, y,
+            RFS_ORDER(x->axis[RFS_MADE], y->axis[RFS_MADE])
+                ?: RFS_ORDER(y->step[RFS_MADE], x->step[RFS_MADE]))
 
 static int push_ats(struct rfs_convert_map *map, const uint64_t *at, uint32_t n, size_t *first)
 {
@@ -61,8 +56,7 @@ static int link_piece(struct compiling *c, uint32_t left, const struct left_rows
         if (!RFS_PUSH(&map->digits, made))
             return rfs_fail_memory(c->err);
     }
-    if (piece->n > 1)
-        qsort(&map->digits.data[link.digits], piece->n, sizeof *map->digits.data, by_step);
+    RFS_SORT(&map->digits.data[link.digits], piece->n, by_step);
     const uint32_t left_ndim = c->sides[SIDE_LEFT].tensors.data[left].shape.ndim;
     const uint32_t right_ndim = c->sides[SIDE_RIGHT].tensors.data[piece->tensor].shape.ndim;
     if (push_ats(map, at, left_ndim, &link.at[of_left]) ||
@@ -153,25 +147,11 @@ struct order {
     uint32_t made, source;
 };
 
-static int by_source(const void *a, const void *b)
-{
-    const struct order *x = a;
-    const struct order *y = b;
+RFS_COMPARE(by_source, struct order, x, y,
+            RFS_ORDER(x->source, y->source) ?: RFS_ORDER(x->made, y->made))
 
-    if (x->source != y->source)
-        return x->source < y->source ? -1 : 1;
-    return (x->made > y->made) - (x->made < y->made);
-}
-
-static int by_made(const void *a, const void *b)
-{
-    const struct rfs_convert_link *x = a;
-    const struct rfs_convert_link *y = b;
-
-    if (x->made != y->made)
-        return x->made < y->made ? -1 : 1;
-    return (x->digits > y->digits) - (x->digits < y->digits);
-}
+RFS_COMPARE(by_made, struct rfs_convert_link, x, y,
+            RFS_ORDER(x->made, y->made) ?: RFS_ORDER(x->digits, y->digits))
 
 static int add_made(struct compiling *c, uint32_t tensor)
 {
@@ -211,7 +191,7 @@ int rfs_convert_link_finish(struct compiling *c)
         if (map->links.data[i].source < of->source)
             of->source = map->links.data[i].source;
     }
-    qsort(order, n, sizeof *order, by_source);
+    RFS_SORT(order, n, by_source);
     for (size_t i = 0; i < n; i++) {
         if (!c->sides[!c->source].tensors.data[order[i].made].there)
             continue;
@@ -222,8 +202,7 @@ int rfs_convert_link_finish(struct compiling *c)
     }
     for (size_t i = 0; i < map->links.n; i++)
         map->links.data[i].made = place[map->links.data[i].made];
-    if (map->links.n > 0)
-        qsort(map->links.data, map->links.n, sizeof *map->links.data, by_made);
+    RFS_SORT_ALL(&map->links, by_made);
     for (size_t i = 0; i < map->links.n; i++) {
         struct rfs_convert_made *made = &map->made.data[map->links.data[i].made];
         made->links = made->n++ == 0 ? i : made->links;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
 #include "base/read_whole.h"
+#include "base/text.h"
 #include "convert/internal.h"
 #include "convert/shipped.h"
 
@@ -32,15 +33,13 @@ static int include_file(void *ctx, const char *from, const char *name, char **fu
     const struct rfs_convert_file *shipped = find_shipped(name);
 
     (void)ctx;
-    if (asprintf(full, "%.*s/%s", slash ? (int)(slash - from) : 1, slash ? from : ".", name) < 0) {
-        *full = NULL;
+    *full = rfs_text_printf("%.*s/%s", slash ? (int)(slash - from) : 1, slash ? from : ".", name);
+    if (!*full)
         return rfs_fail_memory(err);
-    }
     if (!shipped || (!is_shipped(from) && access(*full, F_OK) == 0))
         return rfs_read_whole(*full, CONVERT_BYTES, text, n, err);
     free(*full);
-    if (asprintf(full, FOLDER "%s", name) < 0)
-        *full = NULL;
+    *full = rfs_text_printf(FOLDER "%s", name);
     *text = strdup(shipped->text);
     *n = strlen(shipped->text);
     return *full && *text ? 0 : rfs_fail_memory(err);
@@ -58,13 +57,11 @@ int rfs_convert_rules_open(const char *path, struct rfs_convert_rules **out, str
 
 int rfs_convert_rules_named(const char *name, struct rfs_convert_rules **out, struct rfs_error *err)
 {
-    RFS_FREE char *path = NULL;
 
     *out = NULL;
-    if (asprintf(&path, FOLDER "%s" ENDING, name) < 0) {
-        path = NULL;
+    RFS_FREE char *path = rfs_text_printf(FOLDER "%s" ENDING, name);
+    if (!path)
         return rfs_fail_memory(err);
-    }
     const struct rfs_convert_file *shipped = find_shipped(path + strlen(FOLDER));
     if (shipped)
         return rfs_convert_rules_parse(path, shipped->text, strlen(shipped->text), include_file,

@@ -22,10 +22,7 @@ void rfs_convert_rules_free(struct rfs_convert_rules *rules)
     free(rules);
 }
 
-static void rules_cleanup(struct rfs_convert_rules **rules)
-{
-    rfs_convert_rules_free(*rules);
-}
+RFS_CLEANUP_OF(rules_cleanup, struct rfs_convert_rules *, rfs_convert_rules_free)
 
 const char *rfs_convert_rules_name(const struct rfs_convert_rules *rules)
 {

@@ -30,11 +30,6 @@ struct rfs_merge {
     struct rfs_strategy_doc *doc; /* the caller's; or NULL */
 };
 
-static int out_of_memory(struct rfs_error *err, const char *file)
-{
-    return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
-}
-
 RFS_CLEANUP_OF(strategy_cleanup, struct rfs_strategy *, rfs_strategy_free)
 
 int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_merge **out,
@@ -44,7 +39,7 @@ int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_mer
 
     *out = merge;
     if (merge == NULL)
-        return out_of_memory(err, name);
+        return rfs_fail_memory_of(err, name);
     merge->name = strdup(name);
     merge->seen = rfs_intern_new();
     merge->doc = doc;
@@ -53,7 +48,7 @@ int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_mer
         return 0;
     rfs_merge_free(merge);
     *out = NULL;
-    return out_of_memory(err, name);
+    return rfs_fail_memory_of(err, name);
 }
 
 void rfs_merge_free(struct rfs_merge *merge)
@@ -160,9 +155,9 @@ static int add_strategy(struct rfs_merge *merge, struct rfs_strategy **strategy,
         return doc->lost.code;
     }
     if (doc != NULL && !rfs_strategy_doc_merge(merge->doc, doc, stage))
-        return out_of_memory(err, file);
+        return rfs_fail_memory_of(err, file);
     if (!RFS_PUSH(&merge->stages, (struct stage_file){stage, *strategy}))
-        return out_of_memory(err, file);
+        return rfs_fail_memory_of(err, file);
     *strategy = NULL;
     return 0;
 }
@@ -186,7 +181,7 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
     if (seen_before(merge, data, size, &rc))
         return 0;
     if (rc != 0 || (kept != NULL && !rfs_strategy_doc_begin(kept, file)))
-        return out_of_memory(err, file);
+        return rfs_fail_memory_of(err, file);
     rc = rfs_strategy_doc_read(file, data, size, kept, &strategy, err);
     return rc == 0 ? add_strategy(merge, &strategy, kept, err) : rc;
 }
@@ -207,7 +202,7 @@ static int add_stage(struct rfs_strategy_builder *builder, const struct stage_fi
         struct rfs_layout layout = *rfs_strategy_layout(strategy, i, 0);
         uint32_t id;
         if (!rfs_strategy_builder_layout(builder, &layout, &id))
-            return out_of_memory(err, rfs_strategy_name(strategy));
+            return rfs_fail_memory_of(err, rfs_strategy_name(strategy));
         rc = rfs_strategy_builder_place(builder, param, strlen(param), file->stage, id, err);
     }
     return rc;
@@ -221,7 +216,7 @@ int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct 
 
     *out = NULL;
     if (builder == NULL)
-        return out_of_memory(err, merge->name);
+        return rfs_fail_memory_of(err, merge->name);
     for (size_t i = 0; rc == 0 && i < merge->stages.n; i++)
         rc = add_stage(builder, &merge->stages.data[i], err);
     return rc == 0 ? rfs_strategy_builder_finish(builder, out, err) : rc;

@@ -56,8 +56,7 @@ static int invalid(const struct reading *reading, size_t at, const char *what)
 
 static int out_of_memory(const struct reading *reading)
 {
-    return rfs_fail(reading->item->err, -ENOMEM, RFS_IN(reading->item->file), NULL,
-                    "out of memory");
+    return rfs_fail_memory_of(reading->item->err, reading->item->file);
 }
 
 /* Why a walk ended: 0 at the end of its range. BASE: where the range begins in the file. */

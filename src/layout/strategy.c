@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a strategy's contents; strategy_build.c makes it. */
 #include "base/order.h"
+#include "base/text.h"
 #include "layout/strategy_internal.h"
 
 bool rfs_strategy_is_json(const char *name)
 {
-    const size_t n = strlen(name);
-
-    return n >= 5 && strcmp(name + n - 5, ".json") == 0;
+    return rfs_text_ends(name, ".json");
 }
 
 void rfs_strategy_free(struct rfs_strategy *strategy)

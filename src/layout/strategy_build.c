@@ -62,11 +62,6 @@ void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder)
     rfs_strategy_builder_free(*builder);
 }
 
-static int out_of_memory(struct rfs_error *err, const char *file)
-{
-    return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
-}
-
 /* Splits "<stage>-<name>"; *name is left at the name proper. */
 static int split_name(const struct rfs_layout_builder *item, const char **name, size_t *bytes,
                       uint32_t *stage)
@@ -166,7 +161,7 @@ int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char 
         return rfs_fail(err, -EINVAL, RFS_IN(file), NULL, "the strategy has too many layouts");
     at.param = rfs_intern_add(builder->strategy->params, name, bytes);
     if (at.param == RFS_NO_ID || !RFS_PUSH(&builder->placements, at))
-        return out_of_memory(err, file);
+        return rfs_fail_memory_of(err, file);
     return 0;
 }
 
@@ -182,7 +177,7 @@ int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
     if (rc == 0)
         rc = rfs_strategy_builder_place(builder, name, bytes, stage, layout_id, item->err);
     if (rc == 0 && item->doc && !rfs_strategy_doc_add(item))
-        rc = out_of_memory(item->err, item->file);
+        rc = rfs_fail_memory_of(item->err, item->file);
     return rc;
 }
 
@@ -191,12 +186,12 @@ int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_la
     uint32_t id;
 
     if (item->doc && !rfs_strategy_doc_keep(item))
-        return out_of_memory(item->err, item->file);
+        return rfs_fail_memory_of(item->err, item->file);
     const int rc = rfs_layout_check(item);
     if (rc != 0)
         return rc;
     if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
-        return out_of_memory(item->err, item->file);
+        return rfs_fail_memory_of(item->err, item->file);
     return rfs_strategy_builder_repeat(builder, item, id);
 }
 
@@ -259,7 +254,7 @@ static int check_stages(struct rfs_strategy *strategy, struct rfs_error *err)
             stages = strategy->placements[i].stage + 1;
     unsigned char *seen RFS_FREE = calloc(stages, 1);
     if (seen == NULL)
-        return out_of_memory(err, strategy->name);
+        return rfs_fail_memory_of(err, strategy->name);
     for (uint32_t i = 0; i < n; i++)
         seen[strategy->placements[i].stage] = 1;
     while (missing < stages && seen[missing])
@@ -306,7 +301,7 @@ int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs
     strategy->n_layouts = builder->layouts.n;
     strategy->layouts = RFS_STEAL(builder->layouts.data);
     if (sort_placements(builder) != 0)
-        return out_of_memory(err, strategy->name);
+        return rfs_fail_memory_of(err, strategy->name);
     rc = check_stages(strategy, err);
     if (rc == 0)
         rc = check_devices(strategy, err);

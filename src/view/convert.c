@@ -6,20 +6,13 @@
 #include "base/order.h"
 #include "base/path.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "plan/converted.h"
 #include "view/beside.h"
 
-static bool ends_with(const char *text, const char *ending)
-{
-    const size_t n = strlen(text);
-    const size_t m = strlen(ending);
-
-    return n > m && strcmp(text + n - m, ending) == 0;
-}
-
 int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, struct rfs_error *err)
 {
-    return strchr(value, '/') || ends_with(value, ".rules")
+    return strchr(value, '/') || rfs_text_ends(value, ".rules")
                ? rfs_convert_rules_open(value, out, err)
                : rfs_convert_rules_named(value, out, err);
 }

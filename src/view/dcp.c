@@ -303,10 +303,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     return rc;
 }
 
-static const struct rfs_view_kind kind = {.image = image_of,
-                                          .tensors = rfs_groups_tensors,
-                                          .tensors_are_ready = rfs_groups_tensors_are_ready,
-                                          .name_group = rfs_groups_name_group};
+static const struct rfs_view_kind kind = {.image = image_of, RFS_GROUPS};
 
 int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
 {

@@ -14,3 +14,6 @@ int rfs_groups_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors
                        struct rfs_error *err);
 bool rfs_groups_tensors_are_ready(struct rfs_view *view, uint32_t group);
 void rfs_groups_name_group(const struct rfs_view *view, uint32_t group, char out[32]);
+#define RFS_GROUPS                                                                                 \
+    .tensors = rfs_groups_tensors, .tensors_are_ready = rfs_groups_tensors_are_ready,              \
+    .name_group = rfs_groups_name_group

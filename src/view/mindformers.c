@@ -250,10 +250,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
                      : show_rank(view, file, out, err);
 }
 
-static const struct rfs_view_kind kind = {.image = image_of,
-                                          .tensors = rfs_groups_tensors,
-                                          .tensors_are_ready = rfs_groups_tensors_are_ready,
-                                          .name_group = rfs_groups_name_group};
+static const struct rfs_view_kind kind = {.image = image_of, RFS_GROUPS};
 
 int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)
 {

@@ -100,15 +100,9 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
-static const struct rfs_view_kind ranks = {.by_rank = true,
-                                           .image = image_of,
-                                           .tensors = rfs_groups_tensors,
-                                           .tensors_are_ready = rfs_groups_tensors_are_ready,
-                                           .name_group = rfs_groups_name_group};
-static const struct rfs_view_kind flat = {.image = image_of, /* never called: all are ready */
-                                          .tensors = rfs_groups_tensors,
-                                          .tensors_are_ready = rfs_groups_tensors_are_ready,
-                                          .name_group = rfs_groups_name_group};
+static const struct rfs_view_kind ranks = {.by_rank = true, .image = image_of, RFS_GROUPS};
+/* Its image_of is never called: all are ready. */
+static const struct rfs_view_kind flat = {.image = image_of, RFS_GROUPS};
 
 /* ---- the files ------------------------------------------------------------------------------- */
 

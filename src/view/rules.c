@@ -80,15 +80,6 @@ static bool add_names(struct rfs_catalog *catalog, const struct rfs_index *index
     return true;
 }
 
-static uint32_t lowest_rank(const struct rfs_catalog *catalog)
-{
-    uint32_t rank = 0;
-
-    while (!rfs_catalog_has(catalog, rank))
-        rank++; /* a catalogue has one rank at least */
-    return rank;
-}
-
 /*
  * Adds the names of one rank; sets whether they are all that there are, and all that there were
  * before. *ERR gets the last of the damaged files that a late view passes over.
@@ -124,7 +115,7 @@ static int read_rank(const struct rfs_view *view, uint32_t rank, uint32_t lead, 
 static int read_names(const struct rfs_view *view, struct names *names, struct rfs_error *err)
 {
     const struct rfs_catalog *catalog = view->catalog;
-    const uint32_t lead = lowest_rank(catalog);
+    const uint32_t lead = rfs_catalog_lowest(catalog);
     const uint32_t last = rfs_catalog_ranks(catalog) - 1;
     bool first;
     bool complete = true;
@@ -178,7 +169,7 @@ static int check_rules(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_catalog *catalog = view->catalog;
     const struct rfs_index *index =
-        has_read_headers(view) ? rfs_catalog_ready(catalog, lowest_rank(catalog)) : NULL;
+        has_read_headers(view) ? rfs_catalog_ready(catalog, rfs_catalog_lowest(catalog)) : NULL;
     const char *src_name = view->src ? rfs_strategy_name(view->src) : NULL;
     const char *dst_name = view->dst ? rfs_strategy_name(view->dst) : NULL;
     struct rfs_geometry geometry;

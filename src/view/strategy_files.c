@@ -25,14 +25,6 @@ static bool is_folder(const char *path)
     return rfs_store_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool ends_in(const char *name, const char *end)
-{
-    const size_t n = strlen(name);
-    const size_t m = strlen(end);
-
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 static int fail_folder(const char *folder, int code, struct rfs_error *err)
 {
     return rfs_fail(err, -code, RFS_IN(folder), NULL, "the folder cannot be listed: %s",
@@ -51,7 +43,8 @@ static int list_folder(const char *folder, bool any, struct rfs_pathlist *out,
         return fail_folder(folder, -failed, err);
     while ((entry = rfs_dir_next(&dir)) != NULL) {
         struct stat st;
-        const bool named = ends_in(entry->d_name, ".ckpt") || ends_in(entry->d_name, ".json");
+        const bool named =
+            rfs_text_ends(entry->d_name, ".ckpt") || rfs_text_ends(entry->d_name, ".json");
         if (entry->d_name[0] == '.' || (!any && !named))
             continue;
         RFS_FREE char *path = rfs_text_printf("%s/%s", folder, entry->d_name);

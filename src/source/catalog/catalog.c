@@ -237,6 +237,15 @@ bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)
     return rfs_catalog_file(catalog, rank) != UINT32_MAX;
 }
 
+uint32_t rfs_catalog_lowest(const struct rfs_catalog *catalog)
+{
+    uint32_t rank = 0;
+
+    while (!rfs_catalog_has(catalog, rank))
+        rank++; /* a catalogue has one rank at least */
+    return rank;
+}
+
 bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank)
 {
     return rfs_catalog_has(catalog, rank) && catalog->ranks[rank].stands_in;

@@ -56,6 +56,8 @@ uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog);
 /* How many ranks have a file. */
 uint32_t rfs_catalog_present(const struct rfs_catalog *catalog);
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
+/* The lowest rank that has a file. */
+uint32_t rfs_catalog_lowest(const struct rfs_catalog *catalog);
 /* Whether its files are those of another rank, by group info: its own files are lost. */
 bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank);
 /*

@@ -40,16 +40,6 @@ bool rfs_catalog_set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entri
 
 RFS_CLEANUP_OF(free_catalog, struct rfs_catalog *, rfs_catalog_close)
 
-/* The lowest rank of a catalogue that has a file. */
-static uint32_t lowest_rank(const struct rfs_catalog *catalog)
-{
-    uint32_t rank = 0;
-
-    while (!rfs_catalog_has(catalog, rank))
-        rank++; /* a catalogue has one rank at least */
-    return rank;
-}
-
 bool rfs_catalog_is_derived(const struct rfs_catalog *catalog)
 {
     return catalog->from != NULL;
@@ -77,7 +67,7 @@ int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries
     catalog->ranks = calloc(1, sizeof *catalog->ranks);
     if (!catalog->path || !catalog->ranks)
         return rfs_fail_memory(err);
-    catalog->ranks[0].file = rfs_catalog_file(from, lowest_rank(from));
+    catalog->ranks[0].file = rfs_catalog_file(from, rfs_catalog_lowest(from));
     catalog->ranks[0].parts = 1;
     copy = calloc(n + 1, sizeof *copy);
     if (copy)

@@ -5,6 +5,7 @@
 #include "base/read_whole.h"
 #include "base/secret.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "source/remote/metadata.h"
 #include "source/remote/settings.h"
@@ -65,8 +66,8 @@ static char *read_shared(const char *of, const char *name, size_t *n)
 
     if (given)
         path = strdup(given);
-    else if (!home || asprintf(&path, "%s/.aws/%s", home, name) < 0)
-        path = NULL;
+    else if (home)
+        path = rfs_text_printf("%s/.aws/%s", home, name);
     return path && rfs_read_whole(path, FILE_BYTES, &text, n, NULL) == 0 ? text : NULL;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "source/remote/http.h"
 #include "source/remote/listing.h"
@@ -145,10 +146,9 @@ static size_t add_beside(const char *url, struct rfs_folder *out, size_t most)
         RFS_FREE char *path = NULL;
         if (!entry->folder)
             continue;
-        if (asprintf(&path, "%s/%s", parent, entry->name) < 0) {
-            path = NULL;
+        path = rfs_text_printf("%s/%s", parent, entry->name);
+        if (!path)
             break;
-        }
         out[n] = (struct rfs_folder){.url = rfs_store_without_slash(path)};
         GIVE_LISTED struct listed *there = out[n].url ? find_listed(out[n].url, true) : NULL;
         if (!out[n].url || there || strcmp(out[n].url, url) == 0 ||
@@ -205,14 +205,12 @@ static size_t place_in(const struct rfs_remote_listing *listing, const char *nam
 /* The first entry in the folder NAME, without a slash at its end; n when there is none. */
 static size_t first_in(const struct rfs_remote_listing *listing, const char *name)
 {
-    RFS_FREE char *prefix = NULL;
 
     if (!*name)
         return 0;
-    if (asprintf(&prefix, "%s/", name) < 0) {
-        prefix = NULL;
+    RFS_FREE char *prefix = rfs_text_printf("%s/", name);
+    if (!prefix)
         return listing->n;
-    }
     const size_t at = place_in(listing, prefix);
     const bool in = at < listing->n && strncmp(listing->data[at].name, prefix, strlen(prefix)) == 0;
     return in ? at : listing->n;

@@ -3,7 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/order.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "source/remote/make.h"
 #include "source/remote/markup.h"
@@ -90,21 +92,14 @@ static int add(struct rfs_remote_listing *out, const char *name,
     return -ENOMEM;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const struct rfs_remote_entry *x = a;
-    const struct rfs_remote_entry *y = b;
-
-    return strcmp(x->name, y->name);
-}
+RFS_COMPARE(compare, struct rfs_remote_entry, x, y, strcmp(x->name, y->name))
 
 /* In order, each name once: a folder that has an object of its own beside those in it. */
 static void put_in_order(struct rfs_remote_listing *listing)
 {
     size_t n = 0;
 
-    if (listing->n > 0)
-        qsort(listing->data, listing->n, sizeof *listing->data, compare);
+    RFS_SORT_ALL(listing, compare);
     for (size_t i = 0; i < listing->n; i++) {
         struct rfs_remote_entry *entry = &listing->data[i];
         if (n > 0 && strcmp(listing->data[n - 1].name, entry->name) == 0) {
@@ -174,13 +169,11 @@ static char *page_query(const char *prefix, const char *token)
 {
     RFS_FREE char *coded = rfs_sign_encode(prefix, false);
     RFS_FREE char *next = rfs_sign_encode(token, false);
-    char *query;
 
-    return !coded || !next ||
-                   asprintf(&query, "%s%s%sencoding-type=url&list-type=2&prefix=%s",
-                            *next ? "continuation-token=" : "", next, *next ? "&" : "", coded) < 0
-               ? NULL
-               : query;
+    if (!coded || !next)
+        return NULL;
+    return rfs_text_printf("%s%s%sencoding-type=url&list-type=2&prefix=%s",
+                           *next ? "continuation-token=" : "", next, *next ? "&" : "", coded);
 }
 
 static int refuse(int rc, const char *what)
@@ -211,14 +204,12 @@ static int fetch_page(const struct rfs_place *place, const char *url, const char
 static int fetch_keys(const struct rfs_place *place, const char *url,
                       struct rfs_remote_listing *out)
 {
-    RFS_FREE char *prefix = NULL;
     char token[TOKEN_BYTES] = "";
     int rc;
 
-    if (asprintf(&prefix, "%s%s", place->key, *place->key ? "/" : "") < 0) {
-        prefix = NULL;
+    RFS_FREE char *prefix = rfs_text_printf("%s%s", place->key, *place->key ? "/" : "");
+    if (!prefix)
         return refuse(-ENOMEM, NULL);
-    }
     out->deep = true;
     do
         rc = fetch_page(place, url, prefix, out, token);
@@ -237,14 +228,12 @@ static int add_name(struct rfs_remote_listing *out, const char *name, bool folde
 {
     const struct rfs_remote_entry unknown = {0};
     const size_t n = strlen(name);
-    RFS_FREE char *slashed = NULL;
 
     if (n == 0 || memchr(name, '/', n - 1) || (n == 1 && *name == '/'))
         return 0;
-    if (asprintf(&slashed, "%s%s", name, folder && name[n - 1] != '/' ? "/" : "") < 0) {
-        slashed = NULL;
+    RFS_FREE char *slashed = rfs_text_printf("%s%s", name, folder && name[n - 1] != '/' ? "/" : "");
+    if (!slashed)
         return -ENOMEM;
-    }
     return add(out, slashed, &unknown, "");
 }
 
@@ -317,7 +306,6 @@ int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_l
 static int look_for_metadata(const struct rfs_place *place, const char *url, const char *folder,
                              struct rfs_remote_listing *out)
 {
-    RFS_FREE char *key = NULL;
     bool chunks = false;
 
     for (size_t i = 0; i < out->n; i++) {
@@ -326,10 +314,9 @@ static int look_for_metadata(const struct rfs_place *place, const char *url, con
     }
     if (!chunks)
         return 0;
-    if (asprintf(&key, "%s.metadata", folder) < 0) {
-        key = NULL;
+    RFS_FREE char *key = rfs_text_printf("%s.metadata", folder);
+    if (!key)
         return -ENOMEM;
-    }
     struct rfs_request request = {.place = place, .url = url, .key = key, .head = true};
     const int rc = rfs_requests_make(&request, 1);
     rfs_request_free(&request);
@@ -369,12 +356,10 @@ static int fetch_indexes(struct rfs_folder *folders, size_t n)
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const char *key = folders[i].place.key;
-        char *slashed = NULL;
-        if (asprintf(&slashed, "%s%s", key, *key ? "/" : "") < 0)
-            rc = -ENOMEM;
-        else
-            requests[i] = (struct rfs_request){
-                .place = &folders[i].place, .url = folders[i].url, .key = slashed};
+        requests[i] = (struct rfs_request){.place = &folders[i].place,
+                                           .url = folders[i].url,
+                                           .key = rfs_text_printf("%s%s", key, *key ? "/" : "")};
+        rc = requests[i].key ? 0 : -ENOMEM;
     }
     rc = rc < 0 ? refuse(rc, NULL) : fetch_index(folders, requests, n);
     for (size_t i = 0; requests && i < n; i++) {

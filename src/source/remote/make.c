@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/secret.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "base/wait.h"
 #include "source/remote/chain.h"
 #include "source/remote/judge.h"
@@ -50,8 +51,7 @@ static bool add_header(struct rfs_request *request, const char *name, const char
         n++;
     if (n + 1 >= HEADERS)
         return false;
-    if (asprintf(&request->headers[n], "%s: %s", name, value) < 0)
-        request->headers[n] = NULL;
+    request->headers[n] = rfs_text_printf("%s: %s", name, value);
     return request->headers[n] != NULL;
 }
 
@@ -129,11 +129,11 @@ static int write_request(struct rfs_request *request)
     request->headers = calloc(HEADERS, sizeof *request->headers);
     if (!path || !request->headers || !add_conditions(request))
         return -ENOMEM;
-    if (asprintf(&request->asked, "%s%s%s%s", request->place->base, path, request->query ? "?" : "",
-                 request->query ? request->query : "") < 0) {
-        request->asked = NULL;
+    request->asked =
+        rfs_text_printf("%s%s%s%s", request->place->base, path, request->query ? "?" : "",
+                        request->query ? request->query : "");
+    if (!request->asked)
         return -ENOMEM;
-    }
     return request->place->s3 && !rfs_remote_settings()->anonymous ? add_identity(request, path)
                                                                    : 0;
 }

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "source/remote/chain.h"
 #include "source/remote/settings.h"
 #include "source/remote/sign.h"
@@ -66,10 +67,10 @@ static int find_host(const char *url, struct rfs_place *out)
     RFS_FREE char *endpoint =
         setting(set->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
 
-    if (!endpoint && asprintf(&endpoint, "https://s3.%s.amazonaws.com", out->region) < 0) {
-        endpoint = NULL;
+    if (!endpoint)
+        endpoint = rfs_text_printf("https://s3.%s.amazonaws.com", out->region);
+    if (!endpoint)
         return -ENOMEM;
-    }
     const char *host = strstr(endpoint, "://");
     if (!host || !rfs_is_url(endpoint) || strncmp(endpoint, "s3:", 3) == 0 || !host[3])
         return fail_url(endpoint, "an endpoint is https://HOST or http://HOST:PORT");
@@ -79,11 +80,10 @@ static int find_host(const char *url, struct rfs_place *out)
     const int scheme = (int)(host - endpoint);
     if (host[n] && host[n + 1])
         return fail_url(url, "its endpoint has more than a host and a port");
-    if (asprintf(&out->host, "%s%s%.*s", named ? out->bucket : "", named ? "." : "", n, host) < 0 ||
-        asprintf(&out->base, "%.*s%s", scheme, endpoint, out->host) < 0 ||
-        asprintf(&out->root, "%s%s", named ? "" : "/", named ? "" : out->bucket) < 0)
-        return -ENOMEM;
-    return 0;
+    out->host = rfs_text_printf("%s%s%.*s", named ? out->bucket : "", named ? "." : "", n, host);
+    out->base = rfs_text_printf("%.*s%s", scheme, endpoint, out->host ? out->host : "");
+    out->root = rfs_text_printf("%s%s", named ? "" : "/", named ? "" : out->bucket);
+    return out->host && out->base && out->root ? 0 : -ENOMEM;
 }
 
 static int place_of_s3(const char *url, struct rfs_place *out)
@@ -145,7 +145,6 @@ void rfs_place_free(struct rfs_place *place)
 char *rfs_place_path(const struct rfs_place *place, const char *key)
 {
     RFS_FREE char *coded = rfs_sign_encode(key, true);
-    char *path;
 
-    return !coded || asprintf(&path, "%s/%s", place->root, coded) < 0 ? NULL : path;
+    return coded ? rfs_text_printf("%s/%s", place->root, coded) : NULL;
 }

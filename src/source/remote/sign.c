@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/secret.h"
+#include "base/text.h"
 #include "source/crypt/hmac.h"
 
 #include <ctype.h>
@@ -64,13 +65,11 @@ static bool digest_request(const struct rfs_sign *sign, const char *names, const
                            char out[HEX_BYTES])
 {
     unsigned char digest[RFS_SHA256_BYTES];
-    RFS_FREE char *text = NULL;
 
-    if (asprintf(&text, "%s\n%s\n%s\n%s\n%s\n%s", sign->method, sign->path, sign->query, lines,
-                 names, RFS_SIGN_NO_BODY) < 0) {
-        text = NULL;
+    RFS_FREE char *text = rfs_text_printf("%s\n%s\n%s\n%s\n%s\n%s", sign->method, sign->path,
+                                          sign->query, lines, names, RFS_SIGN_NO_BODY);
+    if (!text)
         return false;
-    }
     if (!rfs_sha256(text, strlen(text), digest))
         return false;
     to_hex(digest, out);
@@ -102,24 +101,20 @@ char *rfs_sign_authorization(const struct rfs_sign *sign)
 {
     RFS_FREE char *names = NULL;
     RFS_FREE char *lines = NULL;
-    RFS_FREE char *scope = NULL;
-    RFS_FREE char *text = NULL;
     char digest[HEX_BYTES], signature[HEX_BYTES];
-    char *out = NULL;
 
     if (!join_headers(sign, &names, &lines) || !digest_request(sign, names, lines, digest))
         return NULL;
-    if (asprintf(&scope, "%.8s/%s/%s/aws4_request", sign->time, sign->region, sign->service) < 0) {
-        scope = NULL;
+    RFS_FREE char *scope =
+        rfs_text_printf("%.8s/%s/%s/aws4_request", sign->time, sign->region, sign->service);
+    if (!scope)
         return NULL;
-    }
-    if (asprintf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", sign->time, scope, digest) < 0) {
-        text = NULL;
+    RFS_FREE char *text =
+        rfs_text_printf("AWS4-HMAC-SHA256\n%s\n%s\n%s", sign->time, scope, digest);
+    if (!text)
         return NULL;
-    }
-    if (!sign_text(sign, text, signature) ||
-        asprintf(&out, "AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s",
-                 sign->key_id, scope, names, signature) < 0)
+    if (!sign_text(sign, text, signature))
         return NULL;
-    return out;
+    return rfs_text_printf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s",
+                           sign->key_id, scope, names, signature);
 }

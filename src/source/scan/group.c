@@ -12,6 +12,7 @@
  */
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "source/scan/group_proto.h"
 #include "source/scan/internal.h"
@@ -58,8 +59,7 @@ static int add_file(struct groups *groups, char *path)
 
 static bool is_group_file(const char *name)
 {
-    const size_t n = strlen(name);
-    return name[0] != '.' && n > 3 && strcmp(name + n - 3, ".pb") == 0 && strstr(name, "group");
+    return name[0] != '.' && rfs_text_ends(name, ".pb") && strstr(name, "group");
 }
 
 /* Reads the group files of a folder, and with DEEPER those of the folders in it. */

@@ -6,6 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
@@ -32,8 +33,7 @@ static void free_names(struct part_names *names)
 /* As glob("PART_*.pt") finds it. */
 static bool is_part(const char *name)
 {
-    const size_t n = strlen(name);
-    return n >= 8 && strncmp(name, "PART_", 5) == 0 && strcmp(name + n - 3, ".pt") == 0;
+    return strncmp(name, "PART_", 5) == 0 && rfs_text_ends(name, ".pt");
 }
 
 /* The number of a part named PART_%03d.pt, and nothing else; UINT32_MAX when it is not. */

@@ -130,22 +130,13 @@ void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, dou
 {
     const double middle = (x0 + x1) / 2;
 
+    const double numbers[] = {x0,  from0,  middle, from0,  middle, from1, x1, from1,
+                              to1, middle, to1,    middle, to0,    x0,    to0};
+    static const char before[] = "M C     VC     ";
+
     fprintf(out, "<path class=\"c%" PRIu32 " r\" d=\"", colour % RFS_SVG_COLOURS);
-    put(out, "M", x0);
-    put(out, " ", from0);
-    put(out, "C", middle);
-    put(out, " ", from0);
-    put(out, " ", middle);
-    put(out, " ", from1);
-    put(out, " ", x1);
-    put(out, " ", from1);
-    put(out, "V", to1);
-    put(out, "C", middle);
-    put(out, " ", to1);
-    put(out, " ", middle);
-    put(out, " ", to0);
-    put(out, " ", x0);
-    put(out, " ", to0);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        put(out, (const char[]){before[i], '\0'}, numbers[i]);
     fputs("z\"/>\n", out);
 }
 

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "source/crypt/cipher.h"
 #include "source/scan/group_proto.h"
 #include "source/scan/scan.h"
@@ -29,14 +30,6 @@
 static int fail_open(const char *path, int code, struct rfs_error *err)
 {
     return rfs_fail(err, code, RFS_IN(path), REMEDY, "cannot open: %s", rfs_store_why(path, code));
-}
-
-bool rfs_info_ends(const char *name, const char *end)
-{
-    const size_t n = strlen(name);
-    const size_t m = strlen(end);
-
-    return n >= m && strcmp(name + n - m, end) == 0;
 }
 
 /* The first bytes of a file. Their number, or -errno. */
@@ -102,19 +95,19 @@ static int detect_file(const char *path, bool keyed, enum rfs_info_kind *kind,
         return (int)got;
     if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
         *kind = keyed ? RFS_INFO_CKPT : RFS_INFO_ENCRYPTED;
-    else if (rfs_info_ends(path, ".safetensors") || is_safetensors(head, n))
+    else if (rfs_text_ends(path, ".safetensors") || is_safetensors(head, n))
         *kind = RFS_INFO_SAFETENSORS;
-    else if (rfs_info_ends(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
+    else if (rfs_text_ends(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
         *kind = RFS_INFO_TORCH;
     else if (keyed) /* of MindSpore 1, which has no magic */
         *kind = RFS_INFO_CKPT;
-    else if (rfs_info_ends(path, ".json"))
+    else if (rfs_text_ends(path, ".json"))
         *kind = json_kind(head, n);
     else if (n > 0 && head[0] == 0x08)
         *kind = RFS_INFO_STRATEGY;
     else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(path))
         *kind = RFS_INFO_GROUP;
-    else if (!rfs_info_ends(path, ".ckpt") && is_text(head, n)) {
+    else if (!rfs_text_ends(path, ".ckpt") && is_text(head, n)) {
         while (spaces < n && strchr(" \t\r\n", head[spaces]))
             spaces++;
         *kind = spaces < n && head[spaces] == '{' ? json_kind(head, n) : RFS_INFO_RULES;
@@ -125,7 +118,7 @@ static int detect_file(const char *path, bool keyed, enum rfs_info_kind *kind,
 static bool is_weight_map(const char *name)
 {
     return strcmp(name, "param_name_map.json") == 0 ||
-           rfs_info_ends(name, ".safetensors.index.json");
+           rfs_text_ends(name, ".safetensors.index.json");
 }
 
 /* Of the checkpoint that counts in a folder: a strategy has the same ending. */
@@ -170,7 +163,7 @@ int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, stru
     for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
         ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
         parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
-        json = json || (rfs_info_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
+        json = json || (rfs_text_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
                         strncmp(entry->d_name, "reshard-manifest", 16) != 0);
     }
     *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;

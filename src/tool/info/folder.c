@@ -4,6 +4,7 @@
 #include "base/path.h"
 #include "base/read_whole.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "tool/export/manifest.h"
 #include "tool/info/info.h"
 
@@ -11,8 +12,8 @@
 
 static bool is_checkpoint(const char *name)
 {
-    return name[0] != '.' && (rfs_info_ends(name, ".ckpt") || rfs_info_ends(name, ".safetensors") ||
-                              rfs_info_ends(name, ".pt"));
+    return name[0] != '.' && (rfs_text_ends(name, ".ckpt") || rfs_text_ends(name, ".safetensors") ||
+                              rfs_text_ends(name, ".pt"));
 }
 
 /* As programs name unfinished files. */
@@ -21,7 +22,7 @@ static bool is_temporary(const char *name)
     static const char *const ends[] = {".tmp", ".temp", ".part", ".partial", ".lock", "~"};
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (rfs_info_ends(name + 1, ends[i])) /* a name that is only an ending does not count */
+        if (rfs_text_ends(name + 1, ends[i])) /* a name that is only an ending does not count */
             return true;
     return strstr(name, ".reshard-") != NULL;
 }

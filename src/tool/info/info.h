@@ -53,9 +53,6 @@ enum rfs_info_kind {
 /* The kind of PATH, by its first bytes or by the names in it. 0, or -errno with *err filled. */
 int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, struct rfs_error *err);
 
-/* Whether a name has that ending. */
-bool rfs_info_ends(const char *name, const char *end);
-
 /* Each adds to a report that info.c began. 0, or -errno with *err filled. */
 int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
                   struct rfs_report *report, struct rfs_error *err);

@@ -152,12 +152,10 @@ static int read_strategy(struct rfs_info_tree *tree)
 static const char *find_encryption(const struct rfs_info_tree *tree)
 {
     unsigned char head[4];
-    uint32_t rank = 0;
-
-    while (!rfs_catalog_has(tree->catalog, rank))
-        rank++;
+    const uint32_t rank = rfs_catalog_lowest(tree->catalog);
     const char *path =
         rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank));
+
     if (tree->args->source.sealed || rfs_store_head(path, head, sizeof head) != sizeof head)
         return NULL;
     const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
