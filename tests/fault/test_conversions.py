@@ -65,7 +65,7 @@ class World:
                          (json.dumps({"rows": ROWS, "cols": COLS, "groups": GROUPS, "experts": EXPERTS}), "config.json")):
             with open(os.path.join(self.dir, to), "w", encoding="utf-8") as file:
                 file.write(text)
-        self.options = f"convert={self.dir}/tiny.rules,hf_config={self.dir}/config.json,index_cache=no,io=direct,"
+        self.options = f"convert={self.dir}/tiny.rules,hf_config={self.dir}/config.json,index_cache=no,io=direct,cache=0,"
         if not back:
             self.source, self.victim = self.tree.src, self.tree.path(VICTIM)
             self.options += f"src_strategy={self.tree.dir}/src_strategy.ckpt,view=huggingface"
@@ -129,6 +129,13 @@ def read_pieces(places, size=5000):
     return errors, right
 
 
+def read_until_an_error(places):
+    """What read_pieces gives when the first piece fails. strace counts the calls of each thread by itself."""
+    found = []
+    eventually(lambda: found.append(read_pieces(places)) or found[-1][0], "a read that fails")
+    return found[-1]
+
+
 def lines_about(m, path):
     return [line for line in m.log().splitlines() if path + ":" in line]
 
@@ -170,7 +177,7 @@ def test_a_read_error_below_a_converted_view():
         for when in (n + 1, n + 2):
             with world.injected(f"error=EIO:when={when}", "--single-thread") as m:
                 places = world.places(m.mnt)
-                errors, _ = read_pieces(places)
+                errors, _ = read_until_an_error(places)
                 equal(errors, {"EIO"}, f"errors of pieces, read {when}")
                 errors, _ = read_pieces(places)
                 equal(errors, {"EIO"}, f"errors of pieces later, read {when}")
@@ -193,13 +200,22 @@ def test_a_read_error_before_a_converted_view():
 
 
 def test_a_read_below_a_converted_view_that_passes():
+    """It may happen to several threads, to each once."""
     needs_strace_of_a_mount()
     for world in both():
-        with world.injected(f"error=EAGAIN:when={header_reads(world) + 1}", "--single-thread") as m:
-            errors, right = read_pieces(world.places(m.mnt))
-            equal(errors, {"EAGAIN"}, "errors of pieces")
+        with world.injected(f"error=EACCES:when={header_reads(world) + 1}", "--single-thread") as m:
+            places = world.places(m.mnt)
+            errors, right = read_until_an_error(places)
+            equal(errors, {"EACCES"}, "errors of pieces")
             check(right > 0, "no piece was read")
-            world.all_right(m.mnt)
+
+            def passed():
+                try:
+                    world.all_right(m.mnt)
+                    return True
+                except PermissionError:
+                    return False
+            eventually(passed, "reads without an error")
         was_injected(world)
 
 
@@ -226,7 +242,7 @@ def test_a_file_that_changes_below_a_converted_view():
     for how in (overwritten, shortened, replaced):
         for back in (False, True):
             world = World(back, f"{how.__name__}-{back}")
-            with Foreground(world.source, world.options + ",cache=1M") as m:
+            with Foreground(world.source, world.options.replace("cache=0", "cache=1M")) as m:
                 places = world.places(m.mnt)
                 equal(read_pieces(places[:2])[0], set(), "errors before")
                 how(world.victim)
