@@ -14,6 +14,9 @@ It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. PLAN is a 
     ranges      true: requests without a range are left alone
     region      requests that are signed for another one are answered by "how", 301 or 400, which tells it
 
+    to          of the fault "leads": the URL that it leads to, by "status"
+    host        true: the store is asked by its address, whatever name the request has
+
 LOG has a line for each request: method, path, range, what was done with it; and when it came and was answered, in seconds; whose
 key signed it.
 """
@@ -24,7 +27,8 @@ import re
 import sys
 import time
 
-FAULTS = ("reset", "cut", "stall", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage", "mixed")
+FAULTS = ("reset", "cut", "stall", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage", "mixed",
+          "leads")
 
 
 class Plan:
@@ -175,6 +179,12 @@ class Proxy:
             writer.write(data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else data)
             await writer.drain()
             return fault != "garbage"
+        if fault == "leads":
+            writer.write(answer(plan["status"], b"", [f"Location: {plan['to']}{target}"]))
+            await writer.drain()
+            return True
+        if plan.get("host"):
+            head = re.sub(rb"(?mi)^host: [^\r]*", f"Host: 127.0.0.1:{self.upstream}".encode(), head)
         if fault == "whole":
             lines = [l for l in head.split(b"\r\n") if not l.lower().startswith(b"range:")]
             head = b"\r\n".join(lines)

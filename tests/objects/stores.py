@@ -197,7 +197,7 @@ class Proxy:
 
     def __init__(self, upstream=None, **plan):
         self.upstream = upstream or s3_port
-        self.folder = harness.folder("proxy")
+        self.folder = harness.folder(f"proxy-{time.monotonic_ns()}")
         self.plan_path, self.log_path = (os.path.join(self.folder, name) for name in ("plan", "log"))
         self.plan(**plan)
 

@@ -41,6 +41,20 @@ def same_folders(got, want):
         check(filecmp.cmp(os.path.join(got, name), os.path.join(want, name), shallow=False), f"{name} is another")
 
 
+def exports_through(plans):
+    """Exports the same through a proxy with each of these plans; yields their names and the requests."""
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy:
+        env = stores.environment(proxy.url)
+        want = export(t.src, t.options(), "want", env)
+        for name, plan in plans.items():
+            proxy.plan(**plan)
+            proxy.forget()
+            same_folders(export(f"{url}/src", strategies(url), name, env), want)
+            yield name, proxy.requests()
+
+
 def test_a_mount_shows_the_same_bytes():
     t = tree(scale=4)
     url = stores.upload(t.dir, prefix="run 7/a+b~ä=&%")

@@ -3,12 +3,13 @@
 import http.server
 import json
 import os
+import shutil
 import threading
 import time
 import urllib.parse
 
 from harness import *
-from test_content import export, same_folders, strategies, tree
+from test_content import export, exports_through, needs_nginx, publish, same_folders, strategies, tree
 import stores
 
 SOON = 302  # seconds until they end: of these, 300 are kept back
@@ -157,14 +158,51 @@ def test_a_web_identity():
 
 
 def test_a_bucket_in_another_region():
+    plans = {how: {"region": "eu-west-7", "how": how} for how in ("301", "400")}
+    for how, requests in exports_through(plans):
+        wrong = [r for r in requests if r[3] == how]
+        check(0 < len(wrong) <= 4, f"{len(wrong)} requests went to the wrong region")
+
+
+def named(proxy, host):
+    """The proxy's URL by a name of this machine's."""
+    return proxy.url.replace("127.0.0.1", host)
+
+
+def test_redirections_of_a_store_are_followed_to_its_provider_alone():
     t = tree()
     url = stores.upload(t.dir)
-    with stores.Proxy() as proxy:
-        env = stores.environment(proxy.url)
+    with stores.Proxy(host=True) as first, stores.Proxy(host=True) as second:
+        env = stores.environment(named(first, "s3.localhost"))
         want = export(t.src, t.options(), "want", env)
-        for how in ("301", "400"):
-            proxy.plan(region="eu-west-7", how=how)
-            proxy.forget()
-            same_folders(export(f"{url}/src", strategies(url), how, env), want)
-            wrong = [r for r in proxy.requests() if r[3] == how]
-            check(0 < len(wrong) <= 4, f"{len(wrong)} requests went to the wrong region")
+        for status in (301, 302, 307, 308):
+            first.plan(fault="leads", status=status, to=named(second, "eu.s3.localhost"))
+            first.forget()
+            second.forget()
+            same_folders(export(f"{url}/src", strategies(url) + ",path_style", f"got-{status}", env), want)
+            check(0 < len(first.requests()) <= 4, f"{len(first.requests())} requests were led elsewhere")
+            equal(set(keys(second)), {stores.KEY}, "signed for the other host")
+        second.forget()
+        for to in (named(second, "s3.other.localhost"), second.url, "https:" + second.url.removeprefix("http:")):
+            first.plan(fault="leads", status=307, to=to)
+            text = export(f"{url}/src", strategies(url) + ",path_style", "none", env, status=1)
+            check("where no signature is sent" in text and "try: region= and endpoint= of the bucket" in text, f"to {to}: {text!r}")
+        equal(second.requests(), [], "requests to another provider")
+
+
+def test_redirections_of_a_web_server_are_followed_without_credentials():
+    needs_nginx()
+    t = tree(scale=4)
+    name, where = publish(t.dir)
+    with stores.Proxy(upstream=stores.nginx_port) as first, stores.Proxy(upstream=stores.nginx_port) as second:
+        for status in (301, 302, 307, 308):
+            first.plan(fault="leads", status=status, to=named(second, "web.localhost"))
+            second.forget()
+            url = f"{first.url}/{name}"
+            with Mount(f"{url}/src", strategies(url) + ",index_cache=no", env=stores.environment()) as m:
+                for rank in range(2):
+                    same_bytes(m.read(rank), t.expected(rank), f"rank {rank} by status {status}")
+            asked = second.requests()
+            check(any(r[2].startswith("bytes=") for r in asked), f"the requests are {asked}")
+            equal({r[6] for r in asked}, {"-"}, "keys in requests")
+    shutil.rmtree(where)

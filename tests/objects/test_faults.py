@@ -8,7 +8,7 @@ import threading
 import time
 
 from harness import *
-from test_content import export, same_folders, strategies, tree
+from test_content import export, exports_through, same_folders, strategies, tree
 import stores
 
 # What helps, and what is said when it does not. The first two are in the words of libcurl 7 or 8.
@@ -31,16 +31,8 @@ LASTING = {
 
 
 def test_faults_that_pass_are_overcome():
-    t = tree()
-    url = stores.upload(t.dir)
-    with stores.Proxy() as proxy:
-        env = stores.environment(proxy.url)
-        want = export(t.src, t.options(), "want", env)
-        for fault in PASSING:
-            proxy.plan(fault=fault, every=2)
-            proxy.forget()
-            same_folders(export(f"{url}/src", strategies(url), fault, env), want)
-            check(any(r[3] == fault for r in proxy.requests()), f"no request met with {fault}")
+    for fault, requests in exports_through({fault: {"fault": fault, "every": 2} for fault in PASSING}):
+        check(any(r[3] == fault for r in requests), f"no request met with {fault}")
 
 
 def test_faults_that_stay_are_told():

@@ -200,10 +200,10 @@ static void take_number(const char *value, int64_t *out)
         *out = number;
 }
 
-/* What an earlier answer said, such as that of a redirection, does not count. */
+/* What an earlier answer said, such as that of a redirection, does not count, but where it led. */
 static void forget_answer(struct rfs_http *http)
 {
-    http->etag[0] = http->modified[0] = http->type[0] = http->location[0] = '\0';
+    http->etag[0] = http->modified[0] = http->type[0] = '\0';
     http->region[0] = http->range[0] = '\0';
     http->length = -1;
     http->retry_after = 0;
@@ -372,7 +372,7 @@ int rfs_lane_start(struct rfs_lane *lane, struct rfs_http *http)
     http->status = 0;
     http->failed = 0;
     http->refused_tls = false;
-    http->problem[0] = '\0';
+    http->problem[0] = http->location[0] = '\0';
     forget_answer(http);
     handle->http = http;
     handle->next = lane->busy;

@@ -25,7 +25,7 @@ static const char *remedy_of(const struct rfs_request *request, const char *code
         return "the certificate of its issuer in CURL_CA_BUNDLE";
     if (strcmp(code, "RequestTimeTooSkewed") == 0)
         return "set this machine's clock";
-    if (status == 301 || status == 307 || strcmp(code, "AuthorizationHeaderMalformed") == 0)
+    if ((status >= 300 && status < 400) || strcmp(code, "AuthorizationHeaderMalformed") == 0)
         return "region= and endpoint= of the bucket";
     if (status == 401 || status == 403)
         return request->place->s3 ? "credentials that may list and read it"
@@ -123,6 +123,13 @@ static int judge_refusal(struct rfs_request *request)
     read_error(request, code, sizeof code, text, sizeof text);
     if (moves(request, code))
         return rfs_store_told(-EREMOTE, "the bucket is in region %s", request->http.region);
+    if (request->place->s3 && request->http.location[0] &&
+        (status == 301 || status == 302 || status == 307 || status == 308)) {
+        if (rfs_place_move(request->place, request->http.location))
+            return rfs_store_told(-EREMOTE, "the bucket is at %.200s", request->http.location);
+        snprintf(request->http.problem, sizeof request->http.problem,
+                 "it leads to %.200s, where no signature is sent", request->http.location);
+    }
     if (renews(request, code) || strcmp(code, "RequestTimeout") == 0 || status == 408 ||
         status == 429 || status >= 500 || (status == 409 && *code))
         return RFS_AGAIN;

@@ -237,7 +237,7 @@ static int start(struct rfs_lane *lane, struct rfs_request *request)
         .method = request->head ? RFS_HTTP_HEAD : RFS_HTTP_GET,
         .headers = (const char *const *)request->headers,
         .timeout = rfs_remote_settings()->timeout,
-        .follow = !request->place->s3 && request->n > 0,
+        .follow = !request->place->s3 && (!request->head || request->follow),
         .body = on_body,
         .ctx = request,
     };

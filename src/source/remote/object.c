@@ -65,16 +65,22 @@ void rfs_attributes_stat(const struct rfs_attributes *attributes, const char *ur
                  1;
 }
 
+/* Whether it leads, or has led, to a name with a slash at its end: an index of a folder. */
+static bool leads_to_folder(const struct rfs_http *http)
+{
+    const size_t n = strcspn(http->location, "?#");
+    return n > 0 && http->location[n - 1] == '/';
+}
+
 static int take_answer(const struct rfs_http *http, struct rfs_attributes *out)
 {
-    if (http->status >= 300) { /* to the same with a slash at its end: an index of a folder */
-        const size_t n = strcspn(http->location, "?#");
+    if (leads_to_folder(http)) {
         *out = (struct rfs_attributes){.folder = true};
-        return n > 0 && http->location[n - 1] == '/'
-                   ? 0
-                   : rfs_store_told(-EIO, "status %ld leads to '%.200s', which is not followed",
-                                    http->status, http->location);
+        return 0;
     }
+    if (http->status >= 300)
+        return rfs_store_told(-EIO, "status %ld leads to '%.200s', which is not followed",
+                              http->status, http->location);
     if (http->length < 0)
         return rfs_store_told(-ENOTSUP, "the server does not say how long it is");
     if (!rfs_attributes_set(out, (uint64_t)http->length, rfs_http_time(http->modified), http->etag,
@@ -90,6 +96,12 @@ int rfs_object_ask(const struct rfs_place *place, const char *url, struct rfs_at
     struct rfs_request request = {.place = place, .url = url, .key = place->key, .head = true};
     int rc = rfs_requests_make(&request, 1);
 
+    if (rc == 0 && request.http.status >= 300 && !leads_to_folder(&request.http)) {
+        rfs_request_free(&request);
+        request = (struct rfs_request){
+            .place = place, .url = url, .key = place->key, .head = true, .follow = true};
+        rc = rfs_requests_make(&request, 1);
+    }
     if (rc == 0)
         rc = take_answer(&request.http, out);
     rfs_request_free(&request);

@@ -10,13 +10,15 @@
 
 #include <ctype.h>
 #include <pthread.h>
+#include <strings.h>
 
 #define DEFAULT_REGION "us-east-1"
 
-/* The region of the bucket that was asked last, where the store said that it is another. */
+/* Of the bucket that was asked last: what the store has told. "": nothing. */
 static struct {
     pthread_mutex_t lock; /* a leaf lock */
     char bucket[64], region[64];
+    char endpoint[300]; /* "https://host:port" */
 } learnt = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void rfs_place_learn(const char *bucket, const char *region)
@@ -24,15 +26,69 @@ void rfs_place_learn(const char *bucket, const char *region)
     pthread_mutex_lock(&learnt.lock);
     snprintf(learnt.bucket, sizeof learnt.bucket, "%s", bucket);
     snprintf(learnt.region, sizeof learnt.region, "%s", region);
+    learnt.endpoint[0] = '\0';
     pthread_mutex_unlock(&learnt.lock);
 }
 
-static char *known_region(const char *bucket)
+/* A copy of TEXT, a member of what was learnt; NULL where nothing was. */
+static char *known(const char *bucket, const char *text)
 {
     pthread_mutex_lock(&learnt.lock);
-    char *region = strcmp(learnt.bucket, bucket) == 0 ? strdup(learnt.region) : NULL;
+    char *copy = strcmp(learnt.bucket, bucket) == 0 && *text ? strdup(text) : NULL;
     pthread_mutex_unlock(&learnt.lock);
-    return region;
+    return copy;
+}
+
+/* The last labels of a host, which all hosts of a provider have: "amazonaws.com.cn". */
+static const char *provider(const char *host)
+{
+    const char *last = strrchr(host, '.');
+    int labels = last && strlen(last) == 3 ? 3 : 2;
+    const char *at = host + strlen(host);
+
+    while (at > host && (at[-1] != '.' || --labels > 0))
+        at--;
+    return at;
+}
+
+/* The host of a URL, without the bucket in front of it; true unless it is none, or an address. */
+static bool name_of(const char *url, const char *bucket, char *out, size_t cap)
+{
+    const char *host = strstr(url, "://") + 3;
+    const size_t n = strlen(bucket);
+
+    if (strncmp(host, bucket, n) == 0 && host[n] == '.')
+        host += n + 1;
+    const size_t length = strcspn(host, ":/?#");
+    if (length == 0 || length >= cap || memchr(host, '@', strcspn(host, "/?#")))
+        return false;
+    memcpy(out, host, length);
+    out[length] = '\0';
+    return host[0] != '[' && !isdigit((unsigned char)out[length - 1]);
+}
+
+bool rfs_place_move(const struct rfs_place *place, const char *location)
+{
+    char old[256], new[256];
+    const size_t scheme = strncmp(location, "https://", 8) == 0 ? 8 : 7;
+
+    if (!rfs_is_url(location) || strncmp(location, "s3:", 3) == 0 ||
+        (scheme == 7 && strncmp(place->base, "https:", 6) == 0) ||
+        !name_of(place->base, place->bucket, old, sizeof old) ||
+        !name_of(location, place->bucket, new, sizeof new) || !strchr(new, '.') ||
+        strcasecmp(provider(old), provider(new)) != 0)
+        return false;
+    const char *host = location + scheme;
+    const size_t bucket = strlen(place->bucket);
+    if (strncmp(host, place->bucket, bucket) == 0 && host[bucket] == '.')
+        host += bucket + 1;
+    pthread_mutex_lock(&learnt.lock);
+    snprintf(learnt.bucket, sizeof learnt.bucket, "%s", place->bucket);
+    snprintf(learnt.region, sizeof learnt.region, "%s", place->region);
+    snprintf(learnt.endpoint, sizeof learnt.endpoint, "%.*s%.*s", (int)scheme, location,
+             (int)strcspn(host, "/?#"), host);
+    pthread_mutex_unlock(&learnt.lock);
+    return true;
 }
 
 /* The first that is set, malloc'ed: the option, a variable, a profile's; or NULL. */
@@ -64,8 +120,11 @@ static bool takes_buckets(const char *host, const char *bucket)
 static int find_host(const char *url, struct rfs_place *out)
 {
     const struct rfs_remote_settings *set = rfs_remote_settings();
-    RFS_FREE char *endpoint =
-        setting(set->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
+    RFS_FREE char *endpoint = known(out->bucket, learnt.endpoint);
+
+    if (!endpoint)
+        endpoint =
+            setting(set->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
 
     if (!endpoint)
         endpoint = rfs_text_printf("https://s3.%s.amazonaws.com", out->region);
@@ -100,7 +159,7 @@ static int place_of_s3(const char *url, struct rfs_place *out)
         strspn(out->bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-_"
                             "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != n)
         return fail_url(url, "it names no bucket: s3://BUCKET/PREFIX");
-    out->region = known_region(out->bucket);
+    out->region = known(out->bucket, learnt.region);
     if (!out->region)
         out->region =
             setting(rfs_remote_settings()->region, "AWS_REGION", "AWS_DEFAULT_REGION", "region");

@@ -31,3 +31,9 @@ char *rfs_place_path(const struct rfs_place *place, const char *key);
 
 /* The bucket's region, as the store has told it. */
 void rfs_place_learn(const char *bucket, const char *region);
+/*
+ * The store says that PLACE is at LOCATION, a URL, for now. True if the bucket is asked for there from
+ * now on: another host of the same provider, by as safe a scheme. Signatures and tokens go nowhere
+ * else.
+ */
+bool rfs_place_move(const struct rfs_place *place, const char *location);

@@ -14,6 +14,7 @@ struct rfs_request {
     const char *key;   /* in the place */
     const char *query; /* encoded and sorted; NULL: none */
     bool head;
+    bool follow; /* a redirection of this HEAD; those of a web server's other answers always are */
     /*
      * Bytes [from, from + n) of an object of SIZE bytes go to the spans, from SKIP bytes of them on;
      * n == 0: the whole answer goes to TEXT.

@@ -274,6 +274,49 @@ static void urls_lead_to_places(void **state)
     }
 }
 
+/* Whether a bucket may be asked for at another host, and where it then is. */
+static void places_that_move(void **state)
+{
+    static const struct {
+        const char *endpoint, *location, *base; /* NULL: it stays */
+    } cases[] = {
+        {"https://s3.eu-west-1.amazonaws.com", "https://bucket.s3-us-west-2.amazonaws.com/a?x=1",
+         "https://bucket.s3-us-west-2.amazonaws.com"},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3.us-west-2.amazonaws.com/bucket/a",
+         "https://bucket.s3.us-west-2.amazonaws.com"},
+        {"http://s3.provider.org", "https://eu.provider.org:444/a",
+         "https://bucket.eu.provider.org:444"},
+        {"https://s3.cn-north-1.amazonaws.com.cn", "https://s3.cn-north-2.amazonaws.com.cn/",
+         "https://bucket.s3.cn-north-2.amazonaws.com.cn"},
+        {"https://s3.cn-north-1.amazonaws.com.cn", "https://s3.evil.com.cn/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3.amazonaws.com.evil.org/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://evilamazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "http://s3.us-west-2.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://x@s3.us-west-2.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://evil.org\\@s3.us-west-2.amazonaws.com/",
+         NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "/bucket/a", NULL},
+        {"http://127.0.0.1:9000", "http://10.0.0.1/bucket/a", NULL},
+        {"http://127.0.0.1:9000", "http://127.0.0.1:9001/bucket/a", NULL},
+        {"http://minio:9000", "http://other:9000/bucket/a", NULL},
+    };
+
+    (void)state;
+    unsetenv("AWS_ENDPOINT_URL_S3");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rfs_place place;
+        setenv("AWS_ENDPOINT_URL", cases[i].endpoint, 1);
+        rfs_place_learn("other", "");
+        assert_int_equal(rfs_place_of("s3://bucket/a", &place), 0);
+        assert_int_equal(rfs_place_move(&place, cases[i].location), cases[i].base != NULL);
+        if (cases[i].base)
+            expect_place("s3://bucket/a", cases[i].base, "/a");
+        rfs_place_free(&place);
+    }
+    rfs_place_learn("other", "");
+    unsetenv("AWS_ENDPOINT_URL");
+}
+
 /* A walk whose jumps repeat is expected to go on: of layers of three tensors, with longer names. */
 static void test_jumps_that_repeat(void **state)
 {
@@ -331,6 +374,7 @@ int main(void)
         cmocka_unit_test(pages_that_are_none),
         cmocka_unit_test(indexes_of_folders),
         cmocka_unit_test(urls_lead_to_places),
+        cmocka_unit_test(places_that_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
