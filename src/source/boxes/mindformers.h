@@ -50,3 +50,9 @@ struct rfs_mf_layouts {
 int rfs_mindformers_layouts(struct rfs_boxes *boxes, struct rfs_mf_layouts *out,
                             struct rfs_error *err);
 void rfs_mf_layouts_free(struct rfs_mf_layouts *layouts);
+static inline const struct rfs_mf_layout *rfs_mf_layout_of(const struct rfs_mf_layouts *layouts,
+                                                           uint32_t tensor)
+{
+    return (const struct rfs_mf_layout *)rfs_intern_bytes(layouts->distinct,
+                                                          layouts->of.data[tensor], NULL);
+}

@@ -60,12 +60,6 @@ int rfs_mf_note_layout(struct rfs_mf *mf, const struct rfs_mf_described *describ
                : rfs_fail_memory_of(mf->err, mf->path);
 }
 
-static const struct rfs_mf_layout *layout_of(const struct rfs_mf_layouts *layouts, uint32_t tensor)
-{
-    return (const struct rfs_mf_layout *)rfs_intern_bytes(layouts->distinct,
-                                                          layouts->of.data[tensor], NULL);
-}
-
 /* The number of the slice that a rank holds: the device axes of tensor_map, as digits. */
 static uint64_t slice_of(const struct rfs_mf_layout *layout, uint64_t rank)
 {
@@ -112,7 +106,7 @@ int rfs_mf_note_rank(struct rfs_mf *mf, uint64_t number, uint64_t rank)
     const uint32_t tensor = (uint32_t)(found - mf->boxes->tensors.data);
     const uint64_t devices = mf->layouts->devices;
     const struct rfs_mf_held held = {tensor, devices ? (uint32_t)(rank / devices) : 0, 1};
-    if (slice_of(layout_of(mf->layouts, tensor), rank) != number)
+    if (slice_of(rfs_mf_layout_of(mf->layouts, tensor), rank) != number)
         return rfs_fail(mf->err, -EINVAL, RFS_MF_HERE(mf), REMEDY,
                         "rank %" PRIu64 " holds slice %" PRIu64
                         " of it, and its layout gives that rank another",

@@ -3,6 +3,8 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "source/ckpt/walk.h"
+#include "source/crypt/cipher.h"
+#include "source/io/files.h"
 #include "source/safetensors/header.h"
 #include "source/scan/scan.h"
 #include "source/torch/index.h"
@@ -64,6 +66,48 @@ static int walk(struct work *work, struct rfs_reading *reading)
     return rc;
 }
 
+static const struct rfs_column columns[] = {
+    {"mode", RFS_CELL_TEXT},
+    {"blocks", RFS_CELL_NUMBER},
+    {"bytes", RFS_CELL_NUMBER},
+};
+
+static int read_spans(void *ctx, struct iovec *spans, int n, uint64_t offset)
+{
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < n; offset += spans[i].iov_len, i++)
+        rc = rfs_reading_pread(ctx, spans[i].iov_base, spans[i].iov_len, offset);
+    return rc;
+}
+
+/* Describes an encrypted file by its headers, without its key. */
+static int describe_encrypted(struct rfs_reading *reading, const char *path,
+                              struct rfs_report *report, struct rfs_error *err)
+{
+    const struct rfs_cipher_input input = {read_spans, reading, reading->size, path};
+    struct rfs_error why = {0};
+    struct rfs_cipher cipher;
+    const int rc = rfs_cipher_scan(&input, RFS_NOT_ENCRYPTED, RFS_CIPHER_BLOCK, &cipher, &why);
+    if (rc != 0 && why.code == 0)
+        return rfs_fail(err, rc, RFS_IN(path), NULL, "cannot read: %s", strerror(-rc));
+    if (rc != 0) {
+        *err = why;
+        return rc;
+    }
+    const char *mode = rfs_cipher_name(cipher.mode);
+    report->kind = "encrypted";
+    RFS_TABLE_DESCRIBE(&report->table, columns);
+    rfs_table_text(&report->table, mode);
+    rfs_table_u64(&report->table, cipher.blocks);
+    rfs_table_u64(&report->table, reading->size);
+    fprintf(report->say,
+            "encrypted (%s, %" PRIu32 " block%s): to see its content, give its key: "
+            "-o key_file=FILE\n",
+            mode, cipher.blocks, cipher.blocks == 1 ? "" : "s");
+    rfs_json_put_text(&report->json, "mode", mode);
+    return 0;
+}
+
 static int read_it(struct work *work, struct rfs_files *files)
 {
     struct rfs_reading reading;
@@ -75,7 +119,7 @@ static int read_it(struct work *work, struct rfs_files *files)
                    : rfs_fail(work->err, rc, RFS_IN(work->path), "a file that you may read",
                               "cannot open: %s", strerror(-rc));
     rc = work->kind == RFS_INFO_ENCRYPTED
-             ? rfs_info_encrypted(&reading, work->path, work->report, work->err)
+             ? describe_encrypted(&reading, work->path, work->report, work->err)
              : walk(work, &reading);
     const int end = rfs_reading_end(&reading);
     if (rc == 0 && end != 0)

@@ -65,10 +65,6 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, str
 int rfs_info_group(struct rfs_report *report, struct rfs_error *err);
 int rfs_info_rules(struct rfs_report *report, struct rfs_error *err);
 
-struct rfs_reading;
-/* Describes an encrypted file by its headers. */
-int rfs_info_encrypted(struct rfs_reading *reading, const char *path, struct rfs_report *report,
-                       struct rfs_error *err);
 /*
  * The tensors of a file of torch.save, wherever in it they are: "model.layer.weight". *others is
  * the number of other values.

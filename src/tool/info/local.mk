@@ -2,7 +2,6 @@
 librfstool_la_SOURCES += \
 	src/tool/info/boxes.c \
 	src/tool/info/detect.c \
-	src/tool/info/encrypted.c \
 	src/tool/info/file.c \
 	src/tool/info/folder.c \
 	src/tool/info/info.c src/tool/info/info.h \

@@ -18,6 +18,5 @@ struct rfs_layout_job {
 
 /* Text for a terminal; UTF8: with box characters, else ASCII. */
 void rfs_layout_draw(const struct rfs_layout_job *job, bool utf8);
-void rfs_layout_json(const struct rfs_layout_job *job);
 /* Writes job->svg. 0 or -errno with *err filled. */
 int rfs_layout_picture(const struct rfs_layout_job *job, struct rfs_error *err);

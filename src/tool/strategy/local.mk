@@ -2,7 +2,6 @@
 librfstool_la_SOURCES += \
 	src/tool/strategy/check.c \
 	src/tool/strategy/convert.c \
-	src/tool/strategy/derive.c \
 	src/tool/strategy/make.c \
 	src/tool/strategy/show.c \
 	src/tool/strategy/strategy.c src/tool/strategy/strategy.h

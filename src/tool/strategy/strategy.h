@@ -56,10 +56,3 @@ int rfs_strategy_write(const struct rfs_strategy_args *args, const char *out, bo
 /* Gives the document the shapes of the tree's tensors. 0, or -errno with *err filled. */
 int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
                         struct rfs_error *err);
-
-/*
- * The strategy of the training that saved the tree, a Checkpoint 2.0, which describes it. 0 with
- * *out owned by the caller, or -errno with *err filled.
- */
-int rfs_strategy_derive(const struct rfs_strategy_tree *tree, const char *name,
-                        struct rfs_strategy **out, struct rfs_error *err);

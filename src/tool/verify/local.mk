@@ -9,6 +9,5 @@ librfstool_la_SOURCES += \
 	src/tool/verify/parts.c \
 	src/tool/verify/ranks.c \
 	src/tool/verify/sums.c src/tool/verify/sums.h \
-	src/tool/verify/values.c \
 	src/tool/verify/verify.c src/tool/verify/verify.h \
 	src/tool/verify/write.c
