@@ -194,9 +194,7 @@ static int check_state(const struct hfai_reading *reading, struct hfai_state *st
         return rfs_fail_memory(reading->err);
     for (size_t k = state->large.n; rc == 0 && k-- > 0;) { /* so that lists are in order */
         struct hfai_large *large = &state->large.data[k];
-        rc = check_pieces(reading, state, large);
-        if (rc == 0)
-            rc = check_key(reading, state, large);
+        rc = check_pieces(reading, state, large) ?: check_key(reading, state, large);
         if (rc == 0 && optimizer)
             rc = find_owner(reading, state, large);
     }

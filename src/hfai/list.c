@@ -63,11 +63,9 @@ static int list_state(struct hfai_listing *listing, const struct hfai_state *sta
         const struct hfai_large *large = &state->large.data[i];
         const struct rfs_items *key = &large->key->of.items;
         listing->owner.item = (uint32_t)(state->entries.n + i);
-        rc = rfs_hfai_step_by_key(listing, key->data[0], 0);
-        if (rc == 0)
-            rc = rfs_hfai_step_by_key(listing, key->data[1], 0);
-        if (rc == 0)
-            rc = rfs_hfai_list_large(listing, state, large);
+        rc = rfs_hfai_step_by_key(listing, key->data[0], 0)
+                ?: rfs_hfai_step_by_key(listing, key->data[1], 0)
+                ?: rfs_hfai_list_large(listing, state, large);
         listing->path.n = before;
     }
     return rc;
@@ -129,11 +127,7 @@ int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct
     *out = (struct rfs_hfai_list){0};
     for (uint32_t p = 0; p < hfai->n_parts; p++)
         listing.work += HFAI_WORK_TIMES * (uint64_t)hfai->parts[p].torch.pickle.n_bytes;
-    int rc = list_models(&listing);
-    if (rc == 0)
-        rc = list_optimizers(&listing);
-    if (rc == 0)
-        rc = list_others(&listing);
+    int rc = list_models(&listing) ?: list_optimizers(&listing) ?: list_others(&listing);
     if (rc == 0 && listing.path.failed)
         rc = rfs_fail_memory(err);
     free(listing.path.data);

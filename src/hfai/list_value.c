@@ -207,10 +207,8 @@ int rfs_hfai_list_pair(struct hfai_listing *listing, const struct rfs_node *key,
                        const struct rfs_node *value, unsigned depth)
 {
     const size_t before = listing->path.n;
-    int rc = rfs_hfai_step_by_key(listing, key, depth);
+    int rc = rfs_hfai_step_by_key(listing, key, depth) ?: list_here(listing, value, depth);
 
-    if (rc == 0)
-        rc = list_here(listing, value, depth);
     listing->path.n = before;
     return rc;
 }

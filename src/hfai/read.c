@@ -223,9 +223,8 @@ static int read_optimizer(const struct hfai_reading *reading, struct hfai_state 
                                      "differs from part 0's: the parts are of different saves");
     }
     for (uint32_t i = 0; i < entries->n; i += 2) {
-        int rc = spend_value(reading, entries->data[i + 1]);
-        if (rc == 0)
-            rc = add_entry(reading, state, entries->data[i], entries->data[i + 1]);
+        int rc = spend_value(reading, entries->data[i + 1])
+                     ?: add_entry(reading, state, entries->data[i], entries->data[i + 1]);
         if (rc)
             return rc;
     }
@@ -260,28 +259,21 @@ static int read_states(const struct hfai_reading *reading)
     const struct rfs_items *models = NULL;
     const struct rfs_items *optimizers = NULL;
 
-    int rc = open_part(reading);
-    if (rc == 0)
-        rc = check_head(reading);
-    if (rc == 0)
-        rc = get_list(reading, "model", &models);
-    if (rc == 0)
-        rc = get_list(reading, "optimizer", &optimizers);
-    if (rc == 0)
-        rc = make_states(reading, models->n, &hfai->n_models, &hfai->models);
-    if (rc == 0)
-        rc = make_states(reading, optimizers->n, &hfai->n_optimizers, &hfai->optimizers);
+    int rc = open_part(reading)
+            ?: check_head(reading)
+            ?: get_list(reading, "model", &models)
+            ?: get_list(reading, "optimizer", &optimizers)
+            ?: make_states(reading, models->n, &hfai->n_models, &hfai->models)
+            ?: make_states(reading, optimizers->n, &hfai->n_optimizers, &hfai->optimizers);
     for (uint32_t i = 0; rc == 0 && i < models->n; i++) {
         struct rfs_node *const *pair = models->data[i]->of.items.data;
-        rc = read_model(reading, &hfai->models[i], rfs_node_pairs(pair[0]));
-        if (rc == 0)
-            rc = rfs_hfai_read_large(reading, &hfai->models[i], rfs_node_pairs(pair[1]));
+        rc = read_model(reading, &hfai->models[i], rfs_node_pairs(pair[0]))
+                 ?: rfs_hfai_read_large(reading, &hfai->models[i], rfs_node_pairs(pair[1]));
     }
     for (uint32_t i = 0; rc == 0 && i < optimizers->n; i++) {
         struct rfs_node *const *pair = optimizers->data[i]->of.items.data;
-        rc = read_optimizer(reading, &hfai->optimizers[i], pair[0]);
-        if (rc == 0)
-            rc = rfs_hfai_read_large(reading, &hfai->optimizers[i], rfs_node_pairs(pair[1]));
+        rc = read_optimizer(reading, &hfai->optimizers[i], pair[0])
+                 ?: rfs_hfai_read_large(reading, &hfai->optimizers[i], rfs_node_pairs(pair[1]));
     }
     return rc;
 }

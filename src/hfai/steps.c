@@ -226,9 +226,7 @@ static int check_optimizer(struct rfs_hfai *hfai, const struct hfai_state *state
 {
     RFS_CLEANUP(free_steps) struct steps steps = {.hfai = hfai, .state = state, .err = err};
 
-    int rc = make_groups(&steps);
-    if (rc == 0)
-        rc = order_entries(&steps);
+    int rc = make_groups(&steps) ?: order_entries(&steps);
     for (uint32_t p = 0; rc == 0 && p < hfai->n_parts; p++)
         rc = collect_part(&steps, p);
     for (uint32_t g = 0; rc == 0 && g < steps.n_groups; g++) {

@@ -23,9 +23,8 @@ static int pair_key(const struct rfs_node *key, char **out, size_t *n)
     size_t left_n;
     size_t right_n;
 
-    int rc = rfs_hfai_key(key->of.items.data[0], &left, &left_n);
-    if (rc == 0)
-        rc = rfs_hfai_key(key->of.items.data[1], &right, &right_n);
+    int rc = rfs_hfai_key(key->of.items.data[0], &left, &left_n)
+                 ?: rfs_hfai_key(key->of.items.data[1], &right, &right_n);
     if (rc)
         return rc;
     char *at = *out = malloc(1 + sizeof left_n + left_n + right_n);

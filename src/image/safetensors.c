@@ -192,9 +192,8 @@ int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selectio
     size_t n;
 
     *out = NULL;
-    int rc = collect(catalog, selection, !format, &tensors, &n, err);
-    if (!rc)
-        rc = put_header(catalog, &builder.literals, tensors, n, format, err);
+    int rc = collect(catalog, selection, !format, &tensors, &n, err)
+                 ?: put_header(catalog, &builder.literals, tensors, n, format, err);
     if (rc)
         return rc;
     for (size_t i = 0; i < n; i++)

@@ -214,9 +214,8 @@ int rfs_strategy_doc_json(const struct rfs_strategy_doc *doc, bool merged, char 
     fputc('{', text.out);
     put_key(&text, "current_stage", true);
     fprintf(text.out, "%" PRId64, doc->current_stage);
-    rc = put_items(&text, doc, merged, !merged, err);
-    if (rc == 0)
-        rc = put_items(&text, doc, !merged, !merged, err);
+    rc =
+        put_items(&text, doc, merged, !merged, err) ?: put_items(&text, doc, !merged, !merged, err);
     fputc('}', text.out);
     const bool failed = ferror(text.out) != 0;
     if (fclose(text.out) != 0 || failed)

@@ -241,13 +241,10 @@ static int check_optimizer(struct rfs_layout_builder *item)
 
 int rfs_layout_check(struct rfs_layout_builder *item)
 {
-    int rc = check_devices(item);
+    int rc = check_devices(item)
+            ?: check_map(item)
+            ?: check_expanded(item)
+            ?: check_optimizer(item);
 
-    if (rc == 0)
-        rc = check_map(item);
-    if (rc == 0)
-        rc = check_expanded(item);
-    if (rc == 0)
-        rc = check_optimizer(item);
     return rc == 0 ? rfs_layout_check_manual(item) : rc;
 }

@@ -205,11 +205,7 @@ int rfs_rules_strategy(const struct rfs_rules *rules, const struct rfs_rules_use
                               "there is no source strategy to be like");
     if (n == 0)
         return rfs_rules_fail(rules, 0, NULL, NULL, err, "there is no tensor for its rules");
-    rc = set_scale(&making);
-    if (rc == 0)
-        rc = prepare(&making);
-    if (rc == 0)
-        rc = make_layouts(&making);
+    rc = set_scale(&making) ?: prepare(&making) ?: make_layouts(&making);
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = place_parameter(&making, i);
     if (rc == 0)

@@ -302,9 +302,7 @@ int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs
     strategy->layouts = RFS_STEAL(builder->layouts.data);
     if (sort_placements(builder) != 0)
         return rfs_fail_memory_of(err, strategy->name);
-    rc = check_stages(strategy, err);
-    if (rc == 0)
-        rc = check_devices(strategy, err);
+    rc = check_stages(strategy, err) ?: check_devices(strategy, err);
     if (rc == 0)
         *out = RFS_STEAL(builder->strategy);
     return rc;

@@ -310,11 +310,9 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
     if (rc == 0)
         rc = take_flags(out, argc, argv, &settings, err);
     if (rc == 0 && reads_a_source(out)) {
-        rc = take_settings(out, &settings, err);
-        if (rc == 0)
-            rc = take_places(out, argc - optind, argv + optind, argc - 1, given + 1, err);
-        if (rc == 0)
-            rc = check_keyed(&out->set, err);
+        rc = take_settings(out, &settings, err)
+                ?: take_places(out, argc - optind, argv + optind, argc - 1, given + 1, err)
+                ?: check_keyed(&out->set, err);
     }
     if (rc == -ENOMEM && err->code == 0)
         rfs_fail_memory(err);

@@ -190,9 +190,8 @@ int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, ch
     if (!resolved)
         return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be resolved: %s",
                         strerror(errno));
-    rc = refuse_overlap(resolved, source, err);
-    if (rc == 0)
-        rc = refuse_filled(given, resolved, source, nonempty, err);
+    rc = refuse_overlap(resolved, source, err)
+             ?: refuse_filled(given, resolved, source, nonempty, err);
     if (rc == 0)
         *out = RFS_STEAL(resolved);
     return rc;

@@ -181,9 +181,8 @@ static int add_commands(scmp_filter_ctx filter)
         const struct condition narrow = {"fcntl", 1, ALL, command};
         const struct condition wide = {"fcntl64", 1, ALL, command};
 
-        rc = add_condition(filter, SCMP_ACT_ALLOW, &narrow);
-        if (rc == 0)
-            rc = add_condition(filter, SCMP_ACT_ALLOW, &wide);
+        rc = add_condition(filter, SCMP_ACT_ALLOW, &narrow)
+                 ?: add_condition(filter, SCMP_ACT_ALLOW, &wide);
     }
     return rc;
 }
@@ -238,9 +237,7 @@ static int compile(enum rfs_sandbox_filter how, bool network, pid_t self, int fd
         seccomp_init(how == RFS_FILTER_LOG ? SCMP_ACT_LOG : SCMP_ACT_KILL_PROCESS);
     if (!filter)
         return -ENOMEM;
-    int rc = fill(filter, self, network);
-    if (rc == 0)
-        rc = seccomp_export_bpf(filter, fd);
+    int rc = fill(filter, self, network) ?: seccomp_export_bpf(filter, fd);
     seccomp_release(filter);
     return rc;
 }

@@ -156,9 +156,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
         unmount_session(s);
         return rc;
     }
-    rc = rfs_channel_open(s->mount.session);
-    if (rc == 0)
-        rc = run_loop(s);
+    rc = rfs_channel_open(s->mount.session) ?: run_loop(s);
     rfs_bell_end(s->mount.bell);
     unmount_session(s);
     rfs_guard_leave();

@@ -83,11 +83,9 @@ int rfs_converted_new(const struct rfs_converted_config *config, struct rfs_conv
     if (!converted)
         return rfs_fail_memory(err);
     converted->config = *config;
-    int rc = rfs_planner_rank(config->whole, 0, &converted->plan, err);
-    if (!rc)
-        rc = compile(converted, err);
-    if (!rc)
-        rc = derive(converted, err);
+    int rc = rfs_planner_rank(config->whole, 0, &converted->plan, err)
+            ?: compile(converted, err)
+            ?: derive(converted, err);
     if (!rc)
         *out = RFS_STEAL(converted);
     return rc;

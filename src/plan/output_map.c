@@ -131,11 +131,10 @@ static int read_pairs(struct names *names, struct rfs_json_read *json, struct rf
     bool first = true;
 
     while (rfs_json_read_member(json, &first)) {
-        int rc = check_name(names, json->text, json->text, err);
-        if (!rc)
-            rc = add_once(names, names->from, json->text, json->text, "it comes twice", &from, err);
-        if (!rc)
-            rc = read_shown(names, json, rfs_intern_text(names->from, from), &to, err);
+        int rc = check_name(names, json->text, json->text, err)
+                ?: add_once(names, names->from, json->text, json->text, "it comes twice", &from,
+                            err)
+                ?: read_shown(names, json, rfs_intern_text(names->from, from), &to, err);
         if (!rc && !RFS_PUSH(&names->shown, to))
             rc = rfs_fail_memory(err);
         if (rc)

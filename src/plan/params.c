@@ -320,11 +320,9 @@ int rfs_plan_params(struct planning *planning, const struct rfs_params **out)
         return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
                         NULL, "holds nothing that rank_%u of the destination takes",
                         planning->rank);
-    rc = check_bytes(planning, fresh);
-    if (!rc)
-        rc = check_names(planning, fresh);
-    if (!rc)
-        rc = rfs_plan_report_unproved(planning);
+    rc = check_bytes(planning, fresh)
+            ?: check_names(planning, fresh)
+            ?: rfs_plan_report_unproved(planning);
     if (rc)
         return rc;
     *out = share_params(planner, &fresh);

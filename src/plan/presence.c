@@ -157,10 +157,8 @@ static int put_in_order(const struct making *making, struct rfs_presence *presen
 
 static int make(struct making *making, struct rfs_presence *presence, bool ascending)
 {
-    int rc = number_lists(making, presence);
+    int rc = number_lists(making, presence) ?: list_names(making, presence);
 
-    if (!rc)
-        rc = list_names(making, presence);
     if (rc)
         return rc;
     for (uint32_t name = 0; name < presence->n_names; name++)

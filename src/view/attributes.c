@@ -117,9 +117,8 @@ static int put_source_ranks(struct subject *of, FILE *out)
     } else if (of->kind == SHOWN_FILE) {
         rc = sources_of_file(of, &sources);
     } else {
-        rc = find_target(of, &tensors);
-        if (rc == 0)
-            rc = rfs_sources_of_target(of->view, &tensors, of->place.target, &sources);
+        rc = find_target(of, &tensors)
+                 ?: rfs_sources_of_target(of->view, &tensors, of->place.target, &sources);
     }
     if (rc == 0)
         rfs_text_ranks(out, sources.ranks, sources.n_ranks);

@@ -62,9 +62,7 @@ int rfs_view_describe(struct rfs_view *view, size_t file,
     RFS_CLEANUP(free_plan) struct rfs_rank_plan *plan = NULL;
     struct rfs_image *image = NULL;
 
-    int rc = take_sources(view, &plan, err);
-    if (rc == 0)
-        rc = make(view, &image, err);
+    int rc = take_sources(view, &plan, err) ?: make(view, &image, err);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);

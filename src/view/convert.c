@@ -68,9 +68,8 @@ int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
     view->convert.config = find_config(view, err);
     if (!view->convert.config)
         return err->code;
-    int rc = rfs_view_convert_rules(options->convert, &rules, err);
-    if (rc == 0)
-        rc = rfs_hf_config_open(view->convert.config, &config, err);
+    int rc = rfs_view_convert_rules(options->convert, &rules, err)
+                 ?: rfs_hf_config_open(view->convert.config, &config, err);
     if (rc)
         return rc;
     const struct rfs_planner_config whole = {

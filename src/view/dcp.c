@@ -139,9 +139,8 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks 
 {
     struct shared shared;
 
-    int rc = rfs_dcp_chunks(view, view->dcp->stages, rank, chunks, err);
-    if (rc == 0)
-        rc = share(view, chunks, &shared, err);
+    int rc = rfs_dcp_chunks(view, view->dcp->stages, rank, chunks, err)
+                 ?: share(view, chunks, &shared, err);
     if (rc)
         return rc;
     for (size_t i = 0; i < chunks->n; i++) {
@@ -295,9 +294,8 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
     if (file == 0)
         return rfs_view_describe(view, 0, make_metadata, out, err);
-    int rc = rfs_dcp_chunks(view, view->dcp->stages, (uint32_t)file - 1, &chunks, err);
-    if (rc == 0)
-        rc = share(view, &chunks, &shared, err);
+    int rc = rfs_dcp_chunks(view, view->dcp->stages, (uint32_t)file - 1, &chunks, err)
+                 ?: share(view, &chunks, &shared, err);
     if (rc == 0)
         *out = shared.image;
     return rc;

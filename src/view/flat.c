@@ -69,9 +69,8 @@ int flat_show_parts(struct rfs_view *view, const struct flat_parts *parts, struc
         begin = parts->ends[p];
         if (selection.n == 0)
             continue;
-        int rc = rfs_image_safetensors(view->catalog, &selection, parts->format, &image, err);
-        if (!rc)
-            rc = flat_show(view, parts->names[p], selection.n, image, err);
+        int rc = rfs_image_safetensors(view->catalog, &selection, parts->format, &image, err)
+                     ?: flat_show(view, parts->names[p], selection.n, image, err);
         if (rc)
             return rc;
     }

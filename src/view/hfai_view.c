@@ -346,9 +346,8 @@ int rfs_hfai_view_open(struct rfs_view *view, struct rfs_error *err)
     hfai = view->hfai = calloc(1, sizeof *view->hfai);
     if (!hfai)
         return rfs_fail_memory(err);
-    rc = rfs_hfai_open(view->catalog, options->uneven_steps, &hfai->hfai, err);
-    if (rc == 0)
-        rc = take_attributes(view, err);
+    rc = rfs_hfai_open(view->catalog, options->uneven_steps, &hfai->hfai, err)
+             ?: take_attributes(view, err);
     if (rc)
         return rc;
     const uint32_t parts = rfs_hfai_parts(hfai->hfai);

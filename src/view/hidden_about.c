@@ -92,9 +92,8 @@ int rfs_view_hidden_about(struct rfs_view *view, const struct rfs_view_hidden_pl
 {
     RFS_CLEANUP(rfs_sources_free) struct rfs_sources sources = {0};
 
-    int rc = rfs_sources_of_target(view, tensors, place->target, &sources);
-    if (rc == 0)
-        rc = make_about(view, place, tensors, &sources, out);
+    int rc = rfs_sources_of_target(view, tensors, place->target, &sources)
+                 ?: make_about(view, place, tensors, &sources, out);
     return rc == -ENOMEM ? rfs_fail_memory(err)
            : rc          ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL, "%s",
                                     strerror(-rc))

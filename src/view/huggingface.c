@@ -61,9 +61,8 @@ int rfs_view_huggingface(struct rfs_view *view, const struct rfs_params *params,
     if (!flat_parts_init(&parts, params, params->n))
         return rfs_fail_memory(err);
     divide(view, &parts, most);
-    int rc = rfs_view_convert_list(view, &files, err);
-    if (!rc)
-        rc = flat_group(view, &parts, 2 + files.names.n, err);
+    int rc = rfs_view_convert_list(view, &files, err)
+                 ?: flat_group(view, &parts, 2 + files.names.n, err);
     for (uint32_t p = 0; !rc && p < parts.n_parts; p++) {
         parts.names[p] = parts.n_parts == 1 ? strdup("model.safetensors")
                                             : rfs_text_printf("model-%05u-of-%05u.safetensors",

@@ -28,11 +28,9 @@ static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
         .crc = view->options.zip_crc,
     };
 
-    int rc = rfs_document_params(&document, view->catalog, params, err);
-    if (rc == 0)
-        rc = rfs_objects_add(view, params, &document, &objects, err);
-    if (rc == 0)
-        rc = rfs_image_pt(&config, out, err);
+    int rc = rfs_document_params(&document, view->catalog, params, err)
+            ?: rfs_objects_add(view, params, &document, &objects, err)
+            ?: rfs_image_pt(&config, out, err);
     rfs_document_free(&document);
     rfs_objects_end(&objects);
     return rc;

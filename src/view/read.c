@@ -168,10 +168,9 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
         memcpy(answer_at(answer), reader->image->literals + region->at + skip, size);
         return answer_copied(answer, size);
     }
-    int rc = take_slice(reader, region->target, &slice);
-    if (!rc)
-        rc = answer_slice(reader, region->target, &slice, region->at + skip, size, sequential,
-                          answer);
+    int rc = take_slice(reader, region->target, &slice)
+                 ?: answer_slice(reader, region->target, &slice, region->at + skip, size,
+                                 sequential, answer);
     if (rc)
         rfs_slice_free(&slice);
     else
@@ -257,9 +256,8 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
         struct rfs_window part = part_of(window, region, rfs_image_end(image, i));
         if (rfs_view_conversion(reader->view, image, region->target, &conversion))
             rfs_assemble_unconverted(&conversion, &part.begin, &part.end);
-        rc = rfs_tensors_slice(&reader->tensors, region->target, &slice);
-        if (rc == 0)
-            rc = rfs_gather_note(&slice, part.begin, part.end, &ranges);
+        rc = rfs_tensors_slice(&reader->tensors, region->target, &slice)
+                 ?: rfs_gather_note(&slice, part.begin, part.end, &ranges);
         rfs_slice_free(&slice);
     }
     rfs_assemble_prefetch(reader->view->assembler, &ranges);

@@ -202,9 +202,8 @@ int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err)
     struct rfs_rules_use src = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
     struct rfs_rules_use dst = {.ranks = o->dst_ranks, .ranks_option = "dst_ranks"};
 
-    int rc = take_strategy(view, o->src_strategy, "src_rules", o->src_rules, &src, &view->src, err);
-    if (rc == 0)
-        rc = rfs_view_convert(view, err);
+    int rc = take_strategy(view, o->src_strategy, "src_rules", o->src_rules, &src, &view->src, err)
+                 ?: rfs_view_convert(view, err);
     dst.source = view->src;
     if (rc == 0)
         rc = take_strategy(view, o->dst_strategy, "dst_rules", o->dst_rules, &dst, &view->dst, err);

@@ -270,19 +270,13 @@ int rfs_view_unified(struct rfs_view *view, const struct rfs_params *params, str
     RFS_CLEANUP(unifying_end)
     struct unifying u = {.view = view, .whole = params, .err = err, .parts = {.format = "ms"}};
 
-    int rc = prepare(&u);
-    if (!rc)
-        rc = take_parameters(&u);
-    if (!rc)
-        rc = divide(&u);
-    if (!rc)
-        rc = take_rest(&u);
-    if (!rc)
-        rc = flat_group(view, &u.parts, 2, err);
-    if (!rc)
-        rc = name_parts(&u);
-    if (!rc)
-        rc = flat_show_parts(view, &u.parts, err);
+    int rc = prepare(&u)
+            ?: take_parameters(&u)
+            ?: divide(&u)
+            ?: take_rest(&u)
+            ?: flat_group(view, &u.parts, 2, err)
+            ?: name_parts(&u)
+            ?: flat_show_parts(view, &u.parts, err);
     if (rc)
         return rc;
     warn_of_lost(&u);

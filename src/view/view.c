@@ -119,12 +119,10 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
 static int open_planned(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_output_map_config output_map = {view->options.names, view->options.dtype};
-    int rc = rfs_view_strategies(view, err);
+    int rc = rfs_view_strategies(view, err)
+            ?: check_torch_options(view, err)
+            ?: rfs_output_map_open(&output_map, &view->output_map, err);
 
-    if (rc == 0)
-        rc = check_torch_options(view, err);
-    if (rc == 0)
-        rc = rfs_output_map_open(&output_map, &view->output_map, err);
     if (rc)
         return rc;
     const struct rfs_planner_config config = {
@@ -289,10 +287,9 @@ static int open_set(struct reshard_view *set, const char *source,
                     const struct rfs_settings *settings, struct rfs_error *err)
 {
     const struct rfs_options *options = &set->options;
-    int rc = rfs_options_take(settings, &set->options, err);
+    int rc = rfs_options_take(settings, &set->options, err)
+                 ?: rfs_options_take_objects(options, source, &set->objects, err);
 
-    if (rc == 0)
-        rc = rfs_options_take_objects(options, source, &set->objects, err);
     if (rc)
         return rc;
     /* hfai's parts are always shown merged, too, and chunks put together. */

@@ -130,10 +130,8 @@ int rfs_dcp_find_name(struct rfs_dcp_machine *machine)
 {
     uint32_t values[2];
     size_t n[2];
-    int rc = rfs_dcp_pop(machine, &values[1]);
+    int rc = rfs_dcp_pop(machine, &values[1]) ?: rfs_dcp_pop(machine, &values[0]);
 
-    if (rc == 0)
-        rc = rfs_dcp_pop(machine, &values[0]);
     if (rc)
         return rc;
     const char *module = rfs_dcp_text(machine->pickle, values[0], &n[0]);
@@ -154,10 +152,8 @@ static int pop_call(struct rfs_dcp_machine *machine, uint32_t *callee, enum rfs_
                     const uint32_t **args, uint32_t *n)
 {
     uint32_t tuple = 0;
-    int rc = rfs_dcp_pop(machine, &tuple);
+    int rc = rfs_dcp_pop(machine, &tuple) ?: rfs_dcp_pop(machine, callee);
 
-    if (rc == 0)
-        rc = rfs_dcp_pop(machine, callee);
     if (rc)
         return rc;
     *args = rfs_dcp_tuple(machine->pickle, tuple, n);

@@ -264,13 +264,10 @@ int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_box
     int rc = rfs_share_take(&share, rfs_dcp_memory(size));
     if (rc < 0)
         return rfs_files_fail(err, reading.file, rc);
-    rc = rfs_dcp_pickle_read(read, ctx, size, reading.file, &reading.pickle, err);
-    if (rc == 0)
-        rc = check_root(&reading);
-    if (rc == 0)
-        rc = declare_all(&reading);
-    if (rc == 0)
-        rc = store_all(&reading);
+    rc = rfs_dcp_pickle_read(read, ctx, size, reading.file, &reading.pickle, err)
+            ?: check_root(&reading)
+            ?: declare_all(&reading)
+            ?: store_all(&reading);
     rfs_dcp_pickle_free(&reading.pickle);
     return rc;
 }

@@ -234,9 +234,7 @@ int rfs_boxes_make_grid(const struct rfs_boxes *boxes, struct rfs_boxed_tensor *
     if (tensor->n == 0)
         return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, tensor), NULL,
                         "the metadata has no chunk for any of its elements");
-    rc = collect_edges(&g);
-    if (!rc)
-        rc = count_cells(&g);
+    rc = collect_edges(&g) ?: count_cells(&g);
     if (rc)
         return rc;
     struct rfs_chunk_grid *grid = new_grid(&g);

@@ -202,11 +202,7 @@ static int build(struct rfs_boxes *boxes, struct rfs_error *err)
     struct rfs_mf mf = {
         .boxes = boxes, .path = rfs_files_path(boxes->files, boxes->metadata), .err = err};
 
-    int rc = list_folder(&mf);
-    if (rc == 0)
-        rc = rfs_mf_read(&mf);
-    if (rc == 0)
-        rc = rfs_boxes_finish(boxes, err);
+    int rc = list_folder(&mf) ?: rfs_mf_read(&mf) ?: rfs_boxes_finish(boxes, err);
     if (rc)
         return rc;
     tell_missing(&mf);

@@ -158,10 +158,7 @@ int rfs_mindformers_layouts(struct rfs_boxes *boxes, struct rfs_mf_layouts *out,
     *out = (struct rfs_mf_layouts){.distinct = rfs_intern_new()};
     if (!out->distinct)
         return rfs_fail_memory(err);
-    int rc = rfs_mf_read(&mf);
-    if (rc == 0)
-        rc = join(&mf);
-    return rc;
+    return rfs_mf_read(&mf) ?: join(&mf);
 }
 
 void rfs_mf_layouts_free(struct rfs_mf_layouts *layouts)

@@ -283,9 +283,7 @@ int rfs_mf_read_storage(struct rfs_mf *mf)
     int rc = 0;
 
     while (rc == 0 && rfs_json_read_member(&mf->json, &first)) {
-        rc = read_key(mf, &number);
-        if (rc == 0)
-            rc = read_slice(mf, number);
+        rc = read_key(mf, &number) ?: read_slice(mf, number);
     }
     return rc ? rc : rfs_mf_ended(mf);
 }

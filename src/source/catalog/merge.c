@@ -205,9 +205,7 @@ int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_
     struct work work = {.merge = merge, .err = err};
     struct rfs_index *index = NULL;
     *out = NULL;
-    int rc = collect(&work);
-    if (rc == 0)
-        rc = settle_names(&work);
+    int rc = collect(&work) ?: settle_names(&work);
     if (rc == 0 && (work.n == 0 || work.n > UINT32_MAX))
         rc = rfs_fail(err, -EINVAL, RFS_IN(merge->files[0]),
                       merge->skip ? "fewer prefixes in segmented_skip" : REMEDY_SAVE,

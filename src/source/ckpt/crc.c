@@ -169,9 +169,7 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
     if (!work.buf)
         return rfs_fail_memory_of(err, file);
     if (format == RFS_FORMAT_CKPT) {
-        rc = read_trailer(&work, &says);
-        if (rc == 0)
-            rc = add_range(&work, 0, index->file_bytes - TRAILER_BYTES);
+        rc = read_trailer(&work, &says) ?: add_range(&work, 0, index->file_bytes - TRAILER_BYTES);
     } else {
         rc = sum_tensors(&work);
     }

@@ -251,9 +251,7 @@ static int match_one(const struct match *match, size_t i)
     unsigned char *buf = malloc(n);
     if (!buf)
         return -ENOMEM;
-    int rc = match->read(match->ctx, buf, n, place.header);
-    if (rc == 0)
-        rc = is_value(match, &place, buf);
+    int rc = match->read(match->ctx, buf, n, place.header) ?: is_value(match, &place, buf);
     rfs_wipe(buf, n);
     free(buf);
     return rc;

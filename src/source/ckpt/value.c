@@ -31,9 +31,7 @@ static int read_type(struct rfs_wire *wire, uint64_t end, struct rfs_value *valu
     const uint64_t begin = wire->pos;
     const unsigned char *text;
     uint64_t length;
-    int rc = rfs_wire_length(wire, end, &length);
-    if (rc == 0)
-        rc = rfs_wire_bytes(wire, length, &text);
+    int rc = rfs_wire_length(wire, end, &length) ?: rfs_wire_bytes(wire, length, &text);
     if (rc < 0)
         return rc;
     if (value->type.kind == RFS_MAP) /* numpy's names there; not interpreted */

@@ -285,9 +285,7 @@ int rfs_cipher_scan(const struct rfs_cipher_input *input, enum rfs_cipher_mode w
         return rfs_fail(err, -EINVAL, RFS_IN(input->path),
                         "copy or save it again; a full disk leaves such files",
                         "the file is empty");
-    int rc = scan_blocks(&scan, wanted);
-    if (rc == 0)
-        rc = find_copy(&scan);
+    int rc = scan_blocks(&scan, wanted) ?: find_copy(&scan);
     free(scan.ivs);
     if (rc < 0)
         return rc;

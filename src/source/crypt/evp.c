@@ -183,9 +183,7 @@ static int decrypt_chunks(const struct job *job, EVP_CIPHER_CTX *context, unsign
     for (uint32_t done = 0; done < n;) {
         const uint32_t take = (uint32_t)rfs_min_u64(CHUNK, n - done);
         struct iovec span = {data + done, take};
-        int rc = read_spans(job, &span, 1, at + done);
-        if (rc == 0)
-            rc = decrypt(job, context, data + done, take);
+        int rc = read_spans(job, &span, 1, at + done) ?: decrypt(job, context, data + done, take);
         if (rc < 0)
             return rc;
         done += take;
@@ -201,11 +199,9 @@ int rfs_cipher_open_block(const struct rfs_cipher *cipher, const struct rfs_ciph
     unsigned char header[48]; /* magic 4, tag 16, length 4, 16, iv 16, n 4 */
     struct iovec span = {header, sizeof header};
     EVP_CIPHER_CTX *context = NULL;
-    int rc = read_spans(&job, &span, 1, rfs_cipher_offset(cipher, number));
-    if (rc == 0)
-        rc = begin(&job, header + 28, &context);
-    if (rc == 0)
-        rc = decrypt_chunks(&job, context, data);
+    int rc = read_spans(&job, &span, 1, rfs_cipher_offset(cipher, number))
+            ?: begin(&job, header + 28, &context)
+            ?: decrypt_chunks(&job, context, data);
     if (rc == 0 && EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, header + 4) != 1)
         rc = fail_library(&job);
     int none = 0;

@@ -66,11 +66,9 @@ int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_inp
                        struct rfs_cipher **out, struct rfs_error *err)
 {
     struct rfs_cipher cipher;
-    int rc = rfs_cipher_scan(input, rfs_key_mode(sealed->key), sealed->block_bytes, &cipher, err);
-    if (rc == 0)
-        rc = rfs_cipher_takes_key(&cipher, sealed->key, input->path, err);
-    if (rc == 0)
-        rc = rfs_cipher_measure(&cipher, input, sealed->key, err);
+    int rc = rfs_cipher_scan(input, rfs_key_mode(sealed->key), sealed->block_bytes, &cipher, err)
+            ?: rfs_cipher_takes_key(&cipher, sealed->key, input->path, err)
+            ?: rfs_cipher_measure(&cipher, input, sealed->key, err);
     if (rc < 0)
         return rc;
     *out = malloc(sizeof cipher);

@@ -163,9 +163,7 @@ int rfs_json_map_parse(const char *path, char *data, size_t size, enum rfs_json_
     *out = (struct rfs_json_map){.text = data};
     if (getrandom(&reader.seed, sizeof reader.seed, GRND_NONBLOCK) != (ssize_t)sizeof reader.seed)
         reader.seed = (uintptr_t)data;
-    int rc = find_map(&reader, size, kind, &part);
-    if (rc == 0)
-        rc = read_pairs(&reader, part);
+    int rc = find_map(&reader, size, kind, &part) ?: read_pairs(&reader, part);
     free(reader.table);
     return rc;
 }

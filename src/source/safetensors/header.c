@@ -455,9 +455,7 @@ int rfs_safetensors_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char
     header.file = file;
     header.err = err;
     header.data_bytes = size - PREFIX_BYTES - n;
-    rc = read_header(&header);
-    if (rc == 0)
-        rc = finish(&header, size, out);
+    rc = read_header(&header) ?: finish(&header, size, out);
     free(header.entries.data);
     free(header.int4.data);
     rfs_json_read_free(&header.json);

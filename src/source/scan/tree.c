@@ -394,9 +394,7 @@ static int choose_files(const struct tree *tree)
 /* From the ranks, once they are known, to their files, or to the saves that there are. */
 static int look_into_folders(struct tree *tree, struct rfs_saves *saves)
 {
-    int rc = list_files(tree);
-    if (rc == 0)
-        rc = settle_format(tree);
+    int rc = list_files(tree) ?: settle_format(tree);
     if (rc < 0)
         return rc;
     keep_format(tree);

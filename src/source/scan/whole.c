@@ -140,9 +140,8 @@ static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_
     RFS_FREE char *path = index;
     if (!path)
         return rfs_fail_memory(err);
-    int rc = rfs_json_map_read(spec->beneath, path, kind, &map, err);
-    if (rc == 0)
-        rc = take_map(spec, path, &map, out, err);
+    int rc = rfs_json_map_read(spec->beneath, path, kind, &map, err)
+                 ?: take_map(spec, path, &map, out, err);
     if (rc == 0)
         out->data[0].weight_map = RFS_STEAL(path);
     return rc;
@@ -239,9 +238,8 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
 {
     RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
     RFS_CLEANUP(free_seen) struct seen seen = {.spec = spec, .err = err};
-    int rc = rfs_entry_each(spec->path, note_entry, &seen, err);
-    if (rc == 0)
-        rc = rfs_listing_read(spec->beneath, spec->path, NULL, &listing, err);
+    int rc = rfs_entry_each(spec->path, note_entry, &seen, err)
+                 ?: rfs_listing_read(spec->beneath, spec->path, NULL, &listing, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < listing.n; i++) {

@@ -129,9 +129,8 @@ static int check_versions(const struct opening *opening)
     char version[32];
     char order[32];
 
-    int rc = read_small(opening, "version", version, sizeof version);
-    if (rc == 0)
-        rc = read_small(opening, "byteorder", order, sizeof order);
+    int rc = read_small(opening, "version", version, sizeof version)
+                 ?: read_small(opening, "byteorder", order, sizeof order);
     if (rc)
         return rc;
     char *end;
@@ -194,16 +193,12 @@ static int open_all(const struct opening *opening)
     struct rfs_torch *torch = opening->torch;
 
     *torch = (struct rfs_torch){.prefix = ""};
-    int rc = check_magic(opening);
-    if (rc == 0)
-        rc = rfs_zip_open(opening->read, opening->ctx, opening->size, opening->file,
-                          opening->budget, &torch->zip, opening->err);
-    if (rc == 0)
-        rc = find_prefix(opening);
-    if (rc == 0)
-        rc = check_versions(opening);
-    if (rc == 0)
-        rc = read_pickle(opening);
+    int rc = check_magic(opening)
+            ?: rfs_zip_open(opening->read, opening->ctx, opening->size, opening->file,
+                          opening->budget, &torch->zip, opening->err)
+            ?: find_prefix(opening)
+            ?: check_versions(opening)
+            ?: read_pickle(opening);
     if (rc < 0)
         rfs_torch_free(torch);
     return rc;

@@ -363,9 +363,8 @@ static int read_directory(struct source *source, const struct directory *directo
     while (rc == 0 && zip->n < directory->entries) {
         size_t used = 0;
         struct rfs_zip_entry *entry = &zip->entries[zip->n];
-        rc = read_central(source, directory, bytes, at, entry, &names, &used);
-        if (rc == 0)
-            rc = read_local(source, directory, entry);
+        rc = read_central(source, directory, bytes, at, entry, &names, &used)
+                 ?: read_local(source, directory, entry);
         zip->n++;
         at += used;
     }
@@ -382,11 +381,9 @@ int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
     struct directory directory = {0, 0, 0};
 
     *out = (struct rfs_zip){0};
-    int rc = find_directory(&source, &directory);
-    if (rc == 0)
-        rc = read_directory(&source, &directory, out);
-    if (rc == 0)
-        rc = check_apart(&source, out);
+    int rc = find_directory(&source, &directory)
+            ?: read_directory(&source, &directory, out)
+            ?: check_apart(&source, out);
     if (rc < 0)
         rfs_zip_free(out);
     return rc;

@@ -47,11 +47,9 @@ int rfs_output_write(const char *path, const void *data, size_t size, bool force
 
     if (is_stdout(path))
         return fwrite(data, 1, size, stdout) == size ? 0 : fail_stdout(err);
-    rc = rfs_output_begin(path, force, &output, err);
-    if (rc == 0)
-        rc = rfs_output_add(&output, data, size, err);
-    if (rc == 0)
-        rc = rfs_output_end(&output, err);
+    rc = rfs_output_begin(path, force, &output, err)
+            ?: rfs_output_add(&output, data, size, err)
+            ?: rfs_output_end(&output, err);
     rfs_output_drop(&output);
     return rc;
 }

@@ -28,9 +28,8 @@ static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
 
     if (!rfs_options_keyed(options))
         return 0;
-    int rc = rfs_tool_harden(options, err);
-    if (rc == 0)
-        rc = rfs_view_read_key(options, &source->log, &source->key, err);
+    int rc = rfs_tool_harden(options, err)
+                 ?: rfs_view_read_key(options, &source->log, &source->key, err);
     if (rc)
         return rc;
     source->sealed = rfs_encrypted_new(source->key, BUDGET, &source->log);
@@ -43,11 +42,9 @@ int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path
 {
     memset(out, 0, sizeof *out);
     rfs_log_init(&out->log, sink ? sink : print_line, ctx);
-    int rc = rfs_options_take(options, &out->options, err);
-    if (rc == 0)
-        rc = load_key(out, err);
-    if (rc == 0)
-        rc = rfs_tool_objects(&out->options, path, err);
+    int rc = rfs_options_take(options, &out->options, err)
+            ?: load_key(out, err)
+            ?: rfs_tool_objects(&out->options, path, err);
     if (rc)
         return rc;
     out->pool = rfs_pool_new(THREADS);

@@ -87,10 +87,8 @@ static int open_view(const char *path, const struct rfs_settings *options, bool 
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
     RFS_FREE char *file = NULL;
     struct rfs_options parsed;
-    int rc = rfs_options_take(options, &parsed, err);
+    int rc = rfs_options_take(options, &parsed, err) ?: rfs_tool_objects(&parsed, path, err);
 
-    if (rc == 0)
-        rc = rfs_tool_objects(&parsed, path, err);
     whole->path = path;
     /*
      * A view has an output format: by default that of most checkpoints; hfai's parts have no other
@@ -164,9 +162,8 @@ static int take_parts(struct rfs_whole *whole, struct rfs_globs *globs, struct r
 {
     whole->catalog = whole->view->catalog;
     whole->ranks = whole->stages = 1;
-    int rc = rfs_whole_parts_open(whole->view, &whole->parts, err);
-    if (rc == 0)
-        rc = take_tensors(whole, rfs_whole_parts_params(whole->parts), globs, err);
+    int rc = rfs_whole_parts_open(whole->view, &whole->parts, err)
+                 ?: take_tensors(whole, rfs_whole_parts_params(whole->parts), globs, err);
     for (size_t i = 1; rc == 0 && i < whole->n; i++) {
         const char *name = whole->tensors[whole->by_name[i]].name;
         if (strcmp(name, whole->tensors[whole->by_name[i - 1]].name) == 0)

@@ -58,9 +58,8 @@ int rfs_whole_parts_open(struct rfs_view *view, struct rfs_whole_parts **out, st
     if (!parts)
         return rfs_fail_memory(err);
     rfs_hfai_view_parts(view, &hfai, &division);
-    int rc = rfs_hfai_list(hfai, &parts->list, err);
-    if (rc == 0)
-        rc = make_params(parts, rfs_catalog_tables(view->catalog), err);
+    int rc = rfs_hfai_list(hfai, &parts->list, err)
+                 ?: make_params(parts, rfs_catalog_tables(view->catalog), err);
     if (rc) {
         rfs_whole_parts_free(parts);
         *out = NULL;

@@ -71,12 +71,10 @@ static int run(void *given, struct rfs_error *err)
     struct request *request = given;
     struct rfs_net net = {0};
     uint64_t bytes = 0;
-    int rc = settle(request, err);
+    int rc = settle(request, err)
+            ?: rfs_net_make(&request->net, &net, err)
+            ?: rfs_tree_write(request->dir, &net, request->seed, request->force, &bytes, err);
 
-    if (rc == 0)
-        rc = rfs_net_make(&request->net, &net, err);
-    if (rc == 0)
-        rc = rfs_tree_write(request->dir, &net, request->seed, request->force, &bytes, err);
     if (rc == 0)
         printf("%s: %" PRIu32 " → %" PRIu32 " ranks, %zu parameters, %" PRIu64
                " bytes in the source files\n",

@@ -87,9 +87,7 @@ static int remove_example(const char *dir, struct rfs_error *err)
     RFS_FREE char *two = rfs_path_join(dir, "dst_strategy.ckpt");
     if (src == NULL || one == NULL || two == NULL)
         return rfs_fail_memory(err);
-    int rc = remove_folder(src, "rank_", "", true, err);
-    if (rc == 0)
-        rc = unlink_one(one, false, err);
+    int rc = remove_folder(src, "rank_", "", true, err) ?: unlink_one(one, false, err);
     return rc == 0 ? unlink_one(two, false, err) : rc;
 }
 
@@ -189,9 +187,7 @@ int rfs_tree_write(const char *dir, const struct rfs_net *net, uint64_t seed, bo
         rc = require_empty(dir, err);
     if (rc)
         return rc;
-    rc = make_dir(src, 0777, err);
-    if (rc == 0)
-        rc = write_ranks(&job, err);
+    rc = make_dir(src, 0777, err) ?: write_ranks(&job, err);
     for (unsigned side = 0; rc == 0 && side < 2; side++)
         rc = write_strategy(&job, side, err);
     if (rc != 0)

@@ -323,10 +323,8 @@ int rfs_explain_converted_picture(struct rfs_explain *explain, struct rfs_error 
 {
     RFS_CLEANUP(matrices_free) struct matrices m = {.explain = explain};
     FILE *out;
-    int rc = rfs_explain_each(explain, collect, &m, err);
+    int rc = rfs_explain_each(explain, collect, &m, err) ?: rfs_svg_open(explain->svg, &out, err);
 
-    if (rc == 0)
-        rc = rfs_svg_open(explain->svg, &out, err);
     if (rc)
         return rc;
     rfs_matrices_draw(&m, out);

@@ -225,10 +225,9 @@ static int trace(struct rfs_explain *explain, struct rfs_explained *slice, struc
     slice->target = find_target(explain, plan->params);
     if (!slice->target)
         return 0;
-    rc = rfs_explain_trace(explain, slice);
-    if (rc == 0)
-        rc = rfs_view_shown_at(explain->view, slice->rank,
-                               (uint32_t)(slice->target - plan->params->targets), at);
+    rc = rfs_explain_trace(explain, slice)
+             ?: rfs_view_shown_at(explain->view, slice->rank,
+                                  (uint32_t)(slice->target - plan->params->targets), at);
     return rc < 0 ? rc : 1;
 }
 

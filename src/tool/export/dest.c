@@ -350,9 +350,7 @@ static int sync_folders(const struct rfs_dest *dest, const struct rfs_partial *p
 
     if (rc == 0 && partial->made_folder) {
         RFS_CLOSE int above = openat(partial->folder, "..", FOLDER_FLAGS);
-        rc = sync_folder(above);
-        if (rc == 0)
-            rc = sync_folder(dest->fd);
+        rc = sync_folder(above) ?: sync_folder(dest->fd);
     }
     return rc;
 }

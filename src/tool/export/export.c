@@ -132,10 +132,8 @@ static int begin_record(struct rfs_export *export, struct rfs_error *err)
 static int write_files(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_error later = {0};
-    int rc = rfs_dest_make(&export->dest, err);
+    int rc = rfs_dest_make(&export->dest, err) ?: rfs_export_remove_stale(export, err);
 
-    if (rc == 0)
-        rc = rfs_export_remove_stale(export, err);
     if (rc == 0)
         rc = rfs_record_save(&export->record, err); /* before anything that it vouches for */
     if (rc)
@@ -237,9 +235,7 @@ static int run(void *request, struct rfs_error *err)
     signal(SIGPIPE, SIG_IGN); /* the export goes on without a reader of its progress */
     if (rc)
         return rc;
-    rc = set_up(&export, err);
-    if (rc == 0)
-        rc = export_all(&export, err);
+    rc = set_up(&export, err) ?: export_all(&export, err);
     if (options->json)
         print_json(&export, rfs_progress_now() - begun, err);
     else if (rc == 0)

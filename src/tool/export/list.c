@@ -231,10 +231,8 @@ static int estimate(struct rfs_export *export, struct rfs_error *err)
 
 int rfs_export_list(struct rfs_export *export, struct rfs_error *err)
 {
-    int rc = walk(export, RESHARD_ROOT, "", 0, err);
+    int rc = walk(export, RESHARD_ROOT, "", 0, err) ?: check_ranks(export, err);
 
-    if (rc == 0)
-        rc = check_ranks(export, err);
     rfs_progress_begin(&export->progress, "planning", 0,
                        (export->files.n + export->task.count - 1) / export->task.count);
     if (rc == 0 && export->task.count > 1)

@@ -167,12 +167,10 @@ static int get(struct getting *getting, struct rfs_error *err)
     getting->tensor = find(&getting->whole, request->name);
     if (!getting->tensor)
         return has_none(getting, err);
-    rc = rfs_output_begin(request->out, request->force, &getting->output, err);
-    if (rc == 0)
-        rc = write_head(getting, err);
-    if (rc == 0)
-        rc = write_tensor(getting, err);
-    return rc ? rc : rfs_output_end(&getting->output, err);
+    return rfs_output_begin(request->out, request->force, &getting->output, err)
+            ?: write_head(getting, err)
+            ?: write_tensor(getting, err)
+            ?: rfs_output_end(&getting->output, err);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */

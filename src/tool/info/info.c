@@ -255,12 +255,10 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
     if (!args->path)
         return rfs_fail_usage(err, "reshard info PATH", "info takes one path");
     args->filter.globs = &parsed->globs;
-    int rc = begin(report, args->path, args->json, err);
-    if (rc == 0)
-        rc = rfs_tool_source_prepare(&parsed->options, args->path, take_line, report, &args->source,
-                                     err);
-    if (rc == 0)
-        rc = rfs_info_detect(args->path, args->source.sealed != NULL, &kind, err);
+    int rc = begin(report, args->path, args->json, err)
+            ?: rfs_tool_source_prepare(&parsed->options, args->path, take_line, report,
+                                       &args->source, err)
+            ?: rfs_info_detect(args->path, args->source.sealed != NULL, &kind, err);
     if (rc == 0) {
         rfs_info_mount(report, args->path);
         rc = show(args, kind, report, err);

@@ -65,10 +65,9 @@ int rfs_info_rules(struct rfs_report *report, struct rfs_error *err)
     size_t size = 0;
     uint32_t number = 0;
     size_t shown = 0;
-    int rc = rfs_read_whole(report->path, RFS_RULES_BYTES, &text, &size, err);
+    int rc = rfs_read_whole(report->path, RFS_RULES_BYTES, &text, &size, err)
+                 ?: rfs_rules_parse(report->path, text, size, &rules, err);
 
-    if (rc == 0)
-        rc = rfs_rules_parse(report->path, text, size, &rules, err);
     rfs_rules_free(rules);
     if (rc)
         return rc;

@@ -203,9 +203,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
         rfs_fit_begin(&tree.headers, source, &from);
         rfs_fit_begin(&tree.headers, made, &tree.fit);
         tree.fit.source = &from;
-        rc = rfs_fit_ranks(&from, err);
-        if (rc == 0)
-            rc = rfs_strategy_shapes(&tree.fit, &doc, err);
+        rc = rfs_fit_ranks(&from, err) ?: rfs_strategy_shapes(&tree.fit, &doc, err);
     } else if (rc == 0 && args->tree) {
         rfs_fit_begin(&tree.headers, made, &tree.fit);
         tree.fit.whole = args->whole || derived;

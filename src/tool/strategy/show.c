@@ -101,10 +101,9 @@ int rfs_strategy_show(const struct rfs_strategy_args *args, struct rfs_error *er
     struct rfs_globs globs = args->globs;
     struct rfs_table table = {.json = args->json};
     const char *path = args->places.data[0];
-    int rc = rfs_strategy_tree_open(args->tree, &args->options, &tree, err);
+    int rc = rfs_strategy_tree_open(args->tree, &args->options, &tree, err)
+                 ?: rfs_view_read_strategy(path, &strategy, err);
 
-    if (rc == 0)
-        rc = rfs_view_read_strategy(path, &strategy, err);
     if (rc == 0 && args->tree) {
         rfs_fit_begin(&tree.headers, strategy, &tree.fit);
         rc = rfs_fit_ranks(&tree.fit, err);

@@ -67,10 +67,9 @@ static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
                                   out->against ? &out->given.tree_view : &out->given.view);
     if (rc || !out->against)
         return rc;
-    rc = add(&out->src_view, "src_strategy", strategy[0]);
-    if (rc == 0)
-        rc = add(&out->src_view, "dst_strategy", strategy[1]);
-    return rc ? rc : rfs_settings_add_all(&out->src_view, &out->given.view);
+    return add(&out->src_view, "src_strategy", strategy[0])
+            ?: add(&out->src_view, "dst_strategy", strategy[1])
+            ?: rfs_settings_add_all(&out->src_view, &out->given.view);
 }
 
 static int check(const struct rfs_verify_options *options, struct rfs_error *err)

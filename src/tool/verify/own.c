@@ -75,10 +75,10 @@ static int compare(struct rfs_verify *verify, const struct rfs_whole_tensor *ten
                    struct value *value, uint64_t begin, size_t n, unsigned char *got,
                    unsigned char *wanted, struct rfs_error *err)
 {
-    int rc = rfs_whole_read(&verify->tree, tensor, &value->got, begin, n, got, err);
+    int rc =
+        rfs_whole_read(&verify->tree, tensor, &value->got, begin, n, got, err)
+            ?: rfs_whole_read(&verify->shown, &value->shown, &value->wanted, begin, n, wanted, err);
 
-    if (rc == 0)
-        rc = rfs_whole_read(&verify->shown, &value->shown, &value->wanted, begin, n, wanted, err);
     if (rc == 0 && value->quiet)
         value->differs |= memcmp(got, wanted, n) != 0;
     else if (rc == 0)
