@@ -56,7 +56,8 @@ static int link_piece(struct compiling *c, uint32_t left, const struct left_rows
         if (!RFS_PUSH(&map->digits, made))
             return rfs_fail_memory(c->err);
     }
-    RFS_SORT(&map->digits.data[link.digits], piece->n, by_step);
+    if (piece->n > 0) /* those of a scalar may be none at all */
+        RFS_SORT(&map->digits.data[link.digits], piece->n, by_step);
     const uint32_t left_ndim = c->sides[SIDE_LEFT].tensors.data[left].shape.ndim;
     const uint32_t right_ndim = c->sides[SIDE_RIGHT].tensors.data[piece->tensor].shape.ndim;
     if (push_ats(map, at, left_ndim, &link.at[of_left]) ||

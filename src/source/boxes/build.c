@@ -164,6 +164,8 @@ static int64_t sort_chunks(struct rfs_boxes *boxes, const struct rfs_boxed_tenso
     struct rfs_chunk *chunks = boxes->chunks.data;
     const uint32_t first = to;
 
+    if (tensor->n == 0) /* there may be no chunks at all */
+        return 0;
     RFS_SORT(&chunks[tensor->first], tensor->n, by_corner);
     for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++) {
         const struct rfs_chunk *last = to > first ? &chunks[to - 1] : NULL;

@@ -77,7 +77,8 @@ static int by_name(const void *a, const void *b, void *ctx)
 
 static void put_all(FILE *out, const struct rfs_sums *sums, const uint32_t *order)
 {
-    struct rfs_json_write json = {.file = out};
+    /* Names are read again: bytes that SHOWN would change stay as they are. */
+    struct rfs_json_write json = {.file = out, .escapes = RFS_JSON_UTF8};
     char hash[RFS_HASH_TEXT];
 
     rfs_json_object(&json, NULL, RFS_JSON_LINES);

@@ -25,6 +25,27 @@ static const struct rfs_type matrix = {
     .bytes = 24, .ndim = 2, .dims = {2, 3}, .dtype = RFS_FLOAT32, .kind = RFS_TENSOR};
 static const struct rfs_type scalar = {.bytes = 8, .dtype = RFS_INT64, .kind = RFS_TENSOR};
 
+/* A name with control characters is the same one when the list is read. */
+static void test_any_name_is_found_again(void **state)
+{
+    static const char name[] = "w\n\x7f\t\xc3\xbc\\x0a";
+    struct rfs_sums sums, again;
+    struct rfs_error err = {0};
+    char *text;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(rfs_sums_init(&sums), 0);
+    assert_int_equal(rfs_sums_init(&again), 0);
+    assert_int_equal(rfs_sums_put(&sums, name, &scalar, (struct rfs_hash){1, 2}), 0);
+    assert_int_equal(rfs_sums_text(&sums, &text, &size), 0);
+    assert_int_equal(rfs_sums_parse("m", text, size, &again, &err), 0);
+    assert_non_null(rfs_sums_find(&again, name));
+    free(text);
+    rfs_sums_free(&sums);
+    rfs_sums_free(&again);
+}
+
 static void test_a_list_as_it_is_written(void **state)
 {
     static const char want[] =
@@ -253,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_list_as_it_is_written),
+        cmocka_unit_test(test_any_name_is_found_again),
         cmocka_unit_test(test_lists_that_are_refused),
         cmocka_unit_test(test_findings_become_groups),
         cmocka_unit_test(test_pieces_are_folded_in_order),
