@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rank costs in round trips to a store, counted: requests that do not overlap follow each other."""
 import os
+import random
 import shutil
 import time
 
-from forge import Tree, usual
+from forge import Param, Tree, usual
 from harness import *
 from test_content import publish, needs_nginx, status, strategies
 import stores
@@ -59,6 +60,32 @@ def test_the_first_byte_comes_soon():
             half = len(t.expected(3)) // 2
             same_bytes(got, t.expected(3)[half:half + 100], "in the middle")
             check(round_trips(proxy.requests()) <= 2, f"a read in the middle: {proxy.requests()}")
+
+
+def irregular_tree(count, least, most):
+    """Tensors of so many KiB a rank, so that the jumps from header to header do not repeat."""
+    seed = int(os.environ.get("RFS_SEED", "1"))
+    print(f"RFS_SEED={seed}", flush=True)
+    chance = random.Random(seed)
+    return Tree(folder("tree"), [Param(f"tensor{i}", (2 * chance.randrange(least, most), 256), 0, 0) for i in range(count)], 2, 1)
+
+
+def test_headers_that_do_not_repeat():
+    """Those of short tensors come in blocks that grow; those of long ones take a round trip each, and no more."""
+    for count, least, most, trips, bytes_each in ((200, 1, 60, 15, 60 << 10), (16, 200, 500, 20, 400 << 10)):
+        t = irregular_tree(count, least, most)
+        url = stores.upload(t.dir)
+        with stores.Proxy(latency=0.05) as proxy:
+            with Mount(f"{url}/src", t.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
+                walk = [r for r in proxy.requests() if r[2].startswith("bytes=") and "rank_" in r[1]]
+                proxy.forget()
+                os.stat(m.file(0))
+                walk += [r for r in proxy.requests() if r[2].startswith("bytes=") and "rank_0/" in r[1]]
+                print(f"{count} tensors: {round_trips(walk)} round trips, {bytes_asked(walk)} bytes", flush=True)
+                check(round_trips(walk) <= trips, f"{round_trips(walk)} round trips for {count} headers")
+                check(bytes_asked(walk) <= count * bytes_each, f"{bytes_asked(walk)} bytes for {count} headers")
+                same_bytes(m.read(0), t.expected(0), "rank 0")
+        shutil.rmtree(t.dir)
 
 
 def test_web_servers_are_asked_many_things_at_once():
