@@ -73,7 +73,7 @@ static void change(struct rfs_concurrency *concurrency, unsigned now, double rat
     concurrency->settling = now;
 }
 
-/* The first answers have come: as many at once as such a network probably needs. */
+/* The first answer has come: sets the number of reads that such a network probably needs. */
 static void expect(struct rfs_concurrency *concurrency, uint64_t round_trip)
 {
     const double bytes = EXPECTED_RATE * (double)round_trip;
@@ -91,7 +91,7 @@ static void heed_waits(struct rfs_concurrency *concurrency, const struct rfs_con
 {
     const double wait = (double)end->round_trip;
 
-    /* Of fewer reads, a time tells nothing, unless the network was busy even so. */
+    /* The time of fewer reads does not count, unless the network was busy with these. */
     if (end->starved && (double)end->took < BUSY * wait)
         return;
     concurrency->taken += end->took * end->reads;

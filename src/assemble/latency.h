@@ -31,14 +31,14 @@ static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
  * time, and half as many when it did not, until it is tried again. By its owner's lock.
  * rfs_concurrency_init before use.
  *
- * Object storage makes reads that follow each other one request, of up to RFS_CONCURRENCY_TOGETHER;
- * there are at most RFS_CONCURRENCY_REQUESTS at once. A sixth more bytes are worth twice as many reads there.
- * It begins with as many as keep a network of 10 Gbit/s busy, given the time until answers begin.
- * After that, the time that a request takes, divided by that time, says more than the rate, sooner:
- *   below 1.1   nearly all of it is waiting: twice as many at once
- *   from 7 on   the network is busy all the time: more cannot bring a sixth more, so requests get
- *               larger instead, and there are fewer of them
- *   below 4     requests are as many as they may be again
+ * Of object storage, reads that follow each other are one request, of up to RFS_CONCURRENCY_TOGETHER;
+ * at most RFS_CONCURRENCY_REQUESTS are under way. It begins with as many reads as keep a network of
+ * 10 Gbit/s busy, given the time until answers begin. Then a sixth more bytes are worth twice as many
+ * reads. But the time that a request takes, divided by the time until answers begin, decides sooner:
+ *   below 1.1   a request only waits: twice as many reads at once
+ *   from 7 on   the network is always busy: more reads cannot bring a sixth more bytes, so there are
+ *               fewer requests, and larger ones
+ *   below 4     there may be as many requests as before
  */
 #define RFS_CONCURRENCY_LEAST 8u
 #define RFS_CONCURRENCY_MOST 32u
@@ -51,8 +51,8 @@ struct rfs_concurrency {
     bool remote;
     unsigned most, now;
     unsigned requests; /* that make as many, each of reads that follow each other */
-    bool busy;         /* more cannot bring enough */
-    bool expected;     /* it began with what the first answers let expect */
+    bool busy;         /* the network is */
+    bool expected;     /* NOW was set by the first answer */
     unsigned rest;     /* rounds until more are tried again */
     unsigned settling; /* reads that were begun before it changed */
     double before;     /* bytes a ns that half as many brought; 0: not known */

@@ -12,7 +12,7 @@
 
 #define RFS_BLOCKS_BYTES ((uint64_t)32 << 20)
 
-/* Copies to the spans what object NUMBER has from OFFSET on, if one block has all N bytes of it. */
+/* Copies N bytes of object NUMBER from OFFSET on to the spans, if one block has all of them. */
 bool rfs_block_copy(uint64_t number, uint64_t offset, size_t n, const struct iovec *spans,
                     int count);
 /*

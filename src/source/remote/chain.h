@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who asks: the usual chain of AWS's tools.
+ * Credentials, found in the usual chain of AWS's tools.
  *
  *   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (unless a profile is named)
  *   2. a role for a web identity: AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN (likewise)

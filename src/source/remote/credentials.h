@@ -16,7 +16,7 @@ struct rfs_credentials {
     time_t ends;                                /* 0: never */
 };
 
-/* What the text of a shared file has under NAME in [SECTION] or [profile SECTION]: in OUT, or false. */
+/* Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of a shared file's text, or gives false. */
 bool rfs_credentials_find(const char *text, const char *section, const char *name, char *out,
                           size_t cap);
 /* Of "2026-01-01T00:00:00Z"; false when it is none. */

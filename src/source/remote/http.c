@@ -181,7 +181,7 @@ unsigned rfs_lane_busy(const struct rfs_lane *lane)
     return lane->n_busy;
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void take_text(char *out, size_t cap, const char *value, size_t n)
 {
@@ -200,7 +200,7 @@ static void take_number(const char *value, int64_t *out)
         *out = number;
 }
 
-/* What an earlier answer said, such as that of a redirection, does not count, but where it led. */
+/* Headers of an earlier answer, such as a redirection, do not count. Only its location stays. */
 static void forget_answer(struct rfs_http *http)
 {
     http->etag[0] = http->modified[0] = http->type[0] = '\0';

@@ -19,7 +19,7 @@ struct rfs_lane;
 enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT, RFS_HTTP_POST };
 
 struct rfs_http {
-    /* what is asked; borrowed until it is finished or stopped */
+    /* the request; borrowed until it is finished or stopped */
     const char *url;
     enum rfs_http_method method;
     const char *const *headers; /* "Name: value", to a NULL */
@@ -31,7 +31,7 @@ struct rfs_http {
     bool (*body)(void *ctx, struct rfs_http *http, const char *data, size_t n);
     void *ctx;
 
-    /* what was answered */
+    /* the answer */
     long status; /* 0: nothing was */
     char etag[256], modified[64], type[128], location[1024], region[64], range[96];
     int64_t length; /* -1: it was not said */
@@ -45,7 +45,7 @@ struct rfs_http {
 
 /* NULL when out of memory. */
 struct rfs_lane *rfs_lane_take(void);
-/* Stops what is under way. */
+/* Stops its exchanges. */
 void rfs_lane_give(struct rfs_lane *lane);
 /*
  * 0; -EAGAIN when too many exchanges are under way, of all lanes; or -ENOMEM. In the first case

@@ -86,7 +86,7 @@ static int changed(const char *how)
     return rfs_store_told(-ESTALE, "the object was %s while in use", how);
 }
 
-/* The region that the bucket is in, told by an error. */
+/* Whether an error names another region of the bucket, which is kept then. */
 static bool moves(struct rfs_request *request, const char *code)
 {
     const struct rfs_http *http = &request->http;

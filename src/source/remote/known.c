@@ -56,7 +56,7 @@ static void give_listed(struct listed *const *listed)
 }
 #define GIVE_LISTED RFS_CLEANUP(give_listed)
 
-/* What URL is below a folder: "" for itself; NULL when it is not below. */
+/* The part of URL below a folder: "" for itself; NULL when it is not below. */
 static const char *below(const char *folder, const char *url)
 {
     const size_t n = strlen(folder);
@@ -66,7 +66,7 @@ static const char *below(const char *folder, const char *url)
     return url + n + (url[n] == '/');
 }
 
-/* The listing that tells of URL: of a folder above, or (AS_FOLDER) of its own. Used by the caller. */
+/* The listing that has URL: of a folder above, or (AS_FOLDER) of its own. Used by the caller. */
 static struct listed *find_listed(const char *url, bool as_folder)
 {
     struct listed *found = NULL;
@@ -256,7 +256,7 @@ static void keep_asked(const char *url, int rc, const struct rfs_attributes *att
     free(asked.url);
 }
 
-/* What a listing says of URL: 1 where that is all, 0 where it has to be asked for, or -ENOENT. */
+/* Looks URL up in a listing: 1 if its entry is complete, 0 if the store has to be asked, or -ENOENT. */
 static int by_listing(const struct listed *listed, const char *url, struct rfs_attributes *out)
 {
     const struct rfs_remote_listing *listing = &listed->listing;
@@ -290,7 +290,7 @@ static int look_below(const char *url, struct rfs_attributes *out)
     return listed->listing.n > 0 ? 0 : rfs_store_told(-ENOENT, "there is no such object");
 }
 
-/* Asks the store. A refusal to tell of an object may be one of an object that is not there. */
+/* Asks the store. Stores also refuse requests for objects that do not exist. */
 static int ask(const char *url, struct rfs_attributes *out)
 {
     RFS_CLEANUP(rfs_place_free) struct rfs_place place = {0};

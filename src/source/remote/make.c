@@ -19,10 +19,10 @@
 #define LAST_WAIT UINT64_C(20000000000) /* ns */
 #define LOOK_MS 50                      /* how long a cancelled request may go on */
 #define TEXT_MOST ((size_t)64 << 20)    /* of a listing's page, or a folder's */
-#define ERROR_MOST ((size_t)16 << 10)   /* of what a store says of a failure */
+#define ERROR_MOST ((size_t)16 << 10)   /* of a store's message about a failure */
 #define HEADERS 8
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void free_headers(struct rfs_request *request)
 {
@@ -138,7 +138,7 @@ static int write_request(struct rfs_request *request)
                                                                    : 0;
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 /* Copies to the spans, from AT bytes of them on; N bytes fit. */
 static void put(const struct rfs_request *request, uint64_t at, const char *data, size_t n)
@@ -249,7 +249,7 @@ static int start(struct rfs_lane *lane, struct rfs_request *request)
     return rc;
 }
 
-/* Starts what is due. *soonest is when the next is, or UINT64_MAX. 0 or -errno. */
+/* Starts all requests that are due. *soonest is the time of the next, or UINT64_MAX. 0 or -errno. */
 static int start_due(struct rfs_lane *lane, struct rfs_request *requests, size_t n, bool *started,
                      uint64_t *soonest)
 {
@@ -278,7 +278,7 @@ static int start_due(struct rfs_lane *lane, struct rfs_request *requests, size_t
     return 0;
 }
 
-/* What became of it: 0 when it has ended or is to be tried again, or -errno. */
+/* Judges the answer: 0 when the request has ended or is to be tried again, or -errno. */
 static int settle(struct rfs_request *request)
 {
     const int rc = rfs_judge(request);

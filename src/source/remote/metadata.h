@@ -15,5 +15,5 @@ struct rfs_credentials;
 int rfs_metadata_credentials(struct rfs_credentials *out);
 /* Those of a role for a token in a file; false where there is none, or it is refused. */
 bool rfs_metadata_web_identity(struct rfs_credentials *out);
-/* Wipes what was kept of the environment. */
+/* Wipes the values that were kept of the environment. */
 void rfs_metadata_forget(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A build without libcurl: it says so of every URL. */
+/* A build without libcurl: every URL fails with a message about that. */
 #include "base/store.h"
 #include "source/remote/remote.h"
 

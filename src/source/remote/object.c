@@ -258,7 +258,7 @@ static int read_block(struct rfs_object *object, const struct iovec *spans, int 
 {
     const uint64_t size = object->attributes.size;
     uint64_t length = rfs_max_u64(rfs_block_size(object->number, offset), n);
-    /* Near the end, as the directory of an archive: what lies before it is read next. */
+    /* Near the end, as the directory of an archive: the bytes before it are read next. */
     const uint64_t from = size - offset < length ? size - rfs_min_u64(size, length) : offset;
     length = rfs_min_u64(length, size - from);
     struct fetched fetched = {.n = 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One object: its attributes, and the bytes of a version. known.h tells how they belong together.
+ * One object: its attributes, and the bytes of a version. known.h explains how they belong together.
  *
  * Threads: all functions.
  */
@@ -20,7 +20,7 @@ struct rfs_attributes {
     char etag[256], when[64]; /* "" where there is none; the second as the server wrote it */
 };
 
-/* True, for callers that then have them; false when they cannot tell versions apart. */
+/* False when they do not distinguish versions. */
 bool rfs_attributes_set(struct rfs_attributes *out, uint64_t size, time_t modified,
                         const char *etag, const char *when);
 /* As stat(2): the inode stands for the version. */

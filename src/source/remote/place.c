@@ -14,7 +14,7 @@
 
 #define DEFAULT_REGION "us-east-1"
 
-/* Of the bucket that was asked last: what the store has told. "": nothing. */
+/* Facts about the bucket of the last request, as the store's answers gave them. "": none. */
 static struct {
     pthread_mutex_t lock; /* a leaf lock */
     char bucket[64], region[64];
@@ -30,7 +30,7 @@ void rfs_place_learn(const char *bucket, const char *region)
     pthread_mutex_unlock(&learnt.lock);
 }
 
-/* A copy of TEXT, a member of what was learnt; NULL where nothing was. */
+/* A copy of TEXT, a member of what was learnt; NULL where it is empty. */
 static char *known(const char *bucket, const char *text)
 {
     pthread_mutex_lock(&learnt.lock);

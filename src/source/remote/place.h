@@ -4,7 +4,7 @@
  *
  *   s3://BUCKET/KEY    https://BUCKET.s3.REGION.amazonaws.com/KEY, or below another endpoint; with path_style, or where the
  *                      endpoint's host has no name that a bucket's could stand before, https://HOST/BUCKET/KEY
- *   https://HOST/PATH  as it is, but for what has to be encoded
+ *   https://HOST/PATH  as it is, with characters encoded where HTTP needs that
  */
 #pragma once
 
@@ -29,11 +29,11 @@ void rfs_place_free(struct rfs_place *place);
 /* The path as it is sent, of KEY in the same place; malloc'ed. */
 char *rfs_place_path(const struct rfs_place *place, const char *key);
 
-/* The bucket's region, as the store has told it. */
+/* The bucket's region, as an answer of the store gave it. */
 void rfs_place_learn(const char *bucket, const char *region);
 /*
- * The store says that PLACE is at LOCATION, a URL, for now. True if the bucket is asked for there from
- * now on: another host of the same provider, by as safe a scheme. Signatures and tokens go nowhere
+ * The store redirects PLACE to LOCATION, a URL. True if requests for the bucket go there from now
+ * on: it is another host of the same provider, by as safe a scheme. Signatures and tokens go nowhere
  * else.
  */
 bool rfs_place_move(const struct rfs_place *place, const char *location);

@@ -28,7 +28,7 @@ static bool any_url(const char *const *paths, size_t n, bool *s3)
     return any;
 }
 
-/* What is wrong with them is told before anything is read. */
+/* Missing credentials are reported before anything is read. */
 static int try_credentials(struct rfs_error *err)
 {
     struct rfs_credentials who;

@@ -11,7 +11,7 @@
 
 /*
  * A view with these options is about to be opened, on N PATHS (each may be NULL), some of which may
- * be URLs. If none is, nothing happens. Else what was learned of objects before is
+ * be URLs. If none is, nothing happens. Else all knowledge of objects is
  * forgotten, the credentials are looked for, and *taken is set: rfs_remote_give must follow. 0, or
  * -errno with *err filled.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request to a store, and what comes of it. make.h makes them, judge.h says what came. */
+/* One request to a store, and its answer. make.h makes requests, judge.h judges answers. */
 #pragma once
 
 #include "source/remote/http.h"
@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 
 struct rfs_request {
-    /* what is asked: borrowed */
+    /* the request: borrowed */
     const struct rfs_place *place;
     const char *url;   /* the user's, for messages */
     const char *key;   /* in the place */
@@ -26,7 +26,7 @@ struct rfs_request {
     const char *etag;     /* the object's version, of ranges; "" or NULL: it has none, but */
     const char *modified; /* was last modified then */
 
-    /* what was answered */
+    /* the answer */
     struct rfs_http http;
     char *text; /* with a NUL behind it; owned */
     size_t text_n, text_cap;

@@ -23,7 +23,7 @@ struct rfs_remote_settings {
 
 /* Those in effect, which change only while no view is open. */
 const struct rfs_remote_settings *rfs_remote_settings(void);
-/* Whether the options say the same of where objects are and who asks. */
+/* Whether the options name the same store and the same credentials. */
 bool rfs_remote_agrees(const struct rfs_options *options);
 /* 0 or -ENOMEM. */
 int rfs_remote_adopt(const struct rfs_options *options);
