@@ -36,9 +36,10 @@ struct shown_file {
     _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
     struct rfs_image *own;      /* owned; its image, if no other file has it; else NULL */
     struct rfs_rank_plan *plan; /* owned; that it depends on; NULL: as struct rfs_view_kind says */
-    atomic_uint_least64_t told; /* a size that was reported before it was planned, + 1; 0: none */
-    struct rfs_once crc_made;   /* under the view's lock, as crc */
-    uint32_t crc;               /* of the bytes before its trailer, if it has one */
+    atomic_uint_least64_t
+        reported;             /* a size that was given before the file was planned, + 1; 0: none */
+    struct rfs_once crc_made; /* under the view's lock, as crc */
+    uint32_t crc;             /* of the bytes before its trailer, if it has one */
     /* Owned; by target, 1 << 32 | checksum, or 0; under the view's lock; or NULL. */
     uint64_t *storage_crcs;
 };
@@ -80,9 +81,9 @@ struct rfs_view {
     char save[48]; /* EPOCH_STEP, before each line of its log; "": it is the only one */
     struct rfs_options options; /* of the save alone; the texts are the set's */
     struct rfs_log log;
-    bool opened;               /* all of it is: there may be something to save */
-    atomic_bool told_left_out; /* values that no output has */
-    struct rfs_strategy *src;  /* of the planned catalogue; NULL: unsharded */
+    bool opened;                 /* all of it is: there may be something to save */
+    atomic_bool logged_left_out; /* values that no output has */
+    struct rfs_strategy *src;    /* of the planned catalogue; NULL: unsharded */
     struct rfs_strategy *dst;
     struct rfs_catalog *stored;  /* of the source's files */
     struct rfs_catalog *catalog; /* that is planned: the same, or that of the converted tensors */

@@ -16,7 +16,7 @@ static void log_left_out(struct rfs_view *view, size_t n)
 {
     const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
 
-    if (n > 0 && !atomic_exchange(&view->told_left_out, true))
+    if (n > 0 && !atomic_exchange(&view->logged_left_out, true))
         rfs_log(&view->log, RFS_WARNING,
                 n == 1 ? "%s: %zu value that is not a tensor is left out"
                        : "%s: %zu values that are not tensors are left out",

@@ -225,7 +225,7 @@ static int fill_file(struct rfs_view *view, size_t file, reshard_stat *st, struc
     if (!is_ready(view, file) && rfs_view_saved_size(view, file, &saved, &size)) {
         rfs_view_fill_stat(view, &saved, size, st);
         rfs_view_sizes_end(&saved);
-        atomic_store_explicit(&shown->told, size + 1, memory_order_release);
+        atomic_store_explicit(&shown->reported, size + 1, memory_order_release);
         return 0;
     }
     const int rc = rfs_view_image(view, file, &image, err);
@@ -318,8 +318,8 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
     const int rc = view->kind->image(view, file, out, err);
     if (rc)
         return rc;
-    const uint64_t told = atomic_load_explicit(&shown->told, memory_order_acquire);
-    if (told > 0 && told - 1 != (*out)->bytes) {
+    const uint64_t reported = atomic_load_explicit(&shown->reported, memory_order_acquire);
+    if (reported > 0 && reported - 1 != (*out)->bytes) {
         rfs_view_sizes_refute(view);
         return rfs_fail(err, -ESTALE, RFS_IN(shown->name), "mount again",
                         "its sources were changed after its size was read");

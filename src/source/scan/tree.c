@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "source/scan/internal.h"
 
-#define TOLD 8   /* saves that a message lists */
+#define LISTED 8 /* saves that a message lists */
 #define TRIED 64 /* of the last ones, to find one that all ranks have */
 
 /* The listed files, and those chosen from them. */
@@ -205,11 +205,11 @@ static void show_saves(const struct rfs_saves *saves, char *out, size_t size)
 {
     size_t at = 0;
     *out = '\0';
-    for (size_t i = 0; i < saves->n && i < TOLD; i++)
+    for (size_t i = 0; i < saves->n && i < LISTED; i++)
         at += (size_t)snprintf(out + at, size - at, "%s%" PRId64 "_%" PRId64, i > 0 ? ", " : "",
                                saves->data[i].epoch, saves->data[i].step);
-    if (saves->n > TOLD)
-        snprintf(out + at, size - at, " and %zu more", saves->n - TOLD);
+    if (saves->n > LISTED)
+        snprintf(out + at, size - at, " and %zu more", saves->n - LISTED);
 }
 
 /* "epoch 3, step 1000" */
@@ -228,7 +228,7 @@ static int fail_no_save(const struct tree *tree)
 {
     RFS_CLEANUP(free_saves) struct rfs_saves all = {0};
     char asked[100];
-    char list[TOLD * 48 + 32];
+    char list[LISTED * 48 + 32];
     const int rc = collect_saves(tree, false, &all);
     if (rc < 0)
         return rc;
@@ -249,7 +249,7 @@ static int settle_save(const struct tree *tree, struct rfs_save *save)
 {
     RFS_CLEANUP(free_saves) struct rfs_saves asked = {0};
     char text[100];
-    char list[TOLD * 48 + 32];
+    char list[LISTED * 48 + 32];
     const int rc = collect_saves(tree, true, &asked);
     if (rc < 0)
         return rc;

@@ -41,7 +41,7 @@ static struct rectangle frame(const struct matrices *m, const struct drawn *draw
     return (struct rectangle){MARGIN, tensor->top, LEFT_WIDTH, tensor->height};
 }
 
-/* Heights by rows, so that what is fused can be compared. Returns the height of all. */
+/* Heights by rows, so that fused tensors can be compared. Returns the height of all. */
 static double arrange(struct matrices *m)
 {
     const size_t n = m->tensors.n < TENSORS ? m->tensors.n : TENSORS;
@@ -86,7 +86,7 @@ static void draw_tensors(const struct matrices *m, FILE *out)
     rfs_svg_rect(out, RIGHT, HEAD + TITLE, RIGHT_WIDTH, m->height, "f");
 }
 
-/* Rows from the one side to the other; what is transposed has none. */
+/* Rows from the one side to the other; transposed parts have none. */
 static void draw_bands(const struct matrices *m, FILE *out)
 {
     for (size_t i = 0; i < m->drawn.n; i++) {

@@ -93,7 +93,7 @@ static void draw_label(const struct flow *flow, const struct drawn *drawn, doubl
     rfs_svg_text(flow->out, x, y + 4, left ? "e" : "t", "%s%s · %s", ranks, of, range);
 }
 
-/* One side's nodes; LABELS: those that the picture is about are told apart from the others. */
+/* One side's nodes; LABELS: of those that the picture is about. */
 static void draw_nodes(const struct flow *flow, const struct drawn *nodes, size_t n, bool left)
 {
     const double x = left ? LEFT : RIGHT;

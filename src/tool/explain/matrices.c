@@ -153,7 +153,7 @@ static bool next(struct digits *digits)
     return false;
 }
 
-/* ---- what is to be drawn --------------------------------------------------------------------- */
+/* ---- parts to be drawn ----------------------------------------------------------------------- */
 
 static void put_line(FILE *out, const struct region *at, const struct region *all, int line)
 {

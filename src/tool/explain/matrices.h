@@ -50,7 +50,7 @@ struct matrices {
     uint64_t bytes;
     bool transposed; /* some are */
     bool turns;      /* some have stripes */
-    double height;   /* of what is made */
+    double height;   /* of the tensor that is made */
 };
 
 /* Whether an axis is of rows or of columns; how many of them one step along it is; their number. */
