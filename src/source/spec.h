@@ -27,7 +27,7 @@ struct rfs_source_spec {
     const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
     bool check_crc;    /* verify files that carry a checksum before their first use */
-    struct rfs_encrypted *sealed;      /* opens encrypted files; NULL: files are plain */
+    struct rfs_encrypted *encrypted;   /* opens encrypted files; NULL: files are plain */
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
     bool for_others;                   /* its data is served to other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */

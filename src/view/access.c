@@ -62,7 +62,7 @@ static void find_access(struct reshard_view *set)
 
     for (size_t i = 0; i < set->n; i++)
         take_sources(set->data[i], &first, &access);
-    if (set->sealed) /* as for decrypted data */
+    if (set->encrypted) /* as for decrypted data */
         access.group = access.others = false;
     if (!access.user)
         access = rfs_access_own();

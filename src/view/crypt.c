@@ -19,9 +19,9 @@ static int share_cache(struct reshard_view *set, struct rfs_error *err)
             "the cache is too small for encrypted sources: a block of 64 MiB must "
             "fit, and 16 MiB beside it");
     const uint64_t share = rfs_max_u64(*cache / 2, RFS_CIPHER_BLOCK);
-    set->sealed = rfs_encrypted_new(set->key, share, &set->log);
+    set->encrypted = rfs_encrypted_new(set->key, share, &set->log);
     *cache -= share;
-    return set->sealed ? 0 : rfs_fail_memory(err);
+    return set->encrypted ? 0 : rfs_fail_memory(err);
 }
 
 int reshard_guard_keys(void)
@@ -72,7 +72,7 @@ int rfs_view_try_key(struct rfs_view *view, struct rfs_error *err)
     struct rfs_files *files = rfs_catalog_files(view->stored);
     int first = 0;
     unsigned tried = 0;
-    if (!view->set->sealed || view->set->key_fits)
+    if (!view->set->encrypted || view->set->key_fits)
         return 0;
     for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->stored) && tried < TRIED; rank++) {
         if (!rfs_catalog_has(view->stored, rank))

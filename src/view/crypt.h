@@ -12,7 +12,7 @@
 int rfs_view_read_key(const struct rfs_options *options, struct rfs_log *log, struct rfs_key **out,
                       struct rfs_error *err);
 /*
- * Loads the key, if the options name one, and sets set->sealed, which gets a share of
+ * Loads the key, if the options name one, and sets set->encrypted, which gets a share of
  * options.cache. A default cache that is too small for a key is enlarged; an explicit one is
  * refused. 0 or -errno with *err filled. Before the catalogue is opened.
  */

@@ -140,13 +140,13 @@ struct reshard_view {
     reshard_config config; /* has the log's receiver */
     struct rfs_log log;
     struct rfs_pool *pool;
-    struct rfs_key *key;          /* or NULL */
-    struct rfs_encrypted *sealed; /* opens encrypted sources; NULL: they are plain */
-    bool key_fits;                /* it has opened one */
-    bool late;                    /* lost ranks are reported by plans */
-    struct rfs_beneath *beneath;  /* where sources are opened; NULL: links are followed */
-    struct rfs_saved *saved;      /* where something is kept for the next view; NULL: nowhere */
-    struct rfs_fds fds;           /* of all saves */
+    struct rfs_key *key;             /* or NULL */
+    struct rfs_encrypted *encrypted; /* opens encrypted sources; NULL: they are plain */
+    bool key_fits;                   /* it has opened one */
+    bool late;                       /* lost ranks are reported by plans */
+    struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
+    struct rfs_saved *saved;         /* where something is kept for the next view; NULL: nowhere */
+    struct rfs_fds fds;              /* of all saves */
     bool has_fds;
 
     bool several;           /* the root has a folder for each save */

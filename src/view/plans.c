@@ -17,7 +17,7 @@ int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct 
                                    .src = view->src,
                                    .dst = view->dst,
                                    .n_ranks = view->n_ranks,
-                                   .keyed = set->sealed != NULL};
+                                   .keyed = set->encrypted != NULL};
     if (view->hfai)
         rfs_hfai_view_parts(view, &out->hfai, &out->division);
     else if (!view->dst && view->n_ranks > 1)

@@ -299,5 +299,5 @@ int rfs_view_reader_scattered(struct reshard_view *view, uint64_t id, struct res
 
 struct rfs_secret *rfs_view_secret(const struct reshard_view *set)
 {
-    return set->sealed ? rfs_encrypted_secret(set->sealed) : NULL;
+    return set->encrypted ? rfs_encrypted_secret(set->encrypted) : NULL;
 }

@@ -38,9 +38,9 @@ void reshard_get_statistics(reshard_view *set, reshard_statistics *out)
 
     for (size_t i = 0; i < set->n; i++)
         add_statistics(set->data[i], &full);
-    if (set->sealed) {
+    if (set->encrypted) {
         struct rfs_blocks_counters blocks;
-        rfs_blocks_count(rfs_encrypted_blocks(set->sealed), &blocks);
+        rfs_blocks_count(rfs_encrypted_blocks(set->encrypted), &blocks);
         full.cache_budget += blocks.budget;
         full.cache_bytes += blocks.bytes;
         full.decrypted_blocks += blocks.made;

@@ -201,7 +201,7 @@ void rfs_view_fill_dir(const struct reshard_view *set, reshard_stat *st)
 void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan *plan,
                         uint64_t bytes, reshard_stat *st)
 {
-    st->mode = S_IFREG | (view->set->sealed ? plan->mode & S_IRUSR : plan->mode);
+    st->mode = S_IFREG | (view->set->encrypted ? plan->mode & S_IRUSR : plan->mode);
     st->nlink = 1;
     st->uid = plan->uid;
     st->gid = plan->gid;

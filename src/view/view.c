@@ -88,7 +88,7 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
     spec.fds = set->has_fds ? (struct rfs_fds *)&set->fds : NULL;
     spec.beneath = set->beneath;
     spec.for_others = set->config.for_others;
-    spec.sealed = set->sealed;
+    spec.encrypted = set->encrypted;
     spec.saved = set->saved;
     spec.indexed = forward_progress;
     spec.indexed_ctx = set;
@@ -349,8 +349,8 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
         return rc;
     }
     rfs_pool_hold(set->pool, false);
-    if (set->sealed) /* memory is not locked over a fork */
-        rfs_blocks_drop(rfs_encrypted_blocks(set->sealed));
+    if (set->encrypted) /* memory is not locked over a fork */
+        rfs_blocks_drop(rfs_encrypted_blocks(set->encrypted));
     *out = set;
     return 0;
 }
@@ -401,7 +401,7 @@ void reshard_close(reshard_view *set)
     free(set->data);
     if (set->has_fds)
         rfs_fds_destroy(&set->fds);
-    rfs_encrypted_free(set->sealed);
+    rfs_encrypted_free(set->encrypted);
     rfs_key_free(set->key);
     rfs_saved_close(set->saved);
     rfs_beneath_free(set->beneath);

@@ -27,7 +27,7 @@ static int read_input(void *ctx, struct iovec *spans, int n, uint64_t offset)
     return 0;
 }
 
-/* The key that the corpus is sealed with, of 16 bytes. */
+/* The key that the corpus is encrypted with, of 16 bytes. */
 static const struct rfs_key *the_key(void)
 {
     static struct rfs_key *key;
@@ -43,9 +43,9 @@ static const struct rfs_key *the_key(void)
 static void check_shape(const struct rfs_cipher *cipher, uint64_t size)
 {
     REQUIRE(cipher->mode > RFS_NOT_ENCRYPTED && cipher->mode < RFS_CIPHER_COUNT);
-    REQUIRE(cipher->blocks > 0 && cipher->last_sealed > 0);
+    REQUIRE(cipher->blocks > 0 && cipher->last_text_bytes > 0);
     const uint64_t end = rfs_cipher_offset(cipher, cipher->blocks - 1) + cipher->header_bytes +
-                         rfs_cipher_sealed(cipher, cipher->blocks - 1);
+                         rfs_cipher_text_bytes(cipher, cipher->blocks - 1);
     REQUIRE(end == size || end + 17 == size);
 }
 

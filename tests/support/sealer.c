@@ -60,7 +60,7 @@ static size_t seal_block(const struct seal *seal, const unsigned char *plain, si
     must(EVP_EncryptInit_ex(context, cipher_of(seal), NULL, seal->key, iv) == 1, "init");
     must(EVP_EncryptUpdate(context, out + header, &made, plain, (int)n) == 1, "update");
     must(EVP_EncryptFinal_ex(context, out + header + made, &more) == 1, "final");
-    const size_t sealed = (size_t)(made + more);
+    const size_t encrypted = (size_t)(made + more);
     size_t at = 0;
     out[at++] = seal->old ? 0xd8 : first[seal->mode];
     memcpy(out + at, "\x5e\x3a\x7f", 3);
@@ -69,14 +69,14 @@ static size_t seal_block(const struct seal *seal, const unsigned char *plain, si
         must(gcm && EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, 16, out + at) == 1, "tag");
         at += 16;
     }
-    at += put_number(out + at, 24 + sealed);
+    at += put_number(out + at, 24 + encrypted);
     at += put_number(out + at, 16);
     memcpy(out + at, iv, 16);
     at += 16;
-    at += put_number(out + at, sealed);
+    at += put_number(out + at, encrypted);
     must(at == header, "a header");
     EVP_CIPHER_CTX_free(context);
-    return header + sealed;
+    return header + encrypted;
 }
 
 size_t seal(const struct seal *seal, const unsigned char *plain, size_t n, unsigned salt,
@@ -104,12 +104,12 @@ void seal_file(const char *path, const struct seal *like, unsigned salt)
     must(file && fstat(fileno(file), &st) == 0, path);
     const size_t n = (size_t)st.st_size;
     unsigned char *plain = malloc(n);
-    unsigned char *sealed = malloc(seal_room(&how, n));
-    must(plain && sealed && fread(plain, 1, n, file) == n, path);
+    unsigned char *encrypted = malloc(seal_room(&how, n));
+    must(plain && encrypted && fread(plain, 1, n, file) == n, path);
     how.key = how.key ? how.key : seal_key(how.key_bytes);
-    const size_t made = seal(&how, plain, n, salt, sealed);
+    const size_t made = seal(&how, plain, n, salt, encrypted);
     rewind(file);
-    must(fwrite(sealed, 1, made, file) == made && fclose(file) == 0, path);
+    must(fwrite(encrypted, 1, made, file) == made && fclose(file) == 0, path);
     free(plain);
-    free(sealed);
+    free(encrypted);
 }

@@ -20,7 +20,7 @@ struct seal {
     bool old;           /* as MindSpore 1: one magic, no tag */
 };
 
-/* Room that the sealed form of N bytes takes at most. */
+/* Room that the encrypted form of N bytes takes at most. */
 size_t seal_room(const struct seal *seal, size_t n);
 /* Seals N bytes, by IVs that SALT gives; how many bytes it made. */
 size_t seal(const struct seal *seal, const unsigned char *plain, size_t n, unsigned salt,

@@ -67,7 +67,7 @@ static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec
      * Headers of encrypted files are not for the disk; a checksum is verified again by each view;
      * and the contents of a map of files do not show in the files.
      */
-    const bool never = spec->sealed || spec->check_crc || catalog->has_parts || catalog->boxes ||
+    const bool never = spec->encrypted || spec->check_crc || catalog->has_parts || catalog->boxes ||
                        has_weight_map(catalog);
     catalog->saved = never ? NULL : spec->saved;
     catalog->most = spec->index_most;
@@ -124,7 +124,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
         !catalog->lengths)
         rc = no_memory(err, spec->path);
     else
-        rfs_files_set_encrypted(catalog->files, spec->sealed);
+        rfs_files_set_encrypted(catalog->files, spec->encrypted);
     if (rc == 0)
         rfs_files_set_beneath(catalog->files, spec->beneath);
     if (rc == 0 && spec->for_others)

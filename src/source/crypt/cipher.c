@@ -51,11 +51,11 @@ enum rfs_cipher_mode rfs_cipher_detect(const unsigned char head[4])
     return RFS_NOT_ENCRYPTED;
 }
 
-uint32_t rfs_cipher_sealed(const struct rfs_cipher *cipher, uint32_t number)
+uint32_t rfs_cipher_text_bytes(const struct rfs_cipher *cipher, uint32_t number)
 {
     const bool pads = cipher->mode == RFS_AES_CBC || cipher->mode == RFS_SM4_CBC;
     return number + 1 < cipher->blocks ? cipher->block_bytes + (pads ? RFS_CIPHER_UNIT : 0)
-                                       : cipher->last_sealed;
+                                       : cipher->last_text_bytes;
 }
 
 /* One block, as its header has it. */
@@ -63,7 +63,7 @@ struct block {
     uint64_t offset; /* in the file */
     uint64_t left;   /* bytes from there to the end of the file */
     const unsigned char *iv;
-    uint32_t length, iv_bytes, sealed;
+    uint32_t length, iv_bytes, content;
 };
 
 static uint32_t little(const unsigned char *at)
@@ -77,7 +77,7 @@ static void parse(const unsigned char *header, bool tagged, struct block *block)
     block->length = little(at);
     block->iv_bytes = little(at + 4);
     block->iv = at + 8;
-    block->sealed = little(at + 8 + IV_BYTES);
+    block->content = little(at + 8 + IV_BYTES);
 }
 
 /* How many bytes of cipher text a full block has. */
@@ -107,8 +107,8 @@ static int read_at(const struct rfs_cipher_input *input, void *buf, size_t n, ui
 /* Whether the lengths agree with each other, which those of another kind of block do not. */
 static bool is_sound(const struct block *block)
 {
-    return block->iv_bytes == IV_BYTES && block->sealed > 0 && block->sealed <= INT32_MAX &&
-           block->length == 4 + IV_BYTES + 4 + (uint64_t)block->sealed;
+    return block->iv_bytes == IV_BYTES && block->content > 0 && block->content <= INT32_MAX &&
+           block->length == 4 + IV_BYTES + 4 + (uint64_t)block->content;
 }
 
 /* Which mode the file is of, by its first block's header of N bytes. */
@@ -157,13 +157,13 @@ static int check_block(const struct scan *scan, uint32_t number, const struct bl
     if (block->iv_bytes != IV_BYTES)
         return FAIL(scan, block->offset, "block %u has an IV of %d bytes rather than 16", number,
                     (int32_t)block->iv_bytes);
-    if (block->sealed == 0 || block->sealed > full || (pads && block->sealed % RFS_CIPHER_UNIT))
+    if (block->content == 0 || block->content > full || (pads && block->content % RFS_CIPHER_UNIT))
         return FAIL(scan, block->offset, "block %u cannot have %d bytes of cipher text", number,
-                    (int32_t)block->sealed);
+                    (int32_t)block->content);
     if (!is_sound(block))
         return FAIL(scan, block->offset, "the two lengths of block %u contradict each other",
                     number);
-    if (block->left - cipher->header_bytes < block->sealed)
+    if (block->left - cipher->header_bytes < block->content)
         return FAIL(scan, block->offset, "block %u is cut off: the file is truncated", number);
     return 0;
 }
@@ -236,7 +236,7 @@ static int scan_blocks(struct scan *scan, enum rfs_cipher_mode wanted)
         if (rc != 0)
             return rc < 0 ? rc : 0;
         const uint32_t full = full_block(cipher->mode, cipher->block_bytes);
-        if (cipher->blocks > 0 && cipher->last_sealed != full)
+        if (cipher->blocks > 0 && cipher->last_text_bytes != full)
             return FAIL(scan, at,
                         "block %u is short, but more follows: blocks are missing, or in another "
                         "order",
@@ -244,9 +244,9 @@ static int scan_blocks(struct scan *scan, enum rfs_cipher_mode wanted)
         rc = take_block(scan, cipher->blocks, wanted, &block);
         if (rc < 0)
             return rc;
-        cipher->last_sealed = block.sealed;
+        cipher->last_text_bytes = block.content;
         cipher->blocks++;
-        at += cipher->header_bytes + (uint64_t)block.sealed;
+        at += cipher->header_bytes + (uint64_t)block.content;
     }
     return 0;
 }
@@ -291,7 +291,7 @@ int rfs_cipher_scan(const struct rfs_cipher_input *input, enum rfs_cipher_mode w
         return rc;
     *out = scan.cipher;
     if (full_block(out->mode, block_bytes) == block_bytes) {
-        out->last_plain = out->last_sealed;
+        out->last_plain = out->last_text_bytes;
         out->plain_bytes = (uint64_t)(out->blocks - 1) * block_bytes + out->last_plain;
     }
     return 0;

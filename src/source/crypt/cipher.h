@@ -50,12 +50,12 @@ struct rfs_cipher_input {
 struct rfs_cipher {
     uint32_t id; /* its user's */
     enum rfs_cipher_mode mode;
-    uint32_t header_bytes; /* of each block */
-    uint32_t block_bytes;  /* plain, of each block but the last */
-    uint32_t blocks;       /* at least 1 */
-    uint32_t last_sealed;  /* bytes of the last block's cipher text */
-    uint32_t last_plain;   /* at least 1; with CBC not known, and 0, before rfs_cipher_measure */
-    uint64_t plain_bytes;  /* of the file; as last_plain */
+    uint32_t header_bytes;    /* of each block */
+    uint32_t block_bytes;     /* plain, of each block but the last */
+    uint32_t blocks;          /* at least 1 */
+    uint32_t last_text_bytes; /* bytes of the last block's cipher text */
+    uint32_t last_plain;      /* at least 1; with CBC not known, and 0, before rfs_cipher_measure */
+    uint64_t plain_bytes;     /* of the file; as last_plain */
 };
 
 /*
@@ -81,7 +81,7 @@ static inline uint32_t rfs_cipher_plain(const struct rfs_cipher *cipher, uint32_
 {
     return number + 1 < cipher->blocks ? cipher->block_bytes : cipher->last_plain;
 }
-uint32_t rfs_cipher_sealed(const struct rfs_cipher *cipher, uint32_t number);
+uint32_t rfs_cipher_text_bytes(const struct rfs_cipher *cipher, uint32_t number);
 
 /*
  * All that follow give -EBADMSG with *err filled when the bytes are not those that the key makes of

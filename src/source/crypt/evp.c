@@ -178,7 +178,7 @@ static int decrypt(const struct job *job, EVP_CIPHER_CTX *context, unsigned char
  */
 static int decrypt_chunks(const struct job *job, EVP_CIPHER_CTX *context, unsigned char *data)
 {
-    const uint32_t n = rfs_cipher_sealed(job->cipher, job->number);
+    const uint32_t n = rfs_cipher_text_bytes(job->cipher, job->number);
     const uint64_t at = rfs_cipher_offset(job->cipher, job->number) + job->cipher->header_bytes;
     for (uint32_t done = 0; done < n;) {
         const uint32_t take = (uint32_t)rfs_min_u64(CHUNK, n - done);
@@ -234,7 +234,7 @@ static struct units find_units(const struct job *job, uint32_t offset, uint32_t 
     units.checked = pads(job->cipher) && end == plain;
     units.last = tail || (units.checked && plain % UNIT == 0);
     units.whole_bytes = to > from ? (to - from) * UNIT : 0;
-    const uint32_t left = rfs_cipher_sealed(job->cipher, job->number) - to * UNIT;
+    const uint32_t left = rfs_cipher_text_bytes(job->cipher, job->number) - to * UNIT;
     units.last_bytes = units.last ? (uint32_t)rfs_min_u64(UNIT, left) : 0;
     if (units.head && to < from) { /* all in one unit */
         units.last = false;
@@ -277,8 +277,8 @@ static int read_units(const struct job *job, const struct units *units, struct e
     const uint64_t text = rfs_cipher_offset(job->cipher, job->number) + job->cipher->header_bytes;
     const bool chained = pads(job->cipher);
     const uint32_t before = !chained ? 0 : units->first == 0 ? UNIT + 4 : UNIT;
-    const uint32_t head = (uint32_t)rfs_min_u64(UNIT, rfs_cipher_sealed(job->cipher, job->number) -
-                                                          (uint64_t)units->first * UNIT);
+    const uint32_t head = (uint32_t)rfs_min_u64(
+        UNIT, rfs_cipher_text_bytes(job->cipher, job->number) - (uint64_t)units->first * UNIT);
     const struct iovec all[] = {{edges->before, before},
                                 {edges->head, units->head ? head : 0},
                                 {whole, units->whole_bytes},
@@ -332,18 +332,18 @@ int rfs_cipher_pread(const struct rfs_cipher *cipher, const struct rfs_cipher_in
 /* The length of the last block's plain text, from its padding. */
 static int measure_last(struct rfs_cipher *cipher, const struct job *job)
 {
-    const struct units units = {.first = cipher->last_sealed / UNIT - 1, .head = true};
+    const struct units units = {.first = cipher->last_text_bytes / UNIT - 1, .head = true};
     struct edges edges;
     int rc = read_units(job, &units, &edges, NULL);
     const uint32_t padding = edges.head[UNIT - 1];
-    if (rc == 0 &&
-        (padding < 1 || padding > UNIT || !is_padding(edges.head, padding) ||
-         padding == cipher->last_sealed || cipher->last_sealed - padding > cipher->block_bytes))
+    if (rc == 0 && (padding < 1 || padding > UNIT || !is_padding(edges.head, padding) ||
+                    padding == cipher->last_text_bytes ||
+                    cipher->last_text_bytes - padding > cipher->block_bytes))
         rc = fail_doubt(job, "has no padding at its end");
     rfs_wipe(&edges, sizeof edges);
     if (rc < 0)
         return rc;
-    cipher->last_plain = cipher->last_sealed - padding;
+    cipher->last_plain = cipher->last_text_bytes - padding;
     cipher->plain_bytes = (uint64_t)(cipher->blocks - 1) * cipher->block_bytes + cipher->last_plain;
     return 0;
 }

@@ -15,74 +15,74 @@ struct rfs_encrypted {
 struct rfs_encrypted *rfs_encrypted_new(const struct rfs_key *key, uint64_t budget,
                                         struct rfs_log *log)
 {
-    struct rfs_encrypted *sealed = calloc(1, sizeof *sealed);
-    if (!sealed)
+    struct rfs_encrypted *encrypted = calloc(1, sizeof *encrypted);
+    if (!encrypted)
         return NULL;
-    sealed->key = key;
-    sealed->secret.log = log;
-    sealed->block_bytes = RFS_CIPHER_BLOCK;
-    sealed->blocks = rfs_blocks_new(budget, &sealed->secret);
-    if (!sealed->blocks) {
-        free(sealed);
+    encrypted->key = key;
+    encrypted->secret.log = log;
+    encrypted->block_bytes = RFS_CIPHER_BLOCK;
+    encrypted->blocks = rfs_blocks_new(budget, &encrypted->secret);
+    if (!encrypted->blocks) {
+        free(encrypted);
         return NULL;
     }
-    return sealed;
+    return encrypted;
 }
 
-void rfs_encrypted_free(struct rfs_encrypted *sealed)
+void rfs_encrypted_free(struct rfs_encrypted *encrypted)
 {
-    if (!sealed)
+    if (!encrypted)
         return;
-    rfs_blocks_free(sealed->blocks);
-    free(sealed);
+    rfs_blocks_free(encrypted->blocks);
+    free(encrypted);
 }
 
-void rfs_encrypted_set_block(struct rfs_encrypted *sealed, uint32_t block_bytes)
+void rfs_encrypted_set_block(struct rfs_encrypted *encrypted, uint32_t block_bytes)
 {
-    sealed->block_bytes = block_bytes;
+    encrypted->block_bytes = block_bytes;
 }
 
-struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *sealed)
+struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *encrypted)
 {
-    return &sealed->secret;
+    return &encrypted->secret;
 }
 
-struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *sealed)
+struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *encrypted)
 {
-    return sealed->blocks;
+    return encrypted->blocks;
 }
 
-static void warn(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher, const char *path)
+static void warn(struct rfs_encrypted *encrypted, const struct rfs_cipher *cipher, const char *path)
 {
-    if (cipher->mode == RFS_AES_GCM || atomic_exchange(&sealed->warned, true))
+    if (cipher->mode == RFS_AES_GCM || atomic_exchange(&encrypted->warned, true))
         return;
-    rfs_log(sealed->secret.log, RFS_WARNING,
+    rfs_log(encrypted->secret.log, RFS_WARNING,
             "%s: the file is encrypted by %s, which does not detect changes: a writer of the file "
             "can change the values in it; try: AES-GCM",
             path, rfs_cipher_name(cipher->mode));
 }
 
-int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_input *input,
+int rfs_encrypted_open(struct rfs_encrypted *encrypted, const struct rfs_cipher_input *input,
                        struct rfs_cipher **out, struct rfs_error *err)
 {
     struct rfs_cipher cipher;
-    int rc = rfs_cipher_scan(input, rfs_key_mode(sealed->key), sealed->block_bytes, &cipher, err)
-            ?: rfs_cipher_takes_key(&cipher, sealed->key, input->path, err)
-            ?: rfs_cipher_measure(&cipher, input, sealed->key, err);
+    int rc = rfs_cipher_scan(input, rfs_key_mode(encrypted->key), encrypted->block_bytes, &cipher, err)
+            ?: rfs_cipher_takes_key(&cipher, encrypted->key, input->path, err)
+            ?: rfs_cipher_measure(&cipher, input, encrypted->key, err);
     if (rc < 0)
         return rc;
     *out = malloc(sizeof cipher);
     if (!*out)
         return rfs_fail_memory(err);
-    cipher.id = atomic_fetch_add(&sealed->next, 1);
+    cipher.id = atomic_fetch_add(&encrypted->next, 1);
     memcpy(*out, &cipher, sizeof cipher);
-    warn(sealed, &cipher, input->path);
+    warn(encrypted, &cipher, input->path);
     return 0;
 }
 
 /* The arguments of making a block. */
 struct work {
-    struct rfs_encrypted *sealed;
+    struct rfs_encrypted *encrypted;
     const struct rfs_cipher *cipher;
     const struct rfs_cipher_input *input;
     uint32_t number;
@@ -92,18 +92,18 @@ struct work {
 static int make_block(void *ctx, unsigned char *data)
 {
     const struct work *work = ctx;
-    return rfs_cipher_open_block(work->cipher, work->input, work->sealed->key, work->number, data,
-                                 work->err);
+    return rfs_cipher_open_block(work->cipher, work->input, work->encrypted->key, work->number,
+                                 data, work->err);
 }
 
 /* A part of one block. */
 static int read_part(struct work *work, void *buf, size_t size, uint32_t offset)
 {
     const struct rfs_cipher *cipher = work->cipher;
-    struct rfs_blocks *blocks = work->sealed->blocks;
+    struct rfs_blocks *blocks = work->encrypted->blocks;
     struct rfs_block_held held;
     if (cipher->mode != RFS_AES_GCM)
-        return rfs_cipher_pread(cipher, work->input, work->sealed->key, work->number, buf, size,
+        return rfs_cipher_pread(cipher, work->input, work->encrypted->key, work->number, buf, size,
                                 offset, work->err);
     const int rc = rfs_blocks_get(blocks, cipher->id, work->number,
                                   rfs_cipher_plain(cipher, work->number), make_block, work, &held);
@@ -114,11 +114,11 @@ static int read_part(struct work *work, void *buf, size_t size, uint32_t offset)
     return 0;
 }
 
-int rfs_encrypted_pread(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher,
+int rfs_encrypted_pread(struct rfs_encrypted *encrypted, const struct rfs_cipher *cipher,
                         const struct rfs_cipher_input *input, void *buf, size_t size,
                         uint64_t offset, struct rfs_error *err)
 {
-    struct work work = {sealed, cipher, input, 0, err};
+    struct work work = {encrypted, cipher, input, 0, err};
     unsigned char *out = buf;
     int rc = 0;
     while (rc == 0 && size > 0) {

@@ -20,13 +20,13 @@ struct rfs_encrypted;
  */
 struct rfs_encrypted *rfs_encrypted_new(const struct rfs_key *key, uint64_t budget,
                                         struct rfs_log *log);
-void rfs_encrypted_free(struct rfs_encrypted *sealed);
+void rfs_encrypted_free(struct rfs_encrypted *encrypted);
 
 /* For tests: files whose blocks are shorter, a multiple of 16. Before the first is opened. */
-void rfs_encrypted_set_block(struct rfs_encrypted *sealed, uint32_t block_bytes);
+void rfs_encrypted_set_block(struct rfs_encrypted *encrypted, uint32_t block_bytes);
 
-struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *sealed);
-struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *sealed);
+struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *encrypted);
+struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *encrypted);
 
 /*
  * The structure of the file, malloc'ed; the caller owns it. Reads its headers and the data that
@@ -34,10 +34,10 @@ struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *sealed);
  * or -errno; *err is filled where the file, the key or this process is at fault, but not for read
  * errors.
  */
-int rfs_encrypted_open(struct rfs_encrypted *sealed, const struct rfs_cipher_input *input,
+int rfs_encrypted_open(struct rfs_encrypted *encrypted, const struct rfs_cipher_input *input,
                        struct rfs_cipher **out, struct rfs_error *err);
 
 /* SIZE plain bytes at OFFSET, which are within the file. As rfs_encrypted_open. */
-int rfs_encrypted_pread(struct rfs_encrypted *sealed, const struct rfs_cipher *cipher,
+int rfs_encrypted_pread(struct rfs_encrypted *encrypted, const struct rfs_cipher *cipher,
                         const struct rfs_cipher_input *input, void *buf, size_t size,
                         uint64_t offset, struct rfs_error *err);

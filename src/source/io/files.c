@@ -52,9 +52,9 @@ void rfs_files_free(struct rfs_files *files)
     free(files);
 }
 
-void rfs_files_set_encrypted(struct rfs_files *files, struct rfs_encrypted *sealed)
+void rfs_files_set_encrypted(struct rfs_files *files, struct rfs_encrypted *encrypted)
 {
-    files->sealed = sealed;
+    files->encrypted = encrypted;
 }
 
 void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath)
@@ -90,7 +90,7 @@ struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const s
 
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files)
 {
-    return files->sealed ? rfs_encrypted_secret(files->sealed) : NULL;
+    return files->encrypted ? rfs_encrypted_secret(files->encrypted) : NULL;
 }
 
 uint32_t rfs_files_add(struct rfs_files *files, const char *path)

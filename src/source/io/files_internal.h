@@ -38,7 +38,7 @@ struct rfs_files {
     struct rfs_fds *fds;             /* own_fds, or lent */
     struct rfs_fds own_fds;
     const struct rfs_beneath *beneath; /* where they are opened; lent; NULL: links are followed */
-    struct rfs_encrypted *sealed;      /* opens encrypted files; lent; NULL: files are plain */
+    struct rfs_encrypted *encrypted;   /* opens encrypted files; lent; NULL: files are plain */
     pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
     bool for_others;
     struct rfs_access_above above;

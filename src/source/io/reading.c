@@ -98,8 +98,8 @@ static struct rfs_cipher_input input_of(struct raw *raw)
  * Errors in an encrypted file stick, unless it was changed meanwhile or the process lacks
  * resources.
  */
-static int sealed_failed(struct rfs_files *files, uint32_t id, int code, bool quiet,
-                         const struct rfs_error *err)
+static int encrypted_failed(struct rfs_files *files, uint32_t id, int code, bool quiet,
+                            const struct rfs_error *err)
 {
     struct rfs_file *file = files->list.data[id];
 
@@ -112,7 +112,7 @@ static int sealed_failed(struct rfs_files *files, uint32_t id, int code, bool qu
 }
 
 /* At the first use of an encrypted file; several threads may be here at once. */
-static int open_sealed(struct rfs_files *files, uint32_t id, int fd, bool quiet, uint64_t *size)
+static int open_encrypted(struct rfs_files *files, uint32_t id, int fd, bool quiet, uint64_t *size)
 {
     struct rfs_file *file = files->list.data[id];
     struct rfs_cipher *cipher = atomic_load_explicit(&file->cipher, memory_order_acquire);
@@ -122,16 +122,16 @@ static int open_sealed(struct rfs_files *files, uint32_t id, int fd, bool quiet,
         struct rfs_error err = {0};
         struct raw raw = {files, id, fd, false};
         const struct rfs_cipher_input input = input_of(&raw);
-        const int rc = rfs_encrypted_open(files->sealed, &input, &cipher, &err);
+        const int rc = rfs_encrypted_open(files->encrypted, &input, &cipher, &err);
         if (rc < 0)
-            return sealed_failed(files, id, rc, quiet, &err);
+            return encrypted_failed(files, id, rc, quiet, &err);
         cipher = RFS_PUBLISH(&file->cipher, cipher, free);
     }
     *size = cipher->plain_bytes;
     return 0;
 }
 
-static int pread_sealed(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset)
+static int pread_encrypted(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset)
 {
     struct rfs_files *files = reading->files;
     struct rfs_file *file = files->list.data[reading->id];
@@ -141,10 +141,10 @@ static int pread_sealed(struct rfs_reading *reading, void *buf, size_t size, uin
     const int failed = rfs_files_state(files, reading->id);
     if (failed < 0)
         return failed; /* a block is not tried again and again */
-    const int rc = rfs_encrypted_pread(files->sealed,
+    const int rc = rfs_encrypted_pread(files->encrypted,
                                        atomic_load_explicit(&file->cipher, memory_order_acquire),
                                        &input, buf, size, offset, &err);
-    return rc < 0 ? sealed_failed(files, reading->id, rc, reading->quiet, &err) : 0;
+    return rc < 0 ? encrypted_failed(files, reading->id, rc, reading->quiet, &err) : 0;
 }
 
 /* ---- beginning and ending -------------------------------------------------------------------- */
@@ -228,7 +228,7 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
     if (rc < 0)
         return rc;
     uint64_t size = (uint64_t)file->id.size;
-    rc = files->sealed ? open_sealed(files, id, fd, quiet, &size) : 0;
+    rc = files->encrypted ? open_encrypted(files, id, fd, quiet, &size) : 0;
     if (rc < 0) {
         give_fd(files, file, true);
         return rc;
@@ -261,7 +261,7 @@ int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_rea
     if (rc != 0)
         return rc;
     /* A file that is not known yet, or is encrypted, is not read ahead. */
-    if (files->sealed || !atomic_load_explicit(&file->recorded, memory_order_acquire))
+    if (files->encrypted || !atomic_load_explicit(&file->recorded, memory_order_acquire))
         return -EAGAIN;
     rc = take_fd(files, file, true, true, &fd);
     if (rc == 0)
@@ -346,8 +346,8 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
     struct raw raw = {reading->files, reading->id, reading->fd, reading->ahead};
     if (offset > reading->size || size > reading->size - offset)
         return -ESTALE;
-    if (reading->files->sealed)
-        return pread_sealed(reading, buf, size, offset);
+    if (reading->files->encrypted)
+        return pread_encrypted(reading, buf, size, offset);
     if (reading->n_held > 0)
         return pread_held(reading, buf, size, offset);
     return read_spans(&raw, &(struct iovec){buf, size}, size > 0, offset);

@@ -63,7 +63,7 @@ static int look(void *ctx, const struct dirent *entry)
 static int check_options(const struct rfs_source_spec *spec, const char *by, struct rfs_error *err)
 {
     if (spec->rank_dir || spec->file || spec->group_info || spec->segmented || spec->entry ||
-        spec->sealed)
+        spec->encrypted)
         return rfs_fail_usage(err, "the folder alone",
                               "the source describes itself by '%s': rank_dir, file, "
                               "group_info, segmented, entry and keys have no effect",

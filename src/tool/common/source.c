@@ -32,8 +32,8 @@ static int load_key(struct rfs_tool_source *source, struct rfs_error *err)
                  ?: rfs_view_read_key(options, &source->log, &source->key, err);
     if (rc)
         return rc;
-    source->sealed = rfs_encrypted_new(source->key, BUDGET, &source->log);
-    return source->sealed ? 0 : rfs_fail_memory(err);
+    source->encrypted = rfs_encrypted_new(source->key, BUDGET, &source->log);
+    return source->encrypted ? 0 : rfs_fail_memory(err);
 }
 
 int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path,
@@ -57,7 +57,7 @@ struct rfs_source_spec rfs_tool_source_spec(const struct rfs_tool_source *source
 {
     struct rfs_source_spec spec = rfs_options_spec(&source->options, path);
 
-    spec.sealed = source->sealed;
+    spec.encrypted = source->encrypted;
     return spec;
 }
 
@@ -73,7 +73,7 @@ void rfs_tool_source_close(struct rfs_tool_source *source)
     if (source->pool)
         rfs_pool_free(source->pool); /* first: its jobs use the rest */
     rfs_catalog_close(source->catalog);
-    rfs_encrypted_free(source->sealed);
+    rfs_encrypted_free(source->encrypted);
     rfs_key_free(source->key);
     rfs_options_free(&source->options);
     rfs_log_destroy(&source->log);

@@ -15,7 +15,7 @@ struct rfs_tool_source {
     struct rfs_log log;
     struct rfs_pool *pool;
     struct rfs_key *key; /* of encrypted sources; NULL: they are plain, as below */
-    struct rfs_encrypted *sealed;
+    struct rfs_encrypted *encrypted;
     struct rfs_catalog *catalog; /* NULL before rfs_tool_source_open */
 };
 

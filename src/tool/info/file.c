@@ -171,7 +171,7 @@ int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_ki
     if (!work.tables.names || !work.tables.types || !files || rfs_files_add(files, path) != 0)
         rc = rfs_fail_memory(err);
     else
-        rfs_files_set_encrypted(files, args->source.sealed);
+        rfs_files_set_encrypted(files, args->source.encrypted);
     if (rc == 0)
         rc = read_it(&work, files);
     rfs_rows_order(&work.rows, &args->filter);
@@ -201,7 +201,7 @@ int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct 
     if (rc == 0 && !report->path)
         rc = rfs_fail_memory(err);
     if (rc == 0)
-        rc = rfs_info_detect(report->path, args->source.sealed != NULL, &kind, err);
+        rc = rfs_info_detect(report->path, args->source.encrypted != NULL, &kind, err);
     if (rc == 0)
         rc = rfs_info_file(args, report->path, kind, report, err);
     if (rc)

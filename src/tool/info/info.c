@@ -145,7 +145,7 @@ static int show_manifest(struct rfs_info_args *args, struct rfs_report *report,
 
     if (!folder)
         return rfs_fail_memory(err);
-    int rc = rfs_info_detect(folder, args->source.sealed != NULL, &kind, err);
+    int rc = rfs_info_detect(folder, args->source.encrypted != NULL, &kind, err);
     if (rc)
         return rc;
     free(report->path);
@@ -258,7 +258,7 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
     int rc = begin(report, args->path, args->json, err)
             ?: rfs_tool_source_prepare(&parsed->options, args->path, take_line, report,
                                        &args->source, err)
-            ?: rfs_info_detect(args->path, args->source.sealed != NULL, &kind, err);
+            ?: rfs_info_detect(args->path, args->source.encrypted != NULL, &kind, err);
     if (rc == 0) {
         rfs_info_mount(report, args->path);
         rc = show(args, kind, report, err);

@@ -156,7 +156,7 @@ static const char *find_encryption(const struct rfs_info_tree *tree)
     const char *path =
         rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank));
 
-    if (tree->args->source.sealed || rfs_store_head(path, head, sizeof head) != sizeof head)
+    if (tree->args->source.encrypted || rfs_store_head(path, head, sizeof head) != sizeof head)
         return NULL;
     const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
     return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encrypted files, sound ones: what is read of them is what was sealed, whatever is read of it. */
+/* Encrypted files, sound ones: what is read of them is what was encrypted, whatever is read of it. */
 #include "source/crypt/key.h"
 #include "source/io/encrypted.h"
 #include "source/io/files.h"
@@ -36,7 +36,7 @@ struct fixture {
     struct tree tree;
     struct lines lines;
     struct rfs_files *files;
-    struct rfs_encrypted *sealed;
+    struct rfs_encrypted *encrypted;
     struct rfs_key *key;
 };
 
@@ -52,10 +52,10 @@ static int setup(void **state)
 static void close_files(struct fixture *f)
 {
     rfs_files_free(f->files);
-    rfs_encrypted_free(f->sealed);
+    rfs_encrypted_free(f->encrypted);
     rfs_key_free(f->key);
     f->files = NULL;
-    f->sealed = NULL;
+    f->encrypted = NULL;
     f->key = NULL;
 }
 
@@ -79,10 +79,10 @@ static void open_files(struct fixture *f, size_t key_bytes, enum rfs_cipher_mode
     assert_int_equal(rfs_key_load(&config, NULL, &f->key, &err), 0);
     f->files = rfs_files_new(&f->lines.log);
     assert_non_null(f->files);
-    f->sealed = rfs_encrypted_new(f->key, 4 * MIB, &f->lines.log);
-    assert_non_null(f->sealed);
-    rfs_encrypted_set_block(f->sealed, block_bytes);
-    rfs_files_set_encrypted(f->files, f->sealed);
+    f->encrypted = rfs_encrypted_new(f->key, 4 * MIB, &f->lines.log);
+    assert_non_null(f->encrypted);
+    rfs_encrypted_set_block(f->encrypted, block_bytes);
+    rfs_files_set_encrypted(f->files, f->encrypted);
 }
 
 /* N bytes that begin as a checkpoint does. */
@@ -95,12 +95,12 @@ static unsigned char *plain_of(struct random *random, size_t n)
     return plain;
 }
 
-static uint32_t add_sealed(struct fixture *f, const char *name, const struct seal *how,
-                           const unsigned char *plain, size_t n, unsigned salt)
+static uint32_t add_encrypted(struct fixture *f, const char *name, const struct seal *how,
+                              const unsigned char *plain, size_t n, unsigned salt)
 {
-    unsigned char *sealed = malloc(seal_room(how, n));
-    tree_file(&f->tree, name, sealed, seal(how, plain, n, salt, sealed));
-    free(sealed);
+    unsigned char *encrypted = malloc(seal_room(how, n));
+    tree_file(&f->tree, name, encrypted, seal(how, plain, n, salt, encrypted));
+    free(encrypted);
     return rfs_files_add(f->files, tree_path(&f->tree, name));
 }
 
@@ -144,7 +144,7 @@ static void test_modes(void **state)
                                             : 1 + random_below(&random, block * 5);
         open_files(f, how.key_bytes, how.old ? how.mode : RFS_NOT_ENCRYPTED, (uint32_t)block);
         unsigned char *plain = plain_of(&random, n);
-        const uint32_t id = add_sealed(f, "a", &how, plain, n, (unsigned)i);
+        const uint32_t id = add_encrypted(f, "a", &how, plain, n, (unsigned)i);
         read_everywhere(f, id, plain, n, &random);
         free(plain);
     }
@@ -170,8 +170,8 @@ static void test_fixtures(void **state)
     const struct rfs_key_config config = {tree_path(&f->tree, "key"), NULL, -1, RFS_NOT_ENCRYPTED};
     assert_int_equal(rfs_key_load(&config, NULL, &f->key, NULL), 0);
     f->files = rfs_files_new(NULL);
-    f->sealed = rfs_encrypted_new(f->key, 64 * MIB, NULL);
-    rfs_files_set_encrypted(f->files, f->sealed);
+    f->encrypted = rfs_encrypted_new(f->key, 64 * MIB, NULL);
+    rfs_files_set_encrypted(f->files, f->encrypted);
     for (unsigned i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/tests/fixtures/ckpt/%s", top ? top : ".", names[i]);
         read_everywhere(f, rfs_files_add(f->files, path), plain, (size_t)n, &random);
@@ -188,11 +188,11 @@ static void test_trailer(void **state)
     struct random random = {3};
     const struct seal how = {RFS_AES_GCM, seal_key(16), 16, 64, false};
     unsigned char *plain = plain_of(&random, 150);
-    unsigned char sealed[1024];
-    size_t n = seal(&how, plain, 150, 1, sealed);
-    memcpy(sealed + n, "crc_num\0\0\0\0\0\0\0\0\0\0", 17);
+    unsigned char encrypted[1024];
+    size_t n = seal(&how, plain, 150, 1, encrypted);
+    memcpy(encrypted + n, "crc_num\0\0\0\0\0\0\0\0\0\0", 17);
     open_files(f, 16, RFS_NOT_ENCRYPTED, 64);
-    tree_file(&f->tree, "a", sealed, n + 17);
+    tree_file(&f->tree, "a", encrypted, n + 17);
     read_everywhere(f, rfs_files_add(f->files, tree_path(&f->tree, "a")), plain, 150, &random);
     free(plain);
 }
@@ -212,8 +212,8 @@ static void test_what_is_read(void **state)
     open_files(f, 32, RFS_NOT_ENCRYPTED, 4096);
     const struct seal cbc = {RFS_AES_CBC, seal_key(32), 32, 4096, false};
     const struct seal gcm = {RFS_AES_GCM, seal_key(32), 32, 4096, false};
-    const uint32_t a = add_sealed(f, "a", &cbc, plain, 10000, 1);
-    const uint32_t b = add_sealed(f, "b", &gcm, plain, 10000, 2);
+    const uint32_t a = add_encrypted(f, "a", &cbc, plain, 10000, 1);
+    const uint32_t b = add_encrypted(f, "b", &gcm, plain, 10000, 2);
 
     assert_int_equal(rfs_reading_begin(f->files, a, &r), 0);
     rfs_files_count(f->files, &before);
@@ -250,7 +250,7 @@ static void test_warning(void **state)
     static const enum rfs_cipher_mode modes[] = {RFS_AES_GCM, RFS_AES_CBC, RFS_SM4_CBC};
     for (unsigned i = 0; i < 3; i++) {
         const struct seal how = {modes[i], seal_key(16), 16, 64, false};
-        const uint32_t id = add_sealed(f, i == 0 ? "g" : i == 1 ? "c" : "s", &how, plain, 40, i);
+        const uint32_t id = add_encrypted(f, i == 0 ? "g" : i == 1 ? "c" : "s", &how, plain, 40, i);
         assert_int_equal(rfs_reading_begin(f->files, id, &r), 0);
         assert_int_equal(rfs_reading_end(&r), 0);
         assert_int_equal(f->lines.n, i > 0);
@@ -303,7 +303,7 @@ static void test_threads(void **state)
         char name[2] = {(char)('a' + i), 0};
         const struct seal how = {i % 3 == 2 ? RFS_SM4_CBC : RFS_AES_GCM, seal_key(16), 16, 8192,
                                  false};
-        add_sealed(f, name, &how, plain, 64000, i);
+        add_encrypted(f, name, &how, plain, 64000, i);
     }
     for (unsigned i = 0; i < 6; i++) {
         work[i] = (struct work){f, plain, random_next(&random), NULL};

@@ -27,7 +27,7 @@ struct fixture {
     struct lines lines;
     struct rfs_key *key;
     unsigned char plain[PLAIN];
-    unsigned char sealed[1024];
+    unsigned char encrypted[1024];
     size_t n;
     /* Of the last try. */
     char text[2048];
@@ -71,17 +71,17 @@ static int teardown(void **state)
 static void make(struct fixture *f, enum rfs_cipher_mode mode)
 {
     const struct seal how = {mode, seal_key(16), 16, BLOCK, false};
-    f->n = seal(&how, f->plain, PLAIN, 1, f->sealed);
+    f->n = seal(&how, f->plain, PLAIN, 1, f->encrypted);
 }
 
 static struct rfs_files *new_files(struct fixture *f, const struct rfs_key *key,
-                                   struct rfs_encrypted **sealed)
+                                   struct rfs_encrypted **encrypted)
 {
     struct rfs_files *files = rfs_files_new(&f->lines.log);
-    *sealed = rfs_encrypted_new(key, 1 << 20, &f->lines.log);
-    assert_true(files && *sealed);
-    rfs_encrypted_set_block(*sealed, BLOCK);
-    rfs_files_set_encrypted(files, *sealed);
+    *encrypted = rfs_encrypted_new(key, 1 << 20, &f->lines.log);
+    assert_true(files && *encrypted);
+    rfs_encrypted_set_block(*encrypted, BLOCK);
+    rfs_files_set_encrypted(files, *encrypted);
     return files;
 }
 
@@ -91,9 +91,9 @@ static int try_key(struct fixture *f, const struct rfs_key *key)
     struct rfs_reading r;
     struct rfs_error err = {0};
     unlink(tree_path(&f->tree, "a")); /* some file systems sync what is written over */
-    tree_file(&f->tree, "a", f->sealed, f->n);
-    struct rfs_encrypted *sealed;
-    struct rfs_files *files = new_files(f, key, &sealed);
+    tree_file(&f->tree, "a", f->encrypted, f->n);
+    struct rfs_encrypted *encrypted;
+    struct rfs_files *files = new_files(f, key, &encrypted);
     rfs_files_add(files, tree_path(&f->tree, "a"));
     lines_init(&f->lines); /* its limiter begins anew */
     memset(f->got, 0, sizeof f->got);
@@ -115,7 +115,7 @@ static int try_key(struct fixture *f, const struct rfs_key *key)
         assert_non_null(strstr(f->text, tree_path(&f->tree, "a")));
     }
     rfs_files_free(files);
-    rfs_encrypted_free(sealed);
+    rfs_encrypted_free(encrypted);
     return rc;
 }
 
@@ -133,7 +133,7 @@ static void assert_says(struct fixture *f, const char *what)
 static void put_number(struct fixture *f, size_t at, uint32_t number)
 {
     for (unsigned i = 0; i < 4; i++)
-        f->sealed[at + i] = (unsigned char)(number >> 8 * i);
+        f->encrypted[at + i] = (unsigned char)(number >> 8 * i);
 }
 
 /* Where block NUMBER begins. */
@@ -176,7 +176,7 @@ static void test_key_of_another_length(void **state)
     }
 }
 
-/* Every bit of an authenticated file: nothing is given out that was not sealed so. */
+/* Every bit of an authenticated file: nothing is given out that was not encrypted so. */
 static void test_changed_bits_gcm(void **state)
 {
     struct fixture *f = *state;
@@ -184,9 +184,9 @@ static void test_changed_bits_gcm(void **state)
     for (size_t at = 0; at < f->n; at++) {
         const size_t within = at % block_at(RFS_AES_GCM, 1);
         for (unsigned bit = at % 4; bit < 8; bit += 4) {
-            f->sealed[at] ^= (unsigned char)(1u << bit);
+            f->encrypted[at] ^= (unsigned char)(1u << bit);
             const int rc = try_all(f);
-            f->sealed[at] ^= (unsigned char)(1u << bit);
+            f->encrypted[at] ^= (unsigned char)(1u << bit);
             if (within >= 40 && within < 44) { /* the last 4 bytes of an IV are not used */
                 assert_int_equal(rc, 0);
                 assert_memory_equal(f->got, f->plain, PLAIN);
@@ -204,7 +204,7 @@ static void test_names_block_and_offset(void **state)
 {
     struct fixture *f = *state;
     make(f, RFS_AES_GCM);
-    f->sealed[block_at(RFS_AES_GCM, 1) + 60] ^= 1;
+    f->encrypted[block_at(RFS_AES_GCM, 1) + 60] ^= 1;
     assert_int_equal(try_all(f), -EBADMSG);
     assert_says(f, "/a: offset 112: block 1 fails its AES-GCM check: ");
     assert_says(f, "; try: check the key, or compare the file with its original");
@@ -219,23 +219,23 @@ static void test_changed_bytes_cbc(void **state)
     for (unsigned i = 1; i < 3; i++) {
         make(f, modes[i]);
         const size_t last = block_at(modes[i], 2);
-        f->sealed[last + 32 + 20] ^= 0x11; /* the unit of the last block's padding */
+        f->encrypted[last + 32 + 20] ^= 0x11; /* the unit of the last block's padding */
         assert_int_equal(try_all(f), -EBADMSG);
         assert_says(f, "block 2 has no padding at its end");
         make(f, modes[i]);
-        f->sealed[last - 5] ^= 0x11; /* a full unit of padding, in the middle of the file */
+        f->encrypted[last - 5] ^= 0x11; /* a full unit of padding, in the middle of the file */
         assert_int_equal(try_all(f), -EBADMSG);
         assert_says(f, "block 1 has no padding at its end");
         make(f, modes[i]);
-        f->sealed[12] ^= 0x80; /* the IV of the first block: a bit of the first byte */
+        f->encrypted[12] ^= 0x80; /* the IV of the first block: a bit of the first byte */
         assert_int_equal(try_all(f), -EBADMSG);
         assert_says(f, "block 0 does not begin as a .ckpt does");
         make(f, modes[i]);
-        f->sealed[32 + 16] ^= 1;
+        f->encrypted[32 + 16] ^= 1;
         assert_int_equal(try_all(f), 0);
         assert_int_equal(f->size, PLAIN);
         assert_memory_not_equal(f->got, f->plain, PLAIN);
-        f->sealed[32 + 16] ^= 1;
+        f->encrypted[32 + 16] ^= 1;
         assert_int_equal(try_all(f), 0);
         assert_memory_equal(f->got, f->plain, PLAIN);
     }
@@ -247,7 +247,7 @@ static void test_padding_of_a_full_block(void **state)
     struct fixture *f = *state;
     const struct seal how = {RFS_AES_CBC, seal_key(16), 16, BLOCK + 16, false};
     for (size_t n = BLOCK; n < BLOCK + 16; n++) {
-        f->n = seal(&how, f->plain, n, 1, f->sealed);
+        f->n = seal(&how, f->plain, n, 1, f->encrypted);
         assert_int_equal(try_all(f), n == BLOCK ? 0 : -EBADMSG);
         assert_int_equal(f->size, BLOCK);
     }
@@ -287,7 +287,7 @@ static void test_headers(void **state)
             assert_says(f, bad[i].says);
         }
         make(f, modes[m]);
-        f->sealed[block_at(modes[m], 2)] ^= 3;
+        f->encrypted[block_at(modes[m], 2)] ^= 3;
         assert_int_equal(try_all(f), -EINVAL);
         assert_says(f, "block 2 does not begin as one of ");
         assert_says(f, rfs_cipher_name(modes[m]));
@@ -321,7 +321,7 @@ static void test_garbage_at_the_end(void **state)
     for (unsigned m = 0; m < 3; m++) {
         for (unsigned more = 1; more < 60; more++) {
             make(f, modes[m]);
-            memset(f->sealed + f->n, 0, more);
+            memset(f->encrypted + f->n, 0, more);
             f->n += more;
             assert_int_equal(try_all(f), -EINVAL);
             assert_says(f, "block 2 is short, but more follows");
@@ -331,14 +331,14 @@ static void test_garbage_at_the_end(void **state)
         assert_int_equal(try_all(f), -EINVAL);
         assert_says(
             f, "5 bytes that are not block 2: the file is truncated, or has garbage at its end");
-        memcpy(f->sealed + f->n - 5, "crc_num\0\0\0\0\0\0\0\0\0\1",
+        memcpy(f->encrypted + f->n - 5, "crc_num\0\0\0\0\0\0\0\0\0\1",
                17); /* not MindSpore's: it is 0 */
         f->n += 12;
         assert_int_equal(try_all(f), -EINVAL);
     }
 }
 
-/* Blocks are sealed one by one: what can be seen of another order is seen. */
+/* Blocks are encrypted one by one: what can be seen of another order is seen. */
 static void test_moved_blocks(void **state)
 {
     struct fixture *f = *state;
@@ -346,20 +346,21 @@ static void test_moved_blocks(void **state)
     for (unsigned m = 0; m < 3; m++) {
         const size_t one = block_at(modes[m], 1);
         make(f, modes[m]);
-        memcpy(moved, f->sealed + 2 * one, f->n - 2 * one); /* the short one first */
-        memcpy(moved + f->n - 2 * one, f->sealed, 2 * one);
-        memcpy(f->sealed, moved, f->n);
+        memcpy(moved, f->encrypted + 2 * one, f->n - 2 * one); /* the short one first */
+        memcpy(moved + f->n - 2 * one, f->encrypted, 2 * one);
+        memcpy(f->encrypted, moved, f->n);
         assert_int_equal(try_all(f), -EINVAL);
         assert_says(f,
                     "block 0 is short, but more follows: blocks are missing, or in another order");
 
         make(f, modes[m]);
-        memcpy(f->sealed + one, f->sealed, one); /* the first twice */
+        memcpy(f->encrypted + one, f->encrypted, one); /* the first twice */
         assert_int_equal(try_all(f), -EINVAL);
         assert_says(f, "block 1 is a copy of block 0");
 
         make(f, modes[m]);
-        memmove(f->sealed + one, f->sealed + 2 * one, f->n - 2 * one); /* the second is missing */
+        memmove(f->encrypted + one, f->encrypted + 2 * one,
+                f->n - 2 * one); /* the second is missing */
         f->n -= one;
         assert_int_equal(try_all(f), 0);
         assert_int_equal(f->size, PLAIN - BLOCK);
@@ -371,7 +372,7 @@ static void test_plain_file(void **state)
     struct fixture *f = *state;
     struct bytes file = {0};
     put_tensor(&file, "w", (const int64_t[]){4}, 1, "Int8", "abcd", 4);
-    memcpy(f->sealed, file.p, f->n = file.n);
+    memcpy(f->encrypted, file.p, f->n = file.n);
     bytes_free(&file);
     assert_int_equal(try_all(f), -EINVAL);
     assert_says(f, "the file is not encrypted, but a key is given");
@@ -397,7 +398,7 @@ static void test_old_files(void **state)
 {
     struct fixture *f = *state;
     const struct seal how = {RFS_AES_GCM, seal_key(16), 16, BLOCK, true};
-    f->n = seal(&how, f->plain, PLAIN, 1, f->sealed);
+    f->n = seal(&how, f->plain, PLAIN, 1, f->encrypted);
     assert_int_equal(try_all(f), -EINVAL);
     assert_says(f, "encrypted as by MindSpore 1");
     struct rfs_key *key = load_key(f, seal_key(16), 16, RFS_AES_GCM);
@@ -428,10 +429,10 @@ static void test_wrong_key_in_the_middle(void **state)
     struct rfs_reading r;
     make(f, RFS_AES_GCM);
     seal(&how, f->plain, PLAIN, 9, other);
-    memcpy(f->sealed + block_at(RFS_AES_GCM, 1), other + block_at(RFS_AES_GCM, 1), 48 + BLOCK);
-    tree_file(&f->tree, "a", f->sealed, f->n);
-    struct rfs_encrypted *sealed;
-    struct rfs_files *files = new_files(f, f->key, &sealed);
+    memcpy(f->encrypted + block_at(RFS_AES_GCM, 1), other + block_at(RFS_AES_GCM, 1), 48 + BLOCK);
+    tree_file(&f->tree, "a", f->encrypted, f->n);
+    struct rfs_encrypted *encrypted;
+    struct rfs_files *files = new_files(f, f->key, &encrypted);
     rfs_files_add(files, tree_path(&f->tree, "a"));
     assert_int_equal(rfs_reading_begin(files, 0, &r), 0);
     assert_int_equal(rfs_reading_pread(&r, buf, BLOCK, 0), 0);
@@ -447,7 +448,7 @@ static void test_wrong_key_in_the_middle(void **state)
     assert_int_equal(rfs_reading_end(&r), -EBADMSG);
     assert_int_equal(f->lines.n, 1);
     rfs_files_free(files);
-    rfs_encrypted_free(sealed);
+    rfs_encrypted_free(encrypted);
 }
 
 /* A file that somebody writes is one that changed, not one of a wrong key. */
@@ -457,20 +458,20 @@ static void test_changed_while_in_use(void **state)
     struct rfs_reading r;
     unsigned char byte;
     make(f, RFS_AES_GCM);
-    tree_file(&f->tree, "a", f->sealed, f->n);
+    tree_file(&f->tree, "a", f->encrypted, f->n);
     tree_touch(&f->tree, "a", 1000, 0);
-    struct rfs_encrypted *sealed;
-    struct rfs_files *files = new_files(f, f->key, &sealed);
+    struct rfs_encrypted *encrypted;
+    struct rfs_files *files = new_files(f, f->key, &encrypted);
     rfs_files_add(files, tree_path(&f->tree, "a"));
     assert_int_equal(rfs_reading_begin(files, 0, &r), 0);
-    f->sealed[60] ^= 1;
-    tree_file(&f->tree, "a", f->sealed, f->n);
+    f->encrypted[60] ^= 1;
+    tree_file(&f->tree, "a", f->encrypted, f->n);
     assert_int_equal(rfs_reading_pread(&r, &byte, 1, 0), -ESTALE);
     assert_int_equal(rfs_reading_end(&r), -ESTALE);
     assert_non_null(strstr(f->lines.last, "the file was modified"));
     assert_false(rfs_files_reason(files, 0, -ESTALE, NULL));
     rfs_files_free(files);
-    rfs_encrypted_free(sealed);
+    rfs_encrypted_free(encrypted);
 }
 
 int main(void)

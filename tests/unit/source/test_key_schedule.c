@@ -28,7 +28,7 @@ struct found {
 };
 
 struct input {
-    const unsigned char *sealed;
+    const unsigned char *encrypted;
     struct found first, last; /* what the first and the last read have found */
     unsigned reads;
 };
@@ -76,7 +76,7 @@ static int give(void *ctx, struct iovec *spans, int n, uint64_t offset)
 {
     struct input *input = ctx;
     for (int i = 0; i < n; i++) {
-        memcpy(spans[i].iov_base, input->sealed + offset, spans[i].iov_len);
+        memcpy(spans[i].iov_base, input->encrypted + offset, spans[i].iov_len);
         offset += spans[i].iov_len;
     }
     if (!SMAPS_NO_LOCKS) /* what sanitizers map cannot all be read */
@@ -96,8 +96,8 @@ static void decrypt(struct input *input)
     struct rfs_cipher cipher;
     struct rfs_error err = {0};
     const struct seal how = {RFS_AES_GCM, seal_key(KEY_BYTES), KEY_BYTES, PLAIN_BYTES, false};
-    unsigned char *sealed = malloc(seal_room(&how, PLAIN_BYTES));
-    const size_t n = seal(&how, plain, PLAIN_BYTES, 1, sealed);
+    unsigned char *encrypted = malloc(seal_room(&how, PLAIN_BYTES));
+    const size_t n = seal(&how, plain, PLAIN_BYTES, 1, encrypted);
     tree_new(&tree);
     tree_file(&tree, "key", how.key, KEY_BYTES);
     const struct rfs_key_config config = {tree_path(&tree, "key"), NULL, -1, RFS_AES_GCM};
@@ -105,8 +105,8 @@ static void decrypt(struct input *input)
     tree_remove(&tree);
     for (unsigned i = 0; i < KEY_BYTES; i++)
         veiled[i] = how.key[i] ^ VEIL;
-    input->sealed = sealed;
-    const struct rfs_cipher_input from = {give, input, n, "sealed"};
+    input->encrypted = encrypted;
+    const struct rfs_cipher_input from = {give, input, n, "encrypted"};
     if (rc == 0)
         rc = rfs_cipher_scan(&from, RFS_AES_GCM, PLAIN_BYTES, &cipher, &err);
     input->reads = 0;
@@ -115,7 +115,7 @@ static void decrypt(struct input *input)
     if (rc != 0 || memcmp(out, plain, PLAIN_BYTES) != 0)
         abort();
     rfs_key_free(key);
-    free(sealed);
+    free(encrypted);
 }
 
 /* In a child; what it finds more with a schedule than without. */

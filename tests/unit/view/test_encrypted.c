@@ -355,7 +355,7 @@ static void test_saves_side_by_side(void **state)
 
 /* Two views of the same content, one of plain files and one of encrypted ones. */
 struct twins {
-    reshard_view *plain, *sealed;
+    reshard_view *plain, *encrypted;
     uint64_t id;
     uint64_t bytes;
     uint64_t seed;
@@ -369,7 +369,7 @@ static void *compare(void *arg)
     unsigned char *a = malloc(MOST), *b = malloc(MOST + RESHARD_SCRATCH_EXTRA);
     reshard_reader *readers[2];
     if (reshard_reader_open(twins->plain, twins->id, &readers[0]) != 0 ||
-        reshard_reader_open(twins->sealed, twins->id, &readers[1]) != 0)
+        reshard_reader_open(twins->encrypted, twins->id, &readers[1]) != 0)
         abort();
     for (unsigned i = 0; i < 60 && !twins->wrong; i++) {
         const size_t size = 1 + test_below(&twins->seed, MOST);
