@@ -19,5 +19,6 @@ librfs_la_SOURCES += \
 	src/assemble/place.h \
 	src/assemble/shape.c src/assemble/shape.h \
 	src/assemble/slots.c src/assemble/slots.h \
-	src/assemble/prefetch.c src/assemble/prefetch.h \
+	src/assemble/prefetch.c src/assemble/prefetch.h src/assemble/prefetch_internal.h \
+	src/assemble/prefetch_read.c \
 	src/assemble/prefetch_plan.c src/assemble/prefetch_plan.h
