@@ -10,7 +10,7 @@
 
 static int none(void)
 {
-    return rfs_store_told(-ENOTSUP, "this build reads no sources from object storage");
+    return rfs_store_fail(-ENOTSUP, "this build reads no sources from object storage");
 }
 
 static int no_stat(const char *url, struct stat *st)
@@ -208,38 +208,38 @@ static _Thread_local struct {
     int code;
     const char *remedy; /* or NULL */
     char text[768];
-} told;
+} last;
 
 const char *rfs_store_why(const char *path, int code)
 {
     code = code < 0 ? -code : code;
-    return told.code == code && code != 0 && rfs_is_url(path) ? told.text : strerror(code);
+    return last.code == code && code != 0 && rfs_is_url(path) ? last.text : strerror(code);
 }
 
 const char *rfs_store_remedy(const char *path, int code)
 {
     code = code < 0 ? -code : code;
     if (rfs_is_url(path))
-        return told.code == code && told.remedy
-                   ? told.remedy
+        return last.code == code && last.remedy
+                   ? last.remedy
                    : "look at the store and at the network, then read again";
     return code == EIO ? "check the disk, then mount again"
                        : "check the permissions of the file and of its folders";
 }
 
-void rfs_store_told_remedy(const char *remedy)
+void rfs_store_fail_remedy(const char *remedy)
 {
-    told.remedy = remedy;
+    last.remedy = remedy;
 }
 
-int rfs_store_told(int code, const char *fmt, ...)
+int rfs_store_fail(int code, const char *fmt, ...)
 {
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(told.text, sizeof told.text, fmt, args);
+    vsnprintf(last.text, sizeof last.text, fmt, args);
     va_end(args);
-    told.code = code < 0 ? -code : code;
-    told.remedy = NULL;
+    last.code = code < 0 ? -code : code;
+    last.remedy = NULL;
     return code;
 }

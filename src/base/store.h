@@ -35,8 +35,8 @@ struct rfs_store_names {
 };
 
 /*
- * A store of objects. Paths are URLs; functions return 0 or -errno, and tell more of a failure by
- * rfs_store_told.
+ * A store of objects. Paths are URLs. Functions return 0 or -errno, with the details of a failure
+ * kept by rfs_store_fail.
  */
 struct rfs_store {
     /* As stat(2), of objects and of folders, which are there while something is in them. */
@@ -102,6 +102,6 @@ const char *rfs_store_why(const char *path, int code);
 /* The remedy when reading PATH gave EIO or EACCES. */
 const char *rfs_store_remedy(const char *path, int code);
 /* For stores: the remedy of the last failure; a constant. */
-void rfs_store_told_remedy(const char *remedy);
+void rfs_store_fail_remedy(const char *remedy);
 /* For stores: keeps the details of a failure with CODE, which it returns. */
-int rfs_store_told(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int rfs_store_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

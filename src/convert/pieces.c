@@ -322,8 +322,8 @@ static int pieces_of_join(struct compiling *c, const struct node *node, const st
     if (!inner.known || (inner.dims[axis] == ANY_SIZE && inner.dims[axis + 1] == ANY_SIZE))
         return CONVERT_FAIL(c, rfs_convert_leaf_name(c, node), "a number in place of _",
                             "has a size that neither the rule nor the other tensors give");
-    const uint32_t told = inner.dims[axis] == ANY_SIZE ? axis + 1 : axis;
-    const uint64_t size = inner.dims[told];
+    const uint32_t given = inner.dims[axis] == ANY_SIZE ? axis + 1 : axis;
+    const uint64_t size = inner.dims[given];
     struct shape whole = *want;
     if (size == 0 || whole.dims[axis] % size != 0)
         return CONVERT_FAIL(c, rfs_convert_leaf_name(c, node),
@@ -331,8 +331,8 @@ static int pieces_of_join(struct compiling *c, const struct node *node, const st
                             "is joined to %llu entries, which are not a multiple of %llu",
                             (unsigned long long)whole.dims[axis], (unsigned long long)size);
     const uint64_t other = whole.dims[axis] / size;
-    insert_axis(&whole, axis, told == axis ? size : other);
-    whole.dims[axis + 1] = told == axis ? other : size;
+    insert_axis(&whole, axis, given == axis ? size : other);
+    whole.dims[axis + 1] = given == axis ? other : size;
     rc = rfs_convert_pieces(c, node->kids, &whole);
     for (size_t i = first; i < c->pieces.n; i++)
         rfs_convert_join(&c->pieces.data[i], axis, whole.dims[axis + 1]);

@@ -106,7 +106,7 @@ static int look(struct rfs_credentials *out)
     if (from_file(RFS_AWS_SHARED, "credentials", out) || from_file(RFS_AWS_CONFIG, "config", out))
         return 0;
     if (profile())
-        return rfs_store_told(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials",
+        return rfs_store_fail(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials",
                               profile());
     return rfs_metadata_credentials(out);
 }
@@ -140,7 +140,7 @@ int rfs_credentials_get(struct rfs_credentials *out)
     if (!all.found)
         all.found = rfs_secret_map(&owner, sizeof *all.found);
     if (!all.found)
-        rc = rfs_store_told(-ENOMEM, "out of memory");
+        rc = rfs_store_fail(-ENOMEM, "out of memory");
     else if (!all.found->key_id[0] || !is_valid()) {
         rc = look(out);
         /* Those that have not ended yet serve while no others are to be had. */

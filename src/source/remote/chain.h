@@ -19,7 +19,7 @@
 
 /*
  * A copy of those that are valid now, which the caller wipes. 0; -ENOKEY where there are none; or
- * another -errno. Messages by rfs_store_told.
+ * another -errno. Messages by rfs_store_fail.
  */
 int rfs_credentials_get(struct rfs_credentials *out);
 /* The store refused them: the next call looks for them again. */

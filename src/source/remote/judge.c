@@ -39,7 +39,7 @@ static const char *remedy_of(const struct rfs_request *request, const char *code
     return NULL;
 }
 
-int rfs_judge_told(const struct rfs_request *request, int code)
+int rfs_judge_fail(const struct rfs_request *request, int code)
 {
     const struct rfs_http *http = &request->http;
     char name[64], text[256], status[48] = "";
@@ -48,11 +48,11 @@ int rfs_judge_told(const struct rfs_request *request, int code)
     const char *remedy = remedy_of(request, name);
     if (http->status > 0)
         snprintf(status, sizeof status, "status %ld", http->status);
-    rfs_store_told(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.200s)", status, *name ? ", " : "",
+    rfs_store_fail(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.200s)", status, *name ? ", " : "",
                    name, *text ? ": " : "", text, http->problem[0] && *status ? ", " : "",
                    http->problem, request->tries, request->tries == 1 ? "" : "s",
                    request->place->base);
-    rfs_store_told_remedy(remedy);
+    rfs_store_fail_remedy(remedy);
     return code;
 }
 
@@ -83,7 +83,7 @@ bool rfs_judge_range(struct rfs_request *request)
 
 static int changed(const char *how)
 {
-    return rfs_store_told(-ESTALE, "the object was %s while in use", how);
+    return rfs_store_fail(-ESTALE, "the object was %s while in use", how);
 }
 
 /* Whether an error names another region of the bucket, which is kept then. */
@@ -122,11 +122,11 @@ static int judge_refusal(struct rfs_request *request)
 
     read_error(request, code, sizeof code, text, sizeof text);
     if (moves(request, code))
-        return rfs_store_told(-EREMOTE, "the bucket is in region %s", request->http.region);
+        return rfs_store_fail(-EREMOTE, "the bucket is in region %s", request->http.region);
     if (request->place->s3 && request->http.location[0] &&
         (status == 301 || status == 302 || status == 307 || status == 308)) {
         if (rfs_place_move(request->place, request->http.location))
-            return rfs_store_told(-EREMOTE, "the bucket is at %.200s", request->http.location);
+            return rfs_store_fail(-EREMOTE, "the bucket is at %.200s", request->http.location);
         snprintf(request->http.problem, sizeof request->http.problem,
                  "it leads to %.200s, where no signature is sent", request->http.location);
     }
@@ -140,10 +140,10 @@ static int judge_refusal(struct rfs_request *request)
     if (request->n > 0 && status == 404)
         return changed("removed");
     if (status == 404 || status == 410)
-        return rfs_judge_told(request, -ENOENT);
+        return rfs_judge_fail(request, -ENOENT);
     if (status == 401 || status == 403)
-        return rfs_judge_told(request, -EACCES);
-    return rfs_judge_told(request, -EIO);
+        return rfs_judge_fail(request, -EACCES);
+    return rfs_judge_fail(request, -EIO);
 }
 
 int rfs_judge(struct rfs_request *request)
@@ -157,7 +157,7 @@ int rfs_judge(struct rfs_request *request)
         strcmp(request->etag, http->etag) != 0)
         return changed("changed");
     if (http->refused_tls)
-        return rfs_judge_told(request, -EIO);
+        return rfs_judge_fail(request, -EIO);
     if (http->failed)
         return RFS_AGAIN;
     if (request->n > 0 && (status == 206 || status == 200)) {

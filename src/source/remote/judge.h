@@ -8,7 +8,7 @@
 
 /* Whether the body that begins is the requested range; else http.problem has the reason. */
 bool rfs_judge_range(struct rfs_request *request);
-/* 0: it is right; RFS_AGAIN; or -errno with rfs_store_told. */
+/* 0: it is right; RFS_AGAIN; or -errno with rfs_store_fail. */
 int rfs_judge(struct rfs_request *request);
-/* Reports the store's last answer by rfs_store_told; returns CODE. */
-int rfs_judge_told(const struct rfs_request *request, int code);
+/* Reports the store's last answer by rfs_store_fail; returns CODE. */
+int rfs_judge_fail(const struct rfs_request *request, int code);

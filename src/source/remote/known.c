@@ -234,7 +234,7 @@ static bool find_asked(const char *url, int *rc, struct rfs_attributes *out)
     }
     pthread_mutex_unlock(&all.lock);
     if (found && *rc == -ENOENT)
-        rfs_store_told(-ENOENT, "there is no such object");
+        rfs_store_fail(-ENOENT, "there is no such object");
     return found;
 }
 
@@ -275,7 +275,7 @@ static int by_listing(const struct listed *listed, const char *url, struct rfs_a
     }
     if (!listing->deep) /* it may be hidden */
         return 0;
-    return rfs_store_told(-ENOENT, "there is no such object");
+    return rfs_store_fail(-ENOENT, "there is no such object");
 }
 
 /* A folder of S3 is there while something is in it. */
@@ -287,7 +287,7 @@ static int look_below(const char *url, struct rfs_attributes *out)
     if (rc < 0)
         return rc;
     *out = (struct rfs_attributes){.folder = true, .modified = listed->newest};
-    return listed->listing.n > 0 ? 0 : rfs_store_told(-ENOENT, "there is no such object");
+    return listed->listing.n > 0 ? 0 : rfs_store_fail(-ENOENT, "there is no such object");
 }
 
 /* Asks the store. Stores also refuse requests for objects that do not exist. */
@@ -359,7 +359,7 @@ static int store_list(const char *url, struct rfs_store_names *out)
     if (rc == 0 && !listed)
         rc = find_attributes(plain, &attributes);
     if (rc == 0 && !listed && !attributes.folder)
-        rc = rfs_store_told(-ENOTDIR, "it is an object, not a folder");
+        rc = rfs_store_fail(-ENOTDIR, "it is an object, not a folder");
     if (rc == 0 && !listed)
         listed = find_listed(plain, true); /* finding that out may have taken a listing */
     if (rc == 0 && !listed)
@@ -372,8 +372,8 @@ static int store_list(const char *url, struct rfs_store_names *out)
     const size_t first = first_in(listing, folder);
     if (first == listing->n && *folder)
         return by_listing(listed, plain, &attributes) == 1 && !attributes.folder
-                   ? rfs_store_told(-ENOTDIR, "it is an object, not a folder")
-                   : rfs_store_told(-ENOENT, "there is nothing below it");
+                   ? rfs_store_fail(-ENOTDIR, "it is an object, not a folder")
+                   : rfs_store_fail(-ENOENT, "there is nothing below it");
     for (size_t i = first; rc == 0 && i < listing->n; i++) {
         const char *name = listing->data[i].name;
         if (skip > 0 && (strncmp(name, folder, skip - 1) != 0 || name[skip - 1] != '/'))
@@ -412,7 +412,7 @@ static int store_hold(const char *url, struct rfs_object **out, struct stat *st)
 
     *out = NULL;
     if (rc == 0 && attributes.folder)
-        rc = rfs_store_told(-EISDIR, "it is a folder");
+        rc = rfs_store_fail(-EISDIR, "it is a folder");
     if (rc == 0)
         rc = rfs_object_new(url, &attributes, out);
     if (rc == 0)

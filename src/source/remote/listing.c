@@ -178,7 +178,7 @@ static char *page_query(const char *prefix, const char *token)
 
 static int refuse(int rc, const char *what)
 {
-    return rc == -ENOMEM ? rfs_store_told(rc, "out of memory") : rfs_store_told(-EIO, "%s", what);
+    return rc == -ENOMEM ? rfs_store_fail(rc, "out of memory") : rfs_store_fail(-EIO, "%s", what);
 }
 
 static int fetch_page(const struct rfs_place *place, const char *url, const char *prefix,
@@ -215,7 +215,7 @@ static int fetch_keys(const struct rfs_place *place, const char *url,
         rc = fetch_page(place, url, prefix, out, token);
     while (rc == 0 && *token && out->n <= RFS_LISTING_MOST);
     if (rc == 0 && *token)
-        return rfs_store_told(-EFBIG,
+        return rfs_store_fail(-EFBIG,
                               "there are more than %u objects below it; try: a longer prefix",
                               RFS_LISTING_MOST);
     return rc;
@@ -330,7 +330,7 @@ static int read_index(const struct rfs_request *request, struct rfs_remote_listi
     const bool json = strncmp(request->http.type, "application/json", 16) == 0;
 
     if (!json && strncmp(request->http.type, "text/html", 9) != 0)
-        return rfs_store_told(-ENOTDIR, "the server gives no index of that folder; try: files=MAP");
+        return rfs_store_fail(-ENOTDIR, "the server gives no index of that folder; try: files=MAP");
     const int rc =
         rfs_listing_index(request->text ? request->text : "", request->text_n, json, out);
     return rc < 0 ? refuse(rc, "the server's index of that folder is in an unknown form") : 0;

@@ -42,7 +42,7 @@ struct rfs_folder {
 };
 
 /*
- * Lists N folders of one server at once. 0, or -errno of one of them with rfs_store_told; -EREMOTE
+ * Lists N folders of one server at once. 0, or -errno of one of them with rfs_store_fail; -EREMOTE
  * where the bucket's region became known, and it is to be asked again.
  */
 int rfs_listing_fetch(struct rfs_folder *folders, size_t n);

@@ -288,7 +288,7 @@ static int settle(struct rfs_request *request)
         return rc;
     }
     if (request->tries >= rfs_remote_settings()->tries)
-        return rfs_judge_told(request, -EIO);
+        return rfs_judge_fail(request, -EIO);
     put_off(request);
     return 0;
 }
@@ -328,5 +328,5 @@ int rfs_requests_make(struct rfs_request *requests, size_t n)
     rfs_lane_give(lane);
     for (size_t i = 0; i < n; i++)
         free_headers(&requests[i]);
-    return rc == -ENOMEM ? rfs_store_told(rc, "out of memory") : rc;
+    return rc == -ENOMEM ? rfs_store_fail(rc, "out of memory") : rc;
 }

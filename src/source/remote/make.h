@@ -12,7 +12,7 @@
 #include "source/remote/request.h"
 
 /*
- * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_told; then
+ * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_fail; then
  * the others were stopped. -ENOENT and -EACCES as the store answers; -ESTALE for another version;
  * -EINTR when the caller's work is cancelled; -EIO after the last try.
  */

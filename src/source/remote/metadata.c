@@ -235,6 +235,6 @@ int rfs_metadata_credentials(struct rfs_credentials *out)
 {
     if (from_container(out) || from_instance(out))
         return 0;
-    return rfs_store_told(-ENOKEY, "neither the environment, nor ~/.aws, nor a metadata service "
+    return rfs_store_fail(-ENOKEY, "neither the environment, nor ~/.aws, nor a metadata service "
                                    "has some");
 }

@@ -11,7 +11,7 @@
 
 struct rfs_credentials;
 
-/* 0, or -ENOKEY with rfs_store_told. */
+/* 0, or -ENOKEY with rfs_store_fail. */
 int rfs_metadata_credentials(struct rfs_credentials *out);
 /* Those of a role for a token in a file; false where there is none, or it is refused. */
 bool rfs_metadata_web_identity(struct rfs_credentials *out);

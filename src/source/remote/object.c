@@ -79,13 +79,13 @@ static int take_answer(const struct rfs_http *http, struct rfs_attributes *out)
         return 0;
     }
     if (http->status >= 300)
-        return rfs_store_told(-EIO, "status %ld leads to '%.200s', which is not followed",
+        return rfs_store_fail(-EIO, "status %ld leads to '%.200s', which is not followed",
                               http->status, http->location);
     if (http->length < 0)
-        return rfs_store_told(-ENOTSUP, "the server does not say how long it is");
+        return rfs_store_fail(-ENOTSUP, "the server does not say how long it is");
     if (!rfs_attributes_set(out, (uint64_t)http->length, rfs_http_time(http->modified), http->etag,
                             http->modified))
-        return rfs_store_told(-ENOTSUP,
+        return rfs_store_fail(-ENOTSUP,
                               "the server gives neither an ETag nor the time of the last change, "
                               "so a change would not be noticed");
     return 0;
@@ -314,7 +314,7 @@ int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, u
     if (n == 0)
         return 0;
     if (offset > size || n > size - offset)
-        return rfs_store_told(-ESTALE, "the object has become shorter");
+        return rfs_store_fail(-ESTALE, "the object has become shorter");
     return n <= SMALL ? read_small(object, spans, count, offset, (size_t)n)
                       : read_large(object, spans, count, offset, n);
 }

@@ -103,7 +103,7 @@ static char *setting(const char *option, const char *first, const char *second, 
 
 static int fail_url(const char *url, const char *why)
 {
-    return rfs_store_told(-EINVAL, "'%.200s' is not a URL of object storage: %s", url, why);
+    return rfs_store_fail(-EINVAL, "'%.200s' is not a URL of object storage: %s", url, why);
 }
 
 /* Whether a bucket's name can stand before the host's: not before an address, nor a bare name. */

@@ -21,7 +21,7 @@ struct rfs_place {
 };
 
 /*
- * 0; -EINVAL for a URL that is none, with rfs_store_told; or -ENOMEM. *out is to be freed in any
+ * 0; -EINVAL for a URL that is none, with rfs_store_fail; or -ENOMEM. *out is to be freed in any
  * case.
  */
 int rfs_place_of(const char *url, struct rfs_place *out);
