@@ -65,8 +65,12 @@ static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *jo
 {
     const struct rfs_slice *slice = &job->slice->slice;
     bool made = false;
-    /* Failures are ignored here: they recur when the reader requests the piece. */
-    if (!rfs_band_ahead(assembler, slice, &job->slice->beside, job->number, &made)) {
+    /*
+     * Failures are ignored here: they recur when the reader requests the piece. Contiguous bytes
+     * are in no band.
+     */
+    if (job->passing ||
+        !rfs_band_ahead(assembler, slice, &job->slice->beside, job->number, &made)) {
         struct rfs_piece *piece;
         made = rfs_piece_get(assembler, slice, job->number, RFS_WANT_ABSENT, job->passing,
                              &piece) == RFS_GOT_CLAIM;
