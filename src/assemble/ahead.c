@@ -170,8 +170,7 @@ void rfs_assemble_ahead(struct rfs_assembler *assembler, struct rfs_slice *slice
     shared->beside = *beside;
     *slice = *beside = (struct rfs_slice){0};
     /* The reader is in the middle of a piece that begins before: it gets that by itself. */
-    for (uint64_t number = (hull.begin + RFS_PIECE - 1) / RFS_PIECE; number * RFS_PIECE < end;
-         number++) {
+    for (uint64_t number = rfs_pieces_to(hull.begin); number * RFS_PIECE < end; number++) {
         const uint64_t at = number * RFS_PIECE;
         bool passing;
         if (is_wanted(&shared->slice, at, rfs_min_u64(RFS_PIECE, shared->slice.bytes - at), windows,

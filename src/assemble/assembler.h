@@ -18,8 +18,8 @@
  * once.
  *
  * Memory: the budget (cached and in flight) + RFS_SCRATCH_ROOM a thread at work, twice where it
- * converts. Lock order: the cache's lock and the
- * assembler's are leaf locks, never taken together and not held across I/O or copying.
+ * converts. Lock order: the cache's lock and the assembler's are leaf locks, never taken together
+ * and not held across I/O or copying.
  */
 #pragma once
 

@@ -25,11 +25,6 @@ static const struct rfs_block *find_block(const struct rfs_slice *slice, uint64_
     return NULL;
 }
 
-static uint64_t pieces_to(uint64_t at)
-{
-    return at / RFS_PIECE + (at % RFS_PIECE > 0);
-}
-
 /* Divides the pieces [first, last) into bands of equal length; sets that of piece NUMBER. */
 static void divide(uint64_t first, uint64_t last, uint64_t most, uint64_t number,
                    struct rfs_band *band)
@@ -42,8 +37,8 @@ static void divide(uint64_t first, uint64_t last, uint64_t most, uint64_t number
 }
 
 /*
- * Sets the band's place; false when the piece is in none. Small matrices share a band, unless they
- * are of whole pieces: so there are few of which a band has only some columns. A piece in which two
+ * Sets the band's place; false when the piece is in none. Small matrices share a band, unless each
+ * is made of whole pieces, so a band seldom cuts a matrix between its columns. A piece in which two
  * large ones meet belongs to the first one.
  */
 static bool find_band(const struct rfs_slice *slice, uint64_t most, uint64_t number,
@@ -65,10 +60,11 @@ static bool find_band(const struct rfs_slice *slice, uint64_t most, uint64_t num
         const uint64_t matrix = k - k % (shape.inner[shape.n - 2] * cols->count);
         const uint64_t from = block->dst + rfs_shape_dst(&shape, matrix);
         const bool meets = find_block(slice, from / RFS_PIECE * RFS_PIECE, &other);
-        divide(meets ? pieces_to(from) : from / RFS_PIECE,
-               rfs_min_u64(pieces_to(from + size), pieces_to(slice->bytes)), most, number, band);
+        divide(meets ? rfs_pieces_to(from) : from / RFS_PIECE,
+               rfs_min_u64(rfs_pieces_to(from + size), rfs_pieces_to(slice->bytes)), most, number,
+               band);
     } else {
-        divide(0, pieces_to(slice->bytes), most, number, band);
+        divide(0, rfs_pieces_to(slice->bytes), most, number, band);
     }
     return band->n > 1 || slice->bytes <= RFS_PIECE;
 }
@@ -146,7 +142,7 @@ int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice
 
 static bool is_whole(const struct rfs_band *band)
 {
-    return band->first == 0 && band->n == pieces_to(band->slice->bytes);
+    return band->first == 0 && band->n == rfs_pieces_to(band->slice->bytes);
 }
 
 bool rfs_assemble_joins(const struct rfs_slice *slice)

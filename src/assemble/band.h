@@ -13,7 +13,9 @@
 
 #define RFS_BAND_PIECES 64 /* at most */
 
-/* How many pieces a band may have, of which several are in the cache at a time; 0: none is made. */
+/*
+ * How many pieces a band may have, so that the cache holds several bands; 0: no band is made.
+ */
 uint64_t rfs_band_most(uint64_t budget);
 /*
  * Makes a claimed piece, and those of its band that are not there, which are published. 0 or -errno

@@ -29,8 +29,8 @@
 /*
  * The bits of a value of FF + FE bits in TF + TE bits, which are fewer. Below the least normal one
  * of the target, the fraction with its leading 1 is shifted to where the target's subnormals have
- * it; bits that are shifted out by both are 0. With ONE_NAN, all
- * NaNs become the one without a sign and a payload.
+ * it; bits that are shifted out by both are 0. With ONE_NAN, all NaNs become the one without a sign
+ * and a payload.
  */
 #define NARROWER(name, type, ff, fe, tf, te, one_nan)                                              \
     static inline type name(type bits)                                                             \

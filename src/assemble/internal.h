@@ -52,6 +52,11 @@ void rfs_scratch_give(struct rfs_assembler *assembler, struct scratch *scratch);
  */
 int rfs_fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
               uint64_t end, unsigned char *dst, enum rfs_gather_proof proof, bool ahead);
+/* How many pieces the bytes before AT of a slice are in. */
+static inline uint64_t rfs_pieces_to(uint64_t at)
+{
+    return at / RFS_PIECE + (at % RFS_PIECE > 0);
+}
 /* The files that the piece's bytes come from, each once. */
 void rfs_piece_note_files(struct rfs_piece *piece, const struct rfs_slice *slice, uint64_t begin);
 /*

@@ -31,10 +31,11 @@ static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
  * time, and half as many when it did not, until it is tried again. By its owner's lock.
  * rfs_concurrency_init before use.
  *
- * Of object storage, reads that follow each other are one request, of up to RFS_CONCURRENCY_TOGETHER;
- * at most RFS_CONCURRENCY_REQUESTS are under way. It begins with as many reads as keep a network of
- * 10 Gbit/s busy, given the time until answers begin. Then a sixth more bytes are worth twice as many
- * reads. But the time that a request takes, divided by the time until answers begin, decides sooner:
+ * Of object storage, reads that follow each other are one request, of up to
+ * RFS_CONCURRENCY_TOGETHER; at most RFS_CONCURRENCY_REQUESTS are under way. It begins with as many
+ * reads as keep a network of 10 Gbit/s busy, given the time until answers begin. Then a sixth more
+ * bytes are worth twice as many reads. But the time that a request takes, divided by the time until
+ * answers begin, decides sooner:
  *   below 1.1   a request only waits: twice as many reads at once
  *   from 7 on   the network is always busy: more reads cannot bring a sixth more bytes, so there are
  *               fewer requests, and larger ones

@@ -3,8 +3,8 @@
  * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several
  * threads at once before gathering asks for them. Of object storage up to eight that follow each
  * other are one request (latency.h). The ranges of source files that a reader will need are noted
- * (gather.h); ranges of a file that lie near each other become one request, whichever parameters and
- * pieces they are for.
+ * (gather.h); ranges of a file that lie near each other become one request, whichever parameters
+ * and pieces they are for.
  *
  * Whether sources are slow is measured (latency.h). While they are fast, only this measurement is
  * done here; object storage is slow until it is found not to be. How many reads are under way at

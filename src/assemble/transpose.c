@@ -14,7 +14,8 @@
 #endif
 
 #define LINE RFS_TRANSPOSE_LINE
-#define SIDE 8 /* of a square that is transposed at once; columns of which lines are made at once */
+/* Squares of so many rows and columns are transposed at once; lines of so many columns are made. */
+#define SIDE 8
 
 bool rfs_transpose_knows(size_t item)
 {

@@ -57,7 +57,6 @@ int rfs_convert_rules_open(const char *path, struct rfs_convert_rules **out, str
 
 int rfs_convert_rules_named(const char *name, struct rfs_convert_rules **out, struct rfs_error *err)
 {
-
     *out = NULL;
     RFS_FREE char *path = rfs_text_printf(FOLDER "%s" ENDING, name);
     if (!path)

@@ -21,8 +21,9 @@ static struct rfs_mount *mount_of(fuse_req_t req)
 }
 
 /*
- * The change time is that of the mount. Another mount at this place may have the same device, inodes,
- * sizes and modification times, and other bytes; a program that keeps indexes must see that.
+ * The change time is that of the mount. Another mount at this place may have the same device,
+ * inodes, sizes and modification times, and other bytes; a program that keeps indexes must see
+ * that.
  */
 static void to_stat(const struct rfs_mount *m, const reshard_stat *from, struct stat *st)
 {

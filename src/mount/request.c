@@ -149,8 +149,8 @@ static void give_up(struct rfs_request *request, int code)
 }
 
 /*
- * Runs in the thread that gets the kernel's note of a signal, while the one that works on REQ goes on;
- * or, if the signal came first, in rfs_request_begin, where nothing may be given up yet.
+ * Runs in the thread that gets the kernel's note of a signal, while the one that works on REQ goes
+ * on; or, if the signal came first, in rfs_request_begin, where nothing may be given up yet.
  */
 static void on_signal(fuse_req_t req, void *data)
 {

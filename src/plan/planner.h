@@ -155,7 +155,9 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
  */
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
 
-/* Whether a cast of conversion rules names a target's shown dtype, so that it is not dtype= alone. */
+/*
+ * Whether a cast of conversion rules names a target's shown dtype, so that it is not dtype= alone.
+ */
 bool rfs_planner_casts(const struct rfs_planner *planner, const struct rfs_target *target);
 
 /*

@@ -44,8 +44,8 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
 
 /*
  * The same for slow sources, up to REACH bytes ahead, and TIMES as many as it has read, after a
- * note of a reader that goes on. In steps of the TIMESth part of REACH, at most a quarter, to make few
- * large requests; the requests of larger steps would end together, and leave the storage idle.
+ * note of a reader that goes on. In steps of the TIMESth part of REACH, at most a quarter, to make
+ * few large requests; the requests of larger steps would end together, and leave the storage idle.
  */
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach,
                                           unsigned times);

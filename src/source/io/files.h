@@ -17,8 +17,8 @@
  * A file that is not encrypted, or not with this key, fails permanently as well (-EINVAL, -EBADMSG,
  * -ENOTSUP).
  *
- * Threads: all functions but new, set_encrypted, add and free. The pool's lock is a leaf lock and is
- * not held across any system call.
+ * Threads: all functions but new, set_encrypted, add and free. The pool's lock is a leaf lock and
+ * is not held across any system call.
  */
 #pragma once
 
@@ -53,8 +53,8 @@ struct rfs_files *rfs_files_new(struct rfs_log *log);
 struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds);
 void rfs_files_free(struct rfs_files *files);
 /*
- * Files are encrypted, and ENCRYPTED opens them: borrowed until they are freed. Before the first use
- * of a file.
+ * Files are encrypted, and ENCRYPTED opens them: borrowed until they are freed. Before the first
+ * use of a file.
  */
 void rfs_files_set_encrypted(struct rfs_files *files, struct rfs_encrypted *encrypted);
 /*

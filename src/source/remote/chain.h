@@ -8,8 +8,8 @@
  *   4. a container's, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or …_FULL_URI
  *   5. an instance's metadata, unless AWS_EC2_METADATA_DISABLED is true
  *
- * Those of 2, 4 and 5 end, and are asked for anew five minutes before. They are kept in memory that no
- * core file holds (base/secret.h).
+ * Those of 2, 4 and 5 end, and are asked for anew five minutes before. They are kept in memory that
+ * no core file holds (base/secret.h).
  *
  * Threads: all functions.
  */

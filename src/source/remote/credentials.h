@@ -16,7 +16,10 @@ struct rfs_credentials {
     time_t ends;                                /* 0: never */
 };
 
-/* Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of a shared file's text, or gives false. */
+/*
+ * Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of a shared file's text, or
+ * gives false.
+ */
 bool rfs_credentials_find(const char *text, const char *section, const char *name, char *out,
                           size_t cap);
 /* Of "2026-01-01T00:00:00Z"; false when it is none. */

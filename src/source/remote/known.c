@@ -205,7 +205,6 @@ static size_t place_in(const struct rfs_remote_listing *listing, const char *nam
 /* The first entry in the folder NAME, without a slash at its end; n when there is none. */
 static size_t first_in(const struct rfs_remote_listing *listing, const char *name)
 {
-
     if (!*name)
         return 0;
     RFS_FREE char *prefix = rfs_text_printf("%s/", name);
@@ -256,7 +255,10 @@ static void keep_asked(const char *url, int rc, const struct rfs_attributes *att
     free(asked.url);
 }
 
-/* Looks URL up in a listing: 1 if its entry is complete, 0 if the store has to be asked, or -ENOENT. */
+/*
+ * Looks URL up in a listing: 1 if its entry is complete, 0 if the store has to be asked, or
+ * -ENOENT.
+ */
 static int by_listing(const struct listed *listed, const char *url, struct rfs_attributes *out)
 {
     const struct rfs_remote_listing *listing = &listed->listing;

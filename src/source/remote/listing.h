@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names below a URL. Of S3 they are all keys with that prefix, by ListObjectsV2 in pages, with the
- * attributes of each. Other servers have an index of each folder: a JSON list of nginx (autoindex_format json), or of
- * names, or the HTML of nginx and Apache; attributes are asked for one by one.
+ * The names below a URL. Of S3 they are all keys with that prefix, by ListObjectsV2 in pages, with
+ * the attributes of each. Other servers have an index of each folder: a JSON list of nginx
+ * (autoindex_format json), or of names, or the HTML of nginx and Apache; attributes are asked for
+ * one by one.
  *
  *     <ListBucketResult> <Contents><Key>a%2Fb</Key><LastModified>…</LastModified><ETag>"…"</ETag><Size>8</Size></Contents> …
  *       <IsTruncated>true</IsTruncated><NextContinuationToken>…</NextContinuationToken></ListBucketResult>

@@ -249,7 +249,9 @@ static int start(struct rfs_lane *lane, struct rfs_request *request)
     return rc;
 }
 
-/* Starts all requests that are due. *soonest is the time of the next, or UINT64_MAX. 0 or -errno. */
+/*
+ * Starts all requests that are due. *soonest is the time of the next, or UINT64_MAX. 0 or -errno.
+ */
 static int start_due(struct rfs_lane *lane, struct rfs_request *requests, size_t n, bool *started,
                      uint64_t *soonest)
 {

@@ -12,9 +12,9 @@
 #include "source/remote/request.h"
 
 /*
- * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_fail; then
- * the others were stopped. -ENOENT and -EACCES as the store answers; -ESTALE for another version;
- * -EINTR when the caller's work is cancelled; -EIO after the last try.
+ * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_fail;
+ * then the others were stopped. -ENOENT and -EACCES as the store answers; -ESTALE for another
+ * version; -EINTR when the caller's work is cancelled; -EIO after the last try.
  */
 int rfs_requests_make(struct rfs_request *requests, size_t n);
 /* Frees what it owns. */

@@ -29,7 +29,9 @@
 #define TOKEN_BYTES 4096
 
 static struct rfs_secret owner;
-/* AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its environment. */
+/*
+ * AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its environment.
+ */
 static char *container_token; /* in guarded memory; under the lock of the chain */
 
 struct answer {

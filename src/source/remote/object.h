@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One object: its attributes, and the bytes of a version. known.h explains how they belong together.
+ * One object: its attributes, and the bytes of a version. known.h explains how they belong
+ * together.
  *
  * Threads: all functions.
  */

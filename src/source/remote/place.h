@@ -33,7 +33,7 @@ char *rfs_place_path(const struct rfs_place *place, const char *key);
 void rfs_place_learn(const char *bucket, const char *region);
 /*
  * The store redirects PLACE to LOCATION, a URL. True if requests for the bucket go there from now
- * on: it is another host of the same provider, by as safe a scheme. Signatures and tokens go nowhere
- * else.
+ * on: it is another host of the same provider, by as safe a scheme. Signatures and tokens go
+ * nowhere else.
  */
 bool rfs_place_move(const struct rfs_place *place, const char *location);

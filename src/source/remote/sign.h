@@ -34,7 +34,7 @@ struct rfs_sign {
 char *rfs_sign_authorization(const struct rfs_sign *sign);
 
 /*
- * TEXT with all bytes but letters, digits and "-._~" (and '/', with SLASHES) as %XX, malloc'ed; NULL
- * when out of memory.
+ * TEXT with all bytes but letters, digits and "-._~" (and '/', with SLASHES) as %XX, malloc'ed;
+ * NULL when out of memory.
  */
 char *rfs_sign_encode(const char *text, bool slashes);

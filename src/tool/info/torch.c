@@ -68,7 +68,6 @@ static int visit(struct walk *walk, const struct rfs_node *node, const char *nam
 static int visit_below(struct walk *walk, const struct rfs_node *node, const char *above,
                        const char *key, unsigned depth)
 {
-
     RFS_FREE char *name = rfs_text_printf("%s%s%s", above, *above ? "." : "", key);
     if (!name)
         return rfs_fail_memory(walk->err);
