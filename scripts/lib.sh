@@ -10,7 +10,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 # Debian's names.
 # shellcheck disable=SC2034 # used by those who source this
 build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev
-    libxxhash-dev zlib1g-dev libssl-dev libcurl4-openssl-dev libfuse3-dev fuse3
+    libxxhash-dev libprotobuf-c-dev protobuf-c-compiler libcjson-dev zlib1g-dev libssl-dev libcurl4-openssl-dev libfuse3-dev fuse3
     libseccomp-dev libcmocka-dev)
 # shellcheck disable=SC2034
 check_packages=(acl clang clang-format cppcheck openmpi-bin strace python3 python3-numpy

@@ -15,6 +15,8 @@ librfs_la_SOURCES += \
 	src/base/json_internal.h \
 	src/base/json_read.c src/base/json_read.h \
 	src/base/json_string.c \
+	src/base/json_tree.c \
+	src/base/json_tree.h \
 	src/base/json_write.c src/base/json_write.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
@@ -26,7 +28,6 @@ librfs_la_SOURCES += \
 	src/base/path.c src/base/path.h \
 	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
-	src/base/proto_read.c src/base/proto_read.h \
 	src/base/publish.h \
 	src/base/read_whole.c src/base/read_whole.h \
 	src/base/secret.c src/base/secret.h \

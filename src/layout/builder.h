@@ -23,10 +23,6 @@ struct rfs_layout_builder {
     int64_t field;
     RFS_VEC(uint64_t) rows;   /* of the manual split; owned, used again for the next item */
     RFS_VEC(int64_t) offsets; /* entries of indices_offset; owned likewise */
-    /* For a document (document.h) alone; doc NULL: none is kept. */
-    struct rfs_strategy_doc *doc;
-    bool flat, per_axis, has_shape;
-    uint32_t written; /* the document's number of the layout */
 };
 
 /* Also of zeroes. */
@@ -100,14 +96,7 @@ void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder);
  * layout's id.
  */
 int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item);
-/*
- * Adds an item whose layout was added before, as LAYOUT_ID, and to the document as item->written.
- */
-int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
-                                const struct rfs_layout_builder *item, uint32_t layout_id);
-/*
- * As rfs_strategy_builder_repeat, with the name (without a prefix) and the stage separated already.
- */
+/* Adds a parameter of STAGE, its name without a prefix, whose layout was added as LAYOUT_ID. */
 int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
                                uint32_t stage, uint32_t layout_id, struct rfs_error *err);
 /*
@@ -123,9 +112,3 @@ void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder);
  */
 int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs_strategy **out,
                                 struct rfs_error *err);
-
-/* The two readers. ITEM has file, err and doc set. */
-int rfs_strategy_read_protobuf(struct rfs_strategy_builder *builder,
-                               struct rfs_layout_builder *item, const void *data, size_t size);
-int rfs_strategy_read_json(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
-                           const char *data, size_t size);

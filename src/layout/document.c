@@ -1,310 +1,658 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategy documents: filled by readers and rules; shapes, merging. */
+/* Strategy documents: their memory, the protobuf form, strategies of them, shapes and merging. */
 #include "layout/document.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "layout/builder.h"
 #include "layout/grid.h"
 
 #define MERGED_STAGE 1   /* current_stage, as merge_pipeline_strategys writes */
 #define COMPILED_STAGE 2 /* as the compiler does at the first compilation */
+#define REMEDY_FILE "the file that MindSpore saved as strategy; JSON strategies have names in .json"
 
-bool rfs_strategy_doc_begin(struct rfs_strategy_doc *doc, const char *name)
+/* ---- memory ---- */
+
+void rfs_doc_begin(struct rfs_doc *doc, const char *name)
 {
-    *doc = (struct rfs_strategy_doc){
-        .name = name, .pool = rfs_intern_new(), .current_stage = MERGED_STAGE};
-    return doc->pool != NULL;
+    *doc = (struct rfs_doc){.name = name, .budget = {.most = RFS_DOC_BYTES}};
+    straspb__parallel_strategy_map__init(&doc->map);
+    doc->map.current_stage = MERGED_STAGE;
 }
 
-void rfs_strategy_doc_free(struct rfs_strategy_doc *doc)
+void rfs_doc_free(struct rfs_doc *doc)
 {
-    if (doc->pool)
-        rfs_intern_free(doc->pool);
-    free(doc->nodes.data);
-    free(doc->params.data);
-    free(doc->numbers.data);
-    *doc = (struct rfs_strategy_doc){0};
+    rfs_arena_free(&doc->arena);
+    *doc = (struct rfs_doc){0};
 }
 
-struct rfs_error *rfs_strategy_doc_lost(struct rfs_strategy_doc *doc)
+void *rfs_doc_alloc(struct rfs_doc *doc, size_t bytes)
 {
-    return doc && doc->lost.code == 0 ? &doc->lost : NULL;
-}
+    /* A NUL follows each block, so that names are texts. */
+    const bool fits = bytes < rfs_budget_rest(&doc->budget);
+    char *block = fits ? rfs_arena_alloc(&doc->arena, bytes + 1) : NULL;
 
-const char *rfs_strategy_doc_param(const struct rfs_strategy_doc *doc, size_t i)
-{
-    return rfs_intern_text(doc->pool, doc->params.data[i].name);
-}
-
-const struct rfs_doc_layout *rfs_strategy_doc_layout(const struct rfs_strategy_doc *doc, size_t i)
-{
-    return rfs_intern_bytes(doc->pool, doc->params.data[i].value, NULL);
-}
-
-struct rfs_doc_numbers rfs_strategy_doc_numbers(const struct rfs_strategy_doc *doc, uint32_t id)
-{
-    size_t bytes;
-    const int64_t *data = rfs_intern_bytes(doc->pool, id, &bytes);
-
-    return (struct rfs_doc_numbers){data, bytes / sizeof *data};
-}
-
-bool rfs_doc_is_nested(const struct rfs_doc_layout *layout)
-{
-    return rfs_layout_cuts(&layout->layout) != layout->layout.n_axes;
-}
-
-/* ---- for readers ---- */
-
-static bool keep_bytes(struct rfs_strategy_doc *doc, const void *data, size_t n, uint32_t *id)
-{
-    *id = rfs_intern_add(doc->pool, n > 0 ? data : "", n);
-    return *id != RFS_NO_ID;
-}
-
-/* The geometry as written; unused bytes are zero. */
-static struct rfs_doc_layout as_written(const struct rfs_layout *from)
-{
-    struct rfs_doc_layout layout;
-    struct rfs_layout *to = &layout.layout;
-
-    memset(&layout, 0, sizeof layout);
-    to->n_dev = from->n_dev;
-    memcpy(to->dev, from->dev, from->n_dev * sizeof *to->dev);
-    to->n_axes = from->n_axes;
-    memcpy(to->start, from->start, (from->n_axes + 1) * sizeof *to->start);
-    memcpy(to->map, from->map, rfs_layout_cuts(from) * sizeof *to->map);
-    to->n_expanded = from->n_expanded;
-    memcpy(to->expanded, from->expanded, from->n_expanded * sizeof *to->expanded);
-    return layout;
-}
-
-bool rfs_strategy_doc_keep(struct rfs_layout_builder *item)
-{
-    struct rfs_doc_layout layout = as_written(&item->layout);
-
-    layout.field = item->field;
-    layout.opt_step = item->opt_step;
-    layout.opt_size = item->opt_size;
-    layout.flat = item->flat;
-    layout.per_axis = item->per_axis;
-    layout.has_shape = item->has_shape;
-    return keep_bytes(item->doc, item->rows.data, item->rows.n * sizeof *item->rows.data,
-                      &layout.split) &&
-           keep_bytes(item->doc, item->offsets.data, item->offsets.n * sizeof *item->offsets.data,
-                      &layout.offsets) &&
-           keep_bytes(item->doc, &layout, sizeof layout, &item->written);
-}
-
-static bool add_param(struct rfs_strategy_doc *doc, const char *name, size_t bytes, uint32_t layout)
-{
-    const struct rfs_doc_item item = {rfs_intern_add(doc->pool, name, bytes), layout};
-
-    return item.name != RFS_NO_ID && RFS_PUSH(&doc->params, item);
-}
-
-bool rfs_strategy_doc_add(const struct rfs_layout_builder *item)
-{
-    return add_param(item->doc, item->name, item->name_bytes, item->written);
-}
-
-bool rfs_strategy_doc_node(struct rfs_strategy_doc *doc)
-{
-    doc->numbers.n = 0;
-    return RFS_PUSH(&doc->numbers, 0) && RFS_PUSH(&doc->numbers, 0);
-}
-
-bool rfs_strategy_doc_input(struct rfs_strategy_doc *doc)
-{
-    doc->numbers.data[1]++;
-    doc->input = doc->numbers.n;
-    return RFS_PUSH(&doc->numbers, 0);
-}
-
-bool rfs_strategy_doc_cut(struct rfs_strategy_doc *doc, int64_t cut)
-{
-    doc->numbers.data[doc->input]++;
-    return RFS_PUSH(&doc->numbers, cut);
-}
-
-bool rfs_strategy_doc_node_end(struct rfs_strategy_doc *doc, uint32_t name, uint32_t stage)
-{
-    struct rfs_doc_item item = {.name = name};
-
-    doc->numbers.data[0] = stage;
-    return keep_bytes(doc, doc->numbers.data, doc->numbers.n * sizeof *doc->numbers.data,
-                      &item.value) &&
-           RFS_PUSH(&doc->nodes, item);
-}
-
-bool rfs_strategy_doc_once(const struct rfs_strategy_doc *doc, struct rfs_doc_items *items)
-{
-    /* Of each name one more than its place among those kept. */
-    RFS_FREE uint32_t *place = calloc((size_t)rfs_intern_count(doc->pool) + 1, sizeof *place);
-    uint32_t kept = 0;
-
-    for (size_t i = 0; place && i < items->n; i++) {
-        const struct rfs_doc_item item = items->data[i];
-        if (place[item.name] == 0)
-            place[item.name] = ++kept;
-        items->data[place[item.name] - 1] = item;
+    if (!block) {
+        doc->no_room = fits ? -ENOMEM : -EFBIG;
+        return NULL;
     }
-    items->n = kept;
-    return place != NULL;
+    memset(block, 0, bytes + 1);
+    doc->budget.used = doc->arena.bytes < doc->budget.most ? doc->arena.bytes : doc->budget.most;
+    return block;
+}
+
+static void *alloc_unpacked(void *doc, size_t bytes)
+{
+    return rfs_doc_alloc(doc, bytes);
+}
+
+/* The arena frees all of a message together. */
+static void keep_unpacked(void *doc, void *block)
+{
+    (void)doc;
+    (void)block;
+}
+
+static int fail_room(const struct rfs_doc *doc, struct rfs_error *err)
+{
+    if (doc->no_room != -EFBIG)
+        return rfs_fail_memory_of(err, doc->name);
+    return rfs_fail(err, -EFBIG, RFS_IN(doc->name), "the file that MindSpore saved as strategy",
+                    "reading it takes more than %zu MiB of memory", RFS_DOC_BYTES >> 20);
+}
+
+struct rfs_error *rfs_doc_lost(struct rfs_doc *doc)
+{
+    return doc->lost.code == 0 ? &doc->lost : NULL;
+}
+
+int rfs_doc_check_lost(const struct rfs_doc *doc, struct rfs_error *err)
+{
+    if (doc->lost.code && err)
+        *err = doc->lost;
+    return doc->lost.code;
+}
+
+const char *rfs_doc_text(ProtobufCBinaryData name)
+{
+    return name.data ? (const char *)name.data : "";
+}
+
+/* An initialized message, or NULL. */
+static void *new_message(struct rfs_doc *doc, const ProtobufCMessageDescriptor *descriptor)
+{
+    ProtobufCMessage *message = rfs_doc_alloc(doc, descriptor->sizeof_message);
+
+    if (message)
+        protobuf_c_message_init(descriptor, message);
+    return message;
+}
+
+#define NEW(doc, type) new_message(doc, &straspb__##type##__descriptor)
+
+/* ---- what makers add ---- */
+
+bool rfs_doc_reserve(struct rfs_doc *doc, size_t nodes, size_t params)
+{
+    Straspb__ParallelStrategyMap *map = &doc->map;
+    const size_t old_nodes = map->n_parallel_strategy_item;
+    const size_t old_params = map->n_parallel_layout_item;
+    const size_t all = RFS_DOC_BYTES / sizeof(void *);
+
+    if (nodes > all || params > all)
+        return false;
+    void *node = rfs_doc_alloc(doc, (old_nodes + nodes) * sizeof *map->parallel_strategy_item);
+    void *param = rfs_doc_alloc(doc, (old_params + params) * sizeof *map->parallel_layout_item);
+    void *shape = rfs_doc_alloc(doc, (old_params + params) * sizeof *doc->shapes);
+    if (!node || !param || !shape)
+        return false;
+    if (old_nodes > 0)
+        memcpy(node, map->parallel_strategy_item, old_nodes * sizeof(void *));
+    if (old_params > 0) {
+        memcpy(param, map->parallel_layout_item, old_params * sizeof(void *));
+        memcpy(shape, doc->shapes, old_params * sizeof *doc->shapes);
+    }
+    map->parallel_strategy_item = node;
+    map->parallel_layout_item = param;
+    doc->shapes = shape;
+    doc->most_nodes = old_nodes + nodes;
+    doc->most_params = old_params + params;
+    return true;
+}
+
+static bool set_name(struct rfs_doc *doc, ProtobufCBinaryData *out, const char *name, size_t length)
+{
+    out->len = length;
+    out->data = rfs_doc_alloc(doc, length);
+    if (out->data && length > 0)
+        memcpy(out->data, name, length);
+    return out->data != NULL;
+}
+
+Straspb__ParallelStrategys *rfs_doc_add_node(struct rfs_doc *doc, const char *name, size_t length,
+                                             uint32_t stage)
+{
+    Straspb__ParallelStrategyItem *item = NEW(doc, parallel_strategy_item);
+
+    assert(doc->map.n_parallel_strategy_item < doc->most_nodes);
+    if (!item || !set_name(doc, &item->node_name, name, length))
+        return NULL;
+    item->parallel_strategys = NEW(doc, parallel_strategys);
+    if (!item->parallel_strategys)
+        return NULL;
+    item->parallel_strategys->stage = stage;
+    doc->map.parallel_strategy_item[doc->map.n_parallel_strategy_item++] = item;
+    return item->parallel_strategys;
+}
+
+bool rfs_doc_add_input(struct rfs_doc *doc, Straspb__ParallelStrategys *node, const uint32_t *cuts,
+                       size_t n)
+{
+    const size_t inputs = node->n_parallel_strategy;
+    Straspb__ParallelStrategy *input = NEW(doc, parallel_strategy);
+
+    if (!input || !(input->dim = rfs_doc_alloc(doc, n * sizeof *cuts)))
+        return false;
+    input->n_dim = n;
+    if (n > 0)
+        memcpy(input->dim, cuts, n * sizeof *cuts);
+    /* The list doubles when it is full: at each power of two. */
+    if ((inputs & (inputs - 1)) == 0) {
+        Straspb__ParallelStrategy **list =
+            rfs_doc_alloc(doc, (inputs > 0 ? 2 * inputs : 1) * sizeof *list);
+        if (!list)
+            return false;
+        if (inputs > 0)
+            memcpy(list, node->parallel_strategy, inputs * sizeof *list);
+        node->parallel_strategy = list;
+    }
+    node->parallel_strategy[node->n_parallel_strategy++] = input;
+    return true;
+}
+
+Straspb__ParallelLayouts *rfs_doc_add_param(struct rfs_doc *doc, const char *name, size_t length)
+{
+    Straspb__ParallelLayoutItem *item = NEW(doc, parallel_layout_item);
+
+    assert(doc->map.n_parallel_layout_item < doc->most_params);
+    if (!item || !set_name(doc, &item->param_name, name, length))
+        return NULL;
+    item->parallel_layouts = NEW(doc, parallel_layouts);
+    if (item->parallel_layouts)
+        doc->map.parallel_layout_item[doc->map.n_parallel_layout_item++] = item;
+    return item->parallel_layouts;
+}
+
+/* Appends a message with N numbers to the list at LIST, of COUNT messages. */
+#define ADD_LIST(doc, type, list, count, numbers, n)                                               \
+    do {                                                                                           \
+        __typeof__(*(list)) message = NEW(doc, type);                                              \
+        __typeof__(list) more = rfs_doc_alloc(doc, ((count) + 1) * sizeof *more);                  \
+        if (!message || !more || !(message->dim = rfs_doc_alloc(doc, (n) * sizeof *message->dim))) \
+            return false;                                                                          \
+        for (message->n_dim = 0; message->n_dim < (n); message->n_dim++)                           \
+            message->dim[message->n_dim] = (__typeof__(*message->dim))(numbers)[message->n_dim];   \
+        if ((count) > 0)                                                                           \
+            memcpy(more, list, (count) * sizeof *more);                                            \
+        more[(count)++] = message;                                                                 \
+        (list) = more;                                                                             \
+    } while (0)
+
+bool rfs_doc_add_list(struct rfs_doc *doc, Straspb__ParallelLayouts *to, enum rfs_doc_list list,
+                      const int64_t *numbers, size_t n)
+{
+    switch (list) {
+    case RFS_DOC_DEV:
+        ADD_LIST(doc, dev_matrix, to->dev_matrix, to->n_dev_matrix, numbers, n);
+        break;
+    case RFS_DOC_MAP:
+        ADD_LIST(doc, tensor_map, to->tensor_map, to->n_tensor_map, numbers, n);
+        break;
+    case RFS_DOC_SPLIT:
+        ADD_LIST(doc, param_split_shape, to->param_split_shape, to->n_param_split_shape, numbers,
+                 n);
+        break;
+    case RFS_DOC_OFFSETS:
+        ADD_LIST(doc, indices_offset, to->indices_offset, to->n_indices_offset, numbers, n);
+        break;
+    }
+    return true;
+}
+
+/* Adds a map for each of N axes; END[i] is the entry behind those of axis i. */
+static bool add_maps(struct rfs_doc *doc, Straspb__ParallelLayouts *to, const int64_t *cuts,
+                     uint32_t n, const uint32_t *end)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0, begin = 0; ok && i < n; begin = end[i++])
+        ok = rfs_doc_add_list(doc, to, RFS_DOC_MAP, cuts + begin, end[i] - begin);
+    /* A nested map is more than one message: one axis gets an empty one after it. */
+    return ok && (n > 1 || rfs_doc_add_list(doc, to, RFS_DOC_MAP, cuts, 0));
+}
+
+/* ---- the protobuf form ---- */
+
+/* Notes a message whose unknown fields JSON would lose. */
+static void note_unknown(struct rfs_doc *doc, const char *name, const ProtobufCMessage *message)
+{
+    if (message->n_unknown_fields > 0)
+        rfs_fail(rfs_doc_lost(doc), -EINVAL, RFS_OF(doc->name, name), NULL,
+                 "it has a field that this program does not know, and would lose");
+}
+
+static void note_losses(struct rfs_doc *doc)
+{
+    const Straspb__ParallelStrategyMap *map = &doc->map;
+
+    note_unknown(doc, NULL, &map->base);
+    for (size_t i = 0; i < map->n_parallel_strategy_item; i++) {
+        const Straspb__ParallelStrategyItem *item = map->parallel_strategy_item[i];
+        const char *name = rfs_doc_text(item->node_name);
+        if (!rfs_text_is_utf8(name, item->node_name.len))
+            rfs_fail(rfs_doc_lost(doc), -EINVAL, RFS_OF(doc->name, name), NULL,
+                     "the operator's name is not UTF-8 text without NULs");
+        note_unknown(doc, name, &item->base);
+        note_unknown(doc, name, &item->parallel_strategys->base);
+    }
+    for (size_t i = 0; i < map->n_parallel_layout_item; i++) {
+        const Straspb__ParallelLayoutItem *item = map->parallel_layout_item[i];
+        note_unknown(doc, rfs_doc_text(item->param_name), &item->base);
+        note_unknown(doc, rfs_doc_text(item->param_name), &item->parallel_layouts->base);
+    }
+}
+
+static int parse_protobuf(struct rfs_doc *doc, const void *data, size_t size, struct rfs_error *err)
+{
+    ProtobufCAllocator allocator = {alloc_unpacked, keep_unpacked, doc};
+    const Straspb__ParallelStrategyMap *map =
+        straspb__parallel_strategy_map__unpack(&allocator, size, data);
+
+    if (!map && doc->no_room)
+        return fail_room(doc, err);
+    if (!map)
+        return rfs_fail(err, -EINVAL, RFS_IN(doc->name), REMEDY_FILE, "not a strategy in protobuf");
+    doc->map = *map;
+    doc->shapes = rfs_doc_alloc(doc, map->n_parallel_layout_item * sizeof *doc->shapes);
+    if (!doc->shapes)
+        return fail_room(doc, err);
+    note_losses(doc);
+    return 0;
+}
+
+int rfs_doc_parse(struct rfs_doc *doc, const void *data, size_t size, struct rfs_error *err)
+{
+    if (size == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(doc->name), NULL, "the strategy file is empty");
+    if (!rfs_strategy_is_json(doc->name))
+        return parse_protobuf(doc, data, size, err);
+    const int rc = rfs_doc_parse_json(doc, data, size, err);
+    return rc == -ENOMEM ? fail_room(doc, err) : rc;
+}
+
+static uint32_t cuts_of(const Straspb__ParallelLayouts *layouts)
+{
+    size_t cuts = 0;
+
+    for (size_t i = 0; i < layouts->n_tensor_map; i++)
+        cuts += layouts->tensor_map[i]->n_dim;
+    return (uint32_t)cuts;
+}
+
+/* The device axis of entry I of the tensor map, over all tensor axes. */
+static int32_t cut_at(const Straspb__ParallelLayouts *layouts, size_t i)
+{
+    size_t axis = 0;
+
+    while (i >= layouts->tensor_map[axis]->n_dim)
+        i -= layouts->tensor_map[axis++]->n_dim;
+    return layouts->tensor_map[axis]->dim[i];
+}
+
+static uint32_t extent_of(const Straspb__ParallelLayouts *layouts, int32_t device_axis)
+{
+    const Straspb__DevMatrix *dev = layouts->dev_matrix[0];
+
+    return device_axis < 0 ? 1 : dev->dim[dev->n_dim - 1 - (size_t)device_axis];
+}
+
+/*
+ * Whether a map as JSON has it may be a nested one: two entries side by side may be of one axis if
+ * the first has as many elements as its device axis has devices.
+ */
+static bool may_be_nested(const Straspb__ParallelLayouts *layouts,
+                          const struct rfs_doc_shape *shape)
+{
+    const uint32_t n = cuts_of(layouts);
+    const bool split = layouts->n_param_split_shape > 0 && layouts->param_split_shape[0]->n_dim > 0;
+
+    if (!shape->flat || !shape->known || split)
+        return false;
+    for (uint32_t i = 0; i + 1 < n && i < shape->n; i++) {
+        const int32_t axis = cut_at(layouts, i);
+        if (axis >= 0 && cut_at(layouts, i + 1) >= 0 &&
+            extent_of(layouts, axis) == (uint64_t)shape->dims[i])
+            return true;
+    }
+    return false;
+}
+
+int rfs_doc_protobuf(const struct rfs_doc *doc, char **data, size_t *size, struct rfs_error *err)
+{
+    const Straspb__ParallelStrategyMap *map = &doc->map;
+    const int rc = rfs_doc_check_lost(doc, err);
+
+    *data = NULL;
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < map->n_parallel_layout_item; i++) {
+        const Straspb__ParallelLayoutItem *item = map->parallel_layout_item[i];
+        if (may_be_nested(item->parallel_layouts, &doc->shapes[i]))
+            return rfs_fail(err, -EINVAL, RFS_OF(doc->name, rfs_doc_text(item->param_name)),
+                            "--tree SRC with the checkpoint, which has it",
+                            "several device axes may cut one of its axes: protobuf has to say so, "
+                            "and JSON does not");
+    }
+    *size = straspb__parallel_strategy_map__get_packed_size(map);
+    *data = malloc(*size + 1);
+    if (!*data)
+        return rfs_fail_memory(err);
+    straspb__parallel_strategy_map__pack(map, (uint8_t *)*data);
+    return 0;
+}
+
+/* ---- strategies ---- */
+
+/* Calls ADD for each number of a message. */
+#define ADD_EACH(rc, item, message, add)                                                           \
+    for (size_t each_i = 0; rc == 0 && each_i < (message)->n_dim; each_i++)                        \
+    rc = add(item, (message)->dim[each_i])
+
+static int add_axis(struct rfs_layout_builder *item, int64_t device_axis)
+{
+    return rfs_layout_add_axis(item) ?: rfs_layout_add_cut(item, device_axis);
+}
+
+static int add_map(struct rfs_layout_builder *item, const Straspb__ParallelLayouts *from)
+{
+    int rc = 0;
+
+    if (from->n_tensor_map == 0)
+        return rfs_layout_fail(item, NULL, "it has no tensor map");
+    if (from->n_tensor_map == 1)
+        ADD_EACH(rc, item, from->tensor_map[0], add_axis);
+    for (size_t i = 0; rc == 0 && from->n_tensor_map > 1 && i < from->n_tensor_map; i++) {
+        if (from->tensor_map[i]->n_dim > 0)
+            rc = rfs_layout_add_axis(item);
+        ADD_EACH(rc, item, from->tensor_map[i], rfs_layout_add_cut);
+    }
+    return rc;
+}
+
+/* MindSpore reads the first message of each kind only, and writes one. */
+static int check_counts(struct rfs_layout_builder *item, const Straspb__ParallelLayouts *from)
+{
+    if (from->n_dev_matrix > 1)
+        return rfs_layout_fail(item, NULL, "it has %zu device matrices", from->n_dev_matrix);
+    if (from->n_param_split_shape > 1 || from->n_indices_offset > 1)
+        return rfs_layout_fail(item, NULL, "it has %zu param_split_shape and %zu indices_offset",
+                               from->n_param_split_shape, from->n_indices_offset);
+    return 0;
+}
+
+static int fill_layout(struct rfs_layout_builder *item, const Straspb__ParallelLayouts *from,
+                       const struct rfs_doc_shape *shape)
+{
+    int rc = check_counts(item, from);
+
+    if (from->n_dev_matrix > 0)
+        ADD_EACH(rc, item, from->dev_matrix[0], rfs_layout_add_dev);
+    if (rc == 0)
+        rc = add_map(item, from);
+    for (uint32_t i = 0; rc == 0 && i < shape->n; i++)
+        rc = rfs_layout_add_expanded(item, shape->dims[i]);
+    if (from->n_param_split_shape > 0)
+        ADD_EACH(rc, item, from->param_split_shape[0], rfs_layout_add_rows);
+    if (from->n_indices_offset > 0)
+        ADD_EACH(rc, item, from->indices_offset[0], rfs_layout_add_offset);
+    item->field = from->field;
+    item->opt_step = from->opt_weight_shard_step;
+    item->opt_size = from->opt_weight_shard_size;
+    return rc;
+}
+
+int rfs_doc_strategy(const struct rfs_doc *doc, struct rfs_strategy **out, struct rfs_error *err)
+{
+    const Straspb__ParallelStrategyMap *map = &doc->map;
+    RFS_CLEANUP(rfs_strategy_builder_cleanup)
+    struct rfs_strategy_builder *builder = rfs_strategy_builder_new(doc->name);
+    RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.file = doc->name, .err = err};
+    int rc = 0;
+
+    *out = NULL;
+    if (!builder)
+        return rfs_fail_memory(err);
+    if (map->n_parallel_strategy_item > 0)
+        rfs_strategy_builder_first_item_stage(
+            builder, map->parallel_strategy_item[0]->parallel_strategys->stage);
+    for (size_t i = 0; rc == 0 && i < map->n_parallel_layout_item; i++) {
+        const Straspb__ParallelLayoutItem *from = map->parallel_layout_item[i];
+        rfs_layout_begin(&item, rfs_doc_text(from->param_name), from->param_name.len);
+        rc = fill_layout(&item, from->parallel_layouts, &doc->shapes[i])
+                 ?: rfs_strategy_builder_add(builder, &item);
+    }
+    return rc ? rc : rfs_strategy_builder_finish(builder, out, err);
+}
+
+int rfs_strategy_parse(const char *name, const void *data, size_t size, struct rfs_strategy **out,
+                       struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_doc_free) struct rfs_doc doc;
+
+    *out = NULL;
+    rfs_doc_begin(&doc, name);
+    return rfs_doc_parse(&doc, data, size, err) ?: rfs_doc_strategy(&doc, out, err);
 }
 
 /* ---- shapes ---- */
 
 /*
- * The entries of a flat map by axis: their parts of the expanded shape multiply to the axis.
- * Entries of 1, of device axes of one device, may fall to either side: they cut nothing.
+ * Gives the entries of a flat map to axes: their parts of the expanded shape multiply to the axis.
+ * Entries of 1, of device axes of one device, may fall to either side: they cut nothing. END[i] is
+ * the entry behind those of axis i.
  */
-static bool nest(struct rfs_layout *layout, uint32_t ndim, const uint64_t *whole)
+static bool nest(const struct rfs_doc_shape *shape, uint32_t ndim, const uint64_t *whole,
+                 uint32_t *end)
 {
-    const uint32_t n = layout->n_axes;
     uint32_t at = 0;
 
     for (uint32_t i = 0; i < ndim; i++) {
+        const uint32_t begin = at;
         uint64_t product = 1;
-        layout->start[i] = at;
-        while (at < n && (at == layout->start[i] || product < whole[i] || i + 1 == ndim))
-            if (__builtin_mul_overflow(product, layout->expanded[at++], &product))
+        while (at < shape->n && (at == begin || product < whole[i] || i + 1 == ndim))
+            if (__builtin_mul_overflow(product, (uint64_t)shape->dims[at++], &product))
                 return false;
-        if (at == layout->start[i] || product != whole[i])
+        if (at == begin || product != whole[i])
             return false;
+        end[i] = at;
     }
-    memset(layout->start + ndim, 0, sizeof layout->start - ndim * sizeof *layout->start);
-    layout->start[ndim] = at;
-    layout->n_axes = ndim;
-    return at == n;
+    return at == shape->n;
 }
 
-/* The whole shape, each axis that several device axes cut as their extents and the rest. */
-static void expand(struct rfs_layout *layout, const uint64_t *whole)
+/* Replaces the one map of a layout by one for each axis. */
+static bool divide_map(struct rfs_doc *doc, Straspb__ParallelLayouts *layouts, uint32_t ndim,
+                       const uint32_t *end)
 {
-    layout->n_expanded = rfs_layout_cuts(layout);
-    for (uint32_t i = 0; i < layout->n_axes; i++) {
+    const Straspb__TensorMap *flat = layouts->tensor_map[0];
+    int64_t cuts[RFS_MAX_CUTS];
+
+    for (size_t i = 0; i < flat->n_dim; i++)
+        cuts[i] = flat->dim[i];
+    layouts->n_tensor_map = 0;
+    return add_maps(doc, layouts, cuts, ndim, end);
+}
+
+/* The axes that the maps of a layout are of; without empty maps, which are none. */
+static uint32_t axes_of(const Straspb__ParallelLayouts *layouts, uint32_t *end)
+{
+    uint32_t axes = 0, at = 0;
+
+    for (size_t i = 0; i < layouts->n_tensor_map; i++) {
+        const size_t n = layouts->tensor_map[i]->n_dim;
+        for (size_t k = 0; k < n; k++) {
+            at++;
+            if (layouts->n_tensor_map == 1 || k + 1 == n)
+                end[axes++] = at;
+        }
+    }
+    return axes;
+}
+
+/* Sets the whole shape, each axis that several device axes cut as their extents and the rest. */
+static bool expand(struct rfs_doc *doc, const Straspb__ParallelLayouts *layouts,
+                   const uint64_t *whole, struct rfs_doc_shape *shape)
+{
+    uint32_t end[RFS_MAX_CUTS];
+    const uint32_t axes = axes_of(layouts, end);
+
+    *shape = (struct rfs_doc_shape){.known = true, .n = cuts_of(layouts)};
+    shape->dims = rfs_doc_alloc(doc, shape->n * sizeof *shape->dims);
+    for (uint32_t i = 0, e = 0; shape->dims && i < axes; i++) {
         uint64_t rest = whole[i];
-        for (uint32_t e = layout->start[i]; e < layout->start[i + 1]; e++) {
-            const int32_t axis = layout->map[e];
-            const uint64_t extent = axis < 0 ? 1 : layout->dev[rfs_layout_position(layout, axis)];
-            layout->expanded[e] = e + 1 < layout->start[i + 1] ? extent : rest;
+        for (; e < end[i]; e++) {
+            const uint64_t extent = extent_of(layouts, cut_at(layouts, e));
+            shape->dims[e] = (int64_t)(e + 1 < end[i] ? extent : rest);
             rest /= extent;
         }
     }
+    return shape->dims != NULL;
 }
 
-int rfs_strategy_doc_shape(struct rfs_strategy_doc *doc, size_t i, uint32_t ndim,
-                           const uint64_t *whole, struct rfs_error *err)
+int rfs_doc_set_shape(struct rfs_doc *doc, size_t i, uint32_t ndim, const uint64_t *whole,
+                      struct rfs_error *err)
 {
-    struct rfs_doc_layout layout = *rfs_strategy_doc_layout(doc, i);
-    const uint32_t axes = layout.layout.n_axes;
-    bool fits = axes == ndim;
+    const Straspb__ParallelLayoutItem *item = doc->map.parallel_layout_item[i];
+    struct rfs_doc_shape *shape = &doc->shapes[i];
+    uint32_t end[RFS_MAX_CUTS];
+    const uint32_t axes = axes_of(item->parallel_layouts, end);
+    bool fits = axes == ndim, ok = true;
 
-    if (layout.flat && axes > ndim && layout.has_shape) {
-        fits = nest(&layout.layout, ndim, whole);
-        layout.per_axis = true;
+    if (shape->flat && axes > ndim && shape->known) {
+        fits = nest(shape, ndim, whole, end);
+        ok = !fits || divide_map(doc, item->parallel_layouts, ndim, end);
     }
     if (!fits)
-        return rfs_fail(err, -EINVAL, RFS_OF(doc->name, rfs_strategy_doc_param(doc, i)),
+        return rfs_fail(err, -EINVAL, RFS_OF(doc->name, rfs_doc_text(item->param_name)),
                         "the tree that was saved under this strategy",
                         "its tensor map does not go with the shape of the tensor");
-    layout.flat = false;
-    layout.has_shape = true;
-    expand(&layout.layout, whole);
-    return keep_bytes(doc, &layout, sizeof layout, &doc->params.data[i].value)
-               ? 0
-               : rfs_fail_memory(err);
+    return ok && expand(doc, item->parallel_layouts, whole, shape) ? 0 : fail_room(doc, err);
 }
 
 /* ---- merging ---- */
 
-static bool copy_bytes(struct rfs_strategy_doc *into, const struct rfs_strategy_doc *from,
-                       uint32_t id, uint32_t *copy)
+/* Gives a parameter's message another name, with the stage before it. */
+static bool prefix(struct rfs_doc *doc, uint32_t stage, ProtobufCBinaryData from,
+                   ProtobufCBinaryData *to)
 {
-    size_t n;
-    const void *data = rfs_intern_bytes(from->pool, id, &n);
+    RFS_FREE char *text = rfs_text_printf("%" PRIu32 "-%s", stage, rfs_doc_text(from));
 
-    return keep_bytes(into, data, n, copy);
+    return text && set_name(doc, to, text, strlen(text));
 }
 
-static bool add_prefixed(struct rfs_strategy_doc *doc, uint32_t stage, const char *name,
-                         uint32_t layout)
+bool rfs_doc_append(struct rfs_doc *into, const struct rfs_doc *from, uint32_t stage)
 {
-    RFS_FREE char *text = rfs_text_printf("%" PRIu32 "-%s", stage, name);
+    Straspb__ParallelStrategyMap *map = &into->map;
+    const size_t n = from->map.n_parallel_layout_item;
 
-    return text && add_param(doc, text, strlen(text), layout);
-}
-
-bool rfs_strategy_doc_merge(struct rfs_strategy_doc *into, const struct rfs_strategy_doc *from,
-                            uint32_t stage)
-{
-    for (size_t i = 0; i < from->nodes.n; i++) {
-        struct rfs_doc_item item;
-        if (!copy_bytes(into, from, from->nodes.data[i].name, &item.name) ||
-            !copy_bytes(into, from, from->nodes.data[i].value, &item.value) ||
-            !RFS_PUSH(&into->nodes, item))
+    if (!rfs_doc_reserve(into, from->map.n_parallel_strategy_item, n))
+        return false;
+    for (size_t i = 0; i < from->map.n_parallel_strategy_item; i++)
+        map->parallel_strategy_item[map->n_parallel_strategy_item++] =
+            from->map.parallel_strategy_item[i];
+    for (size_t i = 0; i < n; i++) {
+        const Straspb__ParallelLayoutItem *item = from->map.parallel_layout_item[i];
+        Straspb__ParallelLayoutItem *copy = NEW(into, parallel_layout_item);
+        if (!copy || !prefix(into, stage, item->param_name, &copy->param_name))
             return false;
-    }
-    for (size_t i = 0; i < from->params.n; i++) {
-        struct rfs_doc_layout layout = *rfs_strategy_doc_layout(from, i);
-        uint32_t id;
-        if (!copy_bytes(into, from, layout.split, &layout.split) ||
-            !copy_bytes(into, from, layout.offsets, &layout.offsets) ||
-            !keep_bytes(into, &layout, sizeof layout, &id) ||
-            !add_prefixed(into, stage, rfs_strategy_doc_param(from, i), id))
-            return false;
+        copy->parallel_layouts = item->parallel_layouts;
+        into->shapes[map->n_parallel_layout_item] = from->shapes[i];
+        map->parallel_layout_item[map->n_parallel_layout_item++] = copy;
     }
     return true;
 }
 
 /* ---- from a strategy ---- */
 
-static bool make_param(struct rfs_strategy_doc *doc, const char *name, uint32_t stage, bool stages,
-                       const struct rfs_layout *from)
+/*
+ * Adds the tensor map: one list, or one for each axis if any axis has several device axes. Axes that
+ * nothing cuts are -1, as files have them.
+ */
+static bool make_map(struct rfs_doc *doc, const struct rfs_layout *from,
+                     Straspb__ParallelLayouts *to)
 {
-    struct rfs_doc_layout layout = as_written(from);
-    const uint32_t n = from->n_edges > 0 ? from->n_edges - 1 : 0;
-    RFS_FREE int64_t *split = malloc((n + 1) * sizeof *split);
-    uint32_t id;
+    int64_t cuts[2 * RFS_MAX_CUTS];
+    uint32_t end[RFS_MAX_CUTS], n = 0;
+    bool nested = false;
 
-    for (uint32_t k = 0; split && k < n; k++)
-        split[k] = (int64_t)(from->edge[k + 1] - from->edge[k]);
-    layout.field = from->field;
-    layout.opt_step = from->opt_step;
-    layout.opt_size = from->opt_size;
-    layout.flat = layout.has_shape = from->n_expanded > 0;
-    layout.per_axis = rfs_doc_is_nested(&layout);
-    return split && keep_bytes(doc, split, n * sizeof *split, &layout.split) &&
-           keep_bytes(doc, from->edge, n * sizeof *from->edge, &layout.offsets) &&
-           keep_bytes(doc, &layout, sizeof layout, &id) &&
-           (stages ? add_prefixed(doc, stage, name, id) : add_param(doc, name, strlen(name), id));
-}
-
-/* Each axis that nothing cuts is -1, as files have it. */
-static void fill_uncut(struct rfs_layout *layout)
-{
-    struct rfs_layout full = *layout;
-    uint32_t end = 0;
-
-    if (rfs_layout_cuts(layout) + layout->n_axes > RFS_MAX_CUTS)
-        return;
-    for (uint32_t i = 0; i < layout->n_axes; i++) {
-        const uint32_t before = end;
-        full.start[i] = end;
-        for (uint32_t k = layout->start[i]; k < layout->start[i + 1]; k++)
-            full.map[end++] = layout->map[k];
-        if (end == before)
-            full.map[end++] = -1;
+    for (uint32_t i = 0; i < from->n_axes; i++) {
+        nested |= from->start[i + 1] - from->start[i] > 1;
+        for (uint32_t e = from->start[i]; e < from->start[i + 1]; e++)
+            cuts[n++] = from->map[e];
+        if (from->start[i] == from->start[i + 1])
+            cuts[n++] = -1;
+        end[i] = n;
     }
-    full.start[layout->n_axes] = end;
-    *layout = full;
+    return nested ? add_maps(doc, to, cuts, from->n_axes, end)
+                  : rfs_doc_add_list(doc, to, RFS_DOC_MAP, cuts, n);
 }
 
-static int make_one(const struct rfs_strategy *strategy, size_t i, uint32_t stage,
-                    const struct rfs_doc_tensors *tensors, struct rfs_strategy_doc *doc,
-                    struct rfs_error *err)
+static bool make_split(struct rfs_doc *doc, const struct rfs_layout *from,
+                       Straspb__ParallelLayouts *to)
+{
+    const uint32_t n = from->n_edges > 0 ? from->n_edges - 1 : 0;
+    RFS_FREE int64_t *rows = malloc((2 * (size_t)n + 1) * sizeof *rows);
+
+    if (!rows)
+        return false;
+    for (uint32_t k = 0; k < n; k++) {
+        rows[k] = (int64_t)(from->edge[k + 1] - from->edge[k]);
+        rows[n + k] = (int64_t)from->edge[k];
+    }
+    return rfs_doc_add_list(doc, to, RFS_DOC_SPLIT, rows, n) &&
+           rfs_doc_add_list(doc, to, RFS_DOC_OFFSETS, rows + n, n);
+}
+
+static bool make_shape(struct rfs_doc *doc, const struct rfs_layout *from,
+                       struct rfs_doc_shape *shape)
+{
+    shape->flat = shape->known = from->n_expanded > 0;
+    shape->n = from->n_expanded;
+    shape->dims = rfs_doc_alloc(doc, shape->n * sizeof *shape->dims);
+    for (uint32_t i = 0; shape->dims && i < shape->n; i++)
+        shape->dims[i] = (int64_t)from->expanded[i];
+    return shape->dims != NULL;
+}
+
+bool rfs_doc_make_layout(struct rfs_doc *doc, const char *name, const struct rfs_layout *from)
+{
+    const size_t i = doc->map.n_parallel_layout_item;
+    Straspb__ParallelLayouts *to = rfs_doc_add_param(doc, name, strlen(name));
+    int64_t dev[RFS_MAX_DEVICE_AXES];
+
+    for (uint32_t p = 0; p < from->n_dev; p++)
+        dev[p] = from->dev[p];
+    if (!to || !rfs_doc_add_list(doc, to, RFS_DOC_DEV, dev, from->n_dev) ||
+        !make_map(doc, from, to) || !make_split(doc, from, to) ||
+        !make_shape(doc, from, &doc->shapes[i]))
+        return false;
+    to->field = (int32_t)from->field;
+    to->opt_weight_shard_step = (int32_t)from->opt_step;
+    to->opt_weight_shard_size = (int32_t)from->opt_size;
+    return true;
+}
+
+static int make_param(const struct rfs_strategy *strategy, size_t i, uint32_t stage,
+                      const struct rfs_doc_tensors *tensors, struct rfs_doc *doc,
+                      struct rfs_error *err)
 {
     const char *param = rfs_strategy_param(strategy, i);
     const struct rfs_where where = RFS_OF(rfs_strategy_name(strategy), param);
@@ -327,38 +675,36 @@ static int make_one(const struct rfs_strategy *strategy, size_t i, uint32_t stag
     }
     if (rc)
         return rc;
-    fill_uncut(&layout);
-    return make_param(doc, param, stage, rfs_strategy_stages(strategy) > 1, &layout)
-               ? 0
-               : rfs_fail_memory(err);
+    RFS_FREE char *name = rfs_strategy_stages(strategy) > 1
+                              ? rfs_text_printf("%" PRIu32 "-%s", stage, param)
+                              : strdup(param);
+    return name && rfs_doc_make_layout(doc, name, &layout) ? 0 : fail_room(doc, err);
 }
 
-static bool make_node(struct rfs_strategy_doc *doc, uint32_t stage)
-{
-    char name[32];
-    uint32_t id;
-    const int n = snprintf(name, sizeof name, "Stage%" PRIu32, stage);
-
-    return keep_bytes(doc, name, (size_t)n, &id) && rfs_strategy_doc_node(doc) &&
-           rfs_strategy_doc_node_end(doc, id, stage);
-}
-
-int rfs_strategy_doc_make(const struct rfs_strategy *strategy,
-                          const struct rfs_doc_tensors *tensors, struct rfs_strategy_doc *doc,
-                          struct rfs_error *err)
+int rfs_doc_make(const struct rfs_strategy *strategy, const struct rfs_doc_tensors *tensors,
+                 struct rfs_doc *doc, struct rfs_error *err)
 {
     const uint32_t stages = rfs_strategy_stages(strategy);
-    bool ok = rfs_strategy_doc_begin(doc, rfs_strategy_name(strategy));
+    const size_t n = rfs_strategy_count(strategy);
+    size_t params = 0;
+    char name[32];
     int rc = 0;
 
-    doc->current_stage = stages > 1 ? MERGED_STAGE : COMPILED_STAGE;
-    for (uint32_t stage = 0; ok && stage < stages; stage++)
-        ok = make_node(doc, stage);
-    if (!ok)
-        return rfs_fail_memory(err);
+    rfs_doc_begin(doc, rfs_strategy_name(strategy));
+    doc->map.current_stage = stages > 1 ? MERGED_STAGE : COMPILED_STAGE;
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t stage = 0; stage < stages; stage++)
+            params += rfs_strategy_layout(strategy, i, stage) != NULL;
+    if (!rfs_doc_reserve(doc, stages, params))
+        return fail_room(doc, err);
+    for (uint32_t stage = 0; stage < stages; stage++) {
+        snprintf(name, sizeof name, "Stage%" PRIu32, stage);
+        if (!rfs_doc_add_node(doc, name, strlen(name), stage))
+            return fail_room(doc, err);
+    }
     for (uint32_t stage = 0; stage < stages; stage++)
-        for (size_t i = 0; i < rfs_strategy_count(strategy) && rc == 0; i++)
+        for (size_t i = 0; i < n && rc == 0; i++)
             if (rfs_strategy_layout(strategy, i, stage))
-                rc = make_one(strategy, i, stage, tensors, doc, err);
+                rc = make_param(strategy, i, stage, tensors, doc, err);
     return rc;
 }

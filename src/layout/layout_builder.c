@@ -29,7 +29,6 @@ void rfs_layout_begin(struct rfs_layout_builder *item, const char *name, size_t 
     item->field = 0;
     item->rows.n = 0;
     item->offsets.n = 0;
-    item->flat = item->per_axis = item->has_shape = false;
     memset(&item->layout, 0, sizeof item->layout);
 }
 

@@ -6,7 +6,6 @@ librfs_la_SOURCES += \
 	src/layout/document.c \
 	src/layout/document.h \
 	src/layout/document_json.c \
-	src/layout/document_protobuf.c \
 	src/layout/grid.c \
 	src/layout/grid.h \
 	src/layout/grid_resolve.c \
@@ -15,9 +14,6 @@ librfs_la_SOURCES += \
 	src/layout/merge.c \
 	src/layout/merge.h \
 	src/layout/open.c \
-	src/layout/read.c \
-	src/layout/read_json.c \
-	src/layout/read_protobuf.c \
 	src/layout/rules.c \
 	src/layout/rules.h \
 	src/layout/rules_layout.c \
@@ -26,5 +22,4 @@ librfs_la_SOURCES += \
 	src/layout/strategy.c \
 	src/layout/strategy_build.c \
 	src/layout/strategy_internal.h \
-	src/layout/strategy.h \
-	src/layout/strategy_proto.h
+	src/layout/strategy.h

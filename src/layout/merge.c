@@ -18,22 +18,21 @@
 
 #define REMEDY_COMPILER "the strategy files as the runs of the stages saved them"
 
+/* A file of a stage; both are owned, and have the file's name. */
 struct stage_file {
     uint32_t stage;
-    struct rfs_strategy *strategy; /* owned; its name is the file's */
+    struct rfs_strategy *strategy;
+    struct rfs_doc doc;
 };
 
 struct rfs_merge {
     char *name;
     struct rfs_intern *seen; /* hashes of the files' bytes */
     RFS_VEC(struct stage_file) stages;
-    struct rfs_strategy_doc *doc; /* the caller's; or NULL */
+    struct rfs_doc doc; /* of all stages; borrows from theirs */
 };
 
-RFS_CLEANUP_OF(strategy_cleanup, struct rfs_strategy *, rfs_strategy_free)
-
-int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_merge **out,
-                  struct rfs_error *err)
+int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *err)
 {
     struct rfs_merge *merge = calloc(1, sizeof *merge);
 
@@ -42,13 +41,18 @@ int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_mer
         return rfs_fail_memory_of(err, name);
     merge->name = strdup(name);
     merge->seen = rfs_intern_new();
-    merge->doc = doc;
-    if (merge->name != NULL && merge->seen != NULL &&
-        (doc == NULL || rfs_strategy_doc_begin(doc, name)))
+    rfs_doc_begin(&merge->doc, merge->name);
+    if (merge->name != NULL && merge->seen != NULL)
         return 0;
     rfs_merge_free(merge);
     *out = NULL;
     return rfs_fail_memory_of(err, name);
+}
+
+static void stage_file_free(struct stage_file *file)
+{
+    rfs_strategy_free(file->strategy);
+    rfs_doc_free(&file->doc);
 }
 
 void rfs_merge_free(struct rfs_merge *merge)
@@ -56,8 +60,9 @@ void rfs_merge_free(struct rfs_merge *merge)
     if (merge == NULL)
         return;
     for (size_t i = 0; i < merge->stages.n; i++)
-        rfs_strategy_free(merge->stages.data[i].strategy);
+        stage_file_free(&merge->stages.data[i]);
     free(merge->stages.data);
+    rfs_doc_free(&merge->doc);
     rfs_intern_free(merge->seen);
     free(merge->name);
     free(merge);
@@ -136,38 +141,29 @@ static bool seen_before(struct rfs_merge *merge, const void *data, size_t size, 
     return *rc == 0 && id < n;
 }
 
-/* A file that was read: that of a new stage is kept, and added to the document. */
-static int add_strategy(struct rfs_merge *merge, struct rfs_strategy **strategy,
-                        const struct rfs_strategy_doc *doc, struct rfs_error *err)
+/* Adds a file that was read: a new stage takes it over, and leaves *FILE empty. */
+static int add_file(struct rfs_merge *merge, struct stage_file *file, struct rfs_error *err)
 {
-    const int rc = check_alone(*strategy, err);
+    const int rc = check_alone(file->strategy, err);
 
     if (rc != 0)
         return rc;
-    const uint32_t stage = rfs_strategy_first_item_stage(*strategy);
-    const char *file = rfs_strategy_name(*strategy);
-    const struct stage_file *first = find_stage(merge, stage);
+    file->stage = rfs_strategy_first_item_stage(file->strategy);
+    const struct stage_file *first = find_stage(merge, file->stage);
     if (first != NULL)
-        return check_same(first->strategy, *strategy, stage, err);
-    if (doc != NULL && doc->lost.code != 0) {
-        if (err != NULL)
-            *err = doc->lost;
-        return doc->lost.code;
-    }
-    if (doc != NULL && !rfs_strategy_doc_merge(merge->doc, doc, stage))
-        return rfs_fail_memory_of(err, file);
-    if (!RFS_PUSH(&merge->stages, (struct stage_file){stage, *strategy}))
-        return rfs_fail_memory_of(err, file);
-    *strategy = NULL;
+        return check_same(first->strategy, file->strategy, file->stage, err);
+    if (merge->doc.lost.code == 0)
+        merge->doc.lost = file->doc.lost;
+    if (!rfs_doc_append(&merge->doc, &file->doc, file->stage) || !RFS_PUSH(&merge->stages, *file))
+        return rfs_fail_memory_of(err, file->doc.name);
+    *file = (struct stage_file){0};
     return 0;
 }
 
 int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, size_t size,
                   struct rfs_error *err)
 {
-    struct rfs_strategy *strategy RFS_CLEANUP(strategy_cleanup) = NULL;
-    struct rfs_strategy_doc doc RFS_CLEANUP(rfs_strategy_doc_free) = {0};
-    struct rfs_strategy_doc *kept = merge->doc != NULL ? &doc : NULL;
+    RFS_CLEANUP(stage_file_free) struct stage_file added = {0};
     int rc;
 
     if (merge->stages.n > 0) {
@@ -180,10 +176,12 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
     }
     if (seen_before(merge, data, size, &rc))
         return 0;
-    if (rc != 0 || (kept != NULL && !rfs_strategy_doc_begin(kept, file)))
+    if (rc != 0)
         return rfs_fail_memory_of(err, file);
-    rc = rfs_strategy_doc_read(file, data, size, kept, &strategy, err);
-    return rc == 0 ? add_strategy(merge, &strategy, kept, err) : rc;
+    rfs_doc_begin(&added.doc, file);
+    return rfs_doc_parse(&added.doc, data, size, err)
+               ?: rfs_doc_strategy(&added.doc, &added.strategy, err)
+               ?: add_file(merge, &added, err);
 }
 
 size_t rfs_merge_stages(const struct rfs_merge *merge)
@@ -191,33 +189,12 @@ size_t rfs_merge_stages(const struct rfs_merge *merge)
     return merge->stages.n;
 }
 
-static int add_stage(struct rfs_strategy_builder *builder, const struct stage_file *file,
-                     struct rfs_error *err)
+const struct rfs_doc *rfs_merge_document(const struct rfs_merge *merge)
 {
-    const struct rfs_strategy *strategy = file->strategy;
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < rfs_strategy_count(strategy); i++) {
-        const char *param = rfs_strategy_param(strategy, i);
-        struct rfs_layout layout = *rfs_strategy_layout(strategy, i, 0);
-        uint32_t id;
-        if (!rfs_strategy_builder_layout(builder, &layout, &id))
-            return rfs_fail_memory_of(err, rfs_strategy_name(strategy));
-        rc = rfs_strategy_builder_place(builder, param, strlen(param), file->stage, id, err);
-    }
-    return rc;
+    return &merge->doc;
 }
 
 int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct rfs_error *err)
 {
-    struct rfs_strategy_builder *builder RFS_CLEANUP(rfs_strategy_builder_cleanup) =
-        rfs_strategy_builder_new(merge->name);
-    int rc = 0;
-
-    *out = NULL;
-    if (builder == NULL)
-        return rfs_fail_memory_of(err, merge->name);
-    for (size_t i = 0; rc == 0 && i < merge->stages.n; i++)
-        rc = add_stage(builder, &merge->stages.data[i], err);
-    return rc == 0 ? rfs_strategy_builder_finish(builder, out, err) : rc;
+    return rfs_doc_strategy(&merge->doc, out, err);
 }

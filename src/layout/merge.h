@@ -4,22 +4,17 @@
  * that mindspore.merge_pipeline_strategys writes. Files come one after the other; those of several
  * ranks of a stage must be equal, and are then taken once.
  *
- * Cost: one parsed strategy for each stage, and 16 bytes for each file.
+ * Cost: one document and one strategy for each stage, and 16 bytes for each file.
  */
 #pragma once
 
 #include "layout/strategy.h"
 
 struct rfs_merge;
-struct rfs_strategy_doc;
+struct rfs_doc;
 
-/*
- * NAME, a folder or a list of files, names the whole in messages. DOC may be NULL; else it gets the
- * document that merge_pipeline_strategys would write, and files that would lose data are refused. 0
- * or -ENOMEM.
- */
-int rfs_merge_new(const char *name, struct rfs_strategy_doc *doc, struct rfs_merge **out,
-                  struct rfs_error *err);
+/* Begins to merge. NAME, a folder or a list of files, names the whole in messages. 0 or -ENOMEM. */
+int rfs_merge_new(const char *name, struct rfs_merge **out, struct rfs_error *err);
 void rfs_merge_free(struct rfs_merge *merge);
 
 /*
@@ -33,6 +28,13 @@ int rfs_merge_add(struct rfs_merge *merge, const char *file, const void *data, s
 size_t rfs_merge_stages(const struct rfs_merge *merge);
 
 /*
- * -EINVAL with *err filled when there were no files, or a stage is missing. *out is the caller's.
+ * Returns the document that merge_pipeline_strategys would write: the merge's, and valid as long as
+ * the names of the files.
+ */
+const struct rfs_doc *rfs_merge_document(const struct rfs_merge *merge);
+
+/*
+ * Makes the strategy of all files. -EINVAL with *err filled when there were no files, or a stage is
+ * missing. *out is the caller's.
  */
 int rfs_merge_finish(struct rfs_merge *merge, struct rfs_strategy **out, struct rfs_error *err);

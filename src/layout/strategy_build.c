@@ -12,7 +12,6 @@
 #include "base/order.h"
 #include "base/vec.h"
 #include "layout/builder.h"
-#include "layout/document.h"
 #include "layout/strategy_internal.h"
 
 #define REMEDY_MERGE "the files of all stages, or a strategy merged from them"
@@ -165,34 +164,19 @@ int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char 
     return 0;
 }
 
-int rfs_strategy_builder_repeat(struct rfs_strategy_builder *builder,
-                                const struct rfs_layout_builder *item, uint32_t layout_id)
+int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item)
 {
     const char *name;
     size_t bytes;
-    uint32_t stage;
-    int rc = split_name(item, &name, &bytes, &stage);
+    uint32_t id, stage;
+    const int rc = rfs_layout_check(item) ?: split_name(item, &name, &bytes, &stage);
 
-    builder->strategy->prefixed |= rc == 0 && bytes < item->name_bytes;
-    if (rc == 0)
-        rc = rfs_strategy_builder_place(builder, name, bytes, stage, layout_id, item->err);
-    if (rc == 0 && item->doc && !rfs_strategy_doc_add(item))
-        rc = rfs_fail_memory_of(item->err, item->file);
-    return rc;
-}
-
-int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item)
-{
-    uint32_t id;
-
-    if (item->doc && !rfs_strategy_doc_keep(item))
-        return rfs_fail_memory_of(item->err, item->file);
-    const int rc = rfs_layout_check(item);
     if (rc != 0)
         return rc;
     if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
         return rfs_fail_memory_of(item->err, item->file);
-    return rfs_strategy_builder_repeat(builder, item, id);
+    builder->strategy->prefixed |= bytes < item->name_bytes;
+    return rfs_strategy_builder_place(builder, name, bytes, stage, id, item->err);
 }
 
 void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage)

@@ -97,7 +97,7 @@ static int merge_files(const char *name, const struct rfs_pathlist *files,
                        struct rfs_strategy **out, struct rfs_error *err)
 {
     RFS_CLEANUP(merge_cleanup) struct rfs_merge *merge = NULL;
-    int rc = rfs_merge_new(name, NULL, &merge, err);
+    int rc = rfs_merge_new(name, &merge, err);
 
     for (size_t i = 0; rc == 0 && i < files->n; i++)
         rc = merge_file(merge, files->data[i], err);

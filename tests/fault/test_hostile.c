@@ -271,7 +271,7 @@ static void test_strategies(void **state)
 {
     (void)state;
     check_all(hostile_json, parse_json, 3 * INPUT);
-    check_all(hostile_protobuf, parse_protobuf, 64 * MIB / 4);
+    check_all(hostile_protobuf, parse_protobuf, 17 * MIB);
 }
 
 static void test_groups(void **state)

@@ -14,12 +14,12 @@ struct form {
     bool json;
 };
 
-static int write_form(const struct form *form, bool merged, const struct rfs_strategy_doc *doc,
-                      char **data, size_t *size)
+static int write_form(const struct form *form, bool merged, const struct rfs_doc *doc, char **data,
+                      size_t *size)
 {
     struct rfs_error err = {0};
-    const int rc = form->json ? rfs_strategy_doc_json(doc, merged, data, size, &err)
-                              : rfs_strategy_doc_protobuf(doc, data, size, &err);
+    const int rc = form->json ? rfs_doc_json(doc, merged, data, size, &err)
+                              : rfs_doc_protobuf(doc, data, size, &err);
 
     if (rc)
         require_refusal(&err);
@@ -50,7 +50,7 @@ static void require_same(const struct rfs_strategy *a, const struct rfs_strategy
     }
 }
 
-static void write_again(const struct form *form, bool merged, const struct rfs_strategy_doc *doc,
+static void write_again(const struct form *form, bool merged, const struct rfs_doc *doc,
                         const struct rfs_strategy *strategy)
 {
     struct rfs_strategy *again;
@@ -69,48 +69,30 @@ static void write_again(const struct form *form, bool merged, const struct rfs_s
 /* Some files that parse cannot be written: what would be lost is refused. */
 static void try_file(const struct form *form, const uint8_t *data, size_t size)
 {
-    struct rfs_strategy *strategy;
-    struct rfs_strategy *alone;
-    struct rfs_strategy_doc doc = {0};
+    struct rfs_strategy *strategy = NULL;
+    struct rfs_doc doc;
     struct rfs_error err = {0};
-    const int rc = rfs_strategy_parse(form->name, data, size, &alone, &err);
 
-    if (rc)
+    rfs_doc_begin(&doc, form->name);
+    if (rfs_doc_parse(&doc, data, size, &err) || rfs_doc_strategy(&doc, &strategy, &err))
         require_refusal(&err);
-    const int again = rfs_strategy_doc_parse(form->name, data, size, &doc, &strategy, &err);
-    if (again)
-        require_refusal(&err);
-    REQUIRE(rc == 0 || again != 0);
-    if (again == 0) {
-        require_same(alone, strategy);
+    else
         write_again(form, false, &doc, strategy);
-    }
-    rfs_strategy_doc_free(&doc);
     rfs_strategy_free(strategy);
-    rfs_strategy_free(alone);
+    rfs_doc_free(&doc);
 }
 
-/* Two merges of the same files: one makes a document, and may refuse more. */
-struct all {
-    struct rfs_merge *merge;
-    struct rfs_merge *documented;
-    struct rfs_strategy_doc doc;
-    bool whole; /* every file so far is in both */
-};
-
-static void add_file(struct all *all, const struct form *form, const uint8_t *data, size_t size)
+/* Adds a file to the merge. Returns whether it is in it. */
+static bool add_file(struct rfs_merge *merge, const struct form *form, const uint8_t *data,
+                     size_t size)
 {
     struct rfs_error err = {0};
 
     try_file(form, data, size);
-    const int rc = rfs_merge_add(all->merge, form->name, data, size, &err);
+    const int rc = rfs_merge_add(merge, form->name, data, size, &err);
     if (rc)
         require_refusal(&err);
-    const int documented = rfs_merge_add(all->documented, form->name, data, size, &err);
-    if (documented)
-        require_refusal(&err);
-    REQUIRE(rc == 0 || documented != 0 || !all->whole);
-    all->whole = all->whole && rc == 0 && documented == 0;
+    return rc == 0;
 }
 
 void fuzz_one(const uint8_t *data, size_t size)
@@ -118,12 +100,11 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (size == 0)
         return;
     const struct form form = {data[0] % 2 ? "s.json" : "s.ckpt", data[0] % 2};
-    struct all all = {.whole = true};
+    struct rfs_merge *merge;
     struct rfs_strategy *strategy = NULL;
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_merge_new("folder", NULL, &all.merge, &err) == 0);
-    REQUIRE(rfs_merge_new("folder", &all.doc, &all.documented, &err) == 0);
+    REQUIRE(rfs_merge_new("folder", &merge, &err) == 0);
     for (size_t at = 1; size - at >= 2;) {
         const size_t n = data[at] | (size_t)data[at + 1] << 8;
         const size_t most = size - at - 2;
@@ -132,18 +113,14 @@ void fuzz_one(const uint8_t *data, size_t size)
 
         REQUIRE(file);
         memcpy(file, data + at + 2, taken);
-        add_file(&all, &form, file, taken);
+        add_file(merge, &form, file, taken);
         free(file);
         at += 2 + taken;
     }
-    if (rfs_merge_finish(all.merge, &strategy, &err) == 0) {
-        if (all.whole)
-            write_again(&form, true, &all.doc, strategy);
-    } else {
+    if (rfs_merge_finish(merge, &strategy, &err) == 0)
+        write_again(&form, true, rfs_merge_document(merge), strategy);
+    else
         require_refusal(&err);
-    }
     rfs_strategy_free(strategy);
-    rfs_strategy_doc_free(&all.doc);
-    rfs_merge_free(all.documented);
-    rfs_merge_free(all.merge);
+    rfs_merge_free(merge);
 }

@@ -83,7 +83,7 @@ static void merge_alone(const char *name, const uint8_t *data, size_t size,
     struct rfs_strategy *merged = NULL;
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_merge_new("folder", NULL, &merge, &err) == 0);
+    REQUIRE(rfs_merge_new("folder", &merge, &err) == 0);
     if (rfs_merge_add(merge, name, data, size, &err) == 0 &&
         rfs_merge_add(merge, name, data, size, &err) == 0 &&
         rfs_merge_finish(merge, &merged, &err) == 0) {

@@ -31,12 +31,12 @@ int rfs_strategy_form(const struct rfs_strategy_args *args, const char *out, boo
 }
 
 int rfs_strategy_write(const struct rfs_strategy_args *args, const char *out, bool json,
-                       bool merged, const struct rfs_strategy_doc *doc, struct rfs_error *err)
+                       bool merged, const struct rfs_doc *doc, struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     size_t size = 0;
-    const int rc = json ? rfs_strategy_doc_json(doc, merged, &data, &size, err)
-                        : rfs_strategy_doc_protobuf(doc, &data, &size, err);
+    const int rc = json ? rfs_doc_json(doc, merged, &data, &size, err)
+                        : rfs_doc_protobuf(doc, &data, &size, err);
 
     return rc ? rc : rfs_output_write(out, data, size, args->force, err);
 }
@@ -50,17 +50,17 @@ static const char *split_name(const char *name, uint32_t *stage)
     return dash ? dash + 1 : name;
 }
 
-int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
-                        struct rfs_error *err)
+int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_doc *doc, struct rfs_error *err)
 {
-    for (size_t i = 0; i < doc->params.n; i++) {
+    for (size_t i = 0; i < doc->map.n_parallel_layout_item; i++) {
         struct rfs_fit_tensor tensor = {.slice = NULL};
         uint32_t stage;
-        const char *name = split_name(rfs_strategy_doc_param(doc, i), &stage);
+        const char *name =
+            split_name(rfs_doc_text(doc->map.parallel_layout_item[i]->param_name), &stage);
         const ptrdiff_t at = rfs_strategy_find(fit->strategy, name);
         int rc = at < 0 ? 0 : rfs_fit_tensor(fit, (size_t)at, stage, &tensor, err);
         if (rc == 1)
-            rc = rfs_strategy_doc_shape(doc, i, tensor.slice->ndim, tensor.whole, err);
+            rc = rfs_doc_set_shape(doc, i, tensor.slice->ndim, tensor.whole, err);
         if (rc < 0)
             return rc;
     }
@@ -71,7 +71,7 @@ int rfs_strategy_convert(const struct rfs_strategy_args *args, struct rfs_error 
 {
     const char *in = args->places.data[0];
     const char *out = args->places.data[1];
-    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
+    RFS_CLEANUP(rfs_doc_free) struct rfs_doc doc = {0};
     RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
     RFS_CLEANUP(rfs_strategy_tree_close) struct rfs_strategy_tree tree = {0};
     RFS_FREE char *data = NULL;
@@ -79,8 +79,9 @@ int rfs_strategy_convert(const struct rfs_strategy_args *args, struct rfs_error 
     const int json = rfs_strategy_form(args, out, !rfs_strategy_is_json(in), err);
 
     int rc = json < 0 ? json : rfs_read_whole(in, RFS_STRATEGY_BYTES, &data, &size, err);
+    rfs_doc_begin(&doc, in);
     if (rc == 0)
-        rc = rfs_strategy_doc_parse(in, data, size, &doc, &strategy, err);
+        rc = rfs_doc_parse(&doc, data, size, err) ?: rfs_doc_strategy(&doc, &strategy, err);
     if (rc == 0)
         rc = rfs_strategy_tree_open(args->tree, &args->options, &tree, err);
     if (rc == 0 && args->tree) {
@@ -125,7 +126,6 @@ int rfs_strategy_merge(const struct rfs_strategy_args *args, struct rfs_error *e
 {
     const char *out = args->places.data[0];
     RFS_CLEANUP(rfs_pathlist_free) struct rfs_pathlist files = {0};
-    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
     RFS_CLEANUP(free_merge) struct rfs_merge *merge = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
     int rc = list_files(args, &files, err);
@@ -134,11 +134,10 @@ int rfs_strategy_merge(const struct rfs_strategy_args *args, struct rfs_error *e
 
     if (json < 0)
         return json;
-    rc = rfs_merge_new(args->places.n == 2 ? args->places.data[1] : out, &doc, &merge, err);
-    doc.name = out;
+    rc = rfs_merge_new(args->places.n == 2 ? args->places.data[1] : out, &merge, err);
     for (size_t i = 0; i < files.n && rc == 0; i++)
         rc = merge_file(merge, files.data[i], err);
     if (rc == 0)
         rc = rfs_merge_finish(merge, &strategy, err);
-    return rc ? rc : rfs_strategy_write(args, out, json, true, &doc, err);
+    return rc ? rc : rfs_strategy_write(args, out, json, true, rfs_merge_document(merge), err);
 }

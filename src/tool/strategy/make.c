@@ -155,7 +155,7 @@ static int check_readable(const struct rfs_headers *headers, struct rfs_error *e
 /* RULES NULL: as the tree says itself. */
 static int make(const struct rfs_strategy_args *args, struct rfs_strategy_tree *tree,
                 const struct rfs_rules *rules, const struct rfs_strategy *source,
-                struct rfs_strategy_doc *doc, struct rfs_strategy **made, struct rfs_error *err)
+                struct rfs_doc *doc, struct rfs_strategy **made, struct rfs_error *err)
 {
     RFS_FREE const char **names = NULL;
     struct rfs_rules_use use = {.source = source, .ranks = args->ranks, .ranks_option = "--ranks"};
@@ -167,7 +167,7 @@ static int make(const struct rfs_strategy_args *args, struct rfs_strategy_tree *
     use.names = names;
     if (rc == 0 && rules)
         rc = rfs_rules_strategy(rules, &use, &tree->source.log, made, err);
-    return rc ? rc : rfs_strategy_doc_make(*made, &tensors, doc, err);
+    return rc ? rc : rfs_doc_make(*made, &tensors, doc, err);
 }
 
 int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err)
@@ -177,7 +177,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
     RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
-    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
+    RFS_CLEANUP(rfs_doc_free) struct rfs_doc doc = {0};
 
     const bool derived = !args->rules && args->ranks == 0 && !args->source && args->tree;
 

@@ -50,9 +50,8 @@ void rfs_strategy_json(struct rfs_json_write *json, const struct rfs_strategy *s
 /* Whether OUT is to be JSON: by --to, or its name. 0 or 1, or -EINVAL with *err filled. */
 int rfs_strategy_form(const struct rfs_strategy_args *args, const char *out, bool input_is_json,
                       struct rfs_error *err);
-/* Writes the file; MERGED as for rfs_strategy_doc_json. 0, or -errno with *err filled. */
+/* Writes the file; MERGED as for rfs_doc_json. 0, or -errno with *err filled. */
 int rfs_strategy_write(const struct rfs_strategy_args *args, const char *out, bool json,
-                       bool merged, const struct rfs_strategy_doc *doc, struct rfs_error *err);
+                       bool merged, const struct rfs_doc *doc, struct rfs_error *err);
 /* Gives the document the shapes of the tree's tensors. 0, or -errno with *err filled. */
-int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
-                        struct rfs_error *err);
+int rfs_strategy_shapes(const struct rfs_fit *fit, struct rfs_doc *doc, struct rfs_error *err);

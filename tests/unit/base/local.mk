@@ -11,7 +11,6 @@ BASE_TESTS = \
 	tests/unit/base/test_memory \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool \
-	tests/unit/base/test_proto_read \
 	tests/unit/base/test_secret \
 	tests/unit/base/test_small
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -29,8 +28,6 @@ tests_unit_base_test_secret_SOURCES = tests/support/smaps.h tests/unit/base/test
 tests_unit_base_test_secret_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_json_read_SOURCES = tests/unit/base/test_json_read.c
 tests_unit_base_test_json_read_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_base_test_proto_read_SOURCES = tests/unit/base/test_proto_read.c
-tests_unit_base_test_proto_read_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_json_write_SOURCES = tests/unit/base/test_json_write.c
 tests_unit_base_test_json_write_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_small_LDADD = librfs.la $(CMOCKA_LIBS)

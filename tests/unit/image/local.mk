@@ -2,6 +2,7 @@
 image_tests = \
 	tests/unit/image/test_files \
 	tests/unit/image/test_image_safetensors \
+	tests/unit/image/test_messages \
 	tests/unit/image/test_npy \
 	tests/unit/image/test_pickle_out \
 	tests/unit/image/test_pt
@@ -17,6 +18,8 @@ tests_unit_image_test_files_SOURCES = $(image_support) tests/unit/image/test_fil
 tests_unit_image_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_image_safetensors_SOURCES = $(image_support) tests/unit/image/test_image_safetensors.c
 tests_unit_image_test_image_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_image_test_messages_SOURCES = $(image_support) tests/unit/image/test_messages.c
+tests_unit_image_test_messages_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_npy_SOURCES = $(image_support) tests/unit/image/test_npy.c
 tests_unit_image_test_npy_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_pickle_out_SOURCES = $(image_support) tests/unit/image/test_pickle_out.c

@@ -234,8 +234,10 @@ static void what_is_wrong_is_refused(void **unused)
     refused_json("2", "0", "\"param_split_shape\":7" PLAIN, "is not a list of integers");
     refused_json("2048", "0,-1", "\"field\":33,\"opt_weight_shard_size\":0",
                  "33 fields over 2048 devices are more than 65536 parts");
-    refused_json("2", "0,-1", "\"field\":9007199254740992,\"opt_weight_shard_size\":0",
+    refused_json("2", "0,-1", "\"field\":2147483647,\"opt_weight_shard_size\":0",
                  "are more than 65536 parts");
+    refused_json("2", "0,-1", "\"field\":2147483648,\"opt_weight_shard_size\":0",
+                 "field is not an integer of 32 bits");
 }
 
 /* 1,025 slices of 2^53 rows: more than 2^63 in all. */

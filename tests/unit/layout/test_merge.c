@@ -21,7 +21,7 @@ static struct rfs_merge *new_merge(void)
 {
     struct rfs_merge *merge = NULL;
 
-    assert_int_equal(rfs_merge_new("folder", NULL, &merge, NULL), 0);
+    assert_int_equal(rfs_merge_new("folder", &merge, NULL), 0);
     return merge;
 }
 
