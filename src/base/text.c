@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include <time.h>
+
 char *rfs_text_vprintf(const char *fmt, va_list args)
 {
     char *text;
@@ -15,6 +17,16 @@ char *rfs_text_printf(const char *fmt, ...)
     char *text = rfs_text_vprintf(fmt, args);
     va_end(args);
     return text;
+}
+
+const char *rfs_text_time(char out[RFS_TIME_TEXT], struct timespec time)
+{
+    struct tm utc;
+    const size_t n =
+        gmtime_r(&time.tv_sec, &utc) ? strftime(out, RFS_TIME_TEXT, "%Y-%m-%d %H:%M:%S", &utc) : 0;
+
+    snprintf(out + n, RFS_TIME_TEXT - n, ".%03ld UTC", time.tv_nsec / 1000000);
+    return out;
 }
 
 static bool is_continuation(unsigned char c)

@@ -4,9 +4,15 @@
 
 #include "base/std.h"
 
+#include <time.h>
+
 /* As asprintf and vasprintf: malloc'ed, or NULL when out of memory. */
 char *rfs_text_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *rfs_text_vprintf(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
+
+/* A time as "2026-08-22 07:44:10.123 UTC". Returns OUT. */
+#define RFS_TIME_TEXT 64
+const char *rfs_text_time(char out[RFS_TIME_TEXT], struct timespec time);
 
 static inline bool rfs_text_ends(const char *text, const char *end)
 {

@@ -192,6 +192,12 @@ bool rfs_plan_looks_swapped(const struct rfs_planner *planner);
  * -ENOENT with *err filled.
  */
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
+/*
+ * Whether a checkpoint that describes itself has all files of its save, or names= leaves out what
+ * is incomplete without them; and with strict, whether its metadata is of these files. 0, -EINVAL
+ * or -ENOENT with *err filled.
+ */
+int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *err);
 
 /*
  * The id of the geometry, resolved at the first call for its key: the role's layouts and TYPE, that

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "layout/grid.h"
+#include "source/boxes/boxes.h"
 
 /*
  * The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have a copy of a
@@ -80,5 +81,47 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
                 "same slice",
                 rank);
     }
+    return 0;
+}
+
+/* A tensor that is shown, and of which lost files had some; NULL: none. */
+static const struct rfs_boxed_tensor *find_incomplete(const struct rfs_planner *planner,
+                                                      const struct rfs_boxes *boxes)
+{
+    for (size_t i = 0; i < boxes->tensors.n; i++) {
+        const struct rfs_boxed_tensor *tensor = &boxes->tensors.data[i];
+        const char *name = rfs_catalog_name(planner->config.catalog, tensor->name);
+        if (tensor->incomplete && rfs_output_map_name(planner->config.output_map, name))
+            return tensor;
+    }
+    return NULL;
+}
+
+int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *err)
+{
+    static const char remedy[] =
+        "all files of the save; or names=FILE with null for each parameter that is incomplete";
+    const struct rfs_planner_config *config = &planner->config;
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(config->catalog);
+    const char *path = rfs_catalog_path(config->catalog);
+
+    if (boxes && boxes->doubt && config->strict)
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "a folder whose last save has ended", "%s",
+                        boxes->doubt);
+    if (!boxes || !boxes->lost)
+        return 0;
+    const struct rfs_boxed_tensor *lacks = find_incomplete(planner, boxes);
+    if (lacks)
+        return rfs_fail(err, -ENOENT, RFS_OF(path, rfs_catalog_name(config->catalog, lacks->name)),
+                        remedy,
+                        "is incomplete: %s missing, by the numbers in the names of the other files",
+                        boxes->lost);
+    if (config->strict || !rfs_output_map_has_names(config->output_map))
+        return rfs_fail(err, -ENOENT, RFS_IN(path), remedy,
+                        "%s missing, by the numbers in the names of the other files", boxes->lost);
+    if (!config->template)
+        rfs_log(config->log, RFS_WARNING,
+                "%s: %s missing: parameters that no other file has are not shown", path,
+                boxes->lost);
     return 0;
 }

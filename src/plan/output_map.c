@@ -187,6 +187,11 @@ int rfs_output_map_open(const struct rfs_output_map_config *config, struct rfs_o
     return rc;
 }
 
+bool rfs_output_map_has_names(const struct rfs_output_map *output_map)
+{
+    return output_map && output_map->names;
+}
+
 int rfs_output_map_digest(const struct rfs_output_map *output_map, uint64_t digest[2])
 {
     const struct names *names = output_map ? output_map->names : NULL;

@@ -21,6 +21,8 @@ int rfs_output_map_open(const struct rfs_output_map_config *config, struct rfs_o
                         struct rfs_error *err);
 void rfs_output_map_free(struct rfs_output_map *output_map);
 
+/* Whether it has a map of names. */
+bool rfs_output_map_has_names(const struct rfs_output_map *output_map);
 /*
  * The XXH3-128 of the map's contents; zeros without a map. (Dtype rules are covered by their text.)
  * 0, or -1 when out of memory.

@@ -87,6 +87,8 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     int rc = rfs_plan_check_strategies(planner, err);
     if (!rc && !config->late && !config->lacking)
         rc = rfs_plan_check_lost(planner, err);
+    if (!rc)
+        rc = rfs_plan_check_boxes(planner, err);
     if (rc)
         return rc;
     rc = make_tables(planner);

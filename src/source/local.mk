@@ -110,6 +110,7 @@ librfs_la_SOURCES += \
 	src/source/scan/iterations.c \
 	src/source/scan/map.c \
 	src/source/scan/name.c \
+	src/source/scan/numbered.c \
 	src/source/scan/parts.c \
 	src/source/scan/scan.c \
 	src/source/scan/scan.h \

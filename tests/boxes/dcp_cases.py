@@ -7,6 +7,8 @@ import logging
 import math
 import os
 import random
+import re
+import shutil
 import subprocess
 
 import torch
@@ -80,9 +82,9 @@ class Case:
             return f"format=pt has other objects than {want}: {[n for n in have if n not in self.whole()]}"
         return self.check_folder(source, os.path.join(folder, "dcp"))
 
-    def check_folder(self, source, out):
+    def check_folder(self, source, out, more=""):
         """Other ranks and other chunks; values that are not tensors must be the same."""
-        options = f"view=dcp,dst_ranks={1 + len(self.items) % 4},chunk_size=100"
+        options = f"view=dcp,dst_ranks={1 + len(self.items) % 4},chunk_size=100{more}"
         if said := export(source, out, options):
             return said
         have = program.load(out, self.items)
@@ -108,8 +110,15 @@ class Shards(Case):
         return next((said for path, v in self.items.items() if (said := differ("torch", path, have[path], v.full))), None)
 
     def check_views(self, folder, source, _options):
-        said = check_export(source, os.path.join(folder, "hf"), "view=huggingface", self.whole())
-        return said or self.check_folder(source, os.path.join(folder, "dcp"))
+        """A rank whose pieces are all saved by others writes no file: such a folder looks as if one were lost."""
+        hf, more = os.path.join(folder, "hf"), ""
+        if lacks_shards(source):
+            said = export(source, hf, "view=huggingface")
+            if not said or "missing, by the numbers in the names" not in said:
+                return f"without a shard: {said}"
+            more = ",segmented"
+        said = check_export(source, hf, "view=huggingface" + more, self.whole())
+        return said or self.check_folder(source, os.path.join(folder, "dcp"), more)
 
 
 class Ranks(Case):
@@ -137,14 +146,23 @@ class Ranks(Case):
         return said or check_export(source, os.path.join(folder, "pt"), "format=pt", self.whole())
 
 
+def lacks_shards(folder):
+    shards = [int(found[1]) for name in os.listdir(folder) if (found := re.fullmatch(r"shard-(\d{5})-.*-of-00001.safetensors", name))]
+    return sorted(shards) != list(range(1, len(shards) + 1))
+
+
 def safetensors_can(value):
     return not hasattr(value, "full") or not value.full.is_complex()
 
 
+def run(program_name, *arguments):
+    command = os.environ.get(program_name.upper()) or os.path.join(os.environ.get("top_builddir", "."), program_name)
+    return subprocess.run([command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
 def export(source, out, options):
     """None, or what went wrong."""
-    reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
-    ran = subprocess.run([reshard, "export", source, out, "-o", options], capture_output=True, text=True, check=False)
+    ran = run("reshard", "export", source, out, "-o", options)
     return f"reshard export -o {options}: {ran.stderr.strip()}" if ran.returncode else None
 
 
@@ -353,6 +371,38 @@ def safetensors(name):
         ("scalar",): Plain(torch.tensor(3.5))})
 
 
+@fixed_since_2_9
+def safetensors_with_a_gap(name):
+    """Ranks 1 and 3 have only copies, and save nothing."""
+    return Shards(name, 4, {("w",): Sharded(numbered(4, 2), (2, 2), [0, None])})
+
+
+def negative(items):
+    """Other values in the same pieces."""
+    return {path: Sharded(-v.full, v.mesh, v.cuts) for path, v in items.items()}
+
+
+class Beside(Shards):
+    """Copies of another save under names that are like those of the files, and sort before and behind them."""
+
+    def check_views(self, folder, source, options):
+        other = os.path.join(folder, "other")
+        program.save(other, self.world, negative(self.items), writer=program.safetensors_writer)
+        first = "shard-00001-model-00001-of-00001"
+        for copy in (" (1)", "-old", ".bak", "a"):
+            shutil.copy(os.path.join(other, first + ".safetensors"), os.path.join(source, first + copy + ".safetensors"))
+        return super().check_views(folder, source, options)
+
+    def check_oracle(self, folder):
+        return None
+
+
+@fixed_since_2_9
+def safetensors_beside_copies(name):
+    """torch itself reads every file of the folder."""
+    return Beside(name, 2, {("w",): Sharded(numbered(4, 2) + 1, (2,), [0])})
+
+
 @fixed_since_2_2
 def ranks(name):
     """As FSDP saves them: cut along one axis, along both, twice along one, not at all; a scalar, and values that are not tensors."""
@@ -408,11 +458,89 @@ def ranks_partial(name):
                    "placement_types.Partial, which is not read")
 
 
+def lose(*ranks):
+    def damage(folder, world):
+        for rank in ranks:
+            os.remove(program.file_of(folder, rank, world))
+    return damage
+
+
 @fixed_since_2_2
 def ranks_missing(name):
     """The file of one rank."""
-    return Refused(name, 4, {("w",): Sharded(numbered(4, 2), (4,), [0])}, "the metadata has no chunk for [2:3, 0:2]",
-                   lambda folder, world: os.remove(program.file_of(folder, 2, world)))
+    return Refused(name, 4, {("w",): Sharded(numbered(4, 2), (4,), [0])},
+                   "'w': is incomplete: 'model_world_size_4_rank_2.pt' is missing, by the numbers", lose(2))
+
+
+@fixed_since_2_2
+def ranks_missing_at_the_end(name):
+    """Files that may have had parameters of their own."""
+    return Refused(name, 4, {("w",): Sharded(numbered(4, 2), (4,), [None])},
+                   "'model_world_size_4_rank_2.pt', 'model_world_size_4_rank_3.pt' are missing, by the numbers", lose(2, 3))
+
+
+class Complete(Ranks):
+    """Those parameters that are complete without a lost file, once names= leaves out the others."""
+
+    def check_views(self, folder, source, _options):
+        lose(3)(source, self.world)
+        names = os.path.join(folder, "names.json")
+        with open(names, "w", encoding="ascii") as file:
+            file.write('{"cut": null}')
+        for command in (("reshard", "info", source), ("reshard", "verify", source), ("reshard", "stats", source),
+                        ("reshardfs", "--check", source, folder, "-o", "format=pt")):
+            ran = run(*command)
+            if (ran.returncode == 0) != ("info" in command) or "_rank_3.pt' is missing" not in ran.stdout + ran.stderr:
+                return f"{command}: {ran.returncode}, {ran.stdout}{ran.stderr}"
+        ran = run("reshard", "verify", source, "-o", f"names={names}")
+        if ran.returncode or "is missing: parameters that no other file has are not shown" not in ran.stderr:
+            return f"verify with names=: {ran.returncode}, {ran.stdout}{ran.stderr}"
+        want = {n: v for n, v in self.whole().items() if n != "cut"}
+        said = check_export(source, os.path.join(folder, "hf"), f"view=huggingface,names={names}", want)
+        strict = export(source, os.path.join(folder, "strict"), f"view=huggingface,names={names},strict")
+        return said or (None if strict and "is missing" in strict else f"strict: {strict}")
+
+
+@fixed_since_2_2
+def ranks_complete_without_one(name):
+    """The other half of the mesh has what the lost rank had of one tensor, nobody what it had of another."""
+    return Complete(name, 4, {("cut",): Sharded(numbered(8, 2), (2, 2), [0, 0]),
+                              ("copied",): Sharded(numbered(8, 2), (2, 2), [None, 0]),
+                              ("buffer",): Plain(numbered(3))})
+
+
+class Two(Ranks):
+    """Two saves in one folder."""
+
+    def check_views(self, folder, source, options):
+        program.save_ranks(source, 2, {path: Plain(-v.full) for path, v in self.items.items()})
+        said = export(source, os.path.join(folder, "both"), "view=huggingface")
+        if not said or "file='model_world_size_4_*'" not in said:
+            return f"two saves: {said}"
+        said = check_export(source, os.path.join(folder, "hf"), "view=huggingface,file=model_world_size_4_*", self.whole())
+        minus = {n: -v for n, v in self.whole().items()}
+        return said or check_export(source, os.path.join(folder, "hf2"), "view=huggingface,file=model_world_size_2_*", minus)
+
+
+@fixed_since_2_2
+def ranks_of_two_worlds(name):
+    """file= chooses one of them."""
+    return Two(name, 4, {("w",): Sharded(numbered(5, 2), (4,), [0])})
+
+
+class Copied(Ranks):
+    def check_views(self, folder, source, options):
+        program.save_ranks(source + "2", self.world, negative(self.items))
+        for copy in (" (copy)", ".bak", "x"):
+            shutil.copy(program.file_of(source + "2", 0, self.world),
+                        program.file_of(source, 0, self.world).replace(".pt", copy + ".pt"))
+        return super().check_views(folder, source, options)
+
+
+@fixed_since_2_2
+def ranks_beside_copies(name):
+    """Of other names."""
+    return Copied(name, 2, {("w",): Sharded(numbered(5, 2), (2,), [0])})
 
 
 @fixed_since_2_2

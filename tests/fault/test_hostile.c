@@ -313,9 +313,15 @@ static int parse_metadata(const struct bytes *input, struct rfs_error *err)
     return parse_boxes(input, "metadata.json", rfs_mindformers_open, err);
 }
 
+static int open_fsdp(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
+                     struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
+{
+    return rfs_fsdp_open(folder, NULL, files, tables, log, out, err);
+}
+
 static int parse_fsdp(const struct bytes *input, struct rfs_error *err)
 {
-    return parse_boxes(input, "model_world_size_1_rank_0.pt", rfs_fsdp_open, err);
+    return parse_boxes(input, "model_world_size_1_rank_0.pt", open_fsdp, err);
 }
 
 static int parse_shards(const struct bytes *input, struct rfs_error *err)

@@ -21,7 +21,9 @@ void fuzz_one(const uint8_t *data, size_t size)
 
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("a.pt", input.data, input.size)) == 0);
-    if (require_result(rfs_fsdp_open(fuzz_folder(), files, &tables, NULL, &boxes, &err), &err))
+    const char *lost = size % 2 ? "'b.pt' is" : NULL;
+    if (require_result(rfs_fsdp_open(fuzz_folder(), lost, files, &tables, NULL, &boxes, &err),
+                       &err))
         require_chunks(boxes, &(const uint64_t){input.size}, 1);
     rfs_boxes_free(boxes);
     rfs_files_free(files);

@@ -51,6 +51,7 @@ struct rfs_boxed_tensor {
     uint32_t type;
     uint32_t first, n; /* its chunks */
     struct rfs_chunk_grid *grid;
+    bool incomplete; /* files that are lost had some of its chunks: no element of it may be read */
 };
 
 /* A value that is not a tensor: its item's bytes are all that is known of it. */
@@ -87,6 +88,14 @@ struct rfs_boxes {
     RFS_VEC(uint32_t) by_name;                /* by name id; for rfs_boxes_find */
     struct rfs_intern *paths;                 /* of files, while it is built: id + first_file */
     uint32_t first_file, n_files;
+    /*
+     * Files of the save that are lost, for messages: "'a' is"; NULL: none. Set before they are
+     * finished, it lets tensors be incomplete. Owned.
+     */
+    char *lost;
+    char *doubt;      /* whether the metadata is of the files, for messages; NULL: none. Owned */
+    bool times_tell;  /* the metadata was written last, so that a newer file is of another save */
+    atomic_bool told; /* the log has a line about such a file */
 };
 
 /*
@@ -141,7 +150,7 @@ int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t len
 
 /*
  * Proves that all objects and chunks are stored, and that these tile their tensors. 0, or -errno
- * with *err filled: the tensor and the box.
+ * with *err filled: the tensor and the box. A gap is no failure where files are lost.
  */
 int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err);
 

@@ -47,6 +47,8 @@ void rfs_boxes_free(struct rfs_boxes *boxes)
     if (boxes->paths)
         rfs_intern_free(boxes->paths);
     free(boxes->folder);
+    free(boxes->lost);
+    free(boxes->doubt);
     free(boxes);
 }
 

@@ -347,8 +347,9 @@ static int read_file(struct rfs_pieces *pieces, uint32_t file, size_t *left_out,
 /* All is located when it is built. */
 static const struct rfs_boxes_format format = {.name = "PyTorch's FSDP, rank by rank"};
 
-int rfs_fsdp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                  struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
+int rfs_fsdp_open(const char *folder, const char *lost, struct rfs_files *files,
+                  struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
+                  struct rfs_error *err)
 {
     struct rfs_pieces pieces = {.boxes = rfs_boxes_new(&format, folder, 0, files, tables, log)};
     const uint32_t n = rfs_files_count_paths(files);
@@ -356,6 +357,8 @@ int rfs_fsdp_open(const char *folder, struct rfs_files *files, struct rfs_tables
     size_t left_out = 0;
     int rc = pieces.boxes ? 0 : rfs_fail_memory(err);
 
+    if (rc == 0 && lost && (pieces.boxes->lost = strdup(lost)) == NULL)
+        rc = rfs_fail_memory(err);
     for (uint32_t file = 0; rc == 0 && file < n; file++)
         rc = read_file(&pieces, file, &left_out, err ? err : &own);
     if (rc == 0)

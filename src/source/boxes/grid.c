@@ -181,6 +181,7 @@ static int claim(const struct gridding *g, struct rfs_chunk_grid *grid, uint32_t
     }
 }
 
+/* 0, 1 where a cell is in no chunk because files are lost, or -errno. */
 static int fill(const struct gridding *g, struct rfs_chunk_grid *grid)
 {
     struct rfs_box_text text;
@@ -190,8 +191,10 @@ static int fill(const struct gridding *g, struct rfs_chunk_grid *grid)
         rc = claim(g, grid, g->tensor->first + c);
     for (uint64_t i = 0; rc == 0 && i < g->n_cells; i++)
         if (grid->cells[i] == NO_CHUNK)
-            rc = rfs_fail(g->err, -EINVAL, RFS_BOXES_OF(g->boxes, g->tensor), NULL,
-                          "the metadata has no chunk for %s", print_cell(g, grid, i, &text));
+            rc = g->boxes->lost
+                     ? 1
+                     : rfs_fail(g->err, -EINVAL, RFS_BOXES_OF(g->boxes, g->tensor), NULL,
+                                "the metadata has no chunk for %s", print_cell(g, grid, i, &text));
     return rc;
 }
 
@@ -231,6 +234,10 @@ int rfs_boxes_make_grid(const struct rfs_boxes *boxes, struct rfs_boxed_tensor *
         return rc;
     if (tensor->n == 1 && boxes->chunks.data[tensor->first].type == tensor->type)
         return 0;
+    if (tensor->n == 0 && boxes->lost) {
+        tensor->incomplete = true;
+        return 0;
+    }
     if (tensor->n == 0)
         return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, tensor), NULL,
                         "the metadata has no chunk for any of its elements");
@@ -241,9 +248,10 @@ int rfs_boxes_make_grid(const struct rfs_boxes *boxes, struct rfs_boxed_tensor *
     if (!grid)
         return rfs_fail_memory(err);
     rc = fill(&g, grid);
+    tensor->incomplete = rc > 0;
     if (rc) {
         rfs_boxes_free_grid(grid);
-        return rc;
+        return rc < 0 ? rc : 0;
     }
     tensor->grid = grid;
     return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/boxes/open.h"
 
+#include "base/store.h"
 #include "source/boxes/dcp.h"
 #include "source/boxes/fsdp.h"
 #include "source/boxes/mindformers.h"
@@ -13,8 +14,19 @@ static int (*const readers[])(const char *folder, struct rfs_files *files,
     [RFS_DCP] = rfs_dcp_open,
     [RFS_MINDFORMERS] = rfs_mindformers_open,
     [RFS_SHARDS] = rfs_shards_open,
-    [RFS_FSDP] = rfs_fsdp_open,
 };
+
+/* Takes what the folder tells of the save as a whole. */
+static int take_doubt(const struct rfs_scan *scan, const char *folder, struct rfs_boxes *boxes,
+                      struct rfs_error *err)
+{
+    boxes->times_tell = scan->described == RFS_DCP && !scan->exported && !rfs_is_url(folder);
+    if (!scan->doubt)
+        return 0;
+    rfs_log(boxes->log, RFS_WARNING, "%s: %s", folder, scan->doubt);
+    boxes->doubt = strdup(scan->doubt);
+    return boxes->doubt ? 0 : rfs_fail_memory_of(err, folder);
+}
 
 int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,
                    struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
@@ -26,7 +38,11 @@ int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct 
     *out = NULL;
     if (!folder)
         return rfs_fail_memory_of(err, metadata);
-    const int rc = readers[scan->described](folder, files, tables, log, out, err);
+    int rc = scan->described == RFS_FSDP
+                 ? rfs_fsdp_open(folder, scan->lost, files, tables, log, out, err)
+                 : readers[scan->described](folder, files, tables, log, out, err);
+    if (rc == 0)
+        rc = take_doubt(scan, folder, *out, err);
     free(folder);
     return rc;
 }

@@ -9,64 +9,71 @@
  *   PyTorch's FSDP, rank by rank       model_world_size_8_rank_0.pt …
  *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
  *   the same, of one rank              CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
+ *
+ * HyperParallel's are refused: 0.metadata or .rank0_metadata, _rank0_.safetensors. Each rank's file
+ * looks like one whole checkpoint.
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/text.h"
 #include "source/scan/internal.h"
 
-#define SHARDS "shard-*-model-*-of-*.safetensors"
-#define FSDP "model_world_size_*_rank_*.pt"
-#define DIGITS 7 /* of the numbers in the names of MindSpore Transformers */
+#define MANIFEST "reshard-manifest"
 
 struct seen {
     bool dcp, distcp, alone, json, safetensors, shards, fsdp;
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
+    bool temporary, manifest;
+    bool local;     /* metadata of one rank of HyperParallel */
+    char hyper[64]; /* the name of a file with its tensors, or "" */
 };
 
-/*
- * The number of files of a save by the name of one, [PREFIX-]model-0000000-0000008; 0: it is none.
- */
-static uint64_t files_of_save(const char *name)
+/* Whether a name is a number between two texts. */
+static bool is_number_in(const char *name, const char *before, const char *behind)
 {
-    static const char *const patterns[] = {"model-*-*.safetensors", "*-model-*-*.safetensors",
-                                           "opt-*-*.safetensors", "*-opt-*-*.safetensors"};
-    const char *last = strrchr(name, '-');
-    bool known = false;
+    const size_t n = strlen(before);
+    const size_t digits = strncmp(name, before, n) == 0 ? strspn(name + n, "0123456789") : 0;
 
-    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
-        known |= rfs_glob_match(patterns[i], name);
-    if (!known || strspn(last + 1, "0123456789") != DIGITS ||
-        strcmp(last + 1 + DIGITS, ".safetensors") != 0 || last - name <= DIGITS ||
-        last[-DIGITS - 1] != '-' || strspn(last - DIGITS, "0123456789") != DIGITS)
-        return 0;
-    return strtoull(last + 1, NULL, 10);
+    return digits > 0 && strcmp(name + n + digits, behind) == 0;
+}
+
+/* https://github.com/mindspore-ai/hyper-parallel: core/checkpoint/filesystem_storage.py */
+static void look_for_hyper(struct seen *seen, const char *name)
+{
+    seen->local |= is_number_in(name, "", ".metadata") || is_number_in(name, ".rank", "_metadata");
+    if (is_number_in(name, "_rank", "_.safetensors") && strlen(name) < sizeof seen->hyper)
+        snprintf(seen->hyper, sizeof seen->hyper, "%s", name);
 }
 
 static int look(void *ctx, const struct dirent *entry)
 {
     struct seen *seen = ctx;
+    const char *name = entry->d_name;
+    const uint32_t ranks = rfs_numbered_count(RFS_NUMBERED_MINDFORMERS, name);
 
-    seen->dcp |= strcmp(entry->d_name, ".metadata") == 0;
-    seen->json |= strcmp(entry->d_name, "metadata.json") == 0;
-    seen->alone |= rfs_glob_match("__*.metadata", entry->d_name);
-    seen->distcp |= rfs_glob_match("*.distcp", entry->d_name);
-    seen->fsdp |= rfs_glob_match(FSDP, entry->d_name);
-    seen->shards |= rfs_glob_match(SHARDS, entry->d_name);
-    seen->safetensors |= rfs_glob_match("*.safetensors", entry->d_name);
-    const uint64_t files = files_of_save(entry->d_name);
-    seen->one_rank |= files == 1;
-    seen->many_ranks |= files > 1;
+    seen->dcp |= strcmp(name, ".metadata") == 0;
+    seen->temporary |= strcmp(name, ".metadata.tmp") == 0;
+    seen->manifest |= strncmp(name, MANIFEST, sizeof MANIFEST - 1) == 0;
+    seen->json |= strcmp(name, "metadata.json") == 0;
+    seen->alone |= is_number_in(name, "__", ".metadata");
+    seen->distcp |= rfs_glob_match("*.distcp", name);
+    seen->fsdp |= rfs_numbered_like(RFS_NUMBERED_FSDP, name);
+    seen->shards |= rfs_numbered_like(RFS_NUMBERED_SHARDS, name);
+    seen->safetensors |= rfs_glob_match("*.safetensors", name);
+    seen->one_rank |= ranks == 1;
+    seen->many_ranks |= ranks > 1;
+    look_for_hyper(seen, name);
     return 0;
 }
 
 /* Options that choose files have nothing to choose from. */
 static int check_options(const struct rfs_source_spec *spec, const char *by, struct rfs_error *err)
 {
-    if (spec->rank_dir || spec->file || spec->group_info || spec->segmented || spec->entry ||
-        spec->encrypted)
+    if (spec->rank_dir || spec->file || spec->group_info || spec->segmented ||
+        spec->segmented_skip || spec->entry || spec->encrypted || rfs_spec_asks_save(spec))
         return rfs_fail_usage(err, "the folder alone",
-                              "the source describes itself by '%s': rank_dir, file, "
-                              "group_info, segmented, entry and keys have no effect",
+                              "the source describes itself by '%s': rank_dir, file, group_info, "
+                              "segmented, step, epoch, entry and keys have no effect",
                               by);
     return 0;
 }
@@ -91,73 +98,108 @@ static int take(const struct rfs_source_spec *spec, enum rfs_described described
     return rc;
 }
 
-/* All files of the folder that a pattern names are rank 0's. */
-static int take_all(const struct rfs_source_spec *spec, const char *pattern, struct rfs_scan *out,
-                    struct rfs_error *err)
+/* The time of a file of the folder. 0 or -errno. */
+static int time_of(const struct rfs_source_spec *spec, const char *name, char out[RFS_TIME_TEXT])
 {
-    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
-    const int rc = rfs_listing_read(spec->beneath, spec->path, pattern, &listing, err);
-    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
+    RFS_FREE char *path = rfs_path_join(spec->path, name);
+    struct stat st;
+    const int rc = path ? rfs_beneath_stat(spec->beneath, path, &st) : -ENOMEM;
 
-    if (rc)
-        return rc;
-    for (size_t i = 0; item && i < listing.n; i++)
-        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, listing.data[i].name)))
-            item = NULL;
-    return item ? 0 : rfs_fail_memory(err);
+    if (rc == 0)
+        rfs_text_time(out, st.st_mtim);
+    return rc;
 }
 
-/* Files that each describe their part of the whole. */
-static int take_each(const struct rfs_source_spec *spec, enum rfs_described described,
-                     const char *pattern, struct rfs_scan *out, struct rfs_error *err)
+/* torch's: a temporary file stays there when a save into the folder breaks off. */
+static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
+                    struct rfs_scan *out, struct rfs_error *err)
 {
-    const int rc = check_options(spec, pattern, err);
+    char temporary[RFS_TIME_TEXT];
+    char metadata[RFS_TIME_TEXT];
+    const int rc = take(spec, RFS_DCP, ".metadata", out, err);
+
+    out->exported = seen->manifest;
+    if (rc || !seen->temporary || time_of(spec, ".metadata.tmp", temporary) ||
+        time_of(spec, ".metadata", metadata))
+        return rc;
+    out->doubt = rfs_text_printf("'.metadata.tmp' of %s is beside '.metadata' of %s: a later save "
+                                 "into the folder did not end, and may have replaced files",
+                                 temporary, metadata);
+    return out->doubt ? 0 : rfs_fail_memory(err);
+}
+
+/* Files that each describe their part of the whole, or that are whole: their names count them. */
+static int take_numbered(const struct rfs_source_spec *spec, enum rfs_described described,
+                         struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
+{
+    const enum rfs_numbered kind = described == RFS_SHARDS ? RFS_NUMBERED_SHARDS
+                                   : described == RFS_FSDP ? RFS_NUMBERED_FSDP
+                                                           : RFS_NUMBERED_MINDFORMERS;
+    struct rfs_source_spec others = *spec;
+
+    others.file = NULL; /* chooses one of several saves */
+    if (described == RFS_SHARDS)
+        others.segmented = false; /* says that they are all of the save */
+    if (described == RFS_NOT_DESCRIBED)
+        others.encrypted = NULL;
+    const int rc = check_options(&others, "the names of its files", err);
 
     set(out, described, described == RFS_FSDP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS);
-    return rc ? rc : take_all(spec, pattern, out, err);
+    return rc ? rc : rfs_scan_numbered(spec, kind, log, out, err);
 }
 
-/* Of one rank there is no metadata: each file has whole tensors. */
-static int take_one_rank(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                         struct rfs_error *err)
+static int fail_hyper(const struct rfs_source_spec *spec, const struct seen *seen,
+                      struct rfs_error *err)
 {
-    set(out, RFS_NOT_DESCRIBED, RFS_FORMAT_SAFETENSORS);
-    return take_all(spec, "*.safetensors", out, err);
+    return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
+                    "save_checkpoint of MindSpore in that training, or another format that is read",
+                    "this is a checkpoint of HyperParallel, as '%s' shows; this format is not read",
+                    *seen->hyper ? seen->hyper : "the metadata of each rank");
 }
 
-int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                       struct rfs_error *err)
+/* A save that has not ended. */
+static int fail_unfinished(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                           const char *remedy, const char *what, struct rfs_error *err)
+{
+    out->unfinished = true;
+    return rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy, "%s", what);
+}
+
+int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
+                       struct rfs_scan *out, struct rfs_error *err)
 {
     struct seen seen = {0};
     const int rc = rfs_entry_each(spec->path, look, &seen, err);
 
     if (rc)
         return rc;
+    if ((*seen.hyper && !seen.distcp) || (seen.local && !seen.dcp))
+        return fail_hyper(spec, &seen, err);
     if (seen.dcp)
-        return take(spec, RFS_DCP, ".metadata", out, err);
+        return take_dcp(spec, &seen, out, err);
     if (seen.alone)
         return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
                         "torch.distributed.checkpoint.save with use_collectives=True, its default",
                         "each rank was saved by itself, with metadata of its own "
                         "('__0.metadata'): such a checkpoint is not read");
     if (seen.distcp)
-        return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
-                        "a save that has ended: torch.distributed.checkpoint writes .metadata last",
-                        "the folder has .distcp files and no '.metadata'");
+        return fail_unfinished(
+            spec, out, "a save that has ended: torch.distributed.checkpoint writes .metadata last",
+            "the folder has .distcp files and no '.metadata'", err);
     if (seen.shards)
-        return take_each(spec, RFS_SHARDS, SHARDS, out, err);
+        return take_numbered(spec, RFS_SHARDS, log, out, err);
     if (seen.fsdp)
-        return take_each(spec, RFS_FSDP, FSDP, out, err);
+        return take_numbered(spec, RFS_FSDP, log, out, err);
     if (seen.json && seen.safetensors)
         return take(spec, RFS_MINDFORMERS, "metadata.json", out, err);
     if (seen.many_ranks)
-        return rfs_fail(
-            err, -EINVAL, RFS_IN(spec->path),
-            "another iteration: MindSpore Transformers writes metadata.json when all "
-            "files are there",
-            "the folder has the files of several ranks and no 'metadata.json': its save "
-            "has not ended");
-    return seen.one_rank ? take_one_rank(spec, out, err) : 0;
+        return fail_unfinished(spec, out,
+                               "another iteration: MindSpore Transformers writes metadata.json "
+                               "when all files are there",
+                               "the folder has the files of several ranks and no "
+                               "'metadata.json': its save has not ended",
+                               err);
+    return seen.one_rank ? take_numbered(spec, RFS_NOT_DESCRIBED, log, out, err) : 0;
 }
 
 /* As scanning a folder without options: the checkpoint, or the iteration, that it is of. */
@@ -166,7 +208,7 @@ static int scan_plain(const char *path, struct rfs_scan *out)
     const struct rfs_source_spec spec = {
         .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
     struct rfs_error unused;
-    const int rc = rfs_scan_described(&spec, out, &unused);
+    const int rc = rfs_scan_described(&spec, NULL, out, &unused);
 
     return rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
 }

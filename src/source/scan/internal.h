@@ -101,8 +101,25 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
  * A folder whose checkpoint describes itself: out->n is 1, or 0 when it is of another kind. 0, or
  * -errno with *err filled.
  */
-int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                       struct rfs_error *err);
+int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
+                       struct rfs_scan *out, struct rfs_error *err);
+
+/* ---- files of a save that are named by numbers (numbered.c) ---- */
+
+enum rfs_numbered { RFS_NUMBERED_SHARDS, RFS_NUMBERED_FSDP, RFS_NUMBERED_MINDFORMERS };
+
+/* Whether a name is one of such a file, or like one, as that of a copy. */
+bool rfs_numbered_like(enum rfs_numbered kind, const char *name);
+/* The number of files that the name of a file of the save gives; 0: it is no such name. */
+uint32_t rfs_numbered_count(enum rfs_numbered kind, const char *name);
+/*
+ * Takes the files of the one save in SPEC->path as rank 0's, in the order of their numbers.
+ * SPEC->file chooses names. Two saves, two files of one piece and missing files are refused, but:
+ * out->lost names those of FSDP, and with SPEC->segmented the log those of shards. LOG (may be
+ * NULL) hears the names that are only similar. 0, or -errno with *err filled.
+ */
+int rfs_scan_numbered(const struct rfs_source_spec *spec, enum rfs_numbered kind,
+                      struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /*
  * A folder of iterations of MindSpore Transformers or Megatron (iterations.c): the one that SPEC
  * asks for, or the last; n stays 0 where there is none. With SAVES (or NULL) all of them are listed

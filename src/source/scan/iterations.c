@@ -116,8 +116,8 @@ static int read_tracker(const struct iterations *all, int64_t *number)
 /* ---- one iteration ---- */
 
 /* As rfs_scan_described of its folder; 1 when the folder is of no kind that is known. */
-static int scan_one(const struct iterations *all, int64_t number, struct rfs_scan *out,
-                    struct rfs_error *err)
+static int scan_one(const struct iterations *all, int64_t number, struct rfs_log *log,
+                    struct rfs_scan *out, struct rfs_error *err)
 {
     struct rfs_source_spec spec = *all->spec;
     char name[48];
@@ -127,14 +127,16 @@ static int scan_one(const struct iterations *all, int64_t number, struct rfs_sca
     if (!path)
         return rfs_fail_memory(err);
     spec.path = path;
-    const int rc = rfs_scan_described(&spec, out, err);
+    spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen it */
+    const int rc = rfs_scan_described(&spec, log, out, err);
     return rc < 0 ? rc : out->n == 0;
 }
 
 static bool is_finished(const struct iterations *all, int64_t number)
 {
     struct rfs_scan scan = {0};
-    const bool finished = scan_one(all, number, &scan, NULL) == 0;
+    const int rc = scan_one(all, number, NULL, &scan, NULL);
+    const bool finished = rc != 1 && !scan.unfinished; /* another failure is for take to tell */
 
     rfs_scan_free(&scan);
     return finished;
@@ -163,12 +165,13 @@ static int fail_unfinished(const struct iterations *all, int64_t number)
                     "%s has no %s: its save has not ended", name, all->style->lacks);
 }
 
-static int take(const struct iterations *all, int64_t number, struct rfs_scan *out)
+static int take(const struct iterations *all, int64_t number, struct rfs_log *log,
+                struct rfs_scan *out)
 {
     struct rfs_error why = {0};
-    const int rc = scan_one(all, number, out, &why);
+    const int rc = scan_one(all, number, log, out, &why);
 
-    if ((rc == -EINVAL && !why.usage) || rc == 1)
+    if (out->unfinished || rc == 1)
         return fail_unfinished(all, number);
     if (rc < 0 && all->err)
         *all->err = why;
@@ -239,5 +242,5 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
     if (saves)
         return list_saves(&all, saves);
     rc = choose(&all, log, &number);
-    return rc ? rc : take(&all, number, out);
+    return rc ? rc : take(&all, number, log, out);
 }

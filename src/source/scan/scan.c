@@ -18,6 +18,8 @@ void rfs_scan_free(struct rfs_scan *scan)
         free(item->weight_map);
     }
     free(scan->data);
+    free(scan->lost);
+    free(scan->doubt);
     *scan = (struct rfs_scan){0};
 }
 
@@ -100,7 +102,7 @@ static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
 static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
                         struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
 {
-    int rc = saves ? 0 : rfs_scan_described(spec, out, err);
+    int rc = rfs_scan_described(spec, log, out, err);
     if (rc == 0 && out->n == 0)
         rc = rfs_scan_iterations(spec, log, out, saves, err);
     if (rc < 0 || out->n > 0 || (saves && saves->n > 0))

@@ -40,7 +40,10 @@ static void add_tensors(const struct rfs_boxes *boxes, const struct rfs_rows *ro
         rfs_table_text(table, rfs_whole_dtype(row->type));
         rfs_table_dims(table, row->type->ndim, row->type->dims);
         rfs_table_u64(table, tensor->n);
-        add_cuts(table, tensor, row->type->ndim);
+        if (tensor->incomplete)
+            rfs_table_none(table, "incomplete");
+        else
+            add_cuts(table, tensor, row->type->ndim);
         rfs_table_u64(table, row->bytes);
     }
 }
@@ -110,6 +113,11 @@ static int report_boxes(struct rfs_info_args *args, struct rfs_boxes *boxes,
             (struct rfs_fit_finding){.kind = "missing", .stage = -1, .rank = -1, .bad = true},
             "%" PRIu64 " of the files that the metadata names %s not there", missing,
             missing == 1 ? "is" : "are");
+    if (boxes->lost)
+        rfs_fit_findings_add(
+            &report->findings,
+            (struct rfs_fit_finding){.kind = "missing", .stage = -1, .rank = -1, .bad = true},
+            "%s missing, by the numbers in the names of the other files", boxes->lost);
     return 0;
 }
 

@@ -31,6 +31,7 @@ SOURCE_TESTS = \
 	tests/unit/source/test_scan \
 	tests/unit/source/test_scan_group \
 	tests/unit/source/test_scan_iterations \
+	tests/unit/source/test_scan_described \
 	tests/unit/source/test_scan_whole \
 	tests/unit/source/test_torch \
 	tests/unit/source/test_zip
@@ -84,6 +85,8 @@ tests_unit_source_test_scan_group_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_scan_iterations_SOURCES = \
 	tests/unit/source/test_scan_iterations.c $(SOURCE_SCANNING)
 tests_unit_source_test_scan_iterations_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_source_test_scan_described_SOURCES = tests/unit/source/test_scan_described.c $(SOURCE_SCANNING)
+tests_unit_source_test_scan_described_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_source_test_scan_whole_SOURCES = tests/unit/source/test_scan_whole.c $(SOURCE_SCANNING)
 tests_unit_source_test_scan_whole_LDADD = librfs.la $(CMOCKA_LIBS)
 SOURCE_SEALER = tests/support/sealer.c tests/support/sealer.h $(SOURCE_TREE)

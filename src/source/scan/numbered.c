@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files of a save that are named by numbers, which say how many there are.
+ *
+ *   shard-00001-model-00001-of-00003.safetensors   HuggingFaceStorageWriter of torch: 1 + the rank,
+ *                                                  the part of the model, the number of parts
+ *   model_world_size_8_rank_0.pt                   FSDP: the number of ranks, the rank
+ *   [PREFIX-]model-0000000-0000008.safetensors     MindSpore Transformers: the rank, the number of
+ *   [PREFIX-]opt-0000000-0000008.safetensors       ranks
+ *
+ * A name counts if it is exactly what the writer would write. Other names that are like these, such
+ * as those of copies, are left out with a warning.
+ */
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/order.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "source/scan/internal.h"
+
+#define NAMES_SHOWN 3
+#define NUMBER_MOST 9 /* digits that are read */
+
+/* What a number in a name is. */
+enum role { PIECE, PART, COUNT, N_ROLES };
+
+enum { SHARD_FORM, FSDP_FORM, MODEL_FORM, OPT_FORM, N_FORMS };
+
+static const struct form {
+    enum rfs_numbered kind;
+    const char *similar;            /* a pattern; NULL: nothing is like it */
+    const char *words[N_ROLES + 1]; /* before, between and behind the numbers */
+    enum role roles[N_ROLES];       /* of the numbers, one fewer than words */
+    unsigned digits;                /* at least, with leading zeros */
+    uint32_t first;                 /* the lowest piece and part */
+    bool prefixed;                  /* a text of the user's and "-" may come before it */
+    uint32_t part;                  /* where no number is the part */
+} forms[N_FORMS] = {
+    [SHARD_FORM] = {.kind = RFS_NUMBERED_SHARDS,
+                    .similar = "shard-*-model-*-of-*.safetensors",
+                    .words = {"shard-", "-model-", "-of-", ".safetensors"},
+                    .roles = {PIECE, PART, COUNT},
+                    .digits = 5,
+                    .first = 1},
+    [FSDP_FORM] = {.kind = RFS_NUMBERED_FSDP,
+                   .similar = "model_world_size_*_rank_*.pt",
+                   .words = {"model_world_size_", "_rank_", ".pt"},
+                   .roles = {COUNT, PIECE},
+                   .digits = 1},
+    [MODEL_FORM] = {.kind = RFS_NUMBERED_MINDFORMERS,
+                    .similar = "*.safetensors",
+                    .words = {"model-", "-", ".safetensors"},
+                    .roles = {PIECE, COUNT},
+                    .digits = 7,
+                    .prefixed = true},
+    [OPT_FORM] = {.kind = RFS_NUMBERED_MINDFORMERS,
+                  .words = {"opt-", "-", ".safetensors"},
+                  .roles = {PIECE, COUNT},
+                  .digits = 7,
+                  .prefixed = true,
+                  .part = 1},
+};
+
+/* ---- one name ---- */
+
+struct numbered {
+    const struct form *form;
+    char *name;    /* owned */
+    size_t prefix; /* bytes of the name before the form's first word */
+    bool exact;    /* it is what the writer would write; else other digits for these numbers */
+    uint32_t of[N_ROLES];
+};
+
+/* The digits at *AT, which is moved behind them. False: none, or too many. */
+static bool read_number(const char **at, unsigned digits, uint32_t *number, bool *exact)
+{
+    const size_t n = strspn(*at, "0123456789");
+
+    if (n == 0 || n > NUMBER_MOST)
+        return false;
+    *exact = *exact && (n == digits || (n > digits && **at != '0'));
+    *number = 0;
+    for (size_t i = 0; i < n; i++)
+        *number = *number * 10 + (uint32_t)((*at)[i] - '0');
+    *at += n;
+    return true;
+}
+
+static bool in_bounds(const struct numbered *file)
+{
+    const uint32_t first = file->form->first;
+    const uint32_t count = file->of[COUNT];
+    const uint32_t piece = file->of[PIECE];
+    const bool in_count = file->form == &forms[SHARD_FORM]
+                              ? file->of[PART] >= first && file->of[PART] <= count
+                              : piece < count;
+
+    return count > 0 && count <= RFS_MAX_RANK && piece >= first && piece - first <= RFS_MAX_RANK &&
+           in_count;
+}
+
+/* Reads a name from AT on by a form. */
+static bool read_form(const struct form *form, const char *at, struct numbered *out)
+{
+    *out = (struct numbered){.form = form, .exact = true};
+    out->of[PART] = form->part;
+    for (unsigned i = 0; i <= N_ROLES && form->words[i]; i++) {
+        const size_t n = strlen(form->words[i]);
+        if (strncmp(at, form->words[i], n) != 0)
+            return false;
+        at += n;
+        if (i < N_ROLES && form->words[i + 1] &&
+            !read_number(&at, form->digits, &out->of[form->roles[i]], &out->exact))
+            return false;
+    }
+    return *at == '\0' && in_bounds(out);
+}
+
+/*
+ * Where the form begins behind a prefix, in a name that its writer would write: SIZE_MAX for none.
+ */
+static size_t find_prefix(const struct form *form, const char *name)
+{
+    const size_t n = strlen(name);
+    const size_t tail = strlen(form->words[0]) + strlen(form->words[1]) + strlen(form->words[2]) +
+                        (size_t)2 * form->digits;
+
+    return n < tail || (n > tail && name[n - tail - 1] != '-') ? SIZE_MAX : n - tail;
+}
+
+static bool read_name(enum rfs_numbered kind, const char *name, struct numbered *out)
+{
+    for (size_t i = 0; i < N_FORMS; i++) {
+        const struct form *form = &forms[i];
+        const size_t prefix = form->prefixed ? find_prefix(form, name) : 0;
+        if (form->kind != kind || prefix == SIZE_MAX || !read_form(form, name + prefix, out))
+            continue;
+        out->prefix = prefix;
+        return !form->prefixed || out->exact;
+    }
+    return false;
+}
+
+bool rfs_numbered_like(enum rfs_numbered kind, const char *name)
+{
+    for (size_t i = 0; i < N_FORMS; i++)
+        if (forms[i].kind == kind && forms[i].similar && rfs_glob_match(forms[i].similar, name))
+            return true;
+    return false;
+}
+
+uint32_t rfs_numbered_count(enum rfs_numbered kind, const char *name)
+{
+    struct numbered file;
+
+    return read_name(kind, name, &file) ? file.of[COUNT] : 0;
+}
+
+/* ---- lists of names, for messages ---- */
+
+struct names {
+    char text[NAMES_SHOWN * 264 + 40];
+    size_t used;
+    uint64_t n;
+};
+
+static void add_name(struct names *names, const char *name)
+{
+    if (names->n++ < NAMES_SHOWN && names->used < sizeof names->text)
+        names->used += (size_t)snprintf(names->text + names->used, sizeof names->text - names->used,
+                                        "%s'%s'", names->n > 1 ? ", " : "", name);
+}
+
+static const char *end_names(struct names *names)
+{
+    if (names->n > NAMES_SHOWN && names->used < sizeof names->text)
+        snprintf(names->text + names->used, sizeof names->text - names->used,
+                 " and %" PRIu64 " more", names->n - NAMES_SHOWN);
+    return names->text;
+}
+
+/* The name that the writer gives a piece, in the save of FILE. */
+static void add_missing(struct names *names, const struct form *form, const struct numbered *file,
+                        const uint32_t *of)
+{
+    char name[300];
+    int used = snprintf(name, sizeof name, "%.*s", (int)file->prefix, file->name);
+
+    for (unsigned i = 0; i <= N_ROLES && form->words[i]; i++) {
+        used += snprintf(name + used, sizeof name - (size_t)used, "%s", form->words[i]);
+        if (i < N_ROLES && form->words[i + 1])
+            used += snprintf(name + used, sizeof name - (size_t)used, "%0*" PRIu32,
+                             (int)form->digits, of[form->roles[i]]);
+    }
+    add_name(names, name);
+}
+
+/* ---- the files of a folder ---- */
+
+struct gathering {
+    const struct rfs_source_spec *spec;
+    enum rfs_numbered kind;
+    struct rfs_log *log;
+    struct rfs_error *err;
+    RFS_VEC(struct numbered) files; /* that count, sorted */
+    struct names similar;           /* left out */
+};
+
+static void gathering_end(struct gathering *g)
+{
+    for (size_t i = 0; i < g->files.n; i++)
+        free(g->files.data[i].name);
+    free(g->files.data);
+}
+
+static int order_of_save(const struct numbered *x, const struct numbered *y)
+{
+    const size_t n = x->prefix < y->prefix ? x->prefix : y->prefix;
+
+    return RFS_ORDER(x->of[COUNT], y->of[COUNT])
+           ?: memcmp(x->name, y->name, n)
+           ?: RFS_ORDER(x->prefix, y->prefix);
+}
+
+static int order_of_piece(const struct numbered *x, const struct numbered *y)
+{
+    return RFS_ORDER(x->of[PIECE], y->of[PIECE]) ?: RFS_ORDER(x->of[PART], y->of[PART]);
+}
+
+RFS_COMPARE(compare, struct numbered, x, y,
+            order_of_save(x, y) ?: order_of_piece(x, y)
+            ?: RFS_ORDER(y->exact, x->exact)
+            ?: strcmp(x->name, y->name))
+
+static int gather(struct gathering *g)
+{
+    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
+    const int rc =
+        rfs_listing_read(g->spec->beneath, g->spec->path, g->spec->file, &listing, g->err);
+
+    for (size_t i = 0; rc == 0 && i < listing.n; i++) {
+        struct numbered file;
+        if (!read_name(g->kind, listing.data[i].name, &file)) {
+            if (rfs_numbered_like(g->kind, listing.data[i].name))
+                add_name(&g->similar, listing.data[i].name);
+            continue;
+        }
+        file.name = listing.data[i].name;
+        if (!RFS_PUSH(&g->files, file))
+            return rfs_fail_memory(g->err);
+        listing.data[i].name = NULL;
+    }
+    RFS_SORT_ALL(&g->files, compare);
+    return rc;
+}
+
+/* Of two names with equal numbers one may be a copy that was renamed: which of them is not known. */
+static int settle_spellings(struct gathering *g)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->files.n; i++) {
+        struct numbered *file = &g->files.data[i];
+        const struct numbered *last = n > 0 ? &g->files.data[n - 1] : NULL;
+        if (last && order_of_save(last, file) == 0 && order_of_piece(last, file) == 0)
+            return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path), "move one of them away",
+                            "'%s' and '%s' have the numbers of one piece", last->name, file->name);
+        if (file->exact) {
+            const struct numbered kept = *file;
+            *file = g->files.data[n];
+            g->files.data[n++] = kept;
+            continue;
+        }
+        add_name(&g->similar, file->name);
+    }
+    for (size_t i = n; i < g->files.n; i++)
+        free(g->files.data[i].name);
+    g->files.n = n;
+    return 0;
+}
+
+static int fail_none(struct gathering *g)
+{
+    if (g->similar.n > 0)
+        return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
+                        "the names that the files had when they were saved",
+                        "no file has the name of a file of a save; %s %s like it",
+                        end_names(&g->similar), g->similar.n == 1 ? "is" : "are");
+    return rfs_fail(g->err, -ENOENT, RFS_IN(g->spec->path), "a pattern that names files of a save",
+                    "no file of a save in it matches '%s'", g->spec->file ? g->spec->file : "*");
+}
+
+/* A pattern that the files of one save match, and those of another don't. */
+static void show_choice(const struct numbered *file, char *out, size_t size)
+{
+    if (file->form->kind == RFS_NUMBERED_SHARDS)
+        snprintf(out, size, "file='*-of-%05" PRIu32 ".safetensors'", file->of[COUNT]);
+    else if (file->form->kind == RFS_NUMBERED_FSDP)
+        snprintf(out, size, "file='model_world_size_%" PRIu32 "_*'", file->of[COUNT]);
+    else
+        snprintf(out, size, "file='%.*s[mo]*-*'", (int)file->prefix, file->name);
+}
+
+static int check_one_save(const struct gathering *g)
+{
+    const struct numbered *first = &g->files.data[0];
+    const struct numbered *last = &g->files.data[g->files.n - 1];
+    char choices[2][300];
+    char remedy[640];
+
+    if (order_of_save(first, last) == 0)
+        return 0;
+    show_choice(first, choices[0], sizeof choices[0]);
+    show_choice(last, choices[1], sizeof choices[1]);
+    snprintf(remedy, sizeof remedy, "%s or %s", choices[0], choices[1]);
+    return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path), remedy,
+                    "the folder has files of two saves, '%s' and '%s'", first->name, last->name);
+}
+
+/* ---- what is missing ---- */
+
+/* Names the numbers between two files, in the order of the pieces and parts up to PARTS. */
+static void note_gap(const struct gathering *g, uint32_t parts, uint64_t from, uint64_t to,
+                     struct names *missing)
+{
+    const struct numbered *file = &g->files.data[0];
+    const uint32_t first = file->form->first;
+
+    for (; from < to && missing->n < NAMES_SHOWN; from++) {
+        const uint32_t of[N_ROLES] = {[PIECE] = first + (uint32_t)(from / parts),
+                                      [PART] = first + (uint32_t)(from % parts),
+                                      [COUNT] = file->of[COUNT]};
+        add_missing(missing, file->form, file, of);
+    }
+    missing->n += to - from;
+}
+
+/* Shards have pieces up to the highest, each in all parts; others as many pieces as they count. */
+static void find_missing(const struct gathering *g, struct names *missing)
+{
+    const struct numbered *files = g->files.data;
+    const struct numbered *last = &files[g->files.n - 1];
+    const uint32_t first = last->form->first;
+    const bool shards = g->kind == RFS_NUMBERED_SHARDS;
+    const uint32_t parts = shards ? last->of[COUNT] : 1;
+    uint64_t next = 0;
+
+    if (g->kind == RFS_NUMBERED_MINDFORMERS) { /* of one rank, maybe without its optimizer */
+        if (files[0].form != &forms[MODEL_FORM])
+            add_missing(missing, &forms[MODEL_FORM], files, files[0].of);
+        return;
+    }
+    for (size_t i = 0; i < g->files.n; i++) {
+        const uint64_t at = (uint64_t)(files[i].of[PIECE] - first) * parts +
+                            (shards ? files[i].of[PART] - first : 0);
+        note_gap(g, parts, next, at, missing);
+        next = at + 1;
+    }
+    note_gap(g, parts, next,
+             shards ? (uint64_t)(last->of[PIECE] - first + 1) * parts : last->of[COUNT], missing);
+}
+
+static int settle_missing(const struct gathering *g, struct rfs_scan *out)
+{
+    struct names missing = {.n = 0};
+
+    find_missing(g, &missing);
+    if (missing.n == 0)
+        return 0;
+    const char *list = end_names(&missing);
+    const char *are = missing.n == 1 ? "is" : "are";
+    if (g->kind == RFS_NUMBERED_FSDP) {
+        out->lost = rfs_text_printf("%s %s", list, are);
+        return out->lost ? 0 : rfs_fail_memory(g->err);
+    }
+    if (!g->spec->segmented)
+        return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
+                        g->kind == RFS_NUMBERED_SHARDS
+                            ? "all files of the save; or segmented, if the ranks saved no others"
+                            : "all files of the save",
+                        "%s %s missing, by the numbers in the names of the other files", list, are);
+    rfs_log(g->log, RFS_WARNING,
+            "%s: %s %s not there; as segmented says, the other files are all of the checkpoint",
+            g->spec->path, list, are);
+    return 0;
+}
+
+int rfs_scan_numbered(const struct rfs_source_spec *spec, enum rfs_numbered kind,
+                      struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(gathering_end)
+    struct gathering g = {.spec = spec, .kind = kind, .log = log, .err = err};
+    int rc = gather(&g) ?: settle_spellings(&g);
+
+    if (rc == 0)
+        rc = g.files.n == 0 ? fail_none(&g) : check_one_save(&g) ?: settle_missing(&g, out);
+    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
+    if (rc)
+        return rc;
+    for (size_t i = 0; item && i < g.files.n; i++)
+        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, g.files.data[i].name)))
+            item = NULL;
+    if (!item)
+        return rfs_fail_memory(err);
+    if (g.similar.n > 0)
+        rfs_log(log, RFS_WARNING, "%s: %s %s left out: no file of the save has such a name",
+                spec->path, end_names(&g.similar), g.similar.n == 1 ? "is" : "are");
+    return 0;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The names of files of saves that describe themselves: exact, similar, missing, of two saves. */
+#include "scanning.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void put_shard(const struct scanning *s, unsigned shard, unsigned part, unsigned parts)
+{
+    char name[80];
+
+    snprintf(name, sizeof name, "shard-%05u-model-%05u-of-%05u.safetensors", shard, part, parts);
+    put(s, name);
+}
+
+static void put_rank(const struct scanning *s, unsigned rank, unsigned ranks)
+{
+    char name[80];
+
+    snprintf(name, sizeof name, "model_world_size_%u_rank_%u.pt", ranks, rank);
+    put(s, name);
+}
+
+static void removed(const struct scanning *s, const char *name)
+{
+    assert_int_equal(unlink(tree_path(&s->tree, name)), 0);
+}
+
+static void has_told(const struct scanning *s, const char *part)
+{
+    if (!strstr(s->lines.last, part))
+        fail_msg("no '%s' in: %s", part, s->lines.last);
+}
+
+static void test_shards(void **state)
+{
+    struct scanning *s = *state;
+
+    put_shard(s, 2, 2, 2);
+    put_shard(s, 1, 2, 2);
+    put_shard(s, 2, 1, 2);
+    put_shard(s, 1, 1, 2);
+    put_shard(s, 123456, 1, 1); /* as wide as its number: of another save */
+    REFUSED(s, -EINVAL, "files of two saves, 'shard-123456-model-00001-of-00001.safetensors' and '",
+            "try: file='*-of-00001.safetensors' or file='*-of-00002.safetensors'");
+    s->spec.file = "*-of-00002.safetensors";
+    scanned(s);
+    assert_int_equal(s->scan.described, RFS_SHARDS);
+    assert_string_equal(files_of(s, 0), "shard-00001-model-00001-of-00002.safetensors "
+                                        "shard-00001-model-00002-of-00002.safetensors "
+                                        "shard-00002-model-00001-of-00002.safetensors "
+                                        "shard-00002-model-00002-of-00002.safetensors");
+    assert_int_equal(s->lines.n, 0);
+    s->spec.file = "*.pt";
+    REFUSED(s, -ENOENT, "no file of a save in it matches '*.pt'");
+}
+
+/* Those that sort before the file and behind it; none of them is taken. */
+static void test_similar_names(void **state)
+{
+    static const char *const shards[] = {
+        "shard-00001-model-00001-of-00001 (1).safetensors",
+        "shard-00001-model-00001-of-00001-old.safetensors",
+        "shard-00001-model-00001-of-00001..safetensors",
+        "shard-0000a-model-00001-of-00001.safetensors",
+        "shard-00000-model-00001-of-00001.safetensors", /* they count from 1 */
+        "shard-00001-model-00002-of-00001.safetensors", /* more than all */
+        "shard-9999999999-model-00001-of-00001.safetensors",
+        "shard--1-model-00001-of-00001.safetensors",
+    };
+    static const char *const ranks[] = {
+        "model_world_size_1_rank_0 (copy).pt", "model_world_size_1_rank_0.bak.pt",
+        "model_world_size_1_rank_1.pt",        "model_world_size_0_rank_0.pt",
+        "model_world_size_1_rank_.pt",         "model_world_size_1_rank_ 0.pt",
+        "model_world_size_1_rank_+0.pt",       "model_world_size_99999999_rank_0.pt",
+    };
+    struct scanning *s = *state;
+
+    for (size_t i = 0; i < sizeof shards / sizeof *shards; i++) {
+        put(s, shards[i]);
+        REFUSED(s, -EINVAL, "no file has the name of a file of a save; '", shards[i], "' is like");
+        assert_true(rfs_scan_is_described(s->tree.root));
+        put_shard(s, 1, 1, 1);
+        scanned(s);
+        assert_string_equal(files_of(s, 0), "shard-00001-model-00001-of-00001.safetensors");
+        has_told(s, shards[i]);
+        removed(s, shards[i]);
+        removed(s, "shard-00001-model-00001-of-00001.safetensors");
+    }
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        put(s, ranks[i]);
+        REFUSED(s, -EINVAL, ranks[i], "' is like");
+        put_rank(s, 0, 1);
+        scanned(s);
+        assert_string_equal(files_of(s, 0), "model_world_size_1_rank_0.pt");
+        has_told(s, ranks[i]);
+        removed(s, ranks[i]);
+        removed(s, "model_world_size_1_rank_0.pt");
+    }
+    assert_int_equal(s->lines.n, 16);
+}
+
+static void test_many_similar_names(void **state)
+{
+    struct scanning *s = *state;
+
+    put_rank(s, 0, 1);
+    for (char c = 'a'; c < 'h'; c++) {
+        char name[64];
+        snprintf(name, sizeof name, "model_world_size_1_rank_0%c.pt", c);
+        put(s, name);
+    }
+    scanned(s);
+    has_told(s, "'model_world_size_1_rank_0a.pt', 'model_world_size_1_rank_0b.pt', "
+                "'model_world_size_1_rank_0c.pt' and 4 more are left out");
+}
+
+static void test_one_piece_twice(void **state)
+{
+    struct scanning *s = *state;
+
+    put_rank(s, 0, 4);
+    put(s, "model_world_size_4_rank_00.pt");
+    REFUSED(s, -EINVAL, "'model_world_size_4_rank_0.pt' and 'model_world_size_4_rank_00.pt' have",
+            "the numbers of one piece; try: move one of them away");
+    removed(s, "model_world_size_4_rank_0.pt");
+    removed(s, "model_world_size_4_rank_00.pt");
+    put_shard(s, 1, 1, 1);
+    put(s, "shard-1-model-1-of-1.safetensors");
+    REFUSED(s, -EINVAL, "'shard-1-model-1-of-1.safetensors' have the numbers of one piece");
+}
+
+static void test_lost_shards(void **state)
+{
+    struct scanning *s = *state;
+
+    put_shard(s, 1, 1, 1);
+    put_shard(s, 3, 1, 1);
+    put_shard(s, 4, 1, 1);
+    REFUSED(s, -EINVAL, "'shard-00002-model-00001-of-00001.safetensors' is missing, by the numbers",
+            "segmented, if the ranks saved no others");
+    s->spec.segmented = true; /* a rank that has nothing of its own writes no file */
+    scanned(s);
+    has_told(s, "'shard-00002-model-00001-of-00001.safetensors' is not there; as segmented says");
+    assert_int_equal(s->scan.data[0].n_files, 3);
+    s->spec.segmented = false;
+    put_shard(s, 2, 1, 1);
+    scanned(s);
+    s->spec.file = "*-of-00003.safetensors";
+    put_shard(s, 1, 1, 3);
+    put_shard(s, 1, 3, 3);
+    REFUSED(s, -EINVAL, "'shard-00001-model-00002-of-00003.safetensors' is missing");
+    put_shard(s, 1, 2, 3);
+    scanned(s);
+    put_shard(s, 2, 2, 3);
+    REFUSED(s, -EINVAL,
+            "'shard-00002-model-00001-of-00003.safetensors', "
+            "'shard-00002-model-00003-of-00003.safetensors' are missing");
+    s->spec.rank_dir = "node%d";
+    MISUSED(s, "describes itself by 'the names of its files'");
+}
+
+static void test_lost_ranks(void **state)
+{
+    struct scanning *s = *state;
+
+    put_rank(s, 0, 4);
+    put_rank(s, 1, 4);
+    put_rank(s, 3, 4);
+    scanned(s);
+    assert_int_equal(s->scan.described, RFS_FSDP);
+    assert_string_equal(s->scan.lost, "'model_world_size_4_rank_2.pt' is");
+    put_rank(s, 2, 4);
+    put(s, "optim_world_size_4_rank_0.pt");
+    put(s, "extra_state_world_size_4_rank_0.pt");
+    scanned(s);
+    assert_null(s->scan.lost);
+    assert_int_equal(s->scan.data[0].n_files, 4);
+    s->spec.file = "model_world_size_1048576_*";
+    put_rank(s, 5, 1048576);
+    scanned(s);
+    assert_string_equal(s->scan.lost,
+                        "'model_world_size_1048576_rank_0.pt', 'model_world_size_1048576_rank_1.pt'"
+                        ", 'model_world_size_1048576_rank_2.pt' and 1048572 more are");
+}
+
+static void test_two_saves(void **state)
+{
+    struct scanning *s = *state;
+
+    for (unsigned rank = 0; rank < 2; rank++)
+        put_rank(s, rank, 2);
+    for (unsigned rank = 0; rank < 4; rank++)
+        put_rank(s, rank, 4);
+    REFUSED(s, -EINVAL,
+            "files of two saves, 'model_world_size_2_rank_0.pt' and "
+            "'model_world_size_4_rank_3.pt'; try: file='model_world_size_2_*' or "
+            "file='model_world_size_4_*'");
+    assert_true(rfs_scan_is_described(s->tree.root));
+    s->spec.file = "model_world_size_2_*";
+    scanned(s);
+    assert_string_equal(files_of(s, 0),
+                        "model_world_size_2_rank_0.pt model_world_size_2_rank_1.pt");
+    assert_null(s->scan.lost);
+}
+
+/* Of MindSpore Transformers, which writes no metadata for one rank. */
+static void test_one_rank(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "CKP-opt-0000000-0000001.safetensors");
+    REFUSED(s, -EINVAL, "'CKP-model-0000000-0000001.safetensors' is missing, by the numbers");
+    put(s, "CKP-model-0000000-0000001.safetensors");
+    put(s, "CKP-model-0000000-0000001 (1).safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "CKP-model-0000000-0000001.safetensors "
+                                        "CKP-opt-0000000-0000001.safetensors");
+    has_told(s, "'CKP-model-0000000-0000001 (1).safetensors' is left out");
+    put(s, "model-0000000-0000001.safetensors");
+    REFUSED(s, -EINVAL, "files of two saves, 'model-0000000-0000001.safetensors' and 'CKP-opt-0");
+    s->spec.file = "CKP-[mo]*-*";
+    scanned(s);
+    assert_int_equal(s->scan.data[0].n_files, 2);
+    s->spec.step = 1;
+    MISUSED(s, "step, epoch");
+}
+
+/* Each of them is one checkpoint. */
+static void test_step_and_epoch(void **state)
+{
+    static const char *const names[] = {".metadata", "model_world_size_1_rank_0.pt",
+                                        "shard-00001-model-00001-of-00001.safetensors"};
+    struct scanning *s = *state;
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        put(s, names[i]);
+        scanned(s);
+        s->spec.step = 1;
+        MISUSED(s, "the source describes itself by '", "step, epoch, entry and keys have no");
+        s->spec.step = RFS_ANY_NUMBER;
+        s->spec.epoch = 0;
+        MISUSED(s, "step, epoch");
+        s->spec.epoch = RFS_ANY_NUMBER;
+        assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "option step=all: the source is one checkpoint"));
+        free(saves.data);
+        removed(s, names[i]);
+    }
+}
+
+static void set_time(const struct scanning *s, const char *name, time_t at)
+{
+    const struct timespec times[2] = {{.tv_sec = at}, {.tv_sec = at}};
+
+    assert_int_equal(utimensat(AT_FDCWD, tree_path(&s->tree, name), times, 0), 0);
+}
+
+static void test_a_save_that_broke_off(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, ".metadata");
+    put(s, "__0_0.distcp");
+    scanned(s);
+    assert_null(s->scan.doubt);
+    put(s, ".metadata.tmp");
+    set_time(s, ".metadata", 1000000000);
+    set_time(s, ".metadata.tmp", 1000000060);
+    scanned(s);
+    assert_string_equal(
+        s->scan.doubt, "'.metadata.tmp' of 2001-09-09 01:47:40.000 UTC is beside '.metadata' of "
+                       "2001-09-09 01:46:40.000 UTC: a later save into the folder did not end, and "
+                       "may have replaced files");
+    removed(s, ".metadata");
+    REFUSED(s, -EINVAL, "the folder has .distcp files and no '.metadata'");
+}
+
+/* Its files of each rank look like whole checkpoints. */
+static void test_hyper_parallel(void **state)
+{
+    static const char *const names[] = {"0.metadata", ".rank0_metadata", "_rank0_.safetensors"};
+    struct scanning *s = *state;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        put(s, names[i]);
+        put(s, "a.safetensors");
+        s->spec.segmented = true;
+        REFUSED(s, -ENOTSUP, "this is a checkpoint of HyperParallel");
+        s->spec.segmented = false;
+        REFUSED(s, -ENOTSUP, "this is a checkpoint of HyperParallel");
+        assert_true(rfs_scan_is_described(s->tree.root));
+        removed(s, names[i]);
+    }
+    put(s, ".metadata");
+    put(s, "_rank0_.safetensors");
+    REFUSED(s, -ENOTSUP, "of HyperParallel, as '_rank0_.safetensors' shows");
+    removed(s, "_rank0_.safetensors");
+    put(s, "0.metadata"); /* says nothing beside torch's */
+    scanned(s);
+    removed(s, ".metadata");
+    removed(s, "0.metadata");
+    put(s, "x0.metadata");
+    put(s, "_rank_.safetensors");
+    s->spec.segmented = true;
+    scanned(s);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scanning_setup, scanning_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_shards),
+        TEST(test_similar_names),
+        TEST(test_many_similar_names),
+        TEST(test_one_piece_twice),
+        TEST(test_lost_shards),
+        TEST(test_lost_ranks),
+        TEST(test_two_saves),
+        TEST(test_one_rank),
+        TEST(test_step_and_epoch),
+        TEST(test_a_save_that_broke_off),
+        TEST(test_hyper_parallel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
