@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 
 static void walk_box(struct rfs_boxed_walk *walk)
 {
@@ -20,7 +21,7 @@ int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
     walk->boxes = rfs_catalog_boxes(catalog);
     walk->tensor = rfs_boxes_find(walk->boxes, name, length);
     walk->geometry = &walk->copied;
-    if (!walk->tensor)
+    if (!walk->tensor || walk->tensor->incomplete)
         return -EIO;
     if (target->geometry != RFS_NO_ID)
         walk->geometry = rfs_plan_geometry_at(planner, target->geometry);
@@ -172,6 +173,61 @@ static int locate_all(struct planning *planning, struct locating *locating)
     return rc;
 }
 
+static bool later(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/*
+ * Files that were written after the metadata, which is written last: when a save into the folder
+ * breaks off, the metadata is that of the save before. Copies of a folder may look so, too.
+ */
+static int check_times(struct planning *planning, struct rfs_boxes *boxes, struct timespec metadata,
+                       uint32_t newest, struct timespec time)
+{
+    const struct rfs_planner_config *config = &planning->planner->config;
+    const bool strict = config->strict || (config->template && config->template->config.strict);
+    char times[2][RFS_TIME_TEXT];
+
+    if (!boxes->times_tell || !later(time, metadata))
+        return 0;
+    const char *path = rfs_files_path(boxes->files, newest);
+    rfs_text_time(times[0], time);
+    rfs_text_time(times[1], metadata);
+    if (strict)
+        return rfs_fail(planning->err, -EINVAL, RFS_IN(path),
+                        "a save that has ended, copied with its times (cp -a)",
+                        "the file is of %s, newer than '.metadata' of %s, which torch writes last",
+                        times[0], times[1]);
+    if (!atomic_exchange(&boxes->told, true))
+        rfs_log(config->log, RFS_WARNING,
+                "%s: the file is of %s, newer than '.metadata' of %s, which torch writes last: it "
+                "may be of another save",
+                path, times[0], times[1]);
+    return 0;
+}
+
+/* Takes the metadata and the needed files into the attributes of a plan. */
+static int add_files(struct planning *planning, const struct locating *locating,
+                     struct rfs_rank_plan *plan)
+{
+    struct rfs_boxes *boxes = locating->boxes;
+    int rc = rfs_plan_add_file(boxes->files, boxes->metadata, plan, planning->err);
+    const struct timespec metadata = plan->mtime;
+    struct timespec last = metadata;
+    uint32_t newest = boxes->metadata;
+
+    for (uint32_t i = 0; rc == 0 && i < boxes->n_files; i++)
+        if (locating->needed[i]) {
+            rc = rfs_plan_add_file(boxes->files, boxes->first_file + i, plan, planning->err);
+            if (rc == 0 && later(plan->mtime, last)) {
+                last = plan->mtime;
+                newest = boxes->first_file + i;
+            }
+        }
+    return rc ? rc : check_times(planning, boxes, metadata, newest, last);
+}
+
 int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *plan)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
@@ -193,10 +249,5 @@ int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *p
     plan->sources = malloc((boxes->n_files + 1) * sizeof *plan->sources);
     if (!plan->sources)
         return rfs_fail_memory(planning->err);
-    rc = rfs_plan_add_file(rfs_catalog_files(catalog), boxes->metadata, plan, planning->err);
-    for (uint32_t i = 0; rc == 0 && i < boxes->n_files; i++)
-        if (locating.needed[i])
-            rc = rfs_plan_add_file(rfs_catalog_files(catalog), boxes->first_file + i, plan,
-                                   planning->err);
-    return rc;
+    return add_files(planning, &locating, plan);
 }

@@ -11,6 +11,7 @@
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/store.h"
+#include "source/boxes/boxes.h"
 
 #define BORROW_LEAST (UINT64_C(64) << 10) /* shorter spans are cheaper copied than sent apart */
 
@@ -367,6 +368,17 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_place
     return 0;
 }
 
+/*
+ * The metadata of a checkpoint that describes itself: no read needs it again, and a change of it
+ * means that all of the checkpoint is another.
+ */
+static int check_metadata(const struct rfs_view *view)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->stored);
+
+    return boxes && !rfs_is_url(boxes->folder) ? rfs_files_check(boxes->files, boxes->metadata) : 0;
+}
+
 static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *reader)
 {
     struct rfs_view *view = rfs_view_pick(set, id);
@@ -375,6 +387,9 @@ static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *re
     if (!view)
         return id == RESHARD_ROOT || id == RFS_HIDDEN_TOP || id == RFS_HIDDEN_TENSORS ? -EISDIR
                                                                                       : -ENOENT;
+    const int changed = check_metadata(view);
+    if (changed)
+        return changed;
     if (rfs_view_hidden_owns(view, id)) {
         const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
         return place.kind == RFS_PLACE_FILE ? init_tensor(view, &place, reader)

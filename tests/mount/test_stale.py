@@ -142,6 +142,31 @@ def test_before_the_first_stat():
         check(got != tree.expected(1) and len(got) == len(tree.expected(1)), "the new bytes")
 
 
+def test_metadata_that_changes():
+    """It is compared at every open; what is open goes on until then, from files that are compared at every read."""
+    tree = Tree(folder("tree"), ROWS, 4, 2)
+    for view, name in (("dcp", ".metadata"), ("mindformers", "metadata.json")):
+        source = os.path.join(folder("exports"), view)
+        options = f"src_strategy={tree.dir}/src_strategy.ckpt,dst_strategy={tree.dir}/dst_strategy.ckpt,view={view}"
+        got = run(reshard, "export", tree.src, source, "--no-fsync", "-o", options)
+        equal(got.returncode, 0, f"exporting {view}: {got.stderr}")
+        with Mount(source, f"dst_strategy={tree.dir}/dst_strategy.ckpt", mnt=folder("mnt-" + view)) as m:
+            same_bytes(m.read(0), tree.expected(0), view)
+            fd = os.open(m.file(0), os.O_RDONLY)
+            os.chmod(os.path.join(source, name), 0o600)
+            metadata = os.path.join(source, name)
+            os.utime(metadata, ns=(0, os.stat(metadata).st_mtime_ns + 1))
+            same_bytes(os.pread(fd, 1 << 24, 0), tree.expected(0), f"{view}, while it is open")
+            try:
+                os.close(os.open(m.file(0), os.O_RDONLY))
+            except OSError as error:
+                equal(error.errno, errno.ESTALE, f"{view}, open")
+            else:
+                check(False, f"{view}: opened after {name} was changed")
+            equal(read_errno(fd, 4096, 0), "ESTALE", f"{view}, what was open")
+            os.close(fd)
+
+
 def test_mounting_again_shows_the_new_bytes():
     tree = Tree(folder("tree"), ROWS, 4, 2)
     with Mount(tree.src, tree.options()) as m:
