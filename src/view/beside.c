@@ -23,17 +23,14 @@ struct rfs_rank_plan *rfs_view_own_plan(size_t sources)
     return NULL;
 }
 
-/* Access and times: those of the sources of all ranks, each once. */
-static int take_sources(struct rfs_view *view, struct rfs_rank_plan **plan, struct rfs_error *err)
+int rfs_view_take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
-    const uint32_t n_files = rfs_files_count_paths(files);
     const uint32_t ranks = view->dst ? view->n_ranks : 1; /* without a strategy one is planned */
-    RFS_FREE unsigned char *taken = calloc((size_t)n_files + 1, 1);
+    RFS_FREE unsigned char *taken = calloc((size_t)rfs_files_count_paths(files) + 1, 1);
     int rc = 0;
 
-    *plan = rfs_view_own_plan(n_files);
-    if (!taken || !*plan)
+    if (!taken)
         return rfs_fail_memory(err);
     for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++) {
         const struct rfs_rank_plan *of;
@@ -41,7 +38,7 @@ static int take_sources(struct rfs_view *view, struct rfs_rank_plan **plan, stru
         for (uint32_t i = 0; rc == 0 && i < of->n_sources; i++)
             if (!taken[of->sources[i]]) {
                 taken[of->sources[i]] = 1;
-                rc = rfs_plan_add_file(files, of->sources[i], *plan, err);
+                rc = rfs_plan_add_file(files, of->sources[i], plan, err);
             }
     }
     return rc;
@@ -54,15 +51,15 @@ static void free_plan(struct rfs_rank_plan **plan)
     free(*plan);
 }
 
-int rfs_view_describe(struct rfs_view *view, size_t file,
-                      int (*make)(struct rfs_view *view, struct rfs_image **out,
-                                  struct rfs_error *err),
+int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make,
                       const struct rfs_image **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_plan) struct rfs_rank_plan *plan = NULL;
+    RFS_CLEANUP(free_plan)
+    struct rfs_rank_plan *plan =
+        rfs_view_own_plan(rfs_files_count_paths(rfs_catalog_files(view->catalog)));
     struct rfs_image *image = NULL;
 
-    int rc = take_sources(view, &plan, err) ?: make(view, &image, err);
+    const int rc = plan ? make(view, plan, &image, err) : rfs_fail_memory(err);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);

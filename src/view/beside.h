@@ -8,13 +8,16 @@
 #include "view/internal.h"
 
 /*
- * Makes the image of FILE, and its plan: it depends on the sources of all ranks of the destination.
- * MAKE returns 0, or -errno with *err filled; so does this.
+ * Makes the image of a file, and adds to PLAN the sources that it depends on. 0, or -errno with
+ * *err filled.
  */
-int rfs_view_describe(struct rfs_view *view, size_t file,
-                      int (*make)(struct rfs_view *view, struct rfs_image **out,
-                                  struct rfs_error *err),
+typedef int rfs_view_make_fn(struct rfs_view *view, struct rfs_rank_plan *plan,
+                             struct rfs_image **out, struct rfs_error *err);
+/* Has the image of FILE made, with its plan, and publishes both. Returns what MAKE returns. */
+int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make,
                       const struct rfs_image **out, struct rfs_error *err);
+/* Adds the sources of all ranks of the destination to a plan, each once. 0 or -errno, as above. */
+int rfs_view_take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err);
 
 /*
  * Shows a file of that PATH as it is, with a NAME, as the view's next file. Nothing is shown where

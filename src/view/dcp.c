@@ -12,7 +12,9 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/first_error.h"
 #include "base/order.h"
+#include "base/pool.h"
 #include "base/text.h"
 #include "source/boxes/dcp.h"
 #include "view/beside.h"
@@ -36,9 +38,12 @@ struct shared {
 };
 
 struct rfs_dcp_view {
-    uint32_t *stages;                       /* owned; of rfs_dcp_stages; or NULL */
-    RFS_VEC(struct shared) list;            /* under the view's lock */
-    RFS_VEC(struct rfs_dcp_object) objects; /* constant once the view is open */
+    uint32_t *stages;            /* owned; of rfs_dcp_stages; or NULL */
+    RFS_VEC(struct shared) list; /* under the view's lock */
+    /* The objects that are shown, and their numbers in the boxes; constant once the view is open. */
+    RFS_VEC(struct rfs_dcp_object) objects;
+    RFS_VEC(uint32_t) numbers;
+    size_t objects_file; /* the file that has them; 0: there are none */
 };
 
 void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
@@ -52,6 +57,7 @@ void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
     free(dcp->list.data);
     free(dcp->stages);
     free(dcp->objects.data);
+    free(dcp->numbers.data);
     free(dcp);
 }
 
@@ -181,11 +187,12 @@ static int check_names(struct rfs_view *view, const struct items *items, struct 
     return 0;
 }
 
-static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct rfs_error *err)
+static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
+                         struct rfs_error *err)
 {
     RFS_CLEANUP(chunks_end) struct rfs_dcp_chunks chunks = {.n = 0};
     RFS_CLEANUP(items_end) struct items items = {.list = {0}};
-    int rc = 0;
+    int rc = rfs_view_take_sources(view, plan, err);
 
     for (uint32_t rank = 0; rc == 0 && rank < view->n_ranks; rank++)
         rc = add_rank(view, rank, &chunks, &items, err);
@@ -205,8 +212,8 @@ static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct r
 
 /* ---- files that are passed on ---------------------------------------------------------------- */
 
-/* The objects of the source that are shown: where their bytes are. */
-static int list_objects(struct rfs_view *view, struct rfs_copied *copied, struct rfs_error *err)
+/* Lists the objects of the source that are shown. No file is read. */
+static int list_objects(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
     struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
@@ -221,9 +228,8 @@ static int list_objects(struct rfs_view *view, struct rfs_copied *copied, struct
         const struct rfs_dcp_object item = {.name = rfs_intern_add(names, shown, strlen(shown)),
                                             .begin = end,
                                             .bytes = object->item_bytes};
-        copied[view->dcp->objects.n] =
-            (struct rfs_copied){object->file, object->item, object->item_bytes};
-        if (item.name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, item))
+        if (item.name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, item) ||
+            !RFS_PUSH(&view->dcp->numbers, (uint32_t)i))
             return rfs_fail_memory(err);
         if (!rfs_add_u64(end, object->item_bytes, &end))
             return rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
@@ -232,42 +238,70 @@ static int list_objects(struct rfs_view *view, struct rfs_copied *copied, struct
     return 0;
 }
 
-/* The file of the objects depends on all files that have one. */
-static int take_files(struct rfs_view *view, const struct rfs_copied *copied,
-                      struct rfs_rank_plan *plan, struct rfs_error *err)
-{
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
-    RFS_FREE unsigned char *taken = calloc((size_t)boxes->n_files + 1, 1);
-    int rc = 0;
-
-    if (!taken)
-        return rfs_fail_memory(err);
-    for (size_t i = 0; rc == 0 && i < view->dcp->objects.n; i++)
-        if (!taken[copied[i].file - boxes->first_file]++)
-            rc = rfs_plan_add_file(boxes->files, copied[i].file, plan, err);
-    return rc;
-}
-
 static int show_objects(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
-    struct shown_file *file = &view->files[view->n_files];
-    RFS_FREE struct rfs_copied *copied = calloc(boxes->objects.n + 1, sizeof *copied);
+    const int rc = rfs_objects_check_names(view, err) ?: list_objects(view, err);
 
-    int rc = copied ? list_objects(view, copied, err) : rfs_fail_memory(err);
     if (rc || view->dcp->objects.n == 0)
         return rc;
-    view->n_files++;
-    file->name = strdup(OBJECTS_NAME);
-    file->plan = rfs_view_own_plan(boxes->n_files);
-    if (!file->name || !file->plan)
-        return rfs_fail_memory(err);
-    rc = take_files(view, copied, file->plan, err);
+    view->dcp->objects_file = view->n_files++;
+    view->files[view->dcp->objects_file].name = strdup(OBJECTS_NAME);
+    return view->files[view->dcp->objects_file].name ? 0 : rfs_fail_memory(err);
+}
+
+size_t rfs_dcp_objects_file(const struct rfs_view *view)
+{
+    return view->dcp ? view->dcp->objects_file : 0;
+}
+
+struct proving {
+    struct rfs_view *view;
+    struct rfs_first_error first;
+};
+
+static int prove(void *ctx, size_t i)
+{
+    struct proving *proving = ctx;
+    struct rfs_view *view = proving->view;
+    struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct rfs_error err = {0};
+    const int rc =
+        rfs_dcp_prove_object(boxes, &boxes->objects.data[view->dcp->numbers.data[i]], false, &err);
+
+    return rfs_first_error_note(&proving->first, rc, &err);
+}
+
+/* Nothing but the pickle says what an object is: torch must find one in each item. */
+static int prove_objects(struct rfs_view *view, struct rfs_error *err)
+{
+    struct proving proving = {.view = view, .first = RFS_FIRST_ERROR};
+    const int rc = rfs_dcp_objects_apart(rfs_catalog_boxes(view->catalog), err);
+
+    return rc ? rc
+              : rfs_first_error_take(
+                    &proving.first,
+                    rfs_pool_for(view->set->pool, view->dcp->numbers.n, prove, &proving), err);
+}
+
+/* The file of the objects: it depends on all files that have one. */
+static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
+                        struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const size_t n = view->dcp->numbers.n;
+    RFS_FREE struct rfs_copied *copied = calloc(n + 1, sizeof *copied);
+    RFS_FREE unsigned char *taken = calloc((size_t)boxes->n_files + 1, 1);
+    int rc = copied && taken ? prove_objects(view, err) : rfs_fail_memory(err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const struct rfs_boxed_object *object = &boxes->objects.data[view->dcp->numbers.data[i]];
+        copied[i] = (struct rfs_copied){object->file, object->item, object->item_bytes};
+        if (!taken[object->file - boxes->first_file]++)
+            rc = rfs_plan_add_file(boxes->files, object->file, plan, err);
+    }
     if (rc)
         return rc;
-    rc = rfs_image_copied(copied, view->dcp->objects.n, &file->own);
-    atomic_init(&file->image, file->own);
-    return rc == 0 ? 0 : rfs_fail_memory(err);
+    return rfs_image_copied(copied, n, out) ? rfs_fail_memory(err) : 0;
 }
 
 /* The files behind those of the ranks. */
@@ -285,7 +319,9 @@ static int show_more(struct rfs_view *view, struct rfs_error *err)
 
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
-/* File 0 is .metadata; file 1 + R is rank R's. Those behind are ready. */
+/*
+ * File 0 is .metadata; file 1 + R is rank R's. Those behind are ready, but for that of the objects.
+ */
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
@@ -294,6 +330,8 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
     if (file == 0)
         return rfs_view_describe(view, 0, make_metadata, out, err);
+    if (file == view->dcp->objects_file)
+        return rfs_view_describe(view, file, make_objects, out, err);
     int rc = rfs_dcp_chunks(view, view->dcp->stages, (uint32_t)file - 1, &chunks, err)
                  ?: share(view, &chunks, &shared, err);
     if (rc == 0)

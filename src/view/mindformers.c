@@ -215,14 +215,16 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
 
 /* ---- metadata.json --------------------------------------------------------------------------- */
 
-static int make_metadata(struct rfs_view *view, struct rfs_image **out, struct rfs_error *err)
+static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
+                         struct rfs_error *err)
 {
     const struct rfs_mf_view *mf = view->mf;
     const uint32_t devices = view->scale.dst_devices;
     RFS_FREE struct rfs_mf_tensor *tensors = calloc(mf->tensors.n + 1, sizeof *tensors);
 
-    if (!tensors)
-        return rfs_fail_memory(err);
+    const int rc = tensors ? rfs_view_take_sources(view, plan, err) : rfs_fail_memory(err);
+    if (rc)
+        return rc;
     for (size_t i = 0; i < mf->tensors.n; i++) {
         const struct stored *stored = &mf->tensors.data[i];
         const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, stored->target);

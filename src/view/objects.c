@@ -27,14 +27,35 @@ void rfs_objects_tell(struct rfs_view *view)
 {
     const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
 
-    if (boxes && rfs_view_format(&view->options) != RFS_FORMAT_TORCH)
+    if (boxes && rfs_view_format(&view->options) != RFS_FORMAT_TORCH && !view->set->late)
         log_left_out(view, boxes->objects.n);
 }
 
 int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err)
 {
     return rfs_fail(err, -EINVAL, RFS_OF(source, name), "names= with another name for one of them",
-                    "a tensor and another value are both shown by this name");
+                    "two values, of which one is no tensor, are both shown by this name");
+}
+
+int rfs_objects_check_names(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct rfs_intern *seen = rfs_intern_new();
+    int rc = seen ? 0 : rfs_fail_memory(err);
+
+    for (size_t i = 0; rc == 0 && i < boxes->objects.n; i++) {
+        const char *shown = rfs_output_map_name(
+            view->output_map, rfs_catalog_name(view->catalog, boxes->objects.data[i].name));
+        const uint32_t n = rfs_intern_count(seen);
+        const uint32_t id = shown ? rfs_intern_add(seen, shown, strlen(shown)) : n;
+        if (id == RFS_NO_ID)
+            rc = rfs_fail_memory(err);
+        else if (id < n)
+            rc = rfs_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
+    }
+    if (seen)
+        rfs_intern_free(seen);
+    return rc;
 }
 
 void rfs_objects_end(struct rfs_objects *objects)
@@ -120,8 +141,8 @@ int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
     size_t left_out = 0;
     int rc = 0;
 
-    if (boxes && !taken)
-        return rfs_fail_memory(err);
+    if (boxes)
+        rc = taken ? rfs_objects_check_names(view, err) : rfs_fail_memory(err);
     for (size_t i = 0; boxes && rc == 0 && i < boxes->objects.n; i++) {
         const struct rfs_boxed_object *object = &boxes->objects.data[i];
         const char *shown =

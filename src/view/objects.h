@@ -5,7 +5,10 @@
 #include "hfai/document.h"
 #include "view/internal.h"
 
-/* Logs how many of them the files of the view do not have; of files of torch.save nothing. */
+/*
+ * Logs how many of them the files of the view do not have; of files of torch.save nothing, nor in a
+ * view that opens late, for a comparison.
+ */
 void rfs_objects_tell(struct rfs_view *view);
 
 /* The objects that a document takes nodes from; zero-initialise, and end it after the document. */
@@ -23,5 +26,7 @@ int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
                     struct rfs_document *document, struct rfs_objects *objects,
                     struct rfs_error *err);
 
-/* A name that names= gave both to a tensor and to an object: -EINVAL with *err filled. */
+/* A name that names= gave to two values, one at least an object: -EINVAL with *err filled. */
 int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err);
+/* Whether no two objects are shown by one name. There are boxes. 0, or -errno with *err filled. */
+int rfs_objects_check_names(struct rfs_view *view, struct rfs_error *err);

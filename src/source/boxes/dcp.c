@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/boxes/dcp.h"
 
+#include "base/cleanup.h"
+#include "base/order.h"
 #include "source/boxes/dcp_item.h"
 #include "source/boxes/internal.h"
 
@@ -41,13 +43,55 @@ static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *er
     return rc;
 }
 
+static struct rfs_dcp_item item_of(const struct rfs_boxes *boxes,
+                                   const struct rfs_boxed_object *object)
+{
+    return (struct rfs_dcp_item){.file = rfs_files_path(boxes->files, object->file),
+                                 .param = rfs_intern_text(boxes->tables->names, object->name),
+                                 .offset = object->item,
+                                 .bytes = object->item_bytes};
+}
+
+RFS_COMPARE(by_place, struct rfs_boxed_object, x, y,
+            RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->item, y->item))
+
+int rfs_dcp_objects_apart(const struct rfs_boxes *boxes, struct rfs_error *err)
+{
+    const size_t n = boxes->objects.n;
+    RFS_FREE struct rfs_boxed_object *objects = calloc(n + 1, sizeof *objects);
+
+    if (!objects)
+        return rfs_fail_memory(err);
+    if (n > 0)
+        memcpy(objects, boxes->objects.data, n * sizeof *objects);
+    RFS_SORT(objects, n, by_place);
+    for (size_t i = 1; i < n; i++) {
+        const struct rfs_boxed_object *before = &objects[i - 1];
+        if (objects[i].file == before->file && objects[i].item - before->item < before->item_bytes)
+            return rfs_fail(err, -EINVAL, RFS_BOXES_NAMED(boxes, objects[i].name), NULL,
+                            "the metadata stores it in the bytes of another value, '%s'",
+                            rfs_intern_text(boxes->tables->names, before->name));
+    }
+    return 0;
+}
+
+int rfs_dcp_prove_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object, bool all,
+                         struct rfs_error *err)
+{
+    const struct rfs_dcp_item item = item_of(boxes, object);
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
+
+    if (rc < 0)
+        return rfs_boxes_fail_file(boxes, object->file, rc, err);
+    rc = rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size, all, err);
+    return end(boxes->files, object->file, &reading, rc, err);
+}
+
 int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
                         struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct rfs_dcp_item item = {.file = rfs_files_path(boxes->files, object->file),
-                                      .param = rfs_intern_text(boxes->tables->names, object->name),
-                                      .offset = object->item,
-                                      .bytes = object->item_bytes};
+    const struct rfs_dcp_item item = item_of(boxes, object);
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
 

@@ -37,6 +37,20 @@ int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *
                         struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
 
 /*
+ * Whether no two objects of such boxes share bytes, so that reading all of them costs no more than
+ * their files have: 0, -EINVAL or -ENOMEM with *err filled.
+ */
+int rfs_dcp_objects_apart(const struct rfs_boxes *boxes, struct rfs_error *err);
+
+/*
+ * Proves that the item of an object is in its file, and a file of torch.save; rfs_torch_prove says
+ * how, and what ALL adds. Returns 0, or an error of rfs_dcp_open_object with *err filled. Any
+ * thread may call it.
+ */
+int rfs_dcp_prove_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object, bool all,
+                         struct rfs_error *err);
+
+/*
  * The part of it that reads: READ and SIZE, as of rfs_ckpt_walk, of the .metadata. Declares, stores
  * and finishes.
  */

@@ -7,7 +7,7 @@
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 
 /* The ends of an archive: torch writes less than 1 KiB before a tensor's bytes and behind them. */
-enum { END_BYTES = 4096, LABEL_BYTES = 4200 };
+enum { END_BYTES = 4096, LABEL_BYTES = 4200, NAME_SHOWN = 320 };
 
 struct end {
     uint64_t offset;
@@ -125,6 +125,18 @@ int rfs_dcp_item_open(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
     return rc ? rc
               : rfs_torch_keep(read_window, &window, item->bytes, 0, name_item(item, label), budget,
                                out, err);
+}
+
+int rfs_dcp_item_prove(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                       uint64_t file_bytes, bool all, struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    char label[LABEL_BYTES];
+    const int rc = check_item(&window, file_bytes, err);
+
+    snprintf(label, sizeof label, "%s (item at %llu, '%.*s')", item->file,
+             (unsigned long long)item->offset, NAME_SHOWN, item->param);
+    return rc ? rc : rfs_torch_prove(read_window, &window, item->bytes, label, all, err);
 }
 
 int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,

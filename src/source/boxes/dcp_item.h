@@ -35,6 +35,12 @@ int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
                       uint64_t file_bytes, uint64_t *at, struct rfs_error *err);
 
 /*
+ * Proves that an item that holds anything is in the file, as rfs_torch_prove does.
+ */
+int rfs_dcp_item_prove(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                       uint64_t file_bytes, bool all, struct rfs_error *err);
+
+/*
  * The same of an item that holds anything: it is opened and kept, and BUDGET pays its memory; what
  * the metadata says of a tensor is not looked at. Errors also as of rfs_torch_keep.
  */

@@ -13,14 +13,19 @@
  */
 #include "source/torch/archive.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/share.h"
 #include "source/io/files.h"
 
+#include <zlib.h>
+
 #define REMEDY_SAVE "save it again with torch.save of torch 1.6 or later"
 #define REMEDY_COPY "compare the file with its original, or save it again"
+#define NO_PICKLE "the archive has no data.pkl, so it is not written by torch.save"
 #define VERSION_MOST 10
 #define LONG_PICKLE (16u << 20)
+#define SUM_BYTES ((size_t)64 << 10) /* that are summed up at once */
 
 struct opening {
     rfs_read_fn *read;
@@ -165,8 +170,7 @@ static int read_pickle(const struct opening *opening)
     const struct rfs_zip_entry *entry = rfs_torch_entry(opening->torch, "data.pkl", 8);
 
     if (!entry)
-        return fail(opening, -EINVAL, REMEDY_SAVE,
-                    "the archive has no data.pkl, so it is not written by torch.save");
+        return fail(opening, -EINVAL, REMEDY_SAVE, NO_PICKLE);
     if (entry->bytes > RFS_PICKLE_MOST)
         return rfs_fail(opening->err, -EFBIG, RFS_AT(opening->file, entry->offset), NULL,
                         "the pickle in it has more than %zu bytes", RFS_PICKLE_MOST);
@@ -188,19 +192,24 @@ static int read_pickle(const struct opening *opening)
     return rfs_pickle_read(RFS_STEAL(bytes), n, &from, &opening->torch->pickle, opening->err);
 }
 
-static int open_all(const struct opening *opening)
+static int open_archive(const struct opening *opening)
 {
     struct rfs_torch *torch = opening->torch;
 
     *torch = (struct rfs_torch){.prefix = ""};
-    int rc = check_magic(opening)
+    return check_magic(opening)
             ?: rfs_zip_open(opening->read, opening->ctx, opening->size, opening->file,
-                          opening->budget, &torch->zip, opening->err)
+                            opening->budget, &torch->zip, opening->err)
             ?: find_prefix(opening)
-            ?: check_versions(opening)
-            ?: read_pickle(opening);
+            ?: check_versions(opening);
+}
+
+static int open_all(const struct opening *opening)
+{
+    int rc = open_archive(opening) ?: read_pickle(opening);
+
     if (rc < 0)
-        rfs_torch_free(torch);
+        rfs_torch_free(opening->torch);
     return rc;
 }
 
@@ -227,6 +236,69 @@ int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin,
     const int rc = open_all(&opening);
 
     rfs_share_give(&out->share);
+    return rc;
+}
+
+/* ---- proof without reading the object -------------------------------------------------------- */
+
+static int sum_up(const struct opening *opening, const struct rfs_zip_entry *entry, uint32_t *crc)
+{
+    RFS_FREE unsigned char *buffer = malloc(SUM_BYTES);
+    int rc = buffer ? 0 : rfs_fail_memory(opening->err);
+
+    *crc = (uint32_t)crc32(0, NULL, 0);
+    for (uint64_t at = 0; rc == 0 && at < entry->bytes; at += SUM_BYTES) {
+        const size_t n = (size_t)rfs_min_u64(SUM_BYTES, entry->bytes - at);
+        rc = read_at(opening, buffer, n, entry->offset + at);
+        if (rc == 0)
+            *crc = (uint32_t)crc32(*crc, buffer, (uInt)n);
+    }
+    return rc;
+}
+
+/* Whether an entry has its checksum; 0 is what torch writes where it was to compute none. */
+static int check_sum(const struct opening *opening, const struct rfs_zip_entry *entry)
+{
+    uint32_t crc = 0;
+    const int rc = entry->crc ? sum_up(opening, entry, &crc) : 0;
+
+    return rc || crc == entry->crc
+               ? rc
+               : rfs_fail(opening->err, -EINVAL, RFS_OF(opening->file, entry->name), REMEDY_COPY,
+                          "the archive's entry has other bytes than its checksum says");
+}
+
+/* Whether data.pkl may be a pickle: its last opcode is a dot, and none is 0. */
+static int check_pickle(const struct opening *opening, const struct rfs_zip_entry **entry)
+{
+    char ends[2] = {0};
+
+    *entry = rfs_torch_entry(opening->torch, "data.pkl", 8);
+    if (!*entry)
+        return fail(opening, -EINVAL, REMEDY_SAVE, NO_PICKLE);
+    int rc = (*entry)->bytes < 2
+                 ? 0
+                 : read_at(opening, &ends[0], 1, (*entry)->offset)
+                       ?: read_at(opening, &ends[1], 1, (*entry)->offset + (*entry)->bytes - 1);
+    if (rc == 0 && (ends[0] == 0 || ends[1] != '.'))
+        rc = rfs_fail(opening->err, -EINVAL, RFS_AT(opening->file, (*entry)->offset), REMEDY_COPY,
+                      "the pickle in it is damaged: it has no %s", ends[0] ? "end" : "beginning");
+    return rc;
+}
+
+int rfs_torch_prove(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, bool all,
+                    struct rfs_error *err)
+{
+    struct rfs_torch torch;
+    const struct opening opening = {read, ctx, size, 0, file, NULL, &torch, err, false};
+    const struct rfs_zip_entry *pickle = NULL;
+
+    int rc = open_archive(&opening) ?: check_pickle(&opening, &pickle);
+    if (rc == 0 && !all)
+        rc = check_sum(&opening, pickle);
+    for (size_t i = 0; rc == 0 && all && i < torch.zip.n; i++)
+        rc = check_sum(&opening, &torch.zip.entries[i]);
+    rfs_torch_free(&torch);
     return rc;
 }
 

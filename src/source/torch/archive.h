@@ -37,6 +37,14 @@ int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin,
                    struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
 void rfs_torch_free(struct rfs_torch *torch);
 
+/*
+ * Proves that a file of torch.save is there, whatever classes its pickle names: its directory, and
+ * that data.pkl, or each entry with ALL, has the CRC-32 that the directory says, unless that is 0.
+ * Returns 0, or an error of rfs_torch_open with *err filled. Cost: reads those entries once.
+ */
+int rfs_torch_prove(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, bool all,
+                    struct rfs_error *err);
+
 /* The entry NAME of the archive's folder, or NULL. O(log n). */
 const struct rfs_zip_entry *rfs_torch_entry(const struct rfs_torch *torch, const char *name,
                                             size_t name_bytes);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -182,13 +183,97 @@ static void test_changes(void **state)
     bytes_free(&file);
 }
 
+static int prove(const struct bytes *file, bool all, struct rfs_error *err)
+{
+    const struct rfs_dcp_item item = {.file = "__0_0.distcp", .param = "step", .bytes = file->n};
+    struct memory memory = {.bytes = file};
+    return rfs_dcp_item_prove(&item, read_bytes, &memory, file->n, all, err);
+}
+
+static void unproved(const struct bytes *file, bool all, const char *part)
+{
+    struct rfs_error err = {0};
+    assert_int_equal(prove(file, all, &err), -EINVAL);
+    if (!strstr(err.text, part) || !strstr(err.text, "__0_0.distcp (item at 0, 'step')"))
+        fail_msg("no '%s' in: %s", part, err.text);
+}
+
+static uint32_t get(const unsigned char *at, unsigned bytes)
+{
+    uint32_t number = 0;
+    while (bytes-- > 0)
+        number = number << 8 | at[bytes];
+    return number;
+}
+
+/* The entry of an archive that ends in NAME: where its bytes are, and their number. SUM: with checksum. */
+static unsigned char *entry(struct bytes *file, const char *name, bool sum, size_t *n)
+{
+    for (unsigned char *p = file->data; p + 46 < file->data + file->n; p++) {
+        const size_t length = strlen(name);
+        if (memcmp(p, "PK\1\2", 4) != 0 || get(p + 28, 2) < length ||
+            memcmp(p + 46 + get(p + 28, 2) - length, name, length) != 0)
+            continue;
+        unsigned char *local = file->data + get(p + 42, 4);
+        unsigned char *content = local + 30 + get(local + 26, 2) + get(local + 28, 2);
+        *n = get(p + 24, 4);
+        const uint32_t crc = sum ? (uint32_t)crc32(0, content, (uInt)*n) : 0;
+        for (int i = 0; i < 4; i++)
+            p[16 + i] = (unsigned char)(crc >> 8 * i);
+        return content;
+    }
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+static void test_proves(void **state)
+{
+    (void)state;
+    struct bytes file = {0};
+    size_t n;
+    add_item(&file, 20, 30, 0, NULL, values);
+    unsigned char *storage = entry(&file, "/data/0", true, &n);
+    unsigned char *pickle = entry(&file, "/data.pkl", true, &n);
+    assert_int_equal(prove(&file, true, NULL), 0);
+    for (size_t i = 0; i < n; i++) {
+        pickle[i] ^= 4;
+        assert_int_equal(prove(&file, false, NULL), -EINVAL);
+        pickle[i] ^= 4;
+    }
+    storage[1000] ^= 1;
+    assert_int_equal(prove(&file, false, NULL), 0);
+    unproved(&file, true, "'x/data/0': the archive's entry has other bytes than its checksum");
+    entry(&file, "/data/0", false, &n);
+    assert_int_equal(prove(&file, true, NULL), 0);
+    file.n--;
+    unproved(&file, false, "no zip directory");
+    memset(file.data, 0, file.n);
+    unproved(&file, false, "not written by torch.save");
+    bytes_free(&file);
+}
+
+/* torch.save writes 0 where it was to compute no checksums. */
+static void test_proves_without_sums(void **state)
+{
+    (void)state;
+    struct bytes file = {0};
+    size_t n;
+    add_item(&file, 2, 3, 0, NULL, values);
+    unsigned char *pickle = entry(&file, "/data.pkl", false, &n);
+    assert_int_equal(prove(&file, true, NULL), 0);
+    pickle[n - 1] = 'x';
+    unproved(&file, false, "the pickle in it is damaged: it has no end");
+    memset(pickle, 0, n);
+    unproved(&file, false, "the pickle in it is damaged: it has no beginning");
+    bytes_free(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_other_contents),
-        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_finds),          cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_other_contents), cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_proves),         cmocka_unit_test(test_proves_without_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
