@@ -3,15 +3,18 @@
 
 A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
 """
+import json
 import logging
 import math
 import os
+import pickle
 import random
 import re
 import shutil
 import subprocess
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 
 import dcp_program as program
 import safetensors_file
@@ -94,7 +97,7 @@ class Case:
                     return f"{options}: {path} is {have[path]!r}"
             elif said := differ(options, path, have[path], value.full):
                 return said
-        return None
+        return verify(out, "--against", source, "-o", options)
 
 
 class Shards(Case):
@@ -164,6 +167,15 @@ def export(source, out, options):
     """None, or what went wrong."""
     ran = run("reshard", "export", source, out, "-o", options)
     return f"reshard export -o {options}: {ran.stderr.strip()}" if ran.returncode else None
+
+
+def verify(tree, *arguments, says=None):
+    """None when the tree is right, or with SAYS when it is not, and each of these is among what is said."""
+    reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
+    ran = subprocess.run([reshard, "verify", tree, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, check=False)
+    right = ran.returncode == (1 if says else 0) and all(part in ran.stdout for part in says or ["the same as"])
+    return None if right else f"reshard verify {' '.join(arguments)}: exit {ran.returncode}: {ran.stdout.strip()}"
 
 
 def check_export(source, out, options, want):
@@ -413,6 +425,150 @@ def ranks(name):
         ("few",): Sharded(numbered(3, 2), (2, 4), [None, 0]),
         ("copied",): Sharded(numbered(3, 2), (2, 4), [None, None]),
         ("scalar",): Plain(torch.tensor(7)), ("step",): 3})
+
+
+class Changed(Case):
+    """A view with objects, then changed: what torch reads of it, or does not, and what verify says."""
+
+    def read(self, folder):
+        """What torch reads, or None where it fails."""
+        try:
+            return program.load(folder, self.items)
+        except CheckpointException:  # which is no Exception
+            return None
+
+    def check_views(self, folder, source, options):
+        if said := super().check_views(folder, source, options):
+            return said
+        view = os.path.join(folder, "view")
+        if said := export(source, view, "view=dcp,dst_ranks=2"):
+            return said
+        for number, (change, loads, says) in enumerate(CHANGES):
+            tree = os.path.join(folder, f"changed{number}")
+            shutil.copytree(view, tree)
+            change(tree)
+            have = self.read(tree)
+            if (have and {k: v for k, v in have.items() if not hasattr(self.items[k], "full")}) != loads:
+                return f"change {number}: torch reads {have}"
+            said = verify(tree, "--against", source, "-o", "view=dcp,dst_ranks=2", says=says)
+            if not said and says[0] in STEPS:
+                said = self.check_source(tree, source, folder + f"/again{number}", says)
+            if said:
+                return f"change {number}: {said}"
+        return None
+
+    def check_source(self, tree, source, out, says):
+        """The changed tree, by itself and as a source: verify tells each value, and nothing is exported."""
+        if said := verify(tree, says=says):
+            return said
+        if says[0] != SHARED[0] and (said := verify(source, "--against", tree, says=["step cannot be compared: "])):
+            return said
+        said = export(tree, out, "view=dcp")
+        refused = said and ("__0_1.distcp" in said or SHARED[0] in said) and not os.path.exists(out)
+        return None if refused else f"it is exported: {said}"
+
+
+SHARED = ["parameter 'name': the metadata stores it in the bytes of another value, 'step'"]
+READ = ["step cannot be read: "]
+STEPS = READ + SHARED  # what concerns the items alone
+STEP, OTHER = pickle.dumps(7, 2), pickle.dumps(8, 2)
+
+
+def rewrite(name, change):
+    """A change of the bytes of a file, which a function gives."""
+    def run(folder):
+        path = os.path.join(folder, name)
+        os.chmod(path, 0o600)
+        with open(path, "rb") as file:
+            data = change(file.read())
+        with open(path, "wb") as file:
+            file.write(data)
+    return run
+
+
+def without_sums(data):
+    """The checksums of all zip directories are 0, which says that there are none."""
+    data, at = bytearray(data), -1
+    while (at := data.find(b"PK\1\2", at + 1)) >= 0:
+        data[at + 16:at + 20] = bytes(4)
+    return bytes(data)
+
+
+def step_is_8(data):
+    assert data.count(STEP) == 1
+    return data.replace(STEP, OTHER)
+
+
+def without_paths(data):
+    """The metadata lacks the paths of its values in nested dicts."""
+    described = pickle.loads(data)
+    described.planner_data = None
+    return pickle.dumps(described)
+
+
+def in_one_place(data):
+    """The item of step is also that of name."""
+    described = pickle.loads(data)
+    places = {index.fqn: place for index, place in described.storage_data.items()}
+    for index in described.storage_data:
+        if index.fqn == "name":
+            described.storage_data[index] = places["step"]
+    return pickle.dumps(described)
+
+
+def remove(name):
+    return lambda folder: os.remove(os.path.join(folder, name))
+
+
+RIGHT = {("step",): 7, ("name",): "run"}
+CHANGES = [
+    (rewrite("__0_1.distcp", step_is_8), RIGHT | {("step",): 8}, READ + ["__0_1.distcp (item at 0, 'step')"]),
+    (rewrite("__0_1.distcp", lambda data: without_sums(step_is_8(data))), RIGHT | {("step",): 8},
+     ["step has other bytes than the source", "2 values"]),
+    (remove("__0_1.distcp"), None, READ + ["name cannot be read: "]),
+    (rewrite("__0_1.distcp", lambda data: bytes(len(data))), None, READ + ["name cannot be read: "]),
+    (rewrite("__0_1.distcp", lambda data: data[:1000]), None, READ + ["has only 1000"]),
+    (rewrite(".metadata", in_one_place), RIGHT | {("name",): 7}, SHARED),
+    (rewrite(".metadata", without_paths), RIGHT, [".metadata: is of another size than in a mount"]),
+    (rewrite("__1_0.distcp", lambda data: data[:-30] + b"x" + data[-29:]), None, ["__1_0.distcp"]),
+]
+
+
+@fixed_since_2_2
+def changed_values(name):
+    """Values that are not tensors, in items that were changed, cut, zeroed or lost."""
+    return Changed(name, 2, {("w",): Sharded(numbered(8, 4), (2,), [0]), ("step",): 7, ("name",): "run"})
+
+
+class Renamed(Case):
+    """Views by a map of names, of values that are not tensors, too."""
+
+    def check_views(self, folder, source, options):
+        view, names = os.path.join(folder, "view"), os.path.join(folder, "names.json")
+        given = f"view=dcp,names={names}"
+        with open(names, "w", encoding="utf-8") as file:
+            json.dump({"step": "count", "name": None, "w": "weight"}, file)
+        if said := export(source, view, given) or verify(view, "--against", source, "-o", given):
+            return said
+        have = program.load(view, {("weight",): self.items[("w",)], ("count",): 0})
+        if have[("count",)] != 7 or differ("names", "weight", have[("weight",)], self.items[("w",)].full):
+            return f"torch reads {have}"
+        says = ["count should not be there", "name is missing", "step is missing", "weight: should not be there"]
+        if said := verify(view, "--against", source, "-o", "view=dcp", says=says):
+            return said
+        with open(names, "w", encoding="utf-8") as file:
+            json.dump({"step": "name"}, file)
+        for format in ("view=dcp", "format=pt"):
+            said = export(source, os.path.join(folder, "twice"), f"{format},names={names}")
+            if "parameter 'name': two values, of which one is no tensor, are both shown by this name" not in (said or ""):
+                return f"{format}: {said}"
+        return None
+
+
+@fixed_since_2_2
+def names_of_values(name):
+    """One has another name, one is left out, then two have one name."""
+    return Renamed(name, 2, {("w",): Sharded(numbered(8, 4), (2,), [0]), ("step",): 7, ("name",): "run"})
 
 
 class Refused(Ranks):

@@ -124,6 +124,7 @@ class Case:
         if not problem and os.path.exists(os.path.join(iteration, "metadata.json")):
             with open(os.path.join(iteration, "common.json"), "rb") as a, open(shown + "/common.json", "rb") as b:
                 problem = "another common.json" if a.read() != b.read() else None
+        problem = problem or self.check_verified(shown, source, {"view": "mindformers", **options})
         real = program("2.1.0")
         for ranks, layout_of in ((1, lambda t: None), (self.devices, lambda t: self.target.get(t.name))):
             named = saves.infos(self.checkpoint.tensors, range(ranks), layout_of)
@@ -131,6 +132,13 @@ class Case:
                 problem = problem or self.check_loaded(
                     real.load(shown, rank, ranks, named), self.whole() if ranks == 1 else self.wanted(rank))
         return problem and f"view=mindformers: {problem}"
+
+    def check_verified(self, shown, source, options, says=None):
+        """reshard verify of the view: None when it says that all is the same, or that it is not because of SAYS."""
+        given = ",".join(f"{k}={v}" for k, v in options.items())
+        done = compared.run("verify", shown, "--against", source, "-o", given)
+        right = done.returncode == (1 if says else 0) and (says or "the same as") in done.stdout
+        return None if right else f"verify exits with {done.returncode}: {done.stdout.strip()}"
 
     def check_loaded(self, loaded, wanted):
         if sorted(loaded) != sorted(wanted):
@@ -255,14 +263,34 @@ class Resumed(Case):
     """No tensor has the step: load_checkpoint makes it of common.json, from the save and from a view of it."""
 
     def check_shown(self, folder, source, options):
+        shown, options = folder + "/shown", {"view": "mindformers", **options}
         problem = super().check_shown(folder, source, options)
+        for where in (self.iteration, shown):
+            problem = problem or self.check_resumed(where, self.checkpoint.iteration)
+        for name, old, new, says in (("common.json", b"1234", b"1235", "common.json offset "),
+                                     ("common.json", b"1235", b"99999", "common.json: is of another size"),
+                                     ("metadata.json", b"}", b" }", "metadata.json: is of another size")):
+            rewrite(os.path.join(shown, name), old, new)
+            if name == "common.json":
+                problem = problem or self.check_resumed(shown, int(new))
+            problem = problem or self.check_verified(shown, source, options, says)
+        os.remove(shown + "/common.json")
+        return problem or self.check_verified(shown, source, options, "common.json: is missing")
+
+    def check_resumed(self, folder, iteration):
         named = saves.infos(self.checkpoint.tensors, range(1), lambda t: None)
-        for where in (self.iteration, folder + "/shown"):
-            have = program(self.checkpoint.version).resumed(where, named)
-            step = {n: values.loaded_bytes(v) for n, v in have.items()}.get("global_step")
-            if step != ("Int32", (1,), np.int32(self.checkpoint.iteration).tobytes()):
-                problem = problem or f"{where}: it resumes with {step}"
-        return problem
+        have = program(self.checkpoint.version).resumed(folder, named)
+        step = {n: values.loaded_bytes(v) for n, v in have.items()}.get("global_step")
+        return None if step == ("Int32", (1,), np.int32(iteration).tobytes()) else f"{folder}: it resumes with {step}"
+
+
+def rewrite(path, old, new):
+    os.chmod(path, 0o600)
+    with open(path, "rb") as file:
+        data = file.read()
+    assert old in data
+    with open(path, "wb") as file:
+        file.write(data.replace(old, new))
 
 
 @fixed

@@ -62,6 +62,45 @@ export: 5 of 5 files completed, of …/work/src
 $ reshard diff by_rank dcp
 15 tensors are the same
 
+# with the options that made it, every byte of every file is compared
+$ as_made() { reshard verify "$@" --against src -s src_strategy.ckpt -d dst_strategy.ckpt 2>/dev/null; }
+$ as_made by_rank -o view=dcp
+by_rank: 15 tensors, 334.2 KiB: the same as src
+$ reshard export src mf -s src_strategy.ckpt -d dst_strategy.ckpt -o view=mindformers >/dev/null 2>&1; as_made mf -o view=mindformers
+mf: 15 tensors, 334.2 KiB: the same as src
+$ reshard verify mf --against src -s src_strategy.ckpt -o view=mindformers,dst_rules='*: whole',dst_ranks=4 2>/dev/null
+note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
+mf: 15 tensors, 334.2 KiB: the same as src
+$ change() { rm -rf changed; cp -r $1 changed; chmod -R u+w changed; python3 -c "import sys; p = 'changed/' + sys.argv[1]; b = open(p, 'rb').read(); open(p, 'wb').write(eval(sys.argv[2]))" "$2" "$3"; }
+$ change by_rank .metadata "b.replace(b'__3_0.distcp', b'__2_0.distcp')"; as_made changed -o view=dcp
+.metadata offset 4322: other bytes than a mount shows, beside the tensors
+layer1.weight: has other bytes than the source, first at [576, 0], …/work/changed/__2_0.distcp offset 448
+layer2.weight: has other bytes than the source, first at [36, 0], …/work/changed/__2_0.distcp offset 38250
+layer3.weight: has other bytes than the source, first at [72, 0], …/work/changed/__2_0.distcp offset 43796
+moments.layer1.weight: has other bytes than the source, first at [576, 0], …/work/changed/__2_0.distcp offset 45886
+moments.layer2.weight: has other bytes than the source, first at [36, 0], …/work/changed/__2_0.distcp offset 83688
+moments.layer3.weight: has other bytes than the source, first at [72, 0], …/work/changed/__2_0.distcp offset 89234
+changed: 15 tensors, 334.2 KiB: not right: 6 tensors, 1 file
+(exit 1)
+$ change by_rank __1_0.distcp "b.replace(b'byteorder', b'byteOrder')"; as_made changed -o view=dcp
+__1_0.distcp offset 277: other bytes than a mount shows, beside the tensors
+changed: 15 tensors, 334.2 KiB: not right: 1 file
+(exit 1)
+$ change mf metadata.json "b.replace(b'true', b'null')"; as_made changed -o view=mindformers
+metadata.json offset 133: other bytes than a mount shows, beside the tensors
+changed: 15 tensors, 334.2 KiB: not right: 1 file
+(exit 1)
+$ change mf metadata.json "b + b' '"; as_made changed -o view=mindformers
+metadata.json: is of another size than in a mount
+changed: 15 tensors, 334.2 KiB: not right: 1 file
+(exit 1)
+
+# a parameter that only the source's strategy has is in such a view what rank 0 has of it
+$ reshard strategy new one.json --rules '*: whole' --ranks 2 -s src_strategy.ckpt; sed -i 's/"layer3.weight"/"of.another.network"/' one.json
+$ for view in dcp mindformers; do reshard export src one_$view -s src_strategy.ckpt -d one.json -o view=$view >/dev/null 2>&1; reshard verify one_$view --against src -s src_strategy.ckpt -d one.json -o view=$view 2>/dev/null; done
+one_dcp: 15 tensors, 332.0 KiB: the same as src
+one_mindformers: 15 tensors, 332.0 KiB: the same as src
+
 # under another strategy: of what differs between ranks (rng_state), it has that of rank 0
 $ reshard export dcp back -d dst_strategy.ckpt >/dev/null
 $ reshard verify back --against src -s src_strategy.ckpt -d dst_strategy.ckpt

@@ -210,6 +210,36 @@ int rfs_whole_open(const char *path, const struct rfs_settings *options, struct 
     return rc ? rc : take_rank(whole, NULL, dst != NULL, globs, err);
 }
 
+int rfs_whole_describe(struct rfs_whole *whole, const struct rfs_whole *cut, struct rfs_error *err)
+{
+    const struct rfs_scale *scale = &whole->view->scale;
+    RFS_FREE unsigned char *seen = calloc(whole->n + 1, 1); /* in a lower stage, which counts */
+    int rc = seen ? 0 : rfs_fail_memory(err);
+
+    for (uint32_t stage = 0; rc == 0 && stage < scale->dst_stages; stage++) {
+        const struct rfs_rank_plan *plan;
+        const uint32_t rank = stage * scale->dst_devices;
+        rc = rfs_planner_rank(cut->planner, rank, &plan, err);
+        for (size_t i = 0; rc == 0 && i < plan->params->n; i++) {
+            const struct rfs_target *target = &plan->params->targets[i];
+            const char *name = rfs_catalog_name(cut->catalog, target->shown_name);
+            const struct rfs_whole_tensor *found = rfs_whole_find(whole, name);
+            if (!found || seen[found - whole->tensors])
+                continue;
+            seen[found - whole->tensors] = 1;
+            if (target->geometry == RFS_NO_ID)
+                whole->tensors[found - whole->tensors] = (struct rfs_whole_tensor){
+                    .name = name,
+                    .type = rfs_catalog_type(cut->catalog, target->shown_type),
+                    .target = target,
+                    .own = found->own,
+                    .cut = cut,
+                    .rank = rank};
+        }
+    }
+    return rc;
+}
+
 int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, int64_t rank,
                         struct rfs_whole *whole, struct rfs_error *err)
 {
@@ -286,6 +316,8 @@ bool rfs_whole_lacks(const struct rfs_whole *whole, const char *name)
 int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
                     struct rfs_slice *slice)
 {
+    if (tensor->cut)
+        return rfs_planner_slice(tensor->cut->planner, tensor->rank, tensor->target, slice);
     return whole->parts ? rfs_whole_parts_slice(whole->parts, tensor->target, slice)
                         : rfs_planner_slice(whole->planner, whole->rank, tensor->target, slice);
 }

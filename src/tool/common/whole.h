@@ -21,6 +21,8 @@ struct rfs_whole_tensor {
     const struct rfs_type *type; /* as shown: its element type may be that of the option dtype */
     const struct rfs_target *target;
     bool own; /* of a source of several ranks, and no strategy knows it: this is the first rank's */
+    const struct rfs_whole *cut; /* NULL, or a slice of its rank RANK stands for the tensor */
+    uint32_t rank;
 };
 
 struct rfs_whole_parts;
@@ -64,6 +66,13 @@ int rfs_whole_open(const char *path, const struct rfs_settings *options, struct 
                    bool damaged, struct rfs_whole *whole, struct rfs_whole *cut,
                    struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
+
+/*
+ * Takes for WHOLE what a view of CUT's destination describes as whole tensors (view=dcp,
+ * view=mindformers): a tensor that only one of the two strategies has is not cut there, and is what
+ * the first rank has of it. 0, or -errno with *err filled.
+ */
+int rfs_whole_describe(struct rfs_whole *whole, const struct rfs_whole *cut, struct rfs_error *err);
 
 /*
  * The same of destination rank RANK's slices, as it has them, or whole for -1, whatever the

@@ -24,7 +24,8 @@ enum rfs_finding_kind {
     RFS_FOUND_MANIFEST,    /* not the manifest's */
     RFS_FOUND_REPLICA,     /* not what the other ranks have that hold the same */
     RFS_FOUND_FRAME,       /* what is in a file beside tensors is not what a mount shows */
-    RFS_FOUND_VALUE,       /* values that are not tensors is not the source's; detail says how */
+    RFS_FOUND_FILE,        /* a file is missing, or of another size; detail says which */
+    RFS_FOUND_VALUE,       /* a value that is no tensor is not the source's; detail says how */
     RFS_FOUND_OWN, /* likewise, but no strategy says that they do: no fault, as what follows */
     /* what a mount would show, which is not in all ranks of the source the same */
     RFS_FOUND_SOURCE,

@@ -4,6 +4,7 @@ librfstool_la_SOURCES += \
 	src/tool/verify/findings.c src/tool/verify/findings.h \
 	src/tool/verify/frame.c \
 	src/tool/verify/lost.c \
+	src/tool/verify/objects.c \
 	src/tool/verify/options.c \
 	src/tool/verify/own.c \
 	src/tool/verify/parts.c \

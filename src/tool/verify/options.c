@@ -33,21 +33,26 @@ static int add(struct rfs_settings *view, const char *name, const char *value)
     return value ? rfs_settings_add(view, name, value, NULL) : 0;
 }
 
-/* The tree is read by -o's options of the destination, and by those of reading. */
-static int add_destination(const struct rfs_settings *view, struct rfs_settings *tree,
-                           struct rfs_error *err)
+/*
+ * The tree is read by the destination's strategy, that of -d or of -o. What view=dcp and
+ * view=mindformers make describes its own cuts, and takes none.
+ */
+static int add_destination(struct rfs_verify_options *out, struct rfs_error *err)
 {
+    struct rfs_settings *tree = &out->tree_view;
+    const char *dst = out->given.strategy[1];
     struct rfs_options options;
     char ranks[16];
-    int rc = rfs_options_take(view, &options, err);
+    int rc = rfs_options_take(&out->given.view, &options, err);
 
     snprintf(ranks, sizeof ranks, "%" PRIu32, options.dst_ranks);
-    if (rc == 0)
-        rc = add(tree, "src_strategy", options.dst_strategy);
-    if (rc == 0)
-        rc = add(tree, "src_rules", options.dst_rules);
-    if (rc == 0)
-        rc = add(tree, "src_ranks", options.dst_rules ? ranks : NULL);
+    out->described = options.shown == RFS_SHOW_DCP || options.shown == RFS_SHOW_MINDFORMERS;
+    if (rc == 0 && !out->described) {
+        rc = add(tree, "src_strategy", dst ? dst : options.dst_strategy);
+        if (rc == 0 && !dst)
+            rc = add(tree, "src_rules", options.dst_rules)
+                     ?: add(tree, "src_ranks", options.dst_rules ? ranks : NULL);
+    }
     rfs_options_free(&options);
     return rc;
 }
@@ -58,13 +63,11 @@ static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
     /* Headers of the tree are read, whatever an earlier view has kept of them. */
     int rc = add(&out->tree_view, "index_cache", "no");
 
-    if (rc == 0 && out->against && !strategy[1])
-        rc = add_destination(&out->given.view, &out->tree_view, err);
     if (rc == 0)
-        rc = add(&out->tree_view, "src_strategy", strategy[out->against != NULL]);
-    if (rc == 0)
-        rc = rfs_settings_add_all(&out->tree_view,
-                                  out->against ? &out->given.tree_view : &out->given.view);
+        rc = out->against ? add_destination(out, err)
+                                ?: rfs_settings_add_all(&out->tree_view, &out->given.tree_view)
+                          : add(&out->tree_view, "src_strategy", strategy[0])
+                                ?: rfs_settings_add_all(&out->tree_view, &out->given.view);
     if (rc || !out->against)
         return rc;
     return add(&out->src_view, "src_strategy", strategy[0])

@@ -108,7 +108,9 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     rfs_whole_name_strategy(options->against ? "-d" : "-s", err);
     if (rc == 0 && options->against)
         rc = rfs_whole_open(options->against, &options->src_view, globs, true, &verify->src,
-                            &verify->shown, err);
+                            options->described ? &verify->cut : &verify->shown, err);
+    if (rc == 0 && verify->cut.view)
+        rc = rfs_whole_describe(&verify->src, &verify->cut, err);
     rfs_whole_name_strategy("-s", err);
     const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
     if (parts)
@@ -139,6 +141,8 @@ static int compare_all(struct rfs_verify *verify, struct rfs_error *err)
         rc = rfs_verify_lost(verify, err);
     if (rc == 0)
         rc = rfs_verify_content(verify, err);
+    if (rc == 0)
+        rc = rfs_verify_objects(verify, err);
     if (rc == 0)
         rc = rfs_verify_frames(verify, err);
     if (rc == 0)
@@ -183,6 +187,7 @@ static int run(void *request, struct rfs_error *err)
     rfs_findings_free(&verify.findings);
     rfs_sums_free(&verify.sums);
     rfs_whole_close(&verify.shown);
+    rfs_whole_close(&verify.cut);
     rfs_whole_close(&verify.src);
     rfs_whole_close(&verify.tree);
     rfs_verify_views_free(options);

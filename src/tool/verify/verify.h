@@ -6,8 +6,9 @@
  *     lost      which tensors of the tree, or of the source, are incomplete for want of a rank
  *     content   each tensor of the tree, every copy of it that ranks hold, against the source's or each other; its
  *               checksum. Values that no strategy knows have no whole: rank by rank, own.c
+ *     objects   of a torch.distributed.checkpoint: values that are not tensors, against the source's
  *     frames    the rest of the files, against those that the view of the source would show
- *     values    of hfai's parts: values that are not tensors in them, against the source's, values.c
+ *     values    of hfai's parts: values that are not tensors in them, against the source's, parts.c
  *     manifest  the checksums against it, or into it
  *
  * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
@@ -24,7 +25,8 @@ struct rfs_verify_options {
     const char *tree;
     const char *against;                     /* NULL: no source */
     struct rfs_settings tree_view, src_view; /* options of views; owned, as the next ones */
-    const char *manifest;                    /* NULL: none */
+    bool described;       /* the tree was made by an option view whose files describe their cuts */
+    const char *manifest; /* NULL: none */
     struct rfs_globs globs;
     bool write, no_replicas, list, json;
     unsigned threads;
@@ -49,6 +51,7 @@ struct rfs_verify {
     struct rfs_whole tree;
     struct rfs_whole src;   /* view NULL: there is none */
     struct rfs_whole shown; /* src as the tree should be; view NULL: there is no destination */
+    struct rfs_whole cut; /* likewise, where the tree describes its cuts, and is read as a whole */
     struct rfs_verify_item *items; /* of the tree's tensors, in their order, and then of lost */
     struct rfs_whole_tensor *lost; /* [n_lost] of the tree, without a target */
     size_t n_lost;
@@ -80,6 +83,7 @@ bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_fi
 /* Reports the tensors that damaged ranks leave uncompared. */
 int rfs_verify_lost(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_content(struct rfs_verify *verify, struct rfs_error *err);
+int rfs_verify_objects(struct rfs_verify *verify, struct rfs_error *err);
 int rfs_verify_frames(struct rfs_verify *verify, struct rfs_error *err);
 /* Compares values that are not tensors, where both are hfai's parts. Cannot fail. */
 void rfs_verify_values(struct rfs_verify *verify);

@@ -21,6 +21,7 @@ static const struct {
     [RFS_FOUND_MANIFEST] = {"manifest", ""},
     [RFS_FOUND_REPLICA] = {"replica", "has other bytes than the ranks that hold the same"},
     [RFS_FOUND_FRAME] = {"frame", "other bytes than a mount shows, beside the tensors"},
+    [RFS_FOUND_FILE] = {"file", ""},
     [RFS_FOUND_VALUE] = {"value", ""},
     [RFS_FOUND_OWN] = {"own", ""}, /* notes have sentences of their own */
     [RFS_FOUND_SOURCE] = {"source", ""},
@@ -115,7 +116,8 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
         if (finding->kind == RFS_FOUND_FRAME)
             printf(": %s", kinds[finding->kind].text);
     }
-    if (finding->detail && !said && finding->kind != RFS_FOUND_FRAME) {
+    if (finding->detail && !said && finding->kind != RFS_FOUND_FRAME &&
+        finding->kind != RFS_FOUND_FILE) {
         fputs(": ", stdout);
         rfs_text_put(stdout, finding->detail);
     }
@@ -161,7 +163,7 @@ static void print_counts(const struct rfs_verify *verify)
         {count_kind(verify, RFS_FOUND_RANK), "rank", ""},
         {count_kind(verify, RFS_FOUND_SOURCE_RANK), "rank", " of the source"},
         {count_kind(verify, RFS_FOUND_VALUE), "value", ""},
-        {count_kind(verify, RFS_FOUND_FRAME), "file", ""},
+        {count_kind(verify, RFS_FOUND_FRAME) + count_kind(verify, RFS_FOUND_FILE), "file", ""},
     };
     const char *comma = "";
 
@@ -174,6 +176,12 @@ static void print_counts(const struct rfs_verify *verify)
         comma = ",";
     }
     putchar('\n');
+}
+
+static void print_values(const struct rfs_verify *verify)
+{
+    if (verify->values > 0)
+        printf(", with %zu value%s", verify->values, verify->values == 1 ? "" : "s");
 }
 
 static void print_summary(const struct rfs_verify *verify, bool fault)
@@ -195,8 +203,7 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
     if (options->against) {
         fputs("the same as ", stdout);
         rfs_text_put(stdout, options->against);
-        if (verify->values > 0)
-            printf(", with %zu value%s", verify->values, verify->values == 1 ? "" : "s");
+        print_values(verify);
         comma = ", ";
     }
     if (options->manifest) {
@@ -207,8 +214,10 @@ static void print_summary(const struct rfs_verify *verify, bool fault)
     if (verify->tree.ranks > 1 && !options->no_replicas)
         printf("%sall %" PRIu32 " ranks %s", comma, verify->tree.ranks,
                verify->findings.list.n > 0 ? "read" : "agree");
-    else if (!*comma)
+    else if (!*comma) {
         fputs("all could be read", stdout);
+        print_values(verify);
+    }
     putchar('\n');
 }
 
