@@ -87,8 +87,14 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
     conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
     /* Nobody but us can make cached pages wrong, and we say so when it happens. */
     conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA;
-    conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
-                                   FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
+    /*
+     * Nobody may wait for a request that no caller stands behind: if its source hangs, no signal
+     * reaches it, and it holds pages that others wait for. So the kernel reads ahead in the name of
+     * the reader, and O_DIRECT reads one request after the other. We read ahead ourselves.
+     */
+    conn->want &= ~(unsigned)(FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO);
+    conn->want |= conn->capable &
+                  (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
     conn->max_read = (unsigned)RFS_REQUEST_BYTES; /* the mount option says the same */
     m->protocol[0] = conn->proto_major;
     m->protocol[1] = conn->proto_minor;
@@ -296,14 +302,25 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
     return 0;
 }
 
-/* Tensors by themselves are there to be mapped, whatever is said of checkpoints. */
+/* Whether the kernel may keep pages of a file after it was closed. */
+static bool may_have_pages(const struct rfs_mount *m, uint64_t id)
+{
+    return !rfs_hidden_is_own(id) && !rfs_options_keyed(&m->options->set);
+}
+
+/*
+ * Whether a file is opened for reading through the page cache. Tensors by themselves are there to
+ * be mapped, whatever is said of checkpoints. While pages of a file are being read, because others
+ * map it, mapping it with direct_io would wait for these pages, which no signal ends, and drop
+ * them.
+ */
 static bool is_cached(struct rfs_mount *m, uint64_t id)
 {
     reshard_stat known = {.struct_size = sizeof known};
 
-    if (rfs_hidden_is_own(id) || rfs_options_keyed(&m->options->set))
+    if (!may_have_pages(m, id))
         return false;
-    if (m->cached && !m->by_file)
+    if ((m->cached && !m->by_file) || rfs_requests_lock_pages(&m->requests, id))
         return true;
     return reshard_getattr(m->view, id, &known, NULL) == 0 && known.mapped &&
            (m->cached || known.hidden);
@@ -338,7 +355,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         return;
     }
     fi->direct_io = !cached;
-    fi->keep_cache = !fi->direct_io && !atomic_load(&m->stale);
+    /* With direct_io, too, mappings and sendfile have pages. To drop them is to wait for them. */
+    fi->keep_cache = may_have_pages(m, ino) && !atomic_load(&m->stale);
     fi->fh = (uintptr_t)handle;
     if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
         rfs_handle_leave(m, handle);
@@ -399,6 +417,9 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     }
     atomic_fetch_add(&handle->users, 1);
     struct rfs_request *request = rfs_request_begin(req);
+    /* The kernel names an owner of locks for read(2) with direct_io, and none for pages. */
+    if (fi->lock_owner == 0)
+        rfs_request_locks_pages(request, ino);
     n = reshard_reader_borrow(handle->reader, scratch, size, (uint64_t)offset, spans, SPANS, &count,
                               &loan);
     rfs_handle_leave(m, handle);
@@ -411,7 +432,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         reshard_return(loan);
     if (ours && n == -ESTALE) {
         atomic_store(&m->stale, true);
-        if (rfs_pages_can_go(m) && is_cached(m, ino))
+        if (rfs_pages_can_go(m))
             rfs_pages_drop(m, ino);
     }
 }

@@ -144,6 +144,7 @@ static void give_up(struct rfs_request *request, int code)
     const fuse_req_t req = request->req;
 
     request->req = request->about = NULL;
+    request->pages = 0;
     reshard_cancel_set(request->cancel, true);
     fuse_reply_err(req, code);
 }
@@ -205,11 +206,22 @@ bool rfs_request_end(struct rfs_request *request, fuse_req_t req)
     pthread_mutex_lock(&request->lock);
     const bool ours = request->req != NULL;
     request->req = request->about = NULL;
+    request->pages = 0;
     pthread_mutex_unlock(&request->lock);
     /* Waits for an on_signal that has begun: the next request is none of its business. */
     if (ours)
         fuse_req_interrupt_func(req, NULL, NULL);
     return ours;
+}
+
+void rfs_request_locks_pages(struct rfs_request *request, fuse_ino_t ino)
+{
+    if (!request)
+        return;
+    pthread_mutex_lock(&request->lock);
+    if (request->req)
+        request->pages = ino;
+    pthread_mutex_unlock(&request->lock);
 }
 
 bool rfs_request_is_own(fuse_req_t req)
@@ -235,6 +247,19 @@ bool rfs_requests_look(struct rfs_requests *all)
         pthread_mutex_unlock(&request->lock);
     }
     return left;
+}
+
+bool rfs_requests_lock_pages(struct rfs_requests *all, fuse_ino_t ino)
+{
+    bool found = false;
+
+    for (struct rfs_request *request = atomic_load(&all->first); request && !found;
+         request = request->next) {
+        pthread_mutex_lock(&request->lock);
+        found = request->pages == ino;
+        pthread_mutex_unlock(&request->lock);
+    }
+    return found;
 }
 
 void rfs_requests_give_up(struct rfs_requests *all, int code)

@@ -32,6 +32,7 @@ struct rfs_request {
     fuse_req_t about;     /* the thread's request; only compared */
     /* the same while it may be given up; NULL: it was, or it is not yet, or not any more */
     fuse_req_t req;
+    fuse_ino_t pages;         /* the file whose pages it reads; 0: none */
     int64_t signalled;        /* when its caller got a signal, in milliseconds; 0: it did not */
     pid_t pid;                /* of the caller; 0: it is not to be seen */
     int64_t inherited;        /* the thread's own: signalled, of its next request */
@@ -65,6 +66,14 @@ void rfs_request_was_signalled(struct rfs_mount *mount, int64_t signalled);
 bool rfs_request_is_own(fuse_req_t req);
 /* It has ended. True when it is still to be answered, by the caller. */
 bool rfs_request_end(struct rfs_request *request, fuse_req_t req);
+
+/*
+ * Notes that the request of the calling thread reads pages of the file INO: the kernel has locked
+ * them until it is answered. REQUEST may be NULL.
+ */
+void rfs_request_locks_pages(struct rfs_request *request, fuse_ino_t ino);
+/* Whether a request is under way that has locked pages of the file INO. */
+bool rfs_requests_lock_pages(struct rfs_requests *all, fuse_ino_t ino);
 
 /*
  * Whether a request is to be given up whose caller PID got a signal at SIGNALLED, in milliseconds:

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -153,6 +154,84 @@ def test_killed_while_sources_hang():
                     os.stat(m.file(rank))
             for rank in range(2):
                 same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+
+
+# Ways to read from an open file. All but pread have the kernel read pages, whatever io= says.
+WAYS = {
+    "pread": "os.pread(fd, 1 << 22, at)",
+    "O_DIRECT": "os.preadv(os.open(path, os.O_RDONLY | os.O_DIRECT), [mmap.mmap(-1, 1 << 22)], at)",
+    "mmap": "mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)[at : at + (1 << 22)]",
+    "sendfile": "os.sendfile(os.memfd_create('copy'), fd, at, 1 << 22)",
+    "splice": "os.splice(fd, os.pipe()[1], 1 << 16, offset_src=at)",
+}
+
+
+class Reader:
+    """A program that opens a file, and reads from it in one of WAYS when it is told to."""
+
+    def __init__(self, path, way, at):
+        text = f"import mmap, os; path = {path!r}; at = {at}; fd = os.open(path, os.O_RDONLY); print(flush=True); input()"
+        command = [sys.executable, "-c", f"{text}; {WAYS[way]}"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, text=True, **pipes)
+        self.what = f"a reader by {way}"
+
+    def kill(self):
+        kill(self.process, self.what)
+
+
+def hang(*readers):
+    """They read, and the server must ask the source, which hangs."""
+    for reader in readers:
+        reader.process.stdout.readline()
+        reader.process.stdin.write("\n")
+        reader.process.stdin.flush()
+    time.sleep(0.5)
+    for reader in readers:
+        check(reader.process.poll() is None, f"{reader.what} has ended by itself: {reader.process.returncode}")
+
+
+def test_one_that_hangs_leaves_the_file_to_others():
+    """The others open and look at it, read in any way until the source answers, and can be killed while the first hangs."""
+    tree = slow_tree()
+    threads = f"max_threads={(len(WAYS) + 1) ** 2}"  # each that is killed leaves one in the source
+    opens = "import os, sys; os.open(sys.argv[1], os.O_RDONLY)"
+    for how in "io=direct", "io=cached":
+        with slowly(tree.src, "-d", "1000") as (source, process):
+            let_flushes_pass(source)
+            with Mount(source, tree.options(how, threads, "index_cache=no")) as m:
+                os.stat(m.file(0))
+                with hung(process):
+                    for way in WAYS:
+                        first = Reader(m.file(0), way, 1 << 20)
+                        hang(first)
+                        ends_soon(start(sys.executable, "-c", opens, m.file(0)), f"{how}: open beside {first.what}", 0)
+                        ends_soon(start("stat", m.file(0)), f"{how}: stat beside {first.what}", 0)
+                        others = [Reader(m.file(0), other, at << 20) for at, other in enumerate(WAYS)]
+                        hang(*others)
+                        for other in others:
+                            other.process.kill()
+                        for other in others:
+                            ends_soon(other.process, f"{how}: {other.what} beside {first.what} is killed", -signal.SIGKILL)
+                        first.kill()
+                for rank in range(2):
+                    same_bytes(m.read(rank), tree.expected(rank), f"{how}, rank {rank}")
+
+
+def test_who_must_wait_for_one_that_hangs_goes_on_when_it_is_killed():
+    """Mapping past the page cache waits for all pages that are being read, which nothing interrupts."""
+    tree = slow_tree()
+    with slowly(tree.src, "-d", "1000") as (source, process):
+        let_flushes_pass(source)
+        with Mount(source, tree.options("io=direct", "index_cache=no")) as m:
+            os.stat(m.file(0))
+            opened_before, first = Reader(m.file(0), "mmap", 0), Reader(m.file(0), "mmap", 1 << 20)
+            with hung(process):
+                hang(first)
+                hang(opened_before)
+                opened_before.process.kill()
+                first.kill()
+                ends_soon(opened_before.process, "one that was killed before", -signal.SIGKILL)
 
 
 def test_killed_readers_leave_the_others():
