@@ -310,6 +310,18 @@ def test_folders_above_a_source():
             check(reads(0, os.path.join(tree.src, "rank_0", "net-1_0.ckpt")), "root reads")
 
 
+def test_folders_above_that_change_while_mounted():
+    """They count as they are when a file is planned, whatever was seen for another file before."""
+    needs_root()
+    tree = bobs(ranks=3)
+    with Mount(tree.src, tree.options("allow_other,index_cache=no")) as m:
+        same_through(m, tree, 0, NOBODY, "all may search")
+        os.chmod(tree.dir, 0o700)
+        same_through(m, tree, 1, NOBODY, "denied since", may=False)
+        os.chmod(tree.dir, 0o755)
+        same_through(m, tree, 2, NOBODY, "all may search again")
+
+
 def test_a_source_that_is_a_link_into_a_private_folder():
     """The source itself is the user's word; what is above it counts all the same."""
     needs_root()

@@ -18,6 +18,7 @@
 
 #include <sys/xattr.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #define LIST "system.posix_acl_access"
 #define LIST_BYTES 65536 /* the most that the kernel gives */
@@ -179,23 +180,59 @@ static struct rfs_access search(const char *path)
     return stat(path, &st) == 0 ? rfs_access_of(path, &st, RFS_MAY_SEARCH) : rfs_access_own();
 }
 
-/* The folder PATH, and all above it. */
-static struct rfs_access down_to(const char *path)
+/* Calls FN for "/" and each folder down to PATH. False when out of memory. */
+static bool each_down_to(const char *path, void (*fn)(void *ctx, const char *folder), void *ctx)
 {
     RFS_FREE char *above = strdup(path);
-    struct rfs_access access = search("/");
 
-    if (!above)
-        return rfs_access_own();
-    for (char *at = above; *at;) {
+    fn(ctx, "/");
+    for (char *at = above; at && *at;) {
         at += strcspn(at + 1, "/") + 1;
         const char slash = *at;
         *at = '\0';
         if (above[1])
-            access = rfs_access_both(access, search(above));
+            fn(ctx, above);
         *at = slash;
     }
-    return access;
+    return above != NULL;
+}
+
+static void join_search(void *ctx, const char *folder)
+{
+    struct rfs_access *access = ctx;
+
+    *access = rfs_access_both(*access, search(folder));
+}
+
+/* The folder PATH, and all above it. */
+static struct rfs_access down_to(const char *path)
+{
+    struct rfs_access access = search("/");
+
+    return each_down_to(path, join_search, &access) ? access : rfs_access_own();
+}
+
+/* What changes with the rights of a folder, or when another one is in its place. */
+struct state {
+    uint64_t dev, ino, seconds, nanoseconds, before;
+};
+
+static void join_state(void *ctx, const char *folder)
+{
+    uint64_t *state = ctx;
+    struct stat st = {.st_ino = 0};
+
+    (void)stat(folder, &st);
+    const struct state now = {st.st_dev, st.st_ino, (uint64_t)st.st_ctim.tv_sec,
+                              (uint64_t)st.st_ctim.tv_nsec, *state};
+    *state = XXH3_64bits(&now, sizeof now);
+}
+
+static uint64_t state_of(const char *path)
+{
+    uint64_t state = 0;
+
+    return each_down_to(path, join_state, &state) ? state : 0;
 }
 
 /* Cuts the last name off; false when there is none. */
@@ -211,10 +248,13 @@ static bool cut_name(char *path)
 
 static struct rfs_access down_to_known(struct rfs_access_above *above, const char *path)
 {
+    /* Before the rights: a change in between makes the next call look again. */
+    const uint64_t state = state_of(path);
     struct rfs_access access;
 
     pthread_mutex_lock(&above->lock);
-    const bool known = above->path && strcmp(above->path, path) == 0;
+    const bool known =
+        above->path && state && above->state == state && strcmp(above->path, path) == 0;
     access = above->access;
     pthread_mutex_unlock(&above->lock);
     if (known)
@@ -225,6 +265,7 @@ static struct rfs_access down_to_known(struct rfs_access_above *above, const cha
     if (copy) {
         char *before = above->path;
         above->path = copy;
+        above->state = state;
         above->access = access;
         copy = before;
     }

@@ -40,10 +40,14 @@ struct rfs_access rfs_access_both(struct rfs_access a, struct rfs_access b);
  */
 struct rfs_access rfs_access_below(struct rfs_access above, struct rfs_access file);
 
-/* A cache of the last folder: the rank folders of a tree share it. */
+/*
+ * A cache of the last folder: the rank folders of a tree share it. It holds as long as no folder on
+ * the path is another or was changed.
+ */
 struct rfs_access_above {
     pthread_mutex_t lock; /* a leaf lock */
     char *path;           /* owned; NULL: none yet */
+    uint64_t state;       /* of all folders on the path, when they were looked at */
     struct rfs_access access;
 };
 /*

@@ -4,6 +4,7 @@
  * groups.
  */
 #include "source/io/access.h"
+#include "tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -182,12 +183,44 @@ static void test_damaged(void **state)
     assert_false(rfs_access_listed(&st, RFS_MAY_READ, list, n).others);
 }
 
+/* The rights to search a folder above are kept, until they change. */
+static void test_above(void **state)
+{
+    struct rfs_access_above above = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct tree tree;
+
+    (void)state;
+    tree_new(&tree);
+    tree_folder(&tree, "a");
+    tree_folder(&tree, "a/b");
+    tree_folder(&tree, "a/b/c");
+    const char *file = tree_path(&tree, "a/b/c/file"), *folder = tree_path(&tree, "a");
+    assert_int_equal(chmod(tree.root, 0755), 0);
+    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_equal(rfs_access_above(&above, file).others, rfs_access_above(NULL, file).others);
+    const bool before = rfs_access_above(&above, file).others;
+    assert_int_equal(chmod(folder, 0700), 0);
+    assert_false(rfs_access_above(&above, file).others);
+    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_equal(rfs_access_above(&above, file).others, before);
+    /* Another folder in its place. */
+    assert_int_equal(rename(folder, tree_path(&tree, "before")), 0);
+    tree_folder(&tree, "a");
+    tree_folder(&tree, "a/b");
+    tree_folder(&tree, "a/b/c");
+    assert_int_equal(chmod(folder, 0700), 0);
+    assert_false(rfs_access_above(&above, file).others);
+    free(above.path);
+    tree_remove(&tree);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_both),
         cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_above),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
